@@ -1,0 +1,108 @@
+"""Every exception of the library.
+
+    LeastnoiseError
+    ├── InputError (also ValueError)      something given does not hold
+    │   ├── SchemaError                   an attribute, its values or its policy
+    │   ├── QueryError                    a query, its weight or its target
+    │   ├── WorkloadError                 a matrix or a batch of queries
+    │   ├── PrivacyError                  a privacy goal
+    │   ├── DataError                     a table or a count vector
+    │   ├── PlanFileError                 a saved plan that cannot be trusted
+    │   └── SpecError                     a specification file
+    ├── DesignError                       no plan can be made as asked
+    │   └── MethodError                   this method cannot; the message names those that can
+    ├── NotYetError (also NotImplementedError)   a promised feature this version does not have
+    ├── TooLargeError (also MemoryError)  estimated first, refused before allocating
+    ├── RandomnessError (also OSError)    the system's generator failed; nothing is released
+    └── MissingExtraError (also ImportError)     an optional package; the message has the line to type
+
+    UnrecordedSpending (a warning)        a release without a ledger
+
+A message says what must hold, what was given, and what to do next. It never
+holds a value read from a private table.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DataError",
+    "DesignError",
+    "InputError",
+    "LeastnoiseError",
+    "MethodError",
+    "MissingExtraError",
+    "NotYetError",
+    "PlanFileError",
+    "PrivacyError",
+    "QueryError",
+    "RandomnessError",
+    "SchemaError",
+    "SpecError",
+    "TooLargeError",
+    "UnrecordedSpending",
+    "WorkloadError",
+]
+
+
+class LeastnoiseError(Exception):
+    """Anything this library raises on purpose."""
+
+
+class InputError(LeastnoiseError, ValueError):
+    """Something given to the library does not hold."""
+
+
+class SchemaError(InputError):
+    """An attribute, its values or its policy."""
+
+
+class QueryError(InputError):
+    """A query, its weight or its target."""
+
+
+class WorkloadError(InputError):
+    """A matrix or a batch of queries."""
+
+
+class PrivacyError(InputError):
+    """A privacy goal that means nothing or protects nobody."""
+
+
+class DataError(InputError):
+    """A table or a count vector; the message never holds a value read from it."""
+
+
+class PlanFileError(InputError):
+    """A saved plan that cannot be trusted."""
+
+
+class SpecError(InputError):
+    """A specification file."""
+
+
+class DesignError(LeastnoiseError):
+    """No plan can be made as asked."""
+
+
+class MethodError(DesignError):
+    """A method asked for what it cannot do; the message names those that can."""
+
+
+class NotYetError(LeastnoiseError, NotImplementedError):
+    """A promised feature that this version does not have."""
+
+
+class TooLargeError(LeastnoiseError, MemoryError):
+    """An array that would not fit, refused before it is allocated."""
+
+
+class RandomnessError(LeastnoiseError, OSError):
+    """The system's generator failed; nothing is released and the budget stays spent."""
+
+
+class MissingExtraError(LeastnoiseError, ImportError):
+    """An optional package that is not installed."""
+
+
+class UnrecordedSpending(UserWarning):
+    """A release that no ledger has recorded."""

@@ -1,0 +1,416 @@
+"""What a person asks: totals, cross tables, ranges, distributions, any linear combination.
+
+Every query is one small frozen class. Most are products: they ask something of
+some attributes (each a `Factor`) and add up over all others. All take
+
+    name=      how the answers are found in the release
+    weight=    how much its variance counts in the total, 1 unless given
+    stderr=    the standard error each answer must keep, or
+    within=    (half-width, level): the interval each answer must keep
+
+and ``a * b`` crosses two queries on different attributes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from statistics import NormalDist
+from typing import Any, ClassVar, overload
+
+import numpy as np
+
+from leastnoise.errors import QueryError
+from leastnoise.operators import (
+    AllOnes,
+    Array,
+    CumulativeSum,
+    EveryRange,
+    Identity,
+    Kronecker,
+    Operator,
+    SomeRanges,
+    from_entries,
+)
+from leastnoise.schema import Attribute, Schema
+
+
+class Labels(Sequence[str]):
+    """Names made when looked at, so that a million queries cost nothing to name."""
+
+    __slots__ = ("_length", "_make")
+
+    def __init__(self, length: int, make: Callable[[int], str]) -> None:
+        self._length = length
+        self._make = make
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Labels: ...
+    def __getitem__(self, index: int | slice) -> str | Labels:
+        if isinstance(index, slice):
+            chosen = range(self._length)[index]
+            return Labels(len(chosen), lambda i: self._make(chosen[i]))
+        return self._make(range(self._length)[index])
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._make(i) for i in range(self._length))
+
+    def __repr__(self) -> str:
+        shown = [self[i] for i in range(min(3, len(self)))]
+        return f"<{len(self):,} labels: {', '.join(shown)}{', …' if len(self) > 3 else ''}>"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What a query asks of one attribute: rows over its values, and what each row is called."""
+
+    attribute: str
+    operator: Operator
+    labels: Labels
+
+
+@dataclass(frozen=True)
+class Query:
+    """A batch of linear counting queries over one schema."""
+
+    _: KW_ONLY
+    name: str | None = None
+    weight: float = 1.0
+    stderr: float | None = None
+    within: tuple[float, float] | None = None
+
+    kind: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+            raise QueryError(f"a query's name must be a non-empty text, got {self.name!r}")
+        if not _is_number(self.weight) or not 0 <= self.weight < math.inf:
+            raise QueryError(f"weight must be a finite number, zero or more, got {self.weight!r}")
+        if self.stderr is not None and self.within is not None:
+            raise QueryError("give a target as stderr= or as within=, not both")
+        if self.stderr is not None and (not _is_number(self.stderr) or not 0 < self.stderr < math.inf):
+            raise QueryError(f"stderr must be a positive, finite number, got {self.stderr!r}")
+        if self.within is not None:
+            self._check_within()
+
+    def _check_within(self) -> None:
+        pair = self.within
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(_is_number(v) for v in pair):
+            raise QueryError(f"within must be (half-width, level), as in within=(100, 0.95), got {pair!r}")
+        if not 0 < pair[0] < math.inf or not 0 < pair[1] < 1:
+            raise QueryError(f"within needs a positive half-width and a level between 0 and 1, got {pair!r}")
+        object.__setattr__(self, "within", tuple(pair))
+
+    @property
+    def target(self) -> float | None:
+        """The standard error each answer must keep, or None."""
+        if self.within is not None:
+            half_width, level = self.within
+            return half_width / NormalDist().inv_cdf((1 + level) / 2)
+        return self.stderr
+
+    def having(self, **changes: Any) -> Query:
+        """The same query with another name, weight or target."""
+        unknown = set(changes) - {"name", "weight", "stderr", "within"}
+        if unknown:
+            raise QueryError(f"a query has name, weight, stderr and within, not {', '.join(sorted(unknown))}")
+        return replace(self, **changes)
+
+    def factors(self, schema: Schema) -> list[Factor] | None:
+        """What is asked of each attribute mentioned, in schema order; None if it is no product."""
+        return None
+
+    def operator(self, schema: Schema) -> Operator:
+        """The rows over all cells of the schema."""
+        factors = self.factors(schema)
+        assert factors is not None
+        asked = {factor.attribute: factor.operator for factor in factors}
+        return Kronecker([asked.get(name) or AllOnes(schema[name].size) for name in schema])
+
+    def labels(self, schema: Schema) -> Labels:
+        """What each row is called."""
+        factors = self.factors(schema)
+        assert factors is not None
+        if not factors:
+            return Labels(1, lambda i: "everyone")
+        sizes = [len(factor.labels) for factor in factors]
+
+        def make(i: int) -> str:
+            where = np.unravel_index(i, sizes)
+            return ", ".join(f"{f.attribute} {f.labels[int(j)]}" for f, j in zip(factors, where, strict=True))
+
+        return Labels(math.prod(sizes), make)
+
+    def title(self) -> str:
+        """What the batch is called when it was given no name."""
+        return self.kind
+
+    def __mul__(self, other: object) -> Product:
+        if not isinstance(other, Query):
+            return NotImplemented
+        return Product(self, other, weight=self.weight * other.weight)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `query_from_dict` reads back."""
+        plain: dict[str, Any] = {"kind": self.kind}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                plain[field.name] = _to_plain(value)
+        return plain
+
+
+@dataclass(frozen=True)
+class Total(Query):
+    """The number of records: one query."""
+
+    kind: ClassVar[str] = "total"
+
+    def factors(self, schema: Schema) -> list[Factor]:
+        return []
+
+
+@dataclass(frozen=True, init=False)
+class Marginal(Query):
+    """One count for every combination of values of the attributes: a cross table."""
+
+    attributes: tuple[str, ...] = ()
+    kind: ClassVar[str] = "marginal"
+
+    def __init__(self, *attributes: str, **common: Any) -> None:
+        _set_common(self, common)
+        object.__setattr__(self, "attributes", attributes)
+        if not attributes:
+            raise QueryError("Marginal needs at least one attribute; for the number of records use Total()")
+        if len(set(attributes)) < len(attributes):
+            raise QueryError(f"Marginal needs different attributes, got {', '.join(attributes)}")
+        self.__post_init__()
+
+    def having(self, **changes: Any) -> Query:
+        common = {"name": self.name, "weight": self.weight, "stderr": self.stderr, "within": self.within}
+        return Marginal(*self.attributes, **(common | changes))
+
+    def factors(self, schema: Schema) -> list[Factor]:
+        asked = {name: schema[name] for name in self.attributes}
+        return [
+            Factor(name, Identity(asked[name].size), Labels(asked[name].size, asked[name].label))
+            for name in schema
+            if name in asked
+        ]
+
+    def title(self) -> str:
+        return " x ".join(self.attributes)
+
+
+@dataclass(frozen=True)
+class Prefix(Query):
+    """For every value, how many records have that value or a smaller one: a distribution."""
+
+    attribute: str
+    kind: ClassVar[str] = "prefix"
+
+    def factors(self, schema: Schema) -> list[Factor]:
+        values = schema[self.attribute]
+        labels = Labels(values.size, lambda i: f"up to {values.label(i)}")
+        return [Factor(self.attribute, CumulativeSum(values.size), labels)]
+
+    def title(self) -> str:
+        return f"{self.attribute} up to"
+
+
+@dataclass(frozen=True)
+class AllRanges(Query):
+    """One count for every interval of values, n(n + 1)/2 of them."""
+
+    attribute: str
+    kind: ClassVar[str] = "all-ranges"
+
+    def factors(self, schema: Schema) -> list[Factor]:
+        values = schema[self.attribute]
+        every = EveryRange(values.size)
+        labels = Labels(every.shape[0], lambda j: values.span_label(int(every.low[j]), int(every.high[j])))
+        return [Factor(self.attribute, every, labels)]
+
+    def title(self) -> str:
+        return f"{self.attribute} ranges"
+
+
+@dataclass(frozen=True)
+class Ranges(Query):
+    """One count for each listed interval (low, high).
+
+    Both ends belong to it for whole numbers and categories; for bins, low and
+    high are edges and the interval is [low, high).
+    """
+
+    attribute: str
+    ranges: tuple[tuple[Any, Any], ...]
+    kind: ClassVar[str] = "ranges"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            pairs = tuple((low, high) for low, high in self.ranges)
+        except (TypeError, ValueError):
+            raise QueryError(f"ranges must be a list of (low, high) pairs, got {self.ranges!r}") from None
+        if not pairs:
+            raise QueryError("Ranges needs at least one (low, high) pair")
+        object.__setattr__(self, "ranges", pairs)
+
+    def factors(self, schema: Schema) -> list[Factor]:
+        values = schema[self.attribute]
+        spans = [_span(self.attribute, values, low, high) for low, high in self.ranges]
+        some = SomeRanges(values.size, [s[0] for s in spans], [s[1] for s in spans])
+        labels = Labels(len(spans), lambda j: values.span_label(*spans[j]))
+        return [Factor(self.attribute, some, labels)]
+
+    def title(self) -> str:
+        return f"{self.attribute} ranges"
+
+
+@dataclass(frozen=True)
+class Product(Query):
+    """Every row of one query crossed with every row of another, on different attributes."""
+
+    left: Query
+    right: Query
+    kind: ClassVar[str] = "product"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for side in (self.left, self.right):
+            if isinstance(side, Linear):
+                raise QueryError("Linear already covers every attribute and cannot be crossed")
+            if side.target is not None:
+                raise QueryError("give the target to the product: (a * b).having(stderr=50)")
+
+    def factors(self, schema: Schema) -> list[Factor]:
+        both = [*(self.left.factors(schema) or []), *(self.right.factors(schema) or [])]
+        names = [factor.attribute for factor in both]
+        for name in names:
+            if names.count(name) > 1:
+                raise QueryError(f"a product crosses different attributes, {name!r} is on both sides")
+        return sorted(both, key=lambda factor: schema.names.index(factor.attribute))
+
+    def title(self) -> str:
+        return f"{self.left.name or self.left.title()} x {self.right.name or self.right.title()}"
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Query):
+    """Any linear combinations of the cells, one row each: an array or a SciPy sparse matrix."""
+
+    matrix: Any
+    row_labels: Sequence[str] | None = None
+    kind: ClassVar[str] = "linear"
+
+    def __init__(self, matrix: Any, labels: Sequence[str] | None = None, **common: Any) -> None:
+        _set_common(self, common)
+        # The operator is made here, so that a later change of the caller's array changes nothing.
+        object.__setattr__(self, "matrix", from_entries(matrix))
+        object.__setattr__(self, "row_labels", None if labels is None else tuple(labels))
+        if labels is not None and len(labels) != self.matrix.shape[0]:
+            raise QueryError(f"{self.matrix.shape[0]} rows need as many labels, got {len(labels)}")
+        self.__post_init__()
+
+    def having(self, **changes: Any) -> Query:
+        other = object.__new__(Linear)
+        common = {"name": self.name, "weight": self.weight, "stderr": self.stderr, "within": self.within}
+        _set_common(other, common | changes)
+        object.__setattr__(other, "matrix", self.matrix)
+        object.__setattr__(other, "row_labels", self.row_labels)
+        other.__post_init__()
+        return other
+
+    def operator(self, schema: Schema) -> Operator:
+        if self.matrix.shape[1] != schema.n_cells:
+            raise QueryError(
+                f"Linear needs one column for each of the schema's {schema.n_cells:,} cells, "
+                f"got {self.matrix.shape[1]:,}"
+            )
+        return self.matrix
+
+    def labels(self, schema: Schema) -> Labels:
+        return self.own_labels()
+
+    def own_labels(self) -> Labels:
+        """The labels given, or row numbers."""
+        given = self.row_labels
+        return Labels(self.matrix.shape[0], lambda j: f"row {j}" if given is None else given[j])
+
+    def to_dict(self) -> dict[str, Any]:
+        dense: Array = self.matrix.dense(np.int64 if self.matrix.is_integer else np.float64)
+        plain: dict[str, Any] = {"kind": self.kind, "matrix": dense.tolist()}
+        if self.row_labels is not None:
+            plain["labels"] = list(self.row_labels)
+        return plain | {
+            name: _to_plain(getattr(self, name))
+            for name, default in (("name", None), ("weight", 1.0), ("stderr", None), ("within", None))
+            if getattr(self, name) != default
+        }
+
+
+QUERY_KINDS: dict[str, type[Query]] = {
+    cls.kind: cls for cls in (Total, Marginal, Prefix, AllRanges, Ranges, Product, Linear)
+}
+
+
+def query_from_dict(plain: dict[str, Any]) -> Query:
+    """The query that `to_dict` wrote, or one [[query]] table of a specification file."""
+    given = dict(plain)
+    kind = given.pop("kind", None)
+    if kind not in QUERY_KINDS:
+        raise QueryError(f"a query's kind must be one of {', '.join(QUERY_KINDS)}, got {kind!r}")
+    if "within" in given:
+        given["within"] = tuple(given["within"]) if isinstance(given["within"], list) else given["within"]
+    try:
+        if kind == "marginal":
+            return Marginal(*given.pop("attributes", ()), **given)
+        if kind == "product":
+            left, right = (query_from_dict(given.pop(side, {})) for side in ("left", "right"))
+            return Product(left, right, **given)
+        return QUERY_KINDS[kind](**given)
+    except TypeError:
+        allowed = {"marginal": ["attributes"], "linear": ["matrix", "labels"], "product": ["left", "right"]}
+        own = allowed.get(kind) or [f.name for f in fields(QUERY_KINDS[kind]) if not f.kw_only]
+        raise QueryError(
+            f"a {kind} query takes {', '.join([*own, 'name', 'weight', 'stderr', 'within'])}; "
+            f"got {', '.join(sorted(set(plain) - {'kind'})) or 'nothing'}"
+        ) from None
+
+
+def _set_common(query: Query, common: dict[str, Any]) -> None:
+    defaults: dict[str, Any] = {"name": None, "weight": 1.0, "stderr": None, "within": None}
+    unknown = set(common) - set(defaults)
+    if unknown:
+        raise TypeError(f"{type(query).__name__} takes no {', '.join(sorted(unknown))}")
+    for key, default in defaults.items():
+        object.__setattr__(query, key, common.get(key, default))
+
+
+def _span(name: str, values: Attribute, low: Any, high: Any) -> tuple[int, int]:
+    span = values.span(low, high)
+    if span is None:
+        raise QueryError(
+            f"({low!r}, {high!r}) holds no declared value of {name!r}, which is "
+            f"{values.span_label(0, values.size - 1)}; bins need two of their edges, the smaller first"
+        )
+    return span
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Query):
+        return value.to_dict()
+    if isinstance(value, (tuple, list)):
+        return [_to_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,281 @@
+"""What a table is declared to hold: attributes, their values, and the cells these make.
+
+A schema is public. It is written down by the publisher and never read from the
+data, because a value that appears only when somebody has it would tell on them.
+
+    Schema(age=range(116), sex=("F", "M"), income=Bins([0, 10_000, 50_000]))
+
+A record belongs to one cell: one value of every attribute, the last attribute
+fastest. A record with a value outside the declared ones, or none at all, is
+dropped, and nothing ever says how many were.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leastnoise.errors import SchemaError
+
+Value = str | int | float
+
+
+@dataclass(frozen=True)
+class IntegerRange:
+    """Whole numbers, written as a Python range: ``range(116)`` is 0 to 115."""
+
+    values: range
+
+    def __post_init__(self) -> None:
+        if len(self.values) == 0 or self.values.step < 1:
+            raise SchemaError(f"a range of values must run upwards and hold at least one, got {self.values}")
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
+    def label(self, i: int) -> str:
+        """What people call value i."""
+        return str(self.values[i])
+
+    def span_label(self, first: int, last: int) -> str:
+        """What people call values first to last together."""
+        return self.label(first) if first == last else f"{self.label(first)}–{self.label(last)}"
+
+    def position(self, value: Value) -> int | None:
+        """The index of a value, or None if it is not declared."""
+        if isinstance(value, bool) or value != value or math.isinf(float(value)) or value != int(value):
+            return None
+        return self.values.index(int(value)) if int(value) in self.values else None
+
+    def span(self, low: Value, high: Value) -> tuple[int, int] | None:
+        """The indices of the values low to high, both included, or None if there are none."""
+        first = bisect.bisect_left(self.values, low)
+        last = bisect.bisect_right(self.values, high) - 1
+        return (first, last) if first <= last else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"range": [self.values.start, self.values.stop, self.values.step]}
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Named values in the order given; with ``other=`` one more cell takes every value not named."""
+
+    values: tuple[Value, ...]
+    other: str | None = None
+
+    def __init__(self, values: Sequence[Value], other: str | None = None) -> None:
+        object.__setattr__(self, "values", tuple(values))
+        object.__setattr__(self, "other", other)
+        self._check()
+
+    def _check(self) -> None:
+        if not self.values:
+            raise SchemaError("a list of categories must hold at least one")
+        kinds = {type(value) for value in self.values}
+        if not (kinds <= {str} or kinds <= {int}):
+            raise SchemaError(
+                "categories must be all text or all whole numbers, got "
+                f"{sorted(kind.__name__ for kind in kinds)}; use Bins for measured numbers"
+            )
+        seen: set[Value] = set()
+        for value in self.values:
+            if value in seen:
+                raise SchemaError(f"categories must differ, {value!r} appears twice")
+            seen.add(value)
+        if self.other is not None and (not isinstance(self.other, str) or self.other in seen):
+            raise SchemaError(f"other= is the name of a further category, got {self.other!r}")
+
+    @property
+    def size(self) -> int:
+        return len(self.values) + (self.other is not None)
+
+    def label(self, i: int) -> str:
+        """What people call value i."""
+        return str(self.values[i]) if i < len(self.values) else str(self.other)
+
+    def span_label(self, first: int, last: int) -> str:
+        """What people call values first to last together."""
+        return self.label(first) if first == last else f"{self.label(first)} to {self.label(last)}"
+
+    def position(self, value: Value) -> int | None:
+        """The index of a value, or None if it is not declared."""
+        if self.other is not None and value == self.other:
+            return len(self.values)
+        return self.values.index(value) if value in self.values else None
+
+    def span(self, low: Value, high: Value) -> tuple[int, int] | None:
+        """The indices from one named category to another, both included."""
+        first, last = self.position(low), self.position(high)
+        return None if first is None or last is None or first > last else (first, last)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"categories": list(self.values)} | ({} if self.other is None else {"other": self.other})
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Intervals of a measured number: edges e₀ < e₁ < … give [e₀, e₁), [e₁, e₂), …
+
+    Every interval holds its lower edge and not its upper one, without exception.
+    """
+
+    edges: tuple[float, ...]
+
+    def __init__(self, edges: Sequence[float]) -> None:
+        object.__setattr__(self, "edges", tuple(edges))
+        self._check()
+
+    def _check(self) -> None:
+        if len(self.edges) < 2:
+            raise SchemaError(f"bins need at least two edges, got {list(self.edges)}")
+        for edge in self.edges:
+            if isinstance(edge, bool) or not isinstance(edge, (int, float)) or not math.isfinite(edge):
+                raise SchemaError(f"bin edges must be finite numbers, got {edge!r}")
+        for low, high in zip(self.edges, self.edges[1:], strict=False):
+            if not low < high:
+                raise SchemaError(f"bin edges must increase, got {low!r} before {high!r}")
+
+    @property
+    def size(self) -> int:
+        return len(self.edges) - 1
+
+    def label(self, i: int) -> str:
+        """What people call interval i."""
+        return self.span_label(i, i)
+
+    def span_label(self, first: int, last: int) -> str:
+        """What people call intervals first to last together."""
+        return f"[{self.edges[first]:,}, {self.edges[last + 1]:,})"
+
+    def position(self, value: Value) -> int | None:
+        """The index of the interval that holds a value, or None."""
+        number = float(value)
+        if not self.edges[0] <= number < self.edges[-1]:
+            return None
+        return bisect.bisect_right(self.edges, number) - 1
+
+    def span(self, low: Value, high: Value) -> tuple[int, int] | None:
+        """The indices of the intervals that make up [low, high); both must be edges."""
+        if low not in self.edges or high not in self.edges or not low < high:
+            return None
+        return self.edges.index(low), self.edges.index(high) - 1
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"bins": list(self.edges)}
+
+
+Attribute = IntegerRange | Categories | Bins
+
+
+class Schema:
+    """The declared attributes of a table, in order.
+
+    Example:
+        >>> Schema(age=range(116), sex=("F", "M"))
+        Schema(age: 0–115, sex: F to M; 232 cells)
+    """
+
+    __slots__ = ("_attributes",)
+    _attributes: dict[str, Attribute]
+
+    def __init__(self, **attributes: Any) -> None:
+        if not attributes:
+            raise SchemaError("a schema needs at least one attribute, as in Schema(sex=('F', 'M'))")
+        object.__setattr__(
+            self, "_attributes", {name: _declared(name, given) for name, given in attributes.items()}
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a schema does not change; make another")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._attributes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of values of each attribute."""
+        return tuple(attribute.size for attribute in self._attributes.values())
+
+    @property
+    def n_cells(self) -> int:
+        return math.prod(self.shape)
+
+    def __getitem__(self, name: str) -> Attribute:
+        try:
+            return self._attributes[name]
+        except KeyError:
+            raise SchemaError(
+                f"there is no attribute {name!r}; the schema declares {', '.join(self.names)}"
+            ) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._attributes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._attributes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and list(self._attributes.items()) == list(other._attributes.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._attributes.items()))
+
+    def __repr__(self) -> str:
+        parts = [f"{name}: {a.span_label(0, a.size - 1)}" for name, a in self._attributes.items()]
+        return f"Schema({', '.join(parts)}; {self.n_cells:,} cells)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `from_dict` reads back, attributes in order."""
+        return {name: attribute.to_dict() for name, attribute in self._attributes.items()}
+
+    @classmethod
+    def from_dict(cls, attributes: dict[str, Any]) -> Schema:
+        """The schema that `to_dict` wrote, or a specification file's [schema] table.
+
+        Each attribute is ``{range = [start, stop]}``, ``{bins = [...]}``,
+        ``{categories = [...], other = "..."}`` or simply a list of categories.
+        """
+        return cls(**{name: _from_plain(name, given) for name, given in attributes.items()})
+
+
+def _from_plain(name: str, given: Any) -> Any:
+    if isinstance(given, list):
+        return given
+    if not isinstance(given, dict):
+        raise SchemaError(f"attribute {name!r} must be a list or a table, got {type(given).__name__}")
+    kind = next((key for key in ("range", "bins", "categories") if key in given), None)
+    allowed = {"range": {"range"}, "bins": {"bins"}, "categories": {"categories", "other"}}
+    if kind is None or set(given) - allowed[kind] or not isinstance(given[kind], list):
+        raise SchemaError(
+            f"attribute {name!r} must be {{range = [start, stop]}}, {{bins = [edges]}} or "
+            f"{{categories = [values]}}, got the keys {sorted(given)}"
+        )
+    if kind == "range":
+        bounds = given["range"]
+        if not 1 <= len(bounds) <= 3 or not all(type(bound) is int for bound in bounds):
+            raise SchemaError(f"attribute {name!r}: range must be [start, stop] in whole numbers")
+        return range(*bounds)
+    return Bins(given["bins"]) if kind == "bins" else Categories(given["categories"], given.get("other"))
+
+
+def _declared(name: str, given: Any) -> Attribute:
+    try:
+        if isinstance(given, (IntegerRange, Categories, Bins)):
+            return given
+        if isinstance(given, range):
+            return IntegerRange(given)
+        if isinstance(given, (list, tuple)):
+            return Categories(given)
+    except SchemaError as error:
+        raise SchemaError(f"attribute {name!r}: {error}") from None
+    raise SchemaError(
+        f"attribute {name!r} must be declared as a range, a list of categories or Bins(edges), got "
+        f"{type(given).__name__}. The values are public knowledge and are never read from the table: "
+        f"write them out, as in Schema({name}=range(116)) or Schema({name}=('F', 'M'))"
+    )

@@ -1,0 +1,273 @@
+"""A batch of queries over one schema, ready to be answered together.
+
+`assemble` turns queries into blocks of rows, each an implicit operator. Nothing
+dense is built until somebody needs it: all ranges over a thousand ages crossed
+with a cross table assemble at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from leastnoise.errors import QueryError, WorkloadError
+from leastnoise.operators import Array, Operator, RowScaled, Stack
+from leastnoise.queries import Factor, Labels, Linear, Query, query_from_dict
+from leastnoise.schema import Schema
+
+# Weights further apart than this would leave the lighter queries to rounding.
+MAX_WEIGHT_RATIO = 1e24
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The rows of one query."""
+
+    name: str
+    query: Query
+    operator: Operator
+    labels: Labels
+    weights: Array  # (1,) for all rows alike, or one per row
+    targets: Array  # standard errors asked, inf where none; (1,) or one per row
+
+    def weighted_gram(self) -> Array:
+        """Σ_j w_j (row j)ᵀ(row j), an (n, n) array."""
+        if len(self.weights) == 1:
+            return float(self.weights[0]) * self.operator.gram()
+        return RowScaled(self.operator, np.sqrt(self.weights)).gram()
+
+    @property
+    def n_rows(self) -> int:
+        return self.operator.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Every query that one plan answers, as m rows over n cells."""
+
+    blocks: tuple[Block, ...]
+    schema: Schema | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n): queries and cells."""
+        return self.operator.shape
+
+    @cached_property
+    def operator(self) -> Operator:
+        """The rows, implicit."""
+        if len(self.blocks) == 1:
+            return self.blocks[0].operator
+        return Stack([block.operator for block in self.blocks])
+
+    @cached_property
+    def labels(self) -> Labels:
+        """What each query is called, made when looked at."""
+        starts = np.cumsum([0, *(block.n_rows for block in self.blocks)])
+
+        def make(j: int) -> str:
+            number = int(np.searchsorted(starts, j, side="right")) - 1
+            return self.blocks[number].labels[j - int(starts[number])]
+
+        return Labels(self.shape[0], make)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the batches, in order."""
+        return tuple(block.name for block in self.blocks)
+
+    def rows_of(self, name: str) -> slice:
+        """Which rows belong to the batch of that name."""
+        start = 0
+        for block in self.blocks:
+            if block.name == name:
+                return slice(start, start + block.n_rows)
+            start += block.n_rows
+        raise QueryError(f"there is no query named {name!r}; there are {', '.join(map(repr, self.names))}")
+
+    @cached_property
+    def weights(self) -> Array:
+        """How much each query's variance counts, shape (m,)."""
+        return np.concatenate([np.broadcast_to(b.weights, (b.n_rows,)) for b in self.blocks])
+
+    @cached_property
+    def targets(self) -> Array:
+        """The standard error asked of each query, inf where none, shape (m,)."""
+        return np.concatenate([np.broadcast_to(b.targets, (b.n_rows,)) for b in self.blocks])
+
+    @property
+    def has_targets(self) -> bool:
+        return any(np.isfinite(block.targets).any() for block in self.blocks)
+
+    def dense(self) -> Array:
+        """The (m, n) matrix; refused when it would not fit."""
+        return self.operator.dense()
+
+    def weighted_gram(self) -> Array:
+        """V = Σ_j w_j (row j)ᵀ(row j), an (n, n) array: all that total variance depends on."""
+        total = self.blocks[0].weighted_gram()
+        for block in self.blocks[1:]:
+            total += block.weighted_gram()
+        return total
+
+    @cached_property
+    def digest(self) -> str:
+        """A SHA-256 over schema, queries, weights and targets: what a plan was designed for."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `from_dict` reads back."""
+        plain: dict[str, Any] = {"schema": None, "queries": [b.query.to_dict() for b in self.blocks]}
+        if self.schema is not None:
+            plain["schema"] = [[name, value] for name, value in self.schema.to_dict().items()]
+        else:
+            plain["weights"] = self.blocks[0].weights.tolist()
+            plain["targets"] = [t if np.isfinite(t) else None for t in self.blocks[0].targets.tolist()]
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Workload:
+        """The workload that `to_dict` wrote."""
+        queries = [query_from_dict(query) for query in plain["queries"]]
+        if plain["schema"] is not None:
+            return assemble(queries, Schema.from_dict(dict(plain["schema"])))
+        (query,) = queries
+        if not isinstance(query, Linear):
+            raise WorkloadError("a workload without a schema holds one matrix")
+        weights = np.array(plain["weights"], dtype=float)
+        targets = np.array([np.inf if t is None else t for t in plain["targets"]])
+        return cls((_matrix_block(query, weights, targets),), None)
+
+    @classmethod
+    def from_matrix(
+        cls,
+        W: Any,
+        *,
+        schema: Schema | None = None,
+        labels: Sequence[str] | None = None,
+        weights: npt.ArrayLike | None = None,
+        stderr: npt.ArrayLike | None = None,
+    ) -> Workload:
+        """The workload of a matrix, (m, n), dense or SciPy sparse.
+
+        Without a schema, data must be a vector of n counts and a release answers rows only.
+
+        Args:
+            weights: one non-negative number, or one per row.
+            stderr: the standard error asked of every row, or one per row.
+        """
+        query = Linear(W, labels, name="rows")
+        m, n = query.matrix.shape
+        if m == 0 or n == 0:
+            raise WorkloadError(f"a workload needs at least one query and one cell, got {m} x {n}")
+        if schema is not None and schema.n_cells != n:
+            raise WorkloadError(f"{n:,} columns were given for a schema of {schema.n_cells:,} cells")
+        weight = _per_row("weights", 1.0 if weights is None else weights, m)
+        target = _per_row("stderr", np.inf if stderr is None else stderr, m)
+        if not (np.isfinite(weight).all() and (weight >= 0).all()):
+            raise WorkloadError("weights must be finite numbers, zero or more")
+        if not (target > 0).all():
+            raise WorkloadError("stderr must be positive")
+        if schema is not None and len(weight) == 1 and len(target) == 1:
+            common: dict[str, Any] = {"weight": float(weight[0])}
+            if np.isfinite(target[0]):
+                common["stderr"] = float(target[0])
+            return assemble([query.having(**common)], schema)
+        if schema is not None:
+            raise WorkloadError(
+                "with a schema, weights and stderr must be one number; give different ones to "
+                "several Linear queries in assemble()"
+            )
+        _check_spread(weight)
+        return cls((_matrix_block(query, weight, target),), None)
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        what = ", ".join(self.names[:4]) + (", …" if len(self.names) > 4 else "")
+        return f"Workload({m:,} queries over {n:,} cells: {what})"
+
+
+def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
+    """The workload of some queries over a schema, without building a matrix.
+
+    Example:
+        >>> from leastnoise.queries import Marginal, Prefix
+        >>> assemble([Marginal("age", "sex"), Prefix("age")], Schema(age=range(116), sex=("F", "M")))
+        Workload(348 queries over 232 cells: age x sex, age up to)
+    """
+    if isinstance(queries, Query):
+        queries = [queries]
+    given = list(queries)
+    if not given:
+        raise WorkloadError("a workload needs at least one query, as in assemble([Total()], schema)")
+    if not isinstance(schema, Schema):
+        raise WorkloadError(f"assemble() needs a Schema, got {type(schema).__name__}")
+    for query in given:
+        if not isinstance(query, Query):
+            raise WorkloadError(f"assemble() takes queries such as Total(), got {type(query).__name__}")
+    blocks = []
+    for query, name in zip(given, _names(given), strict=True):
+        target = query.target
+        blocks.append(
+            Block(
+                name=name,
+                query=query,
+                operator=query.operator(schema),
+                labels=query.labels(schema),
+                weights=np.array([float(query.weight)]),
+                targets=np.array([np.inf if target is None else float(target)]),
+            )
+        )
+    _check_spread(np.concatenate([block.weights for block in blocks]))
+    return Workload(tuple(blocks), schema)
+
+
+def factors_of(block: Block, schema: Schema | None) -> list[Factor] | None:
+    """What a block asks of each attribute, or None if it is no product."""
+    return None if schema is None else block.query.factors(schema)
+
+
+def _matrix_block(query: Linear, weights: Array, targets: Array) -> Block:
+    return Block("rows", query, query.matrix, query.own_labels(), weights, targets)
+
+
+def _per_row(what: str, given: npt.ArrayLike, m: int) -> Array:
+    values = np.array(given, dtype=float).reshape(-1)
+    if len(values) not in (1, m) or np.isnan(values).any():
+        raise WorkloadError(f"{what} must be one number or {m} of them, none NaN")
+    return values
+
+
+def _check_spread(weights: Array) -> None:
+    positive = weights[weights > 0]
+    if positive.size == 0:
+        raise WorkloadError("at least one query needs a positive weight")
+    if positive.max() / positive.min() > MAX_WEIGHT_RATIO:
+        raise WorkloadError(
+            f"weights from {positive.min():.3g} to {positive.max():.3g} span more than "
+            f"{MAX_WEIGHT_RATIO:.0e}; the lighter queries would be left to rounding. Narrow them, or use 0."
+        )
+
+
+def _names(queries: Sequence[Query]) -> list[str]:
+    """A different name for each: the one given, else what it asks, numbered where that repeats."""
+    names: list[str] = []
+    taken = [query.name for query in queries if query.name is not None]
+    if len(set(taken)) < len(taken):
+        twice = next(name for name in taken if taken.count(name) > 1)
+        raise WorkloadError(f"query names must differ, {twice!r} is given twice")
+    for query in queries:
+        name = query.name or query.title()
+        number = 2
+        while query.name is None and (name in names or name in taken):
+            name = f"{query.title()} ({number})"
+            number += 1
+        names.append(name)
+    return names
