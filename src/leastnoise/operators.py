@@ -21,6 +21,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ MAX_ENTRIES = 2**29
 
 # Floats above this no longer hold every integer.
 EXACT_FLOAT = 2**53
+
+# The square of the largest entry of a row must neither overflow nor vanish in float64.
+_ROW_SCALE = (1e-100, 1e100)
 
 # Rows handled at a time where a matrix is visited piece by piece.
 _CHUNK_ENTRIES = 2**22
@@ -94,25 +98,37 @@ class Operator(ABC):
         m, n = self.shape
         require_room(m, n, "the dense matrix")
         wanted = np.dtype(dtype)
-        if wanted.kind == "i" and not (self.is_integer and self.largest < 2**62):
+        if wanted.kind in "iu" and not (self.is_integer and self.largest < min(2**62, np.iinfo(wanted).max)):
             raise WorkloadError("integer entries were asked of a matrix that holds other numbers")
+        return self._dense(wanted)
+
+    def _dense(self, wanted: np.dtype[Any]) -> Array:
+        # The smaller identity: one of n by n would dwarf the matrix of a few queries over a million cells.
+        m, n = self.shape
+        if m < n:
+            return np.ascontiguousarray(self.adjoint(np.eye(m, dtype=wanted)).T)
         return self.apply(np.eye(n, dtype=wanted))
 
     def rows(self, index: Sequence[int] | Array) -> Array:
         """The dense (len(index), n) array of some rows."""
         positions = np.asarray(index, dtype=np.intp)
+        require_room(max(self.shape), len(positions), "the rows")
         units = np.zeros((self.shape[0], len(positions)))
         units[positions, np.arange(len(positions))] = 1
         return np.ascontiguousarray(self.adjoint(units).T)
 
     def column_norms(self, order: int = 2) -> Array:
         """The L1 (order 1) or L2 (order 2) norm of each column, shape (n,)."""
-        if order not in (1, 2):
-            raise ValueError(f"order must be 1 or 2, got {order!r}")
+        self._check_order(order)
         total = np.zeros(self.shape[1])
         for block in self._row_blocks():
             total += np.abs(block).sum(axis=0) if order == 1 else (block**2).sum(axis=0)
         return total if order == 1 else np.sqrt(total)
+
+    def _check_order(self, order: int) -> None:
+        if order not in (1, 2):
+            raise ValueError(f"order must be 1 or 2, got {order!r}")
+        require_room(self.shape[1], 1, "the norms of the columns")
 
     def quadratic(self, Y: Array) -> Array:
         """The diagonal of W Y Wᵀ.
@@ -161,6 +177,7 @@ class Identity(Operator):
         return np.eye(self.shape[0])
 
     def column_norms(self, order: int = 2) -> Array:
+        self._check_order(order)
         return np.ones(self.shape[1])
 
     def quadratic(self, Y: Array) -> Array:
@@ -187,6 +204,7 @@ class AllOnes(Operator):
         return np.ones((self.shape[1], self.shape[1]))
 
     def column_norms(self, order: int = 2) -> Array:
+        self._check_order(order)
         return np.ones(self.shape[1])
 
     def quadratic(self, Y: Array) -> Array:
@@ -218,6 +236,7 @@ class CumulativeSum(Operator):
         return n - np.maximum.outer(position, position)
 
     def column_norms(self, order: int = 2) -> Array:
+        self._check_order(order)
         heights = np.arange(self.shape[1], 0, -1, dtype=float)
         return heights if order == 1 else np.sqrt(heights)
 
@@ -251,6 +270,13 @@ class _Intervals(Operator):
         np.add.at(steps, self.low, y)
         np.subtract.at(steps, self.high + 1, y)
         return np.cumsum(steps, axis=0)[:-1]
+
+    def rows(self, index: Sequence[int] | Array) -> Array:
+        positions = np.asarray(index, dtype=np.intp)
+        require_room(len(positions), self.shape[1], "the rows")
+        cells = np.arange(self.shape[1])
+        low, high = self.low[positions, None], self.high[positions, None]
+        return ((low <= cells) & (cells <= high)).astype(float)
 
     def quadratic(self, Y: Array) -> Array:
         sums = _sums_before(_sums_before(Y).swapaxes(0, 1)).swapaxes(0, 1)
@@ -291,6 +317,7 @@ class SomeRanges(_Intervals):
         return np.triu(covering) + np.triu(covering, 1).T
 
     def column_norms(self, order: int = 2) -> Array:
+        self._check_order(order)
         covered = self.adjoint(np.ones(self.shape[0]))
         return covered if order == 1 else np.sqrt(covered)
 
@@ -324,6 +351,15 @@ class EveryRange(_Intervals):
     def high(self) -> Array:
         return self._ends[1]
 
+    def ends(self, j: int) -> tuple[int, int]:
+        """The first and last cell of interval j, without listing the others.
+
+        Counted from the end, the intervals that start at or after cell n − t are the last t(t + 1)/2.
+        """
+        n, behind = self.shape[1], self.shape[0] - 1 - j
+        t = (math.isqrt(8 * behind + 1) - 1) // 2
+        return n - 1 - t, n - 1 - (behind - t * (t + 1) // 2)
+
     def gram(self) -> Array:
         n = self.shape[1]
         require_room(n, n, "the Gram matrix")
@@ -331,6 +367,7 @@ class EveryRange(_Intervals):
         return (np.minimum.outer(position, position) + 1) * (n - np.maximum.outer(position, position))
 
     def column_norms(self, order: int = 2) -> Array:
+        self._check_order(order)
         n = self.shape[1]
         position = np.arange(n, dtype=float)
         covered = (position + 1) * (n - position)
@@ -369,6 +406,9 @@ class Matrix(Operator):
         W = self.entries.astype(float)
         return W.T @ W
 
+    def _dense(self, wanted: np.dtype[Any]) -> Array:
+        return self.entries.astype(wanted)
+
     def rows(self, index: Sequence[int] | Array) -> Array:
         return self.entries[np.asarray(index, dtype=np.intp)].astype(float)
 
@@ -377,10 +417,19 @@ class SparseMatrix(Operator):
     """A SciPy sparse matrix, with duplicate entries summed first."""
 
     def __init__(self, entries: Any) -> None:
-        matrix = entries.tocsr().copy()
+        if len(entries.shape) != 2:
+            raise WorkloadError(f"a matrix needs two dimensions, got an array of shape {entries.shape}")
+        # Widened before summing: two uint8 entries of 200 and 100 at one place make 300, not 44.
+        given = entries.tocoo()
+        matrix = given.astype(_wide_dtype(given.data)).tocsr().copy()
         matrix.sum_duplicates()
-        values = _checked_entries(np.asarray(matrix.data)[None, :])[0]
-        matrix.data = values.copy()
+        largest = np.zeros(matrix.shape[0])
+        row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        with np.errstate(invalid="ignore"):  # NaN passes through, and is refused below
+            np.maximum.at(largest, row, np.abs(matrix.data.astype(float)))
+        matrix.data = _settled(matrix.data, largest)
+        for array in (matrix.data, matrix.indices, matrix.indptr):
+            array.setflags(write=False)
         self.entries = matrix
         self.shape = (int(matrix.shape[0]), int(matrix.shape[1]))
 
@@ -402,6 +451,9 @@ class SparseMatrix(Operator):
         require_room(self.shape[1], self.shape[1], "the Gram matrix")
         W = self.entries.astype(float)
         return np.asarray((W.T @ W).toarray())
+
+    def _dense(self, wanted: np.dtype[Any]) -> Array:
+        return np.asarray(self.entries.toarray().astype(wanted))
 
     def rows(self, index: Sequence[int] | Array) -> Array:
         return np.asarray(self.entries[np.asarray(index, dtype=np.intp)].toarray().astype(float))
@@ -434,13 +486,17 @@ class Kronecker(Operator):
         return self._along_axes(y, [f.adjoint for f in self.factors], 0)
 
     def _along_axes(self, x: Array, steps: Sequence[Any], axis_of_shape: int) -> Array:
-        tail = x.shape[1:]
-        tensor = x.reshape([f.shape[axis_of_shape] for f in self.factors] + [-1])
-        for axis, step in enumerate(steps):
-            front = np.moveaxis(tensor, axis, 0)
-            result = step(front.reshape(front.shape[0], -1))
-            tensor = np.moveaxis(result.reshape(result.shape[0], *front.shape[1:]), 0, axis)
-        return tensor.reshape(-1, *tail)
+        # Three axes at a time, (done, this one, still to do): a schema may have more
+        # attributes than NumPy has axes.
+        done, left = 1, x.size
+        tensor = x
+        for factor, step in zip(self.factors, steps, strict=True):
+            size, after = factor.shape[axis_of_shape], factor.shape[1 - axis_of_shape]
+            left //= size
+            front = tensor.reshape(done, size, left).transpose(1, 0, 2).reshape(size, done * left)
+            tensor = step(front).reshape(after, done, left).transpose(1, 0, 2)
+            done *= after
+        return tensor.reshape(done, *x.shape[1:])
 
     def gram(self) -> Array:
         require_room(self.shape[1], self.shape[1], "the Gram matrix")
@@ -450,14 +506,23 @@ class Kronecker(Operator):
         return total
 
     def rows(self, index: Sequence[int] | Array) -> Array:
-        where = np.unravel_index(np.asarray(index, dtype=np.intp), [f.shape[0] for f in self.factors])
-        total = np.ones((len(where[0]), 1))
-        for factor, positions in zip(self.factors, where, strict=True):
+        rest = np.asarray(index, dtype=np.intp)
+        require_room(len(rest), self.shape[1], "the rows")
+        where = []
+        for factor in reversed(self.factors):
+            where.append(rest % factor.shape[0])
+            rest = rest // factor.shape[0]
+        if rest.any():
+            raise IndexError(f"row numbers must lie between 0 and {self.shape[0] - 1}")
+        total = np.ones((len(rest), 1))
+        for factor, positions in zip(self.factors, reversed(where), strict=True):
             block = factor.rows(positions)
-            total = (total[:, :, None] * block[:, None, :]).reshape(len(total), -1)
+            width = total.shape[1] * block.shape[1]
+            total = (total[:, :, None] * block[:, None, :]).reshape(len(total), width)
         return total
 
     def column_norms(self, order: int = 2) -> Array:
+        self._check_order(order)
         total: Array = np.ones(1)
         for factor in self.factors:
             total = np.kron(total, factor.column_norms(order))
@@ -506,7 +571,9 @@ class Stack(Operator):
 
     @cached_property
     def _starts(self) -> Array:
-        return np.cumsum([0, *(part.shape[0] for part in self.parts)])
+        starts = list(accumulate((part.shape[0] for part in self.parts), initial=0))
+        # Python integers where int64 would wrap.
+        return np.array(starts, dtype=np.int64 if starts[-1] < 2**62 else object)
 
     def apply(self, x: Array) -> Array:
         return np.concatenate([part.apply(x) for part in self.parts])
@@ -526,6 +593,7 @@ class Stack(Operator):
 
     def rows(self, index: Sequence[int] | Array) -> Array:
         positions = np.asarray(index, dtype=np.intp)
+        require_room(len(positions), self.shape[1], "the rows")
         owner = np.searchsorted(self._starts, positions, side="right") - 1
         result = np.empty((len(positions), self.shape[1]))
         for number in np.unique(owner):
@@ -544,7 +612,7 @@ class Stack(Operator):
         bases = [part.basis() for part in self.parts]
         # One part that spans everything makes the others redundant.
         for candidate in bases:
-            if _is_whole_space(candidate):
+            if is_whole_space(candidate):
                 return Identity(self.shape[1])
         return Stack(bases)
 
@@ -587,9 +655,10 @@ def from_entries(entries: Any) -> Operator:
     return Matrix(entries)
 
 
-def _is_whole_space(operator: Operator) -> bool:
+def is_whole_space(operator: Operator) -> bool:
+    """Whether the operator is the identity, or a product of identities."""
     if isinstance(operator, Kronecker):
-        return all(_is_whole_space(factor) for factor in operator.factors)
+        return all(is_whole_space(factor) for factor in operator.factors)
     return isinstance(operator, Identity)
 
 
@@ -606,23 +675,46 @@ def _times_rows(factors: Array, x: Array) -> Array:
 
 def _checked_entries(entries: npt.ArrayLike) -> Array:
     """A read-only copy of a matrix, int64 if every entry is an integer, float64 otherwise."""
-    array = np.array(entries)
+    if np.ma.is_masked(entries):
+        raise WorkloadError("matrix entries must be present, some are masked; fill them first")
+    try:
+        array = np.array(entries)
+    except ValueError:
+        raise WorkloadError("the rows of a matrix must have equal lengths") from None
     if array.ndim != 2:
         raise WorkloadError(f"a matrix needs two dimensions, got an array of shape {array.shape}")
-    if array.dtype.kind not in "biuf":
+    with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite, and is refused below
+        array = array.astype(_wide_dtype(array))
+    return _settled(array, np.abs(array.astype(float)).max(axis=1, initial=0))
+
+
+def _wide_dtype(values: Array) -> type[np.int64] | type[np.float64]:
+    """The dtype that holds these numbers and their sums without wrapping."""
+    if values.dtype.kind not in "biuf":
         raise WorkloadError(
-            f"matrix entries must be real numbers, got dtype {array.dtype}; convert with .astype(float)"
+            f"matrix entries must be real numbers, got dtype {values.dtype}; convert with .astype(float)"
         )
-    if array.dtype.kind == "f":
-        array = array.astype(float)
-        if not np.isfinite(array).all():
-            j = int(np.argwhere(~np.isfinite(array))[0][0])
+    if values.dtype.kind == "f":
+        return np.float64
+    if values.size and max(int(values.max()), -int(values.min())) >= 2**62:
+        raise WorkloadError("matrix entries of 2^62 or more are not supported; rescale the rows")
+    return np.int64
+
+
+def _settled(values: Array, largest: Array) -> Array:
+    """The same numbers read-only, as int64 if all are integers; `largest` is that of each row."""
+    if values.dtype.kind == "f":
+        for j in np.flatnonzero(~np.isfinite(largest)):
             raise WorkloadError(f"matrix entries must be finite; row {j} holds NaN or infinity")
-        if (array == np.rint(array)).all() and np.abs(array).max(initial=0) < EXACT_FLOAT:
-            array = array.astype(np.int64)
-    else:
-        if array.dtype.kind == "u" and array.size and array.max() >= 2**62:
-            raise WorkloadError("matrix entries of 2^62 or more are not supported; rescale the rows")
-        array = array.astype(np.int64)
-    array.setflags(write=False)
-    return array
+        low, high = _ROW_SCALE
+        for j in np.flatnonzero((largest > 0) & ((largest < low) | (largest > high))):
+            raise WorkloadError(
+                f"the largest entry of a row must lie between {low:.0e} and {high:.0e}, or be 0; "
+                f"that of row {j} is {largest[j]:.3g}. Rescale the row."
+            )
+        if (values == np.rint(values)).all() and largest.max(initial=0) < EXACT_FLOAT:
+            values = values.astype(np.int64)
+    elif largest.max(initial=0) >= 2**62:
+        raise WorkloadError("matrix entries of 2^62 or more are not supported; rescale the rows")
+    values.setflags(write=False)
+    return values

@@ -1,0 +1,178 @@
+"""How good a plan is, proved from both sides, whoever found it.
+
+For weights w and any cell weights q ≥ 0, no Gaussian noise of privacy profile at
+most μ² answers the workload W with less total variance than
+
+    F(q)² / (μ² Σ_i q_i),        F(q) = ‖ diag(√w) W diag(√q) ‖_*                 (1)
+
+and the plan's own total variance follows from its integer strategy. Everything
+is recomputed here from the workload, the strategy and q; the solver is not asked.
+
+The nuclear norm is bounded from below without trusting an eigensolver. With
+K = diag(√q) V diag(√q), V = Wᵀ diag(w) W, any matrix E and any positive λ,
+
+    F ≥ trace(Eᵀ K E Λ^{−½}) / (‖E‖₂ ‖Λ^{−½} Eᵀ K E Λ^{−½}‖₂^½)                   (2)
+
+because F ≥ ⟨M, U⟩/‖U‖₂ for M = diag(√w) W diag(√q) and U = M E Λ^{−½} Eᵀ. With E
+the eigenvectors of K, both norms are 1 up to rounding; they are bounded from
+matrix products, so a poor decomposition gives a weaker bound, never a wrong one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from leastnoise.errors import DesignError
+from leastnoise.operators import Array
+from leastnoise.privacy import Goal
+from leastnoise.strategy import Strategy
+from leastnoise.workload import Workload
+
+Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
+
+# Eigenvalues of K below this share of the largest may be nothing but rounding.
+# Leaving them out only lowers the bound.
+_NOISE_FLOOR = 1e-14
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """Dual weights that prove the lower bound: p of the queries, q of the cells."""
+
+    p: Array | None
+    q: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Both sides of a plan's optimality.
+
+    Attributes:
+        achieved: what the plan reaches.
+        lower_bound: what nothing can undercut.
+        status: "optimal" (the gap asked for was reached), "stopped" (the solver ended
+            early), "heuristic" (the method does not aim at the optimum).
+        witness: the dual weights (p, q) behind the bound.
+        unit: what the two numbers measure.
+    """
+
+    achieved: float
+    lower_bound: float
+    status: Status
+    witness: Witness
+    unit: str
+
+    @property
+    def gap(self) -> float:
+        """achieved / lower_bound − 1; the difference itself where the bound is not positive."""
+        if self.lower_bound > 0:
+            return self.achieved / self.lower_bound - 1
+        return self.achieved - self.lower_bound
+
+    def __str__(self) -> str:
+        return (
+            f"{self.status}: {self.unit} {self.achieved:.6g}, and nothing can be below "
+            f"{self.lower_bound:.6g} (gap {self.gap:.1e})"
+        )
+
+
+class _PlanLike(Protocol):
+    @property
+    def strategy(self) -> Strategy: ...
+    @property
+    def privacy(self) -> Goal: ...
+    @property
+    def witness(self) -> Witness: ...
+    @property
+    def tol(self) -> float: ...
+    @property
+    def claim(self) -> Status: ...
+
+
+def certify(workload: Workload, plan: _PlanLike) -> Certificate:
+    """The certificate of a plan for a workload, recomputed from scratch.
+
+    Guarantee:
+        `lower_bound` holds for every Gaussian noise within the plan's privacy goal
+        (for pure privacy: for every linear Laplace mechanism, since ‖a‖₂ ≤ ‖a‖₁),
+        up to floating-point rounding of a few matrix products. `achieved` is the
+        weighted total variance of the integer strategy that `measure` uses.
+
+    Raises:
+        DesignError: if the strategy cannot answer the workload, spends more than
+            its goal, or the witness does not fit.
+    """
+    strategy, q = plan.strategy, np.asarray(plan.witness.q, dtype=float)
+    n = workload.shape[1]
+    if strategy.shape[1] != n or q.shape != (n,):
+        raise DesignError(
+            f"the plan is for {strategy.shape[1]:,} cells with a witness of {q.size:,}, "
+            f"the workload has {n:,}; certify the workload that the plan was designed for"
+        )
+    if not (np.isfinite(q).all() and (q >= 0).all()):
+        raise DesignError("the witness must hold finite weights, zero or more")
+    budget = plan.privacy.epsilon_per_record if strategy.noise == "laplace" else plan.privacy.mu_squared
+    if budget is None or strategy.spent > budget:
+        raise DesignError("the strategy spends more than its privacy goal allows")
+    V = workload.weighted_gram()
+    achieved = total_variance(strategy, V)
+    # Laplace of scale Δ₁/ε has variance 2Δ₁²/ε² per row, and Δ₁ ≥ Δ.
+    unit_variance = 2 / float(budget) ** 2 if strategy.noise == "laplace" else 1 / float(budget)
+    lower_bound = unit_variance * total_variance_bound(V, q)
+    gap = achieved / lower_bound - 1 if lower_bound > 0 else achieved
+    status: Status = "optimal" if gap <= plan.tol else plan.claim
+    return Certificate(achieved, lower_bound, status, Witness(None, q), "total variance")
+
+
+def total_variance(strategy: Strategy, V: Array) -> float:
+    """trace(V Y): the weighted total variance, Y the covariance of the estimated cells.
+
+    Raises:
+        DesignError: if some query is outside what the strategy measures.
+    """
+    G = strategy.pseudo_inverse
+    VG = V @ G
+    outside = V - VG @ strategy.apply(np.eye(strategy.shape[1]))
+    if np.abs(outside).max(initial=0) > 1e-6 * np.abs(V).max(initial=0):
+        raise DesignError("the strategy does not span the queries; it was made for another workload")
+    return strategy.noise_variance * float(np.vdot(G, VG))
+
+
+def total_variance_bound(V: Array, q: Array) -> float:
+    """F(q)²/Σq, a lower bound at profile 1, from the weighted Gram matrix V: (1) and (2)."""
+    total = math.fsum(q)
+    if total <= 0:
+        return 0.0
+    return nuclear_norm_below(V, q) ** 2 / total
+
+
+def nuclear_norm_below(V: Array, q: Array) -> float:
+    """A lower bound on ‖ diag(√w) W diag(√q) ‖_*, for V = Wᵀ diag(w) W, by (2)."""
+    from scipy import linalg
+
+    kept = (q > 0) & (np.diag(V) > 0)
+    if not kept.any():
+        return 0.0
+    root = np.sqrt(q[kept])
+    K = V[np.ix_(kept, kept)] * root[:, None] * root[None, :]
+    values, E = linalg.eigh(K)
+    strong = values > _NOISE_FLOOR * len(values) * values[-1]
+    values, E = values[strong], E[:, strong]
+    # H = Λ^{−½} Eᵀ K E Λ^{−½} is the identity up to rounding, and so is Eᵀ E.
+    H = (E.T @ (K @ E)) / np.sqrt(values)[:, None] / np.sqrt(values)[None, :]
+    norm_H = 1 + _distance_from_identity(H)
+    norm_EE = 1 + _distance_from_identity(E.T @ E)
+    inner = math.fsum(np.diag(H) * np.sqrt(values))
+    return inner / math.sqrt(norm_EE * norm_H)
+
+
+def _distance_from_identity(matrix: Array) -> float:
+    """A bound on ‖matrix − I‖₂: the smaller of two norms that dominate it."""
+    difference: Any = matrix - np.eye(len(matrix))
+    row_sums = np.abs(difference).sum(axis=1).max(initial=0)
+    column_sums = np.abs(difference).sum(axis=0).max(initial=0)
+    return min(float(np.linalg.norm(difference)), math.sqrt(row_sums * column_sums))

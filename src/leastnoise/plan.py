@@ -1,0 +1,244 @@
+"""A plan: what will be measured, with how much noise, and how good that is.
+
+A plan never sees data. Everything it says about accuracy and privacy is computed
+from the integer strategy that `measure` will use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from leastnoise import container, exact
+from leastnoise.certificate import Certificate, Status, Witness, certify
+from leastnoise.errors import LeastnoiseError, NotYetError, PlanFileError, PrivacyError, QueryError
+from leastnoise.objective import Objective, TotalVariance
+from leastnoise.operators import Array, Operator
+from leastnoise.privacy import Goal, delta_of, epsilon_of, goal_from_dict
+from leastnoise.queries import Query
+from leastnoise.strategy import Strategy
+from leastnoise.workload import Workload
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What to measure, chosen for a workload and a privacy goal.
+
+    Attributes:
+        method: the name of the family that was used.
+        strategy: the integer rows that are measured, and the scale of their noise.
+        witness: the dual weights behind the certificate's lower bound.
+        note: how the strategy was found.
+    """
+
+    workload: Workload
+    privacy: Goal
+    objective: Objective
+    method: str
+    strategy: Strategy
+    witness: Witness
+    claim: Status
+    tol: float
+    note: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Checked wherever a plan comes from: designed, loaded or put together by hand.
+        if self.strategy.spent > self._budget:
+            raise PrivacyError("the strategy spends more than the privacy goal allows")
+
+    @property
+    def _budget(self) -> Fraction:
+        is_laplace = self.strategy.noise == "laplace"
+        budget = self.privacy.epsilon_per_record if is_laplace else self.privacy.mu_squared
+        if budget is None:
+            raise PrivacyError(f"{self.strategy.noise} noise cannot serve the goal {self.privacy}")
+        return budget
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """Both sides of the plan's optimality, recomputed from workload, strategy and witness."""
+        return certify(self.workload, self)
+
+    @cached_property
+    def stderr(self) -> Array:
+        """The standard error of every answer, (m,)."""
+        return np.sqrt(np.maximum(self.workload.operator.quadratic(self.strategy.covariance), 0))
+
+    @property
+    def profile(self) -> Array:
+        """What a record of each cell spends, (n,): μ² for Gaussian noise, ε for Laplace."""
+        return self.strategy.profile
+
+    @property
+    def spare(self) -> Array:
+        """What a record of each cell could still spend within the goal, (n,)."""
+        return np.maximum(float(self._budget) - self.profile, 0)
+
+    @property
+    def factor(self) -> None:
+        """The common factor on the targets; None, as the plan was not designed for targets."""
+        return None
+
+    @cached_property
+    def spent_per_person(self) -> Fraction:
+        """μ² (Gaussian) or ε (Laplace) that one person spends, exactly."""
+        k = self.privacy.records_per_person
+        return self.strategy.spent * (k * k if self.strategy.noise == "gaussian" else k)
+
+    @property
+    def mu(self) -> float | None:
+        """The μ of Gaussian differential privacy, rounded up; None for pure privacy."""
+        if self.strategy.noise == "laplace":
+            return None
+        mu = math.sqrt(self.spent_per_person)
+        while Fraction(mu) ** 2 < self.spent_per_person:
+            mu = math.nextafter(mu, math.inf)
+        return mu
+
+    def epsilon(self, *, delta: float | None = None) -> float:
+        """The ε spent at some δ, rounded up. Pure privacy needs no δ."""
+        if self.strategy.noise == "laplace":
+            epsilon = float(self.spent_per_person)
+            exact_enough = Fraction(epsilon) >= self.spent_per_person
+            return epsilon if exact_enough else math.nextafter(epsilon, math.inf)
+        if delta is None:
+            raise PrivacyError("Gaussian noise has an epsilon for every delta; ask plan.epsilon(delta=1e-6)")
+        return epsilon_of(self.spent_per_person, delta)
+
+    def delta(self, *, epsilon: float) -> float:
+        """The δ spent at some ε, rounded up."""
+        if self.strategy.noise == "laplace":
+            if Fraction(epsilon) >= self.spent_per_person:
+                return 0.0
+            raise NotYetError("for Laplace noise, delta is only given at the plan's own epsilon or above")
+        return delta_of(self.spent_per_person, epsilon)
+
+    def rows_for(self, query: Query) -> Operator:
+        """The rows of a further query, checked to be answerable from this plan.
+
+        Raises:
+            QueryError: naming the query and what to do.
+        """
+        schema = self.workload.schema
+        if schema is None:
+            raise QueryError(
+                "this plan was made from a matrix without a schema; give one to Workload.from_matrix() to "
+                "ask further queries"
+            )
+        operator = query.operator(schema)
+        labels = query.labels(schema)
+        step = max(1, 2**22 // operator.shape[1])
+        for start in range(0, operator.shape[0], step):
+            index = np.arange(start, min(start + step, operator.shape[0]))
+            answerable = self.strategy.spans(operator.rows(index))
+            if not answerable.all():
+                j = start + int(np.argmin(answerable))
+                raise QueryError(
+                    f'query {j} ("{labels[j]}") cannot be answered by this plan; add it to the workload and '
+                    "call design() again"
+                )
+        return operator
+
+    def variance(self, query: Query) -> Array:
+        """The variance of the answers to any query in the plan's row space."""
+        return self.rows_for(query).quadratic(self.strategy.covariance)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the plan to one file, which `load_plan` reads back; returns the path."""
+        content = {
+            "format": FORMAT,
+            "workload": self.workload.to_dict(),
+            "privacy": self.privacy.to_dict(),
+            "objective": "total-variance",
+            "method": self.method,
+            "options": dict(self.options),
+            "claim": self.claim,
+            "tol": self.tol,
+            "note": self.note,
+            "noise": self.strategy.noise,
+            "scale": str(self.strategy.scale),
+        }
+        arrays = {"rows": exact.to_limbs(self.strategy.entries), "q": self.witness.q}
+        return container.write(path, "plan", content, arrays)
+
+    def __repr__(self) -> str:
+        m, n = self.workload.shape
+        return f"Plan({self.method}, {m:,} queries over {n:,} cells, {self.privacy})"
+
+    def __str__(self) -> str:
+        m, n = self.workload.shape
+        lines = [
+            f"Plan for {m:,} queries over {n:,} cells",
+            f"  privacy      {self.privacy.statement()}",
+            f"  method       {self.method}: {self.note}",
+            f"  measured     {self.strategy.shape[0]:,} integer rows with {self.strategy.noise} noise",
+            f"  certificate  {self.certificate}",
+            "  expected standard errors",
+        ]
+        width = max(len(name) for name in self.workload.names)
+        for name in self.workload.names:
+            errors = self.stderr[self.workload.rows_of(name)]
+            low, high = errors.min(), errors.max()
+            spread = f"{low:.3g}" if high <= low * 1.005 else f"{low:.3g} to {high:.3g}"
+            lines.append(f"    {name:<{width}}  {spread}   ({len(errors):,} queries)")
+        return "\n".join(lines)
+
+
+def load_plan(path: str | Path) -> Plan:
+    """The plan that `Plan.save` wrote.
+
+    Guarantee:
+        The sensitivity is recomputed from the integer rows in the file and
+        compared with the goal before a plan is returned; the certificate is
+        recomputed when first asked for. Nothing the file claims is believed.
+
+    Raises:
+        PlanFileError: for anything that is not a plan, or one that does not keep its goal.
+    """
+    content, arrays = container.read(path, "plan")
+    name = Path(path).name
+    try:
+        if content["format"] != FORMAT:
+            raise PlanFileError(f"{name!r} was saved by another version of leastnoise; design it again")
+        if content["noise"] not in ("gaussian", "laplace") or content["claim"] not in (
+            "stopped",
+            "heuristic",
+        ):
+            raise PlanFileError(f"{name!r} is no plan that this version can read")
+        workload = Workload.from_dict(content["workload"])
+        rows, q = arrays["rows"], arrays["q"]
+        if rows.ndim != 3 or rows.dtype.kind != "i" or q.shape != (workload.shape[1],):
+            raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+        if rows.shape[1] != workload.shape[1] or not (np.isfinite(q).all() and (q >= 0).all()):
+            raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+        scale = int(content["scale"])
+        if scale < 1 or float(content["tol"]) <= 0:
+            raise PlanFileError(f"{name!r} holds a noise scale or tolerance that is not positive")
+        return Plan(
+            workload=workload,
+            privacy=goal_from_dict(content["privacy"]),
+            objective=TotalVariance(),
+            method=str(content["method"]),
+            strategy=Strategy(exact.from_limbs(rows), scale=scale, noise=content["noise"]),
+            witness=Witness(None, q.astype(float)),
+            claim=content["claim"],
+            tol=float(content["tol"]),
+            note=str(content["note"]),
+            options=dict(content["options"]),
+        )
+    except PlanFileError:
+        raise
+    except LeastnoiseError as error:
+        raise PlanFileError(f"{name!r} is no valid plan: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        raise PlanFileError(f"{name!r} is no valid plan: its content is not what design() writes") from None

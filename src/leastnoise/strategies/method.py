@@ -1,0 +1,104 @@
+"""What a method is: a name, what it accepts, its options, and how it finds a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from leastnoise.certificate import Status
+from leastnoise.errors import MethodError
+from leastnoise.operators import MAX_ENTRIES, Array
+from leastnoise.privacy import Goal
+from leastnoise.solver import Progress
+from leastnoise.strategy import RealStrategy
+from leastnoise.workload import Workload
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What `design` asks of a method."""
+
+    workload: Workload
+    privacy: Goal
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tol: float = 1e-6
+    time_limit: float | None = None
+    backend: str = "numpy"
+    progress: Callable[[Progress], None] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a method answers: a proposal, dual weights for the bound, and what it claims."""
+
+    proposal: RealStrategy
+    q: Array
+    claim: Status
+    note: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to choose what to measure.
+
+    Attributes:
+        summary: one line for people.
+        options: option name to (default, what it means).
+        refuses: the reason why a request cannot be served, or None.
+        find: the search itself.
+    """
+
+    name: str
+    summary: str
+    refuses: Callable[[Request], str | None]
+    find: Callable[[Request], Found]
+    options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+
+    def option(self, request: Request, name: str) -> Any:
+        """The option's value, or its default."""
+        return request.options.get(name, self.options[name][0])
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Return if every option is known.
+
+        Raises:
+            MethodError: naming the options there are.
+        """
+        unknown = set(options) - set(self.options)
+        if unknown:
+            known = ", ".join(self.options) or "none"
+            raise MethodError(
+                f"method {self.name!r} has no option {', '.join(sorted(unknown))}; its options: {known}"
+            )
+
+
+def uniform_weights(workload: Workload) -> Array:
+    """Equal weight for every cell that some query counts: the singular value bound.
+
+    Reference:
+        Li and Miklau, adaptive mechanism: with q uniform, the dual bound is theirs.
+    """
+    return (workload.operator.column_norms(1) > 0).astype(float)
+
+
+def refuse_large(rows: int, n: int) -> str | None:
+    """The reason why a dense (rows, n) strategy is not built, or None."""
+    if rows * n > MAX_ENTRIES // 8:
+        return f"it would measure {rows:,} rows over {n:,} cells, more than fit densely"
+    return None
+
+
+def cells_per_attribute(workload: Workload) -> tuple[int, ...]:
+    """The number of values of each attribute; all cells in a row where there is no schema."""
+    return workload.schema.shape if workload.schema is not None else (workload.shape[1],)
+
+
+def kronecker(factors: list[Array]) -> Array:
+    """The Kronecker product of integer matrices."""
+    total: Array = np.ones((1, 1), dtype=np.int64)
+    for factor in factors:
+        total = np.kron(total, factor)
+    return total
