@@ -1,3 +1,61 @@
-"""Answer a batch of counting queries about people with the least noise privacy allows."""
+"""Answer a batch of counting queries about people with the least noise privacy allows.
+
+import leastnoise as ln
+
+schema   = ln.Schema(age=range(116), sex=("F", "M"))
+workload = ln.assemble([ln.Marginal("age", "sex"), ln.Prefix("age")], schema)
+plan     = ln.design(workload, ln.ApproxDP(epsilon=1, delta=1e-6))
+data     = ln.vectorize("people.parquet", schema)
+release  = ln.measure(plan, data)
+print(ln.summarize(release))
+"""
+
+from leastnoise.certificate import Certificate, certify
+from leastnoise.data import Data, vectorize
+from leastnoise.design import compare, design, methods
+from leastnoise.errors import LeastnoiseError
+from leastnoise.objective import TotalVariance
+from leastnoise.plan import Plan, load_plan
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
+from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Ranges, Total
+from leastnoise.release import Release, load_release, measure
+from leastnoise.report import Report, summarize
+from leastnoise.schema import Bins, Categories, Schema
+from leastnoise.workload import Workload, assemble
 
 __version__ = "0.1.0"
+
+# In the order of the six lines above.
+__all__ = [  # noqa: RUF022
+    "Schema",
+    "Bins",
+    "Categories",
+    "Total",
+    "Marginal",
+    "Prefix",
+    "AllRanges",
+    "Ranges",
+    "Linear",
+    "Workload",
+    "assemble",
+    "PureDP",
+    "ApproxDP",
+    "ZCDP",
+    "GDP",
+    "TotalVariance",
+    "design",
+    "Plan",
+    "load_plan",
+    "Certificate",
+    "certify",
+    "methods",
+    "compare",
+    "vectorize",
+    "Data",
+    "measure",
+    "Release",
+    "load_release",
+    "summarize",
+    "Report",
+    "LeastnoiseError",
+]

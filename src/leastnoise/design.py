@@ -46,9 +46,7 @@ def design(
     Raises:
         MethodError: if the method cannot serve the request; the message names those that can.
     """
-    request = _checked_request(
-        workload, privacy, objective, options, after, tol, time_limit, backend, progress
-    )
+    request = _checked_request(workload, privacy, options, after, tol, time_limit, backend, progress)
     chosen_objective = default_objective(workload, objective)
     if method != "auto":
         return _plan_by(method_named(method), request, chosen_objective)

@@ -423,6 +423,7 @@ class SparseMatrix(Operator):
         given = entries.tocoo()
         matrix = given.astype(_wide_dtype(given.data)).tocsr().copy()
         matrix.sum_duplicates()
+        matrix.eliminate_zeros()
         largest = np.zeros(matrix.shape[0])
         row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
         with np.errstate(invalid="ignore"):  # NaN passes through, and is refused below

@@ -153,8 +153,8 @@ class Plan:
         """The variance of the answers to any query in the plan's row space."""
         return self.rows_for(query).quadratic(self.strategy.covariance)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the plan to one file, which `load_plan` reads back; returns the path."""
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Plain values and arrays that `plan_from_parts` reads back."""
         content = {
             "format": FORMAT,
             "workload": self.workload.to_dict(),
@@ -168,8 +168,11 @@ class Plan:
             "noise": self.strategy.noise,
             "scale": str(self.strategy.scale),
         }
-        arrays = {"rows": exact.to_limbs(self.strategy.entries), "q": self.witness.q}
-        return container.write(path, "plan", content, arrays)
+        return content, {"rows": exact.to_limbs(self.strategy.entries), "q": self.witness.q}
+
+    def save(self, path: str | Path) -> Path:
+        """Write the plan to one file, which `load_plan` reads back; returns the path."""
+        return container.write(path, "plan", *self.to_parts())
 
     def __repr__(self) -> str:
         m, n = self.workload.shape
@@ -206,14 +209,20 @@ def load_plan(path: str | Path) -> Plan:
         PlanFileError: for anything that is not a plan, or one that does not keep its goal.
     """
     content, arrays = container.read(path, "plan")
-    name = Path(path).name
+    return plan_from_parts(content, arrays, Path(path).name)
+
+
+def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], name: str) -> Plan:
+    """The plan that `Plan.to_parts` took apart; `name` is the file, for messages.
+
+    Raises:
+        PlanFileError: as `load_plan`.
+    """
     try:
         if content["format"] != FORMAT:
             raise PlanFileError(f"{name!r} was saved by another version of leastnoise; design it again")
-        if content["noise"] not in ("gaussian", "laplace") or content["claim"] not in (
-            "stopped",
-            "heuristic",
-        ):
+        known = content["noise"] in ("gaussian", "laplace") and content["claim"] in ("stopped", "heuristic")
+        if not known:
             raise PlanFileError(f"{name!r} is no plan that this version can read")
         workload = Workload.from_dict(content["workload"])
         rows, q = arrays["rows"], arrays["q"]

@@ -24,13 +24,13 @@ import numpy as np
 from leastnoise.errors import QueryError
 from leastnoise.operators import (
     AllOnes,
-    Array,
     CumulativeSum,
     EveryRange,
     Identity,
     Kronecker,
     Operator,
     SomeRanges,
+    SparseMatrix,
     from_entries,
 )
 from leastnoise.schema import Attribute, Schema
@@ -55,15 +55,23 @@ class Labels(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | Labels:
         if isinstance(index, slice):
             chosen = range(self._length)[index]
-            return Labels(len(chosen), lambda i: self._make(chosen[i]))
+            length = (
+                chosen.stop - chosen.start + chosen.step - (1 if chosen.step > 0 else -1)
+            ) // chosen.step
+            return Labels(max(0, length), lambda i: self._make(chosen[i]))
         return self._make(range(self._length)[index])
 
     def __iter__(self) -> Iterator[str]:
         return (self._make(i) for i in range(self._length))
 
+    @property
+    def length(self) -> int:
+        """How many there are; len() stops at 2^63."""
+        return self._length
+
     def __repr__(self) -> str:
-        shown = [self[i] for i in range(min(3, len(self)))]
-        return f"<{len(self):,} labels: {', '.join(shown)}{', …' if len(self) > 3 else ''}>"
+        shown = [self[i] for i in range(min(3, self._length))]
+        return f"<{self._length:,} labels: {', '.join(shown)}{', …' if self._length > 3 else ''}>"
 
 
 @dataclass(frozen=True)
@@ -90,37 +98,50 @@ class Query:
     def __post_init__(self) -> None:
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
             raise QueryError(f"a query's name must be a non-empty text, got {self.name!r}")
-        if not _is_number(self.weight) or not 0 <= self.weight < math.inf:
+        weight, stderr = _to_float(self.weight), _to_float(self.stderr)
+        if weight is None or not 0 <= weight < math.inf:
             raise QueryError(f"weight must be a finite number, zero or more, got {self.weight!r}")
+        object.__setattr__(self, "weight", weight)
         if self.stderr is not None and self.within is not None:
             raise QueryError("give a target as stderr= or as within=, not both")
-        if self.stderr is not None and (not _is_number(self.stderr) or not 0 < self.stderr < math.inf):
-            raise QueryError(f"stderr must be a positive, finite number, got {self.stderr!r}")
+        if self.stderr is not None:
+            if stderr is None or not 0 < stderr < math.inf:
+                raise QueryError(f"stderr must be a positive, finite number, got {self.stderr!r}")
+            object.__setattr__(self, "stderr", stderr)
         if self.within is not None:
             self._check_within()
 
     def _check_within(self) -> None:
         pair = self.within
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(_is_number(v) for v in pair):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise QueryError(f"within must be (half-width, level), as in within=(100, 0.95), got {pair!r}")
-        if not 0 < pair[0] < math.inf or not 0 < pair[1] < 1:
+        half_width, level = _to_float(pair[0]), _to_float(pair[1])
+        if half_width is None or level is None:
+            raise QueryError(f"within must be (half-width, level), as in within=(100, 0.95), got {pair!r}")
+        if not 0 < half_width < math.inf or not 0 < level < 1:
             raise QueryError(f"within needs a positive half-width and a level between 0 and 1, got {pair!r}")
-        object.__setattr__(self, "within", tuple(pair))
+        if not 0 < _stderr_within(half_width, level) < math.inf:
+            raise QueryError(f"within={pair!r} asks for no standard error a float can hold")
+        object.__setattr__(self, "within", (half_width, level))
 
     @property
     def target(self) -> float | None:
         """The standard error each answer must keep, or None."""
-        if self.within is not None:
-            half_width, level = self.within
-            return half_width / NormalDist().inv_cdf((1 + level) / 2)
-        return self.stderr
+        return self.stderr if self.within is None else _stderr_within(*self.within)
 
     def having(self, **changes: Any) -> Query:
         """The same query with another name, weight or target."""
-        unknown = set(changes) - {"name", "weight", "stderr", "within"}
+        return replace(self, **self._common_with(changes))
+
+    def _common_with(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """What all queries have, as it is after some changes; a new target replaces the old one."""
+        common = {"name": self.name, "weight": self.weight, "stderr": self.stderr, "within": self.within}
+        unknown = set(changes) - set(common)
         if unknown:
             raise QueryError(f"a query has name, weight, stderr and within, not {', '.join(sorted(unknown))}")
-        return replace(self, **changes)
+        if changes.get("stderr") is not None or changes.get("within") is not None:
+            common |= {"stderr": None, "within": None}
+        return common | changes
 
     def factors(self, schema: Schema) -> list[Factor] | None:
         """What is asked of each attribute mentioned, in schema order; None if it is no product."""
@@ -139,13 +160,15 @@ class Query:
         assert factors is not None
         if not factors:
             return Labels(1, lambda i: "everyone")
-        sizes = [len(factor.labels) for factor in factors]
 
         def make(i: int) -> str:
-            where = np.unravel_index(i, sizes)
-            return ", ".join(f"{f.attribute} {f.labels[int(j)]}" for f, j in zip(factors, where, strict=True))
+            parts = []
+            for factor in reversed(factors):
+                i, j = divmod(i, factor.labels.length)
+                parts.append(f"{factor.attribute} {factor.labels[j]}")
+            return ", ".join(reversed(parts))
 
-        return Labels(math.prod(sizes), make)
+        return Labels(math.prod(factor.labels.length for factor in factors), make)
 
     def title(self) -> str:
         """What the batch is called when it was given no name."""
@@ -154,7 +177,12 @@ class Query:
     def __mul__(self, other: object) -> Product:
         if not isinstance(other, Query):
             return NotImplemented
-        return Product(self, other, weight=self.weight * other.weight)
+        weight = self.weight * other.weight
+        if weight == 0 < min(self.weight, other.weight):
+            raise QueryError(
+                f"the weights {self.weight!r} and {other.weight!r} multiply to less than a float holds"
+            )
+        return Product(self, other, weight=weight)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `query_from_dict` reads back."""
@@ -186,6 +214,8 @@ class Marginal(Query):
     def __init__(self, *attributes: str, **common: Any) -> None:
         _set_common(self, common)
         object.__setattr__(self, "attributes", attributes)
+        for name in attributes:
+            _check_attribute(self, name)
         if not attributes:
             raise QueryError("Marginal needs at least one attribute; for the number of records use Total()")
         if len(set(attributes)) < len(attributes):
@@ -193,8 +223,7 @@ class Marginal(Query):
         self.__post_init__()
 
     def having(self, **changes: Any) -> Query:
-        common = {"name": self.name, "weight": self.weight, "stderr": self.stderr, "within": self.within}
-        return Marginal(*self.attributes, **(common | changes))
+        return Marginal(*self.attributes, **self._common_with(changes))
 
     def factors(self, schema: Schema) -> list[Factor]:
         asked = {name: schema[name] for name in self.attributes}
@@ -215,6 +244,10 @@ class Prefix(Query):
     attribute: str
     kind: ClassVar[str] = "prefix"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_attribute(self, self.attribute)
+
     def factors(self, schema: Schema) -> list[Factor]:
         values = schema[self.attribute]
         labels = Labels(values.size, lambda i: f"up to {values.label(i)}")
@@ -231,10 +264,14 @@ class AllRanges(Query):
     attribute: str
     kind: ClassVar[str] = "all-ranges"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_attribute(self, self.attribute)
+
     def factors(self, schema: Schema) -> list[Factor]:
         values = schema[self.attribute]
         every = EveryRange(values.size)
-        labels = Labels(every.shape[0], lambda j: values.span_label(int(every.low[j]), int(every.high[j])))
+        labels = Labels(every.shape[0], lambda j: values.span_label(*every.ends(j)))
         return [Factor(self.attribute, every, labels)]
 
     def title(self) -> str:
@@ -255,8 +292,11 @@ class Ranges(Query):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check_attribute(self, self.attribute)
         try:
-            pairs = tuple((low, high) for low, high in self.ranges)
+            if any(isinstance(pair, str) for pair in self.ranges):
+                raise TypeError
+            pairs = tuple((_to_plain(low), _to_plain(high)) for low, high in self.ranges)
         except (TypeError, ValueError):
             raise QueryError(f"ranges must be a list of (low, high) pairs, got {self.ranges!r}") from None
         if not pairs:
@@ -285,6 +325,8 @@ class Product(Query):
     def __post_init__(self) -> None:
         super().__post_init__()
         for side in (self.left, self.right):
+            if not isinstance(side, Query):
+                raise QueryError(f"a product crosses two queries, got {type(side).__name__}")
             if isinstance(side, Linear):
                 raise QueryError("Linear already covers every attribute and cannot be crossed")
             if side.target is not None:
@@ -314,19 +356,30 @@ class Linear(Query):
         _set_common(self, common)
         # The operator is made here, so that a later change of the caller's array changes nothing.
         object.__setattr__(self, "matrix", from_entries(matrix))
-        object.__setattr__(self, "row_labels", None if labels is None else tuple(labels))
-        if labels is not None and len(labels) != self.matrix.shape[0]:
-            raise QueryError(f"{self.matrix.shape[0]} rows need as many labels, got {len(labels)}")
+        given = None if labels is None else tuple(labels)
+        object.__setattr__(self, "row_labels", given)
+        if given is not None and (
+            isinstance(labels, str) or not all(isinstance(text, str) for text in given)
+        ):
+            raise QueryError("labels must be a list of texts, one per row")
+        if given is not None and len(given) != self.matrix.shape[0]:
+            raise QueryError(f"{self.matrix.shape[0]} rows need as many labels, got {len(given)}")
         self.__post_init__()
 
     def having(self, **changes: Any) -> Query:
         other = object.__new__(Linear)
-        common = {"name": self.name, "weight": self.weight, "stderr": self.stderr, "within": self.within}
-        _set_common(other, common | changes)
+        _set_common(other, self._common_with(changes))
         object.__setattr__(other, "matrix", self.matrix)
         object.__setattr__(other, "row_labels", self.row_labels)
         other.__post_init__()
         return other
+
+    def __eq__(self, other: object) -> bool:
+        # Without this, the comparison inherited from Query would look at name, weight and target only.
+        return isinstance(other, Linear) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.matrix.shape, self.row_labels, self.name, self.weight, self.target))
 
     def operator(self, schema: Schema) -> Operator:
         if self.matrix.shape[1] != schema.n_cells:
@@ -345,8 +398,7 @@ class Linear(Query):
         return Labels(self.matrix.shape[0], lambda j: f"row {j}" if given is None else given[j])
 
     def to_dict(self) -> dict[str, Any]:
-        dense: Array = self.matrix.dense(np.int64 if self.matrix.is_integer else np.float64)
-        plain: dict[str, Any] = {"kind": self.kind, "matrix": dense.tolist()}
+        plain: dict[str, Any] = {"kind": self.kind, "matrix": _plain_matrix(self.matrix)}
         if self.row_labels is not None:
             plain["labels"] = list(self.row_labels)
         return plain | {
@@ -363,15 +415,22 @@ QUERY_KINDS: dict[str, type[Query]] = {
 
 def query_from_dict(plain: dict[str, Any]) -> Query:
     """The query that `to_dict` wrote, or one [[query]] table of a specification file."""
+    if not isinstance(plain, dict):
+        raise QueryError(f"a query must be a table with its kind, got {type(plain).__name__}")
     given = dict(plain)
     kind = given.pop("kind", None)
-    if kind not in QUERY_KINDS:
+    if not isinstance(kind, str) or kind not in QUERY_KINDS:
         raise QueryError(f"a query's kind must be one of {', '.join(QUERY_KINDS)}, got {kind!r}")
     if "within" in given:
         given["within"] = tuple(given["within"]) if isinstance(given["within"], list) else given["within"]
     try:
         if kind == "marginal":
-            return Marginal(*given.pop("attributes", ()), **given)
+            attributes = given.pop("attributes", ())
+            if not isinstance(attributes, (list, tuple)):
+                raise QueryError(f"attributes must be a list of names, got {attributes!r}")
+            return Marginal(*attributes, **given)
+        if kind == "linear" and isinstance(given.get("matrix"), dict):
+            given["matrix"] = _sparse_from_plain(given["matrix"])
         if kind == "product":
             left, right = (query_from_dict(given.pop(side, {})) for side in ("left", "right"))
             return Product(left, right, **given)
@@ -395,7 +454,7 @@ def _set_common(query: Query, common: dict[str, Any]) -> None:
 
 
 def _span(name: str, values: Attribute, low: Any, high: Any) -> tuple[int, int]:
-    span = values.span(low, high)
+    span = values.span(_to_plain(low), _to_plain(high))
     if span is None:
         raise QueryError(
             f"({low!r}, {high!r}) holds no declared value of {name!r}, which is "
@@ -404,8 +463,52 @@ def _span(name: str, values: Attribute, low: Any, high: Any) -> tuple[int, int]:
     return span
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+def _check_attribute(query: Query, name: object) -> None:
+    if not isinstance(name, str):
+        raise QueryError(
+            f"{type(query).__name__} takes the names of attributes, as in {type(query).__name__}('age'), "
+            f"got {name!r}"
+        )
+
+
+def _stderr_within(half_width: float, level: float) -> float:
+    """σ such that N(0, σ²) stays within the half-width with probability `level`."""
+    # The lower tail: (1 + level) / 2 rounds to 1 for levels next to 1.
+    z = -NormalDist().inv_cdf((1 - level) / 2)
+    return half_width / z if z > 0 else math.inf
+
+
+def _to_float(value: object) -> float | None:
+    """A number as a float, so that equal queries have one digest; None if it is no number."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _plain_matrix(matrix: Operator) -> Any:
+    """Nested lists, or for a sparse matrix its entries by row and column."""
+    if isinstance(matrix, SparseMatrix):
+        entries = matrix.entries.tocoo()
+        return {
+            "shape": list(matrix.shape),
+            "rows": entries.row.tolist(),
+            "columns": entries.col.tolist(),
+            "values": entries.data.tolist(),
+        }
+    return matrix.dense(np.int64 if matrix.is_integer else np.float64).tolist()
+
+
+def _sparse_from_plain(plain: dict[str, Any]) -> Any:
+    from scipy.sparse import coo_array
+
+    try:
+        places = (np.array(plain["rows"], dtype=np.intp), np.array(plain["columns"], dtype=np.intp))
+        return coo_array((np.array(plain["values"]), places), shape=tuple(plain["shape"]))
+    except (KeyError, TypeError, ValueError):
+        raise QueryError("a sparse matrix must be a table of shape, rows, columns and values") from None
 
 
 def _to_plain(value: Any) -> Any:

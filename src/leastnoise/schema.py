@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import bisect
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from numbers import Real
+from typing import Any, TypeGuard
 
 from leastnoise.errors import SchemaError
 
@@ -30,8 +32,14 @@ class IntegerRange:
     values: range
 
     def __post_init__(self) -> None:
-        if len(self.values) == 0 or self.values.step < 1:
+        start, stop, step = self.values.start, self.values.stop, self.values.step
+        if step < 1 or stop <= start:
             raise SchemaError(f"a range of values must run upwards and hold at least one, got {self.values}")
+        if (stop - start - 1) // step >= sys.maxsize:
+            raise SchemaError(f"a range holds at most {sys.maxsize:,} values, got {self.values}; use Bins")
+        # Ranges that hold the same numbers are equal; written alike, they also have one digest.
+        last = self.values[-1]
+        object.__setattr__(self, "values", range(start, last + 1, step if last > start else 1))
 
     @property
     def size(self) -> int:
@@ -47,12 +55,14 @@ class IntegerRange:
 
     def position(self, value: Value) -> int | None:
         """The index of a value, or None if it is not declared."""
-        if isinstance(value, bool) or value != value or math.isinf(float(value)) or value != int(value):
+        if not _is_number(value) or value in (math.inf, -math.inf) or value != int(value):
             return None
         return self.values.index(int(value)) if int(value) in self.values else None
 
     def span(self, low: Value, high: Value) -> tuple[int, int] | None:
         """The indices of the values low to high, both included, or None if there are none."""
+        if not (_is_number(low) and _is_number(high)):
+            return None
         first = bisect.bisect_left(self.values, low)
         last = bisect.bisect_right(self.values, high) - 1
         return (first, last) if first <= last else None
@@ -69,7 +79,12 @@ class Categories:
     other: str | None = None
 
     def __init__(self, values: Sequence[Value], other: str | None = None) -> None:
-        object.__setattr__(self, "values", tuple(values))
+        if not isinstance(values, Sequence) or isinstance(values, (str, bytes)):
+            raise SchemaError(
+                f"categories must be written out in a list, as in Categories(['F', 'M']), got "
+                f"{type(values).__name__}; they are public knowledge and never read from the table"
+            )
+        object.__setattr__(self, "values", tuple(_plain(value) for value in values))
         object.__setattr__(self, "other", other)
         self._check()
 
@@ -106,7 +121,9 @@ class Categories:
         """The index of a value, or None if it is not declared."""
         if self.other is not None and value == self.other:
             return len(self.values)
-        return self.values.index(value) if value in self.values else None
+        if isinstance(value, bool) or value not in self.values:
+            return None
+        return self.values.index(value)
 
     def span(self, low: Value, high: Value) -> tuple[int, int] | None:
         """The indices from one named category to another, both included."""
@@ -127,14 +144,18 @@ class Bins:
     edges: tuple[float, ...]
 
     def __init__(self, edges: Sequence[float]) -> None:
-        object.__setattr__(self, "edges", tuple(edges))
+        try:
+            given = [_plain(edge) for edge in edges]
+        except TypeError:
+            raise SchemaError(f"bins need a list of edges, as in Bins([0, 18, 65]), got {edges!r}") from None
+        object.__setattr__(self, "edges", tuple(_whole_as_int(edge) for edge in given))
         self._check()
 
     def _check(self) -> None:
         if len(self.edges) < 2:
             raise SchemaError(f"bins need at least two edges, got {list(self.edges)}")
         for edge in self.edges:
-            if isinstance(edge, bool) or not isinstance(edge, (int, float)) or not math.isfinite(edge):
+            if isinstance(edge, bool) or not isinstance(edge, (int, float)) or not abs(edge) < math.inf:
                 raise SchemaError(f"bin edges must be finite numbers, got {edge!r}")
         for low, high in zip(self.edges, self.edges[1:], strict=False):
             if not low < high:
@@ -154,10 +175,10 @@ class Bins:
 
     def position(self, value: Value) -> int | None:
         """The index of the interval that holds a value, or None."""
-        number = float(value)
-        if not self.edges[0] <= number < self.edges[-1]:
+        # Compared as given: Python compares whole numbers and floats exactly, float() would round.
+        if not _is_number(value) or not self.edges[0] <= value < self.edges[-1]:
             return None
-        return bisect.bisect_right(self.edges, number) - 1
+        return bisect.bisect_right(self.edges, value) - 1
 
     def span(self, low: Value, high: Value) -> tuple[int, int] | None:
         """The indices of the intervals that make up [low, high); both must be edges."""
@@ -183,7 +204,7 @@ class Schema:
     __slots__ = ("_attributes",)
     _attributes: dict[str, Attribute]
 
-    def __init__(self, **attributes: Any) -> None:
+    def __init__(self, /, **attributes: Any) -> None:
         if not attributes:
             raise SchemaError("a schema needs at least one attribute, as in Schema(sex=('F', 'M'))")
         object.__setattr__(
@@ -192,6 +213,12 @@ class Schema:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a schema does not change; make another")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a schema does not change; make another")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema.from_dict, (self.to_dict(),)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -260,8 +287,13 @@ def _from_plain(name: str, given: Any) -> Any:
         bounds = given["range"]
         if not 1 <= len(bounds) <= 3 or not all(type(bound) is int for bound in bounds):
             raise SchemaError(f"attribute {name!r}: range must be [start, stop] in whole numbers")
+        if len(bounds) == 3 and bounds[2] < 1:
+            raise SchemaError(f"attribute {name!r}: the step of a range must be 1 or more, got {bounds[2]}")
         return range(*bounds)
-    return Bins(given["bins"]) if kind == "bins" else Categories(given["categories"], given.get("other"))
+    try:
+        return Bins(given["bins"]) if kind == "bins" else Categories(given["categories"], given.get("other"))
+    except SchemaError as error:
+        raise SchemaError(f"attribute {name!r}: {error}") from None
 
 
 def _declared(name: str, given: Any) -> Attribute:
@@ -279,3 +311,18 @@ def _declared(name: str, given: Any) -> Attribute:
         f"{type(given).__name__}. The values are public knowledge and are never read from the table: "
         f"write them out, as in Schema({name}=range(116)) or Schema({name}=('F', 'M'))"
     )
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a real number, NumPy's included; truth values and NaN are not."""
+    return isinstance(value, Real) and not isinstance(value, bool) and bool(value == value)
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as the Python number or text it stands for."""
+    return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
+
+
+def _whole_as_int(edge: Any) -> Any:
+    """0.0 as 0, so that equal bins print alike and have one digest; above 1e16 floats print as 1e+16."""
+    return int(edge) if isinstance(edge, float) and abs(edge) < 1e16 and edge == int(edge) else edge

@@ -7,18 +7,20 @@ with a cross table assemble at once.
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from leastnoise.errors import QueryError, WorkloadError
-from leastnoise.operators import Array, Operator, RowScaled, Stack
+from leastnoise.operators import Array, Operator, RowScaled, Stack, require_room
 from leastnoise.queries import Factor, Labels, Linear, Query, query_from_dict
 from leastnoise.schema import Schema
 
@@ -70,11 +72,11 @@ class Workload:
     @cached_property
     def labels(self) -> Labels:
         """What each query is called, made when looked at."""
-        starts = np.cumsum([0, *(block.n_rows for block in self.blocks)])
+        starts = list(accumulate((block.n_rows for block in self.blocks), initial=0))
 
         def make(j: int) -> str:
-            number = int(np.searchsorted(starts, j, side="right")) - 1
-            return self.blocks[number].labels[j - int(starts[number])]
+            number = bisect.bisect_right(starts, j) - 1
+            return self.blocks[number].labels[j - starts[number]]
 
         return Labels(self.shape[0], make)
 
@@ -95,12 +97,14 @@ class Workload:
     @cached_property
     def weights(self) -> Array:
         """How much each query's variance counts, shape (m,)."""
-        return np.concatenate([np.broadcast_to(b.weights, (b.n_rows,)) for b in self.blocks])
+        require_room(self.shape[0], 1, "the weights")
+        return _read_only(np.concatenate([np.broadcast_to(b.weights, (b.n_rows,)) for b in self.blocks]))
 
     @cached_property
     def targets(self) -> Array:
         """The standard error asked of each query, inf where none, shape (m,)."""
-        return np.concatenate([np.broadcast_to(b.targets, (b.n_rows,)) for b in self.blocks])
+        require_room(self.shape[0], 1, "the targets")
+        return _read_only(np.concatenate([np.broadcast_to(b.targets, (b.n_rows,)) for b in self.blocks]))
 
     @property
     def has_targets(self) -> bool:
@@ -204,6 +208,8 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
     """
     if isinstance(queries, Query):
         queries = [queries]
+    if not isinstance(queries, Iterable):
+        raise WorkloadError(f"assemble() takes queries such as Total(), got {type(queries).__name__}")
     given = list(queries)
     if not given:
         raise WorkloadError("a workload needs at least one query, as in assemble([Total()], schema)")
@@ -215,14 +221,17 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
     blocks = []
     for query, name in zip(given, _names(given), strict=True):
         target = query.target
+        operator = query.operator(schema)
+        if operator.shape[0] == 0:
+            raise WorkloadError(f"query {name!r} has no rows; leave it out")
         blocks.append(
             Block(
                 name=name,
                 query=query,
-                operator=query.operator(schema),
+                operator=operator,
                 labels=query.labels(schema),
-                weights=np.array([float(query.weight)]),
-                targets=np.array([np.inf if target is None else float(target)]),
+                weights=_read_only(np.array([query.weight])),
+                targets=_read_only(np.array([np.inf if target is None else target])),
             )
         )
     _check_spread(np.concatenate([block.weights for block in blocks]))
@@ -239,9 +248,17 @@ def _matrix_block(query: Linear, weights: Array, targets: Array) -> Block:
 
 
 def _per_row(what: str, given: npt.ArrayLike, m: int) -> Array:
-    values = np.array(given, dtype=float).reshape(-1)
+    try:
+        values = np.array(given, dtype=float).reshape(-1)
+    except (TypeError, ValueError, OverflowError):
+        raise WorkloadError(f"{what} must be one number or {m} of them, got other values") from None
     if len(values) not in (1, m) or np.isnan(values).any():
         raise WorkloadError(f"{what} must be one number or {m} of them, none NaN")
+    return _read_only(values)
+
+
+def _read_only(values: Array) -> Array:
+    values.setflags(write=False)
     return values
 
 
@@ -249,7 +266,7 @@ def _check_spread(weights: Array) -> None:
     positive = weights[weights > 0]
     if positive.size == 0:
         raise WorkloadError("at least one query needs a positive weight")
-    if positive.max() / positive.min() > MAX_WEIGHT_RATIO:
+    if float(positive.max()) > MAX_WEIGHT_RATIO * float(positive.min()):
         raise WorkloadError(
             f"weights from {positive.min():.3g} to {positive.max():.3g} span more than "
             f"{MAX_WEIGHT_RATIO:.0e}; the lighter queries would be left to rounding. Narrow them, or use 0."

@@ -178,11 +178,11 @@ def _newton_direction(point: DualPoint, r: Array, curvature: Array) -> Array:
         if rho <= _FORCING**2 * first or rho == 0:
             break
         image = 4 * r * point.hessian_product(r * direction) + damping * direction
-        curvature = float(direction @ image)
-        if curvature <= 0:
+        bend = float(direction @ image)
+        if bend <= 0:
             break
-        x = x + (rho / curvature) * direction
-        residual = residual - (rho / curvature) * image
+        x = x + (rho / bend) * direction
+        residual = residual - (rho / bend) * image
         z = residual / diagonal
         rho, previous = float(residual @ z), rho
         direction = z + (rho / previous) * direction

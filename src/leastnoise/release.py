@@ -1,0 +1,211 @@
+"""Measure a plan on data: the one private step, and what may be read from it.
+
+`measure` goes check, read, spend, draw, store, hand out. Between the counts and
+the stored noisy integers there are only integers: y = A x + noise. Everything
+after that is post-processing, done in floating point from y alone, and costs no
+privacy however often it is done.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from leastnoise import container, exact
+from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
+from leastnoise.errors import DataError, InputError, NotYetError, PlanFileError, UnrecordedSpending
+from leastnoise.intervals import half_widths
+from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_gaussian
+from leastnoise.operators import Array
+from leastnoise.plan import Plan, plan_from_parts
+from leastnoise.queries import Labels, Query
+from leastnoise.strategy import Strategy
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """Noisy measurements of one plan, and everything that follows from them.
+
+    Attributes:
+        plan: what was measured.
+        measurements: the noisy integers y = A x + noise, as Python integers; all that was released.
+    """
+
+    plan: Plan
+    measurements: Array
+
+    @cached_property
+    def estimates(self) -> Array:
+        """The least-squares estimate of every cell that the plan determines, (n,)."""
+        return self.plan.strategy.pseudo_inverse @ self.measurements.astype(float)
+
+    @cached_property
+    def answers(self) -> Array:
+        """The answer to every query of the workload, (m,): unbiased and consistent with one another."""
+        return self.plan.workload.operator.apply(self.estimates)
+
+    @property
+    def stderr(self) -> Array:
+        """The standard error of every answer, (m,)."""
+        return self.plan.stderr
+
+    def interval(
+        self, level: float = 0.95, *, simultaneous: bool = False, generator: np.random.Generator | None = None
+    ) -> tuple[Array, Array]:
+        """Lower and upper ends that hold each true answer with probability `level`.
+
+        With ``simultaneous=True`` they hold all true answers at once with that
+        probability. For Gaussian noise a single interval is exact, and a
+        simultaneous one comes from simulating the known covariance, rounded to the
+        safe side by about a third of a percentage point. For Laplace noise both are
+        on the safe side, wider than need be.
+
+        Args:
+            generator: for the simulation; a fixed one unless given, so that the
+                same release always gives the same interval. It touches no data.
+        """
+        half = half_widths(
+            self.plan.workload.operator, self.plan.strategy, self.stderr, level, simultaneous, generator
+        )
+        return self.answers - half, self.answers + half
+
+    def answer(self, query: Query, *, level: float = 0.95) -> Any:
+        """A pandas frame of answers to any further query in the plan's row space.
+
+        Costs no privacy: it is computed from what was already released.
+
+        Raises:
+            QueryError: if the plan did not measure enough to answer it.
+        """
+        operator = self.plan.rows_for(query)
+        stderr = np.sqrt(np.maximum(operator.quadratic(self.plan.strategy.covariance), 0))
+        half = half_widths(operator, self.plan.strategy, stderr, level, False, None)
+        return self._frame(query, operator.apply(self.estimates), stderr, half)
+
+    def __getitem__(self, name: str) -> Any:
+        """A pandas frame with the answers of one named query, indexed as the query is shaped."""
+        rows = self.plan.workload.rows_of(name)
+        block = next(block for block in self.plan.workload.blocks if block.name == name)
+        stderr = self.stderr[rows]
+        half = half_widths(block.operator, self.plan.strategy, stderr, 0.95, False, None)
+        return self._frame(block.query, self.answers[rows], stderr, half, block.labels)
+
+    def _frame(
+        self, query: Query, answers: Array, stderr: Array, half: Array, labels: Labels | None = None
+    ) -> Any:
+        import pandas as pd
+
+        schema = self.plan.workload.schema
+        factors = None if schema is None else query.factors(schema)
+        if factors:
+            levels: list[Sequence[str]] = [list(factor.labels) for factor in factors]
+            index = pd.MultiIndex.from_product(levels, names=[factor.attribute for factor in factors])
+            if len(factors) == 1:
+                index = index.get_level_values(0)
+        else:
+            assert labels is not None or schema is not None
+            named = labels if labels is not None else query.labels(schema)  # type: ignore[arg-type]
+            index = pd.Index(list(named), name="query")
+        columns = {"answer": answers, "stderr": stderr, "lower": answers - half, "upper": answers + half}
+        return pd.DataFrame(columns, index=index)
+
+    def to_frame(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
+        """A pandas frame with one row per query: batch, label, answer, standard error, interval."""
+        import pandas as pd
+
+        lower, upper = self.interval(level, simultaneous=simultaneous)
+        workload = self.plan.workload
+        return pd.DataFrame(
+            {
+                "query": np.repeat(workload.names, [block.n_rows for block in workload.blocks]),
+                "label": list(workload.labels),
+                "answer": self.answers,
+                "stderr": self.stderr,
+                "lower": lower,
+                "upper": upper,
+            }
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write plan and measurements to one file, which `load_release` reads back."""
+        content, arrays = self.plan.to_parts()
+        return container.write(
+            path, "release", {"plan": content}, {**arrays, "measurements": exact.to_limbs(self.measurements)}
+        )
+
+    def __repr__(self) -> str:
+        m, n = self.plan.workload.shape
+        return f"Release({m:,} answers over {n:,} cells, {self.plan.privacy})"
+
+    def __str__(self) -> str:
+        first = self.plan.workload.names[0]
+        return f"{self!r}; see summarize(release), release.to_frame() or release[{first!r}]"
+
+
+def load_release(path: str | Path) -> Release:
+    """The release that `Release.save` wrote; its plan is checked as `load_plan` does."""
+    content, arrays = container.read(path, "release")
+    name = Path(path).name
+    if not isinstance(content.get("plan"), dict) or "measurements" not in arrays:
+        raise PlanFileError(f"{name!r} is no saved release")
+    plan = plan_from_parts(content["plan"], arrays, name)
+    limbs = arrays["measurements"]
+    if limbs.ndim != 2 or limbs.dtype.kind != "i" or limbs.shape[0] != plan.strategy.shape[0]:
+        raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
+    return Release(plan, exact.from_limbs(limbs).astype(object))
+
+
+def measure(plan: Plan, source: Any, *, ledger: None = None, release_id: str | None = None) -> Release:
+    """The noisy answers of a plan on a table: the one step that spends privacy.
+
+    Args:
+        source: what `vectorize` takes, its `Data`, or a vector of integer counts.
+        ledger: not available yet; without one, a line of warning.
+
+    Guarantee:
+        For tables that differ in one record (up to `records_per_person` records of
+        one person), the release satisfies the plan's privacy goal exactly: the
+        strategy is an integer matrix whose sensitivity was taken in exact
+        arithmetic, the counts are integers, and the noise is exactly a rounded
+        Gaussian or a discrete Laplace variable from the system's generator.
+
+    Raises:
+        DataError: if the source does not fit the plan; nothing is spent.
+        RandomnessError: if the system's generator fails; nothing is released.
+    """
+    if not isinstance(plan, Plan):
+        raise InputError(f"measure() needs a Plan from design(), got {type(plan).__name__}")
+    if ledger is not None or release_id is not None:
+        raise NotYetError("ledger= and release_id= are not available yet; keep your own record of releases")
+    counts = _counts(plan, source)
+    warnings.warn(
+        f"no ledger records this release: it spends {plan.privacy}, and so does every repetition",
+        UnrecordedSpending,
+        stacklevel=2,
+    )
+    return Release(plan, _noisy(plan.strategy, counts, SystemBits()))
+
+
+def _counts(plan: Plan, source: Any) -> Array:
+    n = plan.workload.shape[1]
+    if is_count_vector(source):
+        return counts_from_vector(source, n)
+    schema = plan.workload.schema
+    if schema is None:
+        raise DataError(f"a plan made from a matrix without a schema needs a vector of {n:,} integer counts")
+    if isinstance(source, Data) and source.schema != schema:
+        raise DataError("the data was vectorized with another schema than the plan's; vectorize it again")
+    return vectorize(source, schema).vector()
+
+
+def _noisy(strategy: Strategy, counts: Array, bits: RandomBits) -> Array:
+    """A x + noise in Python integers, one independent draw per row."""
+    draw = discrete_laplace if strategy.noise == "laplace" else rounded_gaussian
+    noise = draw(strategy.scale, strategy.shape[0], bits)
+    return strategy.answers(counts) + np.array(noise, dtype=object)

@@ -1,0 +1,156 @@
+"""The summary as plain text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leastnoise.errors import InputError
+from leastnoise.operators import Array
+from leastnoise.plan import Plan
+from leastnoise.privacy import ApproxDP
+from leastnoise.queries import Labels
+from leastnoise.release import Release
+from leastnoise.workload import Block
+
+# A batch with up to this many answers is shown whole; of a longer one, the first few.
+_SHOWN_WHOLE = 12
+_SHOWN_FIRST = 6
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """A summary of a plan or a release; prints itself."""
+
+    subject: Plan | Release
+
+    def text(self) -> str:
+        """The summary as plain text."""
+        if isinstance(self.subject, Release):
+            return _release_text(self.subject)
+        return _plan_text(self.subject)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return f"Report({self.subject!r})"
+
+
+def summarize(subject: Release | Plan) -> Report:
+    """A report on a release or a plan: print it, or take `.text()`."""
+    if not isinstance(subject, (Plan, Release)):
+        raise InputError(f"summarize() takes a Plan or a Release, got {type(subject).__name__}")
+    return Report(subject)
+
+
+def _plan_text(plan: Plan) -> str:
+    return "\n".join(
+        [
+            *_heading(f"A plan for {_counted(plan.workload.shape[0], 'count')}, not measured yet"),
+            *_accuracy(plan),
+            *_privacy(plan, "Measuring it once would spend"),
+            *_proof(plan),
+        ]
+    )
+
+
+def _release_text(release: Release) -> str:
+    plan = release.plan
+    lower, upper = release.interval(LEVEL)
+    lines = _heading(f"A private release of {_counted(plan.workload.shape[0], 'count')}")
+    start = 0
+    for block in plan.workload.blocks:
+        rows = slice(start, start + block.n_rows)
+        lines += _answers(block, release.answers[rows], lower[rows], upper[rows])
+        start += block.n_rows
+    exact = "exact" if plan.strategy.noise == "gaussian" else "on the safe side"
+    lines += [
+        f"Each interval holds the true count with probability {LEVEL:.0%} ({exact});",
+        "release.interval(simultaneous=True) gives wider ones that hold all at once.",
+        "Answers can be negative or fractional: nothing was rounded or cut off.",
+        "",
+        *_accuracy(plan),
+        *_privacy(plan, "This release spent"),
+        *_proof(plan),
+    ]
+    return "\n".join(lines)
+
+
+def _heading(title: str) -> list[str]:
+    return [title, "=" * len(title), ""]
+
+
+def _answers(block: Block, answers: Array, lower: Array, upper: Array) -> list[str]:
+    shown = len(answers) if len(answers) <= _SHOWN_WHOLE else _SHOWN_FIRST
+    labels: Labels = block.labels
+    width = max(len(labels[j]) for j in range(shown))
+    figures = [(f"{answers[j]:,.0f}", f"{lower[j]:,.0f}", f"{upper[j]:,.0f}") for j in range(shown)]
+    widths = [max(len(row[i]) for row in figures) for i in range(3)]
+    lines = [block.name]
+    for j, (answer, low, high) in enumerate(figures):
+        lines.append(
+            f"  {labels[j]:<{width}}  {answer:>{widths[0]}}   "
+            f"{LEVEL:.0%} in [{low:>{widths[1]}}, {high:>{widths[2]}}]"
+        )
+    if shown < len(answers):
+        lines.append(f"  … and {len(answers) - shown:,} more, in release[{block.name!r}]")
+    return [*lines, ""]
+
+
+def _accuracy(plan: Plan) -> list[str]:
+    lines = ["Standard errors"]
+    width = max(len(name) for name in plan.workload.names)
+    for name in plan.workload.names:
+        errors = plan.stderr[plan.workload.rows_of(name)]
+        median = float(np.median(errors))
+        lines.append(
+            f"  {name:<{width}}  median {median:,.4g}, from {errors.min():,.4g} to {errors.max():,.4g} "
+            f"({_counted(len(errors), 'count')})"
+        )
+    return [*lines, ""]
+
+
+def _privacy(plan: Plan, spends: str) -> list[str]:
+    lines = ["Privacy", f"  {plan.privacy.statement()}."]
+    if plan.mu is None:
+        lines.append(f"  {spends} epsilon = {plan.epsilon():.6g} (pure).")
+    else:
+        delta = float(plan.privacy.delta) if isinstance(plan.privacy, ApproxDP) else 1e-6
+        lines.append(
+            f"  {spends} mu = {plan.mu:.6g} in Gaussian terms; at delta = {delta:g} that is "
+            f"epsilon = {plan.epsilon(delta=delta):.6g}."
+        )
+    lines += [
+        "  Repeating it, or releasing anything else about the same people, adds to this.",
+        "",
+    ]
+    return lines
+
+
+def _proof(plan: Plan) -> list[str]:
+    certificate = plan.certificate
+    kind = "Gaussian" if plan.strategy.noise == "gaussian" else "Laplace"
+    m = plan.workload.shape[0]
+    lines = [
+        "How good this is",
+        f"  method {plan.method}: {plan.note}.",
+        f"  Total variance {certificate.achieved:,.6g} ({certificate.achieved / m:,.6g} per count).",
+        f"  No {kind} noise shaped to these counts can have less than {certificate.lower_bound:,.6g} "
+        "under the same privacy.",
+    ]
+    if certificate.status == "optimal":
+        lines.append(f"  Gap {certificate.gap:.1e}: this is the optimum, proved.")
+    elif certificate.status == "stopped":
+        lines.append(f"  Gap {certificate.gap:.1e}: the search stopped early; a longer one may do better.")
+    else:
+        lines.append(f"  Gap {certificate.gap:.1%}: this method does not aim at the optimum.")
+    lines.append("  Recheck it yourself: leastnoise.certify(plan.workload, plan).")
+    return lines
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

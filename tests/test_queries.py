@@ -1,0 +1,585 @@
+"""Queries: every kind against rows written out cell by cell, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from leastnoise.errors import QueryError, SchemaError, WorkloadError
+from leastnoise.queries import (
+    QUERY_KINDS,
+    AllRanges,
+    Labels,
+    Linear,
+    Marginal,
+    Prefix,
+    Product,
+    Query,
+    Ranges,
+    Total,
+    query_from_dict,
+)
+from leastnoise.schema import Bins, Categories, IntegerRange, Schema
+from tolerances import ROUNDING
+
+examples = settings(deadline=None, derandomize=True, max_examples=150)
+
+# ---------------------------------------------------------------- cell by cell
+
+
+def asked_of(query: Query, schema: Schema) -> dict[str, list[tuple[str, set[int]]]]:
+    """For every attribute mentioned, the label and the values of each row."""
+    if isinstance(query, Total):
+        return {}
+    if isinstance(query, Marginal):
+        return {
+            name: [(schema[name].label(i), {i}) for i in range(schema[name].size)]
+            for name in query.attributes
+        }
+    if isinstance(query, Product):
+        return asked_of(query.left, schema) | asked_of(query.right, schema)
+    assert isinstance(query, (Prefix, AllRanges, Ranges))
+    values = schema[query.attribute]
+    if isinstance(query, Prefix):
+        return {
+            query.attribute: [(f"up to {values.label(i)}", set(range(i + 1))) for i in range(values.size)]
+        }
+    if isinstance(query, AllRanges):
+        spans = [set(range(i, j + 1)) for i in range(values.size) for j in range(i, values.size)]
+    else:
+        spans = [_between(values, low, high) for low, high in query.ranges]
+    return {query.attribute: [(values.span_label(min(span), max(span)), span) for span in spans]}
+
+
+def _between(values: Any, low: Any, high: Any) -> set[int]:
+    if isinstance(values, IntegerRange):
+        return {i for i, v in enumerate(values.values) if low <= v <= high}
+    if isinstance(values, Bins):
+        return {i for i, (a, b) in enumerate(itertools.pairwise(values.edges)) if low <= a and b <= high}
+    everything = [*values.values, values.other]
+    return set(range(everything.index(low), everything.index(high) + 1))
+
+
+def cell_by_cell(query: Query, schema: Schema) -> tuple[list[list[int]], list[str]]:
+    """The rows and labels of a query, by looking at every cell."""
+    asked = asked_of(query, schema)
+    mentioned = [name for name in schema if name in asked]
+    cells = [
+        dict(zip(schema.names, cell, strict=True))
+        for cell in itertools.product(*(range(size) for size in schema.shape))
+    ]
+    rows, labels = [], []
+    for combination in itertools.product(*(asked[name] for name in mentioned)):
+        wanted = dict(zip(mentioned, combination, strict=True))
+        rows.append([int(all(cell[name] in wanted[name][1] for name in mentioned)) for cell in cells])
+        labels.append(", ".join(f"{name} {wanted[name][0]}" for name in mentioned) or "everyone")
+    return rows, labels
+
+
+ATTRIBUTES = (
+    range(1),
+    range(3),
+    range(-4, 8, 4),
+    ("x",),
+    ("x", "y", "z"),
+    (7, 3),
+    Categories(("x", "y"), other="else"),
+    Bins([0, 1]),
+    Bins([-1.5, 0, 2, 10**20]),
+)
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Schema:
+    names = draw(st.permutations(["a", "b", "c"]))[: draw(st.integers(1, 3))]
+    return Schema(**{name: draw(st.sampled_from(ATTRIBUTES)) for name in names})
+
+
+def _ends(schema: Schema, name: str) -> st.SearchStrategy[tuple[Any, Any]]:
+    values = schema[name]
+    if isinstance(values, Bins):
+        points: list[Any] = list(values.edges)
+        return st.sampled_from(list(itertools.combinations(points, 2)))
+    points = list(values.values) + ([] if getattr(values, "other", None) is None else [values.other])
+    return st.sampled_from(list(itertools.combinations_with_replacement(points, 2)))
+
+
+@st.composite
+def queries(draw: st.DrawFn, schema: Schema, names: tuple[str, ...] | None = None, **common: Any) -> Query:
+    left = draw(st.permutations(list(schema.names if names is None else names)))
+    kinds = ["total"] + (["marginal", "prefix", "all-ranges", "ranges"] if left else [])
+    kind = draw(st.sampled_from(kinds + ["product"]))
+    if kind == "total":
+        return Total(**common)
+    if kind == "marginal":
+        return Marginal(*left[: draw(st.integers(1, len(left)))], **common)
+    if kind == "prefix":
+        return Prefix(left[0], **common)
+    if kind == "all-ranges":
+        return AllRanges(left[0], **common)
+    if kind == "ranges":
+        return Ranges(left[0], draw(st.lists(_ends(schema, left[0]), min_size=1, max_size=4)), **common)
+    cut = draw(st.integers(0, len(left)))
+    one = draw(queries(schema, tuple(left[:cut])))
+    other = draw(queries(schema, tuple(left[cut:])))
+    return Product(one, other, **common)
+
+
+@examples
+@given(st.data())
+def test_every_query_is_what_it_says_cell_by_cell(data: st.DataObject) -> None:
+    schema = data.draw(schemas())
+    query = data.draw(queries(schema))
+    rows, labels = cell_by_cell(query, schema)
+    operator = query.operator(schema)
+    assert operator.shape == (len(rows), schema.n_cells)
+    assert operator.dense(np.int64).tolist() == rows
+    assert list(query.labels(schema)) == labels
+
+
+@examples
+@given(st.data())
+def test_every_query_survives_being_written(data: st.DataObject) -> None:
+    schema = data.draw(schemas())
+    target = data.draw(
+        st.sampled_from([{}, {"stderr": 5}, {"stderr": 0.1}, {"within": (3, 0.95)}, {"within": [1.5, 0.5]}])
+    )
+    name = data.draw(st.none() | st.text(min_size=1, max_size=5))
+    weight = data.draw(st.integers(0, 10**20) | st.floats(0, 1e300))
+    query = data.draw(queries(schema, name=name, weight=weight, **target))
+    again = query_from_dict(json.loads(json.dumps(query.to_dict())))
+    assert again == query
+    assert hash(again) == hash(query)
+    assert again.to_dict() == query.to_dict()
+    assert again.target == query.target
+    assert list(again.labels(schema)) == list(query.labels(schema))
+
+
+@examples
+@given(st.data())
+def test_the_sides_of_a_product_may_change_places(data: st.DataObject) -> None:
+    schema = data.draw(schemas())
+    first, *others = schema.names
+    left, right = data.draw(queries(schema, (first,))), data.draw(queries(schema, tuple(others)))
+    one, other = left * right, right * left
+    assert one.operator(schema).dense().tolist() == other.operator(schema).dense().tolist()
+    assert list(one.labels(schema)) == list(other.labels(schema))
+
+
+def test_the_order_of_attributes_is_the_schemas() -> None:
+    schema = Schema(a=range(2), b=range(3))
+    assert Marginal("b", "a").operator(schema).dense().tolist() == np.eye(6).tolist()
+    assert list(Marginal("b", "a").labels(schema))[:2] == ["a 0, b 0", "a 0, b 1"]
+    assert Marginal("b", "a").title() == "b x a"
+
+
+def test_queries_over_one_value() -> None:
+    schema = Schema(a=("only",))
+    for query in (Total(), Marginal("a"), Prefix("a"), AllRanges("a"), Ranges("a", [("only", "only")])):
+        assert query.operator(schema).dense().tolist() == [[1]]
+    assert list(Prefix("a").labels(schema)) == ["a up to only"]
+
+
+def test_ranges_keep_to_the_declared_values() -> None:
+    schema = Schema(age=range(0, 100, 10), income=Bins([0, 10, 20]))
+    clipped = Ranges("age", [(-50, 15), (85, math.inf)])
+    assert clipped.operator(schema).rows([0, 1]).sum(axis=1).tolist() == [4, 2]
+    assert list(clipped.labels(schema)) == ["age 0–10", "age 90"]
+    assert list(Ranges("income", [(0, 20)]).labels(schema)) == ["income [0, 20)"]
+    assert Ranges("age", np.array([[0, 20]])) == Ranges("age", ((0, 20),))  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- linear
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("rows", [[[1, -2], [0, 0]], [[0.1, 1e-9], [3.0, 0.0]], [[2**61 + 1, 0]]], ids=str)
+def test_linear_holds_its_rows(rows: list[list[float]], sparse: bool) -> None:
+    given_rows = scipy.sparse.csr_array(np.array(rows)) if sparse else rows
+    schema = Schema(a=range(2))
+    query = Linear(given_rows, labels=[f"r{i}" for i in range(len(rows))], weight=2)
+    assert query.operator(schema).dense().tolist() == np.array(rows, dtype=float).tolist()
+    assert list(query.labels(schema)) == [f"r{i}" for i in range(len(rows))]
+    assert list(Linear(given_rows).labels(schema)) == [f"row {i}" for i in range(len(rows))]
+    again = query_from_dict(json.loads(json.dumps(query.to_dict())))
+    assert again == query
+    assert hash(again) == hash(query)
+    assert again.to_dict() == query.to_dict()
+
+
+def test_linear_queries_are_equal_only_with_equal_rows() -> None:
+    """Equality used to look at name, weight and target and forget the matrix."""
+    query = Linear([[1, 2]])
+    assert query == Linear(np.array([[1.0, 2.0]]))
+    assert query != Linear([[1, 3]])
+    assert query != Linear([[1], [2]])
+    assert query != Linear([[1, 2]], labels=["a"])
+    assert query != Linear([[1, 2]], weight=2)
+    assert query != Linear([[1, 2]], stderr=2)
+    assert query != Total()
+    assert Total() != query
+    assert Linear(scipy.sparse.coo_array([[1, 2]])) != Linear(scipy.sparse.coo_array([[1, 3]]))
+    stored_zero = scipy.sparse.coo_array(([2, 1, 0], ([0, 0, 0], [1, 0, 1])), shape=(1, 2))
+    assert Linear(stored_zero) == Linear(scipy.sparse.coo_array([[1, 2]]))
+    assert len({query, Linear([[1, 2]]), Linear([[1, 3]])}) == 2
+
+
+def test_a_linear_query_keeps_its_own_copy() -> None:
+    rows, labels = np.array([[1.0, 2.0]]), ["a"]
+    query = Linear(rows, labels)
+    rows[:], labels[0] = 9, "b"
+    assert query.matrix.dense().tolist() == [[1, 2]]
+    assert list(query.own_labels()) == ["a"]
+
+
+def test_a_large_sparse_query_is_written_without_its_zeros() -> None:
+    """Writing used to go through the dense matrix, which is refused at this size."""
+    wide = scipy.sparse.coo_array(([1, 0.5], ([0, 99_999], [0, 999_999])), shape=(10**5, 10**6))
+    written = Linear(wide).to_dict()
+    assert len(json.dumps(written)) < 200
+    assert query_from_dict(written) == Linear(wide)
+
+
+def test_linear_needs_a_column_for_every_cell() -> None:
+    with pytest.raises(QueryError, match="one column for each of the schema's 4 cells, got 2"):
+        Linear([[1, 2]]).operator(Schema(a=range(4)))
+    with pytest.raises(WorkloadError, match="row 0 holds NaN"):
+        Linear([[math.nan]])
+    for labels, words in (
+        (["a"], "2 rows need as many labels, got 1"),
+        ("ab", "labels must be a list of texts, one per row"),
+        ([1, 2], "labels must be a list of texts, one per row"),
+    ):
+        with pytest.raises(QueryError, match=words):
+            Linear([[1], [2]], labels)  # type: ignore[arg-type]
+    assert Linear([[1], [2]], (text for text in "ab")).row_labels == ("a", "b")  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- names, weights, targets
+
+
+@pytest.mark.parametrize(
+    ("query", "title"),
+    [
+        (Total(), "total"),
+        (Marginal("a", "b"), "a x b"),
+        (Prefix("a"), "a up to"),
+        (AllRanges("a"), "a ranges"),
+        (Ranges("a", [(0, 1)]), "a ranges"),
+        (Prefix("a") * Marginal("b"), "a up to x b"),
+        (Prefix("a", name="ages") * Marginal("b"), "ages x b"),
+        (Linear([[1]]), "linear"),
+    ],
+    ids=repr,
+)
+def test_a_query_without_name_has_a_title(query: Query, title: str) -> None:
+    assert query.title() == title
+
+
+@pytest.mark.parametrize("level", [1e-6, 0.5, 0.9, 0.95, 0.99, 1 - 1e-9, math.nextafter(1, 0)])
+def test_an_interval_asked_becomes_a_standard_error(level: float) -> None:
+    """Levels next to 1 used to round to 1 on the way and stop with a StatisticsError."""
+    target = Total(within=(100, level)).target
+    assert target is not None
+    assert target == pytest.approx(100 / norm.isf((1 - level) / 2), rel=ROUNDING)
+    if level <= 0.99:
+        assert target == pytest.approx(100 / norm.ppf((1 + level) / 2), rel=1e3 * ROUNDING)
+
+
+def test_a_target_is_a_standard_error() -> None:
+    assert Total(stderr=50).target == 50
+    assert Total().target is None
+
+
+NUMBERS = [2, 2.0, np.float64(2), np.float32(2), np.int64(2), np.uint8(2)]
+
+
+@pytest.mark.parametrize("two", NUMBERS, ids=lambda v: type(v).__name__)
+def test_numbers_of_every_type_mean_the_same(two: Any) -> None:
+    for given_one, plain in (
+        (Total(weight=two), Total(weight=2.0)),
+        (Total(stderr=two), Total(stderr=2.0)),
+        (Marginal("a", within=(two, 0.5)), Marginal("a", within=(2.0, 0.5))),
+        (Linear([[1]], weight=two), Linear([[1]], weight=2.0)),
+        (Ranges("a", [(two, two)]), Ranges("a", [(2, 2)])),
+    ):
+        assert given_one == plain
+        assert hash(given_one) == hash(plain)
+        assert query_from_dict(json.loads(json.dumps(given_one.to_dict()))) == plain
+    assert json.dumps(Total(weight=two).to_dict()) == '{"kind": "total", "weight": 2.0}'
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Total(),
+        Marginal("a"),
+        Prefix("a"),
+        AllRanges("a"),
+        Ranges("a", [(0, 1)]),
+        Prefix("a") * Marginal("b"),
+        Linear([[1, 2]], ["x"]),
+    ],
+    ids=lambda query: query.kind,
+)
+def test_having_changes_what_is_said_and_nothing_else(query: Query) -> None:
+    changed = query.having(name="n", weight=3, stderr=4)
+    assert (changed.name, changed.weight, changed.stderr, changed.within) == ("n", 3, 4, None)
+    assert type(changed) is type(query)
+    assert changed.having(name=None, weight=1, stderr=None) == query
+    assert query.name is None
+    # Another target takes the place of the first.
+    other = changed.having(within=(10, 0.9))
+    assert (other.name, other.weight, other.stderr, other.within) == ("n", 3, None, (10, 0.9))
+    assert other.having(stderr=4) == changed
+    assert other.having(within=None).target is None
+    assert other.having(weight=5).within == (10, 0.9)
+    with pytest.raises(QueryError, match="not both"):
+        query.having(stderr=1, within=(1, 0.5))
+    with pytest.raises(QueryError, match="a query has name, weight, stderr and within, not colour, size"):
+        query.having(size=3, colour="red")
+    with pytest.raises(QueryError, match="weight must be a finite number, zero or more, got -1"):
+        query.having(weight=-1)
+
+
+def test_a_product_multiplies_weights() -> None:
+    product = Marginal("a", weight=2) * Prefix("b", weight=3.5)
+    assert product.weight == 7
+    assert (product * Total(weight=2)).weight == 14
+    assert query_from_dict(product.to_dict()) == product
+    assert (Marginal("a", weight=0) * Prefix("b")).weight == 0
+
+
+@pytest.mark.parametrize(
+    ("common", "words"),
+    [
+        ({"weight": -1}, "weight must be a finite number, zero or more, got -1"),
+        ({"weight": math.nan}, "weight must be a finite number, zero or more, got nan"),
+        ({"weight": math.inf}, "weight must be a finite number, zero or more, got inf"),
+        ({"weight": np.float64("nan")}, "weight must be a finite number, zero or more"),
+        ({"weight": 10**400}, "weight must be a finite number, zero or more, got 1000"),
+        ({"weight": True}, "weight must be a finite number, zero or more, got True"),
+        ({"weight": "2"}, "weight must be a finite number, zero or more, got '2'"),
+        ({"weight": None}, "weight must be a finite number, zero or more, got None"),
+        ({"weight": 1j}, "weight must be a finite number, zero or more, got 1j"),
+        ({"stderr": 0}, "stderr must be a positive, finite number, got 0"),
+        ({"stderr": -2}, "stderr must be a positive, finite number, got -2"),
+        ({"stderr": math.nan}, "stderr must be a positive, finite number, got nan"),
+        ({"stderr": math.inf}, "stderr must be a positive, finite number, got inf"),
+        ({"stderr": 10**400}, "stderr must be a positive, finite number, got 1000"),
+        ({"stderr": "5"}, "stderr must be a positive, finite number, got '5'"),
+        ({"stderr": False}, "stderr must be a positive, finite number, got False"),
+        ({"stderr": 1, "within": (1, 0.5)}, "give a target as stderr= or as within=, not both"),
+        ({"within": 100}, r"within must be \(half-width, level\), as in within=\(100, 0.95\), got 100"),
+        ({"within": (100,)}, r"within must be \(half-width, level\)"),
+        ({"within": (1, 2, 3)}, r"within must be \(half-width, level\)"),
+        ({"within": "ab"}, r"within must be \(half-width, level\), .* got 'ab'"),
+        ({"within": ("1", 0.5)}, r"within must be \(half-width, level\)"),
+        ({"within": (0, 0.5)}, r"a positive half-width and a level between 0 and 1, got \(0, 0.5\)"),
+        ({"within": (-1, 0.5)}, "a positive half-width and a level between 0 and 1"),
+        ({"within": (math.inf, 0.5)}, "a positive half-width and a level between 0 and 1"),
+        ({"within": (math.nan, 0.5)}, "a positive half-width and a level between 0 and 1"),
+        ({"within": (1, 0)}, "a positive half-width and a level between 0 and 1"),
+        ({"within": (1, 1)}, "a positive half-width and a level between 0 and 1"),
+        ({"within": (1, 95)}, "a positive half-width and a level between 0 and 1"),
+        ({"within": (1, math.nan)}, "a positive half-width and a level between 0 and 1"),
+        ({"within": (1, 1e-20)}, "asks for no standard error a float can hold"),
+        ({"within": (1e308, 0.01)}, "asks for no standard error a float can hold"),
+        ({"name": ""}, "a query's name must be a non-empty text, got ''"),
+        ({"name": 5}, "a query's name must be a non-empty text, got 5"),
+    ],
+)
+def test_names_weights_and_targets_are_refused(common: dict[str, Any], words: str) -> None:
+    for make in (
+        lambda: Total(**common),
+        lambda: Marginal("a", **common),
+        lambda: Ranges("a", [(0, 1)], **common),
+        lambda: Linear([[1]], **common),
+        lambda: Product(Total(), Total(), **common),
+    ):
+        with pytest.raises(QueryError, match=words):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: Marginal(),
+            r"Marginal needs at least one attribute; for the number of records use Total\(\)",
+        ),
+        (lambda: Marginal("a", "b", "a"), "Marginal needs different attributes, got a, b, a"),
+        (lambda: Marginal(["a", "b"]), r"as in Marginal\('age'\), got \['a', 'b'\]"),
+        (lambda: Prefix(["a"]), r"Prefix takes the names of attributes, as in Prefix\('age'\), got \['a'\]"),
+        (lambda: AllRanges(3), "AllRanges takes the names of attributes, .* got 3"),
+        (lambda: Ranges(None, [(0, 1)]), "Ranges takes the names of attributes, .* got None"),
+        (lambda: Ranges("a", []), r"Ranges needs at least one \(low, high\) pair"),
+        (lambda: Ranges("a", (0, 5)), r"ranges must be a list of \(low, high\) pairs, got \(0, 5\)"),
+        (lambda: Ranges("a", [(0, 1, 2)]), r"ranges must be a list of \(low, high\) pairs"),
+        (lambda: Ranges("a", 5), r"ranges must be a list of \(low, high\) pairs, got 5"),
+        (lambda: Ranges("a", ["xy"]), r"ranges must be a list of \(low, high\) pairs, got \['xy'\]"),
+        (lambda: Product(Total(), 5), "a product crosses two queries, got int"),
+        (lambda: Linear([[1]]) * Total(), "Linear already covers every attribute and cannot be crossed"),
+        (lambda: Total() * Linear([[1]]), "Linear already covers every attribute and cannot be crossed"),
+        (
+            lambda: Total(stderr=5) * Total(),
+            r"give the target to the product: \(a \* b\).having\(stderr=50\)",
+        ),
+        (lambda: Total() * Total(within=(1, 0.5)), "give the target to the product"),
+        (lambda: Total(weight=1e300) * Total(weight=1e300), "weight must be a finite number"),
+        (lambda: Total(weight=1e-300) * Total(weight=1e-300), "multiply to less than a float holds"),
+    ],
+)
+def test_an_ill_formed_query_is_refused(make: Any, words: str) -> None:
+    with pytest.raises(QueryError, match=words):
+        make()
+
+
+def test_only_queries_are_crossed() -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        Total() * 2  # type: ignore[operator]
+    with pytest.raises(TypeError, match="takes no colour"):
+        Marginal("a", colour="red")
+
+
+SCHEMA = Schema(age=range(10), sex=("F", "M"), income=Bins([0, 10, 20]))
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (Marginal("age") * Prefix("age"), "a product crosses different attributes, 'age' is on both sides"),
+        (Marginal("age", "sex") * (Total() * Prefix("sex")), "'sex' is on both sides"),
+        (Ranges("age", [(0, 3), (20, 30)]), r"\(20, 30\) holds no declared value of 'age', which is 0–9"),
+        (Ranges("age", [(5, 3)]), r"\(5, 3\) holds no declared value of 'age'"),
+        (Ranges("age", [(math.nan, 3)]), r"\(nan, 3\) holds no declared value of 'age'"),
+        (Ranges("age", [("F", "M")]), r"\('F', 'M'\) holds no declared value of 'age'"),
+        (Ranges("age", [(None, 3)]), r"\(None, 3\) holds no declared value of 'age'"),
+        (Ranges("sex", [("M", "F")]), r"\('M', 'F'\) holds no declared value of 'sex', which is F to M"),
+        (Ranges("sex", [("F", "X")]), r"\('F', 'X'\) holds no declared value of 'sex'"),
+        (Ranges("income", [(0, 5)]), r"which is \[0, 20\); bins need two of their edges, the smaller first"),
+        (Ranges("income", [(10, 10)]), "bins need two of their edges, the smaller first"),
+    ],
+)
+def test_a_query_that_does_not_fit_the_schema_is_refused(query: Query, words: str) -> None:
+    with pytest.raises(QueryError, match=words):
+        query.operator(SCHEMA)
+    with pytest.raises(QueryError, match=words):
+        query.labels(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [Marginal("age", "height"), Prefix("height"), AllRanges("height"), Ranges("height", [(0, 1)])],
+    ids=repr,
+)
+def test_an_unknown_attribute_is_refused(query: Query) -> None:
+    with pytest.raises(SchemaError, match="no attribute 'height'; the schema declares age, sex, income"):
+        query.operator(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ({}, "a query's kind must be one of total, marginal, .* got None"),
+        ({"kind": "mean"}, "a query's kind must be one of .* got 'mean'"),
+        ({"kind": ["total"]}, r"a query's kind must be one of .* got \['total'\]"),
+        ("total", "a query must be a table with its kind, got str"),
+        ({"kind": "total", "colour": 1}, "a total query takes name, weight, stderr, within; got colour"),
+        ({"kind": "prefix"}, "a prefix query takes attribute, name, weight, stderr, within; got nothing"),
+        (
+            {"kind": "ranges", "attribute": "a"},
+            "a ranges query takes attribute, ranges, name, .* got attribute",
+        ),
+        ({"kind": "marginal", "attributes": ["a"], "x": 1}, "a marginal query takes attributes, name"),
+        ({"kind": "marginal", "attributes": "age"}, "attributes must be a list of names, got 'age'"),
+        (
+            {"kind": "marginal", "attributes": [["a"]]},
+            r"Marginal takes the names of attributes, .* got \['a'\]",
+        ),
+        ({"kind": "linear"}, "a linear query takes matrix, labels, name"),
+        ({"kind": "linear", "matrix": {"shape": [1, 1]}}, "a table of shape, rows, columns and values"),
+        ({"kind": "product", "left": {"kind": "total"}}, "a query's kind must be one of .* got None"),
+        ({"kind": "product", "left": "ab", "right": 5}, "a query must be a table with its kind, got str"),
+        ({"kind": "total", "weight": "2"}, "weight must be a finite number"),
+        ({"kind": "total", "within": [1]}, r"within must be \(half-width, level\)"),
+        ({"kind": "total", "name": ["x"]}, "a query's name must be a non-empty text"),
+    ],
+)
+def test_a_written_query_is_refused(written: Any, words: str) -> None:
+    with pytest.raises(QueryError, match=words):
+        query_from_dict(written)
+
+
+def test_a_query_does_not_change() -> None:
+    for query in (Total(), Marginal("a"), Linear([[1]]), Total() * Total()):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            query.weight = 5  # type: ignore[misc]
+    pairs = [[0, 1]]
+    query = Ranges("a", pairs)  # type: ignore[arg-type]
+    pairs[0][1] = 9
+    assert query.ranges == ((0, 1),)
+
+
+def test_every_kind_is_listed_once() -> None:
+    assert all(QUERY_KINDS[cls.kind] is cls for cls in Query.__subclasses__())
+    assert len(QUERY_KINDS) == len(Query.__subclasses__())
+
+
+# ---------------------------------------------------------------- labels
+
+
+@examples
+@given(st.integers(0, 12), st.slices(12) | st.slices(5), st.slices(12))
+def test_labels_are_a_sequence(length: int, cut: slice, again: slice) -> None:
+    plain = [f"label {i}" for i in range(length)]
+    labels = Labels(length, lambda i: f"label {i}")
+    assert len(labels) == length
+    assert list(labels) == plain
+    assert list(labels[cut]) == plain[cut]
+    assert len(labels[cut]) == len(plain[cut])
+    assert list(labels[cut][again]) == plain[cut][again]
+    for i in range(-length - 2, length + 2):
+        if -length <= i < length:
+            assert labels[i] == labels[np.int64(i)] == plain[i]
+        else:
+            with pytest.raises(IndexError):
+                labels[i]
+    assert list(reversed(labels)) == plain[::-1]
+    assert ("label 3" in labels) == (length > 3)
+
+
+def test_labels_print_the_first_three() -> None:
+    assert repr(Labels(4, str)) == "<4 labels: 0, 1, 2, …>"
+    assert repr(Labels(2, str)) == "<2 labels: 0, 1>"
+
+
+def test_labels_beyond_sixty_four_bits() -> None:
+    labels = Labels(10**40, str)
+    assert labels.length == 10**40
+    assert labels[10**39] == str(10**39)
+    assert labels[-1] == str(10**40 - 1)
+    assert labels[5:].length == 10**40 - 5
+    assert labels[::-2][1] == str(10**40 - 3)
+    assert repr(labels) == f"<{10**40:,} labels: 0, 1, 2, …>"
+    with pytest.raises(IndexError):
+        labels[10**40]
+
+
+def test_a_label_is_made_without_the_others() -> None:
+    """Naming one range of ten million values used to list the ends of all of them, and be refused."""
+    labels = AllRanges("a").labels(Schema(a=range(10**7)))
+    assert labels.length == 10**7 * (10**7 + 1) // 2
+    assert labels[0] == "a 0"
+    assert labels[10**7 - 1] == f"a 0–{10**7 - 1}"
+    assert labels[-1] == f"a {10**7 - 1}"

@@ -1,0 +1,456 @@
+"""Schemas: values, positions, edges, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+import pickle
+import sys
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leastnoise.errors import InputError, SchemaError
+from leastnoise.schema import Bins, Categories, IntegerRange, Schema
+from support import extra
+
+examples = settings(deadline=None, derandomize=True)
+
+ranges = st.builds(
+    lambda start, count, step: range(start, start + count * step, step),
+    st.integers(-20, 20),
+    st.integers(1, 6),
+    st.integers(1, 4),
+)
+texts = st.lists(st.text(max_size=4), min_size=1, max_size=5, unique=True)
+wholes = st.lists(st.integers(), min_size=1, max_size=5, unique=True)
+edges = st.lists(
+    st.one_of(st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False)),
+    min_size=2,
+    max_size=6,
+    unique=True,
+).map(sorted)
+attributes = st.one_of(
+    ranges,
+    st.one_of(texts, wholes).map(tuple),
+    st.builds(Bins, edges),
+    texts.filter(lambda values: "else" not in values).map(lambda values: Categories(values, other="else")),
+)
+names = st.text(min_size=1, max_size=5)
+schemas = st.dictionaries(names, attributes, min_size=1, max_size=4).map(lambda given: Schema(**given))
+
+# ---------------------------------------------------------------- sizes and cells
+
+
+def test_cells_are_the_combinations_of_values() -> None:
+    schema = Schema(age=range(116), sex=("F", "M"), income=Bins([0, 10, 50, 100]))
+    assert schema.names == ("age", "sex", "income")
+    assert schema.shape == (116, 2, 3)
+    assert schema.n_cells == 116 * 2 * 3
+    assert list(schema) == ["age", "sex", "income"]
+    assert "sex" in schema
+    assert "height" not in schema
+    assert schema["sex"] == Categories(("F", "M"))
+
+
+def test_one_cell_is_a_schema() -> None:
+    schema = Schema(only=("a",))
+    assert schema.n_cells == 1
+    assert repr(schema) == "Schema(only: a; 1 cells)"
+
+
+def test_cells_beyond_sixty_four_bits_are_counted_exactly() -> None:
+    schema = Schema(**{f"a{i}": range(10) for i in range(40)})
+    assert schema.n_cells == 10**40
+    assert f"{10**40:,} cells" in repr(schema)
+
+
+def test_an_attribute_may_have_any_name() -> None:
+    """An attribute called self used to collide with the constructor's own argument."""
+    schema = Schema(**{"self": range(2), "two words": ("a",), "class": ("b",)})
+    assert schema.names == ("self", "two words", "class")
+    assert Schema.from_dict(schema.to_dict()) == schema
+
+
+def test_a_schema_prints_its_values() -> None:
+    schema = Schema(age=range(116), sex=("F", "M"), income=Bins([0, 10_000, 50_000.5]))
+    assert repr(schema) == "Schema(age: 0–115, sex: F to M, income: [0, 50,000.5); 464 cells)"
+
+
+# ---------------------------------------------------------------- whole numbers
+
+
+@examples
+@given(ranges, st.integers(-30, 60))
+def test_a_whole_number_is_found_by_looking_at_all(values: range, value: int) -> None:
+    attribute = IntegerRange(values)
+    expected = next((i for i, v in enumerate(values) if v == value), None)
+    for spelled in (value, float(value), np.int64(value), np.float32(value), Fraction(value)):
+        assert attribute.position(spelled) == expected  # type: ignore[arg-type]
+    assert attribute.size == len(list(values))
+
+
+@examples
+@given(ranges, st.integers(-30, 60), st.integers(-30, 60))
+def test_a_span_holds_the_values_between_its_ends(values: range, low: int, high: int) -> None:
+    between = [i for i, v in enumerate(values) if low <= v <= high]
+    assert IntegerRange(values).span(low, high) == ((between[0], between[-1]) if between else None)
+
+
+def test_a_span_may_be_open_or_fall_between_values() -> None:
+    attribute = IntegerRange(range(0, 100, 10))
+    assert attribute.span(-math.inf, math.inf) == (0, 9)
+    assert attribute.span(5, math.inf) == (1, 9)
+    assert attribute.span(11, 19) is None
+    assert attribute.span(9.5, 30.5) == (1, 3)
+
+
+NOT_NUMBERS = ["abc", "5", "nan", "", None, True, False, math.nan, np.nan, [5], b"5", 5j]
+
+
+@pytest.mark.parametrize("value", [*NOT_NUMBERS, math.inf, -math.inf, 5.5, 10**400, -1, 10], ids=repr)
+def test_what_is_not_declared_has_no_position_among_whole_numbers(value: Any) -> None:
+    """Text used to end in a ValueError that named the value, a huge number in an OverflowError."""
+    assert IntegerRange(range(10)).position(value) is None
+
+
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
+def test_a_span_needs_numbers_for_ends(value: Any) -> None:
+    """Not-a-number used to span every value, because it compares with none."""
+    assert IntegerRange(range(10)).span(value, 5) is None
+    assert IntegerRange(range(10)).span(0, value) is None
+    assert Bins([0, 5, 10]).span(value, 5) is None or value is False
+    assert Bins([0, 5, 10]).position(value) is None
+
+
+def test_labels_of_whole_numbers() -> None:
+    attribute = IntegerRange(range(-5, 20, 5))
+    assert [attribute.label(i) for i in range(attribute.size)] == ["-5", "0", "5", "10", "15"]
+    assert attribute.span_label(0, 0) == "-5"
+    assert attribute.span_label(1, 3) == "0–10"
+
+
+def test_equal_ranges_are_written_alike() -> None:
+    for first, second in ((range(0, 5, 2), range(0, 6, 2)), (range(3, 4), range(3, 9, 50))):
+        assert Schema(a=first) == Schema(a=second)
+        assert Schema(a=first).to_dict() == Schema(a=second).to_dict()
+
+
+def test_the_largest_range() -> None:
+    assert Schema(a=range(sys.maxsize)).n_cells == sys.maxsize
+    with pytest.raises(SchemaError, match="'a': a range holds at most 9,223,372,036,854,775,807 values"):
+        Schema(a=range(10**30))
+    far = IntegerRange(range(10**30, 10**30 + 3))
+    assert far.position(10**30 + 1) == 1
+    assert far.label(2) == str(10**30 + 2)
+
+
+# ---------------------------------------------------------------- categories
+
+
+@examples
+@given(st.one_of(texts, wholes), st.one_of(st.text(max_size=4), st.integers()))
+def test_a_category_is_found_by_looking_at_all(values: list[Any], value: Any) -> None:
+    attribute = Categories(values)
+    assert attribute.position(value) == next((i for i, v in enumerate(values) if v == value), None)
+    for i, v in enumerate(values):
+        assert attribute.position(v) == i
+        assert attribute.label(i) == str(v)
+
+
+def test_categories_are_never_normalised() -> None:
+    attribute = Categories(["a", "a ", "A", "ａ", "é", "e\u0301"])
+    assert attribute.size == 6
+    assert [attribute.position(v) for v in attribute.values] == list(range(6))
+    assert attribute.position(" a") is None
+
+
+def test_the_other_category_has_a_cell_of_its_own() -> None:
+    attribute = Categories(("F", "M"), other="X")
+    assert attribute.size == 3
+    assert attribute.label(2) == "X"
+    assert attribute.position("X") == 2
+    assert attribute.position("Z") is None
+    assert attribute.span("M", "X") == (1, 2)
+    assert attribute.span_label(0, 2) == "F to X"
+    assert attribute != Categories(("F", "M", "X"))
+
+
+def test_a_span_of_categories_runs_in_declared_order() -> None:
+    attribute = Categories(("low", "middle", "high"))
+    for first, last in itertools.product(range(3), repeat=2):
+        expected = (first, last) if first <= last else None
+        assert attribute.span(attribute.values[first], attribute.values[last]) == expected
+    assert attribute.span("low", "none") is None
+    assert attribute.span_label(1, 1) == "middle"
+
+
+def test_a_truth_value_is_no_whole_number() -> None:
+    assert Categories((0, 1)).position(True) is None
+    assert Categories((0, 1)).position(1) == 1
+
+
+def test_numpy_categories_become_plain() -> None:
+    attribute = Categories([np.int64(3), np.int32(5)])  # type: ignore[list-item]
+    assert attribute == Categories((3, 5))
+    assert [type(value) for value in attribute.values] == [int, int]
+    assert [type(value) for value in Categories([np.str_("a")]).values] == [str]
+    assert json.loads(json.dumps(attribute.to_dict())) == {"categories": [3, 5]}
+
+
+# ---------------------------------------------------------------- bins
+
+
+@examples
+@given(edges, st.one_of(st.integers(-(10**20), 10**20), st.floats()))
+def test_a_number_falls_in_the_interval_that_holds_it(given_edges: list[float], value: float) -> None:
+    attribute = Bins(given_edges)
+    pairs = list(itertools.pairwise(given_edges))
+    expected = next((i for i, (low, high) in enumerate(pairs) if low <= value < high), None)
+    assert attribute.position(value) == expected
+
+
+@examples
+@given(edges)
+def test_an_edge_belongs_to_the_interval_above_it(given_edges: list[float]) -> None:
+    attribute = Bins(given_edges)
+    for i, edge in enumerate(given_edges[:-1]):
+        assert attribute.position(edge) == i
+    assert attribute.position(given_edges[-1]) is None
+
+
+@pytest.mark.parametrize("edge", [1.0, 0.1, 1e-300, 1e300, -7.25])
+def test_the_float_before_an_edge_belongs_below(edge: float) -> None:
+    attribute = Bins([edge - abs(edge), edge, edge + abs(edge)])
+    assert attribute.position(math.nextafter(edge, -math.inf)) == 0
+    assert attribute.position(edge) == 1
+    assert attribute.position(math.nextafter(edge, math.inf)) == 1
+    assert attribute.position(math.nextafter(edge + abs(edge), -math.inf)) == 1
+    assert attribute.position(edge + abs(edge)) is None
+    assert attribute.position(math.nextafter(edge - abs(edge), -math.inf)) is None
+
+
+def test_huge_whole_numbers_are_not_rounded_into_another_bin() -> None:
+    """2^53 + 1 has no float; it used to be counted one bin too low."""
+    attribute = Bins([2**53, 2**53 + 1, 2**53 + 2])
+    assert [attribute.position(2**53 + i) for i in (-1, 0, 1, 2)] == [None, 0, 1, None]
+    assert Bins([0, 10**400]).position(10**399) == 0
+    assert Bins([0, 1.5]).position(10**400) is None
+
+
+def test_a_span_of_bins_needs_two_edges() -> None:
+    attribute = Bins([0, 10, 20.5, 40])
+    points = [0, 5, 10, 20.5, 40]
+    for low, high in itertools.product(points, repeat=2):
+        ok = low in attribute.edges and high in attribute.edges and low < high
+        expected = (attribute.edges.index(low), attribute.edges.index(high) - 1) if ok else None
+        assert attribute.span(low, high) == expected
+
+
+def test_labels_of_bins() -> None:
+    attribute = Bins([0, 10_000, 50_000.5, 1e20])
+    assert [attribute.label(i) for i in range(3)] == [
+        "[0, 10,000)",
+        "[10,000, 50,000.5)",
+        "[50,000.5, 1e+20)",
+    ]
+    assert attribute.span_label(0, 1) == "[0, 50,000.5)"
+
+
+def test_equal_bins_are_written_alike() -> None:
+    whole, floats, arrays = Bins([0, 1, 2]), Bins([0.0, 1.0, 2.0]), Bins(np.arange(3))  # type: ignore[arg-type]
+    assert whole == floats == arrays
+    assert hash(whole) == hash(floats) == hash(arrays)
+    assert json.dumps(whole.to_dict()) == json.dumps(floats.to_dict()) == json.dumps(arrays.to_dict())
+    assert repr(whole) == repr(floats) == repr(arrays)
+    assert Bins(np.linspace(0, 1, 3)).edges == (0, 0.5, 1)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- values that do not change
+
+
+@examples
+@given(schemas)
+def test_a_schema_survives_being_written(schema: Schema) -> None:
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    assert again == schema
+    assert hash(again) == hash(schema)
+    assert again.names == schema.names
+    assert again.to_dict() == schema.to_dict()
+    assert repr(again) == repr(schema)
+
+
+@examples
+@given(schemas, schemas)
+def test_schemas_are_equal_when_written_alike(first: Schema, second: Schema) -> None:
+    assert (first == second) == (json.dumps(first.to_dict()) == json.dumps(second.to_dict()))
+
+
+def test_the_order_of_attributes_and_values_matters() -> None:
+    schema = Schema(a=range(2), b=("x", "y"))
+    assert schema != Schema(b=("x", "y"), a=range(2))
+    assert schema != Schema(a=range(2), b=("y", "x"))
+    assert schema != Schema(a=range(2))
+    assert schema != Schema(a=(0, 1), b=("x", "y"))
+    assert schema != "schema"
+    assert schema == Schema(a=range(2), b=["x", "y"])
+    assert len({schema, Schema(a=range(2), b=["x", "y"])}) == 1
+
+
+def test_a_schema_does_not_change() -> None:
+    schema = Schema(a=range(2))
+    for attempt in (
+        lambda: setattr(schema, "names", ()),
+        lambda: setattr(schema, "_attributes", {}),
+        lambda: setattr(schema, "b", range(3)),
+        lambda: delattr(schema, "_attributes"),
+    ):
+        with pytest.raises(AttributeError, match="a schema does not change; make another"):
+            attempt()
+    for attribute in (schema["a"], Categories(("x",)), Bins([0, 1])):
+        with pytest.raises(AttributeError, match="cannot assign to field"):
+            attribute.values = ()  # type: ignore[misc, union-attr]
+    values = ["x", "y"]
+    listed = Schema(a=values)
+    values.append("z")
+    assert listed.shape == (2,)
+
+
+def test_a_schema_can_be_copied() -> None:
+    schema = Schema(a=range(2), b=Bins([0, 1.5]), c=Categories(("x",), other="y"))
+    for again in (copy.copy(schema), copy.deepcopy(schema), pickle.loads(pickle.dumps(schema))):
+        assert again == schema
+
+
+def test_a_specification_may_be_short() -> None:
+    written = {"sex": ["F", "M"], "age": {"range": [3]}, "year": {"range": [2000, 2003]}}
+    assert Schema.from_dict(written) == Schema(sex=("F", "M"), age=range(3), year=range(2000, 2003))
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        (("F", "M", "F"), "attribute 'a': categories must differ, 'F' appears twice"),
+        ((1, 2, 1), "categories must differ, 1 appears twice"),
+        ((), "a list of categories must hold at least one"),
+        ([], "a list of categories must hold at least one"),
+        (("F", 1), r"all text or all whole numbers, got \['int', 'str'\]; use Bins for measured numbers"),
+        ((1.5, 2.5), r"got \['float'\]; use Bins for measured numbers"),
+        ((True, False), r"got \['bool'\]"),
+        ((None, "a"), r"got \['NoneType', 'str'\]"),
+        (([1], [2]), r"got \['list'\]"),
+        (range(0), r"a range of values must run upwards and hold at least one, got range\(0, 0\)"),
+        (range(5, 0, -1), r"must run upwards and hold at least one, got range\(5, 0, -1\)"),
+        (range(0, 5, -1), "must run upwards"),
+    ],
+)
+def test_a_list_of_values_is_refused(declared: Any, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        Schema(a=declared)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["FM", b"FM", {"F", "M"}, {"F": 1}, 5, None, str, object(), np.array(["F", "M"])],
+    ids=type,
+)
+def test_only_written_out_values_declare_an_attribute(declared: Any) -> None:
+    with pytest.raises(SchemaError, match=rf"or Bins\(edges\), got {type(declared).__name__}\.") as caught:
+        Schema(sex=declared)
+    assert "never read from the table" in str(caught.value)
+    assert "Schema(sex=range(116)) or Schema(sex=('F', 'M'))" in str(caught.value)
+
+
+def test_a_column_of_the_table_is_no_declaration() -> None:
+    column = extra("pandas").Series(["F", "M", "secret"])
+    with pytest.raises(SchemaError, match=r"got Series\. The values are public knowledge") as caught:
+        Schema(sex=column)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(SchemaError, match=r"as in Categories\(\['F', 'M'\]\), got Series") as caught:
+        Categories(column)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("values", ["FM", b"FM", 5, {"F", "M"}, np.array(["F"])], ids=repr)
+def test_categories_are_written_out_in_a_list(values: Any) -> None:
+    """Categories("FM") used to mean F and M."""
+    with pytest.raises(SchemaError, match=rf"written out in a list, as in .* got {type(values).__name__};"):
+        Categories(values)
+
+
+@pytest.mark.parametrize("other", ["F", 5, True, ["x"]], ids=repr)
+def test_the_other_category_needs_a_name_of_its_own(other: Any) -> None:
+    with pytest.raises(SchemaError, match="other= is the name of a further category, got"):
+        Categories(("F", "M"), other=other)
+
+
+@pytest.mark.parametrize(
+    ("given_edges", "words"),
+    [
+        ([0], r"bins need at least two edges, got \[0\]"),
+        ([], r"bins need at least two edges, got \[\]"),
+        ([0, 2, 1], "bin edges must increase, got 2 before 1"),
+        ([0, 1, 1], "bin edges must increase, got 1 before 1"),
+        ([0, 1.0, 1], "bin edges must increase, got 1 before 1"),
+        ([0.0, -0.0], "bin edges must increase, got 0 before 0"),
+        ([2**53, 2.0**53], "bin edges must increase"),
+        ([0, math.nan], "bin edges must be finite numbers, got nan"),
+        ([math.nan, math.nan, 1], "bin edges must be finite numbers, got nan"),
+        ([-math.inf, 0], "bin edges must be finite numbers, got -inf"),
+        ([0, np.float64("inf")], "bin edges must be finite numbers, got inf"),
+        ([False, True], "bin edges must be finite numbers, got False"),
+        ([0, "1"], "bin edges must be finite numbers, got '1'"),
+        ([0, None], "bin edges must be finite numbers, got None"),
+        ([0, 1j], "bin edges must be finite numbers, got 1j"),
+        ("01", "bin edges must be finite numbers, got '0'"),
+        (5, r"bins need a list of edges, as in Bins\(\[0, 18, 65\]\), got 5"),
+    ],
+)
+def test_edges_are_refused(given_edges: Any, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        Bins(given_edges)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ({}, r"a schema needs at least one attribute, as in Schema\(sex=\('F', 'M'\)\)"),
+        ({"a": "FM"}, "attribute 'a' must be a list or a table, got str"),
+        ({"a": 5}, "attribute 'a' must be a list or a table, got int"),
+        ({"a": {}}, r"must be \{range = \[start, stop\]\}, .* got the keys \[\]"),
+        ({"a": {"bin": [0, 1]}}, r"got the keys \['bin'\]"),
+        ({"a": {"bins": [0, 1], "other": "x"}}, r"got the keys \['bins', 'other'\]"),
+        ({"a": {"range": [0, 1], "bins": [0, 1]}}, r"got the keys \['bins', 'range'\]"),
+        ({"a": {"range": 5}}, r"got the keys \['range'\]"),
+        ({"a": {"categories": "FM"}}, r"got the keys \['categories'\]"),
+        ({"a": {"range": []}}, r"attribute 'a': range must be \[start, stop\] in whole numbers"),
+        ({"a": {"range": [0, 1, 1, 1]}}, r"range must be \[start, stop\] in whole numbers"),
+        ({"a": {"range": [0.0, 5.0]}}, r"range must be \[start, stop\] in whole numbers"),
+        ({"a": {"range": [False, True]}}, r"range must be \[start, stop\] in whole numbers"),
+        ({"a": {"range": [0, 5, 0]}}, "attribute 'a': the step of a range must be 1 or more, got 0"),
+        ({"a": {"range": [5, 0]}}, "attribute 'a': a range of values must run upwards"),
+        ({"a": {"bins": [1, 0]}}, "attribute 'a': bin edges must increase, got 1 before 0"),
+        ({"a": {"categories": ["x", 1]}}, "attribute 'a': categories must be all text or all whole numbers"),
+        ({"a": {"categories": ["x"], "other": "x"}}, "attribute 'a': other= is the name of a further"),
+        ({"a": ["x", "x"]}, "attribute 'a': categories must differ, 'x' appears twice"),
+    ],
+)
+def test_a_specification_is_refused(written: Any, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        Schema.from_dict(written)
+
+
+def test_an_unknown_attribute_is_named_with_the_known_ones() -> None:
+    with pytest.raises(SchemaError, match="there is no attribute 'height'; the schema declares age, sex"):
+        Schema(age=range(3), sex=("F",))["height"]
+    with pytest.raises(InputError):
+        Schema()
