@@ -9,13 +9,14 @@ and the plan's own total variance follows from its integer strategy. Everything
 is recomputed here from the workload, the strategy and q; the solver is not asked.
 
 The nuclear norm is bounded from below without trusting an eigensolver. With
-K = diag(√q) V diag(√q), V = Wᵀ diag(w) W, any matrix E and any positive λ,
+K = NᵀN or NNᵀ, whichever is smaller, N = diag(√w) W diag(√q), any matrix E and any
+positive λ,
 
     F ≥ trace(Eᵀ K E Λ^{−½}) / (‖E‖₂ ‖Λ^{−½} Eᵀ K E Λ^{−½}‖₂^½)                   (2)
 
-because F ≥ ⟨M, U⟩/‖U‖₂ for M = diag(√w) W diag(√q) and U = M E Λ^{−½} Eᵀ. With E
-the eigenvectors of K, both norms are 1 up to rounding; they are bounded from
-matrix products, so a poor decomposition gives a weaker bound, never a wrong one.
+because F ≥ ⟨N, U⟩/‖U‖₂ for every U, here N E Λ^{−½} Eᵀ (or E Λ^{−½} Eᵀ N). With E the
+eigenvectors of K, both norms are 1 up to rounding; they are bounded from matrix
+products, so a poor decomposition gives a weaker bound, never a wrong one.
 """
 
 from __future__ import annotations
@@ -115,59 +116,89 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
         )
     if not (np.isfinite(q).all() and (q >= 0).all()):
         raise DesignError("the witness must hold finite weights, zero or more")
+    if plan.privacy.neighbours != "add-remove":
+        raise DesignError(f"neighbours={plan.privacy.neighbours!r} cannot be certified yet")
     budget = plan.privacy.epsilon_per_record if strategy.noise == "laplace" else plan.privacy.mu_squared
     if budget is None or strategy.spent > budget:
         raise DesignError("the strategy spends more than its privacy goal allows")
-    V = workload.weighted_gram()
-    achieved = total_variance(strategy, V)
+    achieved = total_variance(workload, strategy)
     # Laplace of scale Δ₁/ε has variance 2Δ₁²/ε² per row, and Δ₁ ≥ Δ.
     unit_variance = 2 / float(budget) ** 2 if strategy.noise == "laplace" else 1 / float(budget)
-    lower_bound = unit_variance * total_variance_bound(V, q)
-    gap = achieved / lower_bound - 1 if lower_bound > 0 else achieved
-    status: Status = "optimal" if gap <= plan.tol else plan.claim
+    lower_bound = unit_variance * total_variance_bound(workload, q)
+    if not (math.isfinite(achieved) and math.isfinite(lower_bound)):
+        raise DesignError("the total variance is too large for floats; scale weights or rows down")
+    # Where both sides meet, rounding may leave the bound a few units of the last place above.
+    lower_bound = min(lower_bound, achieved)
+    is_optimal = achieved <= (1 + plan.tol) * lower_bound
+    status: Status = "optimal" if is_optimal else plan.claim
     return Certificate(achieved, lower_bound, status, Witness(None, q), "total variance")
 
 
-def total_variance(strategy: Strategy, V: Array) -> float:
-    """trace(V Y): the weighted total variance, Y the covariance of the estimated cells.
+def total_variance(workload: Workload, strategy: Strategy) -> float:
+    """Σ_j w_j v_j, the weighted total variance of a strategy's answers.
 
     Raises:
         DesignError: if some query is outside what the strategy measures.
     """
-    G = strategy.pseudo_inverse
-    VG = V @ G
-    outside = V - VG @ strategy.apply(np.eye(strategy.shape[1]))
-    if np.abs(outside).max(initial=0) > 1e-6 * np.abs(V).max(initial=0):
+    # Row by row, whatever their weights: a light query must not get lost behind heavy ones.
+    if not strategy.can_answer(workload.operator):
         raise DesignError("the strategy does not span the queries; it was made for another workload")
-    return strategy.noise_variance * float(np.vdot(G, VG))
+    # In counts, so that squares of weights and scales do not meet.
+    G = strategy.pseudo_inverse * math.sqrt(strategy.noise_variance)
+    M = _weighted_rows(workload)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if M is not None:
+            MG = M @ G
+            return float(np.vdot(MG, MG))
+        return float(np.vdot(G, workload.weighted_gram() @ G))
 
 
-def total_variance_bound(V: Array, q: Array) -> float:
-    """F(q)²/Σq, a lower bound at profile 1, from the weighted Gram matrix V: (1) and (2)."""
-    total = math.fsum(q)
-    if total <= 0:
+def total_variance_bound(workload: Workload, q: Array) -> float:
+    """F(q)²/Σq: at profile 1, no Gaussian noise has less total variance. See (1)."""
+    largest = float(q.max(initial=0))
+    if largest <= 0:
         return 0.0
-    return nuclear_norm_below(V, q) ** 2 / total
+    q = q / largest  # the bound does not depend on the unit of q
+    M = _weighted_rows(workload)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if M is not None:
+            # ‖N‖_* is also trace (N Nᵀ)^½, the smaller matrix where queries are few.
+            K = (M * q) @ M.T
+        else:
+            root = np.sqrt(q)
+            K = workload.weighted_gram() * root[:, None] * root[None, :]
+    scale = float(np.diag(K).max())
+    if not 0 < scale < math.inf:
+        return scale
+    return scale * (trace_root_below(K / scale) ** 2 / math.fsum(q))
 
 
-def nuclear_norm_below(V: Array, q: Array) -> float:
-    """A lower bound on ‖ diag(√w) W diag(√q) ‖_*, for V = Wᵀ diag(w) W, by (2)."""
+def trace_root_below(K: Array) -> float:
+    """A lower bound on trace K^½, for K symmetric and positive semidefinite, by (2)."""
     from scipy import linalg
 
-    kept = (q > 0) & (np.diag(V) > 0)
+    kept = np.diag(K) > 0
     if not kept.any():
         return 0.0
-    root = np.sqrt(q[kept])
-    K = V[np.ix_(kept, kept)] * root[:, None] * root[None, :]
+    K = K[np.ix_(kept, kept)]
     values, E = linalg.eigh(K)
-    strong = values > _NOISE_FLOOR * len(values) * values[-1]
+    strong = values > max(_NOISE_FLOOR * len(values) * values[-1], 0)
     values, E = values[strong], E[:, strong]
     # H = Λ^{−½} Eᵀ K E Λ^{−½} is the identity up to rounding, and so is Eᵀ E.
     H = (E.T @ (K @ E)) / np.sqrt(values)[:, None] / np.sqrt(values)[None, :]
     norm_H = 1 + _distance_from_identity(H)
     norm_EE = 1 + _distance_from_identity(E.T @ E)
     inner = math.fsum(np.diag(H) * np.sqrt(values))
-    return inner / math.sqrt(norm_EE * norm_H)
+    bound = inner / math.sqrt(norm_EE * norm_H)
+    return bound if math.isfinite(bound) else 0.0
+
+
+def _weighted_rows(workload: Workload) -> Array | None:
+    """diag(√w) W where there are fewer queries than cells, None where their Gram matrix is smaller."""
+    m, n = workload.shape
+    if m > n:
+        return None
+    return workload.operator.dense() * np.sqrt(workload.weights)[:, None]
 
 
 def _distance_from_identity(matrix: Array) -> float:

@@ -12,23 +12,27 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from leastnoise.errors import PlanFileError
+from leastnoise.errors import PlanFileError, TooLargeError
 from leastnoise.operators import Array
 
 MAX_JSON_BYTES = 64 * 2**20
 MAX_ARRAY_BYTES = 8 * 2**30
 MAX_MEMBERS = 64
 
-# Deflate cannot honestly do better than about a thousand to one.
-_MAX_RATIO = 1100
+# Deflate at level 1 reaches 229 to 1 on nothing but zeros. `write` stores what would
+# shrink further, so whatever claims more was not written here.
+_MAX_RATIO = 240
 
 
 def write(path: str | Path, kind: str, content: Mapping[str, Any], arrays: Mapping[str, Array]) -> Path:
@@ -36,18 +40,47 @@ def write(path: str | Path, kind: str, content: Mapping[str, Any], arrays: Mappi
     target = Path(path)
     parts = {f"{name}.npy": _npy(array) for name, array in arrays.items()}
     body = json.dumps(dict(content), sort_keys=True, allow_nan=False).encode()
+    if len(body) > MAX_JSON_BYTES:
+        raise TooLargeError(
+            f"the description of the workload takes {len(body):,} bytes, at most {MAX_JSON_BYTES:,} are "
+            "saved; give large matrices as SciPy sparse arrays or as queries over a schema"
+        )
     head = {"kind": kind, "digest": _digest(body, parts)}
+    members = {"head.json": json.dumps(head).encode(), "content.json": body, **parts}
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            archive.writestr("head.json", json.dumps(head))
-            archive.writestr("content.json", body)
-            for name, data in parts.items():
-                archive.writestr(name, data)
+        if any(map(_is_bloated, _pack(temporary, members, zipfile.ZIP_DEFLATED))):
+            _pack(temporary, members, zipfile.ZIP_STORED)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
     return target
+
+
+# What zipfile and zlib raise on damaged bytes.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    ValueError,
+    LookupError,
+    struct.error,
+    MemoryError,
+)
+
+
+def _pack(path: Path, members: Mapping[str, bytes], method: int) -> list[zipfile.ZipInfo]:
+    with zipfile.ZipFile(path, "w", method, compresslevel=1) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+        return archive.infolist()
+
+
+def _is_bloated(member: zipfile.ZipInfo) -> bool:
+    return member.file_size > _MAX_RATIO * (member.compress_size + 64)
 
 
 def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -60,11 +93,11 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]
     try:
         with zipfile.ZipFile(source) as archive:
             members = archive.infolist()
-            _check_members(source, members)
+            _check_members(source, members, source.stat().st_size)
             data = {member.filename: archive.read(member) for member in members}
     except FileNotFoundError:
         raise PlanFileError(f"there is no file {str(source)!r}") from None
-    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+    except _DAMAGE as error:
         if isinstance(error, PlanFileError):
             raise
         raise PlanFileError(f"{source.name!r} cannot be read: it is damaged or no leastnoise file") from None
@@ -81,7 +114,7 @@ def _decoded(source: Path, kind: str, data: dict[str, bytes]) -> tuple[dict[str,
             raise PlanFileError(f"{source.name!r} was altered or damaged after it was saved; save it again")
         content = json.loads(body)
         arrays = {name.removesuffix(".npy"): _array(content) for name, content in data.items()}
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, PlanFileError):
             raise
         raise PlanFileError(f"{source.name!r} cannot be read: it is damaged or no leastnoise file") from None
@@ -90,16 +123,20 @@ def _decoded(source: Path, kind: str, data: dict[str, bytes]) -> tuple[dict[str,
     return content, arrays
 
 
-def _check_members(source: Path, members: list[zipfile.ZipInfo]) -> None:
+def _check_members(source: Path, members: list[zipfile.ZipInfo], size: int) -> None:
     names = [member.filename for member in members]
     if len(names) > MAX_MEMBERS or len(set(names)) < len(names):
         raise PlanFileError(f"{source.name!r} has too many parts or repeats one")
+    # Sizes are claims of the file; together, the parts cannot be larger than it is.
+    claimed = sum(member.compress_size for member in members)
     for member in members:
         is_json = member.filename in ("head.json", "content.json")
-        if not is_json and not member.filename.removesuffix(".npy").isidentifier():
+        stem, dot, suffix = member.filename.partition(".")
+        if not is_json and not (stem.isidentifier() and dot + suffix == ".npy"):
             raise PlanFileError(f"{source.name!r} holds parts that no leastnoise file has")
         limit = MAX_JSON_BYTES if is_json else MAX_ARRAY_BYTES
-        if member.file_size > limit or member.file_size > _MAX_RATIO * (member.compress_size + 64):
+        is_packed_here = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        if member.file_size > limit or _is_bloated(member) or claimed > size or not is_packed_here:
             raise PlanFileError(f"{source.name!r} would unpack to more than a leastnoise file holds")
 
 
@@ -109,10 +146,25 @@ def _npy(array: Array) -> bytes:
     return buffer.getvalue()
 
 
+_HEADERS: dict[tuple[int, int], Any] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
 def _array(data: bytes) -> Array:
+    # The header is a claim too: without this, read_array would allocate what it says first.
     buffer = io.BytesIO(data)
+    version = np.lib.format.read_magic(buffer)
+    read_header = _HEADERS.get(version)
+    if read_header is None:
+        raise ValueError
+    shape, _, dtype = read_header(buffer, max_header_size=4096)
+    if math.prod(shape) * dtype.itemsize != len(data) - buffer.tell():
+        raise ValueError
+    buffer.seek(0)
     array: Array = np.lib.format.read_array(buffer, allow_pickle=False, max_header_size=4096)
-    if buffer.read(1) or array.dtype.kind not in "if":
+    if array.dtype.kind not in "if":
         raise ValueError
     return array
 

@@ -8,6 +8,7 @@ integers. No float appears in this file.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,18 @@ SAFE_BITS = 62
 
 
 def as_integers(entries: Any) -> Array:
-    """The entries as int64 if all are below 2^62, as Python integers otherwise."""
+    """A copy of the entries: int64 from integer arrays and where all are below 2^62, else Python integers."""
     array = np.asarray(entries)
     if array.dtype.kind == "i":
         return array.astype(np.int64)
     if array.dtype != object:
         raise TypeError(f"integers are needed, got dtype {array.dtype}")
-    return array.astype(np.int64) if bit_length(array) <= SAFE_BITS else array
+    # An object array may hold NumPy scalars, whose products wrap, or numbers that are no integers.
+    whole = np.asarray(_to_python_integers(array), dtype=object)
+    return whole.astype(np.int64) if bit_length(whole) <= SAFE_BITS else whole
+
+
+_to_python_integers = np.frompyfunc(operator.index, 1, 1)
 
 
 def bit_length(entries: Array) -> int:
@@ -37,6 +43,7 @@ def bit_length(entries: Array) -> int:
 
 def product(left: Array, right: Array) -> Array:
     """left @ right for integer arrays, exact whatever their size."""
+    left, right = _widened(left), _widened(right)
     terms = int(left.shape[-1]).bit_length()
     if left.dtype != object and right.dtype != object:
         width = bit_length(left) + terms
@@ -55,12 +62,18 @@ def matrix_times_counts(matrix: Array, counts: Array) -> Array:
         done depends on the matrix and on the type of the counts, not on their
         values: int64 counts are always treated as 63 bits wide.
     """
+    matrix, counts = _widened(matrix), _widened(counts)
     if matrix.dtype == object or counts.dtype == object:
         return np.asarray(matrix.astype(object) @ counts.astype(object))
     room = SAFE_BITS - bit_length(matrix) - int(matrix.shape[1]).bit_length()
     if room < 1:
         return np.asarray(matrix.astype(object) @ counts.astype(object))
     return _by_limbs(matrix, counts, room)
+
+
+def _widened(entries: Array) -> Array:
+    """int64 or Python integers: the bounds of this file are those of 64 bits."""
+    return entries if entries.dtype == object else entries.astype(np.int64, casting="safe", copy=False)
 
 
 def _by_limbs(left: Array, right: Array, limb: int) -> Array:
@@ -79,6 +92,7 @@ def _by_limbs(left: Array, right: Array, limb: int) -> Array:
 
 def column_square_sums(matrix: Array) -> list[int]:
     """Σ_r a_ri² for every column i, as Python integers."""
+    matrix = _widened(matrix)
     if matrix.dtype == object:
         return [int(total) for total in (matrix * matrix).sum(axis=0)]
     terms = int(matrix.shape[0]).bit_length()
@@ -97,6 +111,7 @@ def column_square_sums(matrix: Array) -> list[int]:
 
 def column_absolute_sums(matrix: Array) -> list[int]:
     """Σ_r |a_ri| for every column i, as Python integers."""
+    matrix = _widened(matrix)
     wide = bit_length(matrix) + int(matrix.shape[0]).bit_length() > SAFE_BITS
     entries = matrix.astype(object) if wide else matrix
     return [int(total) for total in abs(entries).sum(axis=0)]

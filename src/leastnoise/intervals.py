@@ -38,8 +38,11 @@ def half_widths(
     generator: np.random.Generator | None,
 ) -> Array:
     """Half the width of each query's interval, (m,)."""
-    if not 0 < level < 1:
+    if not isinstance(level, (float, np.floating)) or not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, as in 0.95, got {level!r}")
+    if generator is not None and not isinstance(generator, np.random.Generator):
+        given = type(generator).__name__
+        raise InputError(f"generator must be a NumPy one, as in np.random.default_rng(1), got {given}")
     n_random = int((stderr > 0).sum())
     if n_random == 0:
         return np.zeros_like(stderr)
@@ -47,7 +50,8 @@ def half_widths(
         alpha = (1 - level) / (n_random if simultaneous else 1)
         return _laplace_half_widths(operator, strategy, alpha)
     if not simultaneous:
-        return NormalDist().inv_cdf((1 + level) / 2) * stderr
+        # The lower tail: (1 + level) / 2 rounds to 1 for levels next to 1.
+        return -NormalDist().inv_cdf((1 - level) / 2) * stderr
     return simultaneous_multiplier(operator, strategy, stderr, level, generator) * stderr
 
 
@@ -75,7 +79,8 @@ def simultaneous_multiplier(
     scale = math.sqrt(strategy.noise_variance)
     weights = np.where(random, 1 / np.where(random, stderr, 1), 0)
     largest = np.empty(draws)
-    chunk = max(1, _CHUNK_ENTRIES // m)
+    # One query over many cells also needs the noise of all rows and an estimate of all cells.
+    chunk = max(1, _CHUNK_ENTRIES // max(m, *strategy.shape))
     for start in range(0, draws, chunk):
         size = min(chunk, draws - start)
         noise = scale * rng.standard_normal((strategy.shape[0], size))

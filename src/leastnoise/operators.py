@@ -130,6 +130,10 @@ class Operator(ABC):
             raise ValueError(f"order must be 1 or 2, got {order!r}")
         require_room(self.shape[1], 1, "the norms of the columns")
 
+    def row_norms(self) -> Array:
+        """The L2 norm of each row, shape (m,)."""
+        return np.concatenate([np.sqrt((block**2).sum(axis=1)) for block in self._row_blocks()])
+
     def quadratic(self, Y: Array) -> Array:
         """The diagonal of W Y Wᵀ.
 

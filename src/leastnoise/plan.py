@@ -18,10 +18,17 @@ import numpy as np
 
 from leastnoise import container, exact
 from leastnoise.certificate import Certificate, Status, Witness, certify
-from leastnoise.errors import LeastnoiseError, NotYetError, PlanFileError, PrivacyError, QueryError
+from leastnoise.errors import (
+    DesignError,
+    LeastnoiseError,
+    NotYetError,
+    PlanFileError,
+    PrivacyError,
+    QueryError,
+)
 from leastnoise.objective import Objective, TotalVariance
 from leastnoise.operators import Array, Operator
-from leastnoise.privacy import Goal, delta_of, epsilon_of, goal_from_dict
+from leastnoise.privacy import Goal, delta_of, epsilon_of, exact_number, goal_from_dict
 from leastnoise.queries import Query
 from leastnoise.strategy import Strategy
 from leastnoise.workload import Workload
@@ -53,6 +60,14 @@ class Plan:
 
     def __post_init__(self) -> None:
         # Checked wherever a plan comes from: designed, loaded or put together by hand.
+        if self.strategy.shape[1] != self.workload.shape[1]:
+            raise DesignError(
+                f"the strategy measures {self.strategy.shape[1]:,} cells, the workload has "
+                f"{self.workload.shape[1]:,}"
+            )
+        if self.privacy.neighbours != "add-remove":
+            # The sensitivity below is that of one record added or removed.
+            raise NotYetError(f"neighbours={self.privacy.neighbours!r} is not available yet")
         if self.strategy.spent > self._budget:
             raise PrivacyError("the strategy spends more than the privacy goal allows")
 
@@ -72,7 +87,7 @@ class Plan:
     @cached_property
     def stderr(self) -> Array:
         """The standard error of every answer, (m,)."""
-        return np.sqrt(np.maximum(self.workload.operator.quadratic(self.strategy.covariance), 0))
+        return np.sqrt(self.strategy.variances(self.workload.operator))
 
     @property
     def profile(self) -> Array:
@@ -81,8 +96,8 @@ class Plan:
 
     @property
     def spare(self) -> Array:
-        """What a record of each cell could still spend within the goal, (n,)."""
-        return np.maximum(float(self._budget) - self.profile, 0)
+        """What a record of each cell could still spend within the goal, (n,), rounded down."""
+        return np.array([_float_below(self._budget - spent) for spent in self.strategy.spent_per_cell])
 
     @property
     def factor(self) -> None:
@@ -118,7 +133,7 @@ class Plan:
     def delta(self, *, epsilon: float) -> float:
         """The δ spent at some ε, rounded up."""
         if self.strategy.noise == "laplace":
-            if Fraction(epsilon) >= self.spent_per_person:
+            if exact_number("epsilon", epsilon) >= self.spent_per_person:
                 return 0.0
             raise NotYetError("for Laplace noise, delta is only given at the plan's own epsilon or above")
         return delta_of(self.spent_per_person, epsilon)
@@ -129,6 +144,8 @@ class Plan:
         Raises:
             QueryError: naming the query and what to do.
         """
+        if not isinstance(query, Query):
+            raise QueryError(f"a query such as Total() is needed, got {type(query).__name__}")
         schema = self.workload.schema
         if schema is None:
             raise QueryError(
@@ -151,7 +168,7 @@ class Plan:
 
     def variance(self, query: Query) -> Array:
         """The variance of the answers to any query in the plan's row space."""
-        return self.rows_for(query).quadratic(self.strategy.covariance)
+        return self.strategy.variances(self.rows_for(query))
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Plain values and arrays that `plan_from_parts` reads back."""
@@ -230,10 +247,10 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
             raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
         if rows.shape[1] != workload.shape[1] or not (np.isfinite(q).all() and (q >= 0).all()):
             raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
-        scale = int(content["scale"])
-        if scale < 1 or float(content["tol"]) <= 0:
+        scale, tol = int(content["scale"]), float(content["tol"])
+        if scale < 1 or not 0 < tol < math.inf:
             raise PlanFileError(f"{name!r} holds a noise scale or tolerance that is not positive")
-        return Plan(
+        plan = Plan(
             workload=workload,
             privacy=goal_from_dict(content["privacy"]),
             objective=TotalVariance(),
@@ -241,13 +258,21 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
             strategy=Strategy(exact.from_limbs(rows), scale=scale, noise=content["noise"]),
             witness=Witness(None, q.astype(float)),
             claim=content["claim"],
-            tol=float(content["tol"]),
+            tol=tol,
             note=str(content["note"]),
             options=dict(content["options"]),
         )
+        if not plan.strategy.can_answer(workload.operator):
+            raise PlanFileError(f"{name!r} holds a strategy that cannot answer its queries")
+        return plan
     except PlanFileError:
         raise
     except LeastnoiseError as error:
         raise PlanFileError(f"{name!r} is no valid plan: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError):
         raise PlanFileError(f"{name!r} is no valid plan: its content is not what design() writes") from None
+
+
+def _float_below(value: Fraction) -> float:
+    number = float(value)
+    return number if Fraction(number) <= value else math.nextafter(number, -math.inf)

@@ -44,6 +44,7 @@ __all__ = [
     "classic_mu_squared_of",
     "delta_of",
     "epsilon_of",
+    "exact_number",
     "gaussian_delta_bounds",
     "goal_from_dict",
     "mu_of_pure",

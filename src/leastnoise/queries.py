@@ -250,7 +250,7 @@ class Prefix(Query):
 
     def factors(self, schema: Schema) -> list[Factor]:
         values = schema[self.attribute]
-        labels = Labels(values.size, lambda i: f"up to {values.label(i)}")
+        labels = Labels(values.size, values.prefix_label)
         return [Factor(self.attribute, CumulativeSum(values.size), labels)]
 
     def title(self) -> str:
@@ -287,7 +287,7 @@ class Ranges(Query):
     """
 
     attribute: str
-    ranges: tuple[tuple[Any, Any], ...]
+    ranges: Sequence[tuple[Any, Any]]
     kind: ClassVar[str] = "ranges"
 
     def __post_init__(self) -> None:

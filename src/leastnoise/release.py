@@ -19,7 +19,14 @@ import numpy as np
 
 from leastnoise import container, exact
 from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
-from leastnoise.errors import DataError, InputError, NotYetError, PlanFileError, UnrecordedSpending
+from leastnoise.errors import (
+    DataError,
+    InputError,
+    NotYetError,
+    PlanFileError,
+    QueryError,
+    UnrecordedSpending,
+)
 from leastnoise.intervals import half_widths
 from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_gaussian
 from leastnoise.operators import Array
@@ -40,15 +47,18 @@ class Release:
     plan: Plan
     measurements: Array
 
+    def __post_init__(self) -> None:
+        _read_only(self.measurements)
+
     @cached_property
     def estimates(self) -> Array:
         """The least-squares estimate of every cell that the plan determines, (n,)."""
-        return self.plan.strategy.pseudo_inverse @ self.measurements.astype(float)
+        return _read_only(self.plan.strategy.pseudo_inverse @ self.measurements.astype(float))
 
     @cached_property
     def answers(self) -> Array:
         """The answer to every query of the workload, (m,): unbiased and consistent with one another."""
-        return self.plan.workload.operator.apply(self.estimates)
+        return _read_only(self.plan.workload.operator.apply(self.estimates))
 
     @property
     def stderr(self) -> Array:
@@ -83,8 +93,10 @@ class Release:
         Raises:
             QueryError: if the plan did not measure enough to answer it.
         """
+        if not isinstance(query, Query):
+            raise QueryError(f"answer() takes a query such as Total(), got {type(query).__name__}")
         operator = self.plan.rows_for(query)
-        stderr = np.sqrt(np.maximum(operator.quadratic(self.plan.strategy.covariance), 0))
+        stderr = np.sqrt(self.plan.strategy.variances(operator))
         half = half_widths(operator, self.plan.strategy, stderr, level, False, None)
         return self._frame(query, operator.apply(self.estimates), stderr, half)
 
@@ -156,7 +168,7 @@ def load_release(path: str | Path) -> Release:
         raise PlanFileError(f"{name!r} is no saved release")
     plan = plan_from_parts(content["plan"], arrays, name)
     limbs = arrays["measurements"]
-    if limbs.ndim != 2 or limbs.dtype.kind != "i" or limbs.shape[0] != plan.strategy.shape[0]:
+    if limbs.ndim != 2 or limbs.dtype.kind != "i" or len(limbs) != plan.strategy.shape[0] or not limbs.size:
         raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
     return Release(plan, exact.from_limbs(limbs).astype(object))
 
@@ -190,6 +202,11 @@ def measure(plan: Plan, source: Any, *, ledger: None = None, release_id: str | N
         stacklevel=2,
     )
     return Release(plan, _noisy(plan.strategy, counts, SystemBits()))
+
+
+def _read_only(values: Array) -> Array:
+    values.setflags(write=False)
+    return values
 
 
 def _counts(plan: Plan, source: Any) -> Array:

@@ -87,7 +87,11 @@ def factor_gram(workload: Workload, *, rank: int) -> Array:
         _, values, vectors = linalg.svd(scaled, full_matrices=False, check_finite=False)
         tolerance = RANK_TOL
     else:
-        squares, columns = linalg.eigh(workload.weighted_gram())
+        with np.errstate(over="ignore", invalid="ignore"):
+            V = workload.weighted_gram()
+        if not np.isfinite(V).all():
+            raise DesignError("the weighted queries are too large for floats; scale weights or rows down")
+        squares, columns = linalg.eigh(V)
         values, vectors = np.sqrt(np.maximum(squares[::-1], 0)), columns[:, ::-1].T
         tolerance = max(RANK_TOL, np.sqrt(n * np.finfo(float).eps))
     found = int((values > tolerance * values[0]).sum())

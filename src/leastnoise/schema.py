@@ -53,6 +53,10 @@ class IntegerRange:
         """What people call values first to last together."""
         return self.label(first) if first == last else f"{self.label(first)}–{self.label(last)}"
 
+    def prefix_label(self, i: int) -> str:
+        """What people call everything up to value i."""
+        return f"up to {self.label(i)}"
+
     def position(self, value: Value) -> int | None:
         """The index of a value, or None if it is not declared."""
         if not _is_number(value) or value in (math.inf, -math.inf) or value != int(value):
@@ -117,6 +121,10 @@ class Categories:
         """What people call values first to last together."""
         return self.label(first) if first == last else f"{self.label(first)} to {self.label(last)}"
 
+    def prefix_label(self, i: int) -> str:
+        """What people call everything up to value i."""
+        return f"up to {self.label(i)}"
+
     def position(self, value: Value) -> int | None:
         """The index of a value, or None if it is not declared."""
         if self.other is not None and value == self.other:
@@ -172,6 +180,10 @@ class Bins:
     def span_label(self, first: int, last: int) -> str:
         """What people call intervals first to last together."""
         return f"[{self.edges[first]:,}, {self.edges[last + 1]:,})"
+
+    def prefix_label(self, i: int) -> str:
+        """What people call everything up to interval i."""
+        return f"below {self.edges[i + 1]:,}"
 
     def position(self, value: Value) -> int | None:
         """The index of the interval that holds a value, or None."""

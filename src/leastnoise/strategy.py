@@ -39,9 +39,13 @@ MAX_DENSE_STRATEGY = 10**7
 # default is a hundred times larger.
 GRID_TOLERANCE = 1e-8
 
-# With σ (or b) at least 2^14 grid steps, the variance 1/12 of rounding the
-# noise to the grid is below 4e-10 of it.
-LEAST_SCALE_BITS = 14
+# With σ (or b) at least 2^28 grid steps, rounding it up to a whole number costs
+# less than 1e-8 of the variance, and rounding the noise to the grid nothing.
+LEAST_SCALE_BITS = 28
+
+# Goals whose μ (or ε) per record is beyond 2^±120 would need variances that floats
+# cannot describe.
+_GOAL_BITS = 120
 
 # The reconstruction treats directions this much weaker than the strongest as absent.
 _RANK_TOL = 1e-11
@@ -64,6 +68,13 @@ class Strategy(Operator):
     """Integer rows and the integer scale of the noise added to each of their answers."""
 
     def __init__(self, rows: Array, *, scale: int, noise: Noise) -> None:
+        # A NumPy integer would wrap when squared.
+        if type(scale) is not int or scale < 1:
+            raise DesignError(f"the noise scale must be a positive whole number, got {scale!r}")
+        if noise not in ("gaussian", "laplace"):
+            raise DesignError(f'noise must be "gaussian" or "laplace", got {noise!r}')
+        if np.ndim(rows) != 2 or np.shape(rows)[1] == 0:
+            raise DesignError(f"a strategy needs rows over at least one cell, got shape {np.shape(rows)}")
         self.entries = exact.as_integers(rows)
         self.entries.setflags(write=False)
         self.shape = (self.entries.shape[0], self.entries.shape[1])
@@ -123,7 +134,12 @@ class Strategy(Operator):
     @property
     def profile(self) -> Array:
         """What a record of each cell spends, (n,): μ² (Gaussian) or ε (Laplace), rounded up."""
-        return np.array([_float_above(Fraction(cost, self._unit)) for cost in self.column_costs])
+        return np.array([_float_above(spent) for spent in self.spent_per_cell])
+
+    @property
+    def spent_per_cell(self) -> list[Fraction]:
+        """What a record of each cell spends, exactly: μ² (Gaussian) or ε (Laplace)."""
+        return [Fraction(cost, self._unit) for cost in self.column_costs]
 
     @property
     def _unit(self) -> int:
@@ -141,35 +157,73 @@ class Strategy(Operator):
             return float(self.scale) ** 2 + 1 / 12
         return 0.5 / math.sinh(0.5 / self.scale) ** 2
 
-    @cached_property
+    @property
     def pseudo_inverse(self) -> Array:
         """A⁺ as a float (n, r) array: noisy row answers to estimated cells."""
+        return self._inverse_and_rank[0]
+
+    @cached_property
+    def _inverse_and_rank(self) -> tuple[Array, int]:
         from scipy import linalg
 
         A = self._floats
         r, n = self.shape
+        if r == n and np.count_nonzero(A) == np.count_nonzero(np.diag(A)) == n:
+            return np.diag(1 / np.diag(A)), n
         if r == n and not np.tril(A, -1).any() and np.diag(A).all():
-            return np.asarray(linalg.solve_triangular(A, np.eye(n)))
+            return np.asarray(linalg.solve_triangular(A, np.eye(n))), n
+        if not A.any():
+            return np.zeros((n, r)), 0
         U, s, Vt = linalg.svd(A, full_matrices=False)
-        kept = s > _RANK_TOL * s[0] if s.size else s > 0
-        return np.asarray((Vt[kept].T / s[kept]) @ U[:, kept].T)
+        kept = s > _RANK_TOL * s[0]
+        return np.asarray((Vt[kept].T / s[kept]) @ U[:, kept].T), int(kept.sum())
 
     @cached_property
     def covariance(self) -> Array:
         """The (n, n) covariance of the estimated cells, in counts squared."""
         return self.noise_variance * (self.pseudo_inverse @ self.pseudo_inverse.T)
 
+    def variances(self, operator: Operator) -> Array:
+        """The variance of the answer to each row of an operator, (m,), in counts squared."""
+        m, n = operator.shape
+        r = self.shape[0]
+        if m * r > n * n:
+            return np.maximum(operator.quadratic(self.covariance), 0)
+        # Few queries over many cells: the (n, n) covariance is never built.
+        total = np.zeros(m)
+        step = max(1, 2**24 // max(m, n))
+        for start in range(0, r, step):
+            total += (operator.apply(self.pseudo_inverse[:, start : start + step]) ** 2).sum(axis=1)
+        return self.noise_variance * total
+
     def spans(self, rows: Array) -> Array:
         """Which of the given rows (j, n) this strategy can answer without bias, as booleans (j,)."""
-        if self.shape[0] >= self.shape[1] and self._is_full_rank:
+        if self._is_full_rank:
             return np.ones(len(rows), dtype=bool)
         left_over = rows - (rows @ self.pseudo_inverse) @ self._floats
         scale = np.abs(rows).max(axis=1, initial=0)
         return np.abs(left_over).max(axis=1, initial=0) <= 1e-7 * np.maximum(scale, 1e-300)
 
+    def can_answer(self, operator: Operator) -> bool:
+        """Whether every row of an operator can be answered without bias."""
+        if self._is_full_rank:
+            return True
+        spanning = operator.basis()
+        step = max(1, 2**22 // spanning.shape[1])
+        return all(
+            self.spans(spanning.rows(np.arange(start, min(start + step, spanning.shape[0])))).all()
+            for start in range(0, spanning.shape[0], step)
+        )
+
     @cached_property
     def _is_full_rank(self) -> bool:
-        return bool(np.linalg.matrix_rank(self.pseudo_inverse) == self.shape[1])
+        r, n = self.shape
+        if r < n:
+            return False
+        # A triangle of integers is judged by its diagonal, exactly.
+        if r == n and self.entries.diagonal().all() and not np.tril(self.entries, -1).any():
+            return True
+        return self._inverse_and_rank[1] == n
 
     def __repr__(self) -> str:
         r, n = self.shape
@@ -191,7 +245,9 @@ def integer_strategy(proposal: RealStrategy, goal: Goal) -> Strategy:
     if not np.isfinite(C.astype(float)).all():
         raise DesignError("the strategy found is not finite; rescale the workload's rows")
     if C.dtype.kind == "i":
-        scaled = C.astype(object) << _grid_bits_of_integers(C, goal)
+        bits = _grid_bits_of_integers(C, goal)
+        is_wide = exact.bit_length(C) + bits > exact.SAFE_BITS
+        scaled = C.astype(object if is_wide else np.int64) << bits
     else:
         scaled = _rounded(C, proposal.basis, goal)
     rows = exact.as_integers(scaled)
@@ -206,6 +262,12 @@ def _scaled_to(goal: Goal, rows: Array) -> Strategy:
     bare = Strategy(rows, scale=1, noise=noise)
     budget = goal.epsilon_per_record if noise == "laplace" else goal.mu_squared
     assert budget is not None
+    power = 1 if noise == "laplace" else 2
+    if not Fraction(1, 2 ** (power * _GOAL_BITS)) <= budget <= 2 ** (power * _GOAL_BITS):
+        raise DesignError(
+            f"the goal {goal} is beyond what can be planned: epsilon or mu per record must lie between "
+            f"{2.0**-_GOAL_BITS:.0e} and {2.0**_GOAL_BITS:.0e}"
+        )
     # Integers a/b with a, b > 0: the least s with s·budget ≥ Δ is ⌈Δ/budget⌉.
     least = -(-bare.sensitivity * budget.denominator // budget.numerator)
     scale = least if noise == "laplace" else math.isqrt(max(least - 1, 0)) + 1
@@ -240,7 +302,9 @@ def _rounded(C: Array, basis: Array | None, goal: Goal) -> Array:
     spread = math.sqrt(k / 12) * float(np.linalg.norm(inverse))
     bits = max(math.ceil(math.log2(max(spread, 1.0) / GRID_TOLERANCE)), _bits_for_scale(goal))
     real = np.rint(np.ldexp(normal, min(bits, 900)))
-    grid = real.astype(np.int64) if bits < exact.SAFE_BITS else np.vectorize(int, otypes=[object])(real)
+    # On an ill-conditioned basis the coefficients are far larger than the columns of C·B.
+    is_wide = np.abs(real).max() >= 2.0**exact.SAFE_BITS
+    grid = np.vectorize(int, otypes=[object])(real) if is_wide else real.astype(np.int64)
     if not grid.diagonal().all():
         raise DesignError("rounding would lose a direction; rescale the workload's rows")
     return np.asarray(grid)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 
 import numpy as np
 
@@ -10,13 +12,15 @@ from leastnoise.errors import InputError
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.privacy import ApproxDP
-from leastnoise.queries import Labels
 from leastnoise.release import Release
 from leastnoise.workload import Block
 
 # A batch with up to this many answers is shown whole; of a longer one, the first few.
 _SHOWN_WHOLE = 12
 _SHOWN_FIRST = 6
+
+# Below this, answers to real-weighted queries are better read from release.to_frame().
+_MOST_DECIMALS = 12
 
 LEVEL = 0.95
 
@@ -71,7 +75,7 @@ def _release_text(release: Release) -> str:
     lines += [
         f"Each interval holds the true count with probability {LEVEL:.0%} ({exact});",
         "release.interval(simultaneous=True) gives wider ones that hold all at once.",
-        "Answers can be negative or fractional: nothing was rounded or cut off.",
+        "Answers can be negative or fractional: nothing was cut off, and only this text rounds them.",
         "",
         *_accuracy(plan),
         *_privacy(plan, "This release spent"),
@@ -86,14 +90,24 @@ def _heading(title: str) -> list[str]:
 
 def _answers(block: Block, answers: Array, lower: Array, upper: Array) -> list[str]:
     shown = len(answers) if len(answers) <= _SHOWN_WHOLE else _SHOWN_FIRST
-    labels: Labels = block.labels
-    width = max(len(labels[j]) for j in range(shown))
-    figures = [(f"{answers[j]:,.0f}", f"{lower[j]:,.0f}", f"{upper[j]:,.0f}") for j in range(shown)]
+    labels = [_printable(block.labels[j]) for j in range(shown)]
+    width = max(len(label) for label in labels)
+    decimals = _decimals((upper - lower) / 2)
+    unit = 10.0**-decimals
+    # Ends are rounded outwards, so that what is printed holds the truth as often as it says.
+    figures = [
+        (
+            _number(answers[j], decimals),
+            _number(math.floor(lower[j] / unit) * unit, decimals),
+            _number(math.ceil(upper[j] / unit) * unit, decimals),
+        )
+        for j in range(shown)
+    ]
     widths = [max(len(row[i]) for row in figures) for i in range(3)]
-    lines = [block.name]
-    for j, (answer, low, high) in enumerate(figures):
+    lines = [_printable(block.name)]
+    for label, (answer, low, high) in zip(labels, figures, strict=True):
         lines.append(
-            f"  {labels[j]:<{width}}  {answer:>{widths[0]}}   "
+            f"  {label:<{width}}  {answer:>{widths[0]}}   "
             f"{LEVEL:.0%} in [{low:>{widths[1]}}, {high:>{widths[2]}}]"
         )
     if shown < len(answers):
@@ -101,15 +115,31 @@ def _answers(block: Block, answers: Array, lower: Array, upper: Array) -> list[s
     return [*lines, ""]
 
 
+def _decimals(half_widths: Array) -> int:
+    """Decimals that show two digits of the narrowest interval; none for counts of people as a rule."""
+    narrow = half_widths[half_widths > 0].min(initial=math.inf)
+    return min(max(0, 1 - math.floor(math.log10(narrow))), _MOST_DECIMALS) if narrow < math.inf else 0
+
+
+def _number(value: float, decimals: int) -> str:
+    text = f"{value:,.{decimals}f}"
+    return text if any(digit in text for digit in "123456789") else text.removeprefix("-")
+
+
+def _printable(text: str) -> str:
+    """The text with line breaks, escape codes and other unseen characters written out."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def _accuracy(plan: Plan) -> list[str]:
     lines = ["Standard errors"]
-    width = max(len(name) for name in plan.workload.names)
+    width = max(len(_printable(name)) for name in plan.workload.names)
     for name in plan.workload.names:
         errors = plan.stderr[plan.workload.rows_of(name)]
         median = float(np.median(errors))
         lines.append(
-            f"  {name:<{width}}  median {median:,.4g}, from {errors.min():,.4g} to {errors.max():,.4g} "
-            f"({_counted(len(errors), 'count')})"
+            f"  {_printable(name):<{width}}  median {median:,.4g}, from {errors.min():,.4g} to "
+            f"{errors.max():,.4g} ({_counted(len(errors), 'count')})"
         )
     return [*lines, ""]
 
@@ -117,18 +147,24 @@ def _accuracy(plan: Plan) -> list[str]:
 def _privacy(plan: Plan, spends: str) -> list[str]:
     lines = ["Privacy", f"  {plan.privacy.statement()}."]
     if plan.mu is None:
-        lines.append(f"  {spends} epsilon = {plan.epsilon():.6g} (pure).")
+        lines.append(f"  {spends} epsilon = {_at_least(plan.epsilon())} (pure).")
     else:
         delta = float(plan.privacy.delta) if isinstance(plan.privacy, ApproxDP) else 1e-6
         lines.append(
-            f"  {spends} mu = {plan.mu:.6g} in Gaussian terms; at delta = {delta:g} that is "
-            f"epsilon = {plan.epsilon(delta=delta):.6g}."
+            f"  {spends} mu = {_at_least(plan.mu)} in Gaussian terms; at delta = {delta:g} that is "
+            f"epsilon = {_at_least(plan.epsilon(delta=delta))}."
         )
     lines += [
         "  Repeating it, or releasing anything else about the same people, adds to this.",
         "",
     ]
     return lines
+
+
+def _at_least(spent: float) -> str:
+    """Six digits of what was spent, rounded up: a report never claims less."""
+    shown = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(spent))
+    return f"{float(shown):.6g}"
 
 
 def _proof(plan: Plan) -> list[str]:

@@ -43,6 +43,8 @@ def _find(request: Request) -> Found:
             "heuristic",
             "every query is zero",
         )
+    # Neither the noise nor the dual weights depend on the unit; squares of this one stay within floats.
+    R = R / np.abs(R).max()
     # Cells that no query tells apart share one dual weight.
     columns, inverse, counts = _distinct_columns(R, used)
     solution = minimise_total_variance(
@@ -68,8 +70,9 @@ def _find(request: Request) -> Found:
 def _distinct_columns(R: Array, used: Array) -> tuple[Array, Array, Array]:
     """Positions of one column of each kind, for each used column its kind, and their numbers."""
     where = np.flatnonzero(used)
-    # Equal queries give columns equal up to rounding: compare on a coarse grid.
-    scale = np.abs(R).max()
+    # Cells in the same queries have columns equal up to rounding: compare on a coarse grid,
+    # each direction on its own, so that weak ones still tell cells apart.
+    scale = np.abs(R).max(axis=1, keepdims=True)
     coarse = np.rint(R[:, where] / scale * 2.0**30)
     _, first, inverse, counts = np.unique(
         coarse, axis=1, return_index=True, return_inverse=True, return_counts=True
