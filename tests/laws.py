@@ -137,6 +137,10 @@ def column_norms_are_those_of_the_columns(operator: Operator, matrix: Array) -> 
             operator.column_norms(order)
 
 
+def row_norms_are_those_of_the_rows(operator: Operator, matrix: Array) -> None:
+    close(operator.row_norms(), np.sqrt((matrix**2).sum(axis=1)))
+
+
 def quadratic_is_the_diagonal(operator: Operator, matrix: Array) -> None:
     n = matrix.shape[1]
     rng = _generator(matrix)
@@ -169,6 +173,7 @@ LAWS: tuple[Law, ...] = (
     gram_is_transpose_times_matrix,
     rows_picks_rows,
     column_norms_are_those_of_the_columns,
+    row_norms_are_those_of_the_rows,
     quadratic_is_the_diagonal,
     basis_spans_the_same_rows,
 )
@@ -363,6 +368,11 @@ class _NormsOfAnyOrder(Identity):
         return np.ones(self.shape[1])
 
 
+class _RowNormsOfColumns(CumulativeSum):
+    def row_norms(self) -> Array:
+        return self.column_norms(2)
+
+
 class _QuadraticOfUpperHalf(CumulativeSum):
     """Right for symmetric Y only."""
 
@@ -475,6 +485,7 @@ BROKEN: list[tuple[Operator, Any, Law]] = [
     (_NormsOfSums(SIGNED), SIGNED, column_norms_are_those_of_the_columns),
     (_NormsOfAnyOrder(2), identity(2), column_norms_are_those_of_the_columns),
     (_NormsAdded([Identity(2), AllOnes(2)]), identity(2) + ones(2), column_norms_are_those_of_the_columns),
+    (_RowNormsOfColumns(5), prefixes(5), row_norms_are_those_of_the_rows),
     (_QuadraticOfUpperHalf(2), prefixes(2), quadratic_is_the_diagonal),
     (_QuadraticWithoutTail(2), identity(2), quadratic_is_the_diagonal),
     (_QuadraticOfVariancesOnly(5), prefixes(5), quadratic_is_the_diagonal),

@@ -51,9 +51,11 @@ def asked_of(query: Query, schema: Schema) -> dict[str, list[tuple[str, set[int]
     assert isinstance(query, (Prefix, AllRanges, Ranges))
     values = schema[query.attribute]
     if isinstance(query, Prefix):
-        return {
-            query.attribute: [(f"up to {values.label(i)}", set(range(i + 1))) for i in range(values.size)]
-        }
+        words = [
+            f"below {values.edges[i + 1]:,}" if isinstance(values, Bins) else f"up to {values.label(i)}"
+            for i in range(values.size)
+        ]
+        return {query.attribute: [(word, set(range(i + 1))) for i, word in enumerate(words)]}
     if isinstance(query, AllRanges):
         spans = [set(range(i, j + 1)) for i in range(values.size) for j in range(i, values.size)]
     else:

@@ -43,6 +43,7 @@ class IntegerRange:
 
     @property
     def size(self) -> int:
+        """The number of cells this attribute has."""
         return len(self.values)
 
     def label(self, i: int) -> str:
@@ -72,6 +73,7 @@ class IntegerRange:
         return (first, last) if first <= last else None
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values that `Schema.from_dict` reads back."""
         return {"range": [self.values.start, self.values.stop, self.values.step]}
 
 
@@ -111,6 +113,7 @@ class Categories:
 
     @property
     def size(self) -> int:
+        """The number of cells this attribute has."""
         return len(self.values) + (self.other is not None)
 
     def label(self, i: int) -> str:
@@ -139,6 +142,7 @@ class Categories:
         return None if first is None or last is None or first > last else (first, last)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values that `Schema.from_dict` reads back."""
         return {"categories": list(self.values)} | ({} if self.other is None else {"other": self.other})
 
 
@@ -171,6 +175,7 @@ class Bins:
 
     @property
     def size(self) -> int:
+        """The number of cells this attribute has."""
         return len(self.edges) - 1
 
     def label(self, i: int) -> str:
@@ -199,6 +204,7 @@ class Bins:
         return self.edges.index(low), self.edges.index(high) - 1
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values that `Schema.from_dict` reads back."""
         return {"bins": list(self.edges)}
 
 
@@ -234,6 +240,7 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The attributes, in order."""
         return tuple(self._attributes)
 
     @property
@@ -243,6 +250,7 @@ class Schema:
 
     @property
     def n_cells(self) -> int:
+        """The number of combinations of values."""
         return math.prod(self.shape)
 
     def __getitem__(self, name: str) -> Attribute:

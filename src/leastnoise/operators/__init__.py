@@ -1,0 +1,48 @@
+"""Matrices known by what they do.
+
+A workload over a thousand ages has half a million ranges; nobody needs them as
+a dense matrix. An operator answers a few questions about its matrix, and every
+one has the same contract:
+
+    shape           (m, n)
+    apply(x)        W x, for x of shape (n,) or (n, c)
+    adjoint(y)      Wᵀ y, for y of shape (m,) or (m, c)
+    gram()          Wᵀ W as a dense (n, n) array
+    dense()         W itself; refused above MAX_ENTRIES
+
+From these five follow `rows`, `column_norms`, `quadratic` and `basis`, which a
+class overrides where it knows a shorter way. `tests/laws.py` states what all of
+them must obey; a new class joins by one line in its list.
+
+    base.py       the contract, and what follows from it
+    cells.py      cells one by one, or all together
+    ranges.py     sums over intervals
+    entries.py    a matrix given entry by entry, dense or sparse
+    combined.py   products, stacks, weighted rows
+"""
+
+from leastnoise.operators.base import MAX_ENTRIES, Array, Operator, require_room
+from leastnoise.operators.cells import AllOnes, Identity
+from leastnoise.operators.combined import Kronecker, RowScaled, Stack, is_whole_space
+from leastnoise.operators.entries import EXACT_FLOAT, Matrix, SparseMatrix, from_entries
+from leastnoise.operators.ranges import CumulativeSum, EveryRange, SomeRanges
+
+__all__ = [
+    "EXACT_FLOAT",
+    "MAX_ENTRIES",
+    "AllOnes",
+    "Array",
+    "CumulativeSum",
+    "EveryRange",
+    "Identity",
+    "Kronecker",
+    "Matrix",
+    "Operator",
+    "RowScaled",
+    "SomeRanges",
+    "SparseMatrix",
+    "Stack",
+    "from_entries",
+    "is_whole_space",
+    "require_room",
+]

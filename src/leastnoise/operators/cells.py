@@ -1,0 +1,63 @@
+"""Cells one by one, or all together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from leastnoise.operators.base import Array, Operator, require_room
+
+
+class Identity(Operator):
+    """Every cell by itself.
+
+    1 0 0
+    0 1 0
+    0 0 1
+    """
+
+    def __init__(self, n: int) -> None:
+        self.shape = (n, n)
+
+    def apply(self, x: Array) -> Array:
+        return x.copy()
+
+    def adjoint(self, y: Array) -> Array:
+        return y.copy()
+
+    def gram(self) -> Array:
+        require_room(*self.shape, "the Gram matrix")
+        return np.eye(self.shape[0])
+
+    def column_norms(self, order: int = 2) -> Array:
+        self._check_order(order)
+        return np.ones(self.shape[1])
+
+    def quadratic(self, Y: Array) -> Array:
+        return np.einsum("ii...->i...", Y).copy()
+
+
+class AllOnes(Operator):
+    """The single row that adds up every cell.
+
+    1 1 1
+    """
+
+    def __init__(self, n: int) -> None:
+        self.shape = (1, n)
+
+    def apply(self, x: Array) -> Array:
+        return x.sum(axis=0, keepdims=True)
+
+    def adjoint(self, y: Array) -> Array:
+        return np.repeat(y, self.shape[1], axis=0)
+
+    def gram(self) -> Array:
+        require_room(self.shape[1], self.shape[1], "the Gram matrix")
+        return np.ones((self.shape[1], self.shape[1]))
+
+    def column_norms(self, order: int = 2) -> Array:
+        self._check_order(order)
+        return np.ones(self.shape[1])
+
+    def quadratic(self, Y: Array) -> Array:
+        return np.asarray(Y.sum(axis=(0, 1))[None])
