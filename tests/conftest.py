@@ -1,0 +1,15 @@
+"""Where every extra is installed, a skipped test is a failure: it would hide what was not checked."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter is not None else []
+    if os.environ.get("LEASTNOISE_ALL_EXTRAS") and skipped:
+        reporter.write_line(f"{len(skipped)} tests were skipped although every extra is required", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
