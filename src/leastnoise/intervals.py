@@ -79,12 +79,14 @@ def simultaneous_multiplier(
     scale = math.sqrt(strategy.noise_variance)
     weights = np.where(random, 1 / np.where(random, stderr, 1), 0)
     largest = np.empty(draws)
-    # One query over many cells also needs the noise of all rows and an estimate of all cells.
-    chunk = max(1, _CHUNK_ENTRIES // max(m, *strategy.shape))
+    # Few queries over many cells: go from noise to errors at once, past the cells.
+    rows, n = strategy.shape
+    shortcut = operator.apply(strategy.pseudo_inverse) if m <= n else None
+    chunk = max(1, _CHUNK_ENTRIES // max(m, rows, n))
     for start in range(0, draws, chunk):
         size = min(chunk, draws - start)
-        noise = scale * rng.standard_normal((strategy.shape[0], size))
-        errors = operator.apply(strategy.pseudo_inverse @ noise)
+        noise = scale * rng.standard_normal((rows, size))
+        errors = operator.apply(strategy.pseudo_inverse @ noise) if shortcut is None else shortcut @ noise
         largest[start : start + size] = np.abs(errors * weights[:, None]).max(axis=0)
     largest.sort()
     rank = math.ceil(draws * level + 2 * math.sqrt(draws * level * (1 - level)))

@@ -29,7 +29,7 @@ from leastnoise.errors import (
 from leastnoise.objective import Objective, TotalVariance
 from leastnoise.operators import Array, Operator
 from leastnoise.privacy import Goal, delta_of, epsilon_of, exact_number, goal_from_dict
-from leastnoise.queries import Query
+from leastnoise.queries import Labels, Linear, Query
 from leastnoise.strategy import Strategy
 from leastnoise.workload import Workload
 
@@ -87,7 +87,9 @@ class Plan:
     @cached_property
     def stderr(self) -> Array:
         """The standard error of every answer, (m,)."""
-        return np.sqrt(self.strategy.variances(self.workload.operator))
+        errors = np.sqrt(self.strategy.variances(self.workload.operator))
+        errors.setflags(write=False)
+        return errors
 
     @property
     def profile(self) -> Array:
@@ -138,8 +140,8 @@ class Plan:
             raise NotYetError("for Laplace noise, delta is only given at the plan's own epsilon or above")
         return delta_of(self.spent_per_person, epsilon)
 
-    def rows_for(self, query: Query) -> Operator:
-        """The rows of a further query, checked to be answerable from this plan.
+    def rows_for(self, query: Query) -> tuple[Operator, Labels]:
+        """The rows of a further query and their labels, checked to be answerable from this plan.
 
         Raises:
             QueryError: naming the query and what to do.
@@ -147,13 +149,15 @@ class Plan:
         if not isinstance(query, Query):
             raise QueryError(f"a query such as Total() is needed, got {type(query).__name__}")
         schema = self.workload.schema
-        if schema is None:
+        if schema is not None:
+            operator, labels = query.operator(schema), query.labels(schema)
+        elif isinstance(query, Linear) and query.matrix.shape[1] == self.workload.shape[1]:
+            operator, labels = query.matrix, query.own_labels()
+        else:
             raise QueryError(
-                "this plan was made from a matrix without a schema; give one to Workload.from_matrix() to "
-                "ask further queries"
+                f"this plan was made from a matrix without a schema and answers Linear rows over its "
+                f"{self.workload.shape[1]:,} cells only; give a schema to Workload.from_matrix() to ask more"
             )
-        operator = query.operator(schema)
-        labels = query.labels(schema)
         step = max(1, 2**22 // operator.shape[1])
         for start in range(0, operator.shape[0], step):
             index = np.arange(start, min(start + step, operator.shape[0]))
@@ -164,11 +168,11 @@ class Plan:
                     f'query {j} ("{labels[j]}") cannot be answered by this plan; add it to the workload and '
                     "call design() again"
                 )
-        return operator
+        return operator, labels
 
     def variance(self, query: Query) -> Array:
         """The variance of the answers to any query in the plan's row space."""
-        return self.strategy.variances(self.rows_for(query))
+        return self.strategy.variances(self.rows_for(query)[0])
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Plain values and arrays that `plan_from_parts` reads back."""

@@ -24,7 +24,6 @@ from leastnoise.errors import (
     InputError,
     NotYetError,
     PlanFileError,
-    QueryError,
     UnrecordedSpending,
 )
 from leastnoise.intervals import half_widths
@@ -93,12 +92,10 @@ class Release:
         Raises:
             QueryError: if the plan did not measure enough to answer it.
         """
-        if not isinstance(query, Query):
-            raise QueryError(f"answer() takes a query such as Total(), got {type(query).__name__}")
-        operator = self.plan.rows_for(query)
+        operator, labels = self.plan.rows_for(query)
         stderr = np.sqrt(self.plan.strategy.variances(operator))
         half = half_widths(operator, self.plan.strategy, stderr, level, False, None)
-        return self._frame(query, operator.apply(self.estimates), stderr, half)
+        return self._frame(query, labels, operator.apply(self.estimates), stderr, half)
 
     def __getitem__(self, name: str) -> Any:
         """A pandas frame with the answers of one named query, indexed as the query is shaped."""
@@ -106,11 +103,9 @@ class Release:
         block = next(block for block in self.plan.workload.blocks if block.name == name)
         stderr = self.stderr[rows]
         half = half_widths(block.operator, self.plan.strategy, stderr, 0.95, False, None)
-        return self._frame(block.query, self.answers[rows], stderr, half, block.labels)
+        return self._frame(block.query, block.labels, self.answers[rows], stderr, half)
 
-    def _frame(
-        self, query: Query, answers: Array, stderr: Array, half: Array, labels: Labels | None = None
-    ) -> Any:
+    def _frame(self, query: Query, labels: Labels, answers: Array, stderr: Array, half: Array) -> Any:
         import pandas as pd
 
         schema = self.plan.workload.schema
@@ -121,9 +116,7 @@ class Release:
             if len(factors) == 1:
                 index = index.get_level_values(0)
         else:
-            assert labels is not None or schema is not None
-            named = labels if labels is not None else query.labels(schema)  # type: ignore[arg-type]
-            index = pd.Index(list(named), name="query")
+            index = pd.Index(list(labels), name="query")
         columns = {"answer": answers, "stderr": stderr, "lower": answers - half, "upper": answers + half}
         return pd.DataFrame(columns, index=index)
 

@@ -1,0 +1,298 @@
+"""What a reader finds in a summary: the answers, how sure they are, what was spent, how good it is."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import leastnoise as ln
+from leastnoise.errors import InputError
+from leastnoise.report import text as report_text
+
+SCHEMA = ln.Schema(age=range(20), sex=("F", "M"))
+QUERIES = [ln.Total(name="everyone"), ln.Marginal("sex"), ln.Prefix("age")]
+LINE = re.compile(
+    r"^  (?P<label>.*?)  +(?P<answer>-?[\d,.]+)   95% in \[ *(?P<low>-?[\d,.]+), *(?P<high>-?[\d,.]+)\]$"
+)
+
+
+def plan_of(goal=None, queries=QUERIES, **options):
+    return ln.design(ln.assemble(queries, SCHEMA), goal or ln.ApproxDP(epsilon=1, delta=1e-6), **options)
+
+
+def release_of(plan, x=None):
+    """A release that happens to have drawn no noise at all."""
+    counts = np.arange(plan.workload.shape[1]) if x is None else np.asarray(x)
+    return ln.Release(plan, plan.strategy.answers(counts))
+
+
+def number(text):
+    return float(text.replace(",", ""))
+
+
+def shown(text):
+    """Label to (answer, low, high) of every answer line."""
+    found = (LINE.match(line) for line in text.splitlines())
+    return {m["label"].strip(): tuple(number(m[k]) for k in ("answer", "low", "high")) for m in found if m}
+
+
+# ------------------------------------------------------------------------ what is there
+
+
+def test_a_release_shows_answers_with_their_intervals():
+    release = release_of(plan_of())
+    text = ln.summarize(release).text()
+    lines = shown(text)
+    lower, upper = release.interval(0.95)
+    assert list(lines)[:3] == ["everyone", "sex F", "sex M"]
+    assert len(lines) == 1 + 2 + 6
+    for j, (answer, low, high) in enumerate(lines.values()):
+        assert answer == pytest.approx(release.answers[j], abs=0.5)
+        assert (low, high) == (math.floor(lower[j]), math.ceil(upper[j]))
+    for words in (
+        "A private release of 23 counts\n==============================\n",
+        "\neveryone\n  everyone  780   95% in [",
+        "Each interval holds the true count with probability 95% (exact);",
+        "release.interval(simultaneous=True) gives wider ones",
+        "Answers can be negative or fractional: nothing was cut off",
+        "(ε, δ)-differential privacy with ε = 1, δ = 1e-06, adding or removing one record.",
+        "This release spent mu = 0.236705 in Gaussian terms; at delta = 1e-06 that is epsilon = 1.",
+        "Repeating it, or releasing anything else about the same people, adds to this.",
+        "method dense: Newton's method on the dual",
+        "No Gaussian noise shaped to these counts can have less than",
+        ": this is the optimum, proved.",
+        "Recheck it yourself: leastnoise.certify(plan.workload, plan).",
+    ):
+        assert words in text, words
+
+
+def test_a_plan_shows_no_answers():
+    plan = plan_of()
+    text = ln.summarize(plan).text()
+    assert shown(text) == {} and "Each interval" not in text
+    for words in (
+        "A plan for 23 counts, not measured yet",
+        "Measuring it once would spend mu = ",
+        "  everyone   median ",
+        "(20 counts)",
+        "Recheck it yourself",
+    ):
+        assert words in text, words
+    median = float(np.median(plan.stderr[3:]))
+    assert f"  age up to  median {median:,.4g}, from " in text
+
+
+def test_figures_of_the_proof_are_those_of_the_certificate():
+    plan = plan_of()
+    text = ln.summarize(plan).text()
+    certificate = ln.certify(plan.workload, plan)
+    assert f"Total variance {certificate.achieved:,.6g} ({certificate.achieved / 23:,.6g} per count)." in text
+    assert f"less than {certificate.lower_bound:,.6g} under the same privacy" in text
+    assert f"Gap {certificate.gap:.1e}: this is the optimum, proved." in text
+
+
+def test_pure_privacy_and_its_intervals_are_described_as_such():
+    text = ln.summarize(release_of(plan_of(ln.PureDP(1), method="hierarchical"))).text()
+    for words in (
+        "with probability 95% (on the safe side);",
+        "ε-differential privacy with ε = 1, adding or removing one record.",
+        "This release spent epsilon = 1 (pure).",
+        "No Laplace noise shaped to these counts",
+    ):
+        assert words in text, words
+    assert "mu =" not in text
+
+
+@pytest.mark.parametrize(
+    ("goal", "words"),
+    [
+        (ln.GDP(2), "μ-Gaussian differential privacy with μ = 2, adding"),
+        (ln.ZCDP(0.5), "ρ-zero-concentrated differential privacy with ρ = 0.5, adding"),
+        (ln.GDP(2, records_per_person=3), "adding or removing up to 3 records of one person."),
+    ],
+    ids=str,
+)
+def test_every_goal_is_said_in_words_with_an_epsilon(goal, words):
+    text = ln.summarize(plan_of(goal)).text()
+    assert words in text
+    assert re.search(
+        r"spend mu = [12](\.\d+)? in Gaussian terms; at delta = 1e-06 that is epsilon = \d", text
+    )
+
+
+def test_heuristic_and_stopped_plans_say_so():
+    heuristic = plan_of(method="identity")
+    text = ln.summarize(heuristic).text()
+    assert f"Gap {heuristic.certificate.gap:.1%}: this method does not aim at the optimum." in text
+    stopped = plan_of(tol=1e-15)
+    assert stopped.certificate.status == "stopped"
+    text = ln.summarize(stopped).text()
+    assert f"Gap {stopped.certificate.gap:.1e}: the search stopped early; a longer one may do better." in text
+    for wrong in (heuristic, stopped):
+        assert "this is the optimum" not in ln.summarize(wrong).text()
+
+
+# ------------------------------------------------------------------------ claims rounded
+
+
+def claims_enough(plan):
+    """Whether the printed μ and ε are at least what one person spends, exactly."""
+    text = ln.summarize(plan).text()
+    mu = re.search(r"spend mu = (\S+) in", text)
+    epsilon = re.search(r"epsilon = (\S+?)[.]?( \(pure\)[.])?$", text, re.MULTILINE)
+    if mu is None:
+        return Fraction(epsilon[1]) >= plan.spent_per_person
+    delta = float(re.search(r"at delta = (\S+) that", text)[1])
+    return Fraction(mu[1]) ** 2 >= plan.spent_per_person and float(epsilon[1]) >= plan.epsilon(delta=delta)
+
+
+GOALS = [
+    *(ln.GDP(mu) for mu in (0.1234567, 1 / 3, 1, 7.77777777, 1e-7)),
+    *(ln.ZCDP(rho) for rho in (1e-9, 0.123456789)),
+    *(ln.PureDP(epsilon) for epsilon in (Fraction(1, 3), 0.7654321, 12.3456749)),
+    ln.ApproxDP(epsilon=0.7654321, delta=1e-7),
+]
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=str)
+def test_printed_spending_is_never_rounded_down(goal):
+    """Six digits rounded to the nearest used to claim less than was spent, half of the time."""
+    assert claims_enough(plan_of(goal, method="identity"))
+
+
+def test_rounding_to_the_nearest_would_be_noticed(monkeypatch):
+    monkeypatch.setattr(report_text, "_at_least", lambda spent: f"{spent:.6g}")
+    assert not all(claims_enough(plan_of(goal, method="identity")) for goal in GOALS)
+
+
+def is_outward(release):
+    """Whether each printed interval holds the one of the release and is close to it."""
+    lower, upper = release.interval(0.95)
+    lines = list(shown(ln.summarize(release).text()).values())
+    slack = 0.17 * (upper - lower)  # the last decimal is a third of half of it at most
+    return all(
+        low <= lo <= low + room and high - room <= up <= high
+        for (_, low, high), lo, up, room in zip(lines, lower, upper, slack, strict=True)
+    )
+
+
+@pytest.mark.parametrize("factor", [1, 0.3, 0.004, 1e-6, 1000, 123456.789])
+def test_printed_intervals_hold_the_true_ones_and_show_their_digits(factor):
+    """Answers of real-weighted queries used to be printed as 0 in [-0, 0]."""
+    matrix = factor * np.vander(np.arange(1, 5), 40, increasing=True).clip(0, 5)
+    plan = plan_of(queries=[ln.Linear(matrix)])
+    assert is_outward(release_of(plan, np.full(40, 3)))
+
+
+def test_rounding_ends_to_the_nearest_would_be_noticed(monkeypatch):
+    releases = [release_of(plan_of(ln.GDP(mu), queries=[ln.Marginal("sex")])) for mu in (0.45, 0.38)]
+    assert all(is_outward(release) for release in releases)
+    monkeypatch.setattr(report_text.math, "ceil", round)
+    assert not all(is_outward(release) for release in releases)
+
+
+def test_nothing_is_shown_as_minus_zero():
+    plan = plan_of(ln.GDP(1), queries=[ln.Total()])
+    y = plan.strategy.answers(np.zeros(40, dtype=np.int64)) - 3
+    text = ln.summarize(ln.Release(plan, y)).text()
+    assert shown(text)["everyone"][0] == 0
+    assert not re.search(r"-0(\.0+)?(?![\d.])", text)
+
+
+# ----------------------------------------------------------------------- long and short
+
+
+def test_long_batches_are_cut_with_a_pointer():
+    schema = ln.Schema(age=range(13), sex=("F", "M"))
+    plan = ln.design(ln.assemble([ln.Marginal("age"), ln.Prefix("age", name="it's")], schema), ln.GDP(1))
+    lines = ln.summarize(release_of(plan)).text().splitlines()
+    assert "  … and 7 more, in release['age']" in lines
+    assert """  … and 7 more, in release["it's"]""" in lines
+    assert sum(LINE.match(line) is not None for line in lines) == 12
+
+
+def test_batches_of_up_to_twelve_are_shown_whole():
+    plan = ln.design(ln.assemble([ln.Marginal("age")], ln.Schema(age=range(12))), ln.GDP(1))
+    text = ln.summarize(release_of(plan)).text()
+    assert len(shown(text)) == 12 and "more, in release" not in text
+
+
+def test_one_is_a_count_and_two_are_counts():
+    one = ln.summarize(release_of(plan_of(queries=[ln.Total()]))).text()
+    assert "A private release of 1 count\n" in one and "(1 count)" in one
+    two = ln.summarize(plan_of(queries=[ln.Marginal("sex")])).text()
+    assert "A plan for 2 counts, not measured yet\n" in two and "(2 counts)" in two
+
+
+def test_thousands_are_set_apart():
+    text = ln.summarize(release_of(plan_of(queries=[ln.Total()]), np.full(40, 10**6))).text()
+    assert "  everyone  40,000,000   95% in [39,999,9" in text
+
+
+def test_zero_workloads_have_a_report():
+    plan = ln.design(ln.Workload.from_matrix(np.zeros((2, 3))), ln.GDP(1))
+    text = ln.summarize(release_of(plan)).text()
+    assert "  row 0  0   95% in [0, 0]" in text
+    assert "This release spent mu = 0 in Gaussian terms; at delta = 1e-06 that is epsilon = 0." in text
+
+
+# ------------------------------------------------------------------------ hostile labels
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "[bold]x[/bold]",
+    "=cmd()",
+    "{0}%s",
+    "a\nspent mu = 0",
+    "\x1b[2Jy",
+    "\u202eabc",
+)
+
+
+def is_harmless(text):
+    """Whether a terminal shows the text as it is: no control characters, no line forged by a label."""
+    lines = text.splitlines()
+    return all(line.isprintable() for line in lines) and not any(
+        line.startswith("spent mu") for line in lines
+    )
+
+
+def test_markup_and_control_characters_in_labels_are_harmless():
+    """A line break in a category used to start a line of its own in the report."""
+    schema = ln.Schema(kind=HOSTILE)
+    plan = ln.design(ln.assemble([ln.Marginal("kind", name="b\nspent mu = 0")], schema), ln.GDP(1))
+    text = ln.summarize(release_of(plan)).text()
+    assert is_harmless(text) and is_harmless(ln.summarize(plan).text())
+    for words in ("kind <script>alert(1)</script> ", "kind [bold]x[/bold] ", "kind =cmd() ", "kind {0}%s "):
+        assert words in text
+    assert r"kind a\nspent mu = 0" in text and r"\x1b[2Jy" in text and r"\u202eabc" in text
+    assert len(shown(text)) == len(HOSTILE)
+
+
+def test_control_characters_left_alone_would_be_noticed(monkeypatch):
+    monkeypatch.setattr(report_text, "_printable", str)
+    schema = ln.Schema(kind=HOSTILE)
+    plan = ln.design(ln.assemble([ln.Marginal("kind")], schema), ln.GDP(1))
+    assert not is_harmless(ln.summarize(release_of(plan)).text())
+
+
+# ------------------------------------------------------------------------------ the value
+
+
+def test_a_report_prints_itself():
+    plan = plan_of()
+    report = ln.summarize(plan)
+    assert str(report) == report.text()
+    assert repr(report) == f"Report({plan!r})"
+    assert isinstance(report, ln.Report) and report.subject is plan
+
+
+@pytest.mark.parametrize("subject", [None, "plan", 3, SCHEMA], ids=str)
+def test_only_plans_and_releases_are_summarised(subject):
+    with pytest.raises(InputError, match=r"summarize\(\) takes a Plan or a Release, got"):
+        ln.summarize(subject)
