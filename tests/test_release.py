@@ -317,7 +317,9 @@ def refused(error, words, plan, source, **options):
         ln.measure(plan, source, **options)
 
 
-@pytest.mark.parametrize("plan", [None, "plan.ln", ln.GDP(1), object()], ids=lambda given: type(given).__name__)
+@pytest.mark.parametrize(
+    "plan", [None, "plan.ln", ln.GDP(1), object()], ids=lambda given: type(given).__name__
+)
 def test_plan_must_be_one(plan):
     refused(InputError, r"measure\(\) needs a Plan from design\(\), got", plan, [1])
 

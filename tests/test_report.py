@@ -275,7 +275,7 @@ def test_markup_and_control_characters_in_labels_are_harmless():
 
 
 def test_control_characters_left_alone_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(report_text, "_printable", str)
+    monkeypatch.setattr(report_text, "printable", str)
     schema = ln.Schema(kind=HOSTILE)
     plan = ln.design(ln.assemble([ln.Marginal("kind")], schema), ln.GDP(1))
     assert not is_harmless(ln.summarize(release_of(plan)).text())

@@ -8,15 +8,15 @@ most μ² answers the workload W with less total variance than
 and the plan's own total variance follows from its integer strategy. Everything
 is recomputed here from the workload, the strategy and q; the solver is not asked.
 
-The nuclear norm is bounded from below without trusting an eigensolver. With
-K = NᵀN or NNᵀ, whichever is smaller, N = diag(√w) W diag(√q), any matrix E and any
-positive λ,
+The nuclear norm is bounded from below without trusting a decomposition: F ≥ ⟨N, U⟩/‖U‖₂
+for every U, and ‖U‖₂ is bounded from matrix products. Small workloads take U from the
+singular vectors of N = diag(√w) W diag(√q). For larger ones, with K = NᵀN or NNᵀ,
+whichever is smaller, any matrix E and any positive λ,
 
     F ≥ trace(Eᵀ K E Λ^{−½}) / (‖E‖₂ ‖Λ^{−½} Eᵀ K E Λ^{−½}‖₂^½)                   (2)
 
-because F ≥ ⟨N, U⟩/‖U‖₂ for every U, here N E Λ^{−½} Eᵀ (or E Λ^{−½} Eᵀ N). With E the
-eigenvectors of K, both norms are 1 up to rounding; they are bounded from matrix
-products, so a poor decomposition gives a weaker bound, never a wrong one.
+which is U = N E Λ^{−½} Eᵀ (or E Λ^{−½} Eᵀ N). With E the eigenvectors of K, both norms
+are 1 up to rounding. A poor decomposition gives a weaker bound, never a wrong one.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ from leastnoise.strategy import Strategy
 from leastnoise.workload import Workload
 
 Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
+
+# Up to this many entries the queries themselves are decomposed; beyond, a Gram
+# matrix, which loses directions weaker than 1e-7.
+_SVD_ENTRIES = 2**20
 
 # Eigenvalues of K below this share of the largest may be nothing but rounding.
 # Leaving them out only lowers the bound.
@@ -54,11 +58,12 @@ class Certificate:
 
     Attributes:
         achieved: what the plan reaches.
-        lower_bound: what nothing can undercut.
+        lower_bound: what no noise of the kind `among` can undercut under the same privacy.
         status: "optimal" (the gap asked for was reached), "stopped" (the solver ended
             early), "heuristic" (the method does not aim at the optimum).
         witness: the dual weights (p, q) behind the bound.
         unit: what the two numbers measure.
+        among: the noise that the bound speaks of, "Gaussian" or "Laplace".
     """
 
     achieved: float
@@ -66,6 +71,7 @@ class Certificate:
     status: Status
     witness: Witness
     unit: str
+    among: str = "Gaussian"
 
     @property
     def gap(self) -> float:
@@ -76,7 +82,7 @@ class Certificate:
 
     def __str__(self) -> str:
         return (
-            f"{self.status}: {self.unit} {self.achieved:.6g}, and nothing can be below "
+            f"{self.status}: {self.unit} {self.achieved:.6g}, and no {self.among} noise can have less than "
             f"{self.lower_bound:.6g} (gap {self.gap:.1e})"
         )
 
@@ -98,10 +104,12 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     """The certificate of a plan for a workload, recomputed from scratch.
 
     Guarantee:
-        `lower_bound` holds for every Gaussian noise within the plan's privacy goal
-        (for pure privacy: for every linear Laplace mechanism, since ‖a‖₂ ≤ ‖a‖₁),
-        up to floating-point rounding of a few matrix products. `achieved` is the
-        weighted total variance of the integer strategy that `measure` uses.
+        `lower_bound` holds for every Gaussian noise within the plan's privacy goal,
+        up to floating-point rounding of a few matrix products. For pure privacy it
+        holds for Laplace noise of one scale on any rows, and on whole-number rows
+        also for discrete Laplace noise; it is loose, so no such plan is called
+        optimal. `achieved` is the weighted total variance of the integer strategy
+        that `measure` uses.
 
     Raises:
         DesignError: if the strategy cannot answer the workload, spends more than
@@ -122,16 +130,27 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     if budget is None or strategy.spent > budget:
         raise DesignError("the strategy spends more than its privacy goal allows")
     achieved = total_variance(workload, strategy)
-    # Laplace of scale Δ₁/ε has variance 2Δ₁²/ε² per row, and Δ₁ ≥ Δ.
-    unit_variance = 2 / float(budget) ** 2 if strategy.noise == "laplace" else 1 / float(budget)
+    is_laplace = strategy.noise == "laplace"
+    unit_variance = _least_laplace_variance(float(budget)) if is_laplace else 1 / float(budget)
     lower_bound = unit_variance * total_variance_bound(workload, q)
     if not (math.isfinite(achieved) and math.isfinite(lower_bound)):
         raise DesignError("the total variance is too large for floats; scale weights or rows down")
     # Where both sides meet, rounding may leave the bound a few units of the last place above.
     lower_bound = min(lower_bound, achieved)
-    is_optimal = achieved <= (1 + plan.tol) * lower_bound
+    is_optimal = achieved <= (1 + plan.tol) * lower_bound and not is_laplace
     status: Status = "optimal" if is_optimal else plan.claim
-    return Certificate(achieved, lower_bound, status, Witness(None, q), "total variance")
+    among = "Laplace" if is_laplace else "Gaussian"
+    return Certificate(achieved, lower_bound, status, Witness(None, q), "total variance", among)
+
+
+def _least_laplace_variance(epsilon: float) -> float:
+    """The least variance per row, over Δ₁², of Laplace noise that spends ε.
+
+    Discrete Laplace noise of scale b = Δ₁/ε has variance v(1/b), v(x) = 1/(2 sinh²(x/2)).
+    x² v(x) falls as x grows and Δ₁ ≥ 1 on whole-number rows, so v(ε/Δ₁) ≥ Δ₁² v(ε). The
+    continuous kind has 2Δ₁²/ε², which is more. And Δ₁ ≥ Δ, the norm of the Gaussian bound.
+    """
+    return 2 * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
 
 
 def total_variance(workload: Workload, strategy: Strategy) -> float:
@@ -159,6 +178,14 @@ def total_variance_bound(workload: Workload, q: Array) -> float:
     if largest <= 0:
         return 0.0
     q = q / largest  # the bound does not depend on the unit of q
+    m, n = workload.shape
+    if m * n <= _SVD_ENTRIES:
+        rows = workload.operator.dense() * np.sqrt(workload.weights)[:, None]
+        unit = float(np.abs(rows).max())
+        if not 0 < unit < math.inf:
+            return unit
+        F = unit * nuclear_norm_below(rows / unit * np.sqrt(q)) / math.sqrt(math.fsum(q))
+        return F * F  # infinite where F ** 2 would raise
     M = _weighted_rows(workload)
     with np.errstate(over="ignore", invalid="ignore"):
         if M is not None:
@@ -171,6 +198,19 @@ def total_variance_bound(workload: Workload, q: Array) -> float:
     if not 0 < scale < math.inf:
         return scale
     return scale * (trace_root_below(K / scale) ** 2 / math.fsum(q))
+
+
+def nuclear_norm_below(N: Array) -> float:
+    """A lower bound on ‖N‖_*: ⟨N, U Vᵀ⟩ / (‖U‖₂ ‖V‖₂), U and V from a singular value decomposition.
+
+    Nothing is squared, so directions down to 1e-15 of the strongest count.
+    """
+    from scipy import linalg
+
+    U, _, Vt = linalg.svd(N, full_matrices=False)
+    norms = (1 + _distance_from_identity(U.T @ U)) * (1 + _distance_from_identity(Vt @ Vt.T))
+    bound = float(np.vdot(U.T @ N, Vt)) / math.sqrt(norms)
+    return max(bound, 0.0) if math.isfinite(bound) else 0.0
 
 
 def trace_root_below(K: Array) -> float:
@@ -186,10 +226,12 @@ def trace_root_below(K: Array) -> float:
     values, E = values[strong], E[:, strong]
     # H = Λ^{−½} Eᵀ K E Λ^{−½} is the identity up to rounding, and so is Eᵀ E.
     H = (E.T @ (K @ E)) / np.sqrt(values)[:, None] / np.sqrt(values)[None, :]
-    norm_H = 1 + _distance_from_identity(H)
+    # With λ_a D_a for λ_a, D_a the absolute sum of row a of H, the second norm of (2) is
+    # at most 1, and a direction known to few digits pays for itself alone.
+    D = np.maximum(np.abs(H).sum(axis=0), np.abs(H).sum(axis=1)) + np.finfo(float).tiny
     norm_EE = 1 + _distance_from_identity(E.T @ E)
-    inner = math.fsum(np.diag(H) * np.sqrt(values))
-    bound = inner / math.sqrt(norm_EE * norm_H)
+    inner = math.fsum(np.diag(H) * np.sqrt(values / D))
+    bound = inner / math.sqrt(norm_EE)
     return bound if math.isfinite(bound) else 0.0
 
 

@@ -6,6 +6,9 @@ Everything heavy is imported inside the command that needs it, so that
 
 from __future__ import annotations
 
+import errno
+import glob
+import os
 import sys
 import time
 import warnings
@@ -15,13 +18,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+
+from leastnoise.printable import printable
 
 if TYPE_CHECKING:
     from leastnoise.plan import Plan
     from leastnoise.release import Release
     from leastnoise.spec import Spec
 
+
+class _Commands(TyperGroup):
+    """The commands; what goes wrong in one is told in one line, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from leastnoise.errors import LeastnoiseError
+
+        try:
+            return super().invoke(ctx)
+        except LeastnoiseError as error:
+            message = str(error)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            message = f"{error.filename or 'a file'}: {error.strerror or type(error).__name__}"
+        except MemoryError:
+            message = "there is not enough memory for this"
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
+        typer.echo(f"error: {printable(' '.join(message.split()))}", err=True)
+        raise typer.Exit(1)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="leastnoise",
     help="Publish a batch of counts with the least noise differential privacy allows, and the proof.",
     no_args_is_help=True,
@@ -29,23 +60,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-SpecFile = Annotated[Path, typer.Argument(help="a TOML file with [schema], [privacy] and [[query]]")]
+# No square brackets in these: Typer takes them for markup and leaves them out.
+SpecFile = Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")]
 DataFile = Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")]
 TimeLimit = Annotated[float | None, typer.Option(help="seconds; the best plan so far is taken")]
+AnswersFile = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="where to write the answers as CSV; NAME-answers.csv unless given"),
+]
 
 
 def main() -> None:
     """Run the command line: errors in one line, no traceback, nothing about the data."""
-    from leastnoise.errors import LeastnoiseError
-
-    try:
-        app()
-    except LeastnoiseError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; nothing was written", err=True)
-        sys.exit(130)
+    for stream in (sys.stdout, sys.stderr):
+        # Where the terminal's encoding has no ε, a question mark is better than no answer.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    app(prog_name="leastnoise")
 
 
 def _version(wanted: bool) -> None:
@@ -68,14 +99,14 @@ def _options(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="the folder for what it writes")] = Path("leastnoise-demo"),
-    people: Annotated[int, typer.Option(min=1, help="how many people to invent")] = 200_000,
+    people: Annotated[int, typer.Option(min=1, max=10**7, help="how many people to invent")] = 200_000,
     epsilon: Annotated[float, typer.Option(help="the privacy budget")] = 1.0,
-    seed: Annotated[int, typer.Option(help="for inventing the people; the noise has no seed")] = 2026,
+    seed: Annotated[int, typer.Option(min=0, help="for inventing the people; the noise has no seed")] = 2026,
 ) -> None:
     """Invent a town, publish its statistics privately, and show what that cost."""
     from leastnoise.demo import run_demo
 
-    run_demo(out, n_people=people, epsilon=epsilon, seed=seed, designing=_designing, measuring=_measuring)
+    run_demo(out, n_people=people, epsilon=epsilon, seed=seed, designing=_designing)
 
 
 @app.command()
@@ -87,38 +118,49 @@ def design(
     """Choose the noise for a specification and save the plan. Needs no data."""
     from leastnoise.spec import load_spec
 
-    plan = _design(load_spec(spec), time_limit)
-    typer.echo(plan)
-    typer.echo(f"\nsaved {plan.save(out or spec.with_suffix('.plan'))}")
+    asked = load_spec(spec)
+    target = out or spec.with_suffix(".plan")
+    _check_outputs([target], [spec])
+    plan = _design(asked, time_limit)
+    plan.save(target)
+    _say(plan)
+    _say(f"\nwrote {target}")
 
 
 @app.command()
 def release(
     plan: Annotated[Path, typer.Argument(help="a plan that `leastnoise design` saved")],
     data: DataFile,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="where to write the answers as CSV")] = None,
+    out: AnswersFile = None,
 ) -> None:
     """Measure a saved plan on a table: the one step that spends privacy."""
     from leastnoise.plan import load_plan
 
-    result = _measure(load_plan(plan), data)
-    _write(result, out or plan.with_suffix(".csv"))
+    chosen = load_plan(plan)
+    answers, saved = _outputs(plan, data, out)
+    _save(_measure(chosen, data), answers, saved)
+    _say_where(answers, saved)
 
 
 @app.command()
 def publish(
     spec: SpecFile,
     data: DataFile,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="where to write the answers as CSV")] = None,
+    out: AnswersFile = None,
     time_limit: TimeLimit = None,
 ) -> None:
     """Do the whole walk: read the specification, design, measure, write the answers."""
+    from leastnoise.data import vectorize
     from leastnoise.report import summarize
     from leastnoise.spec import load_spec
 
-    result = _measure(_design(load_spec(spec), time_limit), data)
-    typer.echo(summarize(result))
-    _write(result, out or spec.with_suffix(".csv"))
+    asked = load_spec(spec)
+    answers, saved = _outputs(spec, data, out)
+    vectorize(data, asked.schema)  # found missing now rather than after a long design
+    result = _measure(_design(asked, time_limit), data)
+    _save(result, answers, saved)
+    _say(f"{summarize(result)}\n")
+    _say_where(answers, saved)
 
 
 @app.command()
@@ -132,9 +174,9 @@ def explain(
     from leastnoise.report.tables import cost_table
     from leastnoise.spec import load_spec
 
-    plan = _design(load_spec(source), time_limit) if source.suffix == ".toml" else load_plan(source)
-    typer.echo(summarize(plan))
-    typer.echo("")
+    is_spec = source.suffix.lower() == ".toml"
+    plan = _design(load_spec(source), time_limit) if is_spec else load_plan(source)
+    _say(f"{summarize(plan)}\n")
     _console().print(cost_table(plan))
 
 
@@ -151,7 +193,7 @@ def compare(
     asked = load_spec(spec)
     with _spinner("comparing methods"):
         table = leastnoise.compare(asked.workload, asked.privacy, methods=method, time_limit=time_limit)
-    typer.echo(table)
+    _say(table)
 
 
 @app.command()
@@ -159,13 +201,13 @@ def methods() -> None:
     """List the methods that `design` and `compare` know."""
     from leastnoise.design import methods as known
 
-    typer.echo(known())
+    _say(known())
 
 
 def _design(spec: Spec, time_limit: float | None) -> Plan:
     import leastnoise
 
-    settings = dict(spec.design)
+    settings = spec.design_settings()
     if time_limit is not None:
         settings["time_limit"] = time_limit
     with _designing() as progress:
@@ -179,11 +221,47 @@ def _measure(plan: Plan, data: str) -> Release:
         return leastnoise.measure(plan, data)
 
 
-def _write(result: Release, path: Path) -> None:
+def _outputs(source: Path, data: str, out: Path | None) -> tuple[Path, Path]:
+    """Where the answers and the release go, checked before anything is measured."""
+    answers = out or source.with_name(f"{source.stem}-answers.csv")
+    # "." and "/" have no name to put a suffix to, and are refused below.
+    saved = (out or source).with_suffix(".release") if answers.name else answers / ".release"
+    _check_outputs([answers, saved], [source, Path(data), *map(Path, glob.glob(data, recursive=True))])
+    return answers, saved
+
+
+def _check_outputs(outputs: list[Path], inputs: list[Path]) -> None:
+    from leastnoise.errors import InputError
+
+    if len(set(outputs)) < len(outputs):
+        raise InputError(f"--out is for the CSV file; {outputs[0]} is kept for the release beside it")
+    for path in outputs:
+        if not path.parent.is_dir():
+            raise InputError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+        if path.exists() and any(known.exists() and path.samefile(known) for known in inputs):
+            raise InputError(f"writing {str(path)!r} would replace what is read; choose another --out")
+        # Files are replaced whole, which would put one in the place of a link or a device.
+        is_special = path.is_symlink() or (path.exists() and not path.is_file())
+        if is_special or not os.access(path.parent, os.W_OK):
+            raise InputError(f"{str(path)!r} cannot be written; choose another place with --out")
+
+
+def _save(result: Release, answers: Path, saved: Path) -> None:
+    """Save before anything is shown: what was measured is paid for, even if nobody reads on."""
     from leastnoise.report import write_answers
 
-    typer.echo(f"\nwrote {write_answers(result, path)}")
-    typer.echo(f"wrote {result.save(path.with_suffix('.release'))} (load_release() reads it back)")
+    try:
+        write_answers(result, answers)
+    finally:
+        result.save(saved)
+
+
+def _say_where(answers: Path, saved: Path) -> None:
+    _say(f"wrote {answers}\nwrote {saved} (load_release() reads it back)")
+
+
+def _say(text: object) -> None:
+    typer.echo("\n".join(printable(line) for line in str(text).split("\n")))
 
 
 def _console(**options: Any) -> Any:
@@ -219,9 +297,12 @@ def _designing() -> Iterator[Callable[[Any], None]]:
 
 @contextmanager
 def _measuring() -> Iterator[None]:
-    """Show warnings in one line each, as a person at a shell expects."""
+    """Show the library's own warnings in one line each; others may quote the table, and are not shown."""
+    from leastnoise.errors import UnrecordedSpending
+
     with warnings.catch_warnings(record=True) as caught, _spinner("measuring"):
         warnings.simplefilter("always")
         yield
     for warning in caught:
-        typer.echo(f"warning: {warning.message}", err=True)
+        if issubclass(warning.category, UnrecordedSpending):
+            typer.echo(f"warning: {warning.message}", err=True)

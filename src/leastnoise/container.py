@@ -39,7 +39,7 @@ def write(path: str | Path, kind: str, content: Mapping[str, Any], arrays: Mappi
     """Write JSON content and arrays to one file, all or nothing; returns the path."""
     target = Path(path)
     parts = {f"{name}.npy": _npy(array) for name, array in arrays.items()}
-    body = json.dumps(dict(content), sort_keys=True, allow_nan=False).encode()
+    body = json.dumps(dict(content), sort_keys=True).encode()
     if len(body) > MAX_JSON_BYTES:
         raise TooLargeError(
             f"the description of the workload takes {len(body):,} bytes, at most {MAX_JSON_BYTES:,} are "

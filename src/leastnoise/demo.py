@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import glob
+import shlex
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,6 +14,8 @@ import numpy as np
 
 from leastnoise.data import vectorize
 from leastnoise.design import design
+from leastnoise.errors import InputError, UnrecordedSpending
+from leastnoise.plan import Plan
 from leastnoise.population import draw_people, publication, write_people
 from leastnoise.release import Release, measure
 from leastnoise.report import summarize, write_answers
@@ -24,49 +29,49 @@ def run_demo(
     epsilon: float,
     seed: int,
     designing: Callable[[], AbstractContextManager[Any]],
-    measuring: Callable[[], AbstractContextManager[Any]],
 ) -> Release:
     """Invent a town, publish its statistics, print what came out and where it was written."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    if glob.has_magic(str(folder.absolute())):
+        raise InputError(f"the folder's name must not hold * ? or [, got {str(folder.absolute())!r}")
+    console = Console(highlight=False, markup=False, emoji=False)
     spec = publication(epsilon=epsilon)
     workload = spec.workload
-    folder.mkdir(parents=True, exist_ok=True)
-    people = write_people(draw_people(n_people, np.random.default_rng(seed)), folder / "people.csv")
-    (folder / "town.toml").write_text(spec.to_toml(), encoding="utf-8")
     console.print(
-        f"[bold]A town of {n_people:,} invented people[/bold] wants to publish {workload.shape[0]} counts: "
-        f"{', '.join(workload.names)}."
+        f"A town of {n_people:,} invented people publishes {workload.shape[0]} counts in "
+        f"{len(workload.names)} tables.\nPrivacy: {spec.privacy.statement()}.\n"
     )
-    console.print(f"Privacy: {spec.privacy.statement()}.\n")
+    # Choosing the noise needs no people, so they are invented afterwards.
     with designing() as progress:
         plan = design(workload, spec.privacy, progress=progress)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "town.toml").write_text(spec.to_toml(), encoding="utf-8")
     plan.save(folder / "town.plan")
-    with measuring():
+    people = write_people(draw_people(n_people, np.random.default_rng(seed)), folder / "people.csv")
+    with warnings.catch_warnings():
+        # Nobody who was invented needs a record of what was spent.
+        warnings.simplefilter("ignore", UnrecordedSpending)
         release = measure(plan, vectorize(people, spec.schema))
     release.save(folder / "town.release")
     write_answers(release, folder / "answers.csv")
     (folder / "summary.txt").write_text(summarize(release).text() + "\n", encoding="utf-8")
 
-    console.print()
-    console.print(cross_table(release, "sex by region"))
-    console.print(cross_table(release, "age pyramid"))
-    console.print(cost_table(plan))
-    certificate = plan.certificate
-    console.print(
-        f"\n[bold]Proof.[/bold] The total variance is {certificate.achieved:,.6g}. No Gaussian noise with "
-        f"this privacy can go below {certificate.lower_bound:,.6g}: the plan is {certificate.status}, "
-        f"gap {certificate.gap:.1e}."
-    )
-    console.print(_looked_up(release, people))
-    console.print(f"\nWritten to [bold]{folder}[/bold]:")
+    console.print("Two of the tables, as published:\n")
+    for name in ("sex by region", "life stages by education"):
+        console.print(cross_table(release, name), "")
+    console.print("The same privacy bought in simpler ways would have cost this much accuracy:\n")
+    console.print(cost_table(plan), "")
+    console.print(_proof(plan) + "\n")
+    console.print(_looked_up(release, people) + "\n")
+    # Not broken at the edge of the terminal: a path or a command is there to be copied.
+    console.print(f"Written to {folder}:", soft_wrap=True)
     for name, what in _FILES.items():
         console.print(f"  {name:<14} {what}")
-    console.print("\nNext, with a table of your own:")
-    console.print(f"  leastnoise explain {folder / 'town.toml'}")
-    console.print(f"  leastnoise compare {folder / 'town.toml'}")
-    console.print(f"  leastnoise publish {folder / 'town.toml'} --data {folder / 'people.csv'}")
+    console.print("\nNext, with this town or with files of your own:")
+    town, table = (shlex.quote(str(folder / name)) for name in ("town.toml", "people.csv"))
+    for command in (f"explain {town}", f"compare {town}", f"publish {town} --data {table}"):
+        console.print(f"  leastnoise {command}", soft_wrap=True)
     return release
 
 
@@ -80,6 +85,16 @@ _FILES = {
 }
 
 
+def _proof(plan: Plan) -> str:
+    certificate = plan.certificate
+    found = {"optimal": "this is the optimum", "stopped": "the search stopped early"}
+    return (
+        f"Proof: the total variance is {certificate.achieved:,.9g}, and no Gaussian noise shaped to these "
+        f"counts can have less than {certificate.lower_bound:,.9g} under the same privacy. Gap "
+        f"{certificate.gap:.1e}: {found.get(certificate.status, certificate.status)}."
+    )
+
+
 def _looked_up(release: Release, people: Path) -> str:
     """How many intervals hold the truth, which only an invented town may tell."""
     schema = release.plan.workload.schema
@@ -88,6 +103,6 @@ def _looked_up(release: Release, people: Path) -> str:
     lower, upper = release.interval(0.95)
     inside = int(((lower <= truth) & (truth <= upper)).sum())
     return (
-        f"Because these people are invented we may look: {inside} of {len(truth)} intervals at 95% hold "
-        "the true count."
+        f"Because these people are invented we may look: {inside} of the {len(truth)} intervals hold the "
+        "true count. 95% do on average; they miss together, so one release may have more or fewer."
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from leastnoise import threads
 from leastnoise.certificate import Witness
 from leastnoise.errors import InputError, LeastnoiseError, MethodError, NotYetError
 from leastnoise.objective import Objective, default_objective
@@ -100,7 +101,8 @@ def _plan_by(method: Method, request: Request, objective: Objective) -> Plan:
         able = [m.name for m in METHODS if m.refuses(request) is None]
         can = f"; {', '.join(able)} can" if able else "; no method can"
         raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
-    found = method.find(request)
+    with threads.suited_to(request.workload.shape[1]):
+        found = method.find(request)
     return Plan(
         workload=request.workload,
         privacy=request.privacy,
@@ -161,6 +163,7 @@ class Comparison:
 
     contenders: tuple[Contender, ...]
     lower_bound: float
+    among: str = "Gaussian"
 
     def to_frame(self) -> Any:
         """The table as a pandas DataFrame."""
@@ -181,7 +184,9 @@ class Comparison:
                     f"{c.method:<{width}}  {c.achieved:>14.6g}  {above:>15}  {c.rms_stderr:>14.4g}  "
                     f"{c.seconds:>7.2f}"
                 )
-        lines.append(f"No noise within this goal has a total variance below {self.lower_bound:.6g}.")
+        lines.append(
+            f"No {self.among} noise within this goal has a total variance below {self.lower_bound:.6g}."
+        )
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -233,4 +238,5 @@ def compare(
         )
         for plan, seconds in ranked
     ]
-    return Comparison((*contenders, *left_out), best)
+    among = "Laplace" if request.privacy.noise == "laplace" else "Gaussian"
+    return Comparison((*contenders, *left_out), best, among)

@@ -11,8 +11,9 @@ record of cell i loses.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from leastnoise.errors import NotYetError
+from leastnoise.errors import InputError, NotYetError
 from leastnoise.workload import Workload
 
 
@@ -20,11 +21,26 @@ from leastnoise.workload import Workload
 class TotalVariance:
     """The least weighted sum of the variances of all answers."""
 
+    name: ClassVar[str] = "total-variance"
+
     def __str__(self) -> str:
         return "total variance"
 
 
 Objective = TotalVariance
+
+OBJECTIVES: dict[str, type[Objective]] = {TotalVariance.name: TotalVariance}
+
+
+def objective_named(name: str) -> Objective:
+    """The objective of that name, as files write it.
+
+    Raises:
+        InputError: naming those there are.
+    """
+    if name not in OBJECTIVES:
+        raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}, got {name!r}")
+    return OBJECTIVES[name]()
 
 
 def default_objective(workload: Workload, objective: Objective | None) -> Objective:
@@ -36,7 +52,8 @@ def default_objective(workload: Workload, objective: Objective | None) -> Object
     if objective is None and workload.has_targets:
         raise NotYetError(
             "targets (stderr=, within=) are recorded but this version cannot design for them yet; "
-            "pass objective=TotalVariance() to minimise the total variance regardless of them"
+            'pass objective=TotalVariance(), or in a file objective = "total-variance" under [design], to '
+            "minimise the total variance regardless of them"
         )
     if objective is not None and not isinstance(objective, TotalVariance):
         raise NotYetError(f"objective must be TotalVariance(), got {objective!r}; the only one solved so far")

@@ -26,8 +26,9 @@ from leastnoise.errors import (
     PrivacyError,
     QueryError,
 )
-from leastnoise.objective import Objective, TotalVariance
+from leastnoise.objective import Objective, objective_named
 from leastnoise.operators import Array, Operator
+from leastnoise.printable import counted, printable
 from leastnoise.privacy import Goal, delta_of, epsilon_of, exact_number, goal_from_dict
 from leastnoise.queries import Labels, Linear, Query
 from leastnoise.strategy import Strategy
@@ -180,7 +181,7 @@ class Plan:
             "format": FORMAT,
             "workload": self.workload.to_dict(),
             "privacy": self.privacy.to_dict(),
-            "objective": "total-variance",
+            "objective": self.objective.name,
             "method": self.method,
             "options": dict(self.options),
             "claim": self.claim,
@@ -202,19 +203,19 @@ class Plan:
     def __str__(self) -> str:
         m, n = self.workload.shape
         lines = [
-            f"Plan for {m:,} queries over {n:,} cells",
+            f"Plan for {counted(m, 'query')} over {counted(n, 'cell')}",
             f"  privacy      {self.privacy.statement()}",
             f"  method       {self.method}: {self.note}",
             f"  measured     {self.strategy.shape[0]:,} integer rows with {self.strategy.noise} noise",
             f"  certificate  {self.certificate}",
             "  expected standard errors",
         ]
-        width = max(len(name) for name in self.workload.names)
+        width = max(len(printable(name)) for name in self.workload.names)
         for name in self.workload.names:
             errors = self.stderr[self.workload.rows_of(name)]
             low, high = errors.min(), errors.max()
             spread = f"{low:.3g}" if high <= low * 1.005 else f"{low:.3g} to {high:.3g}"
-            lines.append(f"    {name:<{width}}  {spread}   ({len(errors):,} queries)")
+            lines.append(f"    {printable(name):<{width}}  {spread}   ({counted(len(errors), 'query')})")
         return "\n".join(lines)
 
 
@@ -257,7 +258,7 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
         plan = Plan(
             workload=workload,
             privacy=goal_from_dict(content["privacy"]),
-            objective=TotalVariance(),
+            objective=objective_named(content["objective"]),
             method=str(content["method"]),
             strategy=Strategy(exact.from_limbs(rows), scale=scale, noise=content["noise"]),
             witness=Witness(None, q.astype(float)),

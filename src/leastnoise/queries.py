@@ -505,9 +505,11 @@ def _sparse_from_plain(plain: dict[str, Any]) -> Any:
     from scipy.sparse import coo_array
 
     try:
-        places = (np.array(plain["rows"], dtype=np.intp), np.array(plain["columns"], dtype=np.intp))
+        places = tuple(np.array(plain[name]) for name in ("rows", "columns"))
+        if any(place.size and place.dtype.kind != "i" for place in places):
+            raise TypeError
         return coo_array((np.array(plain["values"]), places), shape=tuple(plain["shape"]))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise QueryError("a sparse matrix must be a table of shape, rows, columns and values") from None
 
 

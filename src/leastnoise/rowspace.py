@@ -37,7 +37,8 @@ class Basis:
 def integer_basis(workload: Workload) -> Basis:
     """An integer basis of the workload's row space, made of its own rows.
 
-    Whole-number queries give it exactly. Real-valued rows that do not span every
+    Whole-number queries give it exactly, except that rows parallel to within RANK_TOL
+    of their size count as one. Real-valued rows that do not span every
     cell are rounded to REAL_ROW_BITS; the answers are then those of queries that
     differ from the ones asked by that rounding.
     """

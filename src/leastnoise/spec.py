@@ -7,7 +7,7 @@
 
     [privacy]
     epsilon = 1.0
-    delta   = 1e-6       # leave out for pure privacy; or give rho, or mu, alone
+    delta   = 1e-6       # leave out for pure privacy; or give rho, or mu, alone; "1/3" is exact
 
     [[query]]
     kind       = "marginal"
@@ -27,6 +27,8 @@ Kinds are total, marginal, prefix, all-ranges, ranges, product and linear.
 
 from __future__ import annotations
 
+import math
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,7 +36,8 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.errors import InputError, SpecError
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.objective import objective_named
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
 from leastnoise.queries import Query, query_from_dict
 from leastnoise.schema import Schema
 from leastnoise.workload import Workload, assemble
@@ -47,8 +50,9 @@ _GOALS: dict[frozenset[str], type[Goal]] = {
     frozenset({"rho"}): ZCDP,
     frozenset({"mu"}): GDP,
 }
-_FOR_WHOM = {"neighbours", "records_per_person"}
-_DESIGN = {"method", "options", "tol", "time_limit", "backend"}
+# What a goal may hold besides its numbers, written only where it is not the default.
+_FURTHER = {"neighbours": "add-remove", "records_per_person": 1, "calibration": "exact"}
+_DESIGN = ("objective", "method", "options", "tol", "time_limit", "backend")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,20 +69,28 @@ class Spec:
         """The queries, assembled."""
         return assemble(self.queries, self.schema)
 
+    def design_settings(self) -> dict[str, Any]:
+        """What the [design] table asks, as keyword arguments of `design`."""
+        settings = dict(self.design)
+        if "objective" in settings:
+            settings["objective"] = objective_named(settings["objective"])
+        return settings
+
     def to_toml(self) -> str:
         """The specification as text that `parse_spec` reads back."""
         lines = ["[schema]"]
         lines += [f"{_key(name)} = {_toml(value)}" for name, value in self.schema.to_dict().items()]
         lines += ["", "[privacy]"]
         for name, value in self.privacy.to_dict().items():
-            if name in ("epsilon", "delta", "rho", "mu", *_FOR_WHOM):
+            if name != "goal" and value != _FURTHER.get(name):
                 lines.append(f"{name} = {_toml(value)}")
         for query in self.queries:
             lines += ["", "[[query]]"]
             lines += [f"{_key(name)} = {_toml(value)}" for name, value in query.to_dict().items()]
-        if self.design:
+        settings = {name: value for name, value in self.design.items() if value is not None}
+        if settings:
             lines += ["", "[design]"]
-            lines += [f"{_key(name)} = {_toml(value)}" for name, value in self.design.items()]
+            lines += [f"{_key(name)} = {_toml(value)}" for name, value in settings.items()]
         return "\n".join(lines) + "\n"
 
 
@@ -90,17 +102,20 @@ def load_spec(path: str | Path) -> Spec:
     """
     source = Path(path)
     try:
-        if source.stat().st_size > MAX_BYTES:
-            raise SpecError(f"{source.name}: a specification holds at most {MAX_BYTES:,} bytes")
-        text = source.read_text(encoding="utf-8")
+        # Read up to the limit and not by the size the file claims: a device claims none.
+        with source.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise SpecError(f"there is no file {str(source)!r}") from None
-    except UnicodeDecodeError:
-        raise SpecError(f"{source.name}: a specification is text in UTF-8") from None
     except OSError as error:
         raise SpecError(f"{str(source)!r} cannot be read: {error.strerror}") from None
+    if len(content) > MAX_BYTES:
+        raise SpecError(f"{source.name}: a specification holds at most {MAX_BYTES:,} bytes")
     try:
-        return parse_spec(text)
+        # Some editors put a byte order mark first, which TOML does not know.
+        return parse_spec(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise SpecError(f"{source.name}: a specification is text in UTF-8") from None
     except SpecError as error:
         raise SpecError(f"{source.name}: {error}") from None
 
@@ -113,54 +128,94 @@ def parse_spec(text: str) -> Spec:
     """
     try:
         content = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (RecursionError, ValueError) as error:  # a number of 5,000 digits is a plain ValueError
         raise SpecError(f"this is not TOML: {error}") from None
-    unknown = set(content) - {"schema", "privacy", "query", "design"}
+    _check_numbers(content)
+    try:
+        return _read(content)
+    except RecursionError:
+        raise SpecError("a specification's tables must not be nested that deeply") from None
+
+
+def _check_numbers(content: dict[str, Any]) -> None:
+    """Refuse whole numbers that no float comes near; Python would not even print some of them."""
+    waiting: list[Any] = [content]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (dict, list)):
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, int) and abs(value) > sys.float_info.max:
+            raise SpecError(f"a whole number must lie within ±{sys.float_info.max:.1e}")
+
+
+def _read(content: dict[str, Any]) -> Spec:
+    unknown = sorted(set(content) - {"schema", "privacy", "query", "design"})
     if unknown:
-        raise SpecError(
-            f"unknown table [{sorted(unknown)[0]}]; there are [schema], [privacy], [[query]], [design]"
-        )
+        raise SpecError(f"unknown table {unknown[0]!r}; there are [schema], [privacy], [[query]], [design]")
     for table in ("schema", "privacy"):
         if not isinstance(content.get(table), dict) or not content[table]:
             raise SpecError(f"a [{table}] table is needed")
     queries = content.get("query")
     if not isinstance(queries, list) or not queries or not all(isinstance(q, dict) for q in queries):
         raise SpecError("at least one [[query]] is needed")
-    design = content.get("design", {})
-    if not isinstance(design, dict) or set(design) - _DESIGN:
-        raise SpecError(f"[design] may hold {', '.join(sorted(_DESIGN))}")
     try:
         schema = Schema.from_dict(content["schema"])
     except InputError as error:
         raise SpecError(f"[schema]: {error}") from None
-    asked = tuple(_query(number, query) for number, query in enumerate(queries, start=1))
-    spec = Spec(schema, asked, _goal(content["privacy"]), design)
+    asked = tuple(_query(number, query, schema) for number, query in enumerate(queries, start=1))
+    spec = Spec(schema, asked, _goal(content["privacy"]), _settings(content.get("design", {})))
     try:
-        spec.workload  # noqa: B018 - assembled once here, so that a wrong attribute is found at once
+        spec.workload  # noqa: B018 - assembled once here, so that a name given twice is found at once
     except InputError as error:
         raise SpecError(f"[[query]]: {error}") from None
     return spec
 
 
-def _query(number: int, plain: dict[str, Any]) -> Query:
+def _query(number: int, plain: dict[str, Any], schema: Schema) -> Query:
     try:
-        return query_from_dict(plain)
+        query = query_from_dict(plain)
+        query.operator(schema)  # so that a wrong attribute is found here, with the query's number
+        return query
     except InputError as error:
         raise SpecError(f"[[query]] number {number}: {error}") from None
+    except OverflowError:
+        raise SpecError(f"[[query]] number {number}: its matrix holds numbers beyond 64 bits") from None
 
 
 def _goal(plain: dict[str, Any]) -> Goal:
-    parameters = frozenset(plain) - _FOR_WHOM
-    goal = _GOALS.get(parameters)
+    goal = _GOALS.get(frozenset(plain) - set(_FURTHER))
     if goal is None:
         raise SpecError(
             "[privacy] must hold epsilon and delta, or epsilon, rho or mu alone (and may hold "
-            f"neighbours and records_per_person); it holds {', '.join(sorted(plain)) or 'nothing'}"
+            f"neighbours and records_per_person); it holds {', '.join(map(repr, plain))}"
         )
     try:
-        return goal(**plain)
+        return goal_from_dict({"goal": goal.__name__, **plain})
     except InputError as error:
         raise SpecError(f"[privacy]: {error}") from None
+
+
+def _settings(plain: Any) -> dict[str, Any]:
+    """The [design] table; whether a method or a backend of that name exists, `design` says."""
+    if not isinstance(plain, dict):
+        raise SpecError("[design] must be a table")
+    for name, value in plain.items():
+        if name not in _DESIGN:
+            raise SpecError(f"[design] does not know {name!r}; it may hold {', '.join(_DESIGN)}")
+        if name in ("objective", "method", "backend") and not isinstance(value, str):
+            raise SpecError(f"[design]: {name} must be a text, got {value!r}")
+        if name == "options" and not isinstance(value, dict):
+            raise SpecError(f"[design]: options must be a table, as in {{ branching = 4 }}, got {value!r}")
+        if name in ("tol", "time_limit"):
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not is_number or not 0 < value < math.inf:
+                raise SpecError(f"[design]: {name} must be a positive number, got {value!r}")
+        if name == "objective":
+            try:
+                objective_named(value)
+            except InputError as error:
+                raise SpecError(f"[design]: {error}") from None
+    return plain
 
 
 def _key(name: str) -> str:
@@ -171,8 +226,10 @@ def _toml(value: Any) -> str:
     """A plain value as inline TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
+    if isinstance(value, int):
+        return repr(int(value))
+    if isinstance(value, float):
+        return repr(float(value))  # NumPy's floats are floats, but show themselves as np.float64(…)
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, (list, tuple)):
@@ -184,5 +241,7 @@ def _toml(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise SpecError(f"a specification is text in UTF-8, which cannot hold {text!r}")
     shown = "".join(escapes.get(c) or (c if c >= " " and c != "\x7f" else f"\\u{ord(c):04X}") for c in text)
     return f'"{shown}"'

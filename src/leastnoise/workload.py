@@ -47,6 +47,7 @@ class Block:
 
     @property
     def n_rows(self) -> int:
+        """How many queries the block holds."""
         return self.operator.shape[0]
 
 
@@ -108,6 +109,7 @@ class Workload:
 
     @property
     def has_targets(self) -> bool:
+        """Whether some query asks for a standard error."""
         return any(np.isfinite(block.targets).any() for block in self.blocks)
 
     def dense(self) -> Array:

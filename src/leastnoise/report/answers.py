@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 
 from leastnoise.release import Release
 
-# A cell that begins with one of these is a formula to a spreadsheet.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# A cell that begins with one of these, or with its full-width twin, is a formula to some spreadsheet.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def write_answers(release: Release, path: str | Path, *, level: float = 0.95) -> Path:
-    """Write one line per count: batch, label, answer, standard error and interval; returns the path."""
+    """Write one line per count: batch, label, answer, standard error and interval; returns the path.
+
+    All or nothing: a file of that name is replaced once the new one is complete.
+    """
     target = Path(path)
     lower, upper = release.interval(level)
     workload = release.plan.workload
     names = (block.name for block in workload.blocks for _ in range(block.n_rows))
     figures = zip(release.answers, release.stderr, lower, upper, strict=True)
-    with target.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["query", "label", "answer", "stderr", f"lower_{level:g}", f"upper_{level:g}"])
-        for name, label, row in zip(names, workload.labels, figures, strict=True):
-            writer.writerow([_harmless(name), _harmless(label), *(f"{value:.10g}" for value in row)])
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        # A label may hold what UTF-8 cannot; it is written out as \udc80.
+        with temporary.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+            writer = csv.writer(file)
+            writer.writerow(["query", "label", "answer", "stderr", f"lower_{level:g}", f"upper_{level:g}"])
+            for name, label, row in zip(names, workload.labels, figures, strict=True):
+                # Fifteen digits are what a spreadsheet keeps; ten would round 2^40 people to hundreds.
+                writer.writerow([_harmless(name), _harmless(label), *(f"{value:.15g}" for value in row)])
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
     return target
 
 

@@ -2,61 +2,94 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from leastnoise.errors import QueryError
 from leastnoise.plan import Plan
+from leastnoise.printable import printable
 from leastnoise.release import Release
 from leastnoise.report.baselines import baselines
+from leastnoise.workload import factors_of
 
 
 def cost_table(plan: Plan) -> Any:
-    """A Rich table: standard errors of this plan beside those of noise that was not shaped."""
-    from rich.table import Table
-    from rich.text import Text
+    """A Rich table: standard errors of this plan beside those of noise that was not shaped.
 
+    For every batch the root mean square of its standard errors, then the total variance.
+    """
     simple = baselines(plan)
-    table = Table(
-        title="Typical standard error: this plan, noise on every count, noise on every cell",
-        title_justify="left",
-    )
-    for heading in ("counts", "this plan", "per count", "per cell"):
-        table.add_column(heading, justify="left" if heading == "counts" else "right")
+    columns = (plan.stderr, simple.per_count, simple.per_cell)
+    table = _table("Standard errors: this plan; noise on each count; noise on each cell, added up")
+    table.add_column("counts")
+    for heading in ("this plan", "each count", "each cell"):
+        table.add_column(heading, justify="right")
     for name in plan.workload.names:
         rows = plan.workload.rows_of(name)
-        ours, count, cell = (
-            float(np.sqrt(np.mean(errors[rows] ** 2)))
-            for errors in (plan.stderr, simple.per_count, simple.per_cell)
-        )
-        table.add_row(Text(name), f"{ours:,.1f}", _times(count, ours), _times(cell, ours))
-    totals = [
-        float(np.sum(plan.workload.weights * errors**2))
-        for errors in (plan.stderr, simple.per_count, simple.per_cell)
-    ]
+        table.add_row(_literal(name), *_times([math.sqrt(np.mean(errors[rows] ** 2)) for errors in columns]))
     table.add_section()
-    table.add_row("total variance", "1", *(f"{total / totals[0]:,.1f} times" for total in totals[1:]))
+    totals = [float(np.sum(plan.workload.weights * errors**2)) for errors in columns]
+    table.add_row("total variance", *_times(totals))
     return table
 
 
 def cross_table(release: Release, name: str, *, level: float = 0.95) -> Any:
-    """A Rich table of one batch over two attributes: answers with half-widths of their intervals."""
-    from rich.table import Table
-    from rich.text import Text
+    """A Rich table of one batch over two attributes: answers with half-widths of their intervals.
 
-    frame = release[name]
-    half = (frame["upper"] - frame["lower"]) / 2
-    # In the order of the schema; the levels of a pandas index are sorted.
-    rows, columns = (list(dict.fromkeys(frame.index.get_level_values(i))) for i in (0, 1))
-    table = Table(title=f"{name} (± at {level:.0%})", title_justify="left")
-    table.add_column(Text(str(frame.index.names[0])))
-    for column in columns:
-        table.add_column(Text(str(column)), justify="right")
-    for row in rows:
-        cells = [f"{frame['answer'][row, c]:,.0f} ± {half[row, c]:,.0f}" for c in columns]
-        table.add_row(Text(str(row)), *cells)
+    Half-widths are rounded up far enough to cover the rounding of the answers too.
+
+    Raises:
+        QueryError: if there is no batch of that name, or it is not over two attributes.
+    """
+    workload = release.plan.workload
+    rows = workload.rows_of(name)
+    block = workload.blocks[workload.names.index(name)]
+    factors = factors_of(block, workload.schema) or []
+    if len(factors) != 2:
+        raise QueryError(f"a cross table has two attributes, query {name!r} has {len(factors)}")
+    down, across = factors
+    shape = (down.labels.length, across.labels.length)
+    answers = release.answers[rows].reshape(shape)
+    half = ((release.interval(level)[1] - release.answers)[rows]).reshape(shape)
+    table = _table(f"{name} (± at {100 * level:.4g}%)")
+    table.add_column(_literal(down.attribute))
+    for label in across.labels:
+        table.add_column(_literal(label), justify="right")
+    for i, label in enumerate(down.labels):
+        cells = [_with_margin(answers[i, j], half[i, j]) for j in range(shape[1])]
+        table.add_row(_literal(label), *cells)
     return table
 
 
-def _times(other: float, ours: float) -> str:
-    return f"{other:,.1f}  ({other / ours:,.1f} times)" if ours > 0 else f"{other:,.1f}"
+def _table(title: str) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(title=_literal(title), title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+
+
+def _literal(text: str) -> Any:
+    """The text as it is: what looks like markup stays, what would steer a terminal is written out."""
+    from rich.text import Text
+
+    return Text(printable(text))
+
+
+def _with_margin(answer: float, half: float) -> str:
+    margin = math.ceil(half + 0.5) if half > 0 else 0
+    return f"{round(answer):,} ± {margin:,}"
+
+
+def _times(values: list[float]) -> list[str]:
+    """The plan's own figure, then the others with how many times as much they are."""
+    ours, *others = values
+    factors = [f" ({other / ours:,.1f}×)" if ours > 0 else "" for other in others]
+    return [_figure(ours), *(_figure(o) + f for o, f in zip(others, factors, strict=True))]
+
+
+def _figure(value: float) -> str:
+    if value == 0 or 1 <= value < 1e9:
+        return f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}"
+    return f"{value:.3g}"

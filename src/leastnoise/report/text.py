@@ -11,6 +11,7 @@ import numpy as np
 from leastnoise.errors import InputError
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
+from leastnoise.printable import counted, printable
 from leastnoise.privacy import ApproxDP
 from leastnoise.release import Release
 from leastnoise.workload import Block
@@ -54,7 +55,7 @@ def summarize(subject: Release | Plan) -> Report:
 def _plan_text(plan: Plan) -> str:
     return "\n".join(
         [
-            *_heading(f"A plan for {_counted(plan.workload.shape[0], 'count')}, not measured yet"),
+            *_heading(f"A plan for {counted(plan.workload.shape[0], 'count')}, not measured yet"),
             *_accuracy(plan),
             *_privacy(plan, "Measuring it once would spend"),
             *_proof(plan),
@@ -65,7 +66,7 @@ def _plan_text(plan: Plan) -> str:
 def _release_text(release: Release) -> str:
     plan = release.plan
     lower, upper = release.interval(LEVEL)
-    lines = _heading(f"A private release of {_counted(plan.workload.shape[0], 'count')}")
+    lines = _heading(f"A private release of {counted(plan.workload.shape[0], 'count')}")
     start = 0
     for block in plan.workload.blocks:
         rows = slice(start, start + block.n_rows)
@@ -90,7 +91,7 @@ def _heading(title: str) -> list[str]:
 
 def _answers(block: Block, answers: Array, lower: Array, upper: Array) -> list[str]:
     shown = len(answers) if len(answers) <= _SHOWN_WHOLE else _SHOWN_FIRST
-    labels = [_printable(block.labels[j]) for j in range(shown)]
+    labels = [printable(block.labels[j]) for j in range(shown)]
     width = max(len(label) for label in labels)
     decimals = _decimals((upper - lower) / 2)
     unit = 10.0**-decimals
@@ -104,7 +105,7 @@ def _answers(block: Block, answers: Array, lower: Array, upper: Array) -> list[s
         for j in range(shown)
     ]
     widths = [max(len(row[i]) for row in figures) for i in range(3)]
-    lines = [_printable(block.name)]
+    lines = [printable(block.name)]
     for label, (answer, low, high) in zip(labels, figures, strict=True):
         lines.append(
             f"  {label:<{width}}  {answer:>{widths[0]}}   "
@@ -116,9 +117,9 @@ def _answers(block: Block, answers: Array, lower: Array, upper: Array) -> list[s
 
 
 def _decimals(half_widths: Array) -> int:
-    """Decimals that show two digits of the narrowest interval; none for counts of people as a rule."""
+    """Decimals whose last place is a third of the narrowest half-width or less; none as a rule."""
     narrow = half_widths[half_widths > 0].min(initial=math.inf)
-    return min(max(0, 1 - math.floor(math.log10(narrow))), _MOST_DECIMALS) if narrow < math.inf else 0
+    return min(max(0, 1 - math.floor(math.log10(3 * narrow))), _MOST_DECIMALS) if narrow < math.inf else 0
 
 
 def _number(value: float, decimals: int) -> str:
@@ -126,20 +127,15 @@ def _number(value: float, decimals: int) -> str:
     return text if any(digit in text for digit in "123456789") else text.removeprefix("-")
 
 
-def _printable(text: str) -> str:
-    """The text with line breaks, escape codes and other unseen characters written out."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
 def _accuracy(plan: Plan) -> list[str]:
     lines = ["Standard errors"]
-    width = max(len(_printable(name)) for name in plan.workload.names)
+    width = max(len(printable(name)) for name in plan.workload.names)
     for name in plan.workload.names:
         errors = plan.stderr[plan.workload.rows_of(name)]
         median = float(np.median(errors))
         lines.append(
-            f"  {_printable(name):<{width}}  median {median:,.4g}, from {errors.min():,.4g} to "
-            f"{errors.max():,.4g} ({_counted(len(errors), 'count')})"
+            f"  {printable(name):<{width}}  median {median:,.4g}, from {errors.min():,.4g} to "
+            f"{errors.max():,.4g} ({counted(len(errors), 'count')})"
         )
     return [*lines, ""]
 
@@ -186,7 +182,3 @@ def _proof(plan: Plan) -> list[str]:
         lines.append(f"  Gap {certificate.gap:.1%}: this method does not aim at the optimum.")
     lines.append("  Recheck it yourself: leastnoise.certify(plan.workload, plan).")
     return lines
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

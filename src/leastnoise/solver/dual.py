@@ -41,6 +41,7 @@ class DualPoint:
 
     @property
     def F(self) -> float:
+        """The dual function, Σ_a d_a."""
         return float(self.d.sum())
 
     @property

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,9 +41,16 @@ _LEAST_FACTOR, _GREATEST_FACTOR = 0.05, 4.0
 # Shares of the Newton step tried in turn.
 _LENGTHS = (1.0, 0.5, 0.2, 0.05)
 
+# Cells with a smaller share of all weight do not limit a step.
+_HEAVY = 1e-6
+
 # The share of the weight that would settle a violated cell alone; several such
 # cells compete, so not all of it.
 _REVIVAL = 0.3
+
+
+# Below this gap, so many steps in a row without progress mean that rounding is all there is.
+_ROUNDING_GAP, _PATIENCE = 1e-8, 5
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,7 @@ class Solution:
 
     @property
     def gap(self) -> float:
+        """achieved / lower_bound − 1."""
         return self.achieved / self.lower_bound - 1
 
 
@@ -102,6 +110,7 @@ def minimise_total_variance(
     matrix = device.matrix(R)
     point = evaluate(matrix, _start(matrix, device), device)
     primal = dual = point
+    least_gap, stalled = math.inf, 0
     for step in range(MAX_STEPS + 1):
         if point.achieved < primal.achieved:
             primal = point
@@ -111,7 +120,11 @@ def minimise_total_variance(
         seconds = time.monotonic() - started
         if progress is not None:
             progress(Progress(step, gap, seconds))
+        stalled = 0 if gap < 0.9 * least_gap else stalled + 1
+        least_gap = min(gap, least_gap)
         if gap <= tol or step == MAX_STEPS or (time_limit is not None and seconds > time_limit):
+            break
+        if gap < _ROUNDING_GAP and stalled >= _PATIENCE:
             break
         following = _step(matrix, point)
         if following is None:
@@ -144,24 +157,43 @@ def _step(R: Array, point: DualPoint) -> DualPoint | None:
     r = np.sqrt(point.q)
     curvature = point.hessian_diagonal()
     direction = _newton_direction(point, r, curvature)
+    # A few roundings below counts as no worse: at the end only u still moves. The
+    # weakest direction of T is rounded beside the strongest, which magnifies them.
+    slack = min(max(1e-13, 1e-15 * float(point.d.max() / point.d.min())), 1e-10)
+    floor = point.lower_bound * (1 - slack)
+    # What the quadratic model promises of the full step. A trial that keeps a tenth of its
+    # share is taken at once; otherwise the best of all.
+    promised = max(float(r * (point.u - 1) @ direction), 0.0)
+    best: DualPoint | None = None
+    for trial, share in _trials(point, r, direction, curvature):
+        candidate = evaluate(R, trial**2, point.backend)
+        if best is None or candidate.lower_bound > best.lower_bound:
+            best = candidate
+        if best.lower_bound >= floor + 0.1 * share * promised:
+            break
+    return best if best is not None and best.lower_bound >= floor else None
+
+
+def _trials(point: DualPoint, r: Array, direction: Array, curvature: Array) -> Iterator[tuple[Array, float]]:
+    """Values of r to try in turn, each with its share of the full Newton step."""
     # In r, a cell sent to zero would stay there. One whose constraint is violated
     # gets back a share of the weight that would settle it if it were alone.
     alone = np.maximum(point.u - 1, 0) / curvature
-    trials = [
-        np.maximum(
-            np.clip(r + length * direction, _LEAST_FACTOR * r, _GREATEST_FACTOR * r),
-            np.sqrt(length * _REVIVAL * alone),
-        )
-        for length in _LENGTHS
-    ]
+    for length in _LENGTHS:
+        stepped = np.clip(r + length * direction, _LEAST_FACTOR * r, _GREATEST_FACTOR * r)
+        yield np.maximum(stepped, np.sqrt(length * _REVIVAL * alone)), length
+    # Where cells outnumber the directions that tell them apart, the curvature is zero along
+    # some combinations and the step huge: follow it only until the first cell is emptied.
+    heavy = point.q > _HEAVY * point.q.sum()
+    relative = direction[heavy] / r[heavy]
+    reach = max(float(relative.max()) / (_GREATEST_FACTOR - 1), -float(relative.min()) / (1 - _LEAST_FACTOR))
+    share = 1 / max(reach, 1.0)
+    yield np.clip(r + share * direction, _LEAST_FACTOR * r, _GREATEST_FACTOR * r), share
+    # Where the step relies on a violated cell that has hardly any weight yet, give it some first.
+    for part in (_REVIVAL, _REVIVAL / 10):
+        yield np.maximum(r, np.sqrt(part * alone)), 1.0
     # Last resort: q ← q ∘ u raises the bound from anywhere, slowly.
-    trials.append(r * np.sqrt(point.u))
-    for trial in trials:
-        candidate = evaluate(R, trial**2, point.backend)
-        # A few roundings below counts as no worse: at the end only u still moves.
-        if candidate.lower_bound >= point.lower_bound * (1 - 1e-13):
-            return candidate
-    return None
+    yield r * np.sqrt(point.u), 1.0
 
 
 def _newton_direction(point: DualPoint, r: Array, curvature: Array) -> Array:

@@ -1,0 +1,55 @@
+"""How the pages are built. Nothing is fetched: no fonts, no scripts, no formulas drawn elsewhere."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from leastnoise import __version__
+
+project = "leastnoise"
+author = "the leastnoise authors"
+project_copyright = "the leastnoise authors; Apache-2.0"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = f"leastnoise {__version__}"
+html_copy_source = False
+html_show_sourcelink = False
+
+default_role = "code"
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+autodoc_preserve_defaults = True
+napoleon_use_ivar = True
+napoleon_custom_sections = ["Guarantee", "Reference"]
+napoleon_attr_annotations = False
+
+_HEADINGS = ("Args:", "Attributes:", "Guarantee:", "Raises:", "Reference:", "Example:")
+
+
+def _keep_formulas(app: Any, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
+    """Show an indented formula or drawing as it stands in the source, not as a quotation."""
+    kept: list[str] = []
+    heading = block = False
+    for line in lines:
+        is_indented = line.startswith("    ")
+        if line and not is_indented:
+            heading, block = line in _HEADINGS, False
+        if is_indented and not heading and not block:
+            kept += [".. code-block:: text", ""]
+            block = True
+        # |x| would be a substitution, and a * of a formula the start of emphasis.
+        kept.append(line if is_indented and not heading else re.sub(r"(?<!`)([|*])(?!`)", r"\\\1", line))
+    # An empty comment first keeps "one thing: another" of a property from being read as a type.
+    lines[:] = ["..", "", *kept] if what == "property" else kept
+
+
+def setup(app: Any) -> None:
+    """Run before the docstring sections are formatted."""
+    app.connect("autodoc-process-docstring", _keep_formulas, priority=100)

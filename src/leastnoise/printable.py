@@ -1,0 +1,25 @@
+"""Text that cannot take over a terminal or forge a line of a report."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """One line with escape codes, line breaks and other unseen characters written out; names may hold any.
+
+    Example:
+        >>> printable("age\\x1b[2J")
+        'age\\\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, in the singular or the plural.
+
+    Example:
+        >>> counted(1, "count"), counted(2048, "count")
+        ('1 count', '2,048 counts')
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun[:-1] + 'ies' if noun.endswith('y') else noun + 's'}"

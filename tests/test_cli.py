@@ -1,0 +1,613 @@
+"""The command line as its users meet it: what it writes, what it says, and how it refuses."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import leastnoise
+from leastnoise.cli import app
+from leastnoise.errors import UnrecordedSpending
+
+COMMANDS = ("demo", "design", "release", "publish", "explain", "compare", "methods")
+CANARY = "canary7316"
+
+SPEC = """
+[schema]
+age = { range = [0, 4] }
+sex = ["F", "M"]
+
+[privacy]
+epsilon = 1.0
+delta   = 1e-6
+
+[[query]]
+kind       = "marginal"
+attributes = ["age", "sex"]
+
+[[query]]
+kind      = "prefix"
+attribute = "age"
+name      = "ages"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a specification and a table, and nothing in the environment that asks for colour."""
+    for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "COLUMNS", "TERMINAL_WIDTH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "town.toml").write_text(SPEC)
+    rows = "".join(f"{i % 4},{'FM'[i % 3 == 0]}\n" for i in range(500))
+    (tmp_path / "people.csv").write_text(f"age,sex\n{rows}")
+    return tmp_path
+
+
+def run(*arguments: str, columns: int = 80) -> Any:
+    """The result of a command, its standard error apart from its output."""
+    return CliRunner(env={"COLUMNS": str(columns), "TERMINAL_WIDTH": str(columns)}).invoke(
+        app, list(arguments)
+    )
+
+
+def succeed(*arguments: str, columns: int = 80) -> str:
+    result = run(*arguments, columns=columns)
+    assert result.exit_code == 0, result.output
+    assert result.exception is None
+    return str(result.stdout)
+
+
+def refuse(*arguments: str) -> str:
+    """The one line on standard error with which a command refuses."""
+    result = run(*arguments)
+    assert result.exit_code == 1, result.output
+    assert isinstance(result.exception, SystemExit)
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("designed in")]
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("error: ")
+    assert "Traceback" not in result.output
+    assert CANARY not in result.output
+    return lines[0]
+
+
+def shell(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A real process."""
+    line = [sys.executable, "-c", "from leastnoise.cli import main; main()", *arguments]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **options.pop("env", {})}
+    return subprocess.run(
+        line, capture_output=True, text=True, env=environment, timeout=100, **{"encoding": "utf-8", **options}
+    )
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+# ---------------------------------------------------------------- help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("columns", [60, 80, 160])
+def test_every_command_explains_itself(command: str, columns: int, folder: Path) -> None:
+    text = succeed(command, "--help", columns=columns)
+    assert "Usage:" in text
+    assert "--help" in text
+    assert max(map(len, text.splitlines())) <= columns
+    # Square brackets in a help text are taken for markup and vanish: "with ,  and []".
+    assert " , " not in text
+    assert "[]" not in text
+    assert "\x1b" not in text
+
+
+def test_without_arguments_comes_the_help(folder: Path) -> None:
+    text = run().output
+    assert "Usage:" in text
+    assert all(command in text for command in COMMANDS)
+
+
+def test_version() -> None:
+    assert succeed("--version") == f"leastnoise {leastnoise.__version__}\n"
+
+
+def test_methods_are_listed() -> None:
+    text = succeed("methods")
+    assert re.search(r"^dense +the certified optimum", text, re.MULTILINE)
+    assert "option branching = 2" in text
+
+
+def test_unknown_commands_and_options_are_refused(folder: Path) -> None:
+    for arguments in (["desing", "town.toml"], ["design"], ["release", "x.plan"], ["demo", "--seed", "-1"]):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert "Traceback" not in result.output
+    for people in ("0", "100000000000"):
+        assert run("demo", "--people", people).exit_code == 2
+    assert files(folder) == {"town.toml", "people.csv"}
+
+
+# ---------------------------------------------------------------- the demo
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """What one real run of the demo wrote and said, piped at 80 columns."""
+    folder = tmp_path_factory.mktemp("demo")
+    done = shell("demo", "--people", "2000", "--out", "my town", cwd=folder, env={"COLUMNS": "80"})
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_demo_writes_what_it_lists(town: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = town
+    listed = re.findall(r"^  (\w+\.\w+) ", done.stdout.split("Written to my town:")[1], re.MULTILINE)
+    assert sorted(listed) == sorted(files(folder / "my town"))
+    release = leastnoise.load_release(folder / "my town" / "town.release")
+    assert leastnoise.load_plan(folder / "my town" / "town.plan").certificate.status == "optimal"
+    with (folder / "my town" / "answers.csv").open(newline="", encoding="utf-8") as file:
+        answers = [float(row["answer"]) for row in csv.DictReader(file)]
+    assert answers == pytest.approx(release.answers.tolist())
+    assert (folder / "my town" / "summary.txt").read_text("utf-8") == f"{leastnoise.summarize(release)}\n"
+
+
+def test_demo_shows_table_cost_proof_and_place(town: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    _, done = town
+    text = done.stdout
+    assert "2,000 invented people publishes 189 counts in 7 tables" in text
+    assert re.search(r"^ Riverside +-?\d+ ± \d+ +-?\d+ ± \d+ *$", text, re.MULTILINE)
+    assert re.search(
+        r"^ income distribution by region +11.4 +23.5 \(2.1×\) +100.0 \(8.8×\) *$", text, re.MULTILINE
+    )
+    assert "no Gaussian noise shaped to these" in text
+    assert "optimum" in text
+    assert re.search(r"invented we may look: 1\d\d of the 189 intervals", text)
+    parts = ["as published", "each cell", "Proof:", "may look", "Written to", "Next,"]
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+    assert max(map(len, text.split("Next,")[0].splitlines())) <= 80
+    # A command is one line, to be copied, and its paths are quoted.
+    assert "\n  leastnoise publish 'my town/town.toml' --data 'my town/people.csv'\n" in text
+
+
+def test_piped_output_holds_no_control_sequence(town: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    _, done = town
+    for text in (done.stdout, done.stderr):
+        assert all(c.isprintable() or c == "\n" for c in text)
+    assert re.fullmatch(r"designed in \d+\.\d s\n", done.stderr)
+
+
+def test_a_folder_with_an_awkward_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names like these used to be changed on the way to the terminal, and long ones broken in the middle."""
+    smaller(monkeypatch)
+    name = f":smile: {'long' * 20} $x"
+    text = succeed("demo", "--people", "50", "--out", name, columns=60)
+    assert f"\nWritten to {name}:\n" in text
+    assert f"\n  leastnoise explain '{name}/town.toml'\n" in text
+    assert (folder / name / "answers.csv").exists()
+
+
+def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publication that is designed at once."""
+    from leastnoise.population import publication
+    from leastnoise.spec import Spec
+
+    def few(*, epsilon: float) -> Spec:
+        whole = publication(epsilon=epsilon)
+        asked = [q for q in whole.queries if q.name in ("sex by region", "life stages by education")]
+        return Spec(whole.schema, tuple(asked), whole.privacy)
+
+    monkeypatch.setattr("leastnoise.demo.publication", few)
+
+
+# ---------------------------------------------------------------- the walk
+
+
+def test_design_then_release(folder: Path) -> None:
+    text = succeed("design", "town.toml")
+    assert "wrote town.plan" in text
+    assert "optimal" in text
+    plan = leastnoise.load_plan(folder / "town.plan")
+    result = run("release", "town.plan", "--data", "people.csv")
+    assert result.exit_code == 0
+    assert result.stdout == "wrote town-answers.csv\nwrote town.release (load_release() reads it back)\n"
+    assert re.fullmatch(
+        r"warning: no ledger records this release: it spends \(1, 1e-06\)-DP.*\n", result.stderr
+    )
+    release = leastnoise.load_release(folder / "town.release")
+    assert release.plan.workload.digest == plan.workload.digest
+    with (folder / "town-answers.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == list(plan.workload.labels)
+    assert [float(row["answer"]) for row in rows] == pytest.approx(release.answers.tolist())
+    assert files(folder) == {"town.toml", "people.csv", "town.plan", "town-answers.csv", "town.release"}
+
+
+def test_names_are_chosen_with_out(folder: Path) -> None:
+    assert "wrote other.plan" in succeed("design", "town.toml", "-o", "other.plan")
+    assert "wrote a.csv" in succeed("release", "other.plan", "--data", "people.csv", "--out", "a.csv")
+    assert "wrote b.csv" in succeed("publish", "town.toml", "--data", "people.csv", "-o", "b.csv")
+    assert {"other.plan", "a.csv", "a.release", "b.csv", "b.release"} < files(folder)
+
+
+def test_publish_does_the_whole_walk(folder: Path) -> None:
+    result = run("publish", "town.toml", "--data", "peop*.csv")
+    assert result.exit_code == 0
+    release = leastnoise.load_release(folder / "town.release")
+    assert result.stdout == (
+        f"{leastnoise.summarize(release)}\n\n"
+        "wrote town-answers.csv\nwrote town.release (load_release() reads it back)\n"
+    )
+    assert "designed in" in result.stderr
+    assert "warning: no ledger" in result.stderr
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_explain_a_specification_and_a_plan(columns: int, folder: Path) -> None:
+    (folder / "upper.TOML").write_text(SPEC)
+    succeed("design", "town.toml")
+    texts = [succeed("explain", name, columns=columns) for name in ("town.toml", "town.plan", "upper.TOML")]
+    assert texts[0] == texts[1] == texts[2]
+    assert "not measured yet" in texts[0]
+    table = texts[0].split("Recheck it yourself")[1]
+    assert re.search(r"^ age x sex +[\d.]+ +[\d.]+ \([\d.]+×\) +[\d.]+ \([\d.]+×\) *$", table, re.MULTILINE)
+    assert "total variance" in table
+    assert max(map(len, table.splitlines())) <= columns
+
+
+def test_compare(folder: Path) -> None:
+    text = succeed("compare", "town.toml", "--method", "identity", "--method", "dense")
+    assert re.search(r"^dense .*\n^identity ", text, re.MULTILINE)
+    assert "hierarchical" not in text
+    assert "hierarchical" in succeed("compare", "town.toml", "--time-limit", "60")
+
+
+def test_pure_privacy_walks_too(folder: Path) -> None:
+    (folder / "pure.toml").write_text(SPEC.replace("delta   = 1e-6", ""))
+    assert "ε-differential privacy with ε = 1" in succeed("publish", "pure.toml", "--data", "people.csv")
+    assert "total variance" in succeed("explain", "pure.toml")
+
+
+def test_settings_of_the_specification_are_used(folder: Path) -> None:
+    (folder / "town.toml").write_text(
+        SPEC + '\n[design]\nmethod = "hierarchical"\noptions = { branching = 4 }\ntol = 0.1\n'
+    )
+    succeed("design", "town.toml", "--time-limit", "30")
+    plan = leastnoise.load_plan(folder / "town.plan")
+    assert (plan.method, plan.options, plan.tol) == ("hierarchical", {"branching": 4}, 0.1)
+
+
+NASTY = '[bold]x[/bold] [red] :smile: \x1b[31m "q" \u202e'
+
+
+def test_names_are_shown_as_they_are(folder: Path) -> None:
+    """Names come from a file that somebody else may have written."""
+    schema = leastnoise.Schema(**{"[i]a": (NASTY, "b"), "sex": ("F", "M")})
+    from leastnoise.spec import Spec
+
+    spec = Spec(schema, (leastnoise.Marginal("[i]a", "sex", name=NASTY),), leastnoise.GDP(1))
+    (folder / "town.toml").write_text(spec.to_toml(), encoding="utf-8")
+    (folder / "people.csv").write_text("[i]a,sex\nb,F\n")
+    literal = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in NASTY)
+    for arguments in (
+        ["design", "town.toml"],
+        ["explain", "town.plan"],
+        ["compare", "town.toml"],
+        ["publish", "town.toml", "--data", "people.csv"],
+    ):
+        text = succeed(*arguments, columns=160)
+        assert all(c.isprintable() or c == "\n" for c in text)
+        assert literal in text or arguments[0] == "compare"
+    (folder / "town.toml").write_text(SPEC.replace('"prefix"', '"\\u001b[31m\\nerror: x"'))
+    assert refuse("design", "town.toml").count("error: ") == 2
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def broken(change: Callable[[str], str]) -> Callable[[Path], None]:
+    return lambda folder: (folder / "town.toml").write_text(change(SPEC)) and None
+
+
+def tampered(folder: Path) -> None:
+    succeed("design", "town.toml")
+    content = bytearray((folder / "town.plan").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "town.plan").write_bytes(content)
+
+
+def planned(folder: Path) -> None:
+    succeed("design", "town.toml")
+
+
+def other_column(folder: Path) -> None:
+    planned(folder)
+    (folder / "people.csv").write_text(f"age,gender\n{CANARY},{CANARY}\n")
+
+
+def broken_table(folder: Path) -> None:
+    planned(folder)
+    (folder / "people.parquet").write_bytes(b"PAR1" + CANARY.encode() * 9 + b"PAR1")
+
+
+def nothing(folder: Path) -> None:
+    pass
+
+
+REFUSALS: list[tuple[Callable[[Path], None], list[str], str]] = [
+    (nothing, ["design", "none.toml"], r"there is no file 'none\.toml'"),
+    (nothing, ["publish", "none.toml", "--data", "people.csv"], r"there is no file 'none\.toml'"),
+    (nothing, ["explain", "none.plan"], r"there is no file 'none\.plan'"),
+    (nothing, ["design", "."], "cannot be read: Is a directory"),
+    (broken(lambda text: text + "[[\n"), ["design", "town.toml"], r"town\.toml: this is not TOML: .*line 18"),
+    (
+        broken(lambda text: text.replace("1.0", "0")),
+        ["explain", "town.toml"],
+        r"town\.toml: \[privacy\]: epsilon",
+    ),
+    (
+        broken(lambda text: text + '[design]\nmethod = "best"'),
+        ["design", "town.toml"],
+        "there is no method 'best'; there are dense, identity",
+    ),
+    (
+        broken(lambda text: text + "[design]\ntol = '0'"),
+        ["publish", "town.toml", "--data", "people.csv"],
+        r"town\.toml: \[design\]: tol must be a positive number",
+    ),
+    (
+        broken(lambda text: text.replace("delta", 'neighbours = "replace-one"\ndelta')),
+        ["design", "town.toml"],
+        "'replace-one' is not available yet",
+    ),
+    (nothing, ["compare", "town.toml", "--method", "best"], "there is no method 'best'"),
+    (nothing, ["design", "town.toml", "--time-limit", "-1"], "time_limit must be a positive number"),
+    (nothing, ["demo", "--epsilon", "0"], "epsilon must be positive"),
+    (nothing, ["demo", "--epsilon", "nan"], "epsilon must be finite"),
+    (
+        tampered,
+        ["release", "town.plan", "--data", "people.csv"],
+        r"'town\.plan' (was altered|cannot be read)",
+    ),
+    (tampered, ["explain", "town.plan"], r"'town\.plan' (was altered|cannot be read)"),
+    (nothing, ["release", "people.csv", "--data", "people.csv"], "it is damaged or no leastnoise file"),
+    (planned, ["release", "town.plan", "--data", "none.csv"], r"there is no file 'none\.csv'"),
+    (planned, ["release", "town.plan", "--data", "none*.csv"], r"there is no file 'none\*\.csv'"),
+    (nothing, ["publish", "town.toml", "--data", "none.csv"], r"there is no file 'none\.csv'"),
+    (
+        other_column,
+        ["release", "town.plan", "--data", "people.csv"],
+        "exactly one column named 'sex'.* it has none",
+    ),
+    (broken_table, ["release", "town.plan", "--data", "people.parquet"], "reason is withheld"),
+    (planned, ["release", "town.plan", "--data", "people.csv", "-o", "no/a.csv"], "there is no folder 'no'"),
+    (nothing, ["publish", "town.toml", "--data", "people.csv", "-o", "no/a.csv"], "there is no folder 'no'"),
+    (nothing, ["design", "town.toml", "-o", "no/a.plan"], "there is no folder 'no' to write 'a.plan' to"),
+    (nothing, ["design", "town.toml", "-o", "people.csv/a.plan"], "there is no folder 'people.csv'"),
+    (nothing, ["design", "town.toml", "-o", "."], "'.' cannot be written; choose another place with --out"),
+    (nothing, ["publish", "town.toml", "--data", "people.csv", "-o", "."], "'.' cannot be written"),
+    (nothing, ["publish", "town.toml", "--data", "people.csv", "-o", "/"], "'/' cannot be written"),
+    (nothing, ["publish", ".", "--data", "people.csv"], "cannot be read: Is a directory"),
+    (nothing, ["demo", "--people", "9", "--out", "[red]x"], r"must not hold \* \? or \[, got '.*/\[red\]x'"),
+    (nothing, ["demo", "--people", "9", "--out", "people.csv"], r"people\.csv: File exists"),
+    (nothing, ["demo", "--people", "9", "--out", "people.csv/x"], r"people\.csv/x: Not a directory"),
+]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "arguments", "words"), REFUSALS, ids=[" ".join(arguments) for _, arguments, _ in REFUSALS]
+)
+def test_refusals_take_one_line(
+    prepare: Callable[[Path], None],
+    arguments: list[str],
+    words: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    smaller(monkeypatch)
+    prepare(folder)
+    before = files(folder)
+    assert re.search(words, refuse(*arguments))
+    assert files(folder) == before
+
+
+def forbidden(*arguments: Any, **options: Any) -> None:
+    raise AssertionError("nothing may be designed or measured here")
+
+
+def test_the_table_is_never_replaced_by_its_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """people.toml with people.csv used to overwrite the private table with the noisy answers."""
+    succeed("design", "town.toml")
+    (folder / "people.toml").write_text(SPEC)
+    secret = (folder / "people.csv").read_text()
+    succeed("publish", "people.toml", "--data", "people.csv")
+    assert (folder / "people.csv").read_text() == secret
+    (folder / "link.csv").symlink_to("people.csv")
+    monkeypatch.setattr("leastnoise.measure", forbidden)
+    monkeypatch.setattr("leastnoise.design", forbidden)
+    for arguments in (
+        ["release", "town.plan", "--data", "people.csv", "--out", "people.csv"],
+        ["publish", "town.toml", "--data", "./people.csv", "--out", "people.csv"],
+        ["publish", "town.toml", "--data", "peo*.csv", "--out", "people.csv"],
+        ["publish", "town.toml", "--data", "people.csv", "--out", "link.csv"],
+        ["publish", "town.toml", "--data", "people.csv", "--out", "town.toml"],
+        ["release", "town.plan", "--data", "people.csv", "--out", "town.plan"],
+        ["design", "town.toml", "--out", "town.toml"],
+    ):
+        assert "would replace what is read; choose another --out" in refuse(*arguments)
+    told = refuse("release", "town.plan", "--data", "people.csv", "--out", "x.release")
+    assert "--out is for the CSV file; x.release is kept for the release" in told
+    assert (folder / "people.csv").read_text() == secret
+
+
+def test_nothing_is_spent_when_the_answers_cannot_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder used to be looked at after measuring, so that the answers paid for were lost."""
+    succeed("design", "town.toml")
+    monkeypatch.setattr("leastnoise.measure", forbidden)
+    refuse("release", "town.plan", "--data", "people.csv", "--out", "no/a.csv")
+    monkeypatch.setattr("os.access", lambda path, mode, **options: mode != os.W_OK)
+    assert "'town-answers.csv' cannot be written" in refuse("release", "town.plan", "--data", "people.csv")
+
+
+def test_answers_are_saved_before_anything_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*arguments: Any, **options: Any) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("leastnoise.cli._say", closed)
+    assert run("publish", "town.toml", "--data", "people.csv").exit_code == 1
+    assert {"town-answers.csv", "town.release"} < files(folder)
+
+
+def test_a_link_or_a_device_is_not_replaced(folder: Path) -> None:
+    """Files are replaced whole: --out /dev/stdout would have put a file in its place."""
+    (folder / "gone.csv").symlink_to("elsewhere.csv")
+    os.mkfifo(folder / "pipe.csv")
+    for name in ("gone.csv", "pipe.csv"):
+        told = refuse("publish", "town.toml", "--data", "people.csv", "--out", name)
+        assert f"'{name}' cannot be written" in told
+
+
+def test_one_file_is_kept_if_the_other_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device", "town-answers.csv")
+
+    monkeypatch.setattr("leastnoise.report.write_answers", full)
+    result = run("publish", "town.toml", "--data", "people.csv")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("error: town-answers.csv: No space left on device\n")
+    assert leastnoise.load_release(folder / "town.release").answers.shape == (12,)
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [
+        (PermissionError(13, "Permission denied", "town.plan"), "error: town.plan: Permission denied"),
+        (OSError(28, "No space left on device"), "error: a file: No space left on device"),
+        (OSError(), "error: a file: OSError"),
+        (MemoryError(), "error: there is not enough memory for this"),
+        (leastnoise.LeastnoiseError("one\n two\x1b[3m"), r"error: one two\x1b[3m"),
+    ],
+    ids=repr,
+)
+def test_failures_of_the_system_take_one_line(
+    raised: Exception, words: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr("leastnoise.plan.Plan.save", fail)
+    assert refuse("design", "town.toml") == words
+
+
+def test_other_warnings_are_not_passed_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that warns about a column may quote its values."""
+    import warnings
+
+    succeed("design", "town.toml")
+    true_measure = leastnoise.measure
+
+    def noisy(plan: Any, data: Any) -> Any:
+        warnings.warn(f"mixed types: {CANARY}", UserWarning, stacklevel=1)
+        return true_measure(plan, data)
+
+    monkeypatch.setattr("leastnoise.measure", noisy)
+    result = run("release", "town.plan", "--data", "people.csv")
+    assert result.exit_code == 0
+    assert CANARY not in result.output
+    assert result.stderr.count("warning: ") == 1
+    assert UnrecordedSpending.__name__ not in result.stderr
+
+
+# ---------------------------------------------------------------- interruptions and real shells
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["design", "town.toml"],
+        ["publish", "town.toml", "--data", "people.csv"],
+        ["demo"],
+        ["explain", "town.toml"],
+    ],
+    ids=str,
+)
+def test_an_interruption_writes_nothing(
+    arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The demo used to say so with the people already on disk."""
+
+    def interrupted(*given: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("leastnoise.design", interrupted)
+    monkeypatch.setattr("leastnoise.demo.design", interrupted)
+    result = run(*arguments)
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted\n"
+    assert files(folder) == {"town.toml", "people.csv"}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of this kind are not sent there")
+def test_an_interrupted_process_ends_in_one_line(folder: Path) -> None:
+    line = (
+        "import time, leastnoise, leastnoise.cli\n"
+        "def slow(*given, **options):\n"
+        "    print('started', flush=True); time.sleep(60)\n"
+        "leastnoise.design = slow\n"
+        "leastnoise.cli.main()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", line, "design", "town.toml"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert told == "interrupted\n"
+    assert files(folder) == {"town.toml", "people.csv"}
+
+
+def test_a_refusal_in_a_real_shell(folder: Path) -> None:
+    done = shell("publish", "none.toml", "--data", "people.csv")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "error: there is no file 'none.toml'\n")
+    usage = shell("--help")
+    assert usage.returncode == 0
+    assert "Usage: leastnoise [OPTIONS] COMMAND" in usage.stdout
+
+
+def test_a_terminal_without_greek_letters_gets_question_marks(folder: Path) -> None:
+    """ε and ± used to stop the output where the encoding has none."""
+    done = shell(
+        *("publish", "town.toml", "--data", "people.csv"),
+        env={"PYTHONIOENCODING": "latin-1"},
+        encoding="latin-1",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "? = 1" in done.stdout
+    assert {"town-answers.csv", "town.release"} < files(folder)
+
+
+def test_help_answers_at_once() -> None:
+    """What is heavy is imported by the command that needs it."""
+    line = (
+        "import sys\nimport leastnoise.cli\n"
+        "print(sorted({'duckdb', 'pandas', 'scipy.optimize', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,257 @@
+"""Integer arithmetic against Python's own integers, at every width up to and beyond 64 bits."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leastnoise import exact
+
+WIDTHS = (0, 1, 7, 15, 20, 29, 30, 31, 32, 33, 44, 52, 53, 54, 59, 60, 61, 62, 63)
+WIDE = (64, 65, 100, 200)
+SHAPES = ((1, 1, 1), (1, 40, 1), (3, 2, 4), (5, 33, 2), (2, 300, 1))
+
+
+def integers(rng: np.random.Generator, bits: int, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Entries of up to so many bits, the extremes among them; Python integers beyond int64."""
+    top = 2**bits - 1
+    flat = [int.from_bytes(rng.bytes(32), "big") % (2 * top + 1) - top for _ in range(int(np.prod(shape)))]
+    flat[0] = top
+    flat[-1] = -top
+    if bits == 63:
+        flat[-1] = -(2**63)
+    array = np.empty(len(flat), dtype=object)
+    array[:] = flat
+    array = array.reshape(shape)
+    return array.astype(np.int64) if bits <= 63 else array
+
+
+def by_hand(left: Any, right: Any) -> list[Any]:
+    """left @ right in Python integers."""
+    columns = right.reshape(right.shape[0], -1)
+    rows = [
+        [sum(int(a) * int(b) for a, b in zip(row, col, strict=True)) for col in columns.T] for row in left
+    ]
+    return rows if right.ndim == 2 else [row[0] for row in rows]
+
+
+def products(seed: int) -> Iterator[tuple[Any, Any]]:
+    """Pairs to multiply: every width on either side."""
+    rng = np.random.default_rng(seed)
+    for left_bits in WIDTHS + WIDE:
+        for right_bits in (1, 20, 31, 44, 62, 63, 90):
+            m, n, c = SHAPES[int(rng.integers(len(SHAPES)))]
+            yield integers(rng, left_bits, (m, n)), integers(rng, right_bits, (n, c))
+
+
+def multiplies_exactly(multiply: Callable[[Any, Any], Any], seed: int) -> bool:
+    return all(multiply(a, b).tolist() == by_hand(a, b) for a, b in products(seed))
+
+
+def answers_exactly(multiply: Callable[[Any, Any], Any], seed: int) -> bool:
+    return all(multiply(a, b[:, 0]).tolist() == by_hand(a, b[:, 0]) for a, b in products(seed))
+
+
+def wrapping(left: Any, right: Any) -> Any:
+    return left @ right
+
+
+def through_floats(left: Any, right: Any) -> Any:
+    return (left.astype(float) @ right.astype(float)).astype(object)
+
+
+def limbs_without_sign(left: Any, right: Any) -> Any:
+    """Forgets that the last limb of a negative number is −1."""
+    low, high = right & (2**31 - 1), (right >> 31) & (2**32 - 1)
+    return left.astype(object) @ low.astype(object) + ((left.astype(object) @ high.astype(object)) << 31)
+
+
+def test_product_is_exact_at_every_width() -> None:
+    assert multiplies_exactly(exact.product, 1)
+
+
+def test_counts_are_multiplied_exactly_at_every_width() -> None:
+    assert answers_exactly(exact.matrix_times_counts, 2)
+
+
+@pytest.mark.parametrize("broken", [wrapping, through_floats, limbs_without_sign])
+def test_inexact_products_are_noticed(broken: Callable[[Any, Any], Any]) -> None:
+    assert not multiplies_exactly(broken, 1)
+    assert not answers_exactly(broken, 2)
+
+
+def test_answers_are_python_integers_of_any_size() -> None:
+    matrix = np.full((2, 3), 2**61)
+    answers = exact.matrix_times_counts(matrix, np.full(3, 2**62))
+    assert answers.tolist() == [3 * 2**123] * 2
+    assert all(type(answer) is int for answer in answers)
+
+
+def test_counts_at_the_ends_of_int64() -> None:
+    ends = np.array([-(2**63), 2**63 - 1, -1, 0, 1])
+    for bits in (1, 30, 50, 58, 59, 60, 61, 62):
+        matrix = np.array([[2**bits - 1] * 5, [-(2**bits) + 1] * 5, [1, -1, 1, -1, 1]])
+        assert exact.matrix_times_counts(matrix, ends).tolist() == by_hand(matrix, ends)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.bool_])
+def test_narrow_integers_do_not_wrap(dtype: Any) -> None:
+    """Eight-bit entries used to be multiplied in eight bits."""
+    top = 1 if dtype is np.bool_ else np.iinfo(dtype).max
+    entries = np.full((3, 4), top).astype(dtype)
+    assert exact.product(entries, entries.T).tolist() == by_hand(entries, entries.T)
+    assert exact.matrix_times_counts(entries, entries[0]).tolist() == by_hand(entries, entries[0])
+    assert exact.column_square_sums(entries) == [3 * int(top) ** 2] * 4
+    assert exact.column_absolute_sums(entries) == [3 * int(top)] * 4
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.uint64, np.complex128])
+def test_other_numbers_are_refused_instead_of_rounded(dtype: Any) -> None:
+    entries = np.ones((2, 2)).astype(dtype)
+    for call in (
+        lambda: exact.as_integers(entries),
+        lambda: exact.product(entries, np.eye(2, dtype=int)),
+        lambda: exact.matrix_times_counts(np.eye(2, dtype=int), entries[0]),
+        lambda: exact.column_square_sums(entries),
+        lambda: exact.column_absolute_sums(entries),
+    ):
+        with pytest.raises(TypeError):
+            call()
+
+
+# Column sums ---------------------------------------------------------------------------------
+
+Sums = Callable[[Any], list[int]]
+
+
+def sums_exactly(squares: Sums, absolutes: Sums, seed: int) -> bool:
+    rng = np.random.default_rng(seed)
+    for bits in WIDTHS + WIDE:
+        for shape in ((1, 1), (1, 5), (40, 3), (300, 2)):
+            matrix = integers(rng, bits, shape)
+            columns = [[int(a) for a in column] for column in matrix.T]
+            if squares(matrix) != [sum(a * a for a in column) for column in columns]:
+                return False
+            if absolutes(matrix) != [sum(abs(a) for a in column) for column in columns]:
+                return False
+    return True
+
+
+def test_column_sums_are_exact_at_every_width() -> None:
+    assert sums_exactly(exact.column_square_sums, exact.column_absolute_sums, 3)
+
+
+def test_inexact_column_sums_are_noticed() -> None:
+    def wrapped_squares(matrix: Any) -> list[int]:
+        return [int(total) for total in (matrix * matrix).sum(axis=0)]
+
+    def wrapped_absolutes(matrix: Any) -> list[int]:
+        return [int(total) for total in np.abs(matrix).sum(axis=0)]
+
+    def rounded_squares(matrix: Any) -> list[int]:
+        return [int(total) for total in (matrix.astype(float) ** 2).sum(axis=0)]
+
+    assert not sums_exactly(wrapped_squares, exact.column_absolute_sums, 3)
+    assert not sums_exactly(rounded_squares, exact.column_absolute_sums, 3)
+    assert not sums_exactly(exact.column_square_sums, wrapped_absolutes, 3)
+
+
+def test_forty_entries_of_thirty_bits() -> None:
+    assert exact.column_square_sums(np.full((40, 1), 2**30)) == [40 * 2**60]
+
+
+def test_no_rows_cost_nothing() -> None:
+    nothing = np.zeros((0, 3), dtype=np.int64)
+    assert exact.column_square_sums(nothing) == [0, 0, 0]
+    assert exact.column_absolute_sums(nothing.astype(object)) == [0, 0, 0]
+    assert exact.bit_length(nothing) == 0
+
+
+# Reading and limbs ---------------------------------------------------------------------------
+
+
+def test_bit_length_of_extremes() -> None:
+    for value in (0, 1, -1, 2**31, 2**62, -(2**62), 2**63 - 1, -(2**63), 2**64, -(2**200)):
+        array = np.array([0, value], dtype=object)
+        assert exact.bit_length(array) == abs(value).bit_length()
+        if -(2**63) <= value < 2**63:
+            assert exact.bit_length(array.astype(np.int64)) == abs(value).bit_length()
+
+
+def test_as_integers_keeps_every_value_and_its_own_copy() -> None:
+    for value, dtype in ((2**62 - 1, np.int64), (2**62, object), (-(2**62), object), (2**90, object)):
+        given = np.array([[value, -1]], dtype=object)
+        kept = exact.as_integers(given)
+        assert kept.dtype == dtype
+        given[0, 0] = 5
+        assert kept.tolist() == [[value, -1]]
+    given = np.array([1, 2])
+    kept = exact.as_integers(given)
+    given[0] = 7
+    assert kept.tolist() == [1, 2]
+
+
+def test_numpy_scalars_among_python_integers_do_not_wrap() -> None:
+    """np.int64(2^40) inside an object array squared to 2^80 modulo 2^64."""
+    mixed = np.empty((2, 1), dtype=object)
+    mixed[0, 0], mixed[1, 0] = np.int64(2**40), 2**70
+    assert exact.column_square_sums(exact.as_integers(mixed)) == [2**80 + 2**140]
+
+
+@pytest.mark.parametrize("value", [1.0, 0.5, float("nan"), "3", None, np.float64(2)])
+def test_object_arrays_of_other_things_are_refused(value: Any) -> None:
+    with pytest.raises(TypeError):
+        exact.as_integers(np.array([value], dtype=object))
+
+
+def test_limbs_give_back_every_integer() -> None:
+    rng = np.random.default_rng(4)
+    for bits in WIDTHS + WIDE + (119, 120, 121, 1000):
+        array = integers(rng, min(bits, 255), (3, 2))
+        if bits > 255:
+            array = array << (bits - 255)
+        limbs = exact.to_limbs(array)
+        assert limbs.dtype == np.int64 and limbs.shape[:-1] == array.shape
+        assert exact.from_limbs(limbs).tolist() == array.tolist()
+
+
+def test_limbs_of_awkward_values() -> None:
+    values = [s * 2**e + d for e in (59, 60, 61, 62, 119, 120, 180) for s in (1, -1) for d in (-1, 0, 1)]
+    array = np.array(values, dtype=object)
+    assert exact.from_limbs(exact.to_limbs(array)).tolist() == values
+    broken = exact.to_limbs(array)
+    broken[3, 0] ^= 1
+    assert exact.from_limbs(broken).tolist() != values
+
+
+# The file itself -----------------------------------------------------------------------------
+
+
+def holds_floats(source: str) -> bool:
+    """Whether source code has a float literal, a true division or the word float."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, (float, complex)):
+            return True
+        if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.Div):
+            return True
+        if isinstance(node, ast.Name) and node.id == "float":
+            return True
+        if isinstance(node, ast.Attribute) and node.attr.startswith(("float", "sqrt", "linalg", "double")):
+            return True
+    return False
+
+
+def test_no_float_appears_in_exact() -> None:
+    assert not holds_floats(inspect.getsource(exact))
+
+
+@pytest.mark.parametrize(
+    "line", ["x = 0.5", "x = a / b", "x /= 2", "float(3)", "np.float64(2)", "a.astype(float)", "math.sqrt(2)"]
+)
+def test_a_float_in_exact_would_be_noticed(line: str) -> None:
+    assert holds_floats(inspect.getsource(exact) + "\n" + line + "\n")

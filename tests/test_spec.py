@@ -1,0 +1,548 @@
+"""Specification files: every kind and goal, the way back, and every refusal by its words."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import json
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leastnoise.errors import SpecError
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
+from leastnoise.schema import Bins, Categories, Schema
+from leastnoise.spec import MAX_BYTES, Spec, load_spec, parse_spec
+
+examples = settings(deadline=None, derandomize=True, max_examples=100)
+
+TEXT = """
+[schema]
+age    = { range = [0, 6] }
+sex    = ["F", "M"]
+income = { bins = [0, 1.5, 9] }
+
+[privacy]
+epsilon = 1.0
+delta   = 1e-6
+"""
+
+
+def asking(*queries: str) -> str:
+    return TEXT + "".join(f"\n[[query]]\n{query}\n" for query in queries or ['kind = "total"'])
+
+
+# ---------------------------------------------------------------- what a file means
+
+
+def test_the_example_of_the_module_is_a_specification() -> None:
+    import leastnoise.spec
+
+    assert leastnoise.spec.__doc__ is not None
+    lines = leastnoise.spec.__doc__.splitlines()
+    spec = parse_spec("\n".join(line[4:] for line in lines if line.startswith("    ")))
+    assert spec.schema == Schema(age=range(116), sex=("F", "M"), income=Bins([0, 10_000, 20_000, 50_000]))
+    assert spec.queries == (Marginal("age", "sex"), Prefix("age", name="age distribution"))
+    assert spec.privacy == ApproxDP(epsilon=1, delta=1e-6)
+    assert spec.design == {"method": "auto", "tol": 1e-6}
+
+
+def test_every_way_to_declare_an_attribute() -> None:
+    text = """
+    query = [{ kind = "total" }]
+    privacy = { mu = 1 }
+    [schema]
+    a = ["x", "y"]
+    b = { categories = [3, 1], other = "rest" }
+    c = { range = [4] }
+    d = { range = [2, 9, 3] }
+    e = { bins = [0, 0.5, 2e3] }
+    "with space.dot" = ["z"]
+    """
+    assert parse_spec(text).schema == Schema(
+        a=("x", "y"),
+        b=Categories([3, 1], other="rest"),
+        c=range(4),
+        d=range(2, 9, 3),
+        e=Bins([0, 0.5, 2000]),
+        **{"with space.dot": ("z",)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ('kind = "total"', Total()),
+        ('kind = "total"\nname = "all"\nweight = 2\nstderr = 5', Total(name="all", weight=2, stderr=5)),
+        ('kind = "total"\nwithin = [100, 0.95]', Total(within=(100, 0.95))),
+        ('kind = "marginal"\nattributes = ["sex", "age"]', Marginal("sex", "age")),
+        ('kind = "prefix"\nattribute = "age"', Prefix("age")),
+        ('kind = "all-ranges"\nattribute = "income"', AllRanges("income")),
+        ('kind = "ranges"\nattribute = "age"\nranges = [[0, 2], [3, 5]]', Ranges("age", [(0, 2), (3, 5)])),
+        ('kind = "ranges"\nattribute = "income"\nranges = [[0, 9]]', Ranges("income", [(0, 9)])),
+        ('kind = "ranges"\nattribute = "sex"\nranges = [["F", "M"]]', Ranges("sex", [("F", "M")])),
+        (
+            'kind = "product"\nleft = { kind = "prefix", attribute = "age" }\n'
+            'right = { kind = "marginal", attributes = ["sex"] }\nname = "both"',
+            (Prefix("age") * Marginal("sex")).having(name="both"),
+        ),
+        (
+            f'kind = "linear"\nmatrix = [{[1] * 24}, {[0.5] * 24}]\nlabels = ["a", "b"]',
+            Linear([[1] * 24, [0.5] * 24], ["a", "b"]),
+        ),
+    ],
+)
+def test_every_kind_of_query(text: str, query: Query) -> None:
+    (read,) = parse_spec(asking(text)).queries
+    assert read == query
+    assert read.target == query.target
+
+
+def test_a_sparse_matrix_is_given_by_its_entries() -> None:
+    (query,) = parse_spec(
+        asking(
+            'kind = "linear"\nmatrix = { shape = [2, 24], rows = [0, 1], columns = [3, 4], values = [1, -2] }'
+        )
+    ).queries
+    rows = np.zeros((2, 24))
+    rows[0, 3], rows[1, 4] = 1, -2
+    assert isinstance(query, Linear)
+    assert query.matrix.dense().tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "goal"),
+    [
+        ("epsilon = 1", PureDP(1)),
+        ("epsilon = 0.1\ndelta = 1e-9", ApproxDP(0.1, 1e-9)),
+        ('epsilon = "1/3"\ndelta = "1/1000000"', ApproxDP(Fraction(1, 3), Fraction(1, 10**6))),
+        ("rho = 0.5", ZCDP(0.5)),
+        ('mu = "2/3"', GDP(Fraction(2, 3))),
+        ("mu = 1\nrecords_per_person = 3", GDP(1, records_per_person=3)),
+        ('rho = 1\nneighbours = "replace-one"', ZCDP(1, neighbours="replace-one")),
+        (
+            'epsilon = 0.5\ndelta = 1e-6\ncalibration = "classic"',
+            ApproxDP(0.5, 1e-6, calibration="classic"),
+        ),
+    ],
+)
+def test_every_goal(text: str, goal: Goal) -> None:
+    head, tail = asking().split("[privacy]")
+    spec = parse_spec(f"{head}[privacy]\n{text}\n[[query]]{tail.split('[[query]]')[1]}")
+    assert spec.privacy == goal
+    assert parse_spec(spec.to_toml()).privacy == goal
+
+
+def test_calibration_survives_being_written() -> None:
+    """It used to be left out, so that a classic goal came back as an exact one with other noise."""
+    goal = ApproxDP(0.5, 1e-6, calibration="classic")
+    again = parse_spec(Spec(Schema(a=("x",)), (Total(),), goal).to_toml()).privacy
+    assert again == goal
+    assert again.mu_squared == goal.mu_squared
+
+
+def test_fractions_survive_being_written() -> None:
+    """A goal of a third was written as text that could not be read back."""
+    goal = ApproxDP(Fraction(1, 3), Fraction(1, 7 * 10**6), records_per_person=2)
+    assert parse_spec(Spec(Schema(a=("x",)), (Total(),), goal).to_toml()).privacy == goal
+
+
+def test_the_design_table_is_kept() -> None:
+    text = asking() + (
+        '\n[design]\nmethod = "hierarchical"\noptions = { branching = 4 }\ntol = 1e-3\ntime_limit = 9\n'
+        'backend = "numpy"\n'
+    )
+    settings = {
+        "method": "hierarchical",
+        "options": {"branching": 4},
+        "tol": 1e-3,
+        "time_limit": 9,
+        "backend": "numpy",
+    }
+    spec = parse_spec(text)
+    assert spec.design == settings
+    assert parse_spec(spec.to_toml()).design == settings
+    assert parse_spec(asking()).design == {}
+
+
+def test_numpy_numbers_and_none_in_settings_are_written_plainly() -> None:
+    """NumPy's floats used to be written as np.float64(…), which is no TOML."""
+    made = {"tol": np.float64(1e-3), "time_limit": None, "options": {"branching": 3}}
+    spec = Spec(Schema(a=("x",)), (Total(),), GDP(1), made)
+    assert parse_spec(spec.to_toml()).design == {"tol": 1e-3, "options": {"branching": 3}}
+
+
+# ---------------------------------------------------------------- there and back
+
+AWKWARD = st.sampled_from(
+    [" ", ".", "a.b", '"', "'", '"""', "\\", "\\u0041", "=", "#", "[x]", "\n", "\r\n", "\t", "\0", "\x1b[31m"]
+    + ["\x7f", "\x85", "\u2028", "é", "日本", "😀", "\u202e", "true", "1", "-", "_", "[bold]", "null"]
+)
+NAMES = AWKWARD | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+
+
+@st.composite
+def attributes(draw: st.DrawFn) -> Any:
+    kind = draw(st.integers(0, 4))
+    if kind == 0:
+        start, size, step = draw(
+            st.tuples(st.integers(-(10**9), 10**9), st.integers(1, 4), st.integers(1, 3))
+        )
+        return range(start, start + size * step, step)
+    if kind == 1:
+        return tuple(draw(st.lists(st.integers(-(2**70), 2**70), min_size=1, max_size=3, unique=True)))
+    if kind == 2:
+        numbers = st.floats(-1e300, 1e300) | st.integers(-(10**40), 10**40)
+        edges = draw(st.lists(numbers, min_size=2, max_size=4, unique_by=float))
+        return Bins(sorted(edges))
+    values = draw(st.lists(NAMES | st.just(""), min_size=1, max_size=3, unique=True))
+    return Categories(values, "other " + draw(NAMES)) if kind == 3 else values
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    names = draw(st.lists(NAMES | st.just(""), min_size=1, max_size=3, unique=True))
+    schema = Schema(**{name: draw(attributes()) for name in names})
+    first, last = names[0], names[-1]
+    values = schema[first]
+    ends = (
+        (values.edges[0], values.edges[-1])
+        if isinstance(values, Bins)
+        else (values.values[0], values.values[-1])
+    )
+    kinds: list[Query] = [
+        Total(),
+        Marginal(*names),
+        Prefix(last),
+        AllRanges(first),
+        Ranges(first, [ends]),
+        Linear(np.arange(2 * schema.n_cells).reshape(2, -1) / 3, ["=a", draw(NAMES)]),
+    ]
+    if len(names) > 1:
+        kinds.append(Prefix(first) * Marginal(last))
+    chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3))
+    called = draw(st.lists(NAMES, min_size=len(chosen), max_size=len(chosen), unique=True))
+    target = draw(st.sampled_from([{}, {"stderr": 0.1}, {"within": (3, 0.95)}]))
+    weight = draw(st.floats(1e-9, 1e9))
+    asked = [
+        query.having(name=name, weight=weight, **target) for query, name in zip(chosen, called, strict=True)
+    ]
+    number = st.floats(1e-9, 10) | st.fractions(Fraction(1, 10**6), 5)
+    goal = draw(
+        st.one_of(
+            st.builds(PureDP, number, records_per_person=st.integers(1, 9)),
+            st.builds(ZCDP, number, neighbours=st.sampled_from(["add-remove", "replace-one"])),
+            st.builds(GDP, number),
+            st.just(ApproxDP(1, 1e-6)),
+        )
+    )
+    return Spec(
+        schema, tuple(asked), goal, draw(st.sampled_from([{}, {"tol": 1e-4, "options": {"a b": [1]}}]))
+    )
+
+
+@examples
+@given(specs())
+def test_what_is_written_is_read_back(spec: Spec) -> None:
+    text = spec.to_toml()
+    again = parse_spec(text.encode().decode())
+    assert again.schema == spec.schema
+    assert again.queries == spec.queries
+    assert again.privacy == spec.privacy
+    assert again.design == spec.design
+    assert again.workload.digest == spec.workload.digest
+    assert again.to_toml() == text
+
+
+def test_text_outside_unicode_cannot_be_written() -> None:
+    """A lone surrogate used to reach the file and fail there."""
+    with pytest.raises(SpecError, match=r"text in UTF-8, which cannot hold 'a\\udc80'"):
+        Spec(Schema(a=("a\udc80",)), (Total(),), GDP(1)).to_toml()
+    with pytest.raises(SpecError, match="a specification cannot hold set"):
+        Spec(Schema(a=("x",)), (Total(),), GDP(1), {"options": {1, 2}}).to_toml()
+
+
+# ---------------------------------------------------------------- refusals
+
+QUERY = '[[query]]\nkind = "total"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[schema\n", r"^this is not TOML: .*line 1"),
+        ("a = 1\n\nb = = 2", r"this is not TOML: .*line 3"),
+        ("a = " + "1" * 5000, "this is not TOML: Exceeds the limit"),
+        ("a = " + "[" * 5000, "this is not TOML: .*recursion"),
+        (
+            asking() + "\n[extra]\nx = 1",
+            r"unknown table 'extra'; there are \[schema\], \[privacy\], \[\[query\]\]",
+        ),
+        (asking() + "\n[queries]", "unknown table 'queries'"),
+        ("", r"a \[schema\] table is needed"),
+        ("schema = 3\n", r"a \[schema\] table is needed"),
+        ("[schema]\n[privacy]\nmu = 1\n" + QUERY, r"a \[schema\] table is needed"),
+        ("[schema]\na = ['x']\n" + QUERY, r"a \[privacy\] table is needed"),
+        (TEXT, r"at least one \[\[query\]\] is needed"),
+        (TEXT + "[query]\nkind = 'total'", r"at least one \[\[query\]\] is needed"),
+        ("query = [1]\n" + TEXT, r"at least one \[\[query\]\] is needed"),
+        ("query = []\n" + TEXT, r"at least one \[\[query\]\] is needed"),
+        (TEXT.replace("[0, 6]", "[6, 0]") + QUERY, r"^\[schema\]: attribute 'age': .*upwards"),
+        (TEXT.replace("[0, 6]", "[0, 0.5]") + QUERY, r"^\[schema\]: attribute 'age': range must be"),
+        (TEXT.replace('"M"', '"F"') + QUERY, r"^\[schema\]: attribute 'sex': .*'F' appears twice"),
+        (
+            TEXT.replace("range", "rang") + QUERY,
+            r"^\[schema\]: attribute 'age' must be .*got the keys \['rang'\]",
+        ),
+        (TEXT.replace("range", "surprise = 1, range") + QUERY, r"^\[schema\]: attribute 'age' must be"),
+        (
+            TEXT.replace("[0, 1.5, 9]", "[0, 9, 1.5]") + QUERY,
+            r"^\[schema\]: attribute 'income': .*must increase",
+        ),
+        (
+            TEXT.replace("epsilon", "epsillon") + QUERY,
+            r"^\[privacy\] must hold .*it holds 'epsillon', 'delta'",
+        ),
+        (TEXT.replace("delta", "rho") + QUERY, r"^\[privacy\] must hold epsilon and delta, or"),
+        (TEXT.replace("1e-6", "1e-6\nsurprise = 1") + QUERY, r"^\[privacy\] must hold .*'surprise'"),
+        (TEXT.replace("1e-6", "1e-6\ngoal = 'GDP'") + QUERY, r"^\[privacy\] must hold .*'goal'"),
+        (TEXT.replace("1e-6", "1") + QUERY, r"^\[privacy\]: delta must lie strictly between 0 and 1, got 1"),
+        (TEXT.replace("1e-6", "0") + QUERY, r"^\[privacy\]: delta must be positive, got 0"),
+        (TEXT.replace("1.0", "-1.0") + QUERY, r"^\[privacy\]: epsilon must be positive, got -1.0"),
+        (TEXT.replace("1.0", "nan") + QUERY, r"^\[privacy\]: epsilon must be finite, got nan"),
+        (TEXT.replace("1.0", "true") + QUERY, r"^\[privacy\]: epsilon must be a number .*got True"),
+        (TEXT.replace("1.0", "'one'") + QUERY, r"^\[privacy\]: epsilon must be a number .*got 'one'"),
+        (TEXT.replace("1e-6", "1e-6\nneighbours = 'all'") + QUERY, r"^\[privacy\]: neighbours must be"),
+        (TEXT.replace("1e-6", "1e-6\nrecords_per_person = 1.5") + QUERY, r"^\[privacy\]: records_per_person"),
+        (TEXT.replace("1e-6", "1e-6\ncalibration = 'mine'") + QUERY, r"^\[privacy\]: calibration must be"),
+        (
+            asking('kind = "total"', 'kind = "tottal"'),
+            r"^\[\[query\]\] number 2: .*kind must be one of total, marg",
+        ),
+        (asking('name = "x"'), r"^\[\[query\]\] number 1: .*got None"),
+        (
+            asking('kind = "total"\nnmae = "x"'),
+            r"^\[\[query\]\] number 1: a total query takes name, .*got nmae",
+        ),
+        (
+            asking('kind = "marginal"\nattribute = "age"'),
+            r"number 1: a marginal query takes attributes, .*attribute",
+        ),
+        (asking('kind = "marginal"\nattributes = "age"'), "number 1: attributes must be a list of names"),
+        (
+            asking('kind = "prefix"\nattribute = "agge"'),
+            r"number 1: there is no attribute 'agge'.*age, sex, income",
+        ),
+        (asking('kind = "total"\nweight = -1'), r"number 1: weight must be a finite number"),
+        (asking('kind = "total"\nstderr = 1\nwithin = [1, 0.5]'), "number 1: give a target as stderr= or"),
+        (
+            asking('kind = "ranges"\nattribute = "age"\nranges = [[9, 99]]'),
+            "number 1: .*holds no declared value",
+        ),
+        (asking('kind = "linear"\nmatrix = [[1, 2]]'), "number 1: .*24 cells, got 2"),
+        (
+            asking('kind = "linear"\nmatrix = { shape = [1, 24] }'),
+            "number 1: a sparse matrix must be a table",
+        ),
+        (
+            asking('kind = "total"\nname = "x"', 'kind = "total"\nname = "x"'),
+            r"^\[\[query\]\]: .*'x' is given twice",
+        ),
+        (asking('kind = "total"\nweight = 0'), r"^\[\[query\]\]: at least one query needs a positive weight"),
+        (
+            asking() + "[design]\nmethods = 'dense'",
+            r"^\[design\] does not know 'methods'; it may hold objective, method, opt",
+        ),
+        (asking() + "[design]\nmethod = 3", r"^\[design\]: method must be a text, got 3"),
+        (asking() + "[design]\nbackend = []", r"^\[design\]: backend must be a text, got \[\]"),
+        (asking() + "[design]\noptions = 3", r"^\[design\]: options must be a table, .*got 3"),
+        (asking() + "[design]\ntol = '1e-6'", r"^\[design\]: tol must be a positive number, got '1e-6'"),
+        (asking() + "[design]\ntol = true", r"^\[design\]: tol must be a positive number, got True"),
+        (asking() + "[design]\ntol = 0", r"^\[design\]: tol must be a positive number, got 0"),
+        (asking() + "[design]\ntol = nan", r"^\[design\]: tol must be a positive number, got nan"),
+        (
+            asking() + "[design]\ntime_limit = inf",
+            r"^\[design\]: time_limit must be a positive number, got inf",
+        ),
+        (
+            asking() + "[design]\ntime_limit = -2",
+            r"^\[design\]: time_limit must be a positive number, got -2",
+        ),
+        ("design = 3\n" + asking(), r"^\[design\] must be a table"),
+        (
+            TEXT.replace("[0, 6]", f"[0, 0x{'f' * 5000}]") + QUERY,
+            r"a whole number must lie within ±1.8e\+308",
+        ),
+        (
+            asking(
+                'kind = "linear"\nmatrix = { shape = [1, 24], rows = [0], columns = [0], values = [inf] }'
+            ).replace("rows = [0]", f"rows = [{2**70}]"),
+            r"^\[\[query\]\] number 1: ",
+        ),
+        (f"{TEXT}\n[[query]]\n{'left.' * 3000}kind = 'total'\n", "number 1: a query's kind"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_refusals_say_where_and_what_must_hold(text: str, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        parse_spec(text)
+
+
+def test_products_nested_without_end_are_refused() -> None:
+    """Dotted keys nest without brackets, so that only our own reading ran out of stack."""
+    deep = "".join(f"{'left.' * k}kind = 'product'\n{'left.' * k}right.kind = 'total'\n" for k in range(600))
+    with pytest.raises(SpecError, match="must not be nested that deeply"):
+        parse_spec(f"{TEXT}\n[[query]]\n{deep}{'left.' * 600}kind = 'total'\n")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"^there is no file '.*none\.toml'$"):
+        load_spec(tmp_path / "none.toml")
+    with pytest.raises(SpecError, match="cannot be read: Is a directory"):
+        load_spec(tmp_path)
+    path = tmp_path / "town.toml"
+    path.write_bytes(asking().encode() + b"\n# \xff\n")
+    with pytest.raises(SpecError, match=r"^town\.toml: a specification is text in UTF-8$"):
+        load_spec(path)
+    path.write_text("[schema\n")
+    with pytest.raises(SpecError, match=r"^town\.toml: this is not TOML: .*line 1"):
+        load_spec(path)
+    with path.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(SpecError, match=r"^town\.toml: a specification holds at most 16,777,216 bytes$"):
+        load_spec(path)
+
+
+def test_a_device_without_end_is_refused() -> None:
+    """Its size is zero, and reading it used to go on until memory was full."""
+    if not Path("/dev/zero").exists():
+        pytest.skip("this system has no /dev/zero")
+    with pytest.raises(SpecError, match="holds at most"):
+        load_spec("/dev/zero")
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_files_as_windows_writes_them(mark: bytes, end: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "town.toml"
+    path.write_bytes(mark + asking().encode().replace(b"\n", end))
+    assert load_spec(str(path)).queries == (Total(),)
+
+
+# ---------------------------------------------------------------- anything in any place
+
+VALID: dict[str, Any] = {
+    "schema": {
+        "age": {"range": [0, 6]},
+        "sex": ["F", "M"],
+        "income": {"bins": [0, 1.5]},
+        "region": {"categories": ["a"], "other": "z"},
+    },
+    "privacy": {"epsilon": 1.0, "delta": 1e-6, "neighbours": "add-remove", "records_per_person": 2},
+    "query": [
+        {"kind": "total", "name": "n", "weight": 2.0},
+        {"kind": "marginal", "attributes": ["age", "sex"]},
+        {"kind": "prefix", "attribute": "age", "stderr": 5.0},
+        {"kind": "all-ranges", "attribute": "age", "within": [10, 0.9]},
+        {"kind": "ranges", "attribute": "income", "ranges": [[0, 1.5]]},
+        {"kind": "ranges", "attribute": "age", "ranges": [[0, 3]], "name": "q"},
+        {
+            "kind": "product",
+            "left": {"kind": "prefix", "attribute": "age"},
+            "right": {"kind": "marginal", "attributes": ["sex"]},
+        },
+        {"kind": "linear", "matrix": [[1] * 24], "labels": ["x"]},
+        {"kind": "linear", "matrix": {"shape": [1, 24], "rows": [0], "columns": [5], "values": [2]}},
+    ],
+    "design": {"method": "auto", "options": {"a": 1}, "tol": 1e-6, "time_limit": 5, "backend": "numpy"},
+}
+
+WRONG: list[Any] = [
+    *(True, 0, -1, 2**64, 10**400, 16**5000, 0.5, math.nan, math.inf, "", "x", "1/0", "\0\U0001f600"),
+    *([], [[]], [1, "x"], [[1, 2], [3]], [16**5000], {}, {"surprise": 1}, {"kind": "total"}),
+    *({"range": [0, 2**70]}, {"bins": [0, 16**5000]}, {"shape": [2**70, 24], "rows": [0], "values": [1]}),
+    {"shape": [2**70, 24], "rows": [0], "columns": [0], "values": [1]},
+    {"shape": [1, 24], "rows": ["x"], "columns": [[0]], "values": {}},
+    *(datetime.date(2026, 1, 1), datetime.time(3, 4), [datetime.datetime(2026, 1, 1, 3)]),
+]
+
+
+def as_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return hex(value) if value > 0 else str(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return f"[{', '.join(map(as_toml, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{as_toml(key)} = {as_toml(item)}" for key, item in value.items()) + "}"
+    return value.isoformat() if hasattr(value, "isoformat") else repr(value)
+
+
+def written(content: dict[str, Any]) -> str:
+    return "\n".join(f"{key} = {as_toml(value)}" for key, value in content.items())
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if above:
+        yield above
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield from places(item, (*above, key))
+
+
+def changed(place: tuple[Any, ...], how: Any) -> str:
+    content = copy.deepcopy(VALID)
+    at: Any = content
+    for key in place[:-1]:
+        at = at[key]
+    if how == "left out":
+        del at[place[-1]]
+    elif how == "with one more key":
+        at[place[-1]]["surprise"] = 1
+    else:
+        at[place[-1]] = how
+    return written(content)
+
+
+def survives(text: str) -> bool:
+    try:
+        parse_spec(text)
+    except SpecError as error:
+        told = str(error)
+    else:
+        return True
+    assert len(told) < 1000
+    return False
+
+
+# Of a row of a matrix and the like, the first entry is enough.
+PLACES = [place for place in places(VALID) if all(key == 0 or isinstance(key, str) for key in place[3:])]
+
+
+def test_the_specification_to_be_broken_is_whole() -> None:
+    assert parse_spec(written(VALID)).workload.shape[1] == 24
+    assert len(PLACES) > 50
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: ".".join(map(str, place)))
+def test_only_our_own_error_comes_out_whatever_is_in_the_file(place: tuple[Any, ...]) -> None:
+    accepted = [wrong for wrong in WRONG if survives(changed(place, wrong))]
+    # Some are right by chance, a name "x" or a weight of 0.5; what an option may be, only its method knows.
+    assert len(accepted) < len(WRONG) / 2 or "options" in place
+    survives(changed(place, "left out"))
+    at: Any = VALID
+    for key in place:
+        at = at[key]
+    if isinstance(at, dict) and place[-1] not in ("schema", "options", "matrix"):
+        assert not survives(changed(place, "with one more key"))

@@ -1,0 +1,294 @@
+"""The families: their rows against drawings, their accuracy by dense linear algebra, their refusals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leastnoise.certificate import certify
+from leastnoise.design import design
+from leastnoise.errors import MethodError
+from leastnoise.privacy import GDP, Goal, PureDP
+from leastnoise.queries import AllRanges, Marginal, Prefix, Total
+from leastnoise.schema import Schema
+from leastnoise.strategies import METHODS, method_named
+from leastnoise.strategies.dense import _distinct_columns
+from leastnoise.strategies.hierarchical import tree
+from leastnoise.strategies.method import Request, kronecker, refuse_large
+from leastnoise.strategies.wavelet import haar
+from leastnoise.workload import Workload, assemble
+from tolerances import ROUNDING, SOLVER
+
+HEURISTICS = ("identity", "workload", "hierarchical", "wavelet")
+
+
+# Drawings ------------------------------------------------------------------------------------
+
+
+def drawn(text: str) -> list[list[int]]:
+    signs = {"1": 1, "-": -1, ".": 0}
+    return [[signs[c] for c in line.split()] for line in text.strip().splitlines()]
+
+
+TREE_4 = drawn("""
+    1 1 1 1
+    1 1 . .
+    . . 1 1
+    1 . . .
+    . 1 . .
+    . . 1 .
+    . . . 1
+""")
+TREE_5_BY_3 = drawn("""
+    1 1 1 1 1
+    1 1 . . .
+    . . 1 . .
+    . . . 1 1
+    1 . . . .
+    . 1 . . .
+    . . . 1 .
+    . . . . 1
+""")
+HAAR_4 = drawn("""
+    1 1 1 1
+    1 1 - -
+    1 - . .
+    . . 1 -
+""")
+HAAR_3 = drawn("""
+    1 1 1
+    1 1 -
+    1 - .
+    . . 1
+""")
+
+
+def test_drawings() -> None:
+    assert tree(4, 2).tolist() == TREE_4
+    assert tree(5, 3).tolist() == TREE_5_BY_3
+    assert tree(1, 2).tolist() == [[1]] == haar(1).tolist()
+    assert haar(2).tolist() == [[1, 1], [1, -1]]
+    assert haar(4).tolist() == HAAR_4
+    assert haar(3).tolist() == HAAR_3
+
+
+def is_tree(rows: Any, n: int, branching: int) -> bool:
+    """Whether 0/1 rows are all nodes of a tree: each splits into 2 to `branching` near-equal children."""
+    nodes = []
+    for row in rows.tolist():
+        where = [i for i, value in enumerate(row) if value]
+        if set(row) - {0, 1} or where != list(range(where[0], where[-1] + 1)):
+            return False
+        nodes.append((where[0], where[-1] + 1))
+    if len(set(nodes)) < len(nodes) or (0, n) not in nodes:
+        return False
+    reached = set()
+    waiting = [(0, n)]
+    while waiting:
+        low, high = waiting.pop()
+        reached.add((low, high))
+        if high - low == 1:
+            continue
+        inside = [(a, b) for a, b in nodes if low <= a and b <= high and (a, b) != (low, high)]
+        children = [c for c in inside if not any(d != c and d[0] <= c[0] and c[1] <= d[1] for d in inside)]
+        sizes = [b - a for a, b in children]
+        if not 2 <= len(children) <= branching or sum(sizes) != high - low or max(sizes) - min(sizes) > 1:
+            return False
+        waiting += children
+    return reached == set(nodes)
+
+
+@pytest.mark.parametrize("branching", [2, 3, 4, 5])
+@pytest.mark.parametrize("n", range(1, 18))
+def test_every_tree(n: int, branching: int) -> None:
+    rows = tree(n, branching)
+    assert is_tree(rows, n, branching) and np.linalg.matrix_rank(rows) == n
+    assert len(rows) <= 2 * n
+    if n > 2:
+        assert not is_tree(rows[1:], n, branching)
+        assert not is_tree(np.vstack([rows, rows[-1:]]), n, branching)
+        assert not is_tree(rows[:-1], n, branching)
+
+
+def test_very_bushy_trees_are_flat() -> None:
+    assert tree(6, 10**9).tolist() == [[1] * 6, *np.eye(6, dtype=int).tolist()]
+
+
+@pytest.mark.parametrize("n", range(1, 18))
+def test_every_wavelet(n: int) -> None:
+    full = 2 ** math.ceil(math.log2(n))
+    rows = haar(full)
+    assert np.array_equal(rows @ rows.T, np.diag(np.diag(rows @ rows.T))), "orthogonal at powers of two"
+    assert rows.shape == (full, full) and (rows[1:].sum(axis=1) == 0).all()
+    part = haar(n)
+    kept = np.array([row for row in rows[:, :n].tolist() if any(row)])
+    assert np.array_equal(part, kept) and np.linalg.matrix_rank(part) == n
+
+
+def test_kronecker_is_numpys() -> None:
+    A, B, C = tree(3, 2), haar(2), np.eye(2, dtype=int)
+    assert np.array_equal(kronecker([A, B, C]), np.kron(np.kron(A, B), C))
+    assert not np.array_equal(kronecker([B, A]), np.kron(A, B))
+
+
+# Accuracy ------------------------------------------------------------------------------------
+
+
+def rows_of(method: str, workload: Workload) -> Any:
+    sizes = (workload.shape[1],) if workload.schema is None else workload.schema.shape
+    if method == "identity":
+        return np.eye(workload.shape[1])
+    if method == "workload":
+        return np.unique(workload.dense(), axis=0)
+    return kronecker([tree(n, 2) if method == "hierarchical" else haar(n) for n in sizes])
+
+
+def total_by_hand(A: Any, workload: Workload, goal: Goal) -> float:
+    W = workload.dense() * np.sqrt(workload.weights)[:, None]
+    spread = np.linalg.norm(W @ np.linalg.pinv(A.astype(float))) ** 2
+    if goal.noise == "laplace":
+        return float(spread * 2 * (np.abs(A).sum(axis=0).max() / float(goal.epsilon_per_record)) ** 2)  # type: ignore[arg-type]
+    return float(spread * (A**2).sum(axis=0).max() / float(goal.mu_squared))  # type: ignore[arg-type]
+
+
+def workloads() -> list[Workload]:
+    two = Schema(a=range(5), b=("x", "y", "z"))
+    return [
+        assemble([Prefix("a")], Schema(a=range(13))),
+        assemble([AllRanges("a")], Schema(a=range(9))),
+        assemble([Prefix("a") * Marginal("b"), Marginal("b", weight=5), Total()], two),
+        assemble([Total()], two),
+        Workload.from_matrix([[1, -2, 0], [0, 1, 1], [1, -2, 0]], weights=[1, 2, 3]),
+        Workload.from_matrix([[7]]),
+    ]
+
+
+@pytest.mark.parametrize("workload", workloads(), ids=repr)
+@pytest.mark.parametrize("method", HEURISTICS)
+@pytest.mark.parametrize("goal", [GDP(0.7), PureDP(0.3, records_per_person=2)], ids=str)
+def test_expected_variance_by_dense_linear_algebra(method: str, workload: Workload, goal: Goal) -> None:
+    plan = design(workload, goal, method=method)
+    expected = total_by_hand(rows_of(method, workload), workload, goal)
+    # The noise scale is rounded up to a whole number of at least 2^27 grid steps.
+    assert plan.certificate.achieved == pytest.approx(expected, rel=1e-7)
+    wrong = rows_of("hierarchical" if method == "identity" else "identity", workload)
+    if workload.shape[1] > 1 and method != "workload":
+        assert plan.certificate.achieved != pytest.approx(total_by_hand(wrong, workload, goal), rel=1e-7)
+    assert plan.method == method and plan.claim == "heuristic"
+
+
+@pytest.mark.parametrize("workload", workloads(), ids=repr)
+def test_no_family_is_below_the_certified_bound(workload: Workload) -> None:
+    best = design(workload, GDP(1)).certificate
+    assert best.status == "optimal"
+    for method in HEURISTICS:
+        plan = design(workload, GDP(1), method=method)
+        own = certify(workload, plan)
+        assert own.lower_bound <= best.achieved * (1 + ROUNDING)
+        assert best.lower_bound <= own.achieved
+        assert own.status == ("optimal" if own.gap <= SOLVER else "heuristic")
+
+
+@pytest.mark.parametrize("branching", [2, 3, 16])
+def test_branching_is_used(branching: int) -> None:
+    workload = assemble([Prefix("a")], Schema(a=range(16)))
+    plan = design(workload, GDP(1), method="hierarchical", options={"branching": branching})
+    assert plan.certificate.achieved == pytest.approx(
+        total_by_hand(tree(16, branching), workload, GDP(1)), rel=1e-7
+    )
+    assert plan.note == f"noise on every node of a tree with {branching} branches"
+    assert plan.options == {"branching": branching}
+
+
+def test_a_query_asked_twice_is_measured_once() -> None:
+    plan = design(Workload.from_matrix([[1, 1], [0, 0], [1, 1], [1, 0]]), GDP(1), method="workload")
+    assert plan.strategy.shape == (2, 2)
+    assert plan.note == "noise on each of 2 different queries"
+
+
+# Refusals ------------------------------------------------------------------------------------
+
+
+def test_unknown_methods_and_options_are_refused_by_name() -> None:
+    workload = Workload.from_matrix(np.eye(2))
+    with pytest.raises(MethodError, match="no method 'best'; there are dense, identity, workload, hier"):
+        design(workload, GDP(1), method="best")
+    with pytest.raises(MethodError, match="'identity' has no option branching; its options: none"):
+        design(workload, GDP(1), method="identity", options={"branching": 2})
+    with pytest.raises(MethodError, match="'hierarchical' has no option depth; its options: branching"):
+        design(workload, GDP(1), method="hierarchical", options={"depth": 2})
+    assert [method_named(m.name) for m in METHODS] == list(METHODS)
+
+
+@pytest.mark.parametrize("branching", [1, 0, -2, 2.0, "2", True, None])
+def test_branchings_that_make_no_tree_are_refused(branching: Any) -> None:
+    with pytest.raises(MethodError, match="branching must be a whole number, 2 or more, got"):
+        design(
+            Workload.from_matrix(np.eye(2)), GDP(1), method="hierarchical", options={"branching": branching}
+        )
+
+
+def test_what_a_method_cannot_do_it_says_and_who_can() -> None:
+    workload = Workload.from_matrix([[0.5, 1.0]])
+    with pytest.raises(
+        MethodError,
+        match=r"'dense' cannot do this: its noise is Gaussian.*; identity, hierarchical, wavelet can",
+    ):
+        design(workload, PureDP(1), method="dense")
+    with pytest.raises(MethodError, match=r"'workload' cannot do this: .* whole numbers below 2\^30; dense"):
+        design(workload, GDP(1), method="workload")
+
+
+def test_large_workloads_are_refused_before_anything_is_built() -> None:
+    huge = assemble([Total()], Schema(a=range(10**6), b=range(10**6)))
+    for method in METHODS:
+        reason = method.refuses(Request(huge, GDP(1)))
+        assert reason is None or "1,000,000,000,000" in reason
+        assert reason is not None or method.name == "workload"
+    assert refuse_large(2**13, 2**13) is None
+    assert (
+        refuse_large(2**13 + 1, 2**13)
+        == "it would measure 8,193 rows over 8,192 cells, more than fit densely"
+    )
+
+
+# The dense family ----------------------------------------------------------------------------
+
+
+def test_weak_cells_are_told_apart() -> None:
+    """Columns 1e-10 beside the largest were rounded to the same zeros, and the design crashed."""
+    for values in ([1, 2e-10, 3e-10], [1, 1.5e-10, 1.6e-10, 1e-3]):
+        plan = design(Workload.from_matrix(np.diag(values)), GDP(1))
+        assert plan.certificate.status == "optimal"
+        # Their share of the total is 1e-19, so they are left at what the start gave them.
+        assert (plan.stderr >= np.array(values) * (1 - SOLVER)).all() and (
+            plan.stderr < 1e-6 + np.array(values)
+        ).all()
+
+
+def test_equal_cells_share_their_weight() -> None:
+    R = np.array([[1.0, 2, 1, 0, 2], [1e-9, 0, 1e-9, 0, 0]])
+    columns, kind, counts = _distinct_columns(R, np.array([True, True, True, False, True]))
+    assert sorted(columns.tolist()) == [0, 1] and sorted(counts.tolist()) == [2, 2]
+    assert kind[0] == kind[2] != kind[1] == kind[3]
+
+
+def test_unused_and_repeated_cells_change_nothing() -> None:
+    rng = np.random.default_rng(5)
+    W = rng.normal(size=(6, 4))
+    once = design(Workload.from_matrix(W), GDP(1)).certificate
+    wide = np.hstack([W, np.zeros((6, 3)), W[:, :2], W[:, :2]])
+    plan = design(Workload.from_matrix(wide), GDP(1))
+    assert plan.certificate.achieved == pytest.approx(once.achieved, rel=SOLVER)
+    assert (plan.witness.q[4:7] == 0).all() and (plan.profile[4:7] == 0).all()
+
+
+def test_weighted_independent_cells_have_a_closed_form() -> None:
+    """W = I with weights w: every cell may spend everything, so the total is Σ w."""
+    for weights in ([3.0], [1.0, 1.0], [1.0, 1e3, 1e-3, 7.0]):
+        found = design(Workload.from_matrix(np.eye(len(weights)), weights=weights), GDP(2)).certificate
+        assert found.achieved == pytest.approx(sum(weights) / 4, rel=SOLVER)
+        assert found.lower_bound <= sum(weights) / 4 * (1 + ROUNDING)

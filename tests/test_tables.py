@@ -1,0 +1,290 @@
+"""Baselines against brute force, the CSV file, and tables that show names as they are."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leastnoise.design import design
+from leastnoise.errors import QueryError, UnrecordedSpending
+from leastnoise.plan import Plan
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
+from leastnoise.release import Release, measure
+from leastnoise.report import baselines, write_answers
+from leastnoise.report.tables import cost_table, cross_table
+from leastnoise.schema import Bins, Schema
+from leastnoise.workload import Workload, assemble
+from tolerances import ROUNDING
+
+SCHEMA = Schema(age=range(5), sex=("M", "F"), income=Bins([0, 1, 10]))
+
+
+def measured(plan: Plan, counts: Any = None) -> Release:
+    x = np.arange(plan.workload.shape[1]) if counts is None else counts
+    with pytest.warns(UnrecordedSpending):
+        return measure(plan, x)
+
+
+def shown(table: Any, width: int = 200) -> str:
+    from rich.console import Console
+
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(table)
+    return out.getvalue()
+
+
+# ---------------------------------------------------------------- baselines
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        [Total()],
+        [Marginal("age", "sex"), Prefix("age", weight=3)],
+        [AllRanges("age") * Marginal("sex"), Total(weight=0)],
+        [Linear(np.linspace(-1, 2, 40).reshape(2, 20)), Marginal("income")],
+        [Marginal("age"), Marginal("age")],
+    ],
+    ids=lambda queries: queries[0].title(),
+)
+@pytest.mark.parametrize(
+    "goal",
+    [
+        GDP(0.5),
+        ZCDP(2, records_per_person=3),
+        ApproxDP(1, 1e-6),
+        PureDP(0.7),
+        PureDP(2, records_per_person=4),
+    ],
+    ids=str,
+)
+def test_baselines_by_brute_force(queries: list[Query], goal: Goal) -> None:
+    plan = design(assemble(queries, SCHEMA), goal)
+    W = plan.workload.dense()
+    k = goal.records_per_person
+    if isinstance(goal, PureDP):
+        # Laplace noise of scale Δ₁/ε has variance 2 (Δ₁/ε)²; one person moves k records.
+        def spread(A: np.ndarray) -> float:
+            return math.sqrt(2) * k * np.abs(A).sum(axis=0).max() / float(goal.epsilon)
+    else:
+        assert goal.mu_squared is not None
+        mu = k * math.sqrt(goal.mu_squared)
+
+        def spread(A: np.ndarray) -> float:
+            return k * np.linalg.norm(A, axis=0).max() / mu
+
+    found = baselines(plan)
+    cells = np.eye(W.shape[1])
+    each_cell = np.sqrt(np.diag(W @ (spread(cells) ** 2 * cells) @ W.T))
+    assert found.per_count == pytest.approx(np.full(len(W), spread(W)), rel=ROUNDING)
+    assert found.per_cell == pytest.approx(each_cell, rel=ROUNDING)
+
+
+def test_the_optimum_is_no_worse_than_the_simple_ways() -> None:
+    plan = design(assemble([Marginal("age", "sex"), Prefix("age"), Total(weight=5)], SCHEMA), GDP(1))
+    simple = baselines(plan)
+    ours, count, cell = (
+        float(np.sum(plan.workload.weights * errors**2))
+        for errors in (plan.stderr, simple.per_count, simple.per_cell)
+    )
+    assert ours <= min(count, cell) * (1 + plan.certificate.gap)
+
+
+# ---------------------------------------------------------------- CSV
+
+
+def read_back(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def test_numbers_parse_back(tmp_path: Path) -> None:
+    plan = design(assemble([Marginal("age", "sex"), Total(name="all")], SCHEMA), GDP(1))
+    release = measured(plan)
+    path = write_answers(release, tmp_path / "a.csv", level=0.9)
+    assert path == tmp_path / "a.csv"
+    head, *rows = read_back(path)
+    assert head == ["query", "label", "answer", "stderr", "lower_0.9", "upper_0.9"]
+    assert [row[0] for row in rows] == ["age x sex"] * 10 + ["all"]
+    assert [row[1] for row in rows] == list(plan.workload.labels)
+    figures = np.array([[float(cell) for cell in row[2:]] for row in rows])
+    expected = np.column_stack([release.answers, release.stderr, *release.interval(0.9)])
+    assert figures == pytest.approx(expected, rel=ROUNDING, abs=ROUNDING)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_large_counts_keep_their_units(tmp_path: Path) -> None:
+    """Ten digits used to round a count of 10^12 to hundreds, far beyond its standard error."""
+    plan = design(assemble([Total()], Schema(a=("x",))), GDP(1))
+    release = measured(plan, [2**40 - 1])
+    (_, row) = read_back(write_answers(release, tmp_path / "a.csv"))
+    assert abs(float(row[2]) - release.answers[0]) <= 0.5
+
+
+FORMULAS = [
+    "=cmd()",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\tx",
+    "\rx",
+    "\n=x",
+    "\uff1d1",
+    "\uff0b1",
+    "\uff0d1",
+    "\uff201",
+]
+
+
+@pytest.mark.parametrize("text", FORMULAS, ids=ascii)
+def test_formulas_become_text(text: str, tmp_path: Path) -> None:
+    queries = [Linear([[1, 1]], labels=[text], name=text), Total(name=f"a{text}")]
+    release = measured(design(assemble(queries, Schema(a=("x", "y"))), GDP(1)))
+    _, first, second = read_back(write_answers(release, tmp_path / "a.csv"))
+    assert first[:2] == [f"'{text}"] * 2
+    assert second[0] == f"a{text}"
+
+
+def test_an_attribute_cannot_begin_a_formula(tmp_path: Path) -> None:
+    schema = Schema(**{"=1+1": ("=2", '"x", y')})
+    release = measured(design(assemble([Marginal("=1+1")], schema), GDP(1)))
+    _, first, second = read_back(write_answers(release, tmp_path / "a.csv"))
+    assert (first[0], first[1], second[1]) == ("'=1+1", "'=1+1 =2", '\'=1+1 "x", y')
+
+
+def test_labels_outside_unicode_are_written_out(tmp_path: Path) -> None:
+    """A lone surrogate used to stop the writing after the privacy was spent."""
+    release = measured(design(assemble([Marginal("a")], Schema(a=("x\udc80",))), GDP(1)))
+    assert read_back(write_answers(release, tmp_path / "a.csv"))[1][1] == "a x\\udc80"
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = measured(design(assemble([Marginal("a")], Schema(a=("x", "y"))), GDP(1)))
+    path = tmp_path / "a.csv"
+    path.write_text("before")
+
+    def broken(text: str) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("leastnoise.report.answers._harmless", broken)
+    with pytest.raises(OSError, match="No space left"):
+        write_answers(release, path)
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# ---------------------------------------------------------------- tables
+
+
+def test_cross_table_follows_the_schema() -> None:
+    schema = Schema(region=("south", "north", "east"), sex=("M", "F"))
+    release = measured(design(assemble([Marginal("sex", "region", name="t")], schema), GDP(1)))
+    lines = shown(cross_table(release, "t")).splitlines()
+    assert lines[0].split() == ["t", "(±", "at", "95%)"]
+    assert lines[1].split() == ["region", "M", "F"]
+    assert [line.split()[0] for line in lines[3:]] == ["south", "north", "east"]
+    answers = [re.findall(r"(-?[\d,]+) ± (\d+)", line) for line in lines[3:]]
+    assert [[int(answer) for answer, _ in row] for row in answers] == np.round(
+        release.answers.reshape(3, 2)
+    ).astype(int).tolist()
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_what_cross_table_shows_covers_the_interval(level: float) -> None:
+    """The level used to be in the title only; and 22.4 was shown as 22, which covers less than it says."""
+    release = measured(design(assemble([Marginal("age", "sex", name="t")], SCHEMA), ApproxDP(1, 1e-6)))
+    text = shown(cross_table(release, "t", level=level))
+    assert f"(± at {100 * level:g}%)" in text
+    lower, upper = release.interval(level)
+    found = [
+        (float(answer.replace(",", "")), float(margin))
+        for answer, margin in re.findall(r"(\S+) ± (\S+)", text)
+    ]
+    assert len(found) == 10
+    for (answer, margin), low, high in zip(found, lower, upper, strict=True):
+        assert answer - margin <= low
+        assert high <= answer + margin
+        assert margin <= (high - low) / 2 + 1.5
+
+
+def test_cross_table_of_a_product_and_of_repeated_ranges() -> None:
+    """Looking answers up by label used to fail where two ranges share a label."""
+    repeated = Ranges("age", [(0, 2), (0, 2), (3, 4)]) * Marginal("sex")
+    release = measured(design(assemble([repeated.having(name="t")], SCHEMA), GDP(1)))
+    lines = shown(cross_table(release, "t")).splitlines()
+    assert [line.split()[0] for line in lines[3:]] == ["0–2", "0–2", "3–4"]
+    assert lines[3] == lines[4]
+
+
+def test_cross_table_refuses_other_shapes() -> None:
+    plan = design(
+        assemble([Total(name="n"), Marginal("age", name="a"), Linear([[1] * 20], name="l")], SCHEMA), GDP(1)
+    )
+    release = measured(plan)
+    for name, attributes in (("n", 0), ("a", 1), ("l", 0)):
+        with pytest.raises(QueryError, match=f"two attributes, query '{name}' has {attributes}"):
+            cross_table(release, name)
+    with pytest.raises(QueryError, match="there is no query named 'x'"):
+        cross_table(release, "x")
+
+
+def test_cost_table_holds_what_it_says() -> None:
+    plan = design(assemble([Marginal("age", "sex", name="cells"), Total(name="all")], SCHEMA), GDP(0.1))
+    simple = baselines(plan)
+    lines = shown(cost_table(plan)).splitlines()
+    (row,) = (line.split() for line in lines if line.strip().startswith("cells"))
+    ours, count, cell = (
+        math.sqrt(np.mean(errors[:10] ** 2)) for errors in (plan.stderr, simple.per_count, simple.per_cell)
+    )
+    assert row[1:] == [
+        f"{ours:.1f}",
+        f"{count:.1f}",
+        f"({count / ours:.1f}×)",
+        f"{cell:.1f}",
+        f"({cell / ours:.1f}×)",
+    ]
+    assert lines[-1].split()[:2] == ["total", "variance"]
+    assert float(lines[-1].split()[2].replace(",", "")) == pytest.approx(plan.certificate.achieved, abs=0.5)
+
+
+def test_cost_table_of_nothing_and_of_little() -> None:
+    """Queries that are all zero cost nothing, and used to be divided by."""
+    nothing = design(Workload.from_matrix(np.zeros((2, 3))), GDP(1))
+    assert shown(cost_table(nothing)).splitlines()[-1].split()[2:] == ["0.0", "0.0", "0.0"]
+    little = design(Workload.from_matrix(1e-4 * np.eye(3)), GDP(1))
+    assert "0.0001" in shown(cost_table(little))
+
+
+def test_tables_fit_the_terminal() -> None:
+    names = ["income distribution by region", "everyone"]
+    plan = design(assemble([Marginal("age", name=names[0]), Total(name=names[1])], SCHEMA), GDP(1e-2))
+    wide, usual, narrow = (shown(cost_table(plan), width) for width in (200, 80, 60))
+    assert names[0] in usual
+    for text, width in ((wide, 200), (usual, 80), (narrow, 60)):
+        assert max(map(len, text.splitlines())) <= width
+        assert "…" not in text
+        assert re.findall(r"[\d,.]+", narrow) == re.findall(r"[\d,.]+", text)
+
+
+NASTY = ["[bold]x[/bold]", "[red]", "[/]", ":smile:", "a\x1b[31mb", "two\nlines", "\u202eright", "[link=x]y"]
+
+
+@pytest.mark.parametrize("nasty", NASTY, ids=ascii)
+def test_names_are_shown_as_they_are(nasty: str) -> None:
+    """A title used to be read as markup, and escape codes reached the terminal."""
+    schema = Schema(**{nasty: (nasty, "other"), "b": (nasty + "2", "other")})
+    plan = design(assemble([Marginal(nasty, "b", name=nasty)], schema), GDP(1))
+    literal = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in nasty)
+    cross = shown(cross_table(measured(plan), nasty))
+    assert cross.count(literal) == 4  # the title, the attribute, a row and a column
+    assert literal in shown(cost_table(plan))
+    for text in (cross, shown(cost_table(plan))):
+        assert all(c.isprintable() or c == "\n" for c in text)
