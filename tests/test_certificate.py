@@ -373,7 +373,7 @@ def test_the_solver_is_not_asked() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 20.0])
 def test_no_pure_plan_is_called_optimal_and_geometric_noise_does_not_beat_the_bound(epsilon: float) -> None:
-    """The bound once took the variance of continuous Laplace noise; geometric noise has half of it at ε = 3."""
+    """The bound once took the variance of continuous noise; geometric noise has half of it at ε = 3."""
     workload = assemble([Marginal("a")], Schema(a=range(4)))
     found = design(workload, PureDP(epsilon)).certificate
     assert found.status == "heuristic"
