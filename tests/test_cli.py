@@ -153,7 +153,7 @@ def test_demo_writes_what_it_lists(town: tuple[Path, subprocess.CompletedProcess
     folder, done = town
     listed = re.findall(r"^  (\w+\.\w+) ", done.stdout.split("Written to my town:")[1], re.MULTILINE)
     assert sorted(listed) == sorted(files(folder / "my town"))
-    release = leastnoise.load_release(folder / "my town" / "town.release")
+    release = leastnoise.load_release(folder / "my town" / "answers.release")
     assert leastnoise.load_plan(folder / "my town" / "town.plan").certificate.status == "optimal"
     with (folder / "my town" / "answers.csv").open(newline="", encoding="utf-8") as file:
         answers = [float(row["answer"]) for row in csv.DictReader(file)]
@@ -176,7 +176,7 @@ def test_demo_shows_table_cost_proof_and_place(town: tuple[Path, subprocess.Comp
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
     assert max(map(len, text.split("Next,")[0].splitlines())) <= 80
     # A command is one line, to be copied, and its paths are quoted.
-    assert "\n  leastnoise publish 'my town/town.toml' --data 'my town/people.csv'\n" in text
+    assert re.search(r"\n  \S+ publish 'my town/town.toml' --data 'my town/people.csv'\n", text)
 
 
 def test_piped_output_holds_no_control_sequence(town: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
@@ -192,7 +192,7 @@ def test_a_folder_with_an_awkward_name(folder: Path, monkeypatch: pytest.MonkeyP
     name = f":smile: {'long' * 20} $x"
     text = succeed("demo", "--people", "50", "--out", name, columns=60)
     assert f"\nWritten to {name}:\n" in text
-    assert f"\n  leastnoise explain '{name}/town.toml'\n" in text
+    assert f" explain '{name}/town.toml'\n" in text
     assert (folder / name / "answers.csv").exists()
 
 
@@ -219,17 +219,25 @@ def test_design_then_release(folder: Path) -> None:
     plan = leastnoise.load_plan(folder / "town.plan")
     result = run("release", "town.plan", "--data", "people.csv")
     assert result.exit_code == 0
-    assert result.stdout == "wrote town-answers.csv\nwrote town.release (load_release() reads it back)\n"
+    assert (
+        result.stdout == "wrote town-answers.csv\nwrote town-answers.release (load_release() reads it back)\n"
+    )
     assert re.fullmatch(
         r"warning: no ledger records this release: it spends \(1, 1e-06\)-DP.*\n", result.stderr
     )
-    release = leastnoise.load_release(folder / "town.release")
+    release = leastnoise.load_release(folder / "town-answers.release")
     assert release.plan.workload.digest == plan.workload.digest
     with (folder / "town-answers.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["label"] for row in rows] == list(plan.workload.labels)
     assert [float(row["answer"]) for row in rows] == pytest.approx(release.answers.tolist())
-    assert files(folder) == {"town.toml", "people.csv", "town.plan", "town-answers.csv", "town.release"}
+    assert files(folder) == {
+        "town.toml",
+        "people.csv",
+        "town.plan",
+        "town-answers.csv",
+        "town-answers.release",
+    }
 
 
 def test_names_are_chosen_with_out(folder: Path) -> None:
@@ -242,10 +250,10 @@ def test_names_are_chosen_with_out(folder: Path) -> None:
 def test_publish_does_the_whole_walk(folder: Path) -> None:
     result = run("publish", "town.toml", "--data", "peop*.csv")
     assert result.exit_code == 0
-    release = leastnoise.load_release(folder / "town.release")
+    release = leastnoise.load_release(folder / "town-answers.release")
     assert result.stdout == (
         f"{leastnoise.summarize(release)}\n\n"
-        "wrote town-answers.csv\nwrote town.release (load_release() reads it back)\n"
+        "wrote town-answers.csv\nwrote town-answers.release (load_release() reads it back)\n"
     )
     assert "designed in" in result.stderr
     assert "warning: no ledger" in result.stderr
@@ -466,7 +474,7 @@ def test_answers_are_saved_before_anything_is_said(folder: Path, monkeypatch: py
 
     monkeypatch.setattr("leastnoise.cli._say", closed)
     assert run("publish", "town.toml", "--data", "people.csv").exit_code == 1
-    assert {"town-answers.csv", "town.release"} < files(folder)
+    assert {"town-answers.csv", "town-answers.release"} < files(folder)
 
 
 def test_a_link_or_a_device_is_not_replaced(folder: Path) -> None:
@@ -486,7 +494,7 @@ def test_one_file_is_kept_if_the_other_fails(folder: Path, monkeypatch: pytest.M
     result = run("publish", "town.toml", "--data", "people.csv")
     assert result.exit_code == 1
     assert result.stderr.endswith("error: town-answers.csv: No space left on device\n")
-    assert leastnoise.load_release(folder / "town.release").answers.shape == (12,)
+    assert leastnoise.load_release(folder / "town-answers.release").answers.shape == (12,)
 
 
 @pytest.mark.parametrize(
@@ -600,7 +608,7 @@ def test_a_terminal_without_greek_letters_gets_question_marks(folder: Path) -> N
     )
     assert done.returncode == 0, done.stderr
     assert "? = 1" in done.stdout
-    assert {"town-answers.csv", "town.release"} < files(folder)
+    assert {"town-answers.csv", "town-answers.release"} < files(folder)
 
 
 def test_help_answers_at_once() -> None:
@@ -611,3 +619,26 @@ def test_help_answers_at_once() -> None:
     )
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_second_release_is_refused_unless_forced(folder: Path) -> None:
+    """Publishing twice used to replace the first release without a word."""
+    succeed("publish", "town.toml", "--data", "people.csv")
+    before = (folder / "town-answers.csv").read_bytes()
+    assert "spends privacy again" in refuse("publish", "town.toml", "--data", "people.csv")
+    assert (folder / "town-answers.csv").read_bytes() == before
+    succeed("publish", "town.toml", "--data", "people.csv", "--force")
+    assert (folder / "town-answers.csv").read_bytes() != before
+
+
+def test_answers_go_to_csv_files_only(folder: Path) -> None:
+    assert "must end in .csv" in refuse("publish", "town.toml", "--data", "people.csv", "--out", "x.xlsx")
+    assert not (folder / "x.xlsx").exists()
+
+
+def test_a_file_of_the_wrong_kind_is_named(folder: Path) -> None:
+    succeed("design", "town.toml")
+    succeed("release", "town.plan", "--data", "people.csv")
+    assert "saved plan or release" in refuse("compare", "town.plan")
+    assert "goes to `leastnoise design`" in refuse("release", "town.toml", "--data", "people.csv")
+    assert "it is a release; read it with load_release()" in refuse("explain", "town-answers.release")

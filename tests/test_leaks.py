@@ -305,7 +305,7 @@ def test_every_failure_is_tried(table, tmp_path, monkeypatch):
 def test_the_words_of_the_engine_would_be_noticed(table, tmp_path, monkeypatch):
     """With its messages let through as they come, the engine quotes what it could not read."""
     fail = failures(table, tmp_path, monkeypatch)["failing engine"]
-    monkeypatch.setattr(data_module, "_withheld", lambda step, run: run())
+    monkeypatch.setattr(data_module.handle, "withheld", lambda step, run: run())
     with pytest.raises(duckdb.Error) as caught:
         fail()
     assert told(everything_in(caught.value)) == ["CANARY"]

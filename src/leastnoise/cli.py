@@ -64,6 +64,7 @@ app = typer.Typer(
 SpecFile = Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")]
 DataFile = Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")]
 TimeLimit = Annotated[float | None, typer.Option(help="seconds; the best plan so far is taken")]
+Force = Annotated[bool, typer.Option("--force", help="replace an earlier release of the same name")]
 AnswersFile = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="where to write the answers as CSV; NAME-answers.csv unless given"),
@@ -132,12 +133,13 @@ def release(
     plan: Annotated[Path, typer.Argument(help="a plan that `leastnoise design` saved")],
     data: DataFile,
     out: AnswersFile = None,
+    force: Force = False,
 ) -> None:
     """Measure a saved plan on a table: the one step that spends privacy."""
     from leastnoise.plan import load_plan
 
     chosen = load_plan(plan)
-    answers, saved = _outputs(plan, data, out)
+    answers, saved = _outputs(plan, data, out, force)
     _save(_measure(chosen, data), answers, saved)
     _say_where(answers, saved)
 
@@ -148,6 +150,7 @@ def publish(
     data: DataFile,
     out: AnswersFile = None,
     time_limit: TimeLimit = None,
+    force: Force = False,
 ) -> None:
     """Do the whole walk: read the specification, design, measure, write the answers."""
     from leastnoise.data import vectorize
@@ -155,7 +158,7 @@ def publish(
     from leastnoise.spec import load_spec
 
     asked = load_spec(spec)
-    answers, saved = _outputs(spec, data, out)
+    answers, saved = _outputs(spec, data, out, force)
     vectorize(data, asked.schema)  # found missing now rather than after a long design
     result = _measure(_design(asked, time_limit), data)
     _save(result, answers, saved)
@@ -221,12 +224,22 @@ def _measure(plan: Plan, data: str) -> Release:
         return leastnoise.measure(plan, data)
 
 
-def _outputs(source: Path, data: str, out: Path | None) -> tuple[Path, Path]:
+def _outputs(source: Path, data: str, out: Path | None, force: bool) -> tuple[Path, Path]:
     """Where the answers and the release go, checked before anything is measured."""
+    from leastnoise.errors import InputError
+
     answers = out or source.with_name(f"{source.stem}-answers.csv")
     # "." and "/" have no name to put a suffix to, and are refused below.
-    saved = (out or source).with_suffix(".release") if answers.name else answers / ".release"
+    saved = answers.with_suffix(".release") if answers.name else answers / ".release"
     _check_outputs([answers, saved], [source, Path(data), *map(Path, glob.glob(data, recursive=True))])
+    if answers.suffix.lower() != ".csv":
+        raise InputError(f"answers are written as CSV: --out must end in .csv, got {str(answers)!r}")
+    for path in (answers, saved):
+        if path.exists() and not force:
+            raise InputError(
+                f"{str(path)!r} exists. A second release spends privacy again; keep the first, or give "
+                "another --out, or --force to replace it"
+            )
     return answers, saved
 
 

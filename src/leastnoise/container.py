@@ -83,6 +83,12 @@ def _is_bloated(member: zipfile.ZipInfo) -> bool:
     return member.file_size > _MAX_RATIO * (member.compress_size + 64)
 
 
+_instead = {
+    "plan": ": it is a plan; measure it with measure() or `leastnoise release`",
+    "release": ": it is a release; read it with load_release()",
+}
+
+
 def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
     """The JSON content and the arrays of a file that `write` made.
 
@@ -97,6 +103,12 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]
             data = {member.filename: archive.read(member) for member in members}
     except FileNotFoundError:
         raise PlanFileError(f"there is no file {str(source)!r}") from None
+    except zipfile.BadZipFile:
+        is_spec = source.suffix.lower() == ".toml"
+        hint = "; a specification goes to `leastnoise design` or `leastnoise publish`" if is_spec else ""
+        raise PlanFileError(
+            f"{source.name!r} cannot be read: it is damaged or no leastnoise file{hint}"
+        ) from None
     except _DAMAGE as error:
         if isinstance(error, PlanFileError):
             raise
@@ -109,7 +121,7 @@ def _decoded(source: Path, kind: str, data: dict[str, bytes]) -> tuple[dict[str,
         head = json.loads(data.pop("head.json"))
         body = data.pop("content.json")
         if head["kind"] != kind:
-            raise PlanFileError(f"{source.name!r} is no saved {kind}")
+            raise PlanFileError(f"{source.name!r} is no saved {kind}{_instead.get(str(head['kind']), '')}")
         if head["digest"] != _digest(body, data):
             raise PlanFileError(f"{source.name!r} was altered or damaged after it was saved; save it again")
         content = json.loads(body)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import glob
+import os
 import shlex
+import shutil
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -53,7 +56,7 @@ def run_demo(
         # Nobody who was invented needs a record of what was spent.
         warnings.simplefilter("ignore", UnrecordedSpending)
         release = measure(plan, vectorize(people, spec.schema))
-    release.save(folder / "town.release")
+    release.save(folder / "answers.release")
     write_answers(release, folder / "answers.csv")
     (folder / "summary.txt").write_text(summarize(release).text() + "\n", encoding="utf-8")
 
@@ -67,11 +70,12 @@ def run_demo(
     # Not broken at the edge of the terminal: a path or a command is there to be copied.
     console.print(f"Written to {folder}:", soft_wrap=True)
     for name, what in _FILES.items():
-        console.print(f"  {name:<14} {what}")
+        console.print(f"  {name:<16} {what}")
     console.print("\nNext, with this town or with files of your own:")
     town, table = (shlex.quote(str(folder / name)) for name in ("town.toml", "people.csv"))
+    program = "leastnoise" if shutil.which("leastnoise") else shlex.quote(os.path.relpath(sys.argv[0]))
     for command in (f"explain {town}", f"compare {town}", f"publish {town} --data {table}"):
-        console.print(f"  leastnoise {command}", soft_wrap=True)
+        console.print(f"  {program} {command}", soft_wrap=True)
     return release
 
 
@@ -80,7 +84,7 @@ _FILES = {
     "town.toml": "what to publish: schema, queries, privacy",
     "town.plan": "the noise chosen, with its proof; saw no data",
     "answers.csv": "the published counts with standard errors and intervals",
-    "town.release": "the same for Python: leastnoise.load_release()",
+    "answers.release": "the same for Python: leastnoise.load_release()",
     "summary.txt": "the release in words",
 }
 

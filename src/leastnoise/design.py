@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from leastnoise import threads
@@ -13,7 +13,7 @@ from leastnoise.certificate import Witness
 from leastnoise.errors import InputError, LeastnoiseError, MethodError, NotYetError
 from leastnoise.objective import Objective, default_objective
 from leastnoise.plan import Plan
-from leastnoise.privacy import Goal
+from leastnoise.privacy import ApproxDP, Goal, PureDP
 from leastnoise.solver import BACKENDS, Progress
 from leastnoise.strategies import METHODS, Method, Request, method_named
 from leastnoise.strategy import integer_strategy
@@ -145,6 +145,10 @@ def methods() -> MethodTable:
     return MethodTable(METHODS)
 
 
+# Marks a contender that does with the epsilon alone what the goal allows with a delta.
+_NO_DELTA = ", no delta"
+
+
 @dataclass(frozen=True)
 class Contender:
     """One method's result in a comparison: its total variance, gap and time, or why it was left out."""
@@ -179,11 +183,15 @@ class Comparison:
             if c.achieved is None or c.gap is None:
                 lines.append(f"{c.method:<{width}}  left out: {c.reason}")
             else:
-                above = f"{c.gap:.1e}" if c.gap < 1e-4 else f"{100 * c.gap:.1f} %"
+                above = "optimal" if c.gap <= 1e-6 else f"{100 * c.gap:.2f} %"
                 lines.append(
                     f"{c.method:<{width}}  {c.achieved:>14.6g}  {above:>15}  {c.rms_stderr:>14.4g}  "
                     f"{c.seconds:>7.2f}"
                 )
+        if any(c.method.endswith(_NO_DELTA) for c in self.contenders):
+            lines.append(
+                "Rows without delta: Laplace noise of the same epsilon, which the bound does not cover."
+            )
         lines.append(
             f"No {self.among} noise within this goal has a total variance below {self.lower_bound:.6g}."
         )
@@ -226,11 +234,12 @@ def compare(
             left_out.append(Contender(method.name, None, None, None, 0.0, reason))
     # Every method's dual weights bound all of them; the best bound counts.
     best = max((plan.certificate.lower_bound for plan, _ in plans), default=0.0)
+    plans += _pure_plans(chosen, request, chosen_objective)
     total_weight = float(workload.weights.sum())
     ranked = sorted(plans, key=lambda entry: entry[0].certificate.achieved)
     contenders = [
         Contender(
-            method=plan.method,
+            method=plan.method if plan.privacy is privacy else f"{plan.method}{_NO_DELTA}",
             achieved=plan.certificate.achieved,
             gap=plan.certificate.achieved / best - 1 if best > 0 else 0.0,
             rms_stderr=math.sqrt(plan.certificate.achieved / total_weight),
@@ -240,3 +249,20 @@ def compare(
     ]
     among = "Laplace" if request.privacy.noise == "laplace" else "Gaussian"
     return Comparison((*contenders, *left_out), best, among)
+
+
+def _pure_plans(chosen: Sequence[Method], request: Request, objective: Objective) -> list[tuple[Plan, float]]:
+    """What the methods give at the same ε with Laplace noise, for a goal that also allows a δ."""
+    goal = request.privacy
+    if not isinstance(goal, ApproxDP):
+        return []
+    pure = PureDP(goal.epsilon, neighbours=goal.neighbours, records_per_person=goal.records_per_person)
+    stricter = replace(request, privacy=pure)
+    plans = []
+    for method in chosen:
+        if method.refuses(stricter) is None:
+            started = time.monotonic()
+            plan = _plan_by(method, stricter, objective)
+            plan.certificate  # noqa: B018 - computed here, so that its time counts
+            plans.append((plan, time.monotonic() - started))
+    return plans

@@ -167,7 +167,7 @@ class Plan:
                 j = start + int(np.argmin(answerable))
                 raise QueryError(
                     f'query {j} ("{labels[j]}") cannot be answered by this plan; add it to the workload and '
-                    "call design() again"
+                    "call design() again (measuring the new plan spends privacy again)"
                 )
         return operator, labels
 

@@ -33,7 +33,7 @@ from leastnoise.operators import (
     SparseMatrix,
     from_entries,
 )
-from leastnoise.schema import Attribute, Schema
+from leastnoise.schema import Attribute, Bins, Schema
 
 
 class Labels(Sequence[str]):
@@ -159,7 +159,7 @@ class Query:
         factors = self.factors(schema)
         assert factors is not None
         if not factors:
-            return Labels(1, lambda i: "everyone")
+            return Labels(1, lambda i: self.name or "everyone")
 
         def make(i: int) -> str:
             parts = []
@@ -456,9 +456,15 @@ def _set_common(query: Query, common: dict[str, Any]) -> None:
 def _span(name: str, values: Attribute, low: Any, high: Any) -> tuple[int, int]:
     span = values.span(_to_plain(low), _to_plain(high))
     if span is None:
+        if isinstance(values, Bins):
+            edges = ", ".join(f"{edge:,}" for edge in values.edges[:12]) + (", …" if values.size > 11 else "")
+            raise QueryError(
+                f"a range of {name!r} runs from one of its edges to a larger one, got ({low!r}, {high!r}); "
+                f"the edges are {edges}"
+            )
         raise QueryError(
             f"({low!r}, {high!r}) holds no declared value of {name!r}, which is "
-            f"{values.span_label(0, values.size - 1)}; bins need two of their edges, the smaller first"
+            f"{values.span_label(0, values.size - 1)}; give the smaller end first"
         )
     return span
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import bisect
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeGuard
@@ -222,7 +222,14 @@ class Schema:
     __slots__ = ("_attributes",)
     _attributes: dict[str, Attribute]
 
-    def __init__(self, /, **attributes: Any) -> None:
+    def __init__(self, named: Mapping[str, Any] | None = None, /, **attributes: Any) -> None:
+        # A mapping serves names that are no Python words: Schema({"years lived here": range(100)}).
+        if named is not None and not isinstance(named, Mapping):
+            raise SchemaError(f"a schema is given by name, as in Schema(sex=('F', 'M')), got {named!r:.60}")
+        attributes = {**(named or {}), **attributes}
+        for name in attributes:
+            if not isinstance(name, str):
+                raise SchemaError(f"an attribute's name must be a text, got {name!r}")
         if not attributes:
             raise SchemaError("a schema needs at least one attribute, as in Schema(sex=('F', 'M'))")
         object.__setattr__(

@@ -115,7 +115,9 @@ def load_spec(path: str | Path) -> Spec:
         # Some editors put a byte order mark first, which TOML does not know.
         return parse_spec(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise SpecError(f"{source.name}: a specification is text in UTF-8") from None
+        is_saved = content.startswith(b"PK")
+        hint = "; this is a saved plan or release, for `leastnoise release` or `explain`" if is_saved else ""
+        raise SpecError(f"{source.name}: a specification is text in UTF-8{hint}") from None
     except SpecError as error:
         raise SpecError(f"{source.name}: {error}") from None
 
@@ -129,7 +131,8 @@ def parse_spec(text: str) -> Spec:
     try:
         content = tomllib.loads(text)
     except (RecursionError, ValueError) as error:  # a number of 5,000 digits is a plain ValueError
-        raise SpecError(f"this is not TOML: {error}") from None
+        hint = "; write [[query]] in double brackets before each query" if "('query',)" in str(error) else ""
+        raise SpecError(f"this is not TOML: {error}{hint}") from None
     _check_numbers(content)
     try:
         return _read(content)
@@ -156,6 +159,8 @@ def _read(content: dict[str, Any]) -> Spec:
         if not isinstance(content.get(table), dict) or not content[table]:
             raise SpecError(f"a [{table}] table is needed")
     queries = content.get("query")
+    if isinstance(queries, dict):
+        raise SpecError("queries come in a list: write [[query]] in double brackets before each")
     if not isinstance(queries, list) or not queries or not all(isinstance(q, dict) for q in queries):
         raise SpecError("at least one [[query]] is needed")
     try:
@@ -189,6 +194,9 @@ def _goal(plain: dict[str, Any]) -> Goal:
             "[privacy] must hold epsilon and delta, or epsilon, rho or mu alone (and may hold "
             f"neighbours and records_per_person); it holds {', '.join(map(repr, plain))}"
         )
+    for name, value in plain.items():
+        if name != "neighbours" and isinstance(value, str) and "/" not in value and name != "calibration":
+            raise SpecError(f"[privacy]: {name} must be a number, written without quotes, got {value!r}")
     try:
         return goal_from_dict({"goal": goal.__name__, **plain})
     except InputError as error:

@@ -19,6 +19,7 @@ import numpy as np
 
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
+from leastnoise.privacy import ApproxDP
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,3 +42,18 @@ def baselines(plan: Plan) -> Baselines:
         assert mu_squared is not None
         unit, largest = 1 / math.sqrt(mu_squared), W.column_norms(2).max()
     return Baselines(np.full(W.shape[0], unit * float(largest)), unit * W.row_norms())
+
+
+def least_pure_total(plan: Plan) -> float | None:
+    """The total variance of simple Laplace noise at the plan's own ε, the better of the two kinds.
+
+    A plan for (ε, δ) may be beaten by noise that needs no δ at all, where few counts
+    overlap. None for goals that name no ε.
+    """
+    if not isinstance(plan.privacy, ApproxDP):
+        return None
+    W, weights = plan.workload.operator, plan.workload.weights
+    unit = 2 * (plan.privacy.records_per_person / float(plan.privacy.epsilon)) ** 2
+    per_count = float(W.column_norms(1).max()) ** 2 * float(weights.sum())
+    per_cell = float(np.sum(weights * W.row_norms() ** 2))
+    return unit * min(per_count, per_cell)

@@ -14,6 +14,7 @@ from leastnoise.plan import Plan
 from leastnoise.printable import counted, printable
 from leastnoise.privacy import ApproxDP
 from leastnoise.release import Release
+from leastnoise.report.baselines import least_pure_total
 from leastnoise.workload import Block
 
 # A batch with up to this many answers is shown whole; of a longer one, the first few.
@@ -150,6 +151,8 @@ def _privacy(plan: Plan, spends: str) -> list[str]:
             f"  {spends} mu = {_at_least(plan.mu)} in Gaussian terms; at delta = {delta:g} that is "
             f"epsilon = {_at_least(plan.epsilon(delta=delta))}."
         )
+    if isinstance(plan.privacy, ApproxDP) and plan.privacy.delta > 1e-3:
+        lines.append("  A delta this large may expose whole records; keep it far below one over the people.")
     lines += [
         "  Repeating it, or releasing anything else about the same people, adds to this.",
         "",
@@ -180,5 +183,11 @@ def _proof(plan: Plan) -> list[str]:
         lines.append(f"  Gap {certificate.gap:.1e}: the search stopped early; a longer one may do better.")
     else:
         lines.append(f"  Gap {certificate.gap:.1%}: this method does not aim at the optimum.")
+    pure = least_pure_total(plan)
+    if pure is not None and pure < certificate.achieved:
+        lines += [
+            f"  Laplace noise at the same epsilon would have {pure:,.6g}, as these counts hardly overlap;",
+            "  it needs no delta: ask for PureDP(epsilon), or leave delta out of the file.",
+        ]
     lines.append("  Recheck it yourself: leastnoise.certify(plan.workload, plan).")
     return lines

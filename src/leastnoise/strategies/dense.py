@@ -96,7 +96,7 @@ def _triangle(root: Array, basis: Array | None) -> Array:
 
 DENSE = Method(
     "dense",
-    "the certified optimum for Gaussian noise, up to some thousand cells",
+    f"the certified optimum for Gaussian noise, up to {MAX_CELLS:,} cells",
     _refuses,
     _find,
 )

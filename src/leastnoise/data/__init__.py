@@ -1,0 +1,38 @@
+"""From a table of people to counts per cell.
+
+`vectorize` makes a lazy handle; nothing is read before a count is asked for,
+and every question is one GROUP BY in DuckDB, whatever the source. A record
+belongs to one cell or to none, and which one depends on that record alone:
+
+    text categories   the value as text, compared exactly: no trimming, no case
+                      folding. Columns of another type are written out first:
+                      the integer 1 is "1", the float 1.0 is "1.0", a truth
+                      value is "true" or "false".
+    whole numbers     a range or integer categories: whatever equals a declared
+                      number, be it 18, 18.0, or the text "18", "18.0", "1.8e1".
+    bins              the value as a float64, e_i <= value < e_{i+1}. Text is
+                      read if it is a plain decimal number.
+
+Text that is not a number, a value outside the declared ones, a null and a NaN
+leave the record out, silently; with ``Categories(..., other=...)`` every value
+that is not null or NaN and not declared counts in the other cell.
+
+CSV has a header line and a comma between fields, TSV a tab; nothing is guessed
+from the content, and all fields are text. An empty field without quotes is a
+null. A line with too few fields, or not in UTF-8, is left out; fields beyond
+the header's are ignored; a quote never closed takes the lines up to the next
+quote with it. File names may not hold ``* ? [``, which mean several files.
+
+Messages hold nothing true about the table: what the engine says is withheld.
+
+    handle.py     `vectorize` and the lazy handle it makes
+    counting.py   one question: from values to cells, in the engine
+    sources.py    files and data frames, as the engine reads them
+    vector.py     counts given one by one
+    withheld.py   errors that say nothing about the table
+"""
+
+from leastnoise.data.handle import Data, vectorize
+from leastnoise.data.vector import counts_from_vector, is_count_vector
+
+__all__ = ["Data", "counts_from_vector", "is_count_vector", "vectorize"]

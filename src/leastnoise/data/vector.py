@@ -1,0 +1,45 @@
+"""Counts given one by one instead of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from leastnoise.data.withheld import withheld
+from leastnoise.errors import DataError
+
+
+def is_count_vector(source: Any) -> bool:
+    """Whether a source is meant as counts, one per cell, and not as a table."""
+    if isinstance(source, (list, tuple)):
+        return all(isinstance(entry, (int, float, np.number, np.bool_, list, tuple)) for entry in source)
+    return isinstance(source, np.ndarray)
+
+
+def counts_from_vector(source: Any, n: int) -> npt.NDArray[Any]:
+    """The counts of all cells, shape (n,), from counts given one by one.
+
+    An array of several axes is taken in the order of the cells, the last axis
+    fastest. The result is a copy: int64, or Python integers from 2⁶³ on.
+
+    Raises:
+        DataError: unless these are n whole numbers, none negative.
+    """
+    if isinstance(source, np.ma.MaskedArray) or not isinstance(source, (list, tuple, np.ndarray)):
+        raise DataError(f"counts must be a list, a tuple or a plain array, got {type(source).__name__}")
+    dtype = source.dtype if isinstance(source, np.ndarray) else object
+    x = withheld("reading the counts", lambda: np.array(source, dtype=dtype, ndmin=1).ravel())
+    if x.size != n:
+        raise DataError(f"counts must be given for every cell, {n:,} in all, zeros included")
+    is_whole = x.dtype.kind in "iu" or (
+        x.dtype.kind == "O" and all(isinstance(c, (int, np.integer)) and not isinstance(c, bool) for c in x)
+    )
+    if not is_whole:
+        raise DataError("counts are whole numbers of an integer type; convert with .astype(int)")
+    if (x < 0).any():
+        raise DataError("counts must not be negative")
+    if x.dtype.kind != "i" and (x > 2**63 - 1).any():
+        return np.array([int(count) for count in x], dtype=object)
+    return x.astype(np.int64)
