@@ -21,11 +21,15 @@ from leastnoise.operators import (
     AllOnes,
     Array,
     CumulativeSum,
+    EveryLevel,
     EveryRange,
+    Groups,
     Identity,
     Kronecker,
     Matrix,
     Operator,
+    Padded,
+    Reordered,
     RowScaled,
     SomeRanges,
     SparseMatrix,
@@ -242,6 +246,19 @@ def _duplicated() -> scipy.sparse.coo_array:
     return scipy.sparse.coo_array(([1, 2, 1, 2, -4], ([0, 0, 1, 1, 1], [0, 1, 0, 0, 1])), shape=(2, 2))
 
 
+def _reordered() -> Operator:
+    """Rows over (third, first, second) of three attributes with 2, 3 and 2 values."""
+    inner = Kronecker([CumulativeSum(2), Matrix([[1, -2, 0]]), AllOnes(2)])
+    return Reordered(inner, [2, 3, 2], [2, 1, 0])
+
+
+# Row k, column of cell (a, b, c): prefix over c, weights 1, -2, 0 over b, everything over a.
+REORDERED = [
+    [[1, -2, 0][b] if c <= k else 0 for a in range(2) for b in range(3) for c in range(2)] for k in range(2)
+]
+GROUPED = [[0, 1, 0, 1, 0], [0, 0, 0, 0, 0], [1, 0, 0, 0, 1]]
+
+
 def _nested() -> Operator:
     inner = Stack([Kronecker([CumulativeSum(2), AllOnes(2)]), Identity(4)])
     return Kronecker([inner, Matrix(SQUARE)])
@@ -288,6 +305,23 @@ OPERATORS: list[Example] = [
             [AllOnes(2), Identity(1), Matrix(SQUARE), AllOnes(2), EveryRange(1), AllOnes(1), Identity(2)]
         ),
         product(ones(2), SQUARE, ones(2), identity(2)),
+    ),
+    _example("Padded by none", Padded(EveryRange(2), 2), every_interval(2)),
+    _example("Padded by two", Padded(CumulativeSum(2), 4), [[1, 0, 0, 0], [1, 1, 0, 0]]),
+    _example("Padded, real", Padded(Matrix(REAL), 6), [[*row, 0] for row in REAL]),
+    _example("Groups of one cell", Groups([0], 1), [[1]]),
+    _example("Groups, an empty one too", Groups([2, 0, -1, 0, 2], 3), GROUPED),
+    _example(
+        "EveryLevel",
+        EveryLevel([Groups([0, 0, 1, 1, 1], 2), Groups([0, 1, 2, -1, -1], 3), Groups([-1, -1, -1, 0, 1], 2)]),
+        [[1, 1, 0, 0, 0], [0, 0, 1, 1, 1], *identity(5)],
+    ),
+    _example("Reordered into itself", Reordered(CumulativeSum(2), [2], [0]), prefixes(2)),
+    _example("Reordered, three attributes", _reordered(), REORDERED),
+    _example(
+        "Reordered, spanning",
+        Reordered(Kronecker([Identity(2), Identity(3)]), [3, 2], [1, 0]),
+        [[float((i % 3) * 2 + i // 3 == j) for j in range(6)] for i in range(6)],
     ),
     _example("Stack of one", Stack([Matrix(SIGNED)]), SIGNED),
     _example("Stack that spans", Stack([AllOnes(5), CumulativeSum(5)]), ones(5) + prefixes(5)),
@@ -473,8 +507,39 @@ class _NormsAdded(Stack):
         return np.sum([part.column_norms(order) for part in self.parts], axis=0)
 
 
+class _PaddedOnTheLeft(Padded):
+    def adjoint(self, y: Array) -> Array:
+        return super().adjoint(y)[::-1]
+
+
+class _ReorderedTheWrongWay(Reordered):
+    def adjoint(self, y: Array) -> Array:
+        return self.inner.adjoint(y)[self._places]
+
+
+class _GroupsTakeTheLast(Groups):
+    def adjoint(self, y: Array) -> Array:
+        return y[self.groups]  # -1 means the last group to NumPy
+
+
 BROKEN: list[tuple[Operator, Any, Law]] = [
     (_AdjointOfAnother(5), prefixes(5), adjoint_multiplies_by_the_transpose),
+    (
+        _PaddedOnTheLeft(CumulativeSum(2), 4),
+        [[1, 0, 0, 0], [1, 1, 0, 0]],
+        adjoint_multiplies_by_the_transpose,
+    ),
+    (
+        _ReorderedTheWrongWay(
+            Kronecker([CumulativeSum(2), Matrix([[1, -2, 0]]), AllOnes(2)]), [3, 2, 2], [1, 0, 2]
+        ),
+        [
+            [[1, -2, 0][a] if b <= k else 0 for a in range(3) for b in range(2) for c in range(2)]
+            for k in range(2)
+        ],
+        adjoint_multiplies_by_the_transpose,
+    ),
+    (_GroupsTakeTheLast([2, 0, -1, 0, 2], 3), GROUPED, adjoint_multiplies_by_the_transpose),
     (_AdjointOfAnother(2), prefixes(2), adjoint_moves_across_the_inner_product),
     (_ApplyOnLastAxis(5), prefixes(5), apply_multiplies_vectors_and_blocks),
     (_ApplyInPlace(2), identity(2), products_leave_their_argument_alone),

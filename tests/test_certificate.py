@@ -145,7 +145,7 @@ def test_half_the_noise_is_refused() -> None:
         certify(WORKLOAD, bare(plan, privacy=GDP(0.999999)))
     with pytest.raises(DesignError, match="spends more than its privacy goal allows"):
         certify(WORKLOAD, bare(plan, privacy=PureDP(1)))
-    with pytest.raises(DesignError, match="neighbours='replace-one' cannot be certified yet"):
+    with pytest.raises(DesignError, match="scaled for add-remove neighbours, the goal is for replace-one"):
         certify(WORKLOAD, bare(plan, privacy=GDP(1, neighbours="replace-one")))
 
 

@@ -373,9 +373,9 @@ REFUSALS: list[tuple[Callable[[Path], None], list[str], str]] = [
         r"town\.toml: \[design\]: tol must be a positive number",
     ),
     (
-        broken(lambda text: text.replace("delta", 'neighbours = "replace-one"\ndelta')),
+        broken(lambda text: text.replace("delta", 'neighbours = "replace-two"\ndelta')),
         ["design", "town.toml"],
-        "'replace-one' is not available yet",
+        "'replace-two'",
     ),
     (nothing, ["compare", "town.toml", "--method", "best"], "there is no method 'best'"),
     (nothing, ["design", "town.toml", "--time-limit", "-1"], "time_limit must be a positive number"),

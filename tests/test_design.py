@@ -100,8 +100,6 @@ def test_time_limits_that_mean_nothing_are_refused(limit: float) -> None:
 
 
 def test_what_is_not_there_yet_says_so() -> None:
-    with pytest.raises(NotYetError, match="neighbours='replace-one' is not available yet; only 'add-remove'"):
-        design(PREFIX, GDP(1, neighbours="replace-one"))
     with pytest.raises(NotYetError, match="after= is not available yet; design one plan for all queries"):
         design(PREFIX, GDP(1), after=[design(PREFIX, GDP(1))])
     with pytest.raises(NotYetError, match="data= serves data-dependent methods, and none is available yet"):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from leastnoise import exact
+from leastnoise.strategy import _product_of_limbs
 
 WIDTHS = (0, 1, 7, 15, 20, 29, 30, 31, 32, 33, 44, 52, 53, 54, 59, 60, 61, 62, 63)
 WIDE = (64, 65, 100, 200)
@@ -119,6 +121,7 @@ def test_other_numbers_are_refused_instead_of_rounded(dtype: Any) -> None:
         lambda: exact.matrix_times_counts(np.eye(2, dtype=int), entries[0]),
         lambda: exact.column_square_sums(entries),
         lambda: exact.column_absolute_sums(entries),
+        lambda: exact.largest_pair_costs(entries, 2),
     ):
         with pytest.raises(TypeError):
             call()
@@ -170,6 +173,102 @@ def test_no_rows_cost_nothing() -> None:
     assert exact.column_square_sums(nothing) == [0, 0, 0]
     assert exact.column_absolute_sums(nothing.astype(object)) == [0, 0, 0]
     assert exact.bit_length(nothing) == 0
+
+
+# Pairs of columns ----------------------------------------------------------------------------
+
+Costs = Callable[[Any, int], list[int]]
+
+
+def pair_costs_by_hand(matrix: Any, power: int) -> list[int]:
+    columns = [[int(a) for a in column] for column in matrix.T]
+    others = [*columns, [0] * len(matrix)]
+    return [max(sum(abs(a - b) ** power for a, b in zip(c, d, strict=True)) for d in others) for c in columns]
+
+
+def compares_exactly(costs: Costs, seed: int) -> bool:
+    rng = np.random.default_rng(seed)
+    for bits in WIDTHS + WIDE:
+        for shape in ((1, 1), (1, 5), (40, 3), (3, 8), (7, 6)):
+            matrix = integers(rng, bits, shape)
+            if rng.random() < 0.5:
+                matrix = matrix[:, rng.integers(0, shape[1], shape[1] + 2)]
+            for power in (1, 2):
+                if costs(matrix, power) != pair_costs_by_hand(matrix, power):
+                    return False
+    return True
+
+
+@pytest.mark.parametrize("block", [1, 3, 512])
+def test_pairs_are_compared_exactly_at_every_width(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "_BLOCK", block)
+    assert compares_exactly(exact.largest_pair_costs, 5)
+    assert compares_exactly(partial(exact.largest_pair_costs, multiply=_product_of_limbs), 5)
+
+
+def test_pairs_are_compared_exactly_entry_by_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "_WIDEST_BY_LIMBS", -1)
+    assert compares_exactly(exact.largest_pair_costs, 5)
+
+
+def test_inexact_comparisons_of_pairs_are_noticed() -> None:
+    def with_zero(matrix: Any) -> Any:
+        return np.hstack([matrix, np.zeros((len(matrix), 1), dtype=matrix.dtype)])
+
+    def wrapped(matrix: Any, power: int) -> list[int]:
+        wide = with_zero(matrix)
+        return [int((abs(wide - wide[:, [i]]) ** power).sum(axis=0).max()) for i in range(matrix.shape[1])]
+
+    def rounded(matrix: Any, power: int) -> list[int]:
+        return wrapped(matrix.astype(float), power)
+
+    def without_zero(matrix: Any, power: int) -> list[int]:
+        wide = matrix.astype(object)
+        return [int((abs(wide - wide[:, [i]]) ** power).sum(axis=0).max()) for i in range(matrix.shape[1])]
+
+    def alone(matrix: Any, power: int) -> list[int]:
+        return (exact.column_absolute_sums if power == 1 else exact.column_square_sums)(matrix)
+
+    with np.errstate(over="ignore"):
+        for broken in (wrapped, rounded, without_zero, alone):
+            assert not compares_exactly(broken, 5), broken.__name__
+
+
+def test_limbs_too_long_for_floats_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of 52 bits is what keeps the floats exact."""
+    rng = np.random.default_rng(6)
+    matrix = rng.integers(-(2**45), 2**45, (60, 5))
+    expected = pair_costs_by_hand(matrix, 2)
+    assert exact.largest_pair_costs(matrix, 2, _product_of_limbs) == expected
+    monkeypatch.setattr(exact, "_LIMB_PRODUCT_BITS", 60)
+    assert exact.largest_pair_costs(matrix, 2) == expected
+    assert exact.largest_pair_costs(matrix, 2, _product_of_limbs) != expected
+
+
+@pytest.mark.parametrize("values", [2, 3, 40])
+def test_few_values_and_many_give_the_same_absolute_differences(values: int) -> None:
+    rng = np.random.default_rng(7)
+    # A common factor is taken out, and a row of one value costs nothing but its distance from zero.
+    for scale in (1, 2**30, 3 * 2**58):
+        matrix = rng.integers(-1, values - 1, (30, 9)).astype(object) * scale
+        matrix[0] = 5
+        assert exact.largest_pair_costs(exact.as_integers(matrix), 1) == pair_costs_by_hand(matrix, 1)
+
+
+def test_pairs_beyond_one_block() -> None:
+    rng = np.random.default_rng(8)
+    matrix = rng.integers(-(2**33), 2**33, (3, exact._BLOCK + 40))
+    wide = np.hstack([matrix, np.zeros((3, 1), dtype=int)]).astype(object)
+    for power in (1, 2):
+        expected = [
+            int((abs(wide - wide[:, [i]]) ** power).sum(axis=0).max()) for i in range(matrix.shape[1])
+        ]
+        assert exact.largest_pair_costs(matrix, power) == expected
+
+
+def test_pairs_without_rows_cost_nothing() -> None:
+    for nothing in (np.zeros((0, 3), dtype=int), np.zeros((2, 3), dtype=int), np.zeros((2, 3), dtype=object)):
+        assert exact.largest_pair_costs(nothing, 1) == exact.largest_pair_costs(nothing, 2) == [0, 0, 0]
 
 
 # Reading and limbs ---------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ def test_noise_neighbours_and_cells_must_fit_the_goal() -> None:
     with pytest.raises(PrivacyError, match="laplace noise cannot serve the goal 1-GDP"):
         dataclasses.replace(PLANS[2], privacy=GDP(1))
     # Replacing one record changes two columns: the sensitivity of add-remove proves nothing about it.
-    with pytest.raises(NotYetError, match="neighbours='replace-one' is not available yet"):
+    with pytest.raises(PrivacyError, match="scaled for add-remove neighbours, the goal is for replace-one"):
         dataclasses.replace(PLANS[0], privacy=GDP(100, neighbours="replace-one"))
     with pytest.raises(DesignError, match="measures 36 cells, the workload has 1"):
         dataclasses.replace(PLANS[0], workload=Workload.from_matrix([[1]]))
@@ -298,7 +299,7 @@ def test_entries_that_would_wrap_are_refused(tmp_path: Path) -> None:
         ({"privacy": {"goal": "GDP", "mu": -1}}, "is no valid plan: mu must be positive"),
         (
             {"privacy": {"goal": "GDP", "mu": 0.5, "neighbours": "replace-one"}},
-            "neighbours='replace-one' is not",
+            "spends more than the privacy goal",
         ),
         (
             {"privacy": {"goal": "GDP", "mu": 0.5, "records_per_person": 2}},
@@ -412,7 +413,7 @@ def test_a_failed_save_leaves_the_old_plan(tmp_path: Path, monkeypatch: pytest.M
     def fails(*given: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(container.os, "replace", fails)
+    monkeypatch.setattr(os, "replace", fails)
     with pytest.raises(OSError, match="disk full"):
         PLANS[1].save(path)
     assert [found.name for found in tmp_path.iterdir()] == ["p"]

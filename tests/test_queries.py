@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,21 @@ from leastnoise.errors import QueryError, SchemaError, WorkloadError
 from leastnoise.queries import (
     QUERY_KINDS,
     AllRanges,
+    Cube,
     Labels,
+    Levels,
     Linear,
     Marginal,
     Prefix,
     Product,
     Query,
     Ranges,
+    Sum,
     Total,
+    Where,
     query_from_dict,
 )
-from leastnoise.schema import Bins, Categories, IntegerRange, Schema
+from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
 from tolerances import ROUNDING
 
 examples = settings(deadline=None, derandomize=True, max_examples=150)
@@ -37,34 +42,76 @@ examples = settings(deadline=None, derandomize=True, max_examples=150)
 # ---------------------------------------------------------------- cell by cell
 
 
-def asked_of(query: Query, schema: Schema) -> dict[str, list[tuple[str, set[int]]]]:
-    """For every attribute mentioned, the label and the values of each row."""
+Cell = dict[str, int]
+Row = tuple[str, Callable[[Cell], int]]
+# By the place of each factor's first attribute: its rows, a label and what a cell counts.
+Written = dict[int, list[Row]]
+
+
+def written_out(query: Query, schema: Schema) -> list[Written]:
+    """The products that a query is made of, from its own words."""
     if isinstance(query, Total):
-        return {}
+        return [{}]
     if isinstance(query, Marginal):
-        return {
-            name: [(schema[name].label(i), {i}) for i in range(schema[name].size)]
-            for name in query.attributes
-        }
+        return [_combinations(query.attributes, schema)]
+    if isinstance(query, Cube):
+        named = [name for name in schema if name in query.attributes]
+        if query.order is None:
+            sizes = list(range(len(named) + 1))
+        else:
+            sizes = list(range(query.order + 1)) if isinstance(query.order, int) else sorted(query.order)
+        return [
+            _combinations(chosen, schema) for size in sizes for chosen in itertools.combinations(named, size)
+        ]
     if isinstance(query, Product):
-        return asked_of(query.left, schema) | asked_of(query.right, schema)
-    assert isinstance(query, (Prefix, AllRanges, Ranges))
-    values = schema[query.attribute]
+        pairs = itertools.product(written_out(query.left, schema), written_out(query.right, schema))
+        return [left | right for left, right in pairs]
+    if isinstance(query, Where):
+        return [WRITTEN[query.condition](schema)]
+    assert isinstance(query, (Prefix, AllRanges, Ranges, Levels, Sum))
+    name, values = query.attribute, schema[query.attribute]
+    if isinstance(query, Sum):
+        numbers = [int(v) for v in values.values] + [0]
+        return [{schema.names.index(name): [(f"{name} sum", lambda cell: numbers[cell[name]])]}]
+    return [{schema.names.index(name): [_counting(name, *row) for row in _spans(query, values)]}]
+
+
+def _counting(name: str, label: str, inside: set[int]) -> Row:
+    return f"{name} {label}", lambda cell: int(cell[name] in inside)
+
+
+def _combinations(names: Sequence[str], schema: Schema) -> Written:
+    return {
+        schema.names.index(name): [
+            _counting(name, schema[name].label(i), {i}) for i in range(schema[name].size)
+        ]
+        for name in names
+    }
+
+
+def _spans(query: Query, values: Any) -> list[tuple[str, set[int]]]:
+    if isinstance(query, Levels):
+        return [
+            (label, {i for i in range(values.size) if level.groups[i] == g})
+            for level in values.levels
+            for g, label in enumerate(level.labels)
+        ]
     if isinstance(query, Prefix):
         words = [
             f"below {values.edges[i + 1]:,}" if isinstance(values, Bins) else f"up to {values.label(i)}"
-            for i in range(values.size)
+            for i in range(values.n_values)
         ]
-        return {query.attribute: [(word, set(range(i + 1))) for i, word in enumerate(words)]}
+        return [(word, set(range(i + 1))) for i, word in enumerate(words)]
     if isinstance(query, AllRanges):
-        spans = [set(range(i, j + 1)) for i in range(values.size) for j in range(i, values.size)]
+        spans = [set(range(i, j + 1)) for i in range(values.n_values) for j in range(i, values.n_values)]
     else:
+        assert isinstance(query, Ranges)
         spans = [_between(values, low, high) for low, high in query.ranges]
-    return {query.attribute: [(values.span_label(min(span), max(span)), span) for span in spans]}
+    return [(values.span_label(min(span), max(span)), span) for span in spans]
 
 
 def _between(values: Any, low: Any, high: Any) -> set[int]:
-    if isinstance(values, IntegerRange):
+    if isinstance(values, Integers):
         return {i for i, v in enumerate(values.values) if low <= v <= high}
     if isinstance(values, Bins):
         return {i for i, (a, b) in enumerate(itertools.pairwise(values.edges)) if low <= a and b <= high}
@@ -74,18 +121,56 @@ def _between(values: Any, low: Any, high: Any) -> set[int]:
 
 def cell_by_cell(query: Query, schema: Schema) -> tuple[list[list[int]], list[str]]:
     """The rows and labels of a query, by looking at every cell."""
-    asked = asked_of(query, schema)
-    mentioned = [name for name in schema if name in asked]
     cells = [
         dict(zip(schema.names, cell, strict=True))
         for cell in itertools.product(*(range(size) for size in schema.shape))
     ]
     rows, labels = [], []
-    for combination in itertools.product(*(asked[name] for name in mentioned)):
-        wanted = dict(zip(mentioned, combination, strict=True))
-        rows.append([int(all(cell[name] in wanted[name][1] for name in mentioned)) for cell in cells])
-        labels.append(", ".join(f"{name} {wanted[name][0]}" for name in mentioned) or "everyone")
+    for term in written_out(query, schema):
+        for chosen in itertools.product(*(term[place] for place in sorted(term))):
+            rows.append([math.prod(count(cell) for _, count in chosen) for cell in cells])
+            labels.append(", ".join(label for label, _ in chosen) or "everyone")
     return rows, labels
+
+
+# Conditions on attributes of any kind that the schemas below may hold, and what they mean: "a" is whatever
+# comes first. Each is written for schemas where it makes sense.
+WRITTEN: dict[str, Callable[[Schema], Written]] = {}
+
+
+@st.composite
+def conditions(draw: st.DrawFn, schema: Schema, names: Sequence[str]) -> Where:
+    """A condition on one attribute, or on two of them tied by "or" or joined by "and"."""
+    parts = []
+    for name in draw(st.permutations(list(names)))[: draw(st.integers(1, 2))]:
+        i = draw(st.integers(0, schema[name].size - 1))
+        sign = draw(st.sampled_from(["==", "!="]))
+        parts.append((name, *_condition(schema[name], name, i, sign)))
+    word = draw(st.sampled_from(["and", "or"]))
+    text = f" {word} ".join(part[1] for part in parts)
+
+    def rows(schema: Schema) -> Written:
+        by_place = {schema.names.index(name): (said, inside) for name, said, inside in parts}
+        if word == "and":
+            return {
+                place: [(said, lambda cell, n=schema.names[place], inside=inside: int(cell[n] in inside))]
+                for place, (said, inside) in by_place.items()
+            }
+        return {min(by_place): [(text, lambda cell: int(any(cell[n] in inside for n, _, inside in parts)))]}
+
+    WRITTEN[text] = rows
+    return Where(text)
+
+
+def _condition(values: Any, name: str, i: int, sign: str) -> tuple[str, set[int]]:
+    everything = set(range(values.size))
+    if isinstance(values, Bins):
+        edge = values.edges[min(i, values.n_values - 1)]
+        return f"{name} >= {edge!r}", {j for j in range(values.n_values) if values.edges[j] >= edge}
+    if i >= values.n_values:  # the other cell, by its label
+        return f"{name} {sign} {values.other!r}", {i} if sign == "==" else everything - {i}
+    value = values.values[i]
+    return f"{name} {sign} {value!r}", {i} if sign == "==" else everything - {i}
 
 
 ATTRIBUTES = (
@@ -98,6 +183,10 @@ ATTRIBUTES = (
     Categories(("x", "y"), other="else"),
     Bins([0, 1]),
     Bins([-1.5, 0, 2, 10**20]),
+    Bins([0, 5, 10], other="unknown", null="other"),
+    Integers(range(2), outside="clamp"),
+    Hierarchy({"N": {"n1": ["p", "q"], "n2": ["r"]}, "S": ["s"]}),
+    Hierarchy({"N": ["p", "q"]}, other="abroad"),
 )
 
 
@@ -112,28 +201,48 @@ def _ends(schema: Schema, name: str) -> st.SearchStrategy[tuple[Any, Any]]:
     if isinstance(values, Bins):
         points: list[Any] = list(values.edges)
         return st.sampled_from(list(itertools.combinations(points, 2)))
-    points = list(values.values) + ([] if getattr(values, "other", None) is None else [values.other])
+    points = list(values.values)
+    if isinstance(values, Categories) and values.other is not None:
+        points.append(values.other)
     return st.sampled_from(list(itertools.combinations_with_replacement(points, 2)))
 
 
 @st.composite
-def queries(draw: st.DrawFn, schema: Schema, names: tuple[str, ...] | None = None, **common: Any) -> Query:
+def queries(
+    draw: st.DrawFn,
+    schema: Schema,
+    names: tuple[str, ...] | None = None,
+    unions: bool = True,
+    **common: Any,
+) -> Query:
     left = draw(st.permutations(list(schema.names if names is None else names)))
-    kinds = ["total"] + (["marginal", "prefix", "all-ranges", "ranges"] if left else [])
+    kinds = ["total"] + (["marginal", "prefix", "all-ranges", "ranges", "where"] if left else [])
+    if left and isinstance(schema[left[0]], Hierarchy):
+        kinds.append("levels")
+    if left and schema[left[0]].numbers() is not None:
+        kinds.append("sum")
+    if left and unions:
+        kinds.append("cube")
     kind = draw(st.sampled_from(kinds + ["product"]))
     if kind == "total":
         return Total(**common)
     if kind == "marginal":
         return Marginal(*left[: draw(st.integers(1, len(left)))], **common)
-    if kind == "prefix":
-        return Prefix(left[0], **common)
+    if kind in ("prefix", "levels", "sum"):
+        return {"prefix": Prefix, "levels": Levels, "sum": Sum}[kind](left[0], **common)
+    if kind == "where":
+        return draw(conditions(schema, left)).having(**common)
+    if kind == "cube":
+        chosen = left[: draw(st.integers(1, len(left)))]
+        order = draw(st.none() | st.integers(0, len(chosen)) | st.just((len(chosen),)))
+        return Cube(*chosen, order=order, **common)
     if kind == "all-ranges":
         return AllRanges(left[0], **common)
     if kind == "ranges":
         return Ranges(left[0], draw(st.lists(_ends(schema, left[0]), min_size=1, max_size=4)), **common)
     cut = draw(st.integers(0, len(left)))
-    one = draw(queries(schema, tuple(left[:cut])))
-    other = draw(queries(schema, tuple(left[cut:])))
+    one = draw(queries(schema, tuple(left[:cut]), unions))
+    other = draw(queries(schema, tuple(left[cut:]), unions))
     return Product(one, other, **common)
 
 
@@ -172,7 +281,10 @@ def test_every_query_survives_being_written(data: st.DataObject) -> None:
 def test_the_sides_of_a_product_may_change_places(data: st.DataObject) -> None:
     schema = data.draw(schemas())
     first, *others = schema.names
-    left, right = data.draw(queries(schema, (first,))), data.draw(queries(schema, tuple(others)))
+    left, right = (
+        data.draw(queries(schema, (first,), False)),
+        data.draw(queries(schema, tuple(others), False)),
+    )
     one, other = left * right, right * left
     assert one.operator(schema).dense().tolist() == other.operator(schema).dense().tolist()
     assert list(one.labels(schema)) == list(other.labels(schema))
@@ -534,8 +646,12 @@ def test_a_query_does_not_change() -> None:
 
 
 def test_every_kind_is_listed_once() -> None:
-    assert all(QUERY_KINDS[cls.kind] is cls for cls in Query.__subclasses__())
-    assert len(QUERY_KINDS) == len(Query.__subclasses__())
+    def below(cls: type[Query]) -> list[type[Query]]:
+        return [cls, *(lower for child in cls.__subclasses__() for lower in below(child))]
+
+    concrete = [cls for cls in below(Query) if cls.kind]
+    assert all(QUERY_KINDS[cls.kind] is cls for cls in concrete)
+    assert len(QUERY_KINDS) == len(concrete)
 
 
 # ---------------------------------------------------------------- labels
@@ -585,3 +701,90 @@ def test_a_label_is_made_without_the_others() -> None:
     assert labels[0] == "a 0"
     assert labels[10**7 - 1] == f"a 0–{10**7 - 1}"
     assert labels[-1] == f"a {10**7 - 1}"
+
+
+# ---------------------------------------------------------------- cubes, levels, sums, conditions
+
+TOWN = Schema(
+    region=Hierarchy({"North": {"Hill": ["a", "b"]}, "South": ["c"]}),
+    age=range(3),
+    sex=("F", "M"),
+    income=Bins([0, 10, 20]),
+)
+
+
+def test_a_cube_is_its_cross_tables_one_below_the_other() -> None:
+    cube = Cube("sex", "age", order=1)
+    assert cube.operator(TOWN).shape == (1 + 3 + 2, TOWN.n_cells)
+    assert list(cube.labels(TOWN)) == ["everyone", "age 0", "age 1", "age 2", "sex F", "sex M"]
+    pairs = Cube("sex", "age", order=(2,))
+    assert pairs.operator(TOWN).dense().tolist() == Marginal("age", "sex").operator(TOWN).dense().tolist()
+    assert Cube("sex", "age").operator(TOWN).shape[0] == 1 + 3 + 2 + 6
+    assert cube.factors(TOWN) is None
+    assert pairs.factors(TOWN) is not None
+
+
+def test_levels_list_every_region_and_every_leaf() -> None:
+    labels = list(Levels("region").labels(TOWN))
+    assert labels == ["region North", "region South", "region Hill", "region c", "region a", "region b"]
+
+
+def test_a_sum_weighs_each_record_by_its_value() -> None:
+    rows = (Sum("age") * Marginal("sex")).operator(TOWN).dense(np.int64)
+    x = np.random.default_rng(0).integers(0, 9, TOWN.shape)
+    expected = np.einsum("raxi,a->x", x, np.arange(3))
+    assert (rows @ x.ravel()).tolist() == expected.tolist()
+    assert list((Sum("age") * Marginal("sex")).labels(TOWN)) == ["age sum, sex F", "age sum, sex M"]
+
+
+def test_conditions_on_different_attributes_stay_a_product() -> None:
+    many = Schema({f"a{i}": range(1000) for i in range(12)})
+    query = Where(" and ".join(f"a{i} >= 500" for i in range(12)))
+    assert query.operator(many).shape == (1, 1000**12)
+    assert query.labels(many)[0].startswith("a0 >= 500, a1 >= 500")
+
+
+def test_a_condition_that_ties_attributes_can_be_crossed() -> None:
+    query = Where("age == 0 or income >= 10") * Marginal("sex")
+    assert list(query.labels(TOWN)) == [f"age == 0 or income >= 10, sex {s}" for s in "FM"]
+    x = np.random.default_rng(0).integers(0, 9, TOWN.shape)
+    inside = (np.arange(3) == 0)[:, None] | (np.arange(2) >= 1)[None, :]
+    expected = np.einsum("raxi,ai->x", x, inside.astype(int))
+    assert query.operator(TOWN).apply(x.ravel()).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Cube(), "Cube needs different attributes, got none"),
+        (lambda: Cube("a", "a"), "Cube needs different attributes, got a, a"),
+        (lambda: Cube("a", order=2), "order must be a number from 0 to 1, or several such, got 2"),
+        (lambda: Cube("a", order=()), "order must be a number"),
+        (lambda: Cube("a", order=(0, 0)), "order must be a number"),
+        (lambda: Cube("a", order=True), "order must be a number"),
+        (lambda: Cube("age", "who").operator(TOWN), "there is no attribute 'who'"),
+        (lambda: Levels("age").operator(TOWN), r"Levels needs an attribute declared as Hierarchy\(tree\)"),
+        (lambda: Sum("sex").operator(TOWN), "Sum needs an attribute of whole numbers"),
+        (lambda: Sum("income").operator(TOWN), "Sum needs an attribute of whole numbers"),
+        (lambda: Where("age >"), "a number or a quoted text is expected"),
+        (lambda: Where("who == 1").operator(TOWN), "there is no attribute 'who'"),
+        (lambda: (Where("age > 1") * Prefix("age")).operator(TOWN), "'age' is on both sides"),
+        (lambda: (Cube("age", "sex") * Marginal("sex")).operator(TOWN), "'sex' is on both sides"),
+        (lambda: Product(Total(weight=2), Total()), r"give the weight to the product: \(a \* b\).having"),
+        (lambda: query_from_dict({"kind": "cube", "attributes": "ab"}), "attributes must be a list"),
+    ],
+)
+def test_the_wider_queries_refuse_by_words(make: Callable[[], object], words: str) -> None:
+    with pytest.raises((QueryError, SchemaError), match=words):
+        make()
+
+
+def test_the_weights_of_the_sides_multiply_and_are_written_once() -> None:
+    """In a file the weight of a side used to be lost."""
+    crossed = Marginal("age", weight=2) * Marginal("sex", weight=3)
+    assert crossed.weight == 6
+    again = query_from_dict(json.loads(json.dumps(crossed.to_dict())))
+    assert again == crossed
+    left = {"kind": "marginal", "attributes": ["age"], "weight": 2.0}
+    with pytest.raises(QueryError, match="give the weight to the product"):
+        query_from_dict({"kind": "product", "left": left, "right": {"kind": "total"}})

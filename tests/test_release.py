@@ -29,7 +29,7 @@ from leastnoise.noise import discrete_laplace, rounded_gaussian
 from leastnoise.queries import QUERY_KINDS
 from tolerances import ROUNDING
 
-SCHEMA = ln.Schema(age=range(5), sex=("F", "M"), income=ln.Bins([0, 10, 20, 50]))
+SCHEMA = ln.Schema(age=range(5), sex=ln.Hierarchy({"all": ["F", "M"]}), income=ln.Bins([0, 10, 20, 50]))
 SIZES = (5, 2, 3)
 N = 30
 SEX = ("F", "M")
@@ -182,6 +182,12 @@ KINDS = [
     ln.AllRanges("age"),
     ln.Ranges("age", [(1, 3), (0, 4), (1, 3)]),
     ln.Prefix("age") * ln.Marginal("sex"),
+    ln.Cube("age", "sex", order=1),
+    ln.Levels("sex"),
+    ln.Sum("age"),
+    ln.Sum("age") * ln.Marginal("income"),
+    ln.Where("age >= 1 and sex == 'F'"),
+    ln.Where("age >= 2 or income < 20"),
     ln.Linear(np.random.default_rng(3).integers(-3, 4, (4, N)), labels=["a", "b", "c", "d"]),
     ln.Linear(np.random.default_rng(4).normal(size=(3, N))),
 ]

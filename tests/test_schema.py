@@ -6,7 +6,9 @@ import copy
 import itertools
 import json
 import math
+import operator
 import pickle
+import re
 import sys
 from fractions import Fraction
 from typing import Any
@@ -16,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leastnoise.errors import InputError, SchemaError
-from leastnoise.schema import Bins, Categories, IntegerRange, Schema
+from leastnoise.errors import InputError, QueryError, SchemaError, TooLargeError
+from leastnoise.schema import Attribute, Bins, Categories, Hierarchy, IntegerRange, Integers, Schema
 from support import extra
 
 examples = settings(deadline=None, derandomize=True)
@@ -36,11 +38,25 @@ edges = st.lists(
     max_size=6,
     unique=True,
 ).map(sorted)
+POLICIES: list[dict[str, str]] = [
+    {},
+    {"outside": "clamp"},
+    {"other": "else"},
+    {"outside": "clamp", "null": "other", "other": "else"},
+    {"outside": "drop", "null": "other", "other": "else"},
+    {"outside": "other", "null": "other", "other": "else"},
+]
 attributes = st.one_of(
     ranges,
     st.one_of(texts, wholes).map(tuple),
     st.builds(Bins, edges),
     texts.filter(lambda values: "else" not in values).map(lambda values: Categories(values, other="else")),
+    st.builds(lambda values, policy: Integers(values, **policy), ranges, st.sampled_from(POLICIES)),
+    st.builds(lambda given, policy: Bins(given, **policy), edges, st.sampled_from(POLICIES)),
+    edges.map(lambda given: Bins([-math.inf, *given, math.inf], other="else")),
+    texts.filter(lambda values: "else" not in values).map(
+        lambda values: Hierarchy({"r": values}, other="else", null="other", outside="drop")
+    ),
 )
 names = st.text(min_size=1, max_size=5)
 schemas = st.dictionaries(names, attributes, min_size=1, max_size=4).map(lambda given: Schema(**given))
@@ -89,7 +105,7 @@ def test_a_schema_prints_its_values() -> None:
 @examples
 @given(ranges, st.integers(-30, 60))
 def test_a_whole_number_is_found_by_looking_at_all(values: range, value: int) -> None:
-    attribute = IntegerRange(values)
+    attribute = Integers(values)
     expected = next((i for i, v in enumerate(values) if v == value), None)
     for spelled in (value, float(value), np.int64(value), np.float32(value), Fraction(value)):
         assert attribute.position(spelled) == expected  # type: ignore[arg-type]
@@ -100,11 +116,11 @@ def test_a_whole_number_is_found_by_looking_at_all(values: range, value: int) ->
 @given(ranges, st.integers(-30, 60), st.integers(-30, 60))
 def test_a_span_holds_the_values_between_its_ends(values: range, low: int, high: int) -> None:
     between = [i for i, v in enumerate(values) if low <= v <= high]
-    assert IntegerRange(values).span(low, high) == ((between[0], between[-1]) if between else None)
+    assert Integers(values).span(low, high) == ((between[0], between[-1]) if between else None)
 
 
 def test_a_span_may_be_open_or_fall_between_values() -> None:
-    attribute = IntegerRange(range(0, 100, 10))
+    attribute = Integers(range(0, 100, 10))
     assert attribute.span(-math.inf, math.inf) == (0, 9)
     assert attribute.span(5, math.inf) == (1, 9)
     assert attribute.span(11, 19) is None
@@ -117,20 +133,20 @@ NOT_NUMBERS = ["abc", "5", "nan", "", None, True, False, math.nan, np.nan, [5], 
 @pytest.mark.parametrize("value", [*NOT_NUMBERS, math.inf, -math.inf, 5.5, 10**400, -1, 10], ids=repr)
 def test_what_is_not_declared_has_no_position_among_whole_numbers(value: Any) -> None:
     """Text used to end in a ValueError that named the value, a huge number in an OverflowError."""
-    assert IntegerRange(range(10)).position(value) is None
+    assert Integers(range(10)).position(value) is None
 
 
 @pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
 def test_a_span_needs_numbers_for_ends(value: Any) -> None:
     """Not-a-number used to span every value, because it compares with none."""
-    assert IntegerRange(range(10)).span(value, 5) is None
-    assert IntegerRange(range(10)).span(0, value) is None
+    assert Integers(range(10)).span(value, 5) is None
+    assert Integers(range(10)).span(0, value) is None
     assert Bins([0, 5, 10]).span(value, 5) is None or value is False
     assert Bins([0, 5, 10]).position(value) is None
 
 
 def test_labels_of_whole_numbers() -> None:
-    attribute = IntegerRange(range(-5, 20, 5))
+    attribute = Integers(range(-5, 20, 5))
     assert [attribute.label(i) for i in range(attribute.size)] == ["-5", "0", "5", "10", "15"]
     assert attribute.span_label(0, 0) == "-5"
     assert attribute.span_label(1, 3) == "0–10"
@@ -146,7 +162,7 @@ def test_the_largest_range() -> None:
     assert Schema(a=range(sys.maxsize)).n_cells == sys.maxsize
     with pytest.raises(SchemaError, match="'a': a range holds at most 9,223,372,036,854,775,807 values"):
         Schema(a=range(10**30))
-    far = IntegerRange(range(10**30, 10**30 + 3))
+    far = Integers(range(10**30, 10**30 + 3))
     assert far.position(10**30 + 1) == 1
     assert far.label(2) == str(10**30 + 2)
 
@@ -270,6 +286,238 @@ def test_equal_bins_are_written_alike() -> None:
     assert json.dumps(whole.to_dict()) == json.dumps(floats.to_dict()) == json.dumps(arrays.to_dict())
     assert repr(whole) == repr(floats) == repr(arrays)
     assert Bins(np.linspace(0, 1, 3)).edges == (0, 0.5, 1)  # type: ignore[arg-type]
+
+
+def test_open_ends_hold_everything_beyond() -> None:
+    attribute = Bins([-math.inf, 10, 80, math.inf], other="not said")
+    assert [attribute.label(i) for i in range(4)] == ["below 10", "[10, 80)", "80 or more", "not said"]
+    assert [attribute.position(v) for v in (-math.inf, -1e308, 10, 80, 10**400, math.inf)] == [
+        0,
+        0,
+        1,
+        2,
+        2,
+        2,
+    ]
+    assert attribute.span_label(0, 1) == "below 80" and attribute.span_label(1, 2) == "10 or more"
+    assert attribute.span_label(0, 2) == attribute.prefix_label(2) == "any number"
+    assert attribute.span_label(1, 3) == "10 or more or not said"
+    assert attribute.prefix_label(1) == "below 80" and attribute.prefix_label(3) == "any number or not said"
+    assert Bins([0, 5, math.inf]).prefix_label(1) == "0 or more"
+    assert attribute.span(-math.inf, 80) == (0, 1) and attribute.span(10, math.inf) == (1, 2)
+    assert Bins([0, 1]).position(math.inf) is None
+
+
+# ---------------------------------------------------------------- policies
+
+
+def test_every_kind_takes_the_same_policies() -> None:
+    made: list[Attribute] = []
+    for policies in POLICIES:
+        made += [Integers(range(3), **policies), Bins([0, 1, 2, 3], **policies)]
+        if policies.get("outside") != "clamp":
+            made += [Categories(("a", "b", "c"), **policies), Hierarchy({"r": ["a", "b", "c"]}, **policies)]
+    for attribute in made:
+        assert attribute.n_values == 3
+        assert attribute.size == 3 + (attribute.other is not None)
+        if attribute.other is not None:
+            assert attribute.label(3) == "else" and attribute.position("else") == 3
+        assert "else" in attribute.span_label(0, attribute.size - 1) or attribute.other is None
+        assert "else" in attribute.prefix_label(attribute.size - 1) or attribute.other is None
+        assert attribute.place(None) == (3 if attribute.null == "other" else None)
+        assert eval(repr(attribute)) == attribute
+    assert repr(Integers(range(3), outside="clamp")) == "Integers(range(0, 3), outside='clamp')"
+    assert IntegerRange is Integers and Integers(range(3)) == Schema(a=range(3))["a"]
+    assert Integers(range(3), other="x").span_label(0, 3) == "0–2 or x"
+    assert Integers(range(3), other="x").prefix_label(3) == "up to 2 or x"
+
+
+RAW: list[Any] = [
+    *(0, 1, 2, 3, -1, 7, 10**400, -(10**400), 1.0, 1.5, -0.5, math.inf, -math.inf, 1e300),
+    *("1", "1.0", "1.", "+1", "1e0", "10e-1", "-1", "9" * 5000, "1e999", "1.5", ".5", "inf", "-Infinity"),
+    *(
+        " 1",
+        "1 ",
+        "x",
+        "",
+        "nan",
+        "0x1",
+        "1_0",
+        True,
+        False,
+        np.int64(1),
+        np.float32(2),
+        np.True_,
+        Fraction(3),
+    ),
+]
+NUMBER_OF = {"+1": 1, "10e-1": 1, "9" * 5000: 10**400, "inf": math.inf, "-Infinity": -math.inf, "1.": 1}
+
+
+def number_of(value: Any) -> float | None:
+    """What a raw value stands for, decided by hand where float() would also take what the engine does not."""
+    if isinstance(value, (bool, np.bool_)) or value in (" 1", "1 ", "x", "", "nan", "0x1", "1_0"):
+        return None
+    return NUMBER_OF.get(value, float(value)) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("policies", POLICIES, ids=str)
+@pytest.mark.parametrize("value", RAW, ids=lambda value: f"{value!r:.20}")
+def test_a_raw_value_is_placed_by_policy(value: Any, policies: dict[str, str]) -> None:
+    number = number_of(value)
+    rest = 3 if policies.get("outside", "other" if "other" in policies else "drop") == "other" else None
+    is_whole = number is not None and abs(number) < math.inf and number == int(number)
+    expected = int(number) if is_whole and 0 <= number <= 2 else rest  # type: ignore[arg-type,operator]
+    if is_whole and policies.get("outside") == "clamp":
+        expected = min(max(int(number), 0), 2)  # type: ignore[arg-type]
+    assert Integers(range(3), **policies).place(value) == expected
+    expected = math.floor(number) if number is not None and 0 <= number < 3 else rest
+    if number is not None and policies.get("outside") == "clamp":
+        expected = 0 if number < 0 else 2 if number >= 3 else math.floor(number)
+    assert Bins([0, 1, 2, 3], **policies).place(value) == expected
+
+
+def test_text_is_placed_as_written() -> None:
+    attribute = Categories(["1", "1.0", "true"], other="x")
+    assert [attribute.place(v) for v in (1, "1", 1.0, "1.00", True, "True", "x")] == [0, 0, 0, 3, 2, 3, 3]
+    assert Categories(["F"], "x", outside="drop", null="other").place("x") is None
+    assert Categories([3, 1]).place("1.0") == 1
+    pandas = extra("pandas")
+    for null in (None, math.nan, np.nan, pandas.NA, pandas.NaT):
+        assert attribute.place(null) is None
+        assert Categories(["F"], "x", null="other").place(null) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: Integers(range(3), outside="ignore"),
+            "outside= must be 'drop', 'clamp' or 'other', got 'ignore'",
+        ),
+        (lambda: Integers(range(3), null="clamp"), "null= must be 'drop' or 'other', got 'clamp'"),
+        (lambda: Categories(("F",), outside="clamp"), "outside='clamp' is for whole numbers and bins"),
+        (lambda: Hierarchy({"r": ["F"]}, outside="clamp"), "outside='clamp' is for whole numbers and bins"),
+        (lambda: Bins([0, 1], outside="other"), "outside='other' needs the label of that cell, as in other="),
+        (lambda: Bins([0, 1], null="other"), "null='other' needs the label of that cell"),
+        (lambda: Bins([0, 1], other="[0, 1)"), "other= is the name of a further category"),
+        (lambda: Integers(range(3), other="2"), "other= is the name of a further category"),
+        (lambda: Categories((1, 2), other="2"), "other= is the name of a further category"),
+        (
+            lambda: Integers(range(3), other="x", outside="drop"),
+            "other='x' makes a cell that nothing would fill",
+        ),
+        (lambda: Integers(range(3), other="x", outside="clamp"), "nothing would fill; leave it out, or say"),
+        (lambda: Integers([1, 2]), "whole numbers are declared as a range, got list"),
+        (lambda: Integers(range(sys.maxsize), other="x"), "a range holds at most"),
+    ],
+)
+def test_policies_are_refused(make: Any, words: str) -> None:
+    with pytest.raises(SchemaError, match=words.replace("(", r"\(").replace("[", r"\[")):
+        make()
+    assert Integers(range(3), other="3").size == 4
+
+
+# ---------------------------------------------------------------- comparisons
+
+COMPARE: dict[str, Any] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@examples
+@given(
+    ranges,
+    wholes,
+    st.integers(-30, 60) | st.floats(allow_nan=False) | st.fractions(),
+    st.sampled_from(sorted(COMPARE)),
+    st.sampled_from([None, "else"]),
+)
+def test_numbers_are_compared_one_by_one(
+    values: range, listed: list[int], value: Any, sign: str, other: str | None
+) -> None:
+    rest = [] if other is None else [sign == "!="]
+    found = Integers(values, other=other).matching("a", sign, value)
+    assert found.dtype == bool
+    assert found.tolist() == [COMPARE[sign](v, value) for v in values] + rest
+    assert Integers(values, other=other).numbers() == list(values)
+    assert Categories(listed, other=other).numbers() == listed
+    if sign in ("==", "!="):
+        value = listed[-1]
+    found = Categories(listed, other=other).matching("a", sign, value)
+    assert found.tolist() == [COMPARE[sign](v, value) for v in listed] + rest
+
+
+@examples
+@given(edges, st.sampled_from(["<", ">="]), st.sampled_from([None, "else"]), st.booleans())
+def test_bins_are_compared_at_their_edges(
+    given_edges: list[float], sign: str, other: str | None, is_open: bool
+) -> None:
+    given_edges = [-math.inf, *given_edges, math.inf] if is_open else given_edges
+    attribute = Bins(given_edges, other=other)
+    beyond = [] if is_open else [given_edges[0] - 1, given_edges[-1] + 1, math.inf, -math.inf]
+    for value in [*given_edges, *beyond]:
+        expected = [COMPARE[sign](low, value) for low in given_edges[:-1]] + [False] * (other is not None)
+        assert attribute.matching("a", sign, value).tolist() == expected
+    assert attribute.numbers() is None
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [Integers(range(2), other="else"), Bins([0, 1, 2], other="else"), Categories(("a", "b"), other="else")],
+    ids=repr,
+)
+def test_the_other_cell_equals_its_label_only(attribute: Attribute) -> None:
+    assert attribute.matching("a", "==", "else").tolist() == [False, False, True]
+    assert attribute.matching("a", "!=", "else").tolist() == [True, True, False]
+    with pytest.raises(QueryError):
+        attribute.matching("a", ">=", "else")
+
+
+def test_names_are_compared_by_equality() -> None:
+    attribute = Categories(("F", "M"), other="X")
+    assert attribute.matching("sex", "==", "F").tolist() == [True, False, False]
+    assert attribute.matching("sex", "!=", np.str_("F")).tolist() == [False, True, True]
+    assert attribute.numbers() is None
+
+
+@pytest.mark.parametrize(
+    ("attribute", "sign", "value", "words"),
+    [
+        (Integers(range(3)), ">=", "18", "'a' holds whole numbers and is compared with a number, got '18'"),
+        (Integers(range(3), other="x"), "==", "y", "got 'y'; the other cell is 'x', by == or !="),
+        (Integers(range(3)), "==", True, "compared with a number, got True"),
+        (Integers(range(3)), "==", math.nan, "compared with a number, got nan"),
+        (Integers(range(3)), "=", 1, "a comparison is one of ==, !=, <, <=, >, >=, got '='"),
+        (Categories(("F", "M")), "==", "f", "'a' is compared with one of its values, 'F', 'M', got 'f'"),
+        (Categories(("F", "M")), "<", "F", "'a' holds names, which have no order: use == or !=, not <"),
+        (Categories((1, 2)), "==", 3, "one of its values, 1, 2, got 3"),
+        (Categories((1, 2)), "==", "1", "one of its values, 1, 2, got '1'"),
+        (Categories((1, 2)), "<", "1", "compared with a number, got '1'"),
+        (Categories(list(range(50))), "==", 99, "10, 11, …, got 99"),
+        (Bins([0, 10, 20]), ">", 10, "compare by >= or < with one of the edges 0, 10, 20, not by >"),
+        (Bins([0, 10, 20]), "==", 10, "not by =="),
+        (Bins([0, 10, 20]), ">=", 5, "compare by >= or < with one of the edges 0, 10, 20, got 5"),
+        (Bins([-math.inf, 10, math.inf]), "<", 5, "one of the edges -inf, 10, inf, got 5"),
+        (Bins([0, 10]), "<", "10", "got '10'"),
+        (Bins(range(99)), "<", 5.5, "10, 11, …, got 5.5"),
+    ],
+)
+def test_comparisons_are_refused(attribute: Attribute, sign: str, value: Any, words: str) -> None:
+    with pytest.raises(QueryError, match=re.escape(words)):
+        attribute.matching("a", sign, value)
+
+
+def test_a_range_too_long_to_list_is_refused() -> None:
+    with pytest.raises(TooLargeError, match="'a' has 1,000,000,000,000 cells; at most"):
+        Integers(range(10**12)).matching("a", "<", 5)
+    with pytest.raises(TooLargeError):
+        Integers(range(10**12)).numbers()
 
 
 # ---------------------------------------------------------------- values that do not change
@@ -405,8 +653,9 @@ def test_the_other_category_needs_a_name_of_its_own(other: Any) -> None:
         ([2**53, 2.0**53], "bin edges must increase"),
         ([0, math.nan], "bin edges must be finite numbers, got nan"),
         ([math.nan, math.nan, 1], "bin edges must be finite numbers, got nan"),
-        ([-math.inf, 0], "bin edges must be finite numbers, got -inf"),
-        ([0, np.float64("inf")], "bin edges must be finite numbers, got inf"),
+        ([0, -math.inf], "finite numbers, got -inf; only the first may be -inf and the last inf"),
+        ([np.float64("inf"), 0], "bin edges must be finite numbers, got inf; only the first"),
+        ([-math.inf, -math.inf], "bin edges must be finite numbers, got -inf; only the first"),
         ([False, True], "bin edges must be finite numbers, got False"),
         ([0, "1"], "bin edges must be finite numbers, got '1'"),
         ([0, None], "bin edges must be finite numbers, got None"),
@@ -428,7 +677,12 @@ def test_edges_are_refused(given_edges: Any, words: str) -> None:
         ({"a": 5}, "attribute 'a' must be a list or a table, got int"),
         ({"a": {}}, r"must be \{range = \[start, stop\]\}, .* got the keys \[\]"),
         ({"a": {"bin": [0, 1]}}, r"got the keys \['bin'\]"),
-        ({"a": {"bins": [0, 1], "other": "x"}}, r"got the keys \['bins', 'other'\]"),
+        ({"a": {"bins": [0, 1], "others": "x"}}, r"got the keys \['bins', 'others'\]"),
+        ({"a": {"other": "x"}}, r"got the keys \['other'\]"),
+        ({"a": {"hierarchy": "x"}}, r"got the keys \['hierarchy'\]"),
+        ({"a": {"hierarchy": {"x": []}}}, "attribute 'a': 'x' must hold at least one value"),
+        ({"a": {"range": [3], "outside": "other"}}, "attribute 'a': outside='other' needs the label"),
+        ({"a": {"bins": [0, 1], "other": 5}}, "attribute 'a': other= is the name of a further"),
         ({"a": {"range": [0, 1], "bins": [0, 1]}}, r"got the keys \['bins', 'range'\]"),
         ({"a": {"range": 5}}, r"got the keys \['range'\]"),
         ({"a": {"categories": "FM"}}, r"got the keys \['categories'\]"),

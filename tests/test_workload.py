@@ -19,7 +19,7 @@ from laws import close
 from leastnoise.errors import QueryError, SchemaError, TooLargeError, WorkloadError
 from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
 from leastnoise.schema import Bins, Schema
-from leastnoise.workload import MAX_WEIGHT_RATIO, Workload, assemble, factors_of
+from leastnoise.workload import MAX_WEIGHT_RATIO, Workload, assemble
 from test_queries import cell_by_cell, queries, schemas
 from tolerances import ROUNDING
 
@@ -107,12 +107,9 @@ def test_one_query_needs_no_list_and_any_iterable_is_one() -> None:
 
 
 def test_factors_are_those_of_the_query() -> None:
-    workload = assemble([Prefix("age"), Linear(np.eye(10))], SCHEMA)
-    factors = factors_of(workload.blocks[0], SCHEMA)
-    assert factors is not None
-    assert [factor.attribute for factor in factors] == ["age"]
-    assert factors_of(workload.blocks[1], SCHEMA) is None
-    assert factors_of(workload.blocks[0], None) is None
+    (factor,) = Prefix("age").factors(SCHEMA) or []
+    assert factor.attributes == ("age",)
+    assert Linear(np.eye(10)).factors(SCHEMA) is None
 
 
 def test_rows_of_zeros_are_allowed() -> None:

@@ -17,10 +17,21 @@ from leastnoise.errors import LeastnoiseError
 from leastnoise.objective import TotalVariance
 from leastnoise.plan import Plan, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
-from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Ranges, Total
+from leastnoise.queries import (
+    AllRanges,
+    Cube,
+    Levels,
+    Linear,
+    Marginal,
+    Prefix,
+    Ranges,
+    Sum,
+    Total,
+    Where,
+)
 from leastnoise.release import Release, load_release, measure
 from leastnoise.report import Report, summarize
-from leastnoise.schema import Bins, Categories, Schema
+from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
 from leastnoise.workload import Workload, assemble
 
 __version__ = "0.1.0"
@@ -28,13 +39,19 @@ __version__ = "0.1.0"
 # In the order of the six lines above.
 __all__ = [  # noqa: RUF022
     "Schema",
+    "Integers",
     "Bins",
     "Categories",
+    "Hierarchy",
     "Total",
     "Marginal",
     "Prefix",
     "AllRanges",
     "Ranges",
+    "Where",
+    "Cube",
+    "Levels",
+    "Sum",
     "Linear",
     "Workload",
     "assemble",

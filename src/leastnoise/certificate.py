@@ -5,7 +5,10 @@ most μ² answers the workload W with less total variance than
 
     F(q)² / (μ² Σ_i q_i),        F(q) = ‖ diag(√w) W diag(√q) ‖_*                 (1)
 
-and the plan's own total variance follows from its integer strategy. Everything
+and the plan's own total variance follows from its integer strategy. Where neighbours
+replace a record, weights may stand on pairs of cells as well: the same bound holds
+with W D for W, D having a column e_i − e_j for every pair. The pair of a cell and no
+cell at all has the column e_i, so weights of cells alone prove a bound there too. Everything
 is recomputed here from the workload, the strategy and q; the solver is not asked.
 
 The nuclear norm is bounded from below without trusting a decomposition: F ≥ ⟨N, U⟩/‖U‖₂
@@ -28,7 +31,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from leastnoise.errors import DesignError
-from leastnoise.operators import Array
+from leastnoise.operators import Array, require_room
 from leastnoise.privacy import Goal
 from leastnoise.strategy import Strategy
 from leastnoise.workload import Workload
@@ -46,10 +49,16 @@ _NOISE_FLOOR = 1e-14
 
 @dataclass(frozen=True, eq=False)
 class Witness:
-    """Dual weights that prove the lower bound: p of the queries, q of the cells."""
+    """Dual weights that prove the lower bound: p of the queries, q of the cells.
+
+    Where a record is replaced by another, q may hold weights of pairs instead: `pairs`,
+    (len(q), 2), then lists the two cells of each, the smaller first. The number of cells, n,
+    stands for no cell: a record that is not counted. Only pairs that have a weight are listed.
+    """
 
     p: Array | None
     q: Array
+    pairs: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,24 +124,35 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
         DesignError: if the strategy cannot answer the workload, spends more than
             its goal, or the witness does not fit.
     """
-    strategy, q = plan.strategy, np.asarray(plan.witness.q, dtype=float)
+    strategy, q, pairs = plan.strategy, np.asarray(plan.witness.q, dtype=float), plan.witness.pairs
     n = workload.shape[1]
-    if strategy.shape[1] != n or q.shape != (n,):
+    if strategy.shape[1] != n or (pairs is None and q.shape != (n,)):
         raise DesignError(
             f"the plan is for {strategy.shape[1]:,} cells with a witness of {q.size:,}, "
             f"the workload has {n:,}; certify the workload that the plan was designed for"
         )
     if not (np.isfinite(q).all() and (q >= 0).all()):
         raise DesignError("the witness must hold finite weights, zero or more")
-    if plan.privacy.neighbours != "add-remove":
-        raise DesignError(f"neighbours={plan.privacy.neighbours!r} cannot be certified yet")
+    if strategy.neighbours != plan.privacy.neighbours:
+        raise DesignError(
+            f"the noise was scaled for {strategy.neighbours} neighbours, the goal is for "
+            f"{plan.privacy.neighbours}; design the plan again"
+        )
+    if pairs is not None:
+        if plan.privacy.neighbours != "replace-one":
+            raise DesignError("weights of pairs prove nothing where a record is added or removed")
+        if not are_pairs(pairs, q, n):
+            raise DesignError(f"the pairs of a witness must be two different cells each, below {n + 1:,}")
     budget = plan.privacy.epsilon_per_record if strategy.noise == "laplace" else plan.privacy.mu_squared
     if budget is None or strategy.spent > budget:
         raise DesignError("the strategy spends more than its privacy goal allows")
     achieved = total_variance(workload, strategy)
     is_laplace = strategy.noise == "laplace"
     unit_variance = _least_laplace_variance(float(budget)) if is_laplace else 1 / float(budget)
-    lower_bound = unit_variance * total_variance_bound(workload, q)
+    at_profile_1 = (
+        total_variance_bound(workload, q) if pairs is None else pair_variance_bound(workload, q, pairs)
+    )
+    lower_bound = unit_variance * at_profile_1
     if not (math.isfinite(achieved) and math.isfinite(lower_bound)):
         raise DesignError("the total variance is too large for floats; scale weights or rows down")
     # Where both sides meet, rounding may leave the bound a few units of the last place above.
@@ -140,7 +160,7 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     is_optimal = achieved <= (1 + plan.tol) * lower_bound and not is_laplace
     status: Status = "optimal" if is_optimal else plan.claim
     among = "Laplace" if is_laplace else "Gaussian"
-    return Certificate(achieved, lower_bound, status, Witness(None, q), "total variance", among)
+    return Certificate(achieved, lower_bound, status, Witness(None, q, pairs), "total variance", among)
 
 
 def _least_laplace_variance(epsilon: float) -> float:
@@ -200,6 +220,57 @@ def total_variance_bound(workload: Workload, q: Array) -> float:
     return scale * (trace_root_below(K / scale) ** 2 / math.fsum(q))
 
 
+def are_pairs(pairs: Array, q: Array, n: int) -> bool:
+    """Whether an array lists one pair of two of n cells, or of a cell and n itself, for every weight."""
+    return (
+        q.ndim == 1
+        and pairs.shape == (len(q), 2)
+        and pairs.dtype.kind == "i"
+        and bool(((pairs[:, 0] >= 0) & (pairs[:, 0] < pairs[:, 1]) & (pairs[:, 1] <= n)).all())
+    )
+
+
+def pair_variance_bound(workload: Workload, q: Array, pairs: Array) -> float:
+    """F(q)²/Σq with q on pairs of cells, for noise of profile 1 where a record is replaced.
+
+    F(q) = ‖ diag(√w) W D diag(√q) ‖_*, whose square is W Lap(q) Wᵀ: the weighted
+    Laplacian of the graph of pairs, less the row and column of no cell.
+    """
+    from scipy import linalg
+
+    listed = q > 0
+    if not listed.any():
+        return 0.0
+    q, pairs = q[listed] / float(q.max()), pairs[listed]
+    m, n = workload.shape
+    touched, places = np.unique(pairs, return_inverse=True)
+    require_room(len(touched), len(q), "the pairs of the witness")
+    X = np.zeros((len(touched), len(q)))
+    first, second = places.reshape(pairs.shape).T
+    X[first, np.arange(len(q))] = np.sqrt(q)
+    X[second, np.arange(len(q))] = -np.sqrt(q)
+    X, cells = X[touched < n], touched[touched < n]
+    if m * max(n, len(q)) <= _SVD_ENTRIES:
+        rows = (workload.operator.dense() * np.sqrt(workload.weights)[:, None])[:, cells]
+        unit = float(np.abs(rows).max())
+        if not 0 < unit < math.inf:
+            return unit
+        F = unit * nuclear_norm_below(rows / unit @ X) / math.sqrt(math.fsum(q))
+        return F * F
+    M = _weighted_rows(workload)
+    with np.errstate(over="ignore", invalid="ignore"):
+        V = workload.weighted_gram()[np.ix_(cells, cells)] if M is None else M[:, cells].T @ M[:, cells]
+    scale = float(np.diag(V).max())
+    if not 0 < scale < math.inf:
+        return scale
+    # K = Xᵀ V X has few directions and many columns. E spans them, found from a root of V.
+    V = V / scale
+    values, vectors = linalg.eigh(V)
+    root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+    _, strengths, E = linalg.svd(root @ X, full_matrices=False)
+    return scale * (_trace_root_along(strengths**2, E.T, V, X @ E.T) ** 2 / math.fsum(q))
+
+
 def nuclear_norm_below(N: Array) -> float:
     """A lower bound on ‖N‖_*: ⟨N, U Vᵀ⟩ / (‖U‖₂ ‖V‖₂), U and V from a singular value decomposition.
 
@@ -222,10 +293,15 @@ def trace_root_below(K: Array) -> float:
         return 0.0
     K = K[np.ix_(kept, kept)]
     values, E = linalg.eigh(K)
-    strong = values > max(_NOISE_FLOOR * len(values) * values[-1], 0)
-    values, E = values[strong], E[:, strong]
-    # H = Λ^{−½} Eᵀ K E Λ^{−½} is the identity up to rounding, and so is Eᵀ E.
-    H = (E.T @ (K @ E)) / np.sqrt(values)[:, None] / np.sqrt(values)[None, :]
+    return _trace_root_along(values, E, K, E)
+
+
+def _trace_root_along(values: Array, E: Array, K: Array, Y: Array) -> float:
+    """(2) for the matrix whose form along E is Yᵀ K Y, and any values that may be its eigenvalues."""
+    strong = values > max(_NOISE_FLOOR * len(values) * values.max(), 0)
+    values, E, Y = values[strong], E[:, strong], Y[:, strong]
+    # H = Λ^{−½} Yᵀ K Y Λ^{−½} is the identity up to rounding, and so is Eᵀ E.
+    H = (Y.T @ (K @ Y)) / np.sqrt(values)[:, None] / np.sqrt(values)[None, :]
     # With λ_a D_a for λ_a, D_a the absolute sum of row a of H, the second norm of (2) is
     # at most 1, and a direction known to few digits pays for itself alone.
     D = np.maximum(np.abs(H).sum(axis=0), np.abs(H).sum(axis=1)) + np.finfo(float).tiny

@@ -13,7 +13,6 @@ import hashlib
 import io
 import json
 import math
-import os
 import struct
 import zipfile
 import zlib
@@ -25,6 +24,7 @@ import numpy as np
 
 from leastnoise.errors import PlanFileError, TooLargeError
 from leastnoise.operators import Array
+from leastnoise.wholefile import written_whole
 
 MAX_JSON_BYTES = 64 * 2**20
 MAX_ARRAY_BYTES = 8 * 2**30
@@ -47,13 +47,9 @@ def write(path: str | Path, kind: str, content: Mapping[str, Any], arrays: Mappi
         )
     head = {"kind": kind, "digest": _digest(body, parts)}
     members = {"head.json": json.dumps(head).encode(), "content.json": body, **parts}
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    with written_whole(target) as temporary:
         if any(map(_is_bloated, _pack(temporary, members, zipfile.ZIP_DEFLATED))):
             _pack(temporary, members, zipfile.ZIP_STORED)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
     return target
 
 
@@ -141,6 +137,8 @@ def _check_members(source: Path, members: list[zipfile.ZipInfo], size: int) -> N
         raise PlanFileError(f"{source.name!r} has too many parts or repeats one")
     # Sizes are claims of the file; together, the parts cannot be larger than it is.
     claimed = sum(member.compress_size for member in members)
+    if sum(member.file_size for member in members) > MAX_ARRAY_BYTES:
+        raise PlanFileError(f"{source.name!r} would unpack to more than a leastnoise file holds")
     for member in members:
         is_json = member.filename in ("head.json", "content.json")
         stem, dot, suffix = member.filename.partition(".")

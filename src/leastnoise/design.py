@@ -79,10 +79,6 @@ def _checked_request(
         )
     if not isinstance(privacy, Goal):
         raise InputError(f"privacy must be PureDP, ApproxDP, ZCDP or GDP, got {type(privacy).__name__}")
-    if privacy.neighbours != "add-remove":
-        raise NotYetError(
-            f"neighbours={privacy.neighbours!r} is not available yet; only 'add-remove' plans are designed"
-        )
     if after:
         raise NotYetError("after= is not available yet; design one plan for all queries")
     if not 0 < tol < math.inf:
@@ -109,7 +105,7 @@ def _plan_by(method: Method, request: Request, objective: Objective) -> Plan:
         objective=objective,
         method=method.name,
         strategy=integer_strategy(found.proposal, request.privacy),
-        witness=Witness(None, found.q),
+        witness=Witness(None, found.q, found.pairs),
         claim=found.claim,
         tol=request.tol,
         note=found.note,

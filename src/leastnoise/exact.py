@@ -9,6 +9,8 @@ integers. No float appears in this file.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,17 @@ from leastnoise.operators import Array
 
 # A sum below this in absolute value fits int64 with a bit to spare.
 SAFE_BITS = 62
+
+# Sums of products of limbs stay below this, so that whoever multiplies them may use
+# floats, which hold every integer up to 2^53.
+_LIMB_PRODUCT_BITS = 52
+
+# Entries up to this wide are compared by limbs. At 12 bits a limb or more, at most 43 of their
+# products, each below 2^52, meet in one digit.
+_WIDEST_BY_LIMBS = 512
+
+# Columns compared at a time: every pair of them has its digits in memory.
+_BLOCK = 512
 
 
 def as_integers(entries: Any) -> Array:
@@ -115,6 +128,147 @@ def column_absolute_sums(matrix: Array) -> list[int]:
     wide = bit_length(matrix) + int(matrix.shape[0]).bit_length() > SAFE_BITS
     entries = matrix.astype(object) if wide else matrix
     return [int(total) for total in abs(entries).sum(axis=0)]
+
+
+def transposed_product(left: Array, right: Array) -> Array:
+    """leftᵀ right for int64 arrays, where the caller knows that nothing wraps."""
+    return left.T @ right
+
+
+def largest_pair_costs(
+    matrix: Array, power: int, multiply: Callable[[Array, Array], Array] = transposed_product
+) -> list[int]:
+    """For every column i, the largest Σ_r |a_ri − a_rj|^power over all columns j and a column of zeros.
+
+    The columns a_i are what one record adds to the answers, so this is the most
+    that replacing a record of cell i can change them; the column of zeros stands
+    for a record that is not counted at all. Power is 1 or 2.
+
+    For power 2 the sum is g_ii + g_jj − 2 g_ij with g the Gram matrix, worked out
+    for blocks of columns. So it is for power 1 where rows hold few different
+    values v_0 < v_1 < …: with the indicators 1[a ≥ v_k] as rows and the steps
+    v_k − v_(k−1) as their weights, |a − b| is a sum of squares.
+
+    Args:
+        multiply: leftᵀ right in int64, exact wherever sums of absolute products stay below 2^52.
+    """
+    matrix = _widened(matrix)
+    distinct, kind = _distinct_columns(matrix)
+    zero = np.zeros((matrix.shape[0], 1), dtype=matrix.dtype)
+    reduced, shift = _without_common_twos(np.hstack([distinct, zero]))
+    pair = (reduced, reduced) if power == 2 else _unary(reduced)
+    if pair is None or bit_length(reduced) > _WIDEST_BY_LIMBS:
+        costs = _largest_by_entries(reduced, power)
+    else:
+        left, right = pair
+        squares = column_square_sums(reduced) if power == 2 else (left * right).sum(axis=0)
+        costs = _largest_by_products(left, right, [int(total) for total in squares], multiply)
+    return [costs[k] << power * shift for k in kind]
+
+
+def _distinct_columns(matrix: Array) -> tuple[Array, list[int]]:
+    """One column of each kind, and the kind of every column."""
+    seen: dict[object, int] = {}
+    kind: list[int] = []
+    first: list[int] = []
+    for i, column in enumerate(np.ascontiguousarray(matrix.T)):
+        key = tuple(column) if matrix.dtype == object else column.tobytes()
+        if key not in seen:
+            seen[key] = len(first)
+            first.append(i)
+        kind.append(seen[key])
+    return matrix[:, first], kind
+
+
+def _without_common_twos(matrix: Array) -> tuple[Array, int]:
+    """The matrix divided by the largest power of two that divides every entry, and its exponent."""
+    combined = int(np.bitwise_or.reduce(matrix.reshape(-1), initial=0))
+    shift = max((combined & -combined).bit_length() - 1, 0)
+    return matrix >> shift, shift
+
+
+def _unary(matrix: Array) -> tuple[Array, Array] | None:
+    """Weighted indicators and indicators of every step between values of a row; None if there are many."""
+    steps: list[int] = []
+    indicators: list[Array] = []
+    for row in matrix:
+        values = np.unique(row)
+        if len(steps) + len(values) > 4 * len(matrix) + _BLOCK:
+            return None
+        for low, high in pairwise(values):
+            steps.append(int(high) - int(low))
+            indicators.append((row >= high).astype(np.int64))
+    B = np.array(indicators, dtype=np.int64).reshape(len(steps), matrix.shape[1])
+    weights = np.array(steps, dtype=object)
+    # Sums of a column must fit where the indicators' norms are taken.
+    if bit_length(weights) + len(steps).bit_length() <= SAFE_BITS:
+        weights = weights.astype(np.int64)
+    return weights[:, None] * B, B
+
+
+def _largest_by_entries(matrix: Array, power: int) -> list[int]:
+    """The largest Σ_r |a_ri − a_rj|^power over j for every i, entry by entry."""
+    width = power * (bit_length(matrix) + 1) + int(matrix.shape[0]).bit_length()
+    entries = matrix.astype(object) if width > SAFE_BITS else matrix
+    if len(entries) == 0:
+        return [0] * matrix.shape[1]
+    return [
+        int((abs(entries - entries[:, i : i + 1]) ** power).sum(axis=0).max()) for i in range(matrix.shape[1])
+    ]
+
+
+def _largest_by_products(
+    left: Array, right: Array, own: list[int], multiply: Callable[[Array, Array], Array]
+) -> list[int]:
+    """The largest g_ii + g_jj − 2 g_ij over j for every i; g = leftᵀ right is symmetric, own its diagonal.
+
+    Guarantee:
+        Exact. Both sides are cut into limbs so short that a sum of products of two
+        limbs stays below 2^52; numbers are compared digit by digit.
+    """
+    limb = (_LIMB_PRODUCT_BITS - int(left.shape[0]).bit_length()) // 2
+    n_left, n_right = (bit_length(side) // limb + 1 for side in (left, right))
+    # A digit more than the largest distance, at most 4 max g_ii, can need.
+    n_digits = max(n_left + n_right, (max(own).bit_length() + 2) // limb + 1)
+    norms = np.array([[(total >> limb * p) & ((1 << limb) - 1) for total in own] for p in range(n_digits)])
+    found = [0] * len(own)
+    for i in range(0, len(own), _BLOCK):
+        first = slice(i, i + _BLOCK)
+        pieces = _cut(left[:, first], limb, n_left)
+        for j in range(i, len(own), _BLOCK):
+            second = slice(j, j + _BLOCK)
+            digits = norms[:, first, None] + norms[:, None, second]
+            for s, x in enumerate(pieces):
+                for t, y in enumerate(_cut(right[:, second], limb, n_right)):
+                    digits[s + t] -= 2 * multiply(x, y)
+            # Carries, so that every digit but the last lies between 0 and 2^limb.
+            for p in range(n_digits - 1):
+                digits[p + 1] += digits[p] >> limb
+                digits[p] &= (1 << limb) - 1
+            for at, axis in ((i, 1), (j, 0)):
+                for k, largest in enumerate(_largest_numbers(digits, limb, axis)):
+                    found[at + k] = max(found[at + k], largest)
+    return found
+
+
+def _cut(entries: Array, limb: int, count: int) -> list[Array]:
+    """Limbs of so many bits, lowest first, none negative but the last."""
+    pieces = []
+    for _ in range(count - 1):
+        pieces.append((entries & ((1 << limb) - 1)).astype(np.int64))
+        entries = entries >> limb
+    return [*pieces, entries.astype(np.int64)]
+
+
+def _largest_numbers(digits: Array, limb: int, axis: int) -> list[int]:
+    """The largest numbers along an axis of the pairs, from their digits, lowest first and none negative."""
+    alive = np.ones(digits.shape[1:], dtype=bool)
+    numbers = [0] * digits.shape[2 - axis]
+    for digit in digits[::-1]:
+        top = np.where(alive, digit, -1).max(axis=axis, keepdims=True)
+        alive &= digit == top
+        numbers = [(number << limb) + int(d) for number, d in zip(numbers, top.reshape(-1), strict=True)]
+    return numbers
 
 
 def to_limbs(entries: Array) -> Array:

@@ -21,9 +21,9 @@ import numbers
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, NamedTuple
 
+from leastnoise.decimal_intervals import ONE, TWO, Arithmetic, Interval, arithmetic, clip, density, mills
 from leastnoise.errors import PrivacyError
 
 __all__ = [
@@ -40,170 +40,13 @@ __all__ = [
 Number = int | float | Fraction
 
 # ---------------------------------------------------------------------------
-# Intervals of decimals.
-#
-# A context that rounds down and one that rounds up turn each operation on
-# bounds into a bound on the result: decimal rounds add, multiply and divide as
-# the context says, underflow included. exp, ln and sqrt are correctly rounded
-# to nearest whatever the context says (python.org, decimal), so one unit in the
-# last place on either side encloses them. Operators such as + would round in
-# the caller's context, so only comparisons, which are exact, are written with one.
-
-
-class _Interval(NamedTuple):
-    lo: Decimal
-    hi: Decimal
-
-
-class _Arithmetic:
-    """Outward rounded arithmetic with ``prec`` digits; operands are not negative unless said."""
-
-    def __init__(self, prec: int) -> None:
-        def context(rounding: str) -> decimal.Context:
-            return decimal.Context(
-                prec=prec,
-                rounding=rounding,
-                Emin=decimal.MIN_EMIN,
-                Emax=decimal.MAX_EMAX,
-                traps=[decimal.InvalidOperation, decimal.DivisionByZero, decimal.Overflow],
-            )
-
-        self.prec = prec
-        self.down = context(decimal.ROUND_FLOOR)
-        self.up = context(decimal.ROUND_CEILING)
-
-    def enclose(self, value: Fraction) -> _Interval:
-        numerator, denominator = Decimal(value.numerator), Decimal(value.denominator)
-        return _Interval(self.down.divide(numerator, denominator), self.up.divide(numerator, denominator))
-
-    def add(self, a: _Interval, b: _Interval) -> _Interval:
-        return _Interval(self.down.add(a.lo, b.lo), self.up.add(a.hi, b.hi))
-
-    def subtract(self, a: _Interval, b: _Interval) -> _Interval:
-        return _Interval(self.down.subtract(a.lo, b.hi), self.up.subtract(a.hi, b.lo))
-
-    def multiply(self, a: _Interval, b: _Interval) -> _Interval:
-        return _Interval(self.down.multiply(a.lo, b.lo), self.up.multiply(a.hi, b.hi))
-
-    def divide(self, a: _Interval, b: _Interval) -> _Interval:
-        return _Interval(self.down.divide(a.lo, b.hi), self.up.divide(a.hi, b.lo))
-
-    def _widen(self, lo: Decimal, hi: Decimal) -> _Interval:
-        return _Interval(self.down.next_minus(lo), self.up.next_plus(hi))
-
-    def sqrt(self, a: _Interval) -> _Interval:
-        return self._widen(self.down.sqrt(a.lo), self.up.sqrt(a.hi))
-
-    def exp(self, a: _Interval) -> _Interval:
-        """e^a for a of either sign."""
-        lo, hi = self._widen(self.down.exp(a.lo), self.up.exp(a.hi))
-        return _Interval(max(lo, Decimal(0)), hi)
-
-    def exp_minus(self, a: _Interval) -> _Interval:
-        return self.exp(_Interval(a.hi.copy_negate(), a.lo.copy_negate()))
-
-    def ln(self, a: _Interval) -> _Interval:
-        return self._widen(self.down.ln(a.lo), self.up.ln(a.hi))
-
-
-_ONE = _Interval(Decimal(1), Decimal(1))
-_TWO = _Interval(Decimal(2), Decimal(2))
-_arithmetic = lru_cache(maxsize=64)(_Arithmetic)
-
-
-@lru_cache(maxsize=64)
-def _pi(prec: int) -> _Interval:
-    """π to ``prec`` digits by Machin's formula, 16 arctan(1/5) − 4 arctan(1/239), in integers."""
-    scale = 10 ** (prec + 10)
-
-    def arctan_inverse(n: int) -> int:
-        # Nested floors are single floors, so term is floor(scale / n^k) and each
-        # summand is off by less than 1; the alternating rest after term = 0 is
-        # below 1 too. Off by less than the number of terms + 1.
-        term, total, k = scale // n, 0, 1
-        while term:
-            total += term // k if k % 4 == 1 else -(term // k)
-            term //= n * n
-            k += 2
-        return total
-
-    value = 16 * arctan_inverse(5) - 4 * arctan_inverse(239)
-    # At most 0.72 (prec + 10) + 2 terms: off by less than 10^9 for any prec below 10^7.
-    A = _arithmetic(prec)
-    return _Interval(
-        A.enclose(Fraction(value - 10**9, scale)).lo, A.enclose(Fraction(value + 10**9, scale)).hi
-    )
-
-
-# ---------------------------------------------------------------------------
-# The normal distribution, from its Mills ratio M(x) = (1 − Φ(x)) / φ(x), x ≥ 0.
-
-# Up to 6 the series takes 114 terms for 33 digits and the subtraction costs
-# less than ten digits: e^(6²/2) √(π/2) / M(6) = 5.1e8.
-_SERIES_UP_TO = 6
-_SERIES_GUARD = 10
-
-
-def _mills(x: _Interval, prec: int) -> _Interval:
-    """M(x) enclosed, for an interval of numbers x ≥ 0."""
-    return _mills_series(x, prec) if x.hi <= _SERIES_UP_TO else _mills_fraction(x, prec)
-
-
-def _mills_series(x: _Interval, prec: int) -> _Interval:
-    """M(x) = √(π/2) e^(x²/2) − Σ x^(2k+1) / (2k+1)!!"""
-    A = _arithmetic(prec + _SERIES_GUARD)
-    square = A.multiply(x, x)
-    head = A.multiply(A.sqrt(A.divide(_pi(A.prec), _TWO)), A.exp(A.divide(square, _TWO)))
-    down, up = A.down, A.up
-    term_lo, term_hi = total_lo, total_hi = x
-    smallest, twice_square = Decimal(1).scaleb(-A.prec, up), up.add(square.hi, square.hi)
-    k = 1
-    # Terms are positive and increase with x. Once x² ≤ k/2 each is at most half
-    # of the one before, so all the terms left out sum to at most the last one.
-    while term_hi > smallest or twice_square > k:
-        k += 2
-        odd = Decimal(k)
-        term_lo = down.divide(down.multiply(term_lo, square.lo), odd)
-        term_hi = up.divide(up.multiply(term_hi, square.hi), odd)
-        total_lo = down.add(total_lo, term_lo)
-        total_hi = up.add(total_hi, term_hi)
-    return A.subtract(head, _Interval(total_lo, up.add(total_hi, term_hi)))
-
-
-def _mills_fraction(x: _Interval, prec: int) -> _Interval:
-    """1 / M(x) = t_1 with t_k = x + k / t_(k+1), Laplace's continued fraction."""
-    A = _arithmetic(prec)
-    down, up = A.down, A.up
-    # How many steps: each multiplies the width by k / t_k², t_k near
-    # (x + √(x² + 4k)) / 2. A wrong guess gives a wide interval, not a wrong one.
-    near, left, n = min(float(x.lo), 1e9), -prec * math.log(10), 0
-    while left < 0:
-        n += 1
-        left -= math.log(4 * n / (near + math.sqrt(near * near + 4 * n)) ** 2)
-    # Every tail is positive, so t_(n+1) ≥ x and t_n ≤ x + n/x; then each step is
-    # decreasing in t, which swaps the bounds.
-    lo, hi = x.lo, up.add(x.hi, up.divide(Decimal(n), x.lo))
-    for k in range(n - 1, 0, -1):
-        numerator = Decimal(k)
-        lo, hi = down.add(x.lo, down.divide(numerator, hi)), up.add(x.hi, up.divide(numerator, lo))
-    return A.divide(_ONE, _Interval(lo, hi))
-
-
-def _density(half_square: _Interval, prec: int) -> _Interval:
-    """φ(x) enclosed, from an interval for x²/2."""
-    A = _arithmetic(prec)
-    two_pi = A.multiply(_TWO, _pi(prec))
-    return A.divide(A.exp_minus(half_square), A.sqrt(two_pi))
-
-
-# ---------------------------------------------------------------------------
 # The curve.
 
 
 class _Point(NamedTuple):
-    delta: _Interval  # δ(ε; μ)
-    density: _Interval  # φ(a), its derivative in μ
-    tail: _Interval  # e^ε Φ(b), minus its derivative in ε
+    delta: Interval  # δ(ε; μ)
+    density: Interval  # φ(a), its derivative in μ
+    tail: Interval  # e^ε Φ(b), minus its derivative in ε
 
 
 def _point(m: Fraction, epsilon: Fraction, digits: int) -> _Point:
@@ -223,26 +66,21 @@ def _point(m: Fraction, epsilon: Fraction, digits: int) -> _Point:
     exponent = max(0, _magnitude(half_square))
     prec = digits + 12 + exponent + max(0, exponent // 2 - _magnitude(m) // 2)
     for _ in range(4):
-        A = _arithmetic(prec)
+        A = arithmetic(prec)
         mu = A.sqrt(A.enclose(m))
-        phi = _density(A.enclose(half_square), prec)
-        M_x = _mills(A.divide(A.enclose(abs(r)), mu), prec)
-        M_y = _mills(A.divide(A.enclose(s), mu), prec)
+        phi = density(A.enclose(half_square), prec)
+        M_x = mills(A.divide(A.enclose(abs(r)), mu), prec)
+        M_y = mills(A.divide(A.enclose(s), mu), prec)
         if r >= 0:
-            delta = A.multiply(phi, _clip(A.subtract(M_x, M_y)))
+            delta = A.multiply(phi, clip(A.subtract(M_x, M_y)))
         else:
-            delta = A.subtract(_ONE, A.multiply(phi, A.add(M_x, M_y)))
-        delta = _clip(delta)
+            delta = A.subtract(ONE, A.multiply(phi, A.add(M_x, M_y)))
+        delta = clip(delta)
         is_narrow = A.up.subtract(delta.hi, delta.lo) <= delta.lo.scaleb(-digits, A.down)
         if is_narrow or delta.hi.adjusted() < decimal.MIN_EMIN:  # no decimal is smaller
             break
         prec *= 2
     return _Point(delta, phi, A.multiply(phi, M_y))
-
-
-def _clip(value: _Interval) -> _Interval:
-    """The part of an interval that is not negative, for a quantity known not to be."""
-    return _Interval(max(value.lo, Decimal(0)), value.hi)
 
 
 def _magnitude(value: Fraction) -> int:
@@ -324,7 +162,7 @@ def epsilon_of(mu_squared: Number, delta: Number) -> float:
     # variable convolved with an exponential. From above the root they stay
     # above. The start is above: ε = ρ + 2√(ρ ln(1/δ)) with ρ = m/2 (Bun and
     # Steinke 2016, Proposition 1.3).
-    A = _arithmetic(_SEARCH_DIGITS)
+    A = arithmetic(_SEARCH_DIGITS)
     rho, log = A.enclose(m / 2).hi, _log(1 / d, A).hi
     eps = A.up.add(rho, A.up.multiply(Decimal(2), A.up.sqrt(A.up.multiply(rho, log))))
     for _ in range(_SEARCH_STEPS):
@@ -356,7 +194,7 @@ def mu_squared_of(epsilon: Number, delta: Number) -> Fraction:
     # is log-concave in t, hence so is its integral δ. From below the root they
     # stay below. Two starts are below: the zero-concentrated bound, and
     # δ(ε; μ) ≤ δ(0; μ) ≤ μ/√(2π).
-    A = _arithmetic(_SEARCH_DIGITS)
+    A = arithmetic(_SEARCH_DIGITS)
     log, wide = _log(1 / d, A).hi, A.enclose(eps).lo
     roots = A.up.add(A.up.sqrt(A.up.add(wide, log)), A.up.sqrt(log))
     ratio = A.down.divide(wide, roots)
@@ -407,16 +245,16 @@ def mu_of_pure(epsilon: Number) -> float:
     eps = _positive("epsilon", epsilon)
     if eps > 10**12:
         # Φ(−x) ≤ e^(−x²/2) / 2, so 2√(2ε) is enough, and at this size too much by less than 1e-11.
-        A = _arithmetic(_SEARCH_DIGITS)
+        A = arithmetic(_SEARCH_DIGITS)
         return _float_up(A.sqrt(A.enclose(8 * eps)).hi)
     lost = max(0, -_magnitude(eps)) + max(0, _magnitude(eps))
 
-    def excess(mu: Fraction, digits: int) -> tuple[_Interval, _Interval]:
+    def excess(mu: Fraction, digits: int) -> tuple[Interval, Interval]:
         """Φ(−μ/2) (1 + e^ε), which must not exceed 1, and M(μ/2)."""
-        A = _arithmetic(digits + 12 + lost)
-        mills = _mills(A.enclose(mu / 2), A.prec)
-        tail = A.multiply(_density(A.enclose(mu * mu / 8), A.prec), mills)
-        return A.multiply(tail, A.add(_ONE, A.exp(A.enclose(eps)))), mills
+        A = arithmetic(digits + 12 + lost)
+        M = mills(A.enclose(mu / 2), A.prec)
+        tail = A.multiply(density(A.enclose(mu * mu / 8), A.prec), M)
+        return A.multiply(tail, A.add(ONE, A.exp(A.enclose(eps)))), M
 
     def is_safe(mu: float) -> bool:
         for digits in _SETTLING_DIGITS:
@@ -428,11 +266,11 @@ def mu_of_pure(epsilon: Number) -> float:
         return False
 
     # Newton's steps on ln Φ(−μ/2), concave, from the bound 2√(2ε) above the root.
-    A = _arithmetic(_SEARCH_DIGITS + lost)
+    A = arithmetic(_SEARCH_DIGITS + lost)
     mu = A.sqrt(A.enclose(8 * eps)).hi
     for _ in range(_SEARCH_STEPS):
-        product, mills = excess(Fraction(mu), _SEARCH_DIGITS)
-        step = A.up.multiply(A.up.multiply(Decimal(2), mills.hi), A.up.ln(product.hi))
+        product, M = excess(Fraction(mu), _SEARCH_DIGITS)
+        step = A.up.multiply(A.up.multiply(Decimal(2), M.hi), A.up.ln(product.hi))
         mu = max(A.up.add(mu, step), Decimal(0))
         if step.copy_abs() <= mu.scaleb(-17, A.up):
             break
@@ -450,8 +288,8 @@ def classic_mu_squared_of(epsilon: Number, delta: Number) -> Fraction:
         0.034462182
     """
     eps, d = _positive("epsilon", epsilon), _probability("delta", delta)
-    A = _arithmetic(40)
-    twice_log = A.multiply(_TWO, _log(2 / d, A))
+    A = arithmetic(40)
+    twice_log = A.multiply(TWO, _log(2 / d, A))
     return _dyadic(Fraction(A.divide(A.enclose(eps * eps), twice_log).lo))
 
 
@@ -469,8 +307,8 @@ def classic_gaussian_scale(*, sensitivity: Number, epsilon: Number, delta: Numbe
         5.386772268905419
     """
     Delta, eps = _positive("sensitivity", sensitivity), _positive("epsilon", epsilon)
-    A = _arithmetic(40)
-    twice_log = A.multiply(_TWO, _log(2 / _probability("delta", delta), A))
+    A = arithmetic(40)
+    twice_log = A.multiply(TWO, _log(2 / _probability("delta", delta), A))
     sigma = _float_up(A.multiply(A.enclose(Delta / eps), A.sqrt(twice_log)).hi)
     if math.isinf(sigma):
         raise OverflowError(f"no finite noise scale reaches {epsilon=} at {sensitivity=}")
@@ -481,9 +319,9 @@ def classic_gaussian_scale(*, sensitivity: Number, epsilon: Number, delta: Numbe
 # Numbers in and out.
 
 
-def _log(value: Fraction, A: _Arithmetic) -> _Interval:
+def _log(value: Fraction, A: Arithmetic) -> Interval:
     """ln of a rational of at least 1."""
-    return _clip(A.ln(A.enclose(value)))
+    return clip(A.ln(A.enclose(value)))
 
 
 def _float_up(value: Decimal) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise import container, exact
-from leastnoise.certificate import Certificate, Status, Witness, certify
+from leastnoise.certificate import Certificate, Status, Witness, are_pairs, certify
 from leastnoise.errors import (
     DesignError,
     LeastnoiseError,
@@ -31,7 +31,7 @@ from leastnoise.operators import Array, Operator
 from leastnoise.printable import counted, printable
 from leastnoise.privacy import Goal, delta_of, epsilon_of, exact_number, goal_from_dict
 from leastnoise.queries import Labels, Linear, Query
-from leastnoise.strategy import Strategy
+from leastnoise.strategy import Neighbours, Strategy
 from leastnoise.workload import Workload
 
 FORMAT = 1
@@ -66,9 +66,11 @@ class Plan:
                 f"the strategy measures {self.strategy.shape[1]:,} cells, the workload has "
                 f"{self.workload.shape[1]:,}"
             )
-        if self.privacy.neighbours != "add-remove":
-            # The sensitivity below is that of one record added or removed.
-            raise NotYetError(f"neighbours={self.privacy.neighbours!r} is not available yet")
+        if self.strategy.neighbours != self.privacy.neighbours:
+            raise PrivacyError(
+                f"the noise was scaled for {self.strategy.neighbours} neighbours, the goal is for "
+                f"{self.privacy.neighbours}; call design() with this goal"
+            )
         if self.strategy.spent > self._budget:
             raise PrivacyError("the strategy spends more than the privacy goal allows")
 
@@ -94,7 +96,10 @@ class Plan:
 
     @property
     def profile(self) -> Array:
-        """What a record of each cell spends, (n,): μ² for Gaussian noise, ε for Laplace."""
+        """What a record of each cell spends, (n,): μ² for Gaussian noise, ε for Laplace.
+
+        Where neighbours replace a record, the most that replacing one of this cell spends.
+        """
         return self.strategy.profile
 
     @property
@@ -190,7 +195,10 @@ class Plan:
             "noise": self.strategy.noise,
             "scale": str(self.strategy.scale),
         }
-        return content, {"rows": exact.to_limbs(self.strategy.entries), "q": self.witness.q}
+        arrays = {"rows": exact.to_limbs(self.strategy.entries), "q": self.witness.q}
+        if self.witness.pairs is not None:
+            arrays["pairs"] = self.witness.pairs
+        return content, arrays
 
     def save(self, path: str | Path) -> Path:
         """Write the plan to one file, which `load_plan` reads back; returns the path."""
@@ -247,21 +255,30 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
         if not known:
             raise PlanFileError(f"{name!r} is no plan that this version can read")
         workload = Workload.from_dict(content["workload"])
-        rows, q = arrays["rows"], arrays["q"]
-        if rows.ndim != 3 or rows.dtype.kind != "i" or q.shape != (workload.shape[1],):
+        privacy = goal_from_dict(content["privacy"])
+        rows, q, pairs = arrays["rows"], arrays["q"], arrays.get("pairs")
+        n = workload.shape[1]
+        fits = q.shape == (n,) if pairs is None else are_pairs(pairs, q, n)
+        if rows.ndim != 3 or rows.dtype.kind != "i" or not fits:
             raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+        if pairs is not None and privacy.neighbours != "replace-one":
+            raise PlanFileError(f"{name!r} holds weights of pairs, which prove nothing for its goal")
         if rows.shape[1] != workload.shape[1] or not (np.isfinite(q).all() and (q >= 0).all()):
             raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
         scale, tol = int(content["scale"]), float(content["tol"])
         if scale < 1 or not 0 < tol < math.inf:
             raise PlanFileError(f"{name!r} holds a noise scale or tolerance that is not positive")
+        neighbours: Neighbours = "replace-one" if privacy.neighbours == "replace-one" else "add-remove"
+        strategy = Strategy(
+            exact.from_limbs(rows), scale=scale, noise=content["noise"], neighbours=neighbours
+        )
         plan = Plan(
             workload=workload,
-            privacy=goal_from_dict(content["privacy"]),
+            privacy=privacy,
             objective=objective_named(content["objective"]),
             method=str(content["method"]),
-            strategy=Strategy(exact.from_limbs(rows), scale=scale, noise=content["noise"]),
-            witness=Witness(None, q.astype(float)),
+            strategy=strategy,
+            witness=Witness(None, q.astype(float), pairs),
             claim=content["claim"],
             tol=tol,
             note=str(content["note"]),

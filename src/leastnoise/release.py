@@ -112,7 +112,7 @@ class Release:
         factors = None if schema is None else query.factors(schema)
         if factors:
             levels: list[Sequence[str]] = [list(factor.labels) for factor in factors]
-            index = pd.MultiIndex.from_product(levels, names=[factor.attribute for factor in factors])
+            index = pd.MultiIndex.from_product(levels, names=[factor.title for factor in factors])
             if len(factors) == 1:
                 index = index.get_level_values(0)
         else:
@@ -170,7 +170,10 @@ def measure(plan: Plan, source: Any, *, ledger: None = None, release_id: str | N
     """The noisy answers of a plan on a table: the one step that spends privacy.
 
     Args:
-        source: what `vectorize` takes, its `Data`, or a vector of integer counts.
+        source: what `vectorize` takes, its `Data`, or a vector of integer counts. `Data`
+            with a ``person`` is cut down to the goal's ``records_per_person`` of each
+            person; anything else is taken as it is, and that nobody has more
+            records is then the publisher's promise.
         ledger: not available yet; without one, a line of warning.
 
     Guarantee:
@@ -205,13 +208,18 @@ def _read_only(values: Array) -> Array:
 def _counts(plan: Plan, source: Any) -> Array:
     n = plan.workload.shape[1]
     if is_count_vector(source):
-        return counts_from_vector(source, n)
+        schema = plan.workload.schema
+        return counts_from_vector(source, n, None if schema is None else schema.shape)
     schema = plan.workload.schema
     if schema is None:
         raise DataError(f"a plan made from a matrix without a schema needs a vector of {n:,} integer counts")
     if isinstance(source, Data) and source.schema != schema:
         raise DataError("the data was vectorized with another schema than the plan's; vectorize it again")
-    return vectorize(source, schema).vector()
+    data = vectorize(source, schema)
+    if data.person is None:
+        # Then records_per_person is what the publisher declares about the table.
+        return data.vector()
+    return data.vector(records_per_person=plan.privacy.records_per_person)
 
 
 def _noisy(strategy: Strategy, counts: Array, bits: RandomBits) -> Array:

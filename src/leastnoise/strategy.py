@@ -8,6 +8,10 @@ that the budget allows, compared in rationals:
 
     y = A x + noise,   Δ²/σ² ≤ μ²  (Gaussian)   or   Δ₁/b ≤ ε  (Laplace)
 
+Where records are added or removed, Δ is the largest norm of a column of A; where
+one is replaced by another, the largest distance of two columns of [A 0], the zero
+column standing for a record that is not counted.
+
 From then on only A and its scale count. Standard errors, profile, certificate
 and reconstruction are computed from them, so a wrong optimiser can cost
 accuracy, never privacy.
@@ -31,6 +35,7 @@ from leastnoise.operators import Array, Operator
 from leastnoise.privacy import Goal
 
 Noise = Literal["gaussian", "laplace"]
+Neighbours = Literal["add-remove", "replace-one"]
 
 # A published strategy beyond this many entries is left implicit.
 MAX_DENSE_STRATEGY = 10**7
@@ -65,14 +70,22 @@ class RealStrategy:
 
 
 class Strategy(Operator):
-    """Integer rows and the integer scale of the noise added to each of their answers."""
+    """Integer rows, the integer scale of the noise added to each of their answers, and against what.
 
-    def __init__(self, rows: Array, *, scale: int, noise: Noise) -> None:
+    `neighbours` says what one record may do, be added or removed ("add-remove") or
+    be replaced by another ("replace-one"); sensitivity, profile and what is spent follow it.
+    """
+
+    def __init__(
+        self, rows: Array, *, scale: int, noise: Noise, neighbours: Neighbours = "add-remove"
+    ) -> None:
         # A NumPy integer would wrap when squared.
         if type(scale) is not int or scale < 1:
             raise DesignError(f"the noise scale must be a positive whole number, got {scale!r}")
         if noise not in ("gaussian", "laplace"):
             raise DesignError(f'noise must be "gaussian" or "laplace", got {noise!r}')
+        if neighbours not in ("add-remove", "replace-one"):
+            raise DesignError(f'neighbours must be "add-remove" or "replace-one", got {neighbours!r}')
         if np.ndim(rows) != 2 or np.shape(rows)[1] == 0:
             raise DesignError(f"a strategy needs rows over at least one cell, got shape {np.shape(rows)}")
         self.entries = exact.as_integers(rows)
@@ -80,6 +93,7 @@ class Strategy(Operator):
         self.shape = (self.entries.shape[0], self.entries.shape[1])
         self.scale = scale
         self.noise: Noise = noise
+        self.neighbours: Neighbours = neighbours
 
     @property
     def largest(self) -> float:
@@ -116,7 +130,14 @@ class Strategy(Operator):
 
     @cached_property
     def column_costs(self) -> tuple[int, ...]:
-        """What a record of each cell adds, exactly: Σ a² (Gaussian) or Σ |a| (Laplace)."""
+        """The most that one record of each cell can change, exactly: Σ a² (Gaussian) or Σ |a| (Laplace).
+
+        a is the cell's own column where records are added or removed; where they are
+        replaced, the difference of it and another column, or its own, whichever is most.
+        """
+        if self.neighbours == "replace-one":
+            power = 2 if self.noise == "gaussian" else 1
+            return tuple(exact.largest_pair_costs(self.entries, power, _product_of_limbs))
         if self.noise == "gaussian":
             return tuple(exact.column_square_sums(self.entries))
         return tuple(exact.column_absolute_sums(self.entries))
@@ -259,7 +280,9 @@ def integer_strategy(proposal: RealStrategy, goal: Goal) -> Strategy:
 def _scaled_to(goal: Goal, rows: Array) -> Strategy:
     """Integer rows with the least integer scale that the goal allows."""
     noise: Noise = "laplace" if goal.noise == "laplace" else "gaussian"
-    bare = Strategy(rows, scale=1, noise=noise)
+    # A goal takes no other neighbours than these two.
+    neighbours: Neighbours = "replace-one" if goal.neighbours == "replace-one" else "add-remove"
+    bare = Strategy(rows, scale=1, noise=noise, neighbours=neighbours)
     budget = goal.epsilon_per_record if noise == "laplace" else goal.mu_squared
     assert budget is not None
     power = 1 if noise == "laplace" else 2
@@ -271,7 +294,9 @@ def _scaled_to(goal: Goal, rows: Array) -> Strategy:
     # Integers a/b with a, b > 0: the least s with s·budget ≥ Δ is ⌈Δ/budget⌉.
     least = -(-bare.sensitivity * budget.denominator // budget.numerator)
     scale = least if noise == "laplace" else math.isqrt(max(least - 1, 0)) + 1
-    strategy = Strategy(rows, scale=max(scale, 1), noise=noise)
+    strategy = Strategy(bare.entries, scale=max(scale, 1), noise=noise, neighbours=neighbours)
+    # The same integer rows: comparing all pairs of columns again would double the time.
+    strategy.__dict__["column_costs"] = bare.column_costs
     if strategy.spent > budget:
         raise DesignError("the noise scale does not keep the budget; this is a fault of leastnoise")
     return strategy
@@ -322,6 +347,15 @@ def _bits_for_scale(goal: Goal) -> int:
     magnitude = budget.numerator.bit_length() - budget.denominator.bit_length() + 1
     root = magnitude if goal.noise == "laplace" else -(-magnitude // 2)
     return max(20, LEAST_SCALE_BITS + root)
+
+
+def _product_of_limbs(left: Array, right: Array) -> Array:
+    """leftᵀ right in int64, exact where sums of absolute products stay below 2^52.
+
+    Every partial sum is then a whole number that float64 holds, in whatever order it is
+    taken: 0.025 s for 512 by 512 columns of 2,000 rows, where int64 takes 2.9 s.
+    """
+    return (left.T.astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
 
 
 def _float_above(value: Fraction) -> float:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from leastnoise.errors import QueryError, WorkloadError
 from leastnoise.operators import Array, Operator, RowScaled, Stack, require_room
-from leastnoise.queries import Factor, Labels, Linear, Query, query_from_dict
+from leastnoise.queries import Labels, Linear, Query, query_from_dict
 from leastnoise.schema import Schema
 
 # Weights further apart than this would leave the lighter queries to rounding.
@@ -238,11 +238,6 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
         )
     _check_spread(np.concatenate([block.weights for block in blocks]))
     return Workload(tuple(blocks), schema)
-
-
-def factors_of(block: Block, schema: Schema | None) -> list[Factor] | None:
-    """What a block asks of each attribute, or None if it is no product."""
-    return None if schema is None else block.query.factors(schema)
 
 
 def _matrix_block(query: Linear, weights: Array, targets: Array) -> Block:

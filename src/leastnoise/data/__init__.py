@@ -6,16 +6,29 @@ belongs to one cell or to none, and which one depends on that record alone:
 
     text categories   the value as text, compared exactly: no trimming, no case
                       folding. Columns of another type are written out first:
-                      the integer 1 is "1", the float 1.0 is "1.0", a truth
-                      value is "true" or "false".
+                      the integer 1 and the float 1.0 are "1", a truth value is
+                      "true" or "false". Types that another program guessed from
+                      the values, as pandas.read_csv does, can change with one
+                      record: give the file itself, or read it with dtype=str.
     whole numbers     a range or integer categories: whatever equals a declared
                       number, be it 18, 18.0, or the text "18", "18.0", "1.8e1".
     bins              the value as a float64, e_i <= value < e_{i+1}. Text is
-                      read if it is a plain decimal number.
+                      read if it is a plain decimal number, or "inf".
 
 Text that is not a number, a value outside the declared ones, a null and a NaN
-leave the record out, silently; with ``Categories(..., other=...)`` every value
-that is not null or NaN and not declared counts in the other cell.
+leave the record out, silently, unless the attribute has another policy:
+
+    outside="clamp"   a whole number beyond a range's ends, or any number beyond
+                      the bins, counts at the nearest end
+    outside="other"   every value that is not null or NaN and not declared, text
+                      that is no number included, counts in the other cell
+    null="other"      so does a null or NaN
+
+`Attribute.place` says the same of one value at a time.
+
+Where a person may have several records, ``person=`` names the column that tells
+whose they are, and at most k of each person count, in an order that is a fixed
+hash of the person and the cell.
 
 CSV has a header line and a comma between fields, TSV a tab; nothing is guessed
 from the content, and all fields are text. An empty field without quotes is a

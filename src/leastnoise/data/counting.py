@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy.typing as npt
 
 from leastnoise.data.sources import Part, column_types, file_parts
 from leastnoise.errors import DataError, MissingExtraError
-from leastnoise.schema import Attribute, Bins, Categories, IntegerRange, Schema
+from leastnoise.schema import Attribute, Bins, Categories, Hierarchy, Integers, Schema
+from leastnoise.schema.reading import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT
 
 # The engine of one question: no files but the table's, no extensions, nothing
 # spilled to disk, and object columns of pandas as text instead of a guess from
@@ -31,35 +33,35 @@ _SETTINGS = (
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 _FLOATS = {"FLOAT", "DOUBLE"}
-_WHOLE_TEXT = r"[+-]?[0-9]+([.]0*)?"
-_EXPONENT_TEXT = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)[eE][+-]?[0-9]+"
-_NUMBER_TEXT = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
+# Beyond every declared number and every difference of two, yet within 128 bits.
+_HUGE = f"{2**126}::HUGEINT"
 
 
-def ask(source: Any, schema: Schema, asked: Sequence[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def ask(
+    source: Any,
+    schema: Schema,
+    asked: Sequence[str],
+    person: str | None = None,
+    records_per_person: int | None = None,
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """The indices of the cells that hold records, and how many each holds."""
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtraError("counting a table needs DuckDB; type: pip install duckdb") from None
     names = schema.names
-    with duckdb.connect(":memory:") as engine:
-        engine.execute("SET allowed_paths = $files", {"files": source if isinstance(source, list) else []})
-        for setting in _SETTINGS:
-            engine.execute(f"SET {setting}")
+    columns = names if records_per_person is None else (*names, str(person))
+    with _engine(source) as engine:
         if isinstance(source, list):
-            parts = file_parts(engine, source, names)
+            parts = file_parts(engine, source, columns)
         else:
             opener, table = source
-            engine.register("source", opener(table, names))
+            engine.register("source", opener(table, columns))
             parts = [Part("source", [], column_types(engine, "source"))]
         parameters: dict[str, Any] = {f"files{p}": part.files for p, part in enumerate(parts) if part.files}
         selected = []
         for part in parts:
-            pairs = list(enumerate(zip(names, part.columns, strict=True)))
+            pairs = list(enumerate(zip(names, part.columns, strict=False)))
             values = [f"{_value(schema[name], *column)} AS v{k}" for k, (name, column) in pairs]
             present = [f"{_present(*column)} AS p{k}" for k, (_, column) in pairs]
-            selected.append(f"SELECT {', '.join(values + present)} FROM {part.table}")
+            who = [] if records_per_person is None else [f"{_written_out(*part.columns[-1])} AS who"]
+            selected.append(f"SELECT {', '.join(values + present + who)} FROM {part.table}")
         query = " UNION ALL ".join(selected)
         for k, name in enumerate(names):
             query = _placed(engine, schema[name], k, query, parameters)
@@ -68,15 +70,55 @@ def ask(source: Any, schema: Schema, asked: Sequence[str]) -> tuple[npt.NDArray[
             cell = f"i{names.index(name)} * {size}::BIGINT + {cell}"
             size *= schema[name].size
         is_placed = " AND ".join(f"i{k} IS NOT NULL" for k in range(len(names)))
-        query = f"SELECT {cell} AS cell, count(*) AS n FROM ({query}) WHERE {is_placed} GROUP BY cell"
+        query = f"SELECT * FROM ({query}) WHERE {is_placed}"
+        if records_per_person is not None:
+            parameters["most"] = min(records_per_person, 2**62)
+            query = _truncated(query, len(names))
+        query = f"SELECT {cell} AS cell, count(*) AS n FROM ({query}) GROUP BY cell"
         answer = engine.execute(query, parameters).fetchnumpy()
     return answer["cell"], answer["n"]
+
+
+def check_columns(files: list[str], columns: Sequence[str]) -> None:
+    """Return if every file has each of these columns once; only headers are read."""
+    with _engine(files) as engine:
+        file_parts(engine, files, columns)
+
+
+@contextmanager
+def _engine(source: Any) -> Iterator[Any]:
+    """An engine that may open the files of a source and nothing else."""
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtraError("counting a table needs DuckDB; type: pip install duckdb") from None
+    with duckdb.connect(":memory:") as engine:
+        engine.execute("SET allowed_paths = $files", {"files": source if isinstance(source, list) else []})
+        for setting in _SETTINGS:
+            engine.execute(f"SET {setting}")
+        yield engine
+
+
+def _truncated(query: str, n_attributes: int) -> str:
+    """The query with at most ``$most`` records of each person.
+
+    Guarantee:
+        Which of a person's records stay depends on that person's placed records
+        alone: they are ordered by a fixed hash of person and cell, and records
+        that tie have the same cell. So one person more or less changes the counts
+        by at most ``$most`` in all.
+    """
+    cell = "concat_ws(',', " + ", ".join(f"i{k}" for k in range(n_attributes)) + ")"
+    order = f"md5(concat_ws(',', who, {cell})), {cell}"
+    rank = f"row_number() OVER (PARTITION BY who ORDER BY {order})"
+    return f"SELECT * FROM (SELECT *, {rank} AS nth FROM ({query}) WHERE who IS NOT NULL) WHERE nth <= $most"
 
 
 def _engine_type(attribute: Attribute) -> str:
     """The engine's type for the values of an attribute; integers leave room for a difference of two."""
     if isinstance(attribute, Bins):
         return "DOUBLE"
+    assert isinstance(attribute, (Integers, Categories, Hierarchy))
     values = attribute.values
     if isinstance(values[0], str):
         return "VARCHAR"
@@ -96,56 +138,112 @@ def _value(attribute: Attribute, column: str, kind: str) -> str:
     """SQL for a column's value in the type of the attribute; null where it has none."""
     text, wanted = f"CAST({column} AS VARCHAR)", _engine_type(attribute)
     if wanted == "VARCHAR":
-        return f"CASE WHEN {_present(column, kind)} THEN {text} END"
+        return _written_out(column, kind)
     if wanted == "DOUBLE":
         # Wide integers and decimals go through text, which the engine rounds correctly.
         if kind in _INTEGERS | _FLOATS:
             return f"CAST({column} AS DOUBLE)"
-        return f"CASE WHEN regexp_full_match({text}, '{_NUMBER_TEXT}') THEN TRY_CAST({text} AS DOUBLE) END"
+        return f"CASE WHEN regexp_full_match({text}, '{NUMBER_TEXT}') THEN TRY_CAST({text} AS DOUBLE) END"
+    # Where numbers are clamped, one too large for the type still counts, at an end.
+    beyond = "NULL"
+    if attribute.outside == "clamp":
+        wanted, beyond = "HUGEINT", f"CASE WHEN {{}} THEN -{_HUGE} ELSE {_HUGE} END"
     if kind in _INTEGERS:
         return f"TRY_CAST({column} AS {wanted})"
-    # A cast of 1.5 to an integer would round; NaN is above every bound for the engine.
-    limit = f"2::DOUBLE ** {62 if wanted == 'BIGINT' else 125}"
-    whole = "CASE WHEN {0} = trunc({0}) AND abs({0}) < {1} THEN TRY_CAST({0} AS {2}) END"
     if kind in _FLOATS:
-        return whole.format(f"CAST({column} AS DOUBLE)", limit, wanted)
+        return _whole(f"CAST({column} AS DOUBLE)", wanted, beyond)
+    digits = f"TRY_CAST(split_part({text}, '.', 1) AS {wanted})"
+    is_negative = f"starts_with({text}, '-')"
     return (
-        f"CASE WHEN regexp_full_match({text}, '{_WHOLE_TEXT}') "
-        f"THEN TRY_CAST(split_part({text}, '.', 1) AS {wanted}) "
-        f"WHEN regexp_full_match({text}, '{_EXPONENT_TEXT}') "
-        f"THEN {whole.format(f'TRY_CAST({text} AS DOUBLE)', limit, wanted)} END"
+        f"CASE WHEN regexp_full_match({text}, '{WHOLE_TEXT}') "
+        f"THEN coalesce({digits}, {beyond.format(is_negative)}) "
+        f"WHEN regexp_full_match({text}, '{EXPONENT_TEXT}') "
+        f"THEN {_whole(f'TRY_CAST({text} AS DOUBLE)', wanted, beyond)} END"
     )
 
 
+def _whole(number: str, wanted: str, beyond: str) -> str:
+    """SQL for a float as a whole number; null if it is none."""
+    # A cast of 1.5 to an integer would round; NaN is above every bound for the engine.
+    limit = f"2::DOUBLE ** {62 if wanted == 'BIGINT' else 125}"
+    return (
+        f"CASE WHEN {number} = trunc({number}) AND abs({number}) < 'inf'::DOUBLE THEN "
+        f"CASE WHEN abs({number}) < {limit} THEN TRY_CAST({number} AS {wanted}) "
+        f"ELSE {beyond.format(f'{number} < 0')} END END"
+    )
+
+
+def _written_out(column: str, kind: str) -> str:
+    """SQL for a value as text, as categories and persons compare it; null if there is none.
+
+    Guarantee:
+        7.0 is "7": other programs make a column of whole numbers into one of floats as
+        soon as one record has none, and that must not change how the others count.
+    """
+    text = f"CAST({column} AS VARCHAR)"
+    if kind in _FLOATS:
+        is_whole = f"{column} = trunc({column}) AND abs({column}) < 2::DOUBLE ** 53"
+        text = f"CASE WHEN {is_whole} THEN CAST(CAST({column} AS BIGINT) AS VARCHAR) ELSE {text} END"
+    return f"CASE WHEN {_present(column, kind)} THEN {text} END"
+
+
 def _placed(engine: Any, attribute: Attribute, k: int, query: str, parameters: dict[str, Any]) -> str:
-    """The query with one more column ``i{k}``: the index of value ``v{k}``, or null."""
-    if isinstance(attribute, Categories):
-        declared = f"SELECT unnest($texts::VARCHAR[])::{_engine_type(attribute)} AS value"
-        engine.execute(
-            f"CREATE TEMP TABLE declared{k} AS {declared}, unnest(range(len($texts))) AS i",
-            {"texts": [str(value) for value in attribute.values]},
-        )
-        other = "NULL" if attribute.other is None else f"CASE WHEN p{k} THEN {len(attribute.values)} END"
-        index = f"coalesce(declared{k}.i, {other})"
-        return (
-            f"SELECT t.*, {index} AS i{k} FROM ({query}) t LEFT JOIN declared{k} ON v{k} = declared{k}.value"
-        )
-    if isinstance(attribute, IntegerRange):
-        values = attribute.values
-        parameters |= {f"low{k}": values[0], f"high{k}": values[-1], f"step{k}": values.step}
-        # Cut to the range first, so that the difference cannot overflow.
+    """The query with one more column ``i{k}``: the cell of value ``v{k}``, or null."""
+    if isinstance(attribute, Bins):
+        query = _in_bins(attribute, k, query, parameters)
+    elif isinstance(attribute, Integers):
+        query = _in_range(attribute, k, query, parameters)
+    else:
+        query = _among_names(engine, attribute, k, query)
+    policies = {"outside": attribute.outside, "null": attribute.null}
+    cells = {
+        case: f"{attribute.n_values}::BIGINT" if policy == "other" else "NULL::BIGINT"
+        for case, policy in policies.items()
+    }
+    index = f"CASE WHEN p{k} THEN coalesce(i{k}, {cells['outside']}) ELSE {cells['null']} END"
+    return f"SELECT * REPLACE ({index} AS i{k}) FROM ({query})"
+
+
+def _among_names(engine: Any, attribute: Attribute, k: int, query: str) -> str:
+    assert isinstance(attribute, (Categories, Hierarchy))
+    declared = f"SELECT unnest($texts::VARCHAR[])::{_engine_type(attribute)} AS value"
+    engine.execute(
+        f"CREATE TEMP TABLE declared{k} AS {declared}, unnest(range(len($texts))) AS i",
+        {"texts": [str(value) for value in attribute.values]},
+    )
+    joined = f"({query}) t LEFT JOIN declared{k} ON v{k} = declared{k}.value"
+    return f"SELECT t.*, declared{k}.i AS i{k} FROM {joined}"
+
+
+def _in_range(attribute: Integers, k: int, query: str, parameters: dict[str, Any]) -> str:
+    values = attribute.values
+    parameters |= {f"low{k}": values[0], f"high{k}": values[-1], f"step{k}": values.step}
+    # Cut to the range first, so that the difference cannot overflow.
+    if attribute.outside == "clamp":
+        inside = f"CASE WHEN v{k} < $low{k} THEN $low{k} WHEN v{k} > $high{k} THEN $high{k} ELSE v{k} END"
+    else:
         inside = f"CASE WHEN v{k} BETWEEN $low{k} AND $high{k} THEN v{k} END"
-        query = f"SELECT * REPLACE ({inside} AS v{k}) FROM ({query})"
-        index = f"CASE WHEN (v{k} - $low{k}) % $step{k} = 0 THEN (v{k} - $low{k}) // $step{k} END"
-        return f"SELECT *, CAST({index} AS BIGINT) AS i{k} FROM ({query})"
+    query = f"SELECT * REPLACE ({inside} AS v{k}) FROM ({query})"
+    index = f"CASE WHEN (v{k} - $low{k}) % $step{k} = 0 THEN (v{k} - $low{k}) // $step{k} END"
+    return f"SELECT *, CAST({index} AS BIGINT) AS i{k} FROM ({query})"
+
+
+def _in_bins(attribute: Bins, k: int, query: str, parameters: dict[str, Any]) -> str:
     # Binary search, one projection per bit: 1,000 bins over 10 million rows take
     # 1.1 s on two cores, where a tree of CASE took 17 s and an ASOF join sorts the table.
     edges = [_least_float(edge) for edge in attribute.edges]
-    n_bits = (attribute.size - 1).bit_length()
-    padding = [math.inf] * (2**n_bits - attribute.size)
-    parameters |= {f"edges{k}": edges[:-1] + padding, f"end{k}": edges[-1]}
-    inside = f"CASE WHEN v{k} >= $edges{k}[1] AND v{k} < $end{k} THEN 0::BIGINT END"
-    query = f"SELECT *, {inside} AS i{k} FROM ({query})"
+    n_bits = (attribute.n_values - 1).bit_length()
+    if n_bits:
+        # No number reaches a NaN, not even infinity.
+        padding = [math.nan] * (2**n_bits - attribute.n_values)
+        parameters[f"edges{k}"] = edges[:-1] + padding
+    if attribute.outside == "clamp":
+        # The search leaves what is below every edge in the first bin, and what is above in the last.
+        inside = f"v{k} IS NOT NULL"
+    else:
+        parameters |= {f"start{k}": edges[0], f"end{k}": edges[-1]}
+        inside = f"v{k} >= $start{k} AND v{k} {'<=' if attribute.edges[-1] == math.inf else '<'} $end{k}"
+    query = f"SELECT *, CASE WHEN {inside} THEN 0::BIGINT END AS i{k} FROM ({query})"
     for step in (2**bit for bit in reversed(range(n_bits))):
         further = f"CASE WHEN v{k} >= $edges{k}[i{k} + {step + 1}] THEN {step} ELSE 0 END"
         query = f"SELECT * REPLACE (i{k} + {further} AS i{k}) FROM ({query})"
@@ -154,6 +252,8 @@ def _placed(engine: Any, attribute: Attribute, k: int, query: str, parameters: d
 
 def _least_float(edge: float) -> float:
     """The least float64 not below an edge, which bounds the same floats."""
+    if edge == -math.inf:
+        return edge
     if abs(edge) > sys.float_info.max:
         return math.inf if edge > 0 else -sys.float_info.max
     nearest = float(edge)

@@ -10,23 +10,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.data.counting import ask
+from leastnoise.data.counting import ask, check_columns
 from leastnoise.data.sources import ACCEPTED, OPENERS, files_named
 from leastnoise.data.withheld import withheld
-from leastnoise.errors import DataError, NotYetError, TooLargeError
+from leastnoise.errors import DataError, TooLargeError
 from leastnoise.operators import MAX_ENTRIES
 from leastnoise.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A table and its schema: a handle that counts when asked, and shows nothing by itself."""
+    """A table and its schema: a handle that counts when asked, and shows nothing by itself.
+
+    Attributes:
+        schema: the declared attributes.
+        kind: where the records are.
+        person: the column that names the person, or None.
+    """
 
     schema: Schema
     kind: str
     _source: Any = field(repr=False)
+    person: str | None = None
 
-    def counts(self, *attributes: str) -> npt.NDArray[np.int64]:
+    def counts(self, *attributes: str, records_per_person: int | None = None) -> npt.NDArray[np.int64]:
         """How many records hold each combination of values of these attributes, zeros included.
 
         The shape is the sizes of the attributes in the order asked; without any,
@@ -34,12 +41,23 @@ class Data:
         only if all attributes of the schema place it, so that every answer is the
         sum of `vector` over the attributes left out.
 
+        Args:
+            records_per_person: keep at most so many records of each person, chosen in
+                a fixed hash order of that person's own records. Records that no cell
+                takes do not count towards it, and those of a null person are dropped.
+                Persons are compared as text; 7.0 is 7. Needs ``person``; None takes
+                all records as they are.
+
         Guarantee:
-            Adding or removing one record changes one entry by one, or none.
+            Adding or removing one record changes one entry by one, or none. With
+            ``records_per_person=k``, adding or removing all records of one person
+            changes the entries by at most k in all, and the counts depend neither on
+            the order of the records nor on how they are stored.
 
         Raises:
             SchemaError: if the schema declares no such attribute.
-            DataError: if an attribute is named twice or the table cannot be read.
+            DataError: if an attribute is named twice, the table cannot be read, or
+                ``records_per_person`` is asked of data without a person.
             TooLargeError: above MAX_ENTRIES combinations, before anything is read.
         """
         shape = tuple(self.schema[name].size for name in attributes)
@@ -50,17 +68,33 @@ class Data:
                 f"counts over {', '.join(attributes)} would hold {math.prod(shape):,} cells; at most "
                 f"{MAX_ENTRIES:,} are built. Ask for fewer attributes or declare coarser ones."
             )
-        cells, n_records = withheld("counting the table", lambda: ask(self._source, self.schema, attributes))
+        if records_per_person is not None:
+            self._check_truncation(records_per_person)
+        cells, n_records = withheld(
+            "counting the table",
+            lambda: ask(self._source, self.schema, attributes, self.person, records_per_person),
+        )
         x = np.zeros(math.prod(shape), dtype=np.int64)
         x[cells] = n_records
         return x.reshape(shape)
 
-    def vector(self) -> npt.NDArray[np.int64]:
-        """The counts of all cells, shape (n,), the last attribute fastest."""
-        return self.counts(*self.schema.names).ravel()
+    def _check_truncation(self, records_per_person: object) -> None:
+        is_whole = isinstance(records_per_person, (int, np.integer))
+        if not is_whole or isinstance(records_per_person, bool) or records_per_person < 1:  # type: ignore[operator]
+            raise DataError(f"records_per_person must be a positive whole number, got {records_per_person!r}")
+        if self.person is None:
+            raise DataError(
+                "records_per_person needs to know whose record is whose; name the column, as in "
+                "vectorize(source, schema, person='id')"
+            )
+
+    def vector(self, *, records_per_person: int | None = None) -> npt.NDArray[np.int64]:
+        """The counts of all cells, shape (n,), the last attribute fastest; see `counts`."""
+        return self.counts(*self.schema.names, records_per_person=records_per_person).ravel()
 
     def __repr__(self) -> str:
-        return f"Data({self.kind}, {self.schema!r})"
+        person = "" if self.person is None else f", person={self.person!r}"
+        return f"Data({self.kind}, {self.schema!r}{person})"
 
 
 def vectorize(source: Any, schema: Schema, *, person: str | None = None) -> Data:
@@ -69,38 +103,52 @@ def vectorize(source: Any, schema: Schema, *, person: str | None = None) -> Data
     Args:
         source: a path or glob of CSV, TSV or Parquet files, a pandas or polars
             DataFrame, a polars LazyFrame, a pyarrow Table, RecordBatch or
-            Dataset, or a DuckDB relation. It must not change while in use.
+            Dataset, a DuckDB relation, or an Ibis table. It must not change while
+            in use.
         schema: the declared attributes; each must be the exact name of a column.
-        person: the column that names the person; not available yet.
+        person: the column that names the person, for tables in which a person may
+            have several records. `measure` then keeps at most the plan's
+            ``records_per_person`` of each. Without it, that number is a promise of
+            yours about the table, and nothing checks it.
 
     Raises:
-        DataError: if the source is of another kind, or there is no such file.
-        NotYetError: if ``person`` is given.
+        DataError: if the source is of another kind, there is no such file, or a file
+            lacks a column; only the headers of files are read for that.
 
     Example:
         >>> import pandas
         >>> table = pandas.DataFrame({"sex": ["F", "M", "F", None]})
         >>> vectorize(table, Schema(sex=("F", "M"))).vector()
         array([2, 1])
+        >>> visits = pandas.DataFrame({"id": [7, 7, 7, 8], "sex": ["F", "F", "F", "M"]})
+        >>> vectorize(visits, Schema(sex=("F", "M")), person="id").vector(records_per_person=2)
+        array([2, 1])
     """
     if not isinstance(schema, Schema):
         raise DataError(f"schema must be a Schema, got {type(schema).__name__}")
-    if person is not None:
-        raise NotYetError(
-            "truncation to a number of records per person is not available yet; leave out person= "
-            "and give a table with one record per person"
-        )
+    if person is not None and not isinstance(person, str):
+        raise DataError(f"person must be the name of a column, got {type(person).__name__}")
     if isinstance(source, Data):
         if source.schema != schema:
             raise DataError(
                 f"this data was made with {source.schema!r}, not with {schema!r}; call vectorize() on the "
                 "table itself with the schema of the plan"
             )
+        if person not in (None, source.person):
+            raise DataError(
+                f"this data was made with person={source.person!r}, not {person!r}; call vectorize() on the "
+                "table itself"
+            )
         return source
     if isinstance(source, (str, Path)):
-        return Data(schema, "files", files_named(source))
+        files = files_named(source)
+        columns = schema.names if person is None else (*schema.names, person)
+        withheld("opening the table", lambda: check_columns(files, columns))
+        return Data(schema, "files", files, person)
     for base in type(source).__mro__:
         library = base.__module__.lstrip("_").partition(".")[0]
         if (library, base.__name__) in OPENERS:
-            return Data(schema, f"{library} {base.__name__}", (OPENERS[library, base.__name__], source))
+            return Data(
+                schema, f"{library} {base.__name__}", (OPENERS[library, base.__name__], source), person
+            )
     raise DataError(f"a table must be {ACCEPTED}; got {type(source).__name__}")

@@ -18,19 +18,23 @@ def is_count_vector(source: Any) -> bool:
     return isinstance(source, np.ndarray)
 
 
-def counts_from_vector(source: Any, n: int) -> npt.NDArray[Any]:
+def counts_from_vector(source: Any, n: int, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
     """The counts of all cells, shape (n,), from counts given one by one.
 
-    An array of several axes is taken in the order of the cells, the last axis
-    fastest. The result is a copy: int64, or Python integers from 2⁶³ on.
+    An array of several axes must have the `shape` of the schema, one axis for each
+    attribute. The result is a copy: int64, or Python integers from 2⁶³ on.
 
     Raises:
-        DataError: unless these are n whole numbers, none negative.
+        DataError: unless these are n whole numbers, none negative, in one of these shapes.
     """
     if isinstance(source, np.ma.MaskedArray) or not isinstance(source, (list, tuple, np.ndarray)):
         raise DataError(f"counts must be a list, a tuple or a plain array, got {type(source).__name__}")
     dtype = source.dtype if isinstance(source, np.ndarray) else object
-    x = withheld("reading the counts", lambda: np.array(source, dtype=dtype, ndmin=1).ravel())
+    given = withheld("reading the counts", lambda: np.array(source, dtype=dtype, ndmin=1))
+    if given.ndim > 1 and given.shape != shape:
+        wanted = "" if shape is None else f", or an array of {' x '.join(map(str, shape))}"
+        raise DataError(f"counts must be a plain list of {n:,} numbers{wanted}, in the order of the schema")
+    x = given.ravel()
     if x.size != n:
         raise DataError(f"counts must be given for every cell, {n:,} in all, zeros included")
     is_whole = x.dtype.kind in "iu" or (

@@ -18,13 +18,15 @@ them must obey; a new class joins by one line in its list.
     cells.py      cells one by one, or all together
     ranges.py     sums over intervals
     entries.py    a matrix given entry by entry, dense or sparse
-    combined.py   products, stacks, weighted rows
+    combined.py   products, stacks, weighted rows, other orders of attributes
+    groups.py     sums over groups of cells
 """
 
 from leastnoise.operators.base import MAX_ENTRIES, Array, Operator, require_room
 from leastnoise.operators.cells import AllOnes, Identity
-from leastnoise.operators.combined import Kronecker, RowScaled, Stack, is_whole_space
+from leastnoise.operators.combined import Kronecker, Padded, Reordered, RowScaled, Stack, is_whole_space
 from leastnoise.operators.entries import EXACT_FLOAT, Matrix, SparseMatrix, from_entries
+from leastnoise.operators.groups import EveryLevel, Groups
 from leastnoise.operators.ranges import CumulativeSum, EveryRange, SomeRanges
 
 __all__ = [
@@ -33,11 +35,15 @@ __all__ = [
     "AllOnes",
     "Array",
     "CumulativeSum",
+    "EveryLevel",
     "EveryRange",
+    "Groups",
     "Identity",
     "Kronecker",
     "Matrix",
     "Operator",
+    "Padded",
+    "Reordered",
     "RowScaled",
     "SomeRanges",
     "SparseMatrix",

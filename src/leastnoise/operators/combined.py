@@ -87,16 +87,19 @@ class Kronecker(Operator):
     def quadratic(self, Y: Array) -> Array:
         # Contract one attribute at a time; the one that shrinks most goes first,
         # so that a long list of queries is multiplied out last.
-        r = len(self.factors)
-        sizes = [f.shape[1] for f in self.factors]
+        # An attribute with one value is a number, and no axis: NumPy has 64 of them.
+        factors = [f for f in self.factors if f.shape != (1, 1)]
+        unit = math.prod(float(f.dense()[0, 0]) ** 2 for f in self.factors if f.shape == (1, 1))
+        r = len(factors)
+        sizes = [f.shape[1] for f in factors]
         tail = Y.shape[2:]
-        tensor = Y.reshape(*sizes, *sizes, -1)
+        tensor = unit * Y.reshape(*sizes, *sizes, -1)
         axes = [(a, "row") for a in range(r)] + [(a, "column") for a in range(r)] + [(-1, "tail")]
-        for a in sorted(range(r), key=lambda a: self.factors[a].shape[0] / sizes[a] ** 2):
+        for a in sorted(range(r), key=lambda a: factors[a].shape[0] / sizes[a] ** 2):
             i, j = axes.index((a, "row")), axes.index((a, "column"))
             front = np.moveaxis(tensor, (i, j), (0, 1))
             rest = [axis for axis in axes if axis[0] != a]
-            result = self.factors[a].quadratic(front.reshape(front.shape[0], front.shape[1], -1))
+            result = factors[a].quadratic(front.reshape(front.shape[0], front.shape[1], -1))
             tensor = result.reshape(result.shape[0], *front.shape[2:])
             axes = [(a, "done"), *rest]
         order = [axes.index((a, "done")) for a in range(r)] + [axes.index((-1, "tail"))]
@@ -202,6 +205,116 @@ class RowScaled(Operator):
 
     def quadratic(self, Y: Array) -> Array:
         return _times_rows(self.factors**2, self.inner.quadratic(Y))
+
+
+class Padded(Operator):
+    """An operator over the first cells of n; the others are in no row."""
+
+    def __init__(self, inner: Operator, n: int) -> None:
+        if n < inner.shape[1]:
+            raise WorkloadError(f"{inner.shape[1]} cells cannot be padded to {n}")
+        self.inner = inner
+        self.shape = (inner.shape[0], n)
+
+    @property
+    def is_integer(self) -> bool:
+        return self.inner.is_integer
+
+    @property
+    def largest(self) -> float:
+        return self.inner.largest
+
+    def apply(self, x: Array) -> Array:
+        return self.inner.apply(x[: self.inner.shape[1]])
+
+    def adjoint(self, y: Array) -> Array:
+        inner = self.inner.adjoint(y)
+        return np.concatenate([inner, np.zeros((self._n_absent, *inner.shape[1:]), dtype=inner.dtype)])
+
+    def gram(self) -> Array:
+        require_room(self.shape[1], self.shape[1], "the Gram matrix")
+        return np.pad(self.inner.gram(), ((0, self._n_absent), (0, self._n_absent)))
+
+    def rows(self, index: Sequence[int] | Array) -> Array:
+        return np.pad(self.inner.rows(index), ((0, 0), (0, self._n_absent)))
+
+    def column_norms(self, order: int = 2) -> Array:
+        return np.pad(self.inner.column_norms(order), (0, self._n_absent))
+
+    def row_norms(self) -> Array:
+        return self.inner.row_norms()
+
+    def quadratic(self, Y: Array) -> Array:
+        inside = self.inner.shape[1]
+        return self.inner.quadratic(Y[:inside, :inside])
+
+    def basis(self) -> Operator:
+        return Padded(self.inner.basis(), self.shape[1]) if self._n_absent else self.inner.basis()
+
+    @property
+    def _n_absent(self) -> int:
+        return self.shape[1] - self.inner.shape[1]
+
+
+class Reordered(Operator):
+    """An operator over the same cells with their attributes in another order.
+
+    Args:
+        inner: rows over attributes in the order given by `order`.
+        shape: the number of values of each attribute, in schema order.
+        order: for each attribute of the inner operator, its place in the schema.
+    """
+
+    def __init__(self, inner: Operator, shape: Sequence[int], order: Sequence[int]) -> None:
+        if sorted(order) != list(range(len(shape))) or math.prod(shape) != inner.shape[1]:
+            raise WorkloadError(f"{list(order)} is no order of attributes with {list(shape)} values")
+        self.inner = inner
+        self.axes = tuple(shape)
+        self.order = tuple(order)
+        self.shape = inner.shape
+
+    @property
+    def is_integer(self) -> bool:
+        return self.inner.is_integer
+
+    @property
+    def largest(self) -> float:
+        return self.inner.largest
+
+    @cached_property
+    def _places(self) -> Array:
+        """For each cell of the inner operator, its place in schema order."""
+        require_room(self.shape[1], 1, "the order of the cells")
+        return np.arange(self.shape[1]).reshape(self.axes).transpose(self.order).ravel()
+
+    @cached_property
+    def _back(self) -> Array:
+        return np.argsort(self._places)
+
+    def apply(self, x: Array) -> Array:
+        return self.inner.apply(x[self._places])
+
+    def adjoint(self, y: Array) -> Array:
+        return self.inner.adjoint(y)[self._back]
+
+    def gram(self) -> Array:
+        return self.inner.gram()[np.ix_(self._back, self._back)]
+
+    def rows(self, index: Sequence[int] | Array) -> Array:
+        return self.inner.rows(index)[:, self._back]
+
+    def column_norms(self, order: int = 2) -> Array:
+        return self.inner.column_norms(order)[self._back]
+
+    def row_norms(self) -> Array:
+        return self.inner.row_norms()
+
+    def quadratic(self, Y: Array) -> Array:
+        return self.inner.quadratic(Y[np.ix_(self._places, self._places)])
+
+    def basis(self) -> Operator:
+        basis = self.inner.basis()
+        return basis if is_whole_space(basis) else Reordered(basis, self.axes, self.order)
 
 
 def is_whole_space(operator: Operator) -> bool:

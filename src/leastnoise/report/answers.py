@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import os
 from pathlib import Path
 
 from leastnoise.release import Release
+from leastnoise.wholefile import written_whole
 
 # A cell that begins with one of these, or with its full-width twin, is a formula to some spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -22,18 +22,16 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
     workload = release.plan.workload
     names = (block.name for block in workload.blocks for _ in range(block.n_rows))
     figures = zip(release.answers, release.stderr, lower, upper, strict=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        # A label may hold what UTF-8 cannot; it is written out as \udc80.
-        with temporary.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-            writer = csv.writer(file)
-            writer.writerow(["query", "label", "answer", "stderr", f"lower_{level:g}", f"upper_{level:g}"])
-            for name, label, row in zip(names, workload.labels, figures, strict=True):
-                # Fifteen digits are what a spreadsheet keeps; ten would round 2^40 people to hundreds.
-                writer.writerow([_harmless(name), _harmless(label), *(f"{value:.15g}" for value in row)])
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    # A label may hold what UTF-8 cannot; it is written out as \udc80.
+    with (
+        written_whole(target) as temporary,
+        temporary.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
+    ):
+        writer = csv.writer(file)
+        writer.writerow(["query", "label", "answer", "stderr", f"lower_{level:g}", f"upper_{level:g}"])
+        for name, label, row in zip(names, workload.labels, figures, strict=True):
+            # Fifteen digits are what a spreadsheet keeps; ten would round 2^40 people to hundreds.
+            writer.writerow([_harmless(name), _harmless(label), *(f"{value:.15g}" for value in row)])
     return target
 
 

@@ -4,10 +4,12 @@ Under the same privacy goal and without any shaping, noise on the m counts as th
 are asked has one standard error for all, set by the person who appears in most of
 them; noise on the n cells adds up in every count that sums many cells.
 
-    every count   stderr_j = s · ‖W‖      (largest column norm)
-    every cell    stderr_j = s · ‖w_j‖₂   (w_j: row j of W)
+    every count   stderr_j = s · Δ(W)            (largest column norm)
+    every cell    stderr_j = s · Δ(I) · ‖w_j‖₂   (w_j: row j of W; Δ(I) = 1)
 
-with s = 1/μ and L2 column norms for Gaussian noise, s = √2/ε and L1 for Laplace.
+with s = 1/μ and L2 norms for Gaussian noise, s = √2/ε and L1 for Laplace. Where a
+record is replaced by another, Δ(W) is the largest norm of a column or of a difference
+of two, and Δ(I) is √2 in L2 and 2 in L1, or 1 for a single cell.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leastnoise.operators import Array
+from leastnoise.operators import Array, Operator
 from leastnoise.plan import Plan
 from leastnoise.privacy import ApproxDP
 
@@ -36,12 +38,13 @@ def baselines(plan: Plan) -> Baselines:
     if plan.strategy.noise == "laplace":
         epsilon = plan.privacy.epsilon_per_record
         assert epsilon is not None
-        unit, largest = math.sqrt(2) / float(epsilon), W.column_norms(1).max()
+        unit, order = math.sqrt(2) / float(epsilon), 1
     else:
         mu_squared = plan.privacy.mu_squared
         assert mu_squared is not None
-        unit, largest = 1 / math.sqrt(mu_squared), W.column_norms(2).max()
-    return Baselines(np.full(W.shape[0], unit * float(largest)), unit * W.row_norms())
+        unit, order = 1 / math.sqrt(mu_squared), 2
+    per_count, per_cell = _sensitivities(plan, order)
+    return Baselines(np.full(W.shape[0], unit * per_count), unit * per_cell * W.row_norms())
 
 
 def least_pure_total(plan: Plan) -> float | None:
@@ -54,6 +57,43 @@ def least_pure_total(plan: Plan) -> float | None:
         return None
     W, weights = plan.workload.operator, plan.workload.weights
     unit = 2 * (plan.privacy.records_per_person / float(plan.privacy.epsilon)) ** 2
-    per_count = float(W.column_norms(1).max()) ** 2 * float(weights.sum())
-    per_cell = float(np.sum(weights * W.row_norms() ** 2))
-    return unit * min(per_count, per_cell)
+    per_count, per_cell = _sensitivities(plan, 1)
+    every_count = per_count**2 * float(weights.sum())
+    every_cell = per_cell**2 * float(np.sum(weights * W.row_norms() ** 2))
+    return unit * min(every_count, every_cell)
+
+
+def _sensitivities(plan: Plan, order: int) -> tuple[float, float]:
+    """What one record changes in all counts and in all cells, in the L1 or the L2 norm."""
+    W = plan.workload.operator
+    if plan.privacy.neighbours == "add-remove":
+        return float(W.column_norms(order).max()), 1.0
+    return _largest_difference(W, order), 2 ** (1 / order) if W.shape[1] > 1 else 1.0
+
+
+def _largest_difference(W: Operator, order: int) -> float:
+    """The largest L1 or L2 norm of a column, or of the difference of two."""
+    norms = W.column_norms(order)
+    absolute = W.column_norms(1)
+    # Where every entry is 0 or 1, |a − b| is (a − b)², and the Gram matrix knows all of them.
+    is_binary = (
+        W.is_integer
+        and W.largest <= 1
+        and np.array_equal(absolute, np.asarray(W.adjoint(np.ones(W.shape[0]))))
+    )
+    if order == 2 or is_binary:
+        G = W.gram()
+        squares = np.diag(G)
+        largest = max(float((squares[i] + squares - 2 * G[i]).max()) for i in range(len(G)))
+        return max(float(norms.max()), largest if order == 1 else math.sqrt(max(largest, 0)))
+    entries = W.dense()
+    falling = np.argsort(-norms)
+    best = float(norms.max())
+    for place, i in enumerate(falling):
+        # ‖a − b‖ ≤ ‖a‖ + ‖b‖: most pairs need no look.
+        others = falling[place + 1 :]
+        others = others[norms[others] > best - norms[i]]
+        if len(others) == 0:
+            break
+        best = max(best, float(np.abs(entries[:, others] - entries[:, [i]]).sum(axis=0).max()))
+    return best

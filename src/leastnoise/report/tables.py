@@ -12,7 +12,6 @@ from leastnoise.plan import Plan
 from leastnoise.printable import printable
 from leastnoise.release import Release
 from leastnoise.report.baselines import baselines
-from leastnoise.workload import factors_of
 
 
 def cost_table(plan: Plan) -> Any:
@@ -46,7 +45,7 @@ def cross_table(release: Release, name: str, *, level: float = 0.95) -> Any:
     workload = release.plan.workload
     rows = workload.rows_of(name)
     block = workload.blocks[workload.names.index(name)]
-    factors = factors_of(block, workload.schema) or []
+    factors = (workload.schema and block.query.factors(workload.schema)) or []
     if len(factors) != 2:
         raise QueryError(f"a cross table has two attributes, query {name!r} has {len(factors)}")
     down, across = factors
@@ -54,7 +53,7 @@ def cross_table(release: Release, name: str, *, level: float = 0.95) -> Any:
     answers = release.answers[rows].reshape(shape)
     half = ((release.interval(level)[1] - release.answers)[rows]).reshape(shape)
     table = _table(f"{name} (± at {100 * level:.4g}%)")
-    table.add_column(_literal(down.attribute))
+    table.add_column(_literal(down.title))
     for label in across.labels:
         table.add_column(_literal(label), justify="right")
     for i, label in enumerate(down.labels):

@@ -148,7 +148,7 @@ def _privacy(plan: Plan, spends: str) -> list[str]:
     else:
         delta = float(plan.privacy.delta) if isinstance(plan.privacy, ApproxDP) else 1e-6
         lines.append(
-            f"  {spends} mu = {_at_least(plan.mu)} in Gaussian terms; at delta = {delta:g} that is "
+            f"  {spends} mu = {_at_least(plan.mu)} in Gaussian terms; at delta = {_at_least(delta)} that is "
             f"epsilon = {_at_least(plan.epsilon(delta=delta))}."
         )
     if isinstance(plan.privacy, ApproxDP) and plan.privacy.delta > 1e-3:
@@ -172,7 +172,7 @@ def _proof(plan: Plan) -> list[str]:
     m = plan.workload.shape[0]
     lines = [
         "How good this is",
-        f"  method {plan.method}: {plan.note}.",
+        f"  method {printable(plan.method)}: {printable(plan.note)}.",
         f"  Total variance {certificate.achieved:,.6g} ({certificate.achieved / m:,.6g} per count).",
         f"  No {kind} noise shaped to these counts can have less than {certificate.lower_bound:,.6g} "
         "under the same privacy.",

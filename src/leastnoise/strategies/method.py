@@ -32,12 +32,16 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a method answers: a proposal, dual weights for the bound, and what it claims."""
+    """What a method answers: a proposal, dual weights for the bound, and what it claims.
+
+    The weights q are those of the cells, or of the `pairs` listed; see `Witness`.
+    """
 
     proposal: RealStrategy
     q: Array
     claim: Status
     note: str
+    pairs: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,309 @@
+"""What every query has, how products are put together, and how rows are named."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from itertools import accumulate
+from statistics import NormalDist
+from typing import Any, ClassVar, overload
+
+import numpy as np
+
+from leastnoise.errors import QueryError
+from leastnoise.operators import AllOnes, Kronecker, Operator, Reordered, Stack
+from leastnoise.schema import Schema
+
+
+class Labels(Sequence[str]):
+    """Names made when looked at, so that a million queries cost nothing to name."""
+
+    __slots__ = ("_length", "_make")
+
+    def __init__(self, length: int, make: Callable[[int], str]) -> None:
+        self._length = length
+        self._make = make
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Labels: ...
+    def __getitem__(self, index: int | slice) -> str | Labels:
+        if isinstance(index, slice):
+            chosen = range(self._length)[index]
+            length = (
+                chosen.stop - chosen.start + chosen.step - (1 if chosen.step > 0 else -1)
+            ) // chosen.step
+            return Labels(max(0, length), lambda i: self._make(chosen[i]))
+        return self._make(range(self._length)[index])
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._make(i) for i in range(self._length))
+
+    @property
+    def length(self) -> int:
+        """How many there are; len() stops at 2^63."""
+        return self._length
+
+    def __repr__(self) -> str:
+        shown = [self[i] for i in range(min(3, self._length))]
+        return f"<{self._length:,} labels: {', '.join(shown)}{', …' if self._length > 3 else ''}>"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What a query asks of one attribute, or of a few tied together.
+
+    Attributes:
+        attributes: their names, in schema order.
+        operator: rows over the combinations of their values, the last attribute fastest.
+        labels: what each row is called; of a single attribute, without its name.
+    """
+
+    attributes: tuple[str, ...]
+    operator: Operator
+    labels: Labels
+    is_condition: bool = False
+
+    @property
+    def title(self) -> str:
+        """What heads a column of its labels."""
+        return "where" if self.is_condition else " and ".join(self.attributes)
+
+    def label(self, j: int) -> str:
+        """What row j is called among others; a condition names its attributes itself."""
+        return self.labels[j] if self.is_condition else f"{self.title} {self.labels[j]}"
+
+
+Term = list[Factor]
+
+
+def term_operator(term: Term, schema: Schema) -> Operator:
+    """The rows of a product over all cells; attributes that it does not mention are added up."""
+    asked = {factor.attributes[0]: factor for factor in term}
+    tied = {name for factor in term for name in factor.attributes[1:]}
+    groups = [
+        asked[name] if name in asked else Factor((name,), AllOnes(schema[name].size), Labels(1, str))
+        for name in schema
+        if name not in tied
+    ]
+    product = Kronecker([group.operator for group in groups])
+    order = [schema.names.index(name) for group in groups for name in group.attributes]
+    return product if order == sorted(order) else Reordered(product, schema.shape, order)
+
+
+def term_labels(term: Term, of_everyone: str) -> Labels:
+    """What the rows of a product are called."""
+    if not term:
+        return Labels(1, lambda i: of_everyone)
+
+    def make(i: int) -> str:
+        parts = []
+        for factor in reversed(term):
+            i, j = divmod(i, factor.labels.length)
+            parts.append(factor.label(j))
+        return ", ".join(reversed(parts))
+
+    return Labels(math.prod(factor.labels.length for factor in term), make)
+
+
+# What all queries have, and what it is unless given.
+COMMON: dict[str, Any] = {"name": None, "weight": 1.0, "stderr": None, "within": None}
+
+
+@dataclass(frozen=True)
+class Query:
+    """A batch of linear counting queries over one schema."""
+
+    _: KW_ONLY
+    name: str | None = None
+    weight: float = 1.0
+    stderr: float | None = None
+    within: tuple[float, float] | None = None
+
+    kind: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+            raise QueryError(f"a query's name must be a non-empty text, got {self.name!r}")
+        weight, stderr = to_float(self.weight), to_float(self.stderr)
+        if weight is None or not 0 <= weight < math.inf:
+            raise QueryError(f"weight must be a finite number, zero or more, got {self.weight!r}")
+        object.__setattr__(self, "weight", weight)
+        if self.stderr is not None and self.within is not None:
+            raise QueryError("give a target as stderr= or as within=, not both")
+        if self.stderr is not None:
+            if stderr is None or not 0 < stderr < math.inf:
+                raise QueryError(f"stderr must be a positive, finite number, got {self.stderr!r}")
+            object.__setattr__(self, "stderr", stderr)
+        if self.within is not None:
+            self._check_within()
+
+    def _check_within(self) -> None:
+        pair = self.within
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise QueryError(f"within must be (half-width, level), as in within=(100, 0.95), got {pair!r}")
+        half_width, level = to_float(pair[0]), to_float(pair[1])
+        if half_width is None or level is None:
+            raise QueryError(f"within must be (half-width, level), as in within=(100, 0.95), got {pair!r}")
+        if not 0 < half_width < math.inf or not 0 < level < 1:
+            raise QueryError(f"within needs a positive half-width and a level between 0 and 1, got {pair!r}")
+        if not 0 < stderr_within(half_width, level) < math.inf:
+            raise QueryError(f"within={pair!r} asks for no standard error a float can hold")
+        object.__setattr__(self, "within", (half_width, level))
+
+    @property
+    def target(self) -> float | None:
+        """The standard error each answer must keep, or None."""
+        return self.stderr if self.within is None else stderr_within(*self.within)
+
+    def having(self, **changes: Any) -> Query:
+        """The same query with another name, weight or target."""
+        return replace(self, **self._common_with(changes))
+
+    def _common_with(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """What all queries have, as it is after some changes; a new target replaces the old one."""
+        common = {name: getattr(self, name) for name in COMMON}
+        unknown = set(changes) - set(common)
+        if unknown:
+            raise QueryError(f"a query has name, weight, stderr and within, not {', '.join(sorted(unknown))}")
+        if changes.get("stderr") is not None or changes.get("within") is not None:
+            common |= {"stderr": None, "within": None}
+        return common | changes
+
+    def terms(self, schema: Schema) -> list[Term]:
+        """The products that the query is made of, one below the other; most have one."""
+        raise NotImplementedError
+
+    def factors(self, schema: Schema) -> Term | None:
+        """The query as a single product, in schema order; None if it is a union of several, or no product."""
+        terms = self.terms(schema)
+        return terms[0] if len(terms) == 1 else None
+
+    def operator(self, schema: Schema) -> Operator:
+        """The rows over all cells of the schema."""
+        operators = [term_operator(term, schema) for term in self.terms(schema)]
+        return operators[0] if len(operators) == 1 else Stack(operators)
+
+    def labels(self, schema: Schema) -> Labels:
+        """What each row is called."""
+        terms = self.terms(schema)
+        labels = [term_labels(term, self.name or "everyone") for term in terms]
+        if len(labels) == 1:
+            return labels[0]
+        starts = list(accumulate((part.length for part in labels), initial=0))
+
+        def make(i: int) -> str:
+            number = bisect.bisect_right(starts, i) - 1
+            return labels[number][i - starts[number]]
+
+        return Labels(starts[-1], make)
+
+    def title(self) -> str:
+        """What the batch is called when it was given no name."""
+        return self.kind
+
+    def __mul__(self, other: object) -> Product:
+        if not isinstance(other, Query):
+            return NotImplemented
+        weight = self.weight * other.weight
+        if weight == 0 < min(self.weight, other.weight):
+            raise QueryError(
+                f"the weights {self.weight!r} and {other.weight!r} multiply to less than a float holds"
+            )
+        return Product(self.having(weight=1.0), other.having(weight=1.0), weight=weight)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `query_from_dict` reads back."""
+        plain: dict[str, Any] = {"kind": self.kind}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                plain[field.name] = to_plain(value)
+        return plain
+
+
+@dataclass(frozen=True)
+class Product(Query):
+    """Every row of one query crossed with every row of another, on different attributes."""
+
+    left: Query
+    right: Query
+    kind: ClassVar[str] = "product"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for side in (self.left, self.right):
+            if not isinstance(side, Query):
+                raise QueryError(f"a product crosses two queries, got {type(side).__name__}")
+            if side.kind == "linear":
+                raise QueryError("Linear already covers every attribute and cannot be crossed")
+            if side.target is not None:
+                raise QueryError("give the target to the product: (a * b).having(stderr=50)")
+            if side.weight != 1.0:
+                raise QueryError("give the weight to the product: (a * b).having(weight=2)")
+
+    def terms(self, schema: Schema) -> list[Term]:
+        return [
+            self._crossed(left, right, schema)
+            for left in self.left.terms(schema)
+            for right in self.right.terms(schema)
+        ]
+
+    def _crossed(self, left: Term, right: Term, schema: Schema) -> Term:
+        for name in {name for factor in left for name in factor.attributes}:
+            if any(name in factor.attributes for factor in right):
+                raise QueryError(f"a product crosses different attributes, {name!r} is on both sides")
+        return sorted([*left, *right], key=lambda factor: schema.names.index(factor.attributes[0]))
+
+    def title(self) -> str:
+        return f"{self.left.name or self.left.title()} x {self.right.name or self.right.title()}"
+
+
+def set_common(query: Query, common: dict[str, Any]) -> None:
+    """Give a query its name, weight and target before the checks."""
+    unknown = set(common) - set(COMMON)
+    if unknown:
+        raise TypeError(f"{type(query).__name__} takes no {', '.join(sorted(unknown))}")
+    for key, default in COMMON.items():
+        object.__setattr__(query, key, common.get(key, default))
+
+
+def check_attribute(query: Query, name: object) -> None:
+    """Return if a name is a text."""
+    if not isinstance(name, str):
+        raise QueryError(
+            f"{type(query).__name__} takes the names of attributes, as in {type(query).__name__}('age'), "
+            f"got {name!r}"
+        )
+
+
+def stderr_within(half_width: float, level: float) -> float:
+    """σ such that N(0, σ²) stays within the half-width with probability `level`."""
+    # The lower tail: (1 + level) / 2 rounds to 1 for levels next to 1.
+    z = -NormalDist().inv_cdf((1 - level) / 2)
+    return half_width / z if z > 0 else math.inf
+
+
+def to_float(value: object) -> float | None:
+    """A number as a float, so that equal queries have one digest; None if it is no number."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def to_plain(value: Any) -> Any:
+    """Values that JSON and TOML can hold."""
+    if isinstance(value, Query):
+        return value.to_dict()
+    if isinstance(value, (tuple, list)):
+        return [to_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,281 @@
+"""The papers' workloads: by brute force on small sizes, by their distribution where they are drawn."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leastnoise.design import design
+from leastnoise.errors import TooLargeError, WorkloadError
+from leastnoise.generators import (
+    workload_all_ranges,
+    workload_discrete,
+    workload_k_way,
+    workload_k_way_ranges,
+    workload_marginal,
+    workload_permuted_ranges,
+    workload_predicates,
+    workload_prefix,
+    workload_range,
+    workload_related,
+)
+from leastnoise.operators import Kronecker, Matrix, SparseMatrix
+from leastnoise.privacy import GDP
+from leastnoise.workload import Workload
+from tolerances import CHANCE
+
+Draw = Callable[[np.random.Generator], Workload]
+
+DRAWN: dict[str, tuple[Draw, tuple[int, int], int]] = {
+    "discrete": (lambda g: workload_discrete(9, 5, probability=0.2, generator=g), (9, 5), 5),
+    "range": (lambda g: workload_range(40, 6, generator=g), (40, 6), 6),
+    "marginal": (lambda g: workload_marginal(400, (2, 3, 4), generator=g), (400, 24), 18),
+    "related": (lambda g: workload_related(9, 7, 3, generator=g), (9, 7), 3),
+    "permuted ranges": (lambda g: workload_permuted_ranges(6, generator=g), (21, 6), 6),
+    "predicates": (lambda g: workload_predicates(30, 5, generator=g), (30, 5), 5),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_shape_rank_and_generator(name: str) -> None:
+    draw, shape, rank = DRAWN[name]
+    first, again, other = (draw(np.random.default_rng(seed)).dense() for seed in (1, 1, 2))
+    assert first.shape == shape and np.linalg.matrix_rank(first) == rank
+    assert np.array_equal(first, again) and not np.array_equal(first, other)
+    generator = np.random.default_rng(1)
+    draw(generator)
+    assert not np.array_equal(draw(generator).dense(), first), "a generator moves on"
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_every_kind_can_be_designed_for_and_saved(name: str) -> None:
+    workload = DRAWN[name][0](np.random.default_rng(3))
+    assert design(workload, GDP(1)).certificate.status == "optimal"
+    assert Workload.from_dict(workload.to_dict()).digest == workload.digest
+
+
+# Distributions -------------------------------------------------------------------------------
+
+
+def is_plausible(counts: Any, shares: Any) -> bool:
+    """Whether independent counts have these shares: Hoeffding's bound on each, CHANCE in all."""
+    counts, shares = np.asarray(counts, dtype=float), np.asarray(shares, dtype=float)
+    total = counts.sum()
+    slack = math.sqrt(math.log(2 * len(counts) / CHANCE) / (2 * total))
+    return bool((np.abs(counts / total - shares) <= slack).all())
+
+
+@pytest.mark.parametrize("probability", [0.02, 0.2, 0.5])
+def test_discrete_entries(probability: float) -> None:
+    g = np.random.default_rng(4)
+    W = workload_discrete(500, 400, probability=probability, generator=g).dense()
+    assert set(np.unique(W)) == {-1, 1}
+    counts = [(W == 1).sum(), (W == -1).sum()]
+    assert is_plausible(counts, [probability, 1 - probability])
+    assert not is_plausible(counts, [probability + 0.02, 0.98 - probability])
+    default = workload_discrete(500, 400, generator=g).dense()
+    assert is_plausible([(default == 1).sum(), (default == -1).sum()], [0.02, 0.98])
+    assert (workload_discrete(2, 2, probability=1, generator=g).dense() == 1).all()
+    assert (workload_discrete(2, 2, probability=0, generator=g).dense() == -1).all()
+
+
+def test_predicate_entries() -> None:
+    W = workload_predicates(500, 400, generator=np.random.default_rng(5)).dense()
+    assert set(np.unique(W)) == {0, 1}
+    assert is_plausible([(W == 0).sum(), (W == 1).sum()], [0.5, 0.5])
+    assert not is_plausible([(W == 0).sum(), (W == 1).sum()], [0.48, 0.52])
+
+
+def test_ranges_have_uniform_ends() -> None:
+    """Two uniform ends in order: (i, i) with probability 1/n², (i, j) with 2/n²."""
+    n = 5
+    W = workload_range(40_000, n, generator=np.random.default_rng(6)).dense()
+    seen: Counter[tuple[Any, Any]] = Counter()
+    for row, times in zip(*np.unique(W, axis=0, return_counts=True), strict=True):
+        where = np.flatnonzero(row)
+        assert row[where[0] : where[-1] + 1].all() and set(row) <= {0, 1}
+        seen[(where[0], where[-1])] += int(times)
+    ends = [(i, j) for i in range(n) for j in range(i, n)]
+    shares = [(1 if i == j else 2) / n**2 for i, j in ends]
+    assert is_plausible([seen[e] for e in ends], shares)
+    assert not is_plausible([seen[e] for e in ends], np.full(len(ends), 1 / len(ends)))
+
+
+def two_way_rows(sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Every count of every two-way marginal, cell by cell."""
+    cells = list(product(*map(range, sizes)))
+    return [
+        tuple(int(cell[a] == x and cell[b] == y) for cell in cells)
+        for a, b in combinations(range(len(sizes)), 2)
+        for x in range(sizes[a])
+        for y in range(sizes[b])
+    ]
+
+
+def test_marginal_counts_are_equally_likely() -> None:
+    sizes = (2, 3, 4)
+    seen = rows_of(workload_marginal(30_000, sizes, generator=np.random.default_rng(7)))
+    every = two_way_rows(sizes)
+    assert set(seen) == set(every) and len(every) == 6 + 8 + 12
+    assert is_plausible([seen[row] for row in every], np.full(26, 1 / 26))
+    # Pairs of attributes drawn first, then counts, would favour the small table.
+    by_table = np.repeat([1 / 18, 1 / 24, 1 / 36], [6, 8, 12])
+    assert not is_plausible([seen[row] for row in every], by_table)
+
+
+def test_permuted_ranges_are_ranges_in_another_order() -> None:
+    n = 6
+    plain = workload_all_ranges(n).dense()
+    orders = set()
+    for seed in range(20):
+        W = workload_permuted_ranges(n, generator=np.random.default_rng(seed)).dense()
+        # Row 0 to n − 1 are the ranges from the first cell: each adds the next cell in order.
+        order = [int(np.flatnonzero(row)[0]) for row in np.diff(W[:n], axis=0, prepend=0)]
+        assert sorted(order) == list(range(n)) and np.array_equal(W[:, order], plain)
+        orders.add(tuple(order))
+    assert len(orders) > 15
+    # The first cell goes everywhere equally often.
+    g = np.random.default_rng(8)
+    places = [
+        int(np.flatnonzero(workload_permuted_ranges(3, generator=g).dense()[0])[0]) for _ in range(3000)
+    ]
+    assert is_plausible([places.count(i) for i in range(3)], np.full(3, 1 / 3))
+    assert not is_plausible([places.count(i) for i in range(3)], [0.45, 0.3, 0.25])
+
+
+def test_related_entries_have_the_moments_of_a_product_of_normals() -> None:
+    """Entries of C·A are sums of s products: mean 0, variance s; over all seeds, each independent."""
+    s = 4
+    draws = [
+        workload_related(4, 4, s, generator=np.random.default_rng(seed)).dense()[0, 0] for seed in range(4000)
+    ]
+    # The fourth moment is 3s² + 6s = 72, so the mean square has standard error √(72 − 16)/√4000 = 0.118.
+    assert abs(np.mean(draws)) < 5.2 * math.sqrt(s / 4000)
+    assert abs(np.mean(np.square(draws)) - s) < 0.8
+    assert abs(np.mean(np.square(draws)) - 2 * s) > 0.8
+
+
+# Enumerations --------------------------------------------------------------------------------
+
+
+def range_rows(sizes: tuple[int, ...], attributes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Every product of one range of each attribute, cell by cell."""
+    cells = list(product(*map(range, sizes)))
+    spans = [[(i, j) for i in range(sizes[a]) for j in range(i, sizes[a])] for a in attributes]
+    return [
+        tuple(
+            int(all(low <= cell[a] <= high for a, (low, high) in zip(attributes, chosen, strict=True)))
+            for cell in cells
+        )
+        for chosen in product(*spans)
+    ]
+
+
+def rows_of(workload: Workload) -> Counter[tuple[int, ...]]:
+    return Counter(tuple(int(a) for a in row) for row in workload.dense())
+
+
+@pytest.mark.parametrize("sizes", [(1,), (4,), (2, 3), (1, 2, 3)])
+def test_all_ranges_by_brute_force(sizes: tuple[int, ...]) -> None:
+    found = workload_all_ranges(sizes)
+    assert rows_of(found) == Counter(range_rows(sizes, tuple(range(len(sizes)))))
+    assert found.schema is not None and found.schema.names == tuple(f"a{i + 1}" for i in range(len(sizes)))
+    if len(sizes) == 1:
+        assert rows_of(workload_all_ranges(sizes[0])) == rows_of(found)
+
+
+def test_prefixes_by_brute_force() -> None:
+    assert np.array_equal(workload_prefix(5).dense(), np.tril(np.ones((5, 5))))
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 3])
+def test_k_way_marginals_and_ranges_by_brute_force(k: int) -> None:
+    sizes = (2, 3, 2)
+    cells = list(product(*map(range, sizes)))
+    expected = Counter(
+        tuple(int(all(cell[a] == x for a, x in zip(chosen, values, strict=True))) for cell in cells)
+        for chosen in combinations(range(3), k)
+        for values in product(*(range(sizes[a]) for a in chosen))
+    )
+    found = workload_k_way(sizes, k)
+    assert rows_of(found) == expected and len(found.names) == math.comb(3, k)
+    ranges = workload_k_way_ranges(sizes, k)
+    by_hand = Counter(row for chosen in combinations(range(3), k) for row in range_rows(sizes, chosen))
+    assert rows_of(ranges) == by_hand and len(ranges.names) == math.comb(3, k)
+    # Ranges of marginals add up counts of marginals: they span the same.
+    assert np.linalg.matrix_rank(ranges.dense()) == np.linalg.matrix_rank(found.dense())
+    if k == 3:
+        assert rows_of(ranges) == rows_of(workload_all_ranges(sizes))
+
+
+def test_structure_stays_implicit() -> None:
+    for workload in (
+        workload_all_ranges((10**4, 10**4)),
+        workload_prefix(10**6),
+        workload_k_way([100] * 10, 3),
+        workload_k_way_ranges([100] * 10, 2),
+        workload_range(10, 10**9, generator=np.random.default_rng(1)),
+    ):
+        assert all(isinstance(block.operator, Kronecker) for block in workload.blocks)
+    g = np.random.default_rng(1)
+    assert isinstance(workload_marginal(5, (3, 3, 3), generator=g).operator, SparseMatrix)
+    assert isinstance(workload_permuted_ranges(5, generator=g).operator, SparseMatrix)
+    assert isinstance(workload_discrete(5, 3, generator=g).operator, Matrix)
+
+
+# Refusals ------------------------------------------------------------------------------------
+
+G = np.random.default_rng(9)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: workload_discrete(0, 3, generator=G), "n_queries must be a whole number, 1 or more, got 0"),
+        (lambda: workload_discrete(3, -1, generator=G), "n_cells must be a whole number, 1 or more, got -1"),
+        (lambda: workload_discrete(3, True, generator=G), "n_cells must be a whole number"),
+        (lambda: workload_discrete(3, 2, probability=1.5, generator=G), "probability must lie between 0"),
+        (
+            lambda: workload_discrete(3, 2, probability=math.nan, generator=G),
+            "probability must lie between 0",
+        ),
+        (lambda: workload_discrete(3, 2, probability=True, generator=G), "probability must lie between 0"),
+        (lambda: workload_range(2.0, 3, generator=G), "n_queries must be a whole number"),  # type: ignore[arg-type]
+        (lambda: workload_range(2, 3, generator=7), "generator must be a numpy.random.Generator, as in"),  # type: ignore[arg-type]
+        (lambda: workload_predicates(2, 3, generator=None), "must be a numpy.random.Generator"),  # type: ignore[arg-type]
+        (lambda: workload_marginal(2, (5,), generator=G), "two-way marginals need two attributes or more"),
+        (lambda: workload_marginal(2, (), generator=G), "sizes must be the numbers of values"),
+        (lambda: workload_marginal(2, (5, 0), generator=G), "every size must be a whole number, 1 or more"),
+        (lambda: workload_related(4, 5, 5, generator=G), "rank must be at most 4 for 4 queries over 5 cells"),
+        (lambda: workload_related(4, 5, 0, generator=G), "rank must be a whole number, 1 or more"),
+        (lambda: workload_all_ranges("12"), "sizes must be the numbers of values"),  # type: ignore[arg-type]
+        (lambda: workload_all_ranges([2, "3"]), "every size must be a whole number"),  # type: ignore[list-item]
+        (lambda: workload_prefix(0), "every size must be a whole number"),
+        (lambda: workload_k_way((2, 3), 3), "k must be a whole number from 0 to the 2 attributes, got 3"),
+        (lambda: workload_k_way((2, 3), -1), "k must be a whole number from 0"),
+        (lambda: workload_k_way_ranges((2, 3), 1.0), "k must be a whole number from 0"),  # type: ignore[arg-type]
+        (lambda: workload_k_way_ranges((2, 3), True), "k must be a whole number from 0"),
+        (lambda: workload_permuted_ranges(0, generator=G), "n_cells must be a whole number"),
+    ],
+)
+def test_bad_sizes_are_refused_by_words(call: Callable[[], Workload], words: str) -> None:
+    with pytest.raises(WorkloadError, match=words):
+        call()
+
+
+def test_what_does_not_fit_is_refused_before_it_is_drawn() -> None:
+    for call in (
+        lambda: workload_discrete(10**6, 10**6, generator=G),
+        lambda: workload_related(10**6, 10**6, 2, generator=G),
+        lambda: workload_predicates(10**6, 10**6, generator=G),
+        lambda: workload_marginal(10**6, (10**3, 10**3), generator=G),
+        lambda: workload_permuted_ranges(10**4, generator=G),
+    ):
+        with pytest.raises(TooLargeError, match="at most 536,870,912 are built"):
+            call()

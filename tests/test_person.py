@@ -1,0 +1,250 @@
+"""Records per person: which ones stay is a matter between a person and a fixed hash."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import leastnoise as ln
+from leastnoise.data import vectorize
+from leastnoise.errors import DataError
+from leastnoise.release import _counts
+from leastnoise.schema import Bins, Categories, Integers, Schema
+from test_data import EXTRAS, PLAIN, SOURCES, Table, as_csv, as_pandas, as_parquet, as_parts
+
+SCHEMA = Schema(
+    age=Integers(range(0, 90, 30), outside="clamp"),
+    sex=Categories(("F", "M"), null="other", other="not said"),
+)
+Record = tuple[Any, Any, Any]
+Rule = Callable[[list[Record], int], np.ndarray]
+
+
+def records(n: int = 200, seed: int = 5) -> list[Record]:
+    """Persons with one to many records, some that no cell takes, some of nobody."""
+    chance = random.Random(seed)
+    who = [None, *(f"p{int(chance.expovariate(0.1))}" for _ in range(n)), "", " p1", "p1,0", 'o"p']
+    ages = [None, 0, 29, 30, 31, 60, 500, -3]
+    return [(chance.choice(who), chance.choice(ages), chance.choice(["F", "M", "x", None])) for _ in range(n)]
+
+
+def table_of(rows: list[Record]) -> Table:
+    person, age, sex = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+    return {"sex": ("text", sex), "id": ("text", person), "age": ("int", age)}
+
+
+def placed(rows: list[Record]) -> list[tuple[str, tuple[int, ...]]]:
+    """Person and cell of every record that counts at all."""
+    found = []
+    for person, age, sex in rows:
+        cell = (SCHEMA["age"].place(age), SCHEMA["sex"].place(sex))
+        if person is not None and None not in cell:
+            found.append((person, cell))
+    return found
+
+
+def kept_by_hash(rows: list[Record], k: int) -> np.ndarray:
+    """The documented rule in a loop."""
+    own: dict[str, list[tuple[int, ...]]] = {}
+    for person, cell in placed(rows):
+        own.setdefault(person, []).append(cell)
+    x = np.zeros(SCHEMA.shape, dtype=np.int64)
+    for person, cells in own.items():
+
+        def order(cell: tuple[int, ...], person: str = person) -> str:
+            return hashlib.md5(",".join([person, *map(str, cell)]).encode()).hexdigest()
+
+        for cell in sorted(cells, key=order)[:k]:
+            x[cell] += 1
+    return x.ravel()
+
+
+def kept_in_row_order(rows: list[Record], k: int) -> np.ndarray:
+    """A broken twin: the first k records as they come."""
+    seen: dict[str, int] = {}
+    x = np.zeros(SCHEMA.shape, dtype=np.int64)
+    for person, cell in placed(rows):
+        seen[person] = seen.get(person, 0) + 1
+        x[cell] += seen[person] <= k
+    return x.ravel()
+
+
+def kept_by_hash_of_the_cell_count(rows: list[Record], k: int) -> np.ndarray:
+    """A broken twin: the k cells of a person that are rarest among everybody."""
+    everyone = [cell for _, cell in placed(rows)]
+    own: dict[str, list[tuple[int, ...]]] = {}
+    for person, cell in placed(rows):
+        own.setdefault(person, []).append(cell)
+    x = np.zeros(SCHEMA.shape, dtype=np.int64)
+    for cells in own.values():
+        for cell in sorted(cells, key=lambda cell: (everyone.count(cell), cell))[:k]:
+            x[cell] += 1
+    return x.ravel()
+
+
+def kept_without_a_limit(rows: list[Record], k: int) -> np.ndarray:
+    """A broken twin: everything."""
+    return kept_in_row_order(rows, len(rows))
+
+
+def kept_by_engine(rows: list[Record], k: int) -> np.ndarray:
+    data = vectorize(as_pandas(table_of(rows), Path()), SCHEMA, person="id")
+    return data.vector(records_per_person=k)
+
+
+def obeys(rule: Rule, rows: list[Record], k: int, chance: random.Random) -> bool:
+    """Whether order does not matter, and each person adds the same at most k, whoever else is there."""
+    x = rule(rows, k)
+    shuffled = chance.sample(rows, len(rows))
+    if not np.array_equal(rule(shuffled, k), x):
+        return False
+    persons = {row[0] for row in rows} - {None}
+    for person in sorted(persons)[:12]:
+        alone = rule([row for row in rows if row[0] == person], k)
+        without = rule([row for row in rows if row[0] != person], k)
+        if not np.array_equal(x - without, alone) or np.abs(alone).sum() > k:
+            return False
+    return True
+
+
+# ------------------------------------------------------------------ the guarantee
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_a_person_changes_the_counts_by_at_most_k(k: int) -> None:
+    assert obeys(kept_by_engine, records(), k, random.Random(k))
+    assert obeys(kept_by_hash, records(), k, random.Random(k))
+
+
+@pytest.mark.parametrize("twin", [kept_in_row_order, kept_by_hash_of_the_cell_count, kept_without_a_limit])
+def test_broken_truncation_is_noticed(twin: Rule) -> None:
+    assert not obeys(twin, records(), 2, random.Random(2))
+
+
+@SOURCES
+def test_every_source_keeps_the_same_records(source: Callable[[Table, Path], Any]) -> None:
+    """Row order, chunks, types of column and engine make no difference."""
+    rows = records(300, seed=8)
+    with tempfile.TemporaryDirectory() as folder:
+        data = vectorize(source(table_of(rows), Path(folder)), SCHEMA, person="id")
+        for k in (1, 3, 10**30):
+            x = data.vector(records_per_person=k)
+            assert x.tolist() == kept_by_hash(rows, k).tolist()
+            assert (
+                data.counts("sex", records_per_person=k).tolist() == x.reshape(SCHEMA.shape).sum(0).tolist()
+            )
+
+
+rows_of_few = st.lists(
+    st.tuples(
+        st.sampled_from([None, "a", "b", "", "a,0", "é"]),
+        st.sampled_from([None, 1, 40, 99]),
+        st.sampled_from(["F", "M", None]),
+    ),
+    max_size=14,
+)
+
+
+@given(rows=rows_of_few, k=st.integers(1, 4), parts=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_any_table_is_cut_as_documented(rows: list[Record], k: int, parts: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        source = (as_parts if parts else as_pandas)(table_of(rows), Path(folder))
+        found = vectorize(source, SCHEMA, person="id").vector(records_per_person=k)
+    assert found.tolist() == kept_by_hash(rows, k).tolist()
+
+
+def test_records_that_no_cell_takes_use_up_nothing() -> None:
+    table = pandas.DataFrame({"id": [1] * 9 + [2], "x": [7] * 8 + [1, 2]})
+    data = vectorize(table, Schema(x=range(3)), person="id")
+    assert data.vector(records_per_person=1).tolist() == [0, 1, 1]
+
+
+def test_records_of_nobody_are_dropped_only_where_people_are_told_apart() -> None:
+    table = pandas.DataFrame({"id": [None, math.nan, 1.0, 1.0], "x": [0, 0, 1, 1]})
+    data = vectorize(table, Schema(x=range(2)), person="id")
+    assert data.vector(records_per_person=1).tolist() == [0, 1]
+    assert data.vector().tolist() == [2, 2]
+
+
+def test_a_whole_number_is_one_person_however_it_is_stored(tmp_path: Path) -> None:
+    as_csv({"id": ("text", ["7", "8"]), "x": ("int", [0, 1])}, tmp_path).rename(tmp_path / "a.csv")
+    as_parquet({"id": ("float", [7.0, None]), "x": ("int", [0, 1])}, tmp_path).rename(tmp_path / "b.parquet")
+    as_parquet({"id": ("int", [7, 8]), "x": ("int", [0, 1])}, tmp_path).rename(tmp_path / "c.parquet")
+    data = vectorize(tmp_path / "*", Schema(x=range(2)), person="id")
+    assert data.vector(records_per_person=1).tolist() == [1, 1]
+    assert data.vector().tolist() == [3, 3]
+
+
+def test_the_person_may_also_be_an_attribute() -> None:
+    """A polars LazyFrame used to refuse the same column twice."""
+    table: Table = {"id": ("text", ["a", "a", "b"])}
+    for source in [*PLAIN, *EXTRAS]:
+        with tempfile.TemporaryDirectory() as folder:
+            data = vectorize(source(table, Path(folder)), Schema(id=("a", "b")), person="id")
+            assert data.vector(records_per_person=1).tolist() == [1, 1]
+
+
+def test_an_empty_table_keeps_every_cell() -> None:
+    assert kept_by_engine([], 2).tolist() == [0] * SCHEMA.n_cells
+
+
+def test_more_cells_than_an_integer_holds() -> None:
+    wide = Schema(**{f"a{k}": Bins(range(101)) for k in range(12)})
+    table = pandas.DataFrame({"id": [1, 1, 1, 2], **{f"a{k}": [7, 7, 8, 9] for k in range(12)}})
+    data = vectorize(table, wide, person="id")
+    assert data.counts(records_per_person=2) == 3
+    assert data.counts("a3", records_per_person=3)[7:10].tolist() == [2, 1, 1]
+
+
+# ------------------------------------------------------------------ measuring
+
+
+def test_measuring_keeps_what_the_plan_promises() -> None:
+    table = as_pandas(table_of(records()), Path())
+    workload = ln.assemble([ln.Marginal("age", "sex")], SCHEMA)
+    for k in (1, 3):
+        plan = ln.design(workload, ln.GDP(1, records_per_person=k))
+        data = vectorize(table, SCHEMA, person="id")
+        assert _counts(plan, data).tolist() == kept_by_hash(records(), k).tolist()
+        # Without a person, the number is what the publisher declares about the table.
+        whole = vectorize(table, SCHEMA).vector().tolist()
+        assert _counts(plan, table).tolist() == _counts(plan, vectorize(table, SCHEMA)).tolist() == whole
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def test_refusals() -> None:
+    table = pandas.DataFrame({"id": [1], "x": [0]})
+    schema = Schema(x=range(2))
+    with pytest.raises(DataError, match=r"name the column, as in vectorize\(source, schema, person='id'\)"):
+        vectorize(table, schema).vector(records_per_person=1)
+    data = vectorize(table, schema, person="id")
+    for k in (0, -1, 1.5, True, "2"):
+        with pytest.raises(DataError, match="records_per_person must be a positive whole number, got"):
+            data.counts("x", records_per_person=k)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="person must be the name of a column, got int"):
+        vectorize(table, schema, person=3)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="exactly one column named 'who'"):
+        vectorize(table, schema, person="who").vector(records_per_person=1)
+    assert vectorize(data, schema) is vectorize(data, schema, person="id") is data
+    with pytest.raises(DataError, match=r"made with person='id', not 'x'; call vectorize\(\) on the table"):
+        vectorize(data, schema, person="x")
+
+
+def test_a_handle_shows_the_name_of_the_column_only() -> None:
+    data = vectorize(pandas.DataFrame({"id": ["canary"], "x": [0]}), Schema(x=range(2)), person="id")
+    assert repr(data) == "Data(pandas DataFrame, Schema(x: 0–1; 2 cells), person='id')"
+    assert data.person == "id"
