@@ -60,9 +60,17 @@ def csv_text(table: Table, delimiter: str = ",") -> str:
     """Every value in quotes, a null as an empty field."""
     lines = [delimiter.join(quoted(name) for name in table)]
     for record in zip(*(values for _, values in table.values()), strict=True):
-        fields = ["" if v is None or v != v else quoted(v if isinstance(v, str) else repr(v)) for v in record]
+        fields = [
+            "" if v is None or v != v else quoted(v if isinstance(v, str) else _spelled(v)) for v in record
+        ]
         lines.append(delimiter.join(fields))
     return "\n".join(lines) + "\n"
+
+
+def _spelled(value: Any) -> str:
+    """A whole float without its point: for text categories, a file holds text and nothing else."""
+    is_whole = isinstance(value, float) and abs(value) < 2**53 and value == int(value)
+    return repr(int(value)) if is_whole else repr(value)
 
 
 def relation(table: Table) -> Any:

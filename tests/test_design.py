@@ -12,9 +12,9 @@ from leastnoise.design import compare, design, methods
 from leastnoise.errors import DesignError, InputError, MethodError, NotYetError
 from leastnoise.objective import TotalVariance
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.progress import Progress
 from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Total
 from leastnoise.schema import Schema
-from leastnoise.solver import Progress
 from leastnoise.strategies import METHODS
 from leastnoise.workload import Workload, assemble
 from support import extra

@@ -19,10 +19,11 @@ from leastnoise.design import compare, design
 from leastnoise.errors import DesignError, PlanFileError, PrivacyError
 from leastnoise.plan import Plan, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.progress import Progress
 from leastnoise.queries import AllRanges, Marginal, Prefix, Total
 from leastnoise.report import baselines, least_pure_total, summarize
 from leastnoise.schema import Schema
-from leastnoise.solver import Progress, minimise_total_variance
+from leastnoise.solver import minimise_total_variance
 from leastnoise.strategies import Request, dense
 from leastnoise.strategy import RealStrategy, Strategy, integer_strategy
 from leastnoise.workload import Workload, assemble

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from leastnoise.errors import InputError, MissingExtraError
-from leastnoise.solver import BACKENDS, Progress, Solution, load_backend, minimise_total_variance
+from leastnoise.progress import Progress
+from leastnoise.solver import BACKENDS, Solution, load_backend, minimise_total_variance
 from leastnoise.solver.dual import DualPoint, evaluate
 from support import extra
 from tolerances import ROUNDING, SOLVER

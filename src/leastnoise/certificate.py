@@ -38,6 +38,12 @@ from leastnoise.workload import Workload
 
 Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
 
+# A plan further than this from its bound is not called optimal, whatever gap was asked for.
+MOST_OPTIMAL = 1e-2
+
+# Rounding of the two sides stays below this; more is a fault, and is said.
+_DISAGREEMENT = 1e-6
+
 # Up to this many entries the queries themselves are decomposed; beyond, a Gram
 # matrix, which loses directions weaker than 1e-7.
 _SVD_ENTRIES = 2**20
@@ -143,8 +149,8 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
             raise DesignError("weights of pairs prove nothing where a record is added or removed")
         if not are_pairs(pairs, q, n):
             raise DesignError(f"the pairs of a witness must be two different cells each, below {n + 1:,}")
-    budget = plan.privacy.epsilon_per_record if strategy.noise == "laplace" else plan.privacy.mu_squared
-    if budget is None or strategy.spent > budget:
+    budget = plan.privacy.budget
+    if strategy.noise != plan.privacy.noise or strategy.spent > budget:
         raise DesignError("the strategy spends more than its privacy goal allows")
     achieved = total_variance(workload, strategy)
     is_laplace = strategy.noise == "laplace"
@@ -155,9 +161,14 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     lower_bound = unit_variance * at_profile_1
     if not (math.isfinite(achieved) and math.isfinite(lower_bound)):
         raise DesignError("the total variance is too large for floats; scale weights or rows down")
-    # Where both sides meet, rounding may leave the bound a few units of the last place above.
-    lower_bound = min(lower_bound, achieved)
-    is_optimal = achieved <= (1 + plan.tol) * lower_bound and not is_laplace
+    if achieved < lower_bound * (1 - _DISAGREEMENT):
+        raise DesignError(
+            "the two sides of the certificate contradict each other by more than rounding; bring the sizes "
+            "of the queries or their weights closer together"
+        )
+    # Where both sides meet, rounding may leave the bound above; then neither is known better.
+    achieved = max(achieved, lower_bound)
+    is_optimal = achieved <= (1 + min(plan.tol, MOST_OPTIMAL)) * lower_bound and not is_laplace
     status: Status = "optimal" if is_optimal else plan.claim
     among = "Laplace" if is_laplace else "Gaussian"
     return Certificate(achieved, lower_bound, status, Witness(None, q, pairs), "total variance", among)

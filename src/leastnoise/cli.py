@@ -64,6 +64,9 @@ app = typer.Typer(
 SpecFile = Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")]
 DataFile = Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")]
 TimeLimit = Annotated[float | None, typer.Option(help="seconds; the best plan so far is taken")]
+Person = Annotated[
+    str | None, typer.Option("--person", help="the column that names the person, for records_per_person")
+]
 Force = Annotated[bool, typer.Option("--force", help="replace an earlier release of the same name")]
 AnswersFile = Annotated[
     Path | None,
@@ -133,6 +136,7 @@ def release(
     plan: Annotated[Path, typer.Argument(help="a plan that `leastnoise design` saved")],
     data: DataFile,
     out: AnswersFile = None,
+    person: Person = None,
     force: Force = False,
 ) -> None:
     """Measure a saved plan on a table: the one step that spends privacy."""
@@ -140,7 +144,7 @@ def release(
 
     chosen = load_plan(plan)
     answers, saved = _outputs(plan, data, out, force)
-    _save(_measure(chosen, data), answers, saved)
+    _save(_measure(chosen, data, person), answers, saved)
     _say_where(answers, saved)
 
 
@@ -149,6 +153,7 @@ def publish(
     spec: SpecFile,
     data: DataFile,
     out: AnswersFile = None,
+    person: Person = None,
     time_limit: TimeLimit = None,
     force: Force = False,
 ) -> None:
@@ -159,8 +164,8 @@ def publish(
 
     asked = load_spec(spec)
     answers, saved = _outputs(spec, data, out, force)
-    vectorize(data, asked.schema)  # found missing now rather than after a long design
-    result = _measure(_design(asked, time_limit), data)
+    vectorize(data, asked.schema, person=person)  # found missing now rather than after a long design
+    result = _measure(_design(asked, time_limit), data, person)
     _save(result, answers, saved)
     _say(f"{summarize(result)}\n")
     _say_where(answers, saved)
@@ -217,11 +222,15 @@ def _design(spec: Spec, time_limit: float | None) -> Plan:
         return leastnoise.design(spec.workload, spec.privacy, progress=progress, **settings)
 
 
-def _measure(plan: Plan, data: str) -> Release:
+def _measure(plan: Plan, data: str, person: str | None) -> Release:
     import leastnoise
+    from leastnoise.errors import InputError
 
+    schema = plan.workload.schema
+    if schema is None:
+        raise InputError("a plan without a schema is measured on counts, in Python; a table needs a schema")
     with _measuring():
-        return leastnoise.measure(plan, data)
+        return leastnoise.measure(plan, leastnoise.vectorize(data, schema, person=person))
 
 
 def _outputs(source: Path, data: str, out: Path | None, force: bool) -> tuple[Path, Path]:

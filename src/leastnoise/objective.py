@@ -21,7 +21,14 @@ from leastnoise.workload import Workload
 class TotalVariance:
     """The least weighted sum of the variances of all answers."""
 
+    within_targets: bool = False
+    relative_to: object = None
+
     name: ClassVar[str] = "total-variance"
+
+    def __post_init__(self) -> None:
+        if self.within_targets or self.relative_to is not None:
+            raise NotYetError("TotalVariance takes neither within_targets nor relative_to yet")
 
     def __str__(self) -> str:
         return "total variance"

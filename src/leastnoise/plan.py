@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -71,16 +71,10 @@ class Plan:
                 f"the noise was scaled for {self.strategy.neighbours} neighbours, the goal is for "
                 f"{self.privacy.neighbours}; call design() with this goal"
             )
-        if self.strategy.spent > self._budget:
-            raise PrivacyError("the strategy spends more than the privacy goal allows")
-
-    @property
-    def _budget(self) -> Fraction:
-        is_laplace = self.strategy.noise == "laplace"
-        budget = self.privacy.epsilon_per_record if is_laplace else self.privacy.mu_squared
-        if budget is None:
+        if self.strategy.noise != self.privacy.noise:
             raise PrivacyError(f"{self.strategy.noise} noise cannot serve the goal {self.privacy}")
-        return budget
+        if self.strategy.spent > self.privacy.budget:
+            raise PrivacyError("the strategy spends more than the privacy goal allows")
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -105,7 +99,7 @@ class Plan:
     @property
     def spare(self) -> Array:
         """What a record of each cell could still spend within the goal, (n,), rounded down."""
-        return np.array([_float_below(self._budget - spent) for spent in self.strategy.spent_per_cell])
+        return np.array([_float_below(self.privacy.budget - spent) for spent in self.strategy.spent_per_cell])
 
     @property
     def factor(self) -> None:
@@ -171,8 +165,8 @@ class Plan:
             if not answerable.all():
                 j = start + int(np.argmin(answerable))
                 raise QueryError(
-                    f'query {j} ("{labels[j]}") cannot be answered by this plan; add it to the workload and '
-                    "call design() again (measuring the new plan spends privacy again)"
+                    f'query {j} ("{printable(labels[j])}") cannot be answered by this plan; add it to the '
+                    "workload and call design() again (measuring the new plan spends privacy again)"
                 )
         return operator, labels
 
@@ -204,6 +198,10 @@ class Plan:
         """Write the plan to one file, which `load_plan` reads back; returns the path."""
         return container.write(path, "plan", *self.to_parts())
 
+    def __reduce__(self) -> NoReturn:
+        # A pickle runs whatever its maker wrote; plans travel as files that are checked when loaded.
+        raise TypeError("plans are not pickled; use plan.save(path) and load_plan(path)")
+
     def __repr__(self) -> str:
         m, n = self.workload.shape
         return f"Plan({self.method}, {m:,} queries over {n:,} cells, {self.privacy})"
@@ -213,7 +211,7 @@ class Plan:
         lines = [
             f"Plan for {counted(m, 'query')} over {counted(n, 'cell')}",
             f"  privacy      {self.privacy.statement()}",
-            f"  method       {self.method}: {self.note}",
+            f"  method       {printable(self.method)}: {printable(self.note)}",
             f"  measured     {self.strategy.shape[0]:,} integer rows with {self.strategy.noise} noise",
             f"  certificate  {self.certificate}",
             "  expected standard errors",

@@ -105,6 +105,13 @@ class Goal(ABC):
         """The ε that one record may spend, exactly; None unless the goal is pure."""
         return None
 
+    @property
+    def budget(self) -> Fraction:
+        """What one record may spend, exactly: μ² for Gaussian noise, ε for Laplace."""
+        allowed = self.epsilon_per_record if self.noise == "laplace" else self.mu_squared
+        assert allowed is not None
+        return allowed
+
     def to_dict(self) -> dict[str, str | int | float]:
         """The goal as text and numbers that JSON keeps exactly; ``goal_from_dict`` reads it back.
 

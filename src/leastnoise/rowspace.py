@@ -32,6 +32,7 @@ class Basis:
 
     rows: Array | None
     rank: int
+    merges_near_parallel: bool = False
 
 
 def integer_basis(workload: Workload) -> Basis:

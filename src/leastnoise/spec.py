@@ -22,7 +22,8 @@
     method = "auto"
     tol    = 1e-6
 
-Kinds are total, marginal, prefix, all-ranges, ranges, product and linear.
+Kinds are total, marginal, cube, prefix, all-ranges, ranges, levels, sum, where, product
+and linear. An attribute may also be a hierarchy, and say what becomes of other values.
 """
 
 from __future__ import annotations

@@ -52,6 +52,10 @@ LEAST_SCALE_BITS = 28
 # cannot describe.
 _GOAL_BITS = 120
 
+# A query this much outside what was measured, beside its own size, is refused: at
+# 2^33 people the bias of one let through is below one count.
+_SPAN_TOL = 1e-10
+
 # The reconstruction treats directions this much weaker than the strongest as absent.
 _RANK_TOL = 1e-11
 
@@ -94,6 +98,13 @@ class Strategy(Operator):
         self.scale = scale
         self.noise: Noise = noise
         self.neighbours: Neighbours = neighbours
+        self.__dict__["_is_complete"] = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # A scale changed after the budget was checked would be noise that nobody checked.
+        if "_is_complete" in self.__dict__:
+            raise AttributeError("a strategy does not change; make another")
+        super().__setattr__(name, value)
 
     @property
     def largest(self) -> float:
@@ -111,14 +122,14 @@ class Strategy(Operator):
     def rows(self, index: Sequence[int] | Array) -> Array:
         return self._floats[np.asarray(index, dtype=np.intp)]
 
-    def dense(self, dtype: npt.DTypeLike = np.float64) -> Array:
-        """The integer rows as an array; refused above ten million entries."""
+    def dense(self, dtype: npt.DTypeLike | None = None) -> Array:
+        """The integer rows as an array, exactly unless another dtype is asked; refused above 10⁷ entries."""
         if self.entries.size > MAX_DENSE_STRATEGY:
             raise TooLargeError(
                 f"the strategy has {self.shape[0]:,} x {self.shape[1]:,} entries; at most "
                 f"{MAX_DENSE_STRATEGY:,} are written out. Use apply(), adjoint() or rows()."
             )
-        return self.entries.astype(dtype)
+        return self.entries.copy() if dtype is None else self.entries.astype(dtype)
 
     @cached_property
     def _floats(self) -> Array:
@@ -223,7 +234,7 @@ class Strategy(Operator):
             return np.ones(len(rows), dtype=bool)
         left_over = rows - (rows @ self.pseudo_inverse) @ self._floats
         scale = np.abs(rows).max(axis=1, initial=0)
-        return np.abs(left_over).max(axis=1, initial=0) <= 1e-7 * np.maximum(scale, 1e-300)
+        return np.abs(left_over).max(axis=1, initial=0) <= _SPAN_TOL * np.maximum(scale, 1e-300)
 
     def can_answer(self, operator: Operator) -> bool:
         """Whether every row of an operator can be answered without bias."""
@@ -283,8 +294,7 @@ def _scaled_to(goal: Goal, rows: Array) -> Strategy:
     # A goal takes no other neighbours than these two.
     neighbours: Neighbours = "replace-one" if goal.neighbours == "replace-one" else "add-remove"
     bare = Strategy(rows, scale=1, noise=noise, neighbours=neighbours)
-    budget = goal.epsilon_per_record if noise == "laplace" else goal.mu_squared
-    assert budget is not None
+    budget = goal.budget
     power = 1 if noise == "laplace" else 2
     if not Fraction(1, 2 ** (power * _GOAL_BITS)) <= budget <= 2 ** (power * _GOAL_BITS):
         raise DesignError(
@@ -318,7 +328,7 @@ def _rounded(C: Array, basis: Array | None, goal: Goal) -> Array:
     largest_column = np.sqrt((C**2).sum(axis=0)).max()
     if basis is not None:
         largest_column = np.sqrt(((C @ basis.astype(float)) ** 2).sum(axis=0)).max()
-    normal = C / largest_column
+    normal = C / (largest_column or 1.0)
     if not np.diag(normal).all():
         raise DesignError("the strategy found lost a direction; rescale the workload's rows")
     # Rounding errors E are spread over ±½ step: the relative change of the noise
@@ -342,8 +352,7 @@ def _grid_bits_of_integers(C: Array, goal: Goal) -> int:
 
 def _bits_for_scale(goal: Goal) -> int:
     """Bits of Δ that leave the noise at least LEAST_SCALE_BITS wide, whatever the budget."""
-    budget = goal.epsilon_per_record if goal.noise == "laplace" else goal.mu_squared
-    assert budget is not None
+    budget = goal.budget
     magnitude = budget.numerator.bit_length() - budget.denominator.bit_length() + 1
     root = magnitude if goal.noise == "laplace" else -(-magnitude // 2)
     return max(20, LEAST_SCALE_BITS + root)

@@ -48,10 +48,13 @@ class Bins(Attribute):
         null: str = "drop",
         other: str | None = None,
     ) -> None:
-        try:
-            given = [plain(edge) for edge in edges]
-        except TypeError:
-            raise SchemaError(f"bins need a list of edges, as in Bins([0, 18, 65]), got {edges!r}") from None
+        # A column of a table is neither: edges are public knowledge and never read from it.
+        if not isinstance(edges, (Sequence, np.ndarray)) or isinstance(edges, (str, bytes)):
+            raise SchemaError(
+                f"bins need a list of edges, as in Bins([0, 18, 65]), got {type(edges).__name__}; they are "
+                "public knowledge and never read from the table"
+            )
+        given = [plain(edge) for edge in edges]
         object.__setattr__(self, "edges", tuple(_whole_as_int(edge) for edge in given))
         self._check()
         self._set_policies(outside, null, other)

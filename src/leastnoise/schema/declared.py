@@ -30,7 +30,9 @@ class Schema:
     def __init__(self, named: Mapping[str, Any] | None = None, /, **attributes: Any) -> None:
         # A mapping serves names that are no Python words: Schema({"years lived here": range(100)}).
         if named is not None and not isinstance(named, Mapping):
-            raise SchemaError(f"a schema is given by name, as in Schema(sex=('F', 'M')), got {named!r:.60}")
+            raise SchemaError(
+                f"a schema is given by name, as in Schema(sex=('F', 'M')), got {type(named).__name__}"
+            )
         attributes = {**(named or {}), **attributes}
         for name in attributes:
             if not isinstance(name, str):

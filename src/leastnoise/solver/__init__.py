@@ -11,6 +11,6 @@ and the integer strategy alone.
 """
 
 from leastnoise.solver.backend import BACKENDS, load_backend
-from leastnoise.solver.newton import Progress, Solution, minimise_total_variance
+from leastnoise.solver.newton import Solution, minimise_total_variance
 
-__all__ = ["BACKENDS", "Progress", "Solution", "load_backend", "minimise_total_variance"]
+__all__ = ["BACKENDS", "Solution", "load_backend", "minimise_total_variance"]

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leastnoise.operators import Array
+from leastnoise.progress import Progress
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.dual import DualPoint, evaluate
 
@@ -51,15 +52,6 @@ _REVIVAL = 0.3
 
 # Below this gap, so many steps in a row without progress mean that rounding is all there is.
 _ROUNDING_GAP, _PATIENCE = 1e-8, 5
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a design stands: step, gap so far, seconds so far."""
-
-    step: int
-    gap: float
-    seconds: float
 
 
 @dataclass(frozen=True, eq=False)

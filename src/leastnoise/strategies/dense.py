@@ -21,8 +21,9 @@ import numpy as np
 
 from leastnoise.errors import DesignError
 from leastnoise.operators import Array
+from leastnoise.progress import Progress
 from leastnoise.rowspace import factor_gram, integer_basis
-from leastnoise.solver import Progress, Solution, minimise_total_variance
+from leastnoise.solver import Solution, minimise_total_variance
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategy import RealStrategy
 
@@ -181,6 +182,8 @@ def _triangle(root: Array, basis: Array | None) -> Array:
     from scipy import linalg
 
     coefficients = root
+    if not np.isfinite(root).all():
+        raise DesignError("the strategy found is not finite; rescale the workload's rows")
     if basis is not None:
         # root = coefficients · basis exactly, because both span the same rows.
         coefficients = linalg.lstsq(basis.astype(float).T, root.T)[0].T

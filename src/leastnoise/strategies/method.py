@@ -12,7 +12,7 @@ from leastnoise.certificate import Status
 from leastnoise.errors import MethodError
 from leastnoise.operators import MAX_ENTRIES, Array
 from leastnoise.privacy import Goal
-from leastnoise.solver import Progress
+from leastnoise.progress import Progress
 from leastnoise.strategy import RealStrategy
 from leastnoise.workload import Workload
 
