@@ -164,13 +164,15 @@ def conditions(draw: st.DrawFn, schema: Schema, names: Sequence[str]) -> Where:
 
 def _condition(values: Any, name: str, i: int, sign: str) -> tuple[str, set[int]]:
     everything = set(range(values.size))
+    said = name if name.isidentifier() else "`" + name.replace("`", "``") + "`"
     if isinstance(values, Bins):
         edge = values.edges[min(i, values.n_values - 1)]
-        return f"{name} >= {edge!r}", {j for j in range(values.n_values) if values.edges[j] >= edge}
-    if i >= values.n_values:  # the other cell, by its label
-        return f"{name} {sign} {values.other!r}", {i} if sign == "==" else everything - {i}
-    value = values.values[i]
-    return f"{name} {sign} {value!r}", {i} if sign == "==" else everything - {i}
+        if edge == -math.inf:  # every bin is at or above an open end
+            edge = values.edges[1]
+        return f"{said} >= {edge!r}", {j for j in range(values.n_values) if values.edges[j] >= edge}
+    value = values.other if i >= values.n_values else values.values[i]  # the other cell, by its label
+    quoted = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
+    return f"{said} {sign} {quoted}", {i} if sign == "==" else everything - {i}
 
 
 ATTRIBUTES = (

@@ -187,3 +187,11 @@ def test_weights_beyond_floats_are_refused() -> None:
     workload = assemble([Linear(np.full((50, 2), 1e99), weight=1e300)], Schema(a=range(2)))
     with pytest.raises(DesignError, match="too large for floats"):
         factor_gram(workload, rank=1)
+
+
+def test_rows_that_differ_in_their_last_digits_are_said_to_be_one() -> None:
+    row = np.array([0.1, 0.7, 0.3])
+    near = Workload.from_matrix([row, row * (1 + 1e-15) + [0, 1e-15, 0]])
+    assert integer_basis(near).merges_near_parallel
+    assert not integer_basis(Workload.from_matrix([row, row])).merges_near_parallel
+    assert not integer_basis(Workload.from_matrix([row, [1.0, 0.0, 0.5]])).merges_near_parallel

@@ -28,7 +28,10 @@ _TALL = 8
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Rows that span the workload: `rows` is an integer (k, n) array, None for every cell."""
+    """Rows that span the workload: `rows` is an integer (k, n) array, None for every cell.
+
+    `merges_near_parallel` says that rows equal but for their last digits were taken as one.
+    """
 
     rows: Array | None
     rank: int
@@ -64,10 +67,21 @@ def integer_basis(workload: Workload) -> Basis:
     if spanning.is_integer:
         picked = spanning.dense(np.int64)
         return Basis(picked[np.flatnonzero(np.abs(picked).max(axis=1) > 0)][chosen], rank)
+    merges = _has_near_parallel(rows / scales[:, None], chosen)
     # Each row on its own dyadic grid: a power of two changes no direction.
     exponents = np.frexp(scales[chosen])[1]
     grid = np.rint(np.ldexp(rows[chosen], (REAL_ROW_BITS - exponents)[:, None]))
-    return Basis(_without_common_twos(grid.astype(np.int64)), rank)
+    return Basis(_without_common_twos(grid.astype(np.int64)), rank, merges)
+
+
+def _has_near_parallel(rows: Array, chosen: Array) -> bool:
+    """Whether some row differs from a chosen one, or its negative, by less than RANK_TOL but not by 0."""
+    kept = rows[chosen]
+    for row in rows:
+        apart = np.minimum(np.abs(kept - row).max(axis=1), np.abs(kept + row).max(axis=1))
+        if ((apart > 0) & (apart < RANK_TOL)).any():
+            return True
+    return False
 
 
 def factor_gram(workload: Workload, *, rank: int) -> Array:

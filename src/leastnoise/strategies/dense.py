@@ -22,7 +22,7 @@ import numpy as np
 from leastnoise.errors import DesignError
 from leastnoise.operators import Array
 from leastnoise.progress import Progress
-from leastnoise.rowspace import factor_gram, integer_basis
+from leastnoise.rowspace import Basis, factor_gram, integer_basis
 from leastnoise.solver import Solution, minimise_total_variance
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategy import RealStrategy
@@ -74,7 +74,7 @@ def _find(request: Request) -> Found:
             RealStrategy(_triangle(root, basis.rows), basis.rows),
             over_pairs.q[listed],
             "stopped",
-            _note(over_pairs) + ", over pairs of cells",
+            _note(over_pairs, basis) + ", over pairs of cells",
             _pairs(columns, R.shape[1])[listed],
         )
     # The other half of the tolerance is left for rounding to integers.
@@ -86,7 +86,7 @@ def _find(request: Request) -> Found:
         RealStrategy(_triangle(root, basis.rows), basis.rows),
         q,
         "heuristic" if is_replaced else "stopped",
-        _note(solution)
+        _note(solution, basis)
         + (", for records added or removed, scaled to records replaced" if is_replaced else ""),
     )
 
@@ -103,9 +103,10 @@ def _minimise(
     return minimise_total_variance(R, tol=tol, time_limit=limit, backend=request.backend, progress=progress)
 
 
-def _note(solution: Solution) -> str:
+def _note(solution: Solution, basis: Basis) -> str:
     stopped = "" if solution.has_converged else ", stopped early"
-    return f"Newton's method on the dual, {solution.steps} steps{stopped}"
+    merged = ", queries that differ by less than 1e-10 measured as one" if basis.merges_near_parallel else ""
+    return f"Newton's method on the dual, {solution.steps} steps{stopped}{merged}"
 
 
 def _solve_over_pairs(R: Array, request: Request) -> Solution:
