@@ -24,7 +24,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
+from leastnoise.data import Data, counting, counts_from_vector, is_count_vector, vectorize
 from leastnoise.errors import DataError, MissingExtraError, SchemaError, TooLargeError
 from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
 from support import extra
@@ -866,3 +866,20 @@ def test_vectors_are_told_from_tables() -> None:
 def test_data_is_what_vectorize_returns() -> None:
     data = vectorize(pandas.DataFrame({"x": [1]}), Schema(x=Integers(range(2))))
     assert isinstance(data, Data) and data.schema == Schema(x=range(2))
+
+
+def test_the_engine_keeps_to_itself() -> None:
+    """Each setting guards against something: a leak to disk, a download, a guess that a record can change."""
+    wanted = {
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "enable_external_access": False,
+        "temp_directory": "",
+        "pandas_analyze_sample": 0,
+        "lock_configuration": True,
+    }
+    with counting._engine([]) as engine:
+        for name, value in wanted.items():
+            assert engine.execute("SELECT current_setting($name)", {"name": name}).fetchone() == (value,)
+        with pytest.raises(duckdb.Error, match="locked"):
+            engine.execute("SET enable_external_access = true")
