@@ -642,3 +642,17 @@ def test_a_file_of_the_wrong_kind_is_named(folder: Path) -> None:
     assert "saved plan or release" in refuse("compare", "town.plan")
     assert "goes to `leastnoise design`" in refuse("release", "town.toml", "--data", "people.csv")
     assert "it is a release; read it with load_release()" in refuse("explain", "town-answers.release")
+
+
+def test_persons_are_named_by_their_column(folder: Path) -> None:
+    """Five hundred records of one person, two of which may count; the noise is far below the others."""
+    spec = SPEC.replace("delta", "records_per_person = 2\ndelta").replace("epsilon = 1", "epsilon = 100")
+    (folder / "town.toml").write_text(spec)
+    rows = "".join(f"{i % 4},{'FM'[i % 3 == 0]},me\n" for i in range(500))
+    (folder / "people.csv").write_text(f"age,sex,who\n{rows}")
+    succeed("publish", "town.toml", "--data", "people.csv", "--person", "who")
+    release = leastnoise.load_release(folder / "town-answers.release")
+    assert abs(release["age x sex"]["answer"].sum() - 2) < 25
+    assert "named 'whom'" in refuse(
+        "publish", "town.toml", "--data", "people.csv", "--person", "whom", "--force"
+    )
