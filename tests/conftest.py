@@ -1,10 +1,18 @@
-"""Where every extra is installed, a skipped test is a failure: it would hide what was not checked."""
+"""How the tests run.
+
+Where every extra is installed, a skipped test is a failure: it would hide what was not checked.
+"""
 
 from __future__ import annotations
 
 import os
 
 import pytest
+from hypothesis import settings
+
+# The same examples on every run, so that a failure stays; LEASTNOISE_EXPLORE=1 tries new ones.
+settings.register_profile("repeatable", derandomize=not os.environ.get("LEASTNOISE_EXPLORE"), deadline=None)
+settings.load_profile("repeatable")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
