@@ -568,8 +568,10 @@ def test_an_interruption_writes_nothing(
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of this kind are not sent there")
 def test_an_interrupted_process_ends_in_one_line(folder: Path) -> None:
+    # Where the tests run in the background of a script, Ctrl-C is ignored unless asked for.
     line = (
-        "import time, leastnoise, leastnoise.cli\n"
+        "import signal, time, leastnoise, leastnoise.cli\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def slow(*given, **options):\n"
         "    print('started', flush=True); time.sleep(60)\n"
         "leastnoise.design = slow\n"
