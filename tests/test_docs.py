@@ -382,7 +382,11 @@ def test_pages_and_their_configuration_fetch_nothing() -> None:
     assert not re.search(r"https?:|//", (ROOT / "docs" / "conf.py").read_text(encoding="utf-8"))
     for path in [ROOT / "docs" / "conf.py", ROOT / "CHANGELOG.md", *PAGES, *EXAMPLES]:
         assert not OUTSIDE.search(path.read_text(encoding="utf-8")), path
-    for planted in ("https://cdn.jsdelivr.net/x.js", "see /" + "home/someone/x", "![logo](https://x.org/a.png)"):
+    for planted in (
+        "https://cdn.jsdelivr.net/x.js",
+        "see /" + "home/someone/x",
+        "![logo](https://x.org/a.png)",
+    ):
         assert OUTSIDE.search(planted)
 
 
