@@ -207,14 +207,10 @@ class RowScaled(Operator):
         return _times_rows(self.factors**2, self.inner.quadratic(Y))
 
 
-class Padded(Operator):
-    """An operator over the first cells of n; the others are in no row."""
+class _SameRows(Operator):
+    """An operator whose rows hold the entries of another's, at other cells."""
 
-    def __init__(self, inner: Operator, n: int) -> None:
-        if n < inner.shape[1]:
-            raise WorkloadError(f"{inner.shape[1]} cells cannot be padded to {n}")
-        self.inner = inner
-        self.shape = (inner.shape[0], n)
+    inner: Operator
 
     @property
     def is_integer(self) -> bool:
@@ -223,6 +219,19 @@ class Padded(Operator):
     @property
     def largest(self) -> float:
         return self.inner.largest
+
+    def row_norms(self) -> Array:
+        return self.inner.row_norms()
+
+
+class Padded(_SameRows):
+    """An operator over the first cells of n; the others are in no row."""
+
+    def __init__(self, inner: Operator, n: int) -> None:
+        if n < inner.shape[1]:
+            raise WorkloadError(f"{inner.shape[1]} cells cannot be padded to {n}")
+        self.inner = inner
+        self.shape = (inner.shape[0], n)
 
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x[: self.inner.shape[1]])
@@ -241,9 +250,6 @@ class Padded(Operator):
     def column_norms(self, order: int = 2) -> Array:
         return np.pad(self.inner.column_norms(order), (0, self._n_absent))
 
-    def row_norms(self) -> Array:
-        return self.inner.row_norms()
-
     def quadratic(self, Y: Array) -> Array:
         inside = self.inner.shape[1]
         return self.inner.quadratic(Y[:inside, :inside])
@@ -256,7 +262,7 @@ class Padded(Operator):
         return self.shape[1] - self.inner.shape[1]
 
 
-class Reordered(Operator):
+class Reordered(_SameRows):
     """An operator over the same cells with their attributes in another order.
 
     Args:
@@ -272,14 +278,6 @@ class Reordered(Operator):
         self.axes = tuple(shape)
         self.order = tuple(order)
         self.shape = inner.shape
-
-    @property
-    def is_integer(self) -> bool:
-        return self.inner.is_integer
-
-    @property
-    def largest(self) -> float:
-        return self.inner.largest
 
     @cached_property
     def _places(self) -> Array:
@@ -305,9 +303,6 @@ class Reordered(Operator):
 
     def column_norms(self, order: int = 2) -> Array:
         return self.inner.column_norms(order)[self._back]
-
-    def row_norms(self) -> Array:
-        return self.inner.row_norms()
 
     def quadratic(self, Y: Array) -> Array:
         return self.inner.quadratic(Y[np.ix_(self._places, self._places)])
