@@ -124,6 +124,41 @@ def gram_is_transpose_times_matrix(operator: Operator, matrix: Array) -> None:
     close(operator.gram(), matrix.T @ matrix)
 
 
+def weighted_gram_has_the_weights_between(operator: Operator, matrix: Array) -> None:
+    m = matrix.shape[0]
+    rng = _generator(matrix)
+    # Of either sign, and with further axes.
+    for weights in (
+        rng.uniform(0.1, 2, m),
+        rng.normal(size=m),
+        rng.normal(size=(m, 1)),
+        rng.normal(size=(m, 2, 3)),
+    ):
+        before = weights.copy()
+        expected = np.einsum("ji,j...,jk->ik...", matrix, weights, matrix)
+        gram = operator.weighted_gram(weights)
+        assert gram.dtype == np.float64
+        close(gram, expected)
+        assert np.array_equal(weights, before)
+        gram += 1  # the caller's own copy
+        close(operator.weighted_gram(weights), expected)
+
+
+def quick_operators_visit_no_rows(operator: Operator, matrix: Array) -> None:
+    m, n = matrix.shape
+    if not operator.is_quick:
+        return
+
+    def visited(*_: Any) -> Any:
+        raise AssertionError("a quick operator has written out its rows")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Operator, "_row_blocks", visited)
+        patch.setattr(type(operator), "rows", visited)
+        operator.weighted_gram(np.ones(m))
+        operator.quadratic(np.eye(n))
+
+
 def rows_picks_rows(operator: Operator, matrix: Array) -> None:
     m = matrix.shape[0]
     for index in ([], [m - 1], [m - 1, 0, m // 2, 0], np.arange(m)):
@@ -175,6 +210,8 @@ LAWS: tuple[Law, ...] = (
     adjoint_moves_across_the_inner_product,
     products_leave_their_argument_alone,
     gram_is_transpose_times_matrix,
+    weighted_gram_has_the_weights_between,
+    quick_operators_visit_no_rows,
     rows_picks_rows,
     column_norms_are_those_of_the_columns,
     row_norms_are_those_of_the_rows,
@@ -385,6 +422,50 @@ class _GramOffByOne(CumulativeSum):
         return self.shape[1] - 1 - np.maximum.outer(position, position)
 
 
+class _GramOfRoots(CumulativeSum):
+    """Weights by their roots: right for those that are not negative."""
+
+    def weighted_gram(self, weights: Array) -> Array:
+        rows = np.sqrt(np.abs(weights))[:, None] * self.dense()
+        return rows.T @ rows
+
+
+class _GramWithoutTail(EveryRange):
+    """Only the first of several weights per row."""
+
+    def weighted_gram(self, weights: Array) -> Array:
+        return super().weighted_gram(weights.reshape(len(weights), -1)[:, 0])
+
+
+class _GramInAnotherOrder(Stack):
+    """Gives the first part the last weights."""
+
+    def weighted_gram(self, weights: Array) -> Array:
+        return super().weighted_gram(weights[::-1])
+
+
+class _GramOfFactors(RowScaled):
+    """Factors count squared, not as they are."""
+
+    def weighted_gram(self, weights: Array) -> Array:
+        return self.inner.weighted_gram(weights * self.factors)
+
+
+class _WeightedGramHandsOutItsOwn(Identity):
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.kept: dict[bytes, Array] = {}
+
+    def weighted_gram(self, weights: Array) -> Array:
+        return self.kept.setdefault(weights.tobytes(), super().weighted_gram(weights))
+
+
+class _ClaimsToBeQuick(Matrix):
+    @property
+    def is_quick(self) -> bool:
+        return True
+
+
 class _NormsSquared(EveryRange):
     def column_norms(self, order: int = 2) -> Array:
         return super().column_norms(order) ** order
@@ -546,6 +627,20 @@ BROKEN: list[tuple[Operator, Any, Law]] = [
     (_ApplyThroughFloats(5), ones(5), apply_is_exact_on_integers),
     (_GramOffByOne(5), prefixes(5), gram_is_transpose_times_matrix),
     (_GramOffByOne(1), prefixes(1), gram_is_transpose_times_matrix),
+    (_GramOfRoots(5), prefixes(5), weighted_gram_has_the_weights_between),
+    (_GramWithoutTail(2), every_interval(2), weighted_gram_has_the_weights_between),
+    (
+        _GramInAnotherOrder([AllOnes(2), Identity(2)]),
+        ones(2) + identity(2),
+        weighted_gram_has_the_weights_between,
+    ),
+    (
+        _GramOfFactors(Identity(2), np.array([2.0, 3.0])),
+        [[2, 0], [0, 3]],
+        weighted_gram_has_the_weights_between,
+    ),
+    (_WeightedGramHandsOutItsOwn(2), identity(2), weighted_gram_has_the_weights_between),
+    (_ClaimsToBeQuick(SIGNED), SIGNED, quick_operators_visit_no_rows),
     (_NormsSquared(5), every_interval(5), column_norms_are_those_of_the_columns),
     (_NormsOfSums(SIGNED), SIGNED, column_norms_are_those_of_the_columns),
     (_NormsOfAnyOrder(2), identity(2), column_norms_are_those_of_the_columns),

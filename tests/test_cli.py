@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import re
@@ -9,9 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from typer.testing import CliRunner
@@ -277,6 +278,72 @@ def test_compare(folder: Path) -> None:
     assert re.search(r"^dense .*\n^identity ", text, re.MULTILINE)
     assert "hierarchical" not in text
     assert "hierarchical" in succeed("compare", "town.toml", "--time-limit", "60")
+
+
+def with_targets(stderr: float, *, goal: bool) -> str:
+    text = SPEC.replace('name      = "ages"', f'name      = "ages"\nstderr    = {stderr}')
+    before, _, after = text.partition("[privacy]")
+    return text if goal else before + after[after.index("[[query]]") :]
+
+
+def test_targets_without_privacy_walk_too(folder: Path) -> None:
+    (folder / "town.toml").write_text(
+        with_targets(5, goal=False).replace('"marginal"', '"marginal"\nstderr = 8')
+    )
+    text = succeed("design", "town.toml")
+    assert "objective    targets" in text and "mu squared" in text
+    assert re.search(r"^  targets      met by every query$", text, re.MULTILINE)
+    assert re.search(r"ages +\S+.*, target 5 ", text)
+    for command in ("explain", "compare"):
+        assert "mu squared" in succeed(command, "town.toml").lower()
+    assert "largest, in targets" in succeed("explain", "town.toml")
+    assert "Targets: met by every query." in succeed("publish", "town.toml", "--data", "people.csv")
+
+
+def test_targets_within_a_goal(folder: Path) -> None:
+    (folder / "town.toml").write_text(with_targets(60, goal=True))
+    text = succeed("design", "town.toml")
+    assert "objective    total variance within targets" in text and "met by every query" in text
+    (folder / "town.toml").write_text(with_targets(0.5, goal=True))
+    line = refuse("design", "town.toml")
+    assert line.startswith("error: these targets cannot be met within (1, 1e-06)-DP")
+    assert "The most is asked by 'ages'." in line
+    assert re.search(r"multiply every stderr by at least [\d.]+, or raise epsilon to [\d.]+$", line)
+    assert files(folder) == {"town.toml", "people.csv", "town.plan"}
+    factor = with_targets(0.5, goal=True) + '\n[design]\nobjective = "targets"\n'
+    (folder / "town.toml").write_text(factor.replace('"marginal"', '"marginal"\nstderr = 8'))
+    assert re.search(
+        r"missed; every standard error is within \S+ times its target", succeed("design", "town.toml")
+    )
+    assert "squared factor" in succeed("compare", "town.toml")
+
+
+class _Watched:
+    """What a terminal would have shown while a plan was sought."""
+
+    lines: ClassVar[list[str]] = []
+
+    def update(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.mark.parametrize("stderr", [None, 60.0])
+def test_a_terminal_shows_the_gap_shrink(
+    stderr: float | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def spinner(what: str) -> Iterator[_Watched]:
+        yield _Watched()
+
+    monkeypatch.setattr("leastnoise.cli._spinner", spinner)
+    (folder / "town.toml").write_text(SPEC if stderr is None else with_targets(stderr, goal=True))
+    _Watched.lines.clear()
+    succeed("design", "town.toml")
+    pattern = re.compile(r"designing: step (\d+), gap to the optimum (\S+)")
+    shown = [pattern.fullmatch(line) for line in _Watched.lines]
+    assert len(shown) > 2 and all(shown)
+    gaps = [float(match[2]) for match in shown if match]
+    assert gaps[-1] < 1e-5 < gaps[0]
 
 
 def test_pure_privacy_walks_too(folder: Path) -> None:

@@ -14,12 +14,14 @@ import pytest
 from leastnoise.design import design
 from leastnoise.errors import TooLargeError, WorkloadError
 from leastnoise.generators import (
+    workload_age_pyramid,
     workload_all_ranges,
     workload_discrete,
     workload_k_way,
     workload_k_way_ranges,
     workload_marginal,
     workload_permuted_ranges,
+    workload_pl94,
     workload_predicates,
     workload_prefix,
     workload_range,
@@ -28,7 +30,7 @@ from leastnoise.generators import (
 from leastnoise.operators import Kronecker, Matrix, SparseMatrix
 from leastnoise.privacy import GDP
 from leastnoise.workload import Workload
-from tolerances import CHANCE
+from tolerances import CHANCE, ROUNDING
 
 Draw = Callable[[np.random.Generator], Workload]
 
@@ -212,6 +214,57 @@ def test_k_way_marginals_and_ranges_by_brute_force(k: int) -> None:
     assert np.linalg.matrix_rank(ranges.dense()) == np.linalg.matrix_rank(found.dense())
     if k == 3:
         assert rows_of(ranges) == rows_of(workload_all_ranges(sizes))
+
+
+def with_caps(workload: Workload) -> Counter[tuple[tuple[int, ...], int]]:
+    """Rows with the whole number that is their cap on the variance."""
+    caps = workload.targets**2
+    assert np.allclose(caps, caps.round(), rtol=ROUNDING)
+    rows = workload.dense().astype(int).tolist()
+    return Counter(zip(map(tuple, rows), caps.round().astype(int).tolist(), strict=True))
+
+
+def test_redistricting_by_brute_force() -> None:
+    """Fitness for use, section 7.2: a (2, 2, 63) histogram, five groups of queries, caps 1, 2 and 4."""
+    cells = [
+        (age, ethnicity, races)
+        for age in (0, 1)
+        for ethnicity in (0, 1)
+        for size in range(1, 7)
+        for races in combinations(range(6), size)
+    ]
+    sets = list(dict.fromkeys(races for _, _, races in cells))
+    conditions: list[tuple[Callable[[Any], bool], int]] = [
+        *((lambda cell, a=a: cell[0] == a, 1) for a in (0, 1)),
+        *((lambda cell, e=e: cell[1] == e, 1) for e in (0, 1)),
+        *((lambda cell, r=r: cell[2] == r, 1 if len(r) == 1 else 2) for r in sets),
+        *((lambda cell, own=own: cell == own, 4) for own in cells),
+    ]
+    expected = Counter((tuple(int(holds(cell)) for cell in cells), cap) for holds, cap in conditions)
+    found = workload_pl94()
+    assert found.shape == (319, 252) and len(sets) == 63
+    assert with_caps(found) == expected
+    wrong = Counter((row, 2 if cap == 4 else cap) for row, cap in expected.elements())
+    assert with_caps(found) != wrong
+    assert len(set(found.labels)) == 319
+
+
+def test_age_pyramid_by_brute_force() -> None:
+    """Fitness for use, section 7.5: prefixes and [18, 115], by sex and for all, caps 1 and 10."""
+    cells = [(sex, age) for sex in (0, 1) for age in range(116)]
+    spans = [(0, age) for age in range(116)] + [(18, 115)]
+    expected = Counter(
+        (
+            tuple(int(sex in people and low <= age <= high) for sex, age in cells),
+            1 if (low, high) in ((0, 17), (18, 115)) else 10,
+        )
+        for people in ((0,), (1,), (0, 1))
+        for low, high in spans
+    )
+    found = workload_age_pyramid()
+    assert found.shape == (351, 232) and with_caps(found) == expected
+    assert with_caps(found) != Counter((row, 10) for row, _ in expected.elements())
+    assert Workload.from_dict(found.to_dict()).digest == found.digest
 
 
 def test_structure_stays_implicit() -> None:

@@ -24,6 +24,8 @@ from leastnoise.operators import (
     Kronecker,
     Matrix,
     Operator,
+    Padded,
+    Reordered,
     RowScaled,
     SomeRanges,
     SparseMatrix,
@@ -141,6 +143,29 @@ def test_a_matrix_visited_in_pieces_gives_the_same_answers(monkeypatch: pytest.M
     close(scaled.gram(), W.T @ W)
     close(scaled.column_norms(1), np.abs(W).sum(axis=0))
     close(Matrix(W).quadratic(Y), np.diag(W @ Y @ W.T))
+    weights = rng.normal(size=23)
+    close(Matrix(W).weighted_gram(weights), W.T @ np.diag(weights) @ W)
+
+
+def test_what_is_made_of_quick_operators_is_quick() -> None:
+    quick: list[Operator] = [
+        Identity(4),
+        AllOnes(4),
+        CumulativeSum(4),
+        EveryRange(4),
+        SomeRanges(4, [1], [2]),
+    ]
+    slow: list[Operator] = [Matrix(np.ones((2, 4))), SparseMatrix(scipy.sparse.csr_array(np.eye(4)))]
+    for parts, expected in ((quick, True), (slow, False)):
+        for part in parts:
+            around: list[Operator] = [
+                part,
+                RowScaled(part, np.ones(part.shape[0])),
+                Padded(part, 6),
+                Reordered(part, [4], [0]),
+                Stack([*quick, part]),
+            ]
+            assert [outer.is_quick for outer in around] == [expected] * len(around)
 
 
 # ---------------------------------------------------------------- what a matrix may hold
@@ -347,6 +372,13 @@ def test_sizes_beyond_sixty_four_bits_are_exact() -> None:
         (lambda: from_entries(scipy.sparse.coo_array((10**6, 10**6))).dense(), "the dense matrix would hold"),
         (lambda: RowScaled(AllOnes(10**5), np.ones(1)).gram(), "the Gram matrix would hold"),
         (lambda: Stack([AllOnes(10**5)] * 2).gram(), "the Gram matrix would hold"),
+        (lambda: Identity(10**5).weighted_gram(np.ones(10**5)), "the Gram matrix would hold"),
+        (lambda: AllOnes(10**5).weighted_gram(np.ones(1)), "the Gram matrix would hold"),
+        (lambda: CumulativeSum(10**5).weighted_gram(np.ones(10**5)), "the Gram matrix would hold"),
+        (lambda: SomeRanges(10**5, [0], [1]).weighted_gram(np.ones(1)), "the Gram matrix would hold"),
+        (lambda: Matrix(np.ones((1, 10**5))).weighted_gram(np.ones(1)), "the Gram matrix would hold"),
+        (lambda: Padded(AllOnes(2), 10**5).weighted_gram(np.ones(1)), "the Gram matrix would hold"),
+        (lambda: Stack([AllOnes(10**5)] * 2).weighted_gram(np.ones(2)), "the Gram matrix would hold"),
         (CELLS.dense, f"the dense matrix would hold {10**20:,} x {10**20:,} numbers"),
         (CELLS.gram, f"the Gram matrix would hold {10**20:,} x {10**20:,} numbers"),
         (CELLS.column_norms, f"the norms of the columns would hold {10**20:,} x 1"),

@@ -15,7 +15,8 @@ import pytest
 
 from leastnoise import certificate, container, exact
 from leastnoise.certificate import Witness, certify, pair_variance_bound, total_variance_bound
-from leastnoise.design import compare, design
+from leastnoise.compare import compare
+from leastnoise.design import design
 from leastnoise.errors import DesignError, PlanFileError, PrivacyError
 from leastnoise.plan import Plan, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
@@ -25,6 +26,7 @@ from leastnoise.report import baselines, least_pure_total, summarize
 from leastnoise.schema import Schema
 from leastnoise.solver import minimise_total_variance
 from leastnoise.strategies import Request, dense
+from leastnoise.strategies.cells import with_differences
 from leastnoise.strategy import RealStrategy, Strategy, integer_strategy
 from leastnoise.workload import Workload, assemble
 from support import extra
@@ -289,10 +291,10 @@ def test_some_pairs_give_what_all_give(k: int) -> None:
     R = rng.normal(size=(k, 20))
     request = Request(Workload.from_matrix(R), GDP(1, neighbours=ONE), tol=2e-8)
     some = dense._solve_over_pairs(R, request)
-    every = minimise_total_variance(dense._with_differences(R), tol=1e-8)
+    every = minimise_total_variance(with_differences(R), tol=1e-8)
     assert some.has_converged and every.has_converged
     assert some.achieved == pytest.approx(every.achieved, rel=3e-8)
-    columns = dense._with_differences(some.root)
+    columns = with_differences(some.root)
     assert some.root.shape == R.shape and some.q.shape == (210,)
     assert (columns**2).sum(axis=0).max() <= 1 + 1e-8
 
@@ -337,7 +339,9 @@ def test_every_method_is_compared() -> None:
     table = compare(prefix(6), GDP(1, neighbours=ONE))
     ours = table.contenders[0]
     assert ours.method == "dense" and ours.gap is not None and ours.gap <= SOLVER
-    assert all(c.achieved is not None and c.achieved >= table.lower_bound for c in table.contenders)
+    done = [c for c in table.contenders if c.achieved is not None]
+    assert len(done) >= 5 and all(c.achieved >= table.lower_bound for c in done if c.achieved is not None)
+    assert all(c.reason for c in table.contenders if c.achieved is None)
     both = compare(prefix(6), ApproxDP(1, 1e-6, neighbours=ONE))
     assert "identity, no delta" in [c.method for c in both.contenders]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from fractions import Fraction
@@ -93,6 +94,72 @@ def test_figures_of_the_proof_are_those_of_the_certificate():
     assert f"Total variance {certificate.achieved:,.6g} ({certificate.achieved / 23:,.6g} per count)." in text
     assert f"less than {certificate.lower_bound:,.6g} under the same privacy" in text
     assert f"Gap {certificate.gap:.1e}: this is the optimum, proved." in text
+
+
+AIMED = [ln.Prefix("age", stderr=20), ln.Marginal("age"), ln.Total(name="everyone", stderr=8)]
+
+
+@pytest.mark.parametrize(
+    ("goal", "objective", "words"),
+    [
+        (ln.GDP(1), ln.MaxVariance(), r"Largest variance \S+ \(a standard error of \S+\)\."),
+        (
+            ln.GDP(1),
+            ln.Targets(),
+            r"Squared factor \S+: standard errors are at most \S+ times their targets\.",
+        ),
+        (ln.GDP(1), None, r"Total variance \S+ \(\S+ per count\)\."),
+        (
+            ln.GDP(1),
+            ln.TotalVariance(relative_to="uniform"),
+            r"Total variance, relative to uniform counts: \S+\.",
+        ),
+    ],
+)
+def test_every_objective_is_said_in_words(goal, objective, words):
+    plan = plan_of(goal, AIMED, objective=objective, method="identity")
+    text = ln.summarize(plan).text()
+    assert re.search(words, text), text
+    assert f"less than {plan.certificate.lower_bound:,.6g} under the same privacy" in text
+    assert "  age up to  median" in text and "(20 counts), target 20\n" in text
+    assert "  Targets: met by every query.\n" in text
+    assert text.count("target ") == 2
+
+
+def test_targets_without_a_goal_are_said_in_words():
+    plan = ln.design(ln.assemble(AIMED, SCHEMA), method="identity")
+    text = ln.summarize(plan).text()
+    achieved, bound = plan.certificate.achieved, plan.certificate.lower_bound
+    assert f"Mu squared {achieved:,.6g} per record, the least that was found to meet the targets." in text
+    assert f"can have less than {bound:,.6g} and meet the targets." in text
+    missed = plan_of(ln.GDP(0.1), AIMED, objective=ln.Targets(), method="identity")
+    words = r"Targets: missed; every standard error is within (\S+) times its target\."
+    (within,) = re.findall(words, ln.summarize(missed).text())
+    assert missed.factor <= float(within) <= missed.factor * (1 + 1e-5)
+
+
+def test_weighted_largest_variances_are_called_so():
+    heavy = [ln.Prefix("age", weight=2), ln.Total()]
+    text = ln.summarize(plan_of(ln.GDP(1), heavy, objective=ln.MaxVariance(), method="identity")).text()
+    assert re.search(r"Largest weighted variance \S+\.\n", text)
+
+
+def test_laplace_noise_is_mentioned_where_it_is_better_for_the_objective():
+    few = [ln.Marginal("sex", stderr=50)]
+    for objective in (ln.MaxVariance(), ln.Targets(), None, ln.TotalVariance()):
+        plan = plan_of(queries=few, objective=objective, method="identity")
+        text = ln.summarize(plan).text()
+        # Two counts of 20 cells each: noise of variance 2/ε² on each count needs no δ.
+        value = plan.objective.value(plan.workload, np.full(2, 2.0))
+        assert f"Laplace noise at the same epsilon would have {value:,.6g}" in text
+    tight = plan_of(ln.ApproxDP(9, 1e-6), [ln.Marginal("sex", stderr=5.0)], method="workload")
+    assert ln.report.least_pure_total(tight) == pytest.approx(2 * 2 / 81)
+    one = [ln.Marginal("sex", stderr=1.0), ln.Total(stderr=1.1)]
+    assert ln.report.least_pure_total(plan_of(ln.ApproxDP(9, 1e-6), one)) is not None
+    narrow = [ln.Marginal("sex", stderr=0.9), ln.Total(stderr=0.2)]
+    plan = plan_of(ln.ApproxDP(9, 1e-6), narrow, objective=ln.Targets(), method="identity")
+    kept = dataclasses.replace(plan, objective=ln.TotalVariance(within_targets=True))
+    assert ln.report.least_pure_total(kept) is None
 
 
 def test_pure_privacy_and_its_intervals_are_described_as_such():

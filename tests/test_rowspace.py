@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from leastnoise import rowspace
 from leastnoise.errors import DesignError
 from leastnoise.queries import Linear, Marginal, Prefix, Total
-from leastnoise.rowspace import REAL_ROW_BITS, Basis, factor_gram, integer_basis
+from leastnoise.rowspace import RANK_TOL, REAL_ROW_BITS, Basis, factor_gram, integer_basis
 from leastnoise.schema import Schema
 from leastnoise.workload import Workload, assemble
 from tolerances import ROUNDING
@@ -136,6 +137,74 @@ def test_powers_of_two_are_taken_out_of_real_rows() -> None:
     assert basis.rows is not None and basis.rows.tolist() == [[2, 1, 0]]
 
 
+# Short cuts --------------------------------------------------------------------------------------
+
+
+def low_rank(m: int, n: int, rank: int) -> Any:
+    """Real queries of that rank, each row's largest entry 1."""
+    rng = np.random.default_rng((m, n, rank))
+    matrix = rng.normal(size=(m, rank)) @ rng.normal(size=(rank, n))
+    return matrix / np.abs(matrix).max(axis=1, keepdims=True)
+
+
+def forbid_whole_factorisation(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Fail where more than so many rows are factored with pivoting on all cells."""
+    pivots = rowspace._pivots
+
+    def checked(rows: Any) -> Any:
+        assert min(rows.shape) <= most, "everything was decomposed"
+        return pivots(rows)
+
+    monkeypatch.setattr(rowspace, "_pivots", checked)
+
+
+@pytest.mark.parametrize("shape", [(600, 520), (520, 900)])
+def test_a_low_rank_is_found_without_decomposing_everything(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = low_rank(*shape, rank=9)
+    whole = np.sort(rowspace._pivots(matrix))
+    assert len(whole) == 9
+    with monkeypatch.context() as patch:
+        forbid_whole_factorisation(patch, 128)
+        chosen = rowspace._independent(matrix)
+        basis = integer_basis(Workload.from_matrix(matrix))
+    assert len(chosen) == 9 and chosen.tolist() == sorted(chosen.tolist())
+    assert rowspace._spans(matrix[chosen], matrix) and not rowspace._spans(matrix[chosen[1:]], matrix)
+    assert basis.rank == 9 and real_distance(basis, matrix) < GRID
+    # The watch notices what it watches for.
+    higher = low_rank(*shape, rank=300)
+    forbid_whole_factorisation(monkeypatch, 128)
+    with pytest.raises(AssertionError, match="everything was decomposed"):
+        rowspace._independent(higher)
+
+
+def test_one_row_outside_a_low_rank_counts() -> None:
+    """Combinations of columns shrink nothing: what a factorisation counts, they count."""
+    matrix = low_rank(600, 520, rank=5)
+    for size, rank in ((1e-6, 6), (3e-9, 6), (RANK_TOL / 1000, 5)):
+        lifted = matrix.copy()
+        lifted[77] += size * np.random.default_rng(1).normal(size=520)
+        chosen = rowspace._independent(lifted)
+        assert len(chosen) == rank == len(rowspace._pivots(lifted))
+
+
+def test_many_rows_that_reach_every_cell_span_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    reaching = rng.integers(0, 2, (80, 30))
+    with monkeypatch.context() as patch:
+        forbid_whole_factorisation(patch, 0)
+        assert integer_basis(Workload.from_matrix(reaching)).rows is None
+    # A cell that none of them tells from another, or barely.
+    alike = reaching.copy()
+    alike[:, 3] = alike[:, 4]
+    assert spans_exactly(integer_basis(Workload.from_matrix(alike)), alike)
+    barely = reaching.astype(float)
+    barely[:, 3] = barely[:, 4] + 1e-7 * rng.normal(size=80)
+    assert not rowspace._is_well_conditioned(barely.T @ barely)
+    assert integer_basis(Workload.from_matrix(barely)).rank == 30
+
+
 # The factor of the Gram matrix ---------------------------------------------------------------
 
 
@@ -162,6 +231,33 @@ def test_factor_of_a_low_rank_workload_has_as_many_rows() -> None:
     workload = Workload.from_matrix(rng.normal(size=(200, 3)) @ rng.normal(size=(3, 9)))
     assert integer_basis(workload).rank == 3
     assert factors(factor_gram(workload, rank=3), workload)
+
+
+@pytest.mark.parametrize("shape", [(400, 300), (300, 400), (4000, 60)])
+def test_factor_of_few_directions_is_as_good(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(shape)
+    matrix = rng.normal(size=(shape[0], 7)) * np.geomspace(1, 1e-5, 7) @ rng.normal(size=(7, shape[1]))
+    workload = Workload.from_matrix(matrix, weights=rng.uniform(0.1, 10, shape[0]))
+    R = factor_gram(workload, rank=7)
+    assert R.shape == (7, shape[1]) and factors(R, workload)
+    assert not factors(R[:6], workload, tol=1e-13)
+    # Orthogonal rows, the strongest first, and the weakest to its own digits.
+    values = np.linalg.svd(np.sqrt(workload.weights)[:, None] * matrix, compute_uv=False)[:7]
+    np.testing.assert_allclose(np.linalg.norm(R, axis=1), values, rtol=1e-8)
+    unit = R / np.linalg.norm(R, axis=1)[:, None]
+    np.testing.assert_allclose(unit @ unit.T, np.eye(7), atol=1e-9)
+
+
+def test_weak_directions_are_taken_from_the_queries_not_from_their_squares() -> None:
+    rng = np.random.default_rng(10)
+    for weakest in (1e-3, 1e-8):
+        turn = np.linalg.qr(rng.normal(size=(12, 12)))[0]
+        matrix = turn @ np.diag(np.geomspace(1, weakest, 12)) @ np.linalg.qr(rng.normal(size=(12, 12)))[0]
+        R = factor_gram(Workload.from_matrix(matrix), rank=12)
+        np.testing.assert_allclose(np.linalg.norm(R, axis=1), np.geomspace(1, weakest, 12), rtol=1e-6)
+    # The twin: squares alone leave nothing of the last one.
+    values, _ = rowspace._gram_factor(matrix.T @ matrix)
+    assert abs(values[-1] / weakest - 1) > 1e-6
 
 
 def test_factor_of_nothing() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 
 from leastnoise.errors import InputError, MissingExtraError
+from leastnoise.privacy import GDP
 from leastnoise.progress import Progress
-from leastnoise.solver import BACKENDS, Solution, load_backend, minimise_total_variance
-from leastnoise.solver.dual import DualPoint, evaluate
+from leastnoise.solver import BACKENDS, Solution, load_backend, minimise_total_variance, newton
+from leastnoise.solver.dual import DualPoint, Noise, evaluate
+from leastnoise.strategy import RealStrategy, integer_strategy
 from support import extra
 from tolerances import ROUNDING, SOLVER
 
@@ -92,8 +96,70 @@ def test_weak_directions_keep_their_digits(ratio: float) -> None:
     turn = np.linalg.qr(rng.normal(size=(6, 6)))[0]
     R = np.diag(np.geomspace(1, ratio, 6)) @ turn
     point = evaluate(R, np.ones(6), NUMPY)
-    strength = point.d / point.d[-1]
+    strength = point.d / point.d.max()
     np.testing.assert_allclose(np.sort(strength), np.geomspace(ratio, 1, 6), rtol=1e-6)
+
+
+def is_noise_of(noise: Noise | None, R: Any) -> bool:
+    """Whether profile and total variance are those of the strategy that the root stands for."""
+    if noise is None:
+        return False
+    A = np.asarray(noise.root)
+    total = float(np.linalg.norm(R @ np.linalg.pinv(A)) ** 2)
+    agrees = np.abs((A**2).sum(axis=0) - noise.u).max() <= ROUNDING * noise.u.max()
+    return bool(agrees and abs(total / noise.total - 1) <= ROUNDING)
+
+
+def second_order_errors(R: Any, change: Any, sizes: tuple[float, ...]) -> list[float]:
+    """How far `moved` is from the noise of the changed weights, for changes of some sizes."""
+    point = evaluate(R, np.random.default_rng(9).uniform(0.5, 2, R.shape[1]), NUMPY)
+    errors = []
+    for size in sizes:
+        moved = point.moved(size * change * point.q)
+        assert moved is not None
+        exact = gradient(R, point.q * (1 + size * change))
+        errors.append(float(np.abs(moved.u - exact).max()))
+    return errors
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (5, 5), (4, 9), (130, 140)])
+def test_noise_moved_to_first_order_is_noise_and_right_to_second(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(shape)
+    R, change = rng.normal(size=shape), rng.uniform(-1, 1, shape[1])
+    point = evaluate(R, rng.uniform(0.5, 2, shape[1]), NUMPY)
+    # Noise whatever the change, near or far, and the point's own where nothing changes.
+    for size in (0.0, 1e-3, 0.3):
+        moved = point.moved(size * change * point.q)
+        assert is_noise_of(moved, R)
+        assert moved is not None
+        assert not is_noise_of(dataclasses.replace(moved, total=moved.total * (1 + 1e-9)), R)
+        assert not is_noise_of(dataclasses.replace(moved, u=moved.u * (1 + 1e-9)), R)
+    still = point.moved(np.zeros(shape[1]))
+    assert still is not None and still.achieved == pytest.approx(point.achieved, rel=ROUNDING)
+    # A tenth of the change leaves a hundredth of the error; of an error of first order, a tenth.
+    large, small = second_order_errors(R, change, (1e-2, 1e-3))
+    assert small < large / 50
+
+
+def test_a_change_too_large_for_first_order_is_refused() -> None:
+    point = evaluate(np.eye(3), np.ones(3), NUMPY)
+    assert point.moved(-3 * point.q) is None
+
+
+def test_symmetric_forms_in_bands_agree_with_whole_matrices() -> None:
+    """From 65 directions on, several bands; 8 · 64 + 1 makes their last one narrow."""
+    rng = np.random.default_rng(11)
+    for k in (64, 65, 513):
+        R = rng.normal(size=(k, k + 3))
+        point = evaluate(R, rng.uniform(0.5, 2, k + 3), NUMPY)
+        v = rng.normal(size=k + 3)
+        K = 1 / (point.d[:, None] + point.d)
+        whole = (((point.beta * v) @ point.beta.T * K) @ point.beta * point.beta).sum(axis=0)
+        np.testing.assert_allclose(
+            point.hessian_product(v), whole, rtol=1e-9, atol=1e-9 * np.abs(whole).max()
+        )
+        squares = point.beta**2
+        np.testing.assert_allclose(point.hessian_diagonal(), ((K @ squares) * squares).sum(axis=0), rtol=1e-9)
 
 
 # Weak duality --------------------------------------------------------------------------------
@@ -169,6 +235,108 @@ def test_many_cells_in_few_directions_converge(seed: int) -> None:
     assert is_proved(solution, R, 1e-8)
 
 
+@pytest.mark.parametrize("shape", [(2, 200), (3, 200), (12, 300), (32, 400)])
+def test_cells_that_do_not_matter_are_left_out_at_once(shape: tuple[int, int]) -> None:
+    """Random queries took up to 49 steps; with cells nearly alike, 200 left a gap of 1e-3."""
+    for seed in range(3):
+        rng = np.random.default_rng((*shape, seed))
+        for R in (rng.normal(size=shape), rng.integers(0, 2, shape) + 1e-3 * rng.normal(size=shape)):
+            solution = minimise_total_variance(R, tol=1e-8)
+            assert solution.has_converged and solution.steps <= 25
+            assert is_proved(solution, R, 1e-8)
+
+
+@pytest.mark.parametrize("by", ["rows", "columns", "both"])
+def test_sizes_over_eight_orders_of_magnitude(by: str) -> None:
+    """Squares of such sizes leave nothing of the weakest: gaps of 1e-2 remained after 200 steps."""
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(2, 36))
+        R = rng.normal(size=(int(rng.integers(1, n + 1)), n))
+        spread = 4 if by != "both" else 2
+        if by != "columns":
+            R *= 10.0 ** rng.uniform(-spread, spread, (len(R), 1))
+        if by != "rows":
+            R *= 10.0 ** rng.uniform(-spread, spread, (1, n))
+        solution = minimise_total_variance(R, tol=1e-9)
+        assert solution.has_converged and solution.steps <= 60
+        # The sum of singular values has all its digits, whatever those of the smallest.
+        assert solution.lower_bound == pytest.approx(nuclear(R, solution.q) ** 2 / solution.q.sum(), rel=1e-9)
+        assert (solution.root**2).sum(axis=0).max() <= 1 + ROUNDING
+
+
+def test_a_given_start_is_used() -> None:
+    R = np.tril(np.ones((80, 80)))
+    found = minimise_total_variance(R, tol=1e-9)
+    again = minimise_total_variance(R, tol=1e-6, start=found.q)
+    assert again.has_converged and again.steps <= 1 < found.steps
+    # A neighbouring problem, and one with cells that had no weight.
+    near = minimise_total_variance(R * np.linspace(1, 1.05, 80), tol=1e-6, start=found.q)
+    assert near.has_converged and near.steps < found.steps
+    emptied = np.where(np.arange(80) % 7 == 0, 0, found.q)
+    assert minimise_total_variance(R, tol=1e-6, start=emptied).has_converged
+
+
+def full_size_decompositions(R: Any, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many points with all cells the search looks at."""
+    seen = []
+
+    def counted(matrix: Any, q: Any, device: Any) -> DualPoint:
+        seen.append(matrix.shape[1])
+        return evaluate(matrix, q, device)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(newton, "evaluate", counted)
+        assert minimise_total_variance(R, tol=1e-6).has_converged
+    return seen.count(R.shape[1])
+
+
+def test_cells_in_order_start_from_a_coarser_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 300
+    R = np.tril(np.ones((n, n)))
+    halves = newton._halves(R, NUMPY)
+    assert halves is not None
+    first, last = halves
+    assert set(last - first) == {0, 1} and len(first) <= 0.7 * n
+    assert first.tolist() == sorted(first) and (first[1:] == last[:-1] + 1).all() and last[-1] == n - 1
+    # Unlike neighbours stay apart, and few cells are not worth it.
+    assert newton._halves(np.eye(n), NUMPY) is None
+    assert newton._halves(R[:100, :100], NUMPY) is None
+    assert full_size_decompositions(R, monkeypatch) <= 5
+    # Cells in disorder: the same optimum, by another way.
+    order = np.random.default_rng(3).permutation(n)
+    assert newton._halves(R[:, order], NUMPY) is None
+    ordered, shuffled = (minimise_total_variance(M, tol=1e-8) for M in (R, R[:, order]))
+    assert ordered.achieved == pytest.approx(shuffled.achieved, rel=2e-8)
+
+
+def test_orthogonal_rows_are_noticed() -> None:
+    rng = np.random.default_rng(4)
+    turn = np.linalg.qr(rng.normal(size=(20, 20)))[0]
+    rows = np.geomspace(1, 1e-3, 20)[:, None] * turn
+    assert newton._has_orthogonal_rows(rows, (rows**2).sum(axis=1), NUMPY)
+    other = rng.normal(size=(20, 20))
+    assert not newton._has_orthogonal_rows(other, (other**2).sum(axis=1), NUMPY)
+    V = rows.T @ rows
+    values, vectors = np.linalg.eigh(V)
+    root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    np.testing.assert_allclose(
+        newton._root_diagonal(rows, (rows**2).sum(axis=1), NUMPY), np.diag(root), rtol=1e-6
+    )
+
+
+def test_eight_matrices_are_all_the_memory_it_takes() -> None:
+    n = 400
+    R = np.tril(np.ones((n, n)))
+    minimise_total_variance(R[:20, :20], tol=1e-6)
+    tracemalloc.start()
+    solution = minimise_total_variance(R, tol=1e-9)
+    peak = tracemalloc.get_traced_memory()[1] / R.nbytes
+    tracemalloc.stop()
+    # At least β, T and the two that a decomposition works in: less would mean that nothing was counted.
+    assert solution.has_converged and 3 < peak <= 8
+
+
 def test_independent_cells_have_a_closed_form() -> None:
     """W = diag(a): variances v_i = 1, so the total is Σ a_i²."""
     for values in ([3.0], [1.0, 1.0], [1.0, 10.0, 100.0, 1e-3]):
@@ -216,9 +384,43 @@ def test_a_time_limit_stops_with_an_honest_gap() -> None:
     assert is_proved(solution, R, solution.gap)
 
 
+def test_a_time_limit_holds_inside_a_step() -> None:
+    """A step of many products used to be finished, however late it was."""
+    R = np.random.default_rng(5).normal(size=(300, 300)) * np.geomspace(1, 1e4, 300)
+    for limit in (0.05, 0.3):
+        started = time.monotonic()
+        solution = minimise_total_variance(R, tol=1e-13, time_limit=limit)
+        assert time.monotonic() - started < limit + 3
+        assert is_proved(solution, R, solution.gap)
+
+
 def test_an_impossible_tolerance_ends_all_the_same() -> None:
     solution = minimise_total_variance(problem(8), tol=1e-300)
     assert abs(solution.gap) < 1e-9
+
+
+# What rounding to integers costs -------------------------------------------------------------
+
+
+def rounding_cost(R: Any, solution: Solution, tol: float) -> float:
+    """By how much the integer strategy exceeds the solution's total variance, at profile 1."""
+    C = np.triu(np.linalg.qr(solution.root, mode="r"))
+    strategy = integer_strategy(RealStrategy(C), GDP(1), tol=tol)
+    measured = float(np.linalg.norm(R @ strategy.pseudo_inverse) ** 2) * strategy.noise_variance
+    return abs(measured / solution.achieved - 1)
+
+
+def test_the_grid_is_finer_where_a_smaller_gap_is_asked() -> None:
+    """A tolerance of 1e-9 used to be lost to a grid made for 1e-6."""
+    usual = []
+    for seed in range(12):
+        R = problem(seed, low_rank=False)
+        solution = minimise_total_variance(R, tol=1e-10)
+        usual.append(rounding_cost(R, solution, 1e-6))
+        assert usual[-1] < 1e-7
+        assert rounding_cost(R, solution, 1e-9) < 1e-10
+    assert max(usual) > 1e-10
+    assert not math.isclose(rounding_cost(R, solution, 1e-9), 0.0)
 
 
 # Backends ------------------------------------------------------------------------------------
@@ -240,6 +442,58 @@ def test_torch_agrees_with_numpy() -> None:
         np.testing.assert_allclose(
             other.hessian_product(v), point.hessian_product(v), rtol=1e-7, atol=ROUNDING
         )
+        change = 0.01 * np.random.default_rng(seed).uniform(-1, 1, R.shape[1]) * point.q
+        here_moved, there_moved = point.moved(change), other.moved(change)
+        assert here_moved is not None and there_moved is not None
+        np.testing.assert_allclose(there_moved.u, here_moved.u, rtol=1e-7)
+        assert there_moved.total == pytest.approx(here_moved.total, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_operations_of_a_backend(name: str) -> None:
+    if name == "torch":
+        extra("torch")
+    device = load_backend(name)
+    rng = np.random.default_rng(6)
+    A = rng.normal(size=(5, 7))
+    S = A @ A.T
+    half = np.tril(S) + 100 * np.triu(np.ones((5, 5)), 1)  # what stands above the diagonal is not read
+    lower = device.cholesky(device.matrix(half))
+    np.testing.assert_allclose(np.tril(device.numpy(lower)), np.linalg.cholesky(S), rtol=1e-9)
+    assert device.cholesky(device.matrix(-S)) is None
+    solved = device.solve_lower(device.matrix(np.linalg.cholesky(S)), device.matrix(A.copy()))
+    np.testing.assert_allclose(np.linalg.cholesky(S) @ device.numpy(solved), A, rtol=1e-9, atol=1e-12)
+    triangle = device.numpy(device.triangle(device.matrix(A.T)))
+    assert triangle.shape == (5, 5) and not np.tril(triangle, -1).any()
+    np.testing.assert_allclose(triangle.T @ triangle, S, rtol=1e-9)
+    U, d, Vt = (device.numpy(part) for part in device.graded_svd(device.matrix(A)))
+    np.testing.assert_allclose((U * d) @ Vt, A, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(U.T @ U, np.eye(5), atol=1e-12)
+    assert np.linalg.matrix_rank(A[:, device.pivots(device.matrix(A))]) == 5
+    assert device.pivots(device.matrix(np.eye(3)[:, [0, 0, 1, 1, 2]])).tolist() != [0, 1, 2]
+
+
+def test_small_singular_values_keep_their_digits() -> None:
+    """Rows over thirty orders of magnitude, turned into nothing by an ordinary decomposition."""
+    turn = np.linalg.qr(np.random.default_rng(7).normal(size=(4, 4)))[0]
+    sizes = np.array([1e-15, 1e-5, 1.0, 1e15])
+    for graded in (sizes[:, None] * turn, turn * sizes):
+        _, d, _ = NUMPY.graded_svd(graded)
+        np.testing.assert_allclose(d, sizes[::-1], rtol=1e-12)
+        # The same check, of an ordinary decomposition.
+        assert np.abs(NUMPY.svd(graded)[1] / sizes[::-1] - 1).max() > 1e-12
+
+
+def test_a_matrix_of_the_backend_is_taken_as_it_is() -> None:
+    torch = extra("torch")
+    R = np.tril(np.ones((12, 12)))
+    given = torch.as_tensor(R.copy())
+    there = minimise_total_variance(given, tol=1e-9, backend=load_backend("torch"))
+    assert there.has_converged and is_proved(there, R, 1e-9)
+    assert (given.numpy() == R).all()
+    here = R.copy()
+    minimise_total_variance(here, tol=1e-9)
+    assert (here == R).all()
 
 
 def test_unknown_backends_are_refused() -> None:

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leastnoise.errors import SpecError
+from leastnoise.objective import MaxVariance, Objective, Targets, TotalVariance
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
 from leastnoise.schema import Bins, Categories, Schema
@@ -262,6 +263,42 @@ def test_what_is_written_is_read_back(spec: Spec) -> None:
     assert again.to_toml() == text
 
 
+QUERY = '[[query]]\nkind = "total"\n'
+NO_GOAL = TEXT.partition("[privacy]")[0]
+TARGET = '[[query]]\nkind = "total"\nstderr = 5\n'
+
+
+def test_a_goal_may_be_left_out_where_there_are_targets() -> None:
+    for query in (TARGET, TARGET.replace("stderr = 5", "within = [9, 0.9]")):
+        spec = parse_spec(NO_GOAL + QUERY + query)
+        assert spec.privacy is None and spec.workload.has_targets
+        again = parse_spec(spec.to_toml())
+        assert again.privacy is None and again.queries == spec.queries
+    assert "[privacy]" not in spec.to_toml()
+    asked = parse_spec(NO_GOAL + TARGET + '[design]\nobjective = "targets"')
+    assert asked.design_settings() == {"objective": Targets()}
+
+
+@pytest.mark.parametrize(
+    ("text", "objective"),
+    [
+        ('objective = "total-variance"', TotalVariance()),
+        ('objective = "max-variance"', MaxVariance()),
+        ('objective = "targets"', Targets()),
+        ('objective = "total-variance-within-targets"', TotalVariance(within_targets=True)),
+        ('objective = "total-variance"\nrelative_to = "uniform"', TotalVariance(relative_to="uniform")),
+        (
+            'relative_to = "uniform"\nobjective = "total-variance-within-targets"',
+            TotalVariance(within_targets=True, relative_to="uniform"),
+        ),
+    ],
+)
+def test_every_objective(text: str, objective: Objective) -> None:
+    spec = parse_spec(TEXT + TARGET + f"[design]\ntol = 1e-4\n{text}")
+    assert spec.design_settings() == {"tol": 1e-4, "objective": objective}
+    assert parse_spec(spec.to_toml()).design == spec.design
+
+
 def test_text_outside_unicode_cannot_be_written() -> None:
     """A lone surrogate used to reach the file and fail there."""
     with pytest.raises(SpecError, match=r"text in UTF-8, which cannot hold 'a\\udc80'"):
@@ -271,8 +308,6 @@ def test_text_outside_unicode_cannot_be_written() -> None:
 
 
 # ---------------------------------------------------------------- refusals
-
-QUERY = '[[query]]\nkind = "total"\n'
 
 
 @pytest.mark.parametrize(
@@ -291,6 +326,31 @@ QUERY = '[[query]]\nkind = "total"\n'
         ("schema = 3\n", r"a \[schema\] table is needed"),
         ("[schema]\n[privacy]\nmu = 1\n" + QUERY, r"a \[schema\] table is needed"),
         ("[schema]\na = ['x']\n" + QUERY, r"a \[privacy\] table is needed"),
+        ("[schema]\na = ['x']\n[privacy]\n" + TARGET, r"a \[privacy\] table is needed$"),
+        (
+            "[schema]\na = ['x']\n" + QUERY + "[design]\nobjective='targets'",
+            r"a \[privacy\] table is needed$",
+        ),
+        (
+            NO_GOAL + TARGET + "[design]\nobjective = 'max-variance'",
+            r"a \[privacy\] table is needed for objective = 'max-variance'",
+        ),
+        (
+            asking() + "[design]\nobjective = 'least'",
+            r"^\[design\]: objective must be one of total-variance, max",
+        ),
+        (
+            asking() + "[design]\nrelative_to = 'uniform'",
+            r"^\[design\]: relative_to must be \"uniform\", beside an",
+        ),
+        (
+            asking() + "[design]\nobjective = 'total-variance'\nrelative_to = [1, 2]",
+            r"^\[design\]: relative_to must be .*; another prior is given in Python",
+        ),
+        (
+            asking() + "[design]\nobjective = 'targets'\nrelative_to = 'uniform'",
+            r"^\[design\]: relative_to goes with a total variance, not with 'targets'",
+        ),
         (TEXT, r"at least one \[\[query\]\] is needed"),
         (TEXT + "[query]\nkind = 'total'", r"write \[\[query\]\] in double brackets"),
         ("query = [1]\n" + TEXT, r"at least one \[\[query\]\] is needed"),
@@ -362,7 +422,7 @@ QUERY = '[[query]]\nkind = "total"\n'
         (asking('kind = "total"\nweight = 0'), r"^\[\[query\]\]: at least one query needs a positive weight"),
         (
             asking() + "[design]\nmethods = 'dense'",
-            r"^\[design\] does not know 'methods'; it may hold objective, method, opt",
+            r"^\[design\] does not know 'methods'; it may hold objective, relative_to, method, opt",
         ),
         (asking() + "[design]\nmethod = 3", r"^\[design\]: method must be a text, got 3"),
         (asking() + "[design]\nbackend = []", r"^\[design\]: backend must be a text, got \[\]"),

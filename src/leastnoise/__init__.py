@@ -11,10 +11,11 @@ print(ln.summarize(release))
 """
 
 from leastnoise.certificate import Certificate, certify
+from leastnoise.compare import compare, methods
 from leastnoise.data import Data, vectorize
-from leastnoise.design import compare, design, methods
+from leastnoise.design import design
 from leastnoise.errors import LeastnoiseError
-from leastnoise.objective import TotalVariance
+from leastnoise.objective import MaxVariance, Targets, TotalVariance
 from leastnoise.plan import Plan, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
 from leastnoise.queries import (
@@ -60,6 +61,8 @@ __all__ = [  # noqa: RUF022
     "ZCDP",
     "GDP",
     "TotalVariance",
+    "MaxVariance",
+    "Targets",
     "design",
     "Plan",
     "load_plan",

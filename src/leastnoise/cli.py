@@ -185,29 +185,42 @@ def explain(
     is_spec = source.suffix.lower() == ".toml"
     plan = _design(load_spec(source), time_limit) if is_spec else load_plan(source)
     _say(f"{summarize(plan)}\n")
-    _console().print(cost_table(plan))
+    if plan.stderr is not None:
+        _console().print(cost_table(plan))
 
 
 @app.command()
 def compare(
     spec: SpecFile,
     method: Annotated[list[str] | None, typer.Option(help="a method to include; all unless given")] = None,
-    time_limit: TimeLimit = None,
+    time_limit: Annotated[float | None, typer.Option(help="seconds for each method; 10 unless given")] = None,
+    public_data: Annotated[
+        str | None,
+        typer.Option(help="a PUBLIC table, to simulate methods that depend on the data; never private data"),
+    ] = None,
 ) -> None:
     """Put every method side by side, with its distance from the proven bound."""
     import leastnoise
     from leastnoise.spec import load_spec
 
     asked = load_spec(spec)
-    with _spinner("comparing methods"):
-        table = leastnoise.compare(asked.workload, asked.privacy, methods=method, time_limit=time_limit)
+    with _comparing() as progress:
+        table = leastnoise.compare(
+            asked.workload,
+            asked.privacy,
+            methods=method,
+            objective=asked.design_settings().get("objective"),
+            time_limit=time_limit,
+            data=public_data,
+            progress=progress,
+        )
     _say(table)
 
 
 @app.command()
 def methods() -> None:
     """List the methods that `design` and `compare` know."""
-    from leastnoise.design import methods as known
+    from leastnoise.compare import methods as known
 
     _say(known())
 
@@ -305,7 +318,7 @@ def _spinner(what: str) -> Iterator[Any]:
 
 @contextmanager
 def _designing() -> Iterator[Callable[[Any], None]]:
-    """A progress callback that shows the gap shrinking."""
+    """A progress callback that shows the gap shrinking, whatever is minimised."""
     started = time.monotonic()
     with _spinner("designing") as status:
 
@@ -315,6 +328,19 @@ def _designing() -> Iterator[Callable[[Any], None]]:
 
         yield show
     typer.echo(f"designed in {time.monotonic() - started:.1f} s", err=True)
+
+
+@contextmanager
+def _comparing() -> Iterator[Callable[[Any], None]]:
+    """A progress callback that shows whose turn it is."""
+    with _spinner("comparing methods") as status:
+
+        def show(turn: Any) -> None:
+            if status is not None:
+                gap = "" if turn.gap is None else f", gap to the optimum {turn.gap:.1e}"
+                status.update(f"comparing methods: {turn.method}, {turn.number} of {turn.n_turns}{gap}")
+
+        yield show
 
 
 @contextmanager

@@ -40,6 +40,7 @@ def run_demo(
         raise InputError(f"the folder's name must not hold * ? or [, got {str(folder.absolute())!r}")
     console = Console(highlight=False, markup=False, emoji=False)
     spec = publication(epsilon=epsilon)
+    assert spec.privacy is not None
     workload = spec.workload
     console.print(
         f"A town of {n_people:,} invented people publishes {workload.shape[0]} counts in "

@@ -1,24 +1,51 @@
-"""Choose the noise: `design` one plan, or `compare` what every method would give."""
+"""Choose the noise: `design` a plan. Nothing here can see data."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from leastnoise import threads
-from leastnoise.certificate import Witness
-from leastnoise.errors import InputError, LeastnoiseError, MethodError, NotYetError
-from leastnoise.objective import Objective, default_objective
-from leastnoise.plan import Plan
-from leastnoise.privacy import ApproxDP, Goal, PureDP
+from leastnoise.certificate import Witness, largest_share
+from leastnoise.errors import DesignError, InputError, MethodError, NotYetError
+from leastnoise.objective import Objective, Targets, check_spanned, default_objective
+from leastnoise.operators import Array
+from leastnoise.plan import Plan, data_dependent_plan
+from leastnoise.privacy import GDP, Goal
 from leastnoise.progress import Progress
 from leastnoise.solver import BACKENDS
-from leastnoise.strategies import METHODS, Method, Request, method_named
-from leastnoise.strategy import integer_strategy
+from leastnoise.strategies import METHODS, Found, Method, Request, method_named
+from leastnoise.strategies.infeasible import raised, rounded_up
+from leastnoise.strategy import RealStrategy, Strategy, integer_strategy
 from leastnoise.workload import Workload
+
+
+class MissesTargets(MethodError):
+    """A method's plan does not meet the targets; another method's may.
+
+    Attributes:
+        factor: by which it misses them.
+        misses: that in words.
+        remedy: what to do to take it all the same.
+    """
+
+    method: str
+    factor: float
+    misses: str
+    remedy: str
+
+
+def _misses_targets(method: str, factor: float, goal: Goal) -> MissesTargets:
+    misses = f"misses the targets by a factor of {rounded_up(factor)}"
+    remedy = f"multiply every stderr by at least that, or raise {raised(goal, factor)}"
+    error = MissesTargets(f"method {method!r} {misses}; another may meet them. To take this one, {remedy}")
+    error.method, error.factor, error.misses, error.remedy = method, factor, misses, remedy
+    return error
 
 
 def design(
@@ -37,8 +64,14 @@ def design(
     """The plan with the least noise for a workload and a privacy goal. Never sees data.
 
     Args:
-        objective: what accurate means; total variance unless given.
-        method: "auto", or a name from `methods()`.
+        privacy: the goal. It may be left out where queries have targets: the plan then
+            spends the least μ that meets them all, `plan.privacy`.
+        objective: what accurate means: `TotalVariance()`, `MaxVariance()` or `Targets()`. Unless
+            given, the total variance; where queries have targets, within them; where they have
+            and there is no goal, the targets alone.
+        method: "auto", or a name from `methods()`. Under Gaussian noise, "auto" is the certified
+            optimum; under pure privacy the best of the quick methods, and the plan's note says which
+            were tried. `compare` tries the slow ones too.
         options: what the method understands; `methods()` lists them.
         tol: the relative gap to the proven optimum at which the search may stop.
         time_limit: seconds; the best plan so far is returned with its honest gap.
@@ -47,23 +80,57 @@ def design(
 
     Raises:
         MethodError: if the method cannot serve the request; the message names those that can.
+        InfeasibleError: if no noise meets the targets within the goal; it holds the proof.
     """
-    request = _checked_request(workload, privacy, options, after, tol, time_limit, backend, progress)
-    chosen_objective = default_objective(workload, objective)
+    request = checked_request(
+        workload, privacy, objective, options, after, tol, time_limit, backend, progress
+    )
+    has_goal = privacy is not None
     if method != "auto":
-        return _plan_by(method_named(method), request, chosen_objective)
-    willing = [candidate for candidate in METHODS if candidate.refuses(request) is None]
+        return plan_by(method_named(method), request, has_goal)
+    willing = [m for m in METHODS if not m.is_data_dependent and m.refuses(request) is None]
     if not willing:
         raise _nobody(request)
-    if request.privacy.noise == "gaussian":
-        return _plan_by(willing[0], request, chosen_objective)
-    plans = [_plan_by(candidate, request, chosen_objective) for candidate in willing]
-    return min(plans, key=lambda plan: plan.certificate.achieved)
+    # For Gaussian noise the first is the optimum; for Laplace noise none is, and the best is taken.
+    is_best_first = request.privacy.noise == "gaussian"
+    if not is_best_first:
+        willing = [m for m in willing if m.is_quick] or willing
+    plans: list[Plan] = []
+    missed: list[MissesTargets] = []
+    failed: list[DesignError] = []
+    for candidate in willing:
+        try:
+            plans.append(plan_by(candidate, request, has_goal))
+        except MissesTargets as error:
+            missed.append(error)
+        except DesignError as error:
+            if is_best_first:
+                raise
+            failed.append(error)
+        if plans and is_best_first:
+            break
+    if not plans and not missed:
+        raise failed[0]
+    if not plans:
+        closest = min(missed, key=lambda error: error.factor)
+        raise MethodError(
+            f"no method meets the targets; the closest, {closest.method!r}, {closest.misses}. "
+            f"To take it, {closest.remedy}"
+        )
+    best = min(plans, key=lambda plan: plan.certificate.achieved)
+    if is_best_first or len(willing) == 1:
+        return best
+    # The certificate was worked out already and says nothing of the note.
+    found = best.certificate
+    told = replace(best, note=f"{best.note}; the best of {', '.join(m.name for m in willing)}")
+    vars(told)["certificate"] = found
+    return told
 
 
-def _checked_request(
+def checked_request(
     workload: Workload,
     privacy: Goal | None,
+    objective: Objective | None,
     options: Mapping[str, Any] | None,
     after: Sequence[Plan],
     tol: float,
@@ -71,14 +138,14 @@ def _checked_request(
     backend: str,
     progress: Callable[[Progress], None] | None,
 ) -> Request:
+    """What `design` was asked, after checking that it means something.
+
+    Raises:
+        InputError: naming what does not.
+    """
     if not isinstance(workload, Workload):
         raise InputError(f"design() needs a Workload from assemble(), got {type(workload).__name__}")
-    if privacy is None:
-        raise InputError(
-            "design() needs a privacy goal, as in design(workload, ApproxDP(epsilon=1, delta=1e-6)); "
-            "deriving it from targets is not available yet"
-        )
-    if not isinstance(privacy, Goal):
+    if privacy is not None and not isinstance(privacy, Goal):
         raise InputError(f"privacy must be PureDP, ApproxDP, ZCDP or GDP, got {type(privacy).__name__}")
     if after:
         raise NotYetError("after= is not available yet; design one plan for all queries")
@@ -91,179 +158,108 @@ def _checked_request(
         raise InputError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
     if backend not in BACKENDS:
         raise InputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    return Request(workload, privacy, dict(options or {}), tol, time_limit, backend, progress)
+    chosen = default_objective(workload, objective, has_goal=privacy is not None)
+    if privacy is None and not isinstance(chosen, Targets):
+        raise InputError(
+            "design() needs a privacy goal, as in design(workload, ApproxDP(epsilon=1, delta=1e-6)), or "
+            "targets that say how much accuracy is enough, as in Total(stderr=50), and no other objective"
+        )
+    check_spanned(workload, chosen)
+    # Without a goal only the shape of the noise is sought, at any budget.
+    goal = GDP(1) if privacy is None else privacy
+    return Request(workload, goal, dict(options or {}), tol, time_limit, backend, progress, chosen)
 
 
-def _plan_by(method: Method, request: Request, objective: Objective) -> Plan:
+def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
+    """The plan that one method finds.
+
+    Raises:
+        MethodError: if it cannot serve the request; the message names those that can.
+    """
     method.check_options(request.options)
     reason = method.refuses(request)
     if reason is not None:
         able = [m.name for m in METHODS if m.refuses(request) is None]
         can = f"; {', '.join(able)} can" if able else "; no method can"
         raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
-    with threads.suited_to(request.workload.shape[1]):
+    if method.is_data_dependent:
+        return data_dependent_plan(method, request)
+    workload, objective = request.workload, request.objective
+    with threads.suited_to(workload.shape[1]):
         found = method.find(request)
+    assert isinstance(found, Found)
+    if has_goal:
+        goal = request.privacy
+        strategy = integer_strategy(found.proposal, goal, tol=request.tol)
+    else:
+        strategy, goal = _meeting_targets(found.proposal, workload, request.tol)
     plan = Plan(
-        workload=request.workload,
-        privacy=request.privacy,
+        workload=workload,
+        privacy=goal,
         objective=objective,
         method=method.name,
-        strategy=integer_strategy(found.proposal, request.privacy),
-        witness=Witness(None, found.q, found.pairs),
+        strategy=strategy,
+        witness=Witness(_query_weights(found.p, request), found.q, found.pairs),
         claim=found.claim,
         tol=request.tol,
         note=found.note,
         options=dict(request.options),
+        has_goal=has_goal,
     )
+    if objective.kind == "total-within-caps" and strategy.can_answer(workload.operator):
+        assert plan.factor is not None
+        if plan.factor > 1:
+            raise _misses_targets(method.name, plan.factor, goal)
     # The proof belongs to the plan, and finds a strategy that cannot answer what was asked.
     plan.certificate  # noqa: B018
     return plan
 
 
-def _nobody(request: Request) -> MethodError:
-    reasons = [f"{method.name}: {method.refuses(request)}" for method in METHODS]
-    return MethodError("no method can serve this workload. " + "; ".join(reasons))
+def _query_weights(p: Array | None, request: Request) -> Array | None:
+    """The dual weights of the queries: those found, else equal ones in units of the caps."""
+    caps = request.objective.caps(request.workload)
+    if caps is None:
+        return None
+    if p is not None:
+        return np.where(np.isfinite(caps), p, 0)
+    return 1 / caps if request.objective.kind == "largest" else None
 
 
-@dataclass(frozen=True)
-class MethodTable:
-    """Every method, what it is for and its options; prints as a table."""
+def _meeting_targets(proposal: RealStrategy, workload: Workload, tol: float) -> tuple[Strategy, Goal]:
+    """The integer strategy that meets every target with the most noise, and the least μ that allows it.
 
-    methods: tuple[Method, ...]
-
-    def __str__(self) -> str:
-        width = max(len(method.name) for method in self.methods)
-        lines = []
-        for method in self.methods:
-            lines.append(f"{method.name:<{width}}  {method.summary}")
-            for name, (default, meaning) in method.options.items():
-                lines.append(f"{'':<{width}}    option {name} = {default!r}: {meaning}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
-
-def methods() -> MethodTable:
-    """Every method that `design` knows."""
-    return MethodTable(METHODS)
-
-
-# Marks a contender that does with the epsilon alone what the goal allows with a delta.
-_NO_DELTA = ", no delta"
-
-
-@dataclass(frozen=True)
-class Contender:
-    """One method's result in a comparison: its total variance, gap and time, or why it was left out."""
-
-    method: str
-    achieved: float | None
-    gap: float | None
-    rms_stderr: float | None
-    seconds: float
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What every method would give for one workload and goal, best first; prints as a table."""
-
-    contenders: tuple[Contender, ...]
-    lower_bound: float
-    among: str = "Gaussian"
-
-    def to_frame(self) -> Any:
-        """The table as a pandas DataFrame."""
-        import pandas as pd
-
-        return pd.DataFrame([vars(contender) for contender in self.contenders])
-
-    def __str__(self) -> str:
-        width = max(len(contender.method) for contender in self.contenders)
-        head = f"{'method':<{width}}  {'total variance':>14}  {'above the bound':>15}"
-        lines = [head + f"  {'rms std. error':>14}  {'seconds':>7}"]
-        for c in self.contenders:
-            if c.achieved is None:
-                lines.append(f"{c.method:<{width}}  left out: {c.reason}")
-            else:
-                above = "–" if c.gap is None else "optimal" if c.gap <= 1e-6 else f"{100 * c.gap:.2f} %"
-                lines.append(
-                    f"{c.method:<{width}}  {c.achieved:>14.6g}  {above:>15}  {c.rms_stderr:>14.4g}  "
-                    f"{c.seconds:>7.2f}"
-                )
-        if any(c.method.endswith(_NO_DELTA) for c in self.contenders):
-            lines.append(
-                "Rows without delta: Laplace noise of the same epsilon, which the bound does not cover."
-            )
-        lines.append(
-            f"No {self.among} noise within this goal has a total variance below {self.lower_bound:.6g}."
-        )
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
-
-def compare(
-    workload: Workload,
-    privacy: Goal,
-    *,
-    methods: Sequence[str] | None = None,
-    objective: Objective | None = None,
-    time_limit: float | None = None,
-    data: object = None,
-) -> Comparison:
-    """What each method would give, and how far each is above the proven bound.
-
-    Args:
-        methods: names to try; all that there are unless given.
-        time_limit: seconds for each method.
-        data: public data for data-dependent methods; none is available yet.
+    Raises:
+        DesignError: if every query is zero.
     """
-    if data is not None:
-        raise NotYetError("data= serves data-dependent methods, and none is available yet")
-    request = _checked_request(workload, privacy, None, (), 1e-6, time_limit, "numpy", None)
-    chosen_objective = default_objective(workload, objective)
-    chosen = METHODS if methods is None else tuple(method_named(name) for name in methods)
-    plans: list[tuple[Plan, float]] = []
-    left_out = []
-    for method in chosen:
-        started = time.monotonic()
-        try:
-            plan = _plan_by(method, request, chosen_objective)
-            plans.append((plan, time.monotonic() - started))
-        except LeastnoiseError as error:
-            reason = method.refuses(request) or str(error)
-            left_out.append(Contender(method.name, None, None, None, 0.0, reason))
-    # Every method's dual weights bound all of them; the best bound counts.
-    best = max((plan.certificate.lower_bound for plan, _ in plans), default=0.0)
-    plans += _pure_plans(chosen, request, chosen_objective)
-    total_weight = float(workload.weights.sum())
-    ranked = sorted(plans, key=lambda entry: entry[0].certificate.achieved)
-    contenders = []
-    for plan, seconds in ranked:
-        achieved = plan.certificate.achieved
-        is_asked = plan.privacy is privacy
-        # The bound is about the noise of the goal itself; a pure bound is too loose to call anything optimal.
-        gap = (achieved / best - 1 if best > 0 else 0.0) if is_asked else None
-        name = plan.method if is_asked else f"{plan.method}{_NO_DELTA}"
-        contenders.append(Contender(name, achieved, gap, math.sqrt(achieved / total_weight), seconds))
-    among = "Laplace" if request.privacy.noise == "laplace" else "Gaussian"
-    return Comparison((*contenders, *left_out), best, among)
+    caps = Targets().caps(workload)
+    # Variances fall as 1/μ², but for the rounding that follows.
+    needed = largest_share(workload, integer_strategy(proposal, GDP(1), tol=tol), caps)
+    if needed == 0:
+        raise DesignError("every query with a target is zero, which costs no privacy; ask for something else")
+    rows = integer_strategy(proposal, GDP(math.sqrt(needed)), tol=tol)
+    scale = math.floor(math.sqrt(max(rows.noise_variance / largest_share(workload, rows, caps) - 1 / 12, 1)))
+    strategy = _with_scale(rows, scale)
+    while largest_share(workload, strategy, caps) > 1 and scale > 1:
+        scale -= 1 + (scale >> 50)
+        strategy = _with_scale(rows, scale)
+    if largest_share(workload, strategy, caps) > 1:
+        raise DesignError("no noise scale meets the targets; this is a fault of leastnoise")
+    mu = math.sqrt(strategy.spent)
+    while Fraction(mu) ** 2 < strategy.spent:
+        mu = math.nextafter(mu, math.inf)
+    return strategy, GDP(mu)
 
 
-def _pure_plans(chosen: Sequence[Method], request: Request, objective: Objective) -> list[tuple[Plan, float]]:
-    """What the methods give at the same ε with Laplace noise, for a goal that also allows a δ."""
-    goal = request.privacy
-    if not isinstance(goal, ApproxDP):
-        return []
-    pure = PureDP(goal.epsilon, neighbours=goal.neighbours, records_per_person=goal.records_per_person)
-    stricter = replace(request, privacy=pure)
-    plans = []
-    for method in chosen:
-        started = time.monotonic()
-        try:
-            plan = _plan_by(method, stricter, objective)
-        except LeastnoiseError:
-            continue  # an aside that nobody asked for; the rows of the goal itself say what was left out
-        plans.append((plan, time.monotonic() - started))
-    return plans
+def _with_scale(strategy: Strategy, scale: int) -> Strategy:
+    """The same rows with another scale of the noise; what was worked out from the rows is kept."""
+    other = Strategy(strategy.entries, scale=scale, noise=strategy.noise, neighbours=strategy.neighbours)
+    for name in ("column_costs", "_floats", "_inverse_and_rank", "_is_full_rank"):
+        if name in vars(strategy):
+            vars(other)[name] = vars(strategy)[name]
+    return other
+
+
+def _nobody(request: Request) -> MethodError:
+    by_name = "it depends on the data and is taken only when named"
+    reasons = [f"{method.name}: {method.refuses(request) or by_name}" for method in METHODS]
+    return MethodError("no method can serve this workload. " + "; ".join(reasons))

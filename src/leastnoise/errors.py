@@ -10,7 +10,8 @@
     │   ├── PlanFileError                 a saved plan that cannot be trusted
     │   └── SpecError                     a specification file
     ├── DesignError                       no plan can be made as asked
-    │   └── MethodError                   this method cannot; the message names those that can
+    │   ├── MethodError                   this method cannot; the message names those that can
+    │   └── InfeasibleError               no noise can meet these targets; holds the proof
     ├── NotYetError (also NotImplementedError)   a promised feature this version does not have
     ├── TooLargeError (also MemoryError)  estimated first, refused before allocating
     ├── RandomnessError (also OSError)    the system's generator failed; nothing is released
@@ -24,9 +25,14 @@ holds a value read from a private table.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 __all__ = [
     "DataError",
     "DesignError",
+    "InfeasibleError",
     "InputError",
     "LeastnoiseError",
     "MethodError",
@@ -86,6 +92,37 @@ class DesignError(LeastnoiseError):
 
 class MethodError(DesignError):
     """A method asked for what it cannot do; the message names those that can."""
+
+
+class InfeasibleError(DesignError):
+    """Targets that no noise can meet within the privacy goal, and the proof of it.
+
+    Attributes:
+        witness: the dual weights (p, q) that prove it; `leastnoise.certificate.proves_infeasible`
+            rechecks them.
+        factor: a common factor on all targets that would do, rounded up; the proof rules out
+            factors smaller than this by more than the tolerance of the design.
+        mu: the μ of Gaussian differential privacy that would meet the targets as they are, for
+            everything one person contributes, rounded up.
+    """
+
+    def __init__(
+        self, message: str, *, witness: Any, factor: float, mu: float, curve: Callable[[float, float], float]
+    ) -> None:
+        super().__init__(message)
+        self.witness = witness
+        self.factor = factor
+        self.mu = mu
+        self._curve = curve
+
+    def epsilon(self, *, delta: float) -> float:
+        """The ε that would meet the targets at some δ, rounded up."""
+        return self._curve(self.mu, delta)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As it is raised in one process it must arrive in another.
+        facts = {"witness": self.witness, "factor": self.factor, "mu": self.mu, "curve": self._curve}
+        return partial(InfeasibleError, **facts), self.args
 
 
 class NotYetError(LeastnoiseError, NotImplementedError):

@@ -23,7 +23,7 @@ import numpy as np
 
 from leastnoise.errors import WorkloadError
 from leastnoise.operators import EveryRange, require_room
-from leastnoise.queries import AllRanges, Marginal, Prefix, Query, Ranges, Total
+from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
 from leastnoise.schema import Schema
 from leastnoise.workload import Workload, assemble
 
@@ -176,6 +176,62 @@ def workload_predicates(n_queries: int, n_cells: int, *, generator: np.random.Ge
     """
     shape = _shape(n_queries, n_cells)
     return Workload.from_matrix(_checked(generator).integers(0, 2, shape))
+
+
+# The OMB race categories of 2010 (fitness for use, section 7.2).
+_RACES = ("White", "Black", "American Indian", "Asian", "Pacific", "Other")
+
+
+def workload_pl94() -> Workload:
+    """The redistricting file PL 94-171 of 2010: 319 queries over 252 cells, with their targets.
+
+    People by age (below 18, or 18 and over), ethnicity, and any of the 63 sets of six races. Variance at
+    most 1 for the counts by age, by ethnicity and of one race only, 2 for every combination of races, 4 for
+    every cell.
+
+    Reference:
+        Fitness for use, section 7.2.
+    """
+    sets = [chosen for size in range(1, len(_RACES) + 1) for chosen in combinations(_RACES, size)]
+    schema = Schema(
+        age=("under 18", "18 and over"),
+        ethnicity=("not Hispanic", "Hispanic"),
+        race=[" and ".join(chosen) for chosen in sets],
+    )
+    by_race = Marginal("race").operator(schema).dense(np.int64)
+    labels = list(Marginal("race").labels(schema))
+    n_single = len(_RACES)
+    return assemble(
+        [
+            Marginal("age", stderr=1),
+            Marginal("ethnicity", stderr=1),
+            Linear(by_race[:n_single], labels[:n_single], name="one race", stderr=1),
+            Linear(by_race[n_single:], labels[n_single:], name="several races", stderr=math.sqrt(2)),
+            Marginal("age", "ethnicity", "race", stderr=2),
+        ],
+        schema,
+    )
+
+
+def workload_age_pyramid() -> Workload:
+    """An age pyramid: 351 ranges of 116 ages, for men, women and all, over 232 cells, with their targets.
+
+    Every prefix of the ages, and 18 to 115. Variance at most 1 for 0 to 17 and for 18 to 115, 10 for the
+    others.
+
+    Reference:
+        Fitness for use, section 7.5.
+    """
+    schema = Schema(sex=("M", "F"), age=range(116))
+    voting = Ranges("age", [(0, 17), (18, 115)])
+    others = Ranges("age", [(0, age) for age in range(116) if age != 17])
+    queries = []
+    for people in (Marginal("sex"), Total()):
+        queries += [
+            (people * voting).having(stderr=1, name=f"voting age, {people.title()}"),
+            (people * others).having(stderr=math.sqrt(10), name=f"age up to, {people.title()}"),
+        ]
+    return assemble(queries, schema)
 
 
 def _product(queries: Sequence[Query]) -> Query:

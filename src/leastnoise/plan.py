@@ -1,7 +1,8 @@
 """A plan: what will be measured, with how much noise, and how good that is.
 
 A plan never sees data. Everything it says about accuracy and privacy is computed
-from the integer strategy that `measure` will use.
+from the integer strategy that `measure` will use. Where a method depends on the data
+there is none: the plan holds the mechanism instead, and is silent about accuracy.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -21,16 +23,18 @@ from leastnoise.certificate import Certificate, Status, Witness, are_pairs, cert
 from leastnoise.errors import (
     DesignError,
     LeastnoiseError,
+    MethodError,
     NotYetError,
     PlanFileError,
     PrivacyError,
     QueryError,
 )
-from leastnoise.objective import Objective, objective_named
+from leastnoise.objective import Objective, Targets, TotalVariance, objective_from_dict
 from leastnoise.operators import Array, Operator
 from leastnoise.printable import counted, printable
 from leastnoise.privacy import Goal, delta_of, epsilon_of, exact_number, goal_from_dict
 from leastnoise.queries import Labels, Linear, Query
+from leastnoise.strategies import Mechanism, Method, Request, method_named
 from leastnoise.strategy import Neighbours, Strategy
 from leastnoise.workload import Workload
 
@@ -43,24 +47,40 @@ class Plan:
 
     Attributes:
         method: the name of the family that was used.
-        strategy: the integer rows that are measured, and the scale of their noise.
+        strategy: the integer rows that are measured, and the scale of their noise; None where
+            what is measured depends on the data.
         witness: the dual weights behind the certificate's lower bound.
         note: how the strategy was found.
+        has_goal: whether `privacy` was asked for; else it is the least that meets the targets.
+        mechanism: what `measure` does where there is no strategy.
     """
 
     workload: Workload
     privacy: Goal
     objective: Objective
     method: str
-    strategy: Strategy
+    strategy: Strategy | None
     witness: Witness
     claim: Status
     tol: float
     note: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    has_goal: bool = True
+    mechanism: Mechanism | None = None
 
     def __post_init__(self) -> None:
         # Checked wherever a plan comes from: designed, loaded or put together by hand.
+        if (self.strategy is None) == (self.mechanism is None):
+            raise DesignError("a plan holds either a strategy or a mechanism that depends on the data")
+        if self.mechanism is not None:
+            if self.mechanism.goal != self.privacy or self.mechanism.spent > self.privacy.budget:
+                raise PrivacyError("the mechanism spends more than the privacy goal allows")
+            if self.claim != "data-dependent" or not self.has_goal:
+                raise DesignError("a plan that depends on the data can claim nothing about accuracy")
+            return
+        assert self.strategy is not None
+        if self.claim == "data-dependent":
+            raise DesignError("a plan with a strategy does not depend on the data")
         if self.strategy.shape[1] != self.workload.shape[1]:
             raise DesignError(
                 f"the strategy measures {self.strategy.shape[1]:,} cells, the workload has "
@@ -75,6 +95,8 @@ class Plan:
             raise PrivacyError(f"{self.strategy.noise} noise cannot serve the goal {self.privacy}")
         if self.strategy.spent > self.privacy.budget:
             raise PrivacyError("the strategy spends more than the privacy goal allows")
+        if not self.has_goal and not isinstance(self.objective, Targets):
+            raise PrivacyError(f"a plan for {self.objective!r} needs a privacy goal that was asked for")
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -82,40 +104,89 @@ class Plan:
         return certify(self.workload, self)
 
     @cached_property
-    def stderr(self) -> Array:
-        """The standard error of every answer, (m,)."""
+    def stderr(self) -> Array | None:
+        """The standard error of every answer, (m,); None where it depends on the data."""
+        if self.strategy is None:
+            return None
         errors = np.sqrt(self.strategy.variances(self.workload.operator))
         errors.setflags(write=False)
         return errors
 
+    def fixed_strategy(self) -> Strategy:
+        """The strategy, for what cannot be told without one.
+
+        Raises:
+            MethodError: where what is measured depends on the data.
+        """
+        if self.strategy is None:
+            raise MethodError(
+                f"method {self.method!r} depends on the data, so that its standard errors are not known, nor "
+                'what follows from them, such as intervals; design the plan with method="auto" to have them'
+            )
+        return self.strategy
+
+    def known_stderr(self) -> Array:
+        """`stderr`, for what cannot be told without it.
+
+        Raises:
+            MethodError: where it depends on the data.
+        """
+        self.fixed_strategy()
+        assert self.stderr is not None
+        return self.stderr
+
+    @property
+    def _spent_per_cell(self) -> list[Fraction]:
+        if self.strategy is not None:
+            return self.strategy.spent_per_cell
+        assert self.mechanism is not None
+        return [self.mechanism.spent] * self.workload.shape[1]
+
     @property
     def profile(self) -> Array:
-        """What a record of each cell spends, (n,): μ² for Gaussian noise, ε for Laplace.
+        """What a record of each cell spends, (n,): μ² for Gaussian noise, ε for Laplace, rounded up.
 
         Where neighbours replace a record, the most that replacing one of this cell spends.
         """
-        return self.strategy.profile
+        return np.array([_float_above(spent) for spent in self._spent_per_cell])
 
     @property
     def spare(self) -> Array:
         """What a record of each cell could still spend within the goal, (n,), rounded down."""
-        return np.array([_float_below(self.privacy.budget - spent) for spent in self.strategy.spent_per_cell])
+        return np.array([_float_below(self.privacy.budget - spent) for spent in self._spent_per_cell])
 
-    @property
-    def factor(self) -> None:
-        """The common factor on the targets; None, as the plan was not designed for targets."""
-        return None
+    @cached_property
+    def factor(self) -> float | None:
+        """The largest standard error as a multiple of its target, rounded up; None without targets.
+
+        At most 1 for plans that had to meet them: for targets without a privacy goal, and for the
+        total variance within targets. None also where standard errors depend on the data.
+        """
+        stderr = self.stderr
+        if not self.workload.has_targets or stderr is None:
+            return None
+        targets = self.workload.targets
+        ratios = stderr / targets
+        factor = float(ratios.max())
+        # A quotient that rounds to less than the largest is less.
+        for j in np.flatnonzero(ratios == factor):
+            while Fraction(factor) * Fraction(float(targets[j])) < Fraction(float(stderr[j])):
+                factor = math.nextafter(factor, math.inf)
+        return factor
 
     @cached_property
     def spent_per_person(self) -> Fraction:
         """μ² (Gaussian) or ε (Laplace) that one person spends, exactly."""
         k = self.privacy.records_per_person
+        if self.strategy is None:
+            assert self.mechanism is not None
+            return self.mechanism.spent * k
         return self.strategy.spent * (k * k if self.strategy.noise == "gaussian" else k)
 
     @property
     def mu(self) -> float | None:
         """The μ of Gaussian differential privacy, rounded up; None for pure privacy."""
-        if self.strategy.noise == "laplace":
+        if self.privacy.noise == "laplace":
             return None
         mu = math.sqrt(self.spent_per_person)
         while Fraction(mu) ** 2 < self.spent_per_person:
@@ -124,7 +195,7 @@ class Plan:
 
     def epsilon(self, *, delta: float | None = None) -> float:
         """The ε spent at some δ, rounded up. Pure privacy needs no δ."""
-        if self.strategy.noise == "laplace":
+        if self.privacy.noise == "laplace":
             epsilon = float(self.spent_per_person)
             exact_enough = Fraction(epsilon) >= self.spent_per_person
             return epsilon if exact_enough else math.nextafter(epsilon, math.inf)
@@ -134,7 +205,7 @@ class Plan:
 
     def delta(self, *, epsilon: float) -> float:
         """The δ spent at some ε, rounded up."""
-        if self.strategy.noise == "laplace":
+        if self.privacy.noise == "laplace":
             if exact_number("epsilon", epsilon) >= self.spent_per_person:
                 return 0.0
             raise NotYetError("for Laplace noise, delta is only given at the plan's own epsilon or above")
@@ -142,6 +213,8 @@ class Plan:
 
     def rows_for(self, query: Query) -> tuple[Operator, Labels]:
         """The rows of a further query and their labels, checked to be answerable from this plan.
+
+        Where what is measured depends on the data, every query is: all cells are estimated.
 
         Raises:
             QueryError: naming the query and what to do.
@@ -158,6 +231,8 @@ class Plan:
                 f"this plan was made from a matrix without a schema and answers Linear rows over its "
                 f"{self.workload.shape[1]:,} cells only; give a schema to Workload.from_matrix() to ask more"
             )
+        if self.strategy is None:
+            return operator, labels
         step = max(1, 2**22 // operator.shape[1])
         for start in range(0, operator.shape[0], step):
             index = np.arange(start, min(start + step, operator.shape[0]))
@@ -171,8 +246,13 @@ class Plan:
         return operator, labels
 
     def variance(self, query: Query) -> Array:
-        """The variance of the answers to any query in the plan's row space."""
-        return self.strategy.variances(self.rows_for(query)[0])
+        """The variance of the answers to any query in the plan's row space.
+
+        Raises:
+            QueryError: if the plan does not measure enough to answer it.
+            MethodError: where it depends on the data.
+        """
+        return self.fixed_strategy().variances(self.rows_for(query)[0])
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Plain values and arrays that `plan_from_parts` reads back."""
@@ -180,18 +260,26 @@ class Plan:
             "format": FORMAT,
             "workload": self.workload.to_dict(),
             "privacy": self.privacy.to_dict(),
-            "objective": self.objective.name,
+            **self.objective.to_dict(),
+            "has_goal": self.has_goal,
             "method": self.method,
             "options": dict(self.options),
             "claim": self.claim,
             "tol": self.tol,
             "note": self.note,
-            "noise": self.strategy.noise,
-            "scale": str(self.strategy.scale),
+            "noise": self.privacy.noise,
         }
+        if self.strategy is None:
+            # The mechanism follows from workload, goal and options.
+            return content, {}
+        content["scale"] = str(self.strategy.scale)
         arrays = {"rows": exact.to_limbs(self.strategy.entries), "q": self.witness.q}
         if self.witness.pairs is not None:
             arrays["pairs"] = self.witness.pairs
+        if self.witness.p is not None:
+            # Most queries have no weight: of half a million, a few hundred.
+            arrays["p_rows"] = np.flatnonzero(self.witness.p)
+            arrays["p"] = self.witness.p[arrays["p_rows"]]
         return content, arrays
 
     def save(self, path: str | Path) -> Path:
@@ -212,17 +300,50 @@ class Plan:
             f"Plan for {counted(m, 'query')} over {counted(n, 'cell')}",
             f"  privacy      {self.privacy.statement()}",
             f"  method       {printable(self.method)}: {printable(self.note)}",
-            f"  measured     {self.strategy.shape[0]:,} integer rows with {self.strategy.noise} noise",
+            f"  measured     {self._measured_in_words()}",
             f"  certificate  {self.certificate}",
-            "  expected standard errors",
         ]
+        if self.objective != TotalVariance():
+            lines.insert(2, f"  objective    {self.objective}")
+        if self.factor is not None:
+            lines.append(f"  targets      {targets_in_words(self.factor)}")
+        if self.stderr is None:
+            return "\n".join(lines)
+        lines.append("  expected standard errors")
         width = max(len(printable(name)) for name in self.workload.names)
         for name in self.workload.names:
-            errors = self.stderr[self.workload.rows_of(name)]
-            low, high = errors.min(), errors.max()
-            spread = f"{low:.3g}" if high <= low * 1.005 else f"{low:.3g} to {high:.3g}"
-            lines.append(f"    {printable(name):<{width}}  {spread}   ({counted(len(errors), 'query')})")
+            rows = self.workload.rows_of(name)
+            targets = self.workload.targets[rows]
+            asked = targets[np.isfinite(targets)]
+            wanted = f", target {_spread(asked)}" if len(asked) else ""
+            lines.append(
+                f"    {printable(name):<{width}}  {_spread(self.stderr[rows])}{wanted}   "
+                f"({counted(len(targets), 'query')})"
+            )
         return "\n".join(lines)
+
+    def _measured_in_words(self) -> str:
+        if self.strategy is None:
+            return "integers with laplace noise, which of them depends on the data"
+        return f"{self.strategy.shape[0]:,} integer rows with {self.strategy.noise} noise"
+
+
+def targets_in_words(factor: float) -> str:
+    """What a plan's factor says about its targets.
+
+    Example:
+        >>> targets_in_words(0.9), targets_in_words(1.25)
+        ('met by every query', 'missed; every standard error is within 1.25 times its target')
+    """
+    if factor <= 1:
+        return "met by every query"
+    shown = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(factor))
+    return f"missed; every standard error is within {float(shown):.6g} times its target"
+
+
+def _spread(values: Array) -> str:
+    low, high = values.min(), values.max()
+    return f"{low:.3g}" if high <= low * 1.005 else f"{low:.3g} to {high:.3g}"
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -249,11 +370,13 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
     try:
         if content["format"] != FORMAT:
             raise PlanFileError(f"{name!r} was saved by another version of leastnoise; design it again")
-        known = content["noise"] in ("gaussian", "laplace") and content["claim"] in ("stopped", "heuristic")
-        if not known:
+        claims = ("stopped", "heuristic", "data-dependent")
+        if content["noise"] not in ("gaussian", "laplace") or content["claim"] not in claims:
             raise PlanFileError(f"{name!r} is no plan that this version can read")
         workload = Workload.from_dict(content["workload"])
         privacy = goal_from_dict(content["privacy"])
+        if content["claim"] == "data-dependent":
+            return _data_dependent_plan(content, workload, privacy)
         rows, q, pairs = arrays["rows"], arrays["q"], arrays.get("pairs")
         n = workload.shape[1]
         fits = q.shape == (n,) if pairs is None else are_pairs(pairs, q, n)
@@ -262,6 +385,11 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
         if pairs is not None and privacy.neighbours != "replace-one":
             raise PlanFileError(f"{name!r} holds weights of pairs, which prove nothing for its goal")
         if rows.shape[1] != workload.shape[1] or not (np.isfinite(q).all() and (q >= 0).all()):
+            raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+        p = _query_weights(arrays, workload.shape[0])
+        if (p is None and not arrays.keys().isdisjoint({"p", "p_rows"})) or (
+            not isinstance(content.get("has_goal", True), bool)
+        ):
             raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
         scale, tol = int(content["scale"]), float(content["tol"])
         if scale < 1 or not 0 < tol < math.inf:
@@ -273,17 +401,21 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
         plan = Plan(
             workload=workload,
             privacy=privacy,
-            objective=objective_named(content["objective"]),
+            objective=objective_from_dict(content),
             method=str(content["method"]),
             strategy=strategy,
-            witness=Witness(None, q.astype(float), pairs),
+            witness=Witness(p, q.astype(float), pairs),
             claim=content["claim"],
             tol=tol,
             note=str(content["note"]),
             options=dict(content["options"]),
+            has_goal=content.get("has_goal", True),
         )
-        if not plan.strategy.can_answer(workload.operator):
+        if not strategy.can_answer(workload.operator):
             raise PlanFileError(f"{name!r} holds a strategy that cannot answer its queries")
+        must_meet = plan.objective.kind == "total-within-caps" or not plan.has_goal
+        if must_meet and (plan.factor is None or plan.factor > 1):
+            raise PlanFileError(f"{name!r} holds a strategy that misses its targets; design it again")
         return plan
     except PlanFileError:
         raise
@@ -291,6 +423,65 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
         raise PlanFileError(f"{name!r} is no valid plan: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError):
         raise PlanFileError(f"{name!r} is no valid plan: its content is not what design() writes") from None
+
+
+def _data_dependent_plan(content: Mapping[str, Any], workload: Workload, privacy: Goal) -> Plan:
+    """The plan of a mechanism made anew: of a file only workload, goal, objective and options are taken.
+
+    Raises:
+        LeastnoiseError: if the method does not depend on the data, or cannot do what was asked.
+    """
+    objective, options = objective_from_dict(content), dict(content["options"])
+    method = method_named(str(content["method"]))
+    return data_dependent_plan(
+        method, Request(workload, privacy, options, float(content["tol"]), objective=objective)
+    )
+
+
+def data_dependent_plan(method: Method, request: Request) -> Plan:
+    """The plan of a method that depends on the data, for a request that it accepts.
+
+    Raises:
+        MethodError: if the method cannot do this.
+    """
+    method.check_options(request.options)
+    reason = method.refuses(request)
+    mechanism = method.find(request) if reason is None and method.is_data_dependent else None
+    if not isinstance(mechanism, Mechanism):
+        raise MethodError(f"method {method.name!r} cannot do this: {reason or 'it needs no data'}")
+    return Plan(
+        workload=request.workload,
+        privacy=request.privacy,
+        objective=request.objective,
+        method=method.name,
+        strategy=None,
+        witness=Witness(None, np.zeros(request.workload.shape[1])),
+        claim="data-dependent",
+        tol=request.tol,
+        note=mechanism.note,
+        options=dict(request.options),
+        mechanism=mechanism,
+    )
+
+
+def _query_weights(arrays: Mapping[str, Array], m: int) -> Array | None:
+    """The weights of the queries, (m,), those not listed being zero; None if absent or unfit."""
+    rows, values = arrays.get("p_rows"), arrays.get("p")
+    if rows is None or values is None or rows.dtype.kind != "i" or values.dtype.kind != "f":
+        return None
+    fits = rows.ndim == 1 and rows.shape == values.shape and bool((np.diff(rows) > 0).all())
+    if not fits or (len(rows) and not 0 <= rows[0] <= rows[-1] < m):
+        return None
+    if not (np.isfinite(values).all() and (values > 0).all()):
+        return None
+    p = np.zeros(m)
+    p[rows] = values
+    return p
+
+
+def _float_above(value: Fraction) -> float:
+    number = float(value)
+    return number if Fraction(number) >= value else math.nextafter(number, math.inf)
 
 
 def _float_below(value: Fraction) -> float:

@@ -22,6 +22,9 @@
     method = "auto"
     tol    = 1e-6
 
+A query may hold a target, stderr = 50 or within = [100, 0.95]. Where some do, [privacy] may be
+left out: the plan then spends the least that meets them.
+
 Kinds are total, marginal, cube, prefix, all-ranges, ranges, levels, sum, where, product
 and linear. An attribute may also be a hierarchy, and say what becomes of other values.
 """
@@ -37,7 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.errors import InputError, SpecError
-from leastnoise.objective import objective_named
+from leastnoise.objective import objective_from_dict
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
 from leastnoise.queries import Query, query_from_dict
 from leastnoise.schema import Schema
@@ -53,16 +56,19 @@ _GOALS: dict[frozenset[str], type[Goal]] = {
 }
 # What a goal may hold besides its numbers, written only where it is not the default.
 _FURTHER = {"neighbours": "add-remove", "records_per_person": 1, "calibration": "exact"}
-_DESIGN = ("objective", "method", "options", "tol", "time_limit", "backend")
+_DESIGN = ("objective", "relative_to", "method", "options", "tol", "time_limit", "backend")
 
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """What to publish: a schema, queries, a privacy goal, and settings for `design`."""
+    """What to publish: a schema, queries, a privacy goal, and settings for `design`.
+
+    The goal is None where the queries have targets and the least privacy loss is sought.
+    """
 
     schema: Schema
     queries: tuple[Query, ...]
-    privacy: Goal
+    privacy: Goal | None
     design: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -74,15 +80,17 @@ class Spec:
         """What the [design] table asks, as keyword arguments of `design`."""
         settings = dict(self.design)
         if "objective" in settings:
-            settings["objective"] = objective_named(settings["objective"])
+            settings["objective"] = objective_from_dict(settings)
+            settings.pop("relative_to", None)
         return settings
 
     def to_toml(self) -> str:
         """The specification as text that `parse_spec` reads back."""
         lines = ["[schema]"]
         lines += [f"{_key(name)} = {_toml(value)}" for name, value in self.schema.to_dict().items()]
-        lines += ["", "[privacy]"]
-        for name, value in self.privacy.to_dict().items():
+        goal = {} if self.privacy is None else self.privacy.to_dict()
+        lines += ["", "[privacy]"] if goal else []
+        for name, value in goal.items():
             if name != "goal" and value != _FURTHER.get(name):
                 lines.append(f"{name} = {_toml(value)}")
         for query in self.queries:
@@ -157,7 +165,8 @@ def _read(content: dict[str, Any]) -> Spec:
     if unknown:
         raise SpecError(f"unknown table {unknown[0]!r}; there are [schema], [privacy], [[query]], [design]")
     for table in ("schema", "privacy"):
-        if not isinstance(content.get(table), dict) or not content[table]:
+        is_left_out = table == "privacy" and table not in content and _has_targets(content)
+        if not is_left_out and (not isinstance(content.get(table), dict) or not content[table]):
             raise SpecError(f"a [{table}] table is needed")
     queries = content.get("query")
     if isinstance(queries, dict):
@@ -169,12 +178,22 @@ def _read(content: dict[str, Any]) -> Spec:
     except InputError as error:
         raise SpecError(f"[schema]: {error}") from None
     asked = tuple(_query(number, query, schema) for number, query in enumerate(queries, start=1))
-    spec = Spec(schema, asked, _goal(content["privacy"]), _settings(content.get("design", {})))
+    goal = _goal(content["privacy"]) if "privacy" in content else None
+    spec = Spec(schema, asked, goal, _settings(content.get("design", {})))
+    if goal is None and spec.design.get("objective", "targets") != "targets":
+        raise SpecError(f"a [privacy] table is needed for objective = {spec.design['objective']!r}")
     try:
         spec.workload  # noqa: B018 - assembled once here, so that a name given twice is found at once
     except InputError as error:
         raise SpecError(f"[[query]]: {error}") from None
     return spec
+
+
+def _has_targets(content: dict[str, Any]) -> bool:
+    queries = content.get("query")
+    return isinstance(queries, list) and any(
+        isinstance(query, dict) and not query.keys().isdisjoint({"stderr", "within"}) for query in queries
+    )
 
 
 def _query(number: int, plain: dict[str, Any], schema: Schema) -> Query:
@@ -219,9 +238,14 @@ def _settings(plain: Any) -> dict[str, Any]:
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not is_number or not 0 < value < math.inf:
                 raise SpecError(f"[design]: {name} must be a positive number, got {value!r}")
+        if name == "relative_to" and (value != "uniform" or "objective" not in plain):
+            raise SpecError(
+                '[design]: relative_to must be "uniform", beside an objective = "total-variance"; another '
+                "prior is given in Python, to TotalVariance(relative_to=...)"
+            )
         if name == "objective":
             try:
-                objective_named(value)
+                objective_from_dict(plain)
             except InputError as error:
                 raise SpecError(f"[design]: {error}") from None
     return plain

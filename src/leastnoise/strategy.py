@@ -48,6 +48,10 @@ GRID_TOLERANCE = 1e-8
 # less than 1e-8 of the variance, and rounding the noise to the grid nothing.
 LEAST_SCALE_BITS = 28
 
+# The gap those two are meant for. Where a smaller one is asked for, the grid is finer in
+# proportion, up to so many bits: floats hold no strategy to more digits.
+_USUAL_GAP, _MOST_FINER = 1e-6, 20
+
 # Goals whose μ (or ε) per record is beyond 2^±120 would need variances that floats
 # cannot describe.
 _GOAL_BITS = 120
@@ -262,8 +266,11 @@ class Strategy(Operator):
         return f"Strategy({r:,} integer rows over {n:,} cells, {self.noise} noise of scale {self.scale:,})"
 
 
-def integer_strategy(proposal: RealStrategy, goal: Goal) -> Strategy:
+def integer_strategy(proposal: RealStrategy, goal: Goal, *, tol: float = _USUAL_GAP) -> Strategy:
     """The integer strategy that measures a proposal within a privacy goal.
+
+    Args:
+        tol: the relative gap to the optimum that was asked for; rounding costs far less.
 
     Guarantee:
         spent ≤ the goal's budget per record, compared in exact rationals, with
@@ -277,11 +284,11 @@ def integer_strategy(proposal: RealStrategy, goal: Goal) -> Strategy:
     if not np.isfinite(C.astype(float)).all():
         raise DesignError("the strategy found is not finite; rescale the workload's rows")
     if C.dtype.kind == "i":
-        bits = _grid_bits_of_integers(C, goal)
+        bits = _grid_bits_of_integers(C, goal, tol)
         is_wide = exact.bit_length(C) + bits > exact.SAFE_BITS
         scaled = C.astype(object if is_wide else np.int64) << bits
     else:
-        scaled = _rounded(C, proposal.basis, goal)
+        scaled = _rounded(C, proposal.basis, goal, tol)
     rows = exact.as_integers(scaled)
     if proposal.basis is not None:
         rows = exact.as_integers(exact.product(rows, exact.as_integers(proposal.basis)))
@@ -312,8 +319,8 @@ def _scaled_to(goal: Goal, rows: Array) -> Strategy:
     return strategy
 
 
-def _rounded(C: Array, basis: Array | None, goal: Goal) -> Array:
-    """The coefficients on a dyadic grid fine enough that rounding costs about GRID_TOLERANCE.
+def _rounded(C: Array, basis: Array | None, goal: Goal, tol: float) -> Array:
+    """The coefficients on a dyadic grid fine enough that rounding costs about GRID_TOLERANCE, or tol/100.
 
     C must be square and upper triangular: then a nonzero diagonal, seen on the
     integers, proves that no direction was lost.
@@ -335,7 +342,8 @@ def _rounded(C: Array, basis: Array | None, goal: Goal) -> Array:
     # is about ‖E C⁻¹‖_F = step · √(k/12) · ‖C⁻¹‖_F.
     inverse = linalg.solve_triangular(normal, np.eye(k))
     spread = math.sqrt(k / 12) * float(np.linalg.norm(inverse))
-    bits = max(math.ceil(math.log2(max(spread, 1.0) / GRID_TOLERANCE)), _bits_for_scale(goal))
+    bits = math.ceil(math.log2(max(spread, 1.0) / GRID_TOLERANCE)) + _finer(tol)
+    bits = max(bits, _bits_for_scale(goal, tol))
     real = np.rint(np.ldexp(normal, min(bits, 900)))
     # On an ill-conditioned basis the coefficients are far larger than the columns of C·B.
     is_wide = np.abs(real).max() >= 2.0**exact.SAFE_BITS
@@ -345,17 +353,22 @@ def _rounded(C: Array, basis: Array | None, goal: Goal) -> Array:
     return np.asarray(grid)
 
 
-def _grid_bits_of_integers(C: Array, goal: Goal) -> int:
+def _grid_bits_of_integers(C: Array, goal: Goal, tol: float) -> int:
     # Integer rows need no rounding; the factor only makes the grid of the noise fine.
-    return max(_bits_for_scale(goal), 30 - exact.bit_length(C))
+    return max(_bits_for_scale(goal, tol), 30 - exact.bit_length(C))
 
 
-def _bits_for_scale(goal: Goal) -> int:
+def _finer(tol: float) -> int:
+    """Bits by which the grid is finer than usual, for a gap smaller than usual."""
+    return min(math.ceil(math.log2(max(_USUAL_GAP / tol, 1.0))), _MOST_FINER)
+
+
+def _bits_for_scale(goal: Goal, tol: float) -> int:
     """Bits of Δ that leave the noise at least LEAST_SCALE_BITS wide, whatever the budget."""
     budget = goal.budget
     magnitude = budget.numerator.bit_length() - budget.denominator.bit_length() + 1
     root = magnitude if goal.noise == "laplace" else -(-magnitude // 2)
-    return max(20, LEAST_SCALE_BITS + root)
+    return max(20, LEAST_SCALE_BITS + root) + _finer(tol)
 
 
 def _product_of_limbs(left: Array, right: Array) -> Array:

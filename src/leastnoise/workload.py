@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.errors import QueryError, WorkloadError
-from leastnoise.operators import Array, Operator, RowScaled, Stack, require_room
+from leastnoise.operators import Array, Operator, Stack, require_room
 from leastnoise.queries import Labels, Linear, Query, query_from_dict
 from leastnoise.schema import Schema
 
@@ -39,11 +39,12 @@ class Block:
     weights: Array  # (1,) for all rows alike, or one per row
     targets: Array  # standard errors asked, inf where none; (1,) or one per row
 
-    def weighted_gram(self) -> Array:
-        """Σ_j w_j (row j)ᵀ(row j), an (n, n) array."""
-        if len(self.weights) == 1:
-            return float(self.weights[0]) * self.operator.gram()
-        return RowScaled(self.operator, np.sqrt(self.weights)).gram()
+    def weighted_gram(self, weights: Array | None = None) -> Array:
+        """Σ_j w_j (row j)ᵀ(row j), an (n, n) array, with the block's own weights unless some are given."""
+        w = self.weights if weights is None else weights
+        if (w == w[0]).all():
+            return float(w[0]) * self.operator.gram()
+        return self.operator.weighted_gram(w)
 
     @property
     def n_rows(self) -> int:
@@ -116,11 +117,24 @@ class Workload:
         """The (m, n) matrix; refused when it would not fit."""
         return self.operator.dense()
 
-    def weighted_gram(self) -> Array:
-        """V = Σ_j w_j (row j)ᵀ(row j), an (n, n) array: all that total variance depends on."""
-        total = self.blocks[0].weighted_gram()
-        for block in self.blocks[1:]:
-            total += block.weighted_gram()
+    def weighted_gram(self, weights: Array | None = None) -> Array:
+        """V = Σ_j w_j (row j)ᵀ(row j), an (n, n) array: all that total variance depends on.
+
+        Args:
+            weights: one per query, (m,); those of the queries unless given.
+        """
+        total: Array | None = None
+        start = 0
+        for block in self.blocks:
+            own = None if weights is None else weights[start : start + block.n_rows]
+            start += block.n_rows
+            if own is not None and not own.any():
+                continue
+            part = block.weighted_gram(own)
+            total = part if total is None else np.add(total, part, out=total)
+        if total is None:
+            require_room(self.shape[1], self.shape[1], "the Gram matrix")
+            return np.zeros((self.shape[1], self.shape[1]))
         return total
 
     @cached_property
@@ -191,7 +205,7 @@ class Workload:
                 "with a schema, weights and stderr must be one number; give different ones to "
                 "several Linear queries in assemble()"
             )
-        _check_spread(weight)
+        check_spread(weight)
         return cls((_matrix_block(query, weight, target),), None)
 
     def __repr__(self) -> str:
@@ -236,7 +250,7 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
                 targets=_read_only(np.array([np.inf if target is None else target])),
             )
         )
-    _check_spread(np.concatenate([block.weights for block in blocks]))
+    check_spread(np.concatenate([block.weights for block in blocks]))
     return Workload(tuple(blocks), schema)
 
 
@@ -259,7 +273,12 @@ def _read_only(values: Array) -> Array:
     return values
 
 
-def _check_spread(weights: Array) -> None:
+def check_spread(weights: Array) -> None:
+    """Return if the positive weights are close enough together to be told from rounding.
+
+    Raises:
+        WorkloadError: if they are not, or there is none.
+    """
     positive = weights[weights > 0]
     if positive.size == 0:
         raise WorkloadError("at least one query needs a positive weight")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -64,6 +65,31 @@ class Operator(ABC):
         for block in self._row_blocks():
             total += block.T @ block
         return total
+
+    def weighted_gram(self, weights: Array) -> Array:
+        """Wᵀ diag(weights) W as a dense float (n, n) array; weights may be of either sign.
+
+        Weights may have further axes, (m, ...): the answer is then (n, n, ...).
+        """
+        m, n = self.shape
+        tail = weights.shape[1:]
+        require_room(n, n * math.prod(tail), "the Gram matrix")
+        total = np.zeros((n, n, *tail))
+        counted = np.flatnonzero(weights.reshape(m, -1).any(axis=1))
+        step = max(1, _CHUNK_ENTRIES // (n * n if tail else n))
+        for start in range(0, len(counted), step):
+            index = counted[start : start + step]
+            rows = self.rows(index)
+            if not tail:
+                total += (rows.T * weights[index]) @ rows
+            else:
+                total += np.tensordot(rows[:, :, None] * rows[:, None, :], weights[index], axes=(0, 0))
+        return total
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether `weighted_gram` and `quadratic` take no longer than looking at m weights and n² numbers."""
+        return False
 
     def dense(self, dtype: npt.DTypeLike = np.float64) -> Array:
         """W as an (m, n) array; an integer dtype needs an integer matrix.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from leastnoise.operators.base import Array, Operator, require_room
@@ -27,6 +29,17 @@ class Identity(Operator):
     def gram(self) -> Array:
         require_room(*self.shape, "the Gram matrix")
         return np.eye(self.shape[0])
+
+    def weighted_gram(self, weights: Array) -> Array:
+        n = self.shape[1]
+        require_room(n, n * math.prod(weights.shape[1:]), "the Gram matrix")
+        total = np.zeros((n, n, *weights.shape[1:]))
+        total[np.arange(n), np.arange(n)] = weights
+        return total
+
+    @property
+    def is_quick(self) -> bool:
+        return True
 
     def column_norms(self, order: int = 2) -> Array:
         self._check_order(order)
@@ -54,6 +67,15 @@ class AllOnes(Operator):
     def gram(self) -> Array:
         require_room(self.shape[1], self.shape[1], "the Gram matrix")
         return np.ones((self.shape[1], self.shape[1]))
+
+    def weighted_gram(self, weights: Array) -> Array:
+        n = self.shape[1]
+        require_room(n, n * math.prod(weights.shape[1:]), "the Gram matrix")
+        return np.tile(np.asarray(weights[0], dtype=float), (n, n, *[1] * (weights.ndim - 1)))
+
+    @property
+    def is_quick(self) -> bool:
+        return True
 
     def column_norms(self, order: int = 2) -> Array:
         self._check_order(order)

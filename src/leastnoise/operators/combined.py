@@ -61,6 +61,30 @@ class Kronecker(Operator):
             total = np.kron(total, factor.gram())
         return total
 
+    def weighted_gram(self, weights: Array) -> Array:
+        # The reverse of `quadratic`: one attribute at a time, the longest list of queries first.
+        require_room(self.shape[1], self.shape[1] * math.prod(weights.shape[1:]), "the Gram matrix")
+        factors = [f for f in self.factors if f.shape != (1, 1)]
+        unit = math.prod(float(f.dense()[0, 0]) ** 2 for f in self.factors if f.shape == (1, 1))
+        r = len(factors)
+        tail = weights.shape[1:]
+        tensor = unit * weights.reshape(*[f.shape[0] for f in factors], -1)
+        axes = [(a, "query") for a in range(r)] + [(-1, "tail")]
+        for a in sorted(range(r), key=lambda a: factors[a].shape[1] ** 2 / factors[a].shape[0]):
+            i = axes.index((a, "query"))
+            front = np.moveaxis(tensor, i, 0)
+            rest = [axis for axis in axes if axis[0] != a]
+            result = factors[a].weighted_gram(front.reshape(front.shape[0], -1))
+            tensor = result.reshape(*result.shape[:2], *front.shape[1:])
+            axes = [(a, "row"), (a, "column"), *rest]
+        order = [axes.index((a, "row")) for a in range(r)] + [axes.index((a, "column")) for a in range(r)]
+        n = self.shape[1]
+        return tensor.transpose([*order, axes.index((-1, "tail"))]).reshape(n, n, *tail)
+
+    @property
+    def is_quick(self) -> bool:
+        return all(factor.is_quick for factor in self.factors)
+
     def rows(self, index: Sequence[int] | Array) -> Array:
         rest = np.asarray(index, dtype=np.intp)
         require_room(len(rest), self.shape[1], "the rows")
@@ -150,6 +174,14 @@ class Stack(Operator):
             total = total + part.gram()
         return total
 
+    def weighted_gram(self, weights: Array) -> Array:
+        pieces = zip(self.parts, self._starts[:-1], self._starts[1:], strict=True)
+        return np.asarray(sum(part.weighted_gram(weights[start:end]) for part, start, end in pieces))
+
+    @property
+    def is_quick(self) -> bool:
+        return all(part.is_quick for part in self.parts)
+
     def rows(self, index: Sequence[int] | Array) -> Array:
         positions = np.asarray(index, dtype=np.intp)
         require_room(len(positions), self.shape[1], "the rows")
@@ -203,6 +235,16 @@ class RowScaled(Operator):
     def rows(self, index: Sequence[int] | Array) -> Array:
         return _times_rows(self.factors[np.asarray(index, dtype=np.intp)], self.inner.rows(index))
 
+    def gram(self) -> Array:
+        return self.inner.weighted_gram(self.factors**2)
+
+    def weighted_gram(self, weights: Array) -> Array:
+        return self.inner.weighted_gram(_times_rows(self.factors**2, weights))
+
+    @property
+    def is_quick(self) -> bool:
+        return self.inner.is_quick
+
     def quadratic(self, Y: Array) -> Array:
         return _times_rows(self.factors**2, self.inner.quadratic(Y))
 
@@ -219,6 +261,10 @@ class _SameRows(Operator):
     @property
     def largest(self) -> float:
         return self.inner.largest
+
+    @property
+    def is_quick(self) -> bool:
+        return self.inner.is_quick
 
     def row_norms(self) -> Array:
         return self.inner.row_norms()
@@ -243,6 +289,11 @@ class Padded(_SameRows):
     def gram(self) -> Array:
         require_room(self.shape[1], self.shape[1], "the Gram matrix")
         return np.pad(self.inner.gram(), ((0, self._n_absent), (0, self._n_absent)))
+
+    def weighted_gram(self, weights: Array) -> Array:
+        require_room(self.shape[1], self.shape[1] * math.prod(weights.shape[1:]), "the Gram matrix")
+        inside = self.inner.weighted_gram(weights)
+        return np.pad(inside, [(0, self._n_absent)] * 2 + [(0, 0)] * (inside.ndim - 2))
 
     def rows(self, index: Sequence[int] | Array) -> Array:
         return np.pad(self.inner.rows(index), ((0, 0), (0, self._n_absent)))
@@ -297,6 +348,9 @@ class Reordered(_SameRows):
 
     def gram(self) -> Array:
         return self.inner.gram()[np.ix_(self._back, self._back)]
+
+    def weighted_gram(self, weights: Array) -> Array:
+        return self.inner.weighted_gram(weights)[np.ix_(self._back, self._back)]
 
     def rows(self, index: Sequence[int] | Array) -> Array:
         return self.inner.rows(index)[:, self._back]

@@ -38,6 +38,18 @@ class CumulativeSum(Operator):
         position = np.arange(n, dtype=float)
         return n - np.maximum.outer(position, position)
 
+    def weighted_gram(self, weights: Array) -> Array:
+        n = self.shape[1]
+        require_room(n, n * math.prod(weights.shape[1:]), "the Gram matrix")
+        # Entry (i, j) adds the weights of rows from max(i, j) on.
+        from_there = np.cumsum(weights[::-1], axis=0)[::-1]
+        position = np.arange(n)
+        return np.asarray(from_there[np.maximum.outer(position, position)], dtype=float)
+
+    @property
+    def is_quick(self) -> bool:
+        return True
+
     def column_norms(self, order: int = 2) -> Array:
         self._check_order(order)
         heights = np.arange(self.shape[1], 0, -1, dtype=float)
@@ -81,6 +93,28 @@ class _Intervals(Operator):
         low, high = self.low[positions, None], self.high[positions, None]
         return ((low <= cells) & (cells <= high)).astype(float)
 
+    def weighted_gram(self, weights: Array) -> Array:
+        # Entry (i, j) adds the weights of the ranges that start at or before min(i, j) and
+        # end at or after max(i, j): a two-dimensional running sum, O(n²).
+        n = self.shape[1]
+        require_room(n, n * math.prod(weights.shape[1:]), "the Gram matrix")
+        total = np.zeros((n, n, *weights.shape[1:]))
+        self._place(total, weights)
+        np.cumsum(total, axis=0, out=total)
+        np.cumsum(total[:, ::-1], axis=1, out=total[:, ::-1])
+        # Only starts at or before ends were placed: what is below the diagonal mirrors what is above.
+        below = np.tril_indices(n, -1)
+        total[below] = total.swapaxes(0, 1)[below]
+        return total
+
+    def _place(self, total: Array, weights: Array) -> None:
+        """Add each weight where its range starts and ends."""
+        np.add.at(total, (self.low, self.high), weights)
+
+    @property
+    def is_quick(self) -> bool:
+        return True
+
     def quadratic(self, Y: Array) -> Array:
         sums = _sums_before(_sums_before(Y).swapaxes(0, 1)).swapaxes(0, 1)
         low, high = self.low, self.high + 1
@@ -110,14 +144,7 @@ class SomeRanges(_Intervals):
         self.shape = (len(self.low), n)
 
     def gram(self) -> Array:
-        # Entry (i, j) counts the ranges that start at or before min(i, j) and
-        # end at or after max(i, j): a two-dimensional running sum, O(n²).
-        n = self.shape[1]
-        require_room(n, n, "the Gram matrix")
-        count = np.zeros((n, n))
-        np.add.at(count, (self.low, self.high), 1)
-        covering = np.cumsum(np.cumsum(count, axis=0)[:, ::-1], axis=1)[:, ::-1]
-        return np.triu(covering) + np.triu(covering, 1).T
+        return self.weighted_gram(np.ones(self.shape[0]))
 
     def column_norms(self, order: int = 2) -> Array:
         self._check_order(order)
@@ -153,6 +180,9 @@ class EveryRange(_Intervals):
     @property
     def high(self) -> Array:
         return self._ends[1]
+
+    def _place(self, total: Array, weights: Array) -> None:
+        total[self.low, self.high] = weights
 
     def ends(self, j: int) -> tuple[int, int]:
         """The first and last cell of interval j, without listing the others.

@@ -35,7 +35,7 @@ class Baselines:
 def baselines(plan: Plan) -> Baselines:
     """What noise on every count, or on every cell, would have cost under the plan's goal."""
     W = plan.workload.operator
-    if plan.strategy.noise == "laplace":
+    if plan.privacy.noise == "laplace":
         epsilon = plan.privacy.epsilon_per_record
         assert epsilon is not None
         unit, order = math.sqrt(2) / float(epsilon), 1
@@ -48,19 +48,21 @@ def baselines(plan: Plan) -> Baselines:
 
 
 def least_pure_total(plan: Plan) -> float | None:
-    """The total variance of simple Laplace noise at the plan's own ε, the better of the two kinds.
+    """What simple Laplace noise at the plan's own ε reaches of its objective, the better of the two kinds.
 
     A plan for (ε, δ) may be beaten by noise that needs no δ at all, where few counts
-    overlap. None for goals that name no ε.
+    overlap. None for goals that name no ε, and where neither kind meets targets that must be met.
     """
     if not isinstance(plan.privacy, ApproxDP):
         return None
-    W, weights = plan.workload.operator, plan.workload.weights
+    W = plan.workload.operator
     unit = 2 * (plan.privacy.records_per_person / float(plan.privacy.epsilon)) ** 2
     per_count, per_cell = _sensitivities(plan, 1)
-    every_count = per_count**2 * float(weights.sum())
-    every_cell = per_cell**2 * float(np.sum(weights * W.row_norms() ** 2))
-    return unit * min(every_count, every_cell)
+    kinds = [np.full(W.shape[0], unit * per_count**2), unit * per_cell**2 * W.row_norms() ** 2]
+    caps = plan.objective.caps(plan.workload)
+    if plan.objective.kind == "total-within-caps" and caps is not None:
+        kinds = [variances for variances in kinds if (variances <= caps).all()]
+    return min((plan.objective.value(plan.workload, variances) for variances in kinds), default=None)
 
 
 def _sensitivities(plan: Plan, order: int) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.errors import QueryError
+from leastnoise.objective import Targets
 from leastnoise.plan import Plan
 from leastnoise.printable import printable
 from leastnoise.release import Release
@@ -17,10 +18,14 @@ from leastnoise.report.baselines import baselines
 def cost_table(plan: Plan) -> Any:
     """A Rich table: standard errors of this plan beside those of noise that was not shaped.
 
-    For every batch the root mean square of its standard errors, then the total variance.
+    For every batch the root mean square of its standard errors, then what the plan was chosen for:
+    the total or the largest variance, or the largest standard error as a multiple of its target.
+
+    Raises:
+        MethodError: where the plan depends on the data, so that its errors are not known.
     """
     simple = baselines(plan)
-    columns = (plan.stderr, simple.per_count, simple.per_cell)
+    columns = (plan.known_stderr(), simple.per_count, simple.per_cell)
     table = _table("Standard errors: this plan; noise on each count; noise on each cell, added up")
     table.add_column("counts")
     for heading in ("this plan", "each count", "each cell"):
@@ -29,8 +34,12 @@ def cost_table(plan: Plan) -> Any:
         rows = plan.workload.rows_of(name)
         table.add_row(_literal(name), *_times([math.sqrt(np.mean(errors[rows] ** 2)) for errors in columns]))
     table.add_section()
-    totals = [float(np.sum(plan.workload.weights * errors**2)) for errors in columns]
-    table.add_row("total variance", *_times(totals))
+    objective = plan.objective
+    values = [objective.value(plan.workload, errors**2) for errors in columns]
+    if isinstance(objective, Targets):
+        table.add_row("largest, in targets", *_times([math.sqrt(value) for value in values]))
+    else:
+        table.add_row(objective.unit(plan.workload), *_times(values))
     return table
 
 

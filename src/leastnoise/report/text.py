@@ -9,8 +9,9 @@ from decimal import ROUND_CEILING, Context, Decimal
 import numpy as np
 
 from leastnoise.errors import InputError
+from leastnoise.objective import TotalVariance
 from leastnoise.operators import Array
-from leastnoise.plan import Plan
+from leastnoise.plan import Plan, targets_in_words
 from leastnoise.printable import counted, printable
 from leastnoise.privacy import ApproxDP
 from leastnoise.release import Release
@@ -66,17 +67,23 @@ def _plan_text(plan: Plan) -> str:
 
 def _release_text(release: Release) -> str:
     plan = release.plan
-    lower, upper = release.interval(LEVEL)
     lines = _heading(f"A private release of {counted(plan.workload.shape[0], 'count')}")
+    lower, upper = (None, None) if release.stderr is None else release.interval(LEVEL)
     start = 0
     for block in plan.workload.blocks:
         rows = slice(start, start + block.n_rows)
-        lines += _answers(block, release.answers[rows], lower[rows], upper[rows])
+        if lower is None or upper is None:
+            lines += _bare_answers(block, release.answers[rows])
+        else:
+            lines += _answers(block, release.answers[rows], lower[rows], upper[rows])
         start += block.n_rows
-    exact = "exact" if plan.strategy.noise == "gaussian" else "on the safe side"
+    exact = "exact" if plan.privacy.noise == "gaussian" else "on the safe side"
+    if lower is not None:
+        lines += [
+            f"Each interval holds the true count with probability {LEVEL:.0%} ({exact});",
+            "release.interval(simultaneous=True) gives wider ones that hold all at once.",
+        ]
     lines += [
-        f"Each interval holds the true count with probability {LEVEL:.0%} ({exact});",
-        "release.interval(simultaneous=True) gives wider ones that hold all at once.",
         "Answers can be negative or fractional: nothing was cut off, and only this text rounds them.",
         "",
         *_accuracy(plan),
@@ -117,6 +124,19 @@ def _answers(block: Block, answers: Array, lower: Array, upper: Array) -> list[s
     return [*lines, ""]
 
 
+def _bare_answers(block: Block, answers: Array) -> list[str]:
+    """Answers whose errors are not known, to the nearest count."""
+    shown = len(answers) if len(answers) <= _SHOWN_WHOLE else _SHOWN_FIRST
+    labels = [printable(block.labels[j]) for j in range(shown)]
+    figures = [_number(answers[j], 0) for j in range(shown)]
+    width, wide = max(map(len, labels)), max(map(len, figures))
+    lines = [printable(block.name)]
+    lines += [f"  {label:<{width}}  {figure:>{wide}}" for label, figure in zip(labels, figures, strict=True)]
+    if shown < len(answers):
+        lines.append(f"  … and {len(answers) - shown:,} more, in release[{block.name!r}]")
+    return [*lines, ""]
+
+
 def _decimals(half_widths: Array) -> int:
     """Decimals whose last place is a third of the narrowest half-width or less; none as a rule."""
     narrow = half_widths[half_widths > 0].min(initial=math.inf)
@@ -130,15 +150,33 @@ def _number(value: float, decimals: int) -> str:
 
 def _accuracy(plan: Plan) -> list[str]:
     lines = ["Standard errors"]
+    if plan.stderr is None:
+        return [
+            *lines,
+            f"  not known: what method {printable(plan.method)} measures depends on the data, and so do its",
+            "  errors. Answers may be biased; leastnoise.compare(data=...) simulates it on public data.",
+            "",
+        ]
     width = max(len(printable(name)) for name in plan.workload.names)
     for name in plan.workload.names:
         errors = plan.stderr[plan.workload.rows_of(name)]
         median = float(np.median(errors))
         lines.append(
             f"  {printable(name):<{width}}  median {median:,.4g}, from {errors.min():,.4g} to "
-            f"{errors.max():,.4g} ({counted(len(errors), 'count')})"
+            f"{errors.max():,.4g} ({counted(len(errors), 'count')}){_target(plan, name)}"
         )
+    if plan.factor is not None:
+        lines.append(f"  Targets: {targets_in_words(plan.factor)}.")
     return [*lines, ""]
+
+
+def _target(plan: Plan, name: str) -> str:
+    targets = plan.workload.targets[plan.workload.rows_of(name)]
+    asked = targets[np.isfinite(targets)]
+    if len(asked) == 0:
+        return ""
+    low, high = f"{asked.min():,.4g}", f"{asked.max():,.4g}"
+    return f", target {low}" if low == high else f", targets from {low} to {high}"
 
 
 def _privacy(plan: Plan, spends: str) -> list[str]:
@@ -168,14 +206,20 @@ def _at_least(spent: float) -> str:
 
 def _proof(plan: Plan) -> list[str]:
     certificate = plan.certificate
-    kind = "Gaussian" if plan.strategy.noise == "gaussian" else "Laplace"
-    m = plan.workload.shape[0]
+    if plan.stderr is None:
+        return [
+            "How good this is",
+            f"  method {printable(plan.method)}: {printable(plan.note)}.",
+            "  Nothing is proved about its accuracy. A plan of another method states its errors and a bound.",
+        ]
+    kind = "Gaussian" if plan.privacy.noise == "gaussian" else "Laplace"
+    under = "under the same privacy" if plan.has_goal else "and meet the targets"
     lines = [
         "How good this is",
         f"  method {printable(plan.method)}: {printable(plan.note)}.",
-        f"  Total variance {certificate.achieved:,.6g} ({certificate.achieved / m:,.6g} per count).",
+        f"  {_reached(plan)}.",
         f"  No {kind} noise shaped to these counts can have less than {certificate.lower_bound:,.6g} "
-        "under the same privacy.",
+        f"{under}.",
     ]
     if certificate.status == "optimal":
         lines.append(f"  Gap {certificate.gap:.1e}: this is the optimum, proved.")
@@ -191,3 +235,22 @@ def _proof(plan: Plan) -> list[str]:
         ]
     lines.append("  Recheck it yourself: leastnoise.certify(plan.workload, plan).")
     return lines
+
+
+def _reached(plan: Plan) -> str:
+    """What the certificate's number is, in words."""
+    achieved, unit = plan.certificate.achieved, plan.certificate.unit
+    shown = f"{unit.capitalize()} {achieved:,.6g}"
+    if unit == "mu squared":
+        return f"{shown} per record, the least that was found to meet the targets"
+    if unit == "squared factor":
+        return f"{shown}: standard errors are at most {math.sqrt(achieved):,.6g} times their targets"
+    if plan.objective.kind == "largest":
+        return (
+            f"{shown} (a standard error of {math.sqrt(achieved):,.6g})"
+            if unit == "largest variance"
+            else shown
+        )
+    if plan.objective in (TotalVariance(), TotalVariance(within_targets=True)):
+        return f"{shown} ({achieved / plan.workload.shape[0]:,.6g} per count)"
+    return f"T{str(plan.objective)[1:]}: {achieved:,.6g}"

@@ -3,14 +3,38 @@
     backend.py          the few matrix operations the solver needs
     backend_numpy.py    … on NumPy and SciPy
     backend_torch.py    … on PyTorch, CPU or CUDA
-    dual.py             the dual function, its gradient and Hessian products
-    newton.py           the Newton method, with a bound on both sides at every step
+    dual.py             the dual function of total variance, its gradient and Hessian products
+    newton.py           Newton's method for it, with a bound on both sides at every step
+    rows.py             queries with caps, as an array or known by what they do
+    mean.py             the dual function of weights on queries and cells, and its derivatives
+    kinds.py            the problems with caps as one convex function
+    interior.py         the interior-point method for it, with a bound on both sides at every step
+    capped.py           the least profile and the total variance under caps, for any number of queries
+    ordering.py         the refined privacy ordering
+    weighting.py        the best weights of a given list of queries to measure
 
 Nothing here is trusted: `certificate` recomputes both bounds from the workload
 and the integer strategy alone.
 """
 
 from leastnoise.solver.backend import BACKENDS, load_backend
+from leastnoise.solver.capped import CappedSolution, Run, least_profile, least_total, total_within_caps
 from leastnoise.solver.newton import Solution, minimise_total_variance
+from leastnoise.solver.ordering import refined_profile
+from leastnoise.solver.rows import DenseRows, ImplicitRows, Rows
 
-__all__ = ["BACKENDS", "Solution", "load_backend", "minimise_total_variance"]
+__all__ = [
+    "BACKENDS",
+    "CappedSolution",
+    "DenseRows",
+    "ImplicitRows",
+    "Rows",
+    "Run",
+    "Solution",
+    "least_profile",
+    "least_total",
+    "load_backend",
+    "minimise_total_variance",
+    "refined_profile",
+    "total_within_caps",
+]

@@ -19,7 +19,7 @@ class Backend(Protocol):
     """What a device must be able to do. A `Matrix` is whatever array type it uses."""
 
     def matrix(self, values: Array) -> Any:
-        """A NumPy array on the device."""
+        """A NumPy array, or one that is there already, on the device."""
 
     def numpy(self, values: Any) -> Array:
         """A device array as NumPy."""
@@ -29,6 +29,39 @@ class Backend(Protocol):
 
     def left_singular(self, matrix: Any) -> tuple[Any, Any]:
         """Singular values, rising, and left singular vectors as columns."""
+
+    def solve_lower(self, lower: Any, right: Any) -> Any:
+        """X with lower · X = right; the right side may be overwritten."""
+
+    def graded_svd(self, matrix: Any) -> tuple[Any, Any, Any]:
+        """U, d and Vᵀ of a matrix no taller than wide, the small d to as many digits as can be had."""
+
+    def pivots(self, matrix: Any) -> Array:
+        """Positions of columns that span all, as many as there are rows."""
+
+    def triangle(self, matrix: Any) -> Any:
+        """The upper triangular factor of a QR decomposition, with min(rows, columns) rows."""
+
+    def index(self, positions: Array) -> Any:
+        """Positions or booleans that select columns of a device array."""
+
+    def beside(self, left: Any, right: Any) -> Any:
+        """Two matrices side by side."""
+
+    def plus_diagonal(self, matrix: Any, diagonal: Array) -> Any:
+        """The matrix with so much more on its diagonal, a new array."""
+
+    def svd(self, matrix: Any) -> tuple[Any, Any, Any]:
+        """U, d and Vᵀ with matrix = U diag(d) Vᵀ, d falling."""
+
+    def cholesky(self, symmetric: Any) -> Any | None:
+        """The lower triangular factor, or None where the matrix is not definite to working precision.
+
+        Only what is on and below the diagonal is read.
+        """
+
+    def cholesky_solve(self, factor: Any, vector: Array) -> Array:
+        """The solution of (factor factorᵀ) x = vector, as NumPy."""
 
 
 def load_backend(name: str) -> Backend:

@@ -9,10 +9,15 @@ variables are r = √q, in which
 This has three merits. For independent cells the function is exactly quadratic.
 A cell that ends with q_i = 0 has curvature 2(1 − u_i) > 0 there and leaves at a
 quadratic rate, without any bookkeeping of active cells. And the Hessian needs
-only products, two matrix products each, which conjugate gradients use sparingly:
-prefix sums of 1,024 cells reach a gap of 6e-9 in 5 steps and 27 products.
+only products, about one matrix product each, which conjugate gradients use sparingly.
 Where u_i > 1 the second term is dropped: the matrix stays positive semidefinite,
 and the term vanishes at the optimum.
+
+The bound is nearer to the optimum than the noise by a square, because q maximises it.
+So the last step needs no decomposition: once the bound is near enough, the noise of the
+next point to first order is taken (`DualPoint.moved`). The first q is diag V^½, known from a
+factor with orthogonal rows. For any other, where neighbouring cells are alike, as along an
+ordered attribute, it comes from the problem with half as many cells.
 """
 
 from __future__ import annotations
@@ -21,37 +26,57 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from leastnoise.operators import Array
 from leastnoise.progress import Progress
 from leastnoise.solver.backend import Backend, load_backend
-from leastnoise.solver.dual import DualPoint, evaluate
+from leastnoise.solver.dual import DualPoint, Noise, evaluate
 
 MAX_STEPS = 200
 MAX_PRODUCTS_PER_STEP = 120
 
-# Conjugate gradients stop once the residual fell to this share. Tighter costs
-# products, looser costs steps: 1e-2 was best on prefix, all and random ranges.
-_FORCING = 1e-2
+# Conjugate gradients stop once the residual fell to this share, or to the gap where that is
+# less: a step squares the gap, so more would be lost on it, and less would cost another step.
+_FORCING = 2e-2
 
 # One step changes √q by at most these factors.
 _LEAST_FACTOR, _GREATEST_FACTOR = 0.05, 4.0
 
+# A cell that leaves is divided by hundreds at every step; no further than this share of the largest √q.
+_LEAST_ROOT = 1e-50
+
 # Shares of the Newton step tried in turn.
 _LENGTHS = (1.0, 0.5, 0.2, 0.05)
 
-# Cells with a smaller share of all weight do not limit a step.
-_HEAVY = 1e-6
+# Cells with a smaller share of all weight do not limit a step, unless u is so near to 1.
+_HEAVY, _NEARLY_ACTIVE = 1e-6, 1e-2
 
 # The share of the weight that would settle a violated cell alone; several such
 # cells compete, so not all of it.
 _REVIVAL = 0.3
 
-
 # Below this gap, so many steps in a row without progress mean that rounding is all there is.
 _ROUNDING_GAP, _PATIENCE = 1e-8, 5
+
+# No first weight is below this share of the largest: a cell at zero would have to be revived.
+_LEAST_START = 1e-12
+
+# Neighbouring columns whose cosine is at least this are taken as one in the coarser problem,
+# which is solved to this gap. Below so many cells, solving at once is as fast.
+_ALIKE, _COARSE_TOL, _LEAST_COARSE = 0.8, 1e-3, 128
+
+# The optimum of a few cells is sought first where k(k + 1) is at most so many times the cells:
+# chosen after so many steps q ← q ∘ u, and again so many times at most.
+_FEW, _WARMING, _ROUNDS = 1.5, 5, 20
+
+# The model is minimised with its constraints where it has at most so many entries.
+_MODEL_ENTRIES = 2**17
+
+# Rows whose products are below this share of the longest squared are orthogonal.
+_ORTHOGONAL = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,75 +105,123 @@ class Solution:
 
 
 def minimise_total_variance(
-    R: Array,
+    R: Any,
     *,
     tol: float,
     time_limit: float | None = None,
-    backend: str = "numpy",
+    backend: str | Backend = "numpy",
     progress: Callable[[Progress], None] | None = None,
+    start: Array | None = None,
 ) -> Solution:
     """The noise of least total variance with privacy profile at most 1.
 
     minimise trace(V X⁺) over strategies X = AᵀA with diag X ≤ 1, where V = RᵀR.
 
     Args:
-        R: (k, n), of rank k, every column nonzero.
+        R: (k, n), of rank k, every column nonzero; an array, or a matrix of the backend.
         tol: the relative gap at which to stop.
         time_limit: seconds after which the best so far is returned.
+        backend: the name of one, or one.
         progress: called after every step.
+        start: weights q to begin with, (n,), as those of a similar problem; found from R unless given.
     """
-    started = time.monotonic()
-    device = load_backend(backend)
-    matrix = device.matrix(R)
-    point = evaluate(matrix, _start(matrix, device), device)
-    primal = dual = point
-    least_gap, stalled = math.inf, 0
-    for step in range(MAX_STEPS + 1):
-        if point.achieved < primal.achieved:
-            primal = point
-        if point.lower_bound > dual.lower_bound:
-            dual = point
-        gap = primal.achieved / dual.lower_bound - 1
-        seconds = time.monotonic() - started
-        if progress is not None:
-            progress(Progress(step, gap, seconds))
-        stalled = 0 if gap < 0.9 * least_gap else stalled + 1
-        least_gap = min(gap, least_gap)
-        if gap <= tol or step == MAX_STEPS or (time_limit is not None and seconds > time_limit):
-            break
-        if gap < _ROUNDING_GAP and stalled >= _PATIENCE:
-            break
-        following = _step(matrix, point)
-        if following is None:
-            break
-        point = following
-    root = device.numpy(primal.beta) / math.sqrt(float(primal.u.max()))
+    device = load_backend(backend) if isinstance(backend, str) else backend
+    clock = _Clock(time_limit)
+    found = _minimise(device.matrix(R), device, tol, clock, progress, start)
+    root = device.numpy(found.noise.root)
+    root /= math.sqrt(float(found.noise.u.max()))
     return Solution(
         root=root,
-        q=dual.q,
-        achieved=primal.achieved,
-        lower_bound=dual.lower_bound,
-        has_converged=gap <= tol,
-        steps=step,
-        seconds=time.monotonic() - started,
+        q=found.q,
+        achieved=found.noise.achieved,
+        lower_bound=found.lower_bound,
+        has_converged=found.gap <= tol,
+        steps=found.steps,
+        seconds=clock.seconds,
     )
 
 
-def _start(R: Array, device: Backend) -> Array:
-    """The diagonal of V^½, by one decomposition of R Rᵀ: near the optimum on every workload tried."""
-    values, U = device.eigh(R @ R.T)
-    # V^½ = Rᵀ (R Rᵀ)^{−½} R.
-    values = np.maximum(device.numpy(values), np.finfo(float).tiny)
-    B = (U.T @ R) / device.matrix(values**0.25)[:, None]
-    start = device.numpy((B**2).sum(0))
-    return np.maximum(start, 1e-12 * start.max())
+class _Clock:
+    """How long a search has taken, and whether that is too long."""
+
+    def __init__(self, limit: float | None) -> None:
+        self._started = time.monotonic()
+        self._limit = math.inf if limit is None else limit
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    @property
+    def is_over(self) -> bool:
+        return self.seconds > self._limit
 
 
-def _step(R: Array, point: DualPoint) -> DualPoint | None:
-    """The next point, with a bound no worse, or None where rounding leaves none."""
+@dataclass
+class _Best:
+    """The best of both sides so far."""
+
+    noise: Noise
+    q: Array
+    lower_bound: float
+    steps: int = 0
+
+    @property
+    def gap(self) -> float:
+        return self.noise.achieved / self.lower_bound - 1
+
+    def take(self, noise: Noise) -> None:
+        if noise.achieved < self.noise.achieved:
+            self.noise = noise
+
+    def take_bound(self, point: DualPoint) -> None:
+        if point.lower_bound > self.lower_bound:
+            self.q, self.lower_bound = point.q, point.lower_bound
+
+
+def _minimise(
+    R: Any,
+    device: Backend,
+    tol: float,
+    clock: _Clock,
+    progress: Callable[[Progress], None] | None = None,
+    start: Array | None = None,
+) -> _Best:
+    """The best noise and weights for a matrix of the backend."""
+    q = _first_weights(R, device, clock) if start is None else np.asarray(start, dtype=float)
+    point = evaluate(R, np.maximum(q, _LEAST_START * q.max()), device)
+    best = _Best(point.noise, point.q, point.lower_bound)
+    least_gap, previous, stalled, late = math.inf, math.inf, 0, 0
+    while True:
+        gap = best.gap
+        if progress is not None:
+            progress(Progress(best.steps, gap, clock.seconds))
+        # The point itself may be behind noise taken to first order, and still catching up.
+        own = point.achieved / point.lower_bound - 1
+        stalled = 0 if gap < 0.9 * least_gap or own < 0.5 * previous else stalled + 1
+        least_gap, previous = min(gap, least_gap), own
+        late += gap < _ROUNDING_GAP
+        if gap <= tol or best.steps == MAX_STEPS or clock.is_over:
+            return best
+        if gap < _ROUNDING_GAP and (stalled >= _PATIENCE or late >= 4 * _PATIENCE):
+            return best
+        following = _step(R, point, best, tol, clock)
+        if following is None:
+            return best
+        best.steps += 1
+        point = following
+        best.take(point.noise)
+        best.take_bound(point)
+
+
+def _step(R: Any, point: DualPoint, best: _Best, tol: float, clock: _Clock) -> DualPoint | None:
+    """The next point, with a bound no worse, or None where rounding leaves none.
+
+    The same point, if its first-order neighbour already closed the gap.
+    """
     r = np.sqrt(point.q)
     curvature = point.hessian_diagonal()
-    direction = _newton_direction(point, r, curvature)
+    direction = _newton_direction(point, r, curvature, _forcing(best.gap, tol), clock)
     # A few roundings below counts as no worse: at the end only u still moves. The
     # weakest direction of T is rounded beside the strongest, which magnifies them.
     slack = min(max(1e-13, 1e-15 * float(point.d.max() / point.d.min())), 1e-10)
@@ -156,14 +229,29 @@ def _step(R: Array, point: DualPoint) -> DualPoint | None:
     # What the quadratic model promises of the full step. A trial that keeps a tenth of its
     # share is taken at once; otherwise the best of all.
     promised = max(float(r * (point.u - 1) @ direction), 0.0)
-    best: DualPoint | None = None
-    for trial, share in _trials(point, r, direction, curvature):
-        candidate = evaluate(R, trial**2, point.backend)
-        if best is None or candidate.lower_bound > best.lower_bound:
-            best = candidate
-        if best.lower_bound >= floor + 0.1 * share * promised:
+    trials = _trials(point, r, direction, curvature)
+    first, share = next(trials)
+    if promised <= tol * point.lower_bound:
+        noise = point.moved(first**2 - point.q)
+        if noise is not None:
+            best.take(noise)
+            if best.gap <= tol:
+                return point
+    following: DualPoint | None = None
+    trial: Array | None = first
+    while trial is not None:
+        candidate = evaluate(R, np.maximum(trial, _LEAST_ROOT * trial.max()) ** 2, point.backend)
+        if following is None or candidate.lower_bound > following.lower_bound:
+            following = candidate
+        if following.lower_bound >= floor + 0.1 * share * promised or clock.is_over:
             break
-    return best if best is not None and best.lower_bound >= floor else None
+        trial, share = next(trials, (None, 0.0))
+    return following if following is not None and following.lower_bound >= floor else None
+
+
+def _forcing(gap: float, tol: float) -> float:
+    """How far the residual of a Newton step must fall; never further than the gap asked for needs."""
+    return max(min(_FORCING, gap), 0.1 * tol / gap)
 
 
 def _trials(point: DualPoint, r: Array, direction: Array, curvature: Array) -> Iterator[tuple[Array, float]]:
@@ -171,16 +259,30 @@ def _trials(point: DualPoint, r: Array, direction: Array, curvature: Array) -> I
     # In r, a cell sent to zero would stay there. One whose constraint is violated
     # gets back a share of the weight that would settle it if it were alone.
     alone = np.maximum(point.u - 1, 0) / curvature
-    for length in _LENGTHS:
-        stepped = np.clip(r + length * direction, _LEAST_FACTOR * r, _GREATEST_FACTOR * r)
-        yield np.maximum(stepped, np.sqrt(length * _REVIVAL * alone)), length
-    # Where cells outnumber the directions that tell them apart, the curvature is zero along
-    # some combinations and the step huge: follow it only until the first cell is emptied.
+    stepped = [
+        np.maximum(
+            np.clip(r + length * direction, _LEAST_FACTOR * r, _GREATEST_FACTOR * r),
+            np.sqrt(length * _REVIVAL * alone),
+        )
+        for length in _LENGTHS
+    ]
+    # Where cells outnumber the directions that tell them apart, the curvature is zero along some
+    # combinations and the step huge. It then moves weight from cells to others that serve better,
+    # along a line in q, not in r: followed until the first heavy cell is emptied.
+    change = 2 * r * direction
     heavy = point.q > _HEAVY * point.q.sum()
-    relative = direction[heavy] / r[heavy]
-    reach = max(float(relative.max()) / (_GREATEST_FACTOR - 1), -float(relative.min()) / (1 - _LEAST_FACTOR))
-    share = 1 / max(reach, 1.0)
-    yield np.clip(r + share * direction, _LEAST_FACTOR * r, _GREATEST_FACTOR * r), share
+    limiting = heavy | ((np.abs(point.u - 1) < _NEARLY_ACTIVE) & (point.q > _LEAST_START * point.q.sum()))
+    reach = max(-float((change[limiting] / point.q[limiting]).min()) / (1 - _LEAST_FACTOR**2), 1.0)
+    straight = np.sqrt(np.maximum(point.q + change / reach, _LEAST_FACTOR**2 * point.q))
+    trials = [*zip(stepped, _LENGTHS, strict=True), (straight, 1 / reach)]
+    # Products are cheap where directions are few, so the model in q is asked what to try first.
+    if len(point.d) * (len(point.d) + 1) <= 4 * heavy.sum():
+        trials += _towards_model_optimum(point)
+        gains = [_model_gain(point, trial) for trial, _ in trials]
+        yield from (trials[i] for i in np.argsort(-np.array(gains), kind="stable"))
+    else:
+        yield from trials
+        yield from _towards_model_optimum(point)
     # Where the step relies on a violated cell that has hardly any weight yet, give it some first.
     for part in (_REVIVAL, _REVIVAL / 10):
         yield np.maximum(r, np.sqrt(part * alone)), 1.0
@@ -188,7 +290,46 @@ def _trials(point: DualPoint, r: Array, direction: Array, curvature: Array) -> I
     yield r * np.sqrt(point.u), 1.0
 
 
-def _newton_direction(point: DualPoint, r: Array, curvature: Array) -> Array:
+def _towards_model_optimum(point: DualPoint) -> list[tuple[Array, float]]:
+    """Values of r on the way to the best q of the model, each with its share of it; none if too dear."""
+    best = _model_optimum(point)
+    if best is None:
+        return []
+    floor = _LEAST_FACTOR**2 * point.q
+    return [(np.sqrt(np.maximum(point.q + t * (best - point.q), floor)), t) for t in _LENGTHS]
+
+
+def _model_optimum(point: DualPoint) -> Array | None:
+    """The q ≥ 0 at which the quadratic model in q is least, or None where that is too much work.
+
+    P = GᵀG with a row β_a ∘ β_b / √(d_a + d_b) of G for every pair a, b. F has degree ½ in q, so
+    u = 2 P q, and up to a constant the model Σq' − 2F is ½‖G q' − 3 G q‖² + Σq'. With (Σq')²/(2F)
+    for the last term, of the same slope at q, this is a problem of least squares.
+    """
+    from scipy.optimize import nnls
+
+    k, n = point.beta.shape
+    if k * (k + 1) // 2 * n > _MODEL_ENTRIES:
+        return None
+    beta = point.backend.numpy(point.beta)
+    a, b = np.triu_indices(k)
+    both = np.sqrt(np.where(a == b, 1, 2) / (point.d[a] + point.d[b]))
+    G = np.vstack([beta[a] * beta[b] * both[:, None], np.full((1, n), 1 / math.sqrt(point.F))])
+    target = 3 * (G @ point.q)
+    target[-1] = 0
+    try:
+        return np.asarray(nnls(G, target)[0])
+    except RuntimeError:  # too many exchanges
+        return None
+
+
+def _model_gain(point: DualPoint, r: Array) -> float:
+    """What the quadratic model in q promises of going to √q = r."""
+    change = r**2 - point.q
+    return float((point.u - 1 - 0.5 * point.hessian_product(change)) @ change)
+
+
+def _newton_direction(point: DualPoint, r: Array, curvature: Array, forcing: float, clock: _Clock) -> Array:
     """The solution of (4 rPr + 2 max(1 − u, 0)) x = −2 r (1 − u), by conjugate gradients."""
     damping = 2 * np.maximum(1 - point.u, 0)
     diagonal = 4 * point.q * curvature + damping
@@ -199,7 +340,7 @@ def _newton_direction(point: DualPoint, r: Array, curvature: Array) -> Array:
     direction = z
     rho = first = float(residual @ z)
     for _ in range(MAX_PRODUCTS_PER_STEP):
-        if rho <= _FORCING**2 * first or rho == 0:
+        if rho <= forcing**2 * first or rho == 0 or clock.is_over:
             break
         image = 4 * r * point.hessian_product(r * direction) + damping * direction
         bend = float(direction @ image)
@@ -211,3 +352,102 @@ def _newton_direction(point: DualPoint, r: Array, curvature: Array) -> Array:
         rho, previous = float(residual @ z), rho
         direction = z + (rho / previous) * direction
     return x
+
+
+# Where to begin ------------------------------------------------------------------------------
+
+
+def _first_weights(R: Any, device: Backend, clock: _Clock) -> Array:
+    """Weights near the optimum.
+
+    diag V^½, known at once from orthogonal rows. Where it is not and cells are in order,
+    the optimum of a coarser problem; where directions are few, that of a few cells.
+    """
+    k, n = R.shape
+    lengths = device.numpy((R**2).sum(1))
+    is_orthogonal = _has_orthogonal_rows(R, lengths, device)
+    halves = None if is_orthogonal else _halves(R, device)
+    if halves is not None:
+        first, last = halves
+        merged = (R[:, device.index(first)] + R[:, device.index(last)]) / 2
+        coarse = device.triangle(merged) if merged.shape[0] > merged.shape[1] else merged
+        return _refined(_minimise(coarse, device, _COARSE_TOL, clock).q, first, last)
+    if is_orthogonal:
+        q = _root_diagonal(R, lengths, device)
+    else:
+        squares, U = device.eigh(R @ R.T)
+        q = _root_diagonal(U.T @ R, device.numpy(squares), device)
+    return _weights_of_few(R, q, device, clock) if k * (k + 1) <= _FEW * n else q
+
+
+def _weights_of_few(R: Any, q: Array, device: Backend, clock: _Clock) -> Array:
+    """Weights of the few cells that matter, for others zero.
+
+    k(k + 1)/2 cells can carry the optimum. Many more leave the Hessian singular, and Newton's
+    method empties them one by one: 3 random queries over 200 cells took up to 228
+    decompositions. So cells that ask for weight are taken, and more where a constraint is violated.
+    """
+    k, n = R.shape
+    for _ in range(_WARMING):
+        point = evaluate(R, q, device)
+        q = point.q * point.u
+    # Half of those that could matter, or a few more of each direction.
+    size = max(4 * k, k * (k + 1) // 4)
+    # These alone tell all directions apart.
+    spanning = device.pivots(R)
+    chosen = np.zeros(n, dtype=bool)
+    chosen[spanning] = True
+    chosen[np.argsort(-q)[:size]] = True
+    for _ in range(_ROUNDS):
+        index = np.flatnonzero(chosen)
+        found = _minimise(R[:, device.index(index)], device, _COARSE_TOL, clock, start=q[index])
+        q = np.zeros(n)
+        q[index] = found.q
+        point = evaluate(R, q, device)
+        if point.u.max() <= 1 + _COARSE_TOL or clock.is_over:
+            break
+        chosen = q > _HEAVY * q.sum()
+        chosen[spanning] = True
+        chosen[np.argsort(-point.u)[:size]] = True
+    return q
+
+
+def _has_orthogonal_rows(R: Any, lengths: Array, device: Backend) -> bool:
+    """Whether R Rᵀ is diagonal, by its product with one vector of signs.
+
+    A wrong answer, which would take entries that cancel, only means worse weights to begin with.
+    """
+    signs = np.where(np.random.default_rng(0).random(len(lengths)) < 0.5, -1.0, 1.0)
+    image = device.numpy(R @ (device.matrix(signs) @ R))
+    return bool(np.abs(image - lengths * signs).max() <= _ORTHOGONAL * lengths.max())
+
+
+def _root_diagonal(R: Any, squares: Array, device: Backend) -> Array:
+    """The diagonal of V^½ = Rᵀ (R Rᵀ)^{−½} R for orthogonal rows of these squared lengths."""
+    lengths = np.sqrt(np.maximum(squares, np.finfo(float).tiny))
+    return device.numpy((R**2 / device.matrix(lengths)[:, None]).sum(0))
+
+
+def _halves(R: Any, device: Backend) -> tuple[Array, Array] | None:
+    """First and last cell of each group of one or two alike neighbours; None if they are few."""
+    n = R.shape[1]
+    if n < 2 * _LEAST_COARSE:
+        return None
+    norms = device.numpy((R**2).sum(0)) ** 0.5
+    cosines = device.numpy((R[:, 1:] * R[:, :-1]).sum(0)) / (norms[1:] * norms[:-1])
+    first = []
+    last = []
+    i = 0
+    while i < n:
+        j = i + 1 if i + 1 < n and cosines[i] >= _ALIKE else i
+        first.append(i)
+        last.append(j)
+        i = j + 1
+    return (np.array(first), np.array(last)) if len(first) <= 0.7 * n else None
+
+
+def _refined(q: Array, first: Array, last: Array) -> Array:
+    """Weights of single cells from those of groups, along the logarithm of weight per cell."""
+    centres = (first + last) / 2
+    density = np.log(np.maximum(q, _LEAST_START * q.max()) / (last - first + 1))
+    return np.asarray(np.exp(np.interp(np.arange(last[-1] + 1), centres, density)))

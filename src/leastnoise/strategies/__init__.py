@@ -2,17 +2,30 @@
 
 `design` with method="auto" takes the first that accepts the workload and the
 privacy goal, except under pure privacy, where no method is optimal and the best
-of all that accept is taken.
+of the quick ones that accept is taken. Those that depend on the data are taken only
+when named.
 """
 
 from __future__ import annotations
 
 from leastnoise.errors import MethodError
+from leastnoise.strategies.coa import COA, COA_HOMOTOPY
+from leastnoise.strategies.datacube import DATACUBE
+from leastnoise.strategies.dawa import DAWA
 from leastnoise.strategies.dense import DENSE
+from leastnoise.strategies.eigen import EIGEN, PRINCIPAL, SEPARATION
+from leastnoise.strategies.fourier import FOURIER
 from leastnoise.strategies.hierarchical import HIERARCHICAL
 from leastnoise.strategies.identity import IDENTITY
+from leastnoise.strategies.lowrank import LOWRANK
+from leastnoise.strategies.mechanism import Mechanism
 from leastnoise.strategies.method import Found, Method, Request
+from leastnoise.strategies.mwem import MWEM
+from leastnoise.strategies.sdp import SDP
+from leastnoise.strategies.smii import SMII
+from leastnoise.strategies.smoothing import SMOOTHING
 from leastnoise.strategies.wavelet import WAVELET
+from leastnoise.strategies.weighted_basis import WEIGHTED_BASIS
 from leastnoise.strategies.workload import WORKLOAD
 
 METHODS: tuple[Method, ...] = (
@@ -21,9 +34,23 @@ METHODS: tuple[Method, ...] = (
     WORKLOAD,
     HIERARCHICAL,
     WAVELET,
+    FOURIER,
+    DATACUBE,
+    EIGEN,
+    SEPARATION,
+    PRINCIPAL,
+    WEIGHTED_BASIS,
+    LOWRANK,
+    SMOOTHING,
+    COA,
+    COA_HOMOTOPY,
+    SDP,
+    SMII,
+    DAWA,
+    MWEM,
 )
 
-__all__ = ["METHODS", "Found", "Method", "Request", "method_named"]
+__all__ = ["METHODS", "Found", "Mechanism", "Method", "Request", "method_named"]
 
 
 def method_named(name: str) -> Method:

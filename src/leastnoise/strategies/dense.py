@@ -2,7 +2,7 @@
 
 Works in the row space of the queries: an integer basis B of it, the weighted Gram
 matrix V factored as RᵀR, Newton's method on the dual, and the strategy found
-written as C·B with C upper triangular.
+written as C·B with C upper triangular. What has variance caps is in `dense_capped`.
 
 Where a record is replaced by another, the profile of a pair of cells may not exceed
 the budget: the same problem with the columns r_i and r_i − r_j of R D for those of R.
@@ -19,13 +19,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from leastnoise.errors import DesignError
 from leastnoise.operators import Array
 from leastnoise.progress import Progress
 from leastnoise.rowspace import Basis, factor_gram, integer_basis
-from leastnoise.solver import Solution, minimise_total_variance
+from leastnoise.solver import Run, Solution, least_total, minimise_total_variance
+from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, triangle, with_differences
+from leastnoise.strategies.dense_capped import find_within_caps
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategy import RealStrategy
+from leastnoise.workload import Workload
 
 # n-by-n work beyond this many cells takes hours on a laptop.
 MAX_CELLS = 20_000
@@ -44,51 +46,69 @@ def _refuses(request: Request) -> str | None:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
     if n > MAX_CELLS:
         return f"it holds at most {MAX_CELLS:,} cells, the workload has {n:,}"
+    if request.options.get("refine", False) and request.objective.kind != "largest":
+        return "only the largest variance and targets leave a profile to refine"
     return None
 
 
 def _find(request: Request) -> Found:
     workload = request.workload
-    basis = integer_basis(workload)
-    R = factor_gram(workload, rank=basis.rank)
     used = np.asarray(workload.operator.column_norms(1) > 0)
     if not used.any():
         return Found(
-            RealStrategy(np.zeros((1, R.shape[1]), dtype=np.int64)),
-            np.zeros(R.shape[1]),
+            RealStrategy(np.zeros((1, workload.shape[1]), dtype=np.int64)),
+            np.zeros(workload.shape[1]),
             "heuristic",
             "every query is zero",
         )
+    if request.objective.kind == "total":
+        return _find_total(request, used)
+    return find_within_caps(request, MAX_PAIRS)
+
+
+def _find_total(request: Request, used: Array) -> Found:
+    workload = request.workload
+    basis = integer_basis(workload)
+    R = factor_gram(_reweighted(workload, request.objective.weights(workload)), rank=basis.rank)
     # Neither the noise nor the dual weights depend on the unit; squares of this one stay within floats.
-    R = R / np.abs(R).max()
+    R /= np.abs(R).max()
     # Cells that no query tells apart share one dual weight.
-    columns, inverse, counts = _distinct_columns(R, used)
-    n = len(columns)
+    cells = Cells.all_of(R.shape[1]) if basis.rows is None else distinct_cells(R, used)
+    n = len(cells.first)
     is_replaced = request.privacy.neighbours == "replace-one"
-    root = np.zeros(R.shape)
     if is_replaced and n * (n + 1) // 2 <= MAX_PAIRS:
-        over_pairs = _solve_over_pairs(R[:, columns], request)
-        root[:, used] = over_pairs.root[:, inverse]
+        over_pairs = _solve_over_pairs(R[:, cells.first], request)
+        root = cells.spread(over_pairs.root)
         listed = over_pairs.q > 0
         return Found(
-            RealStrategy(_triangle(root, basis.rows), basis.rows),
+            RealStrategy(triangle(root, basis.rows), basis.rows),
             over_pairs.q[listed],
             "stopped",
             _note(over_pairs, basis) + ", over pairs of cells",
-            _pairs(columns, R.shape[1])[listed],
+            list_pairs(cells.first, R.shape[1])[listed],
         )
     # The other half of the tolerance is left for rounding to integers.
-    solution = _minimise(R[:, columns], request, request.tol / 2, request.progress)
-    root[:, used] = solution.root[:, inverse]
-    q = np.zeros(R.shape[1])
-    q[used] = (solution.q / counts)[inverse]
+    solution = _minimise(
+        R if cells.are_all else R[:, cells.first], request, request.tol / 2, request.progress
+    )
     return Found(
-        RealStrategy(_triangle(root, basis.rows), basis.rows),
-        q,
+        RealStrategy(triangle(cells.spread(solution.root), basis.rows), basis.rows),
+        cells.spread((solution.q / cells.counts)[None, :])[0],
         "heuristic" if is_replaced else "stopped",
         _note(solution, basis)
         + (", for records added or removed, scaled to records replaced" if is_replaced else ""),
     )
+
+
+def _reweighted(workload: Workload, weights: Array) -> Workload:
+    """The workload with other weights of its queries."""
+    if weights is workload.weights:
+        return workload
+    blocks, start = [], 0
+    for block in workload.blocks:
+        blocks.append(replace(block, weights=weights[start : start + block.n_rows]))
+        start += block.n_rows
+    return Workload(tuple(blocks), workload.schema)
 
 
 def _minimise(
@@ -100,7 +120,33 @@ def _minimise(
 ) -> Solution:
     """The solver on the columns of R, with what is left of the time after so many seconds."""
     limit = None if request.time_limit is None else max(request.time_limit - seconds, 1e-9)
-    return minimise_total_variance(R, tol=tol, time_limit=limit, backend=request.backend, progress=progress)
+    found = minimise_total_variance(R, tol=tol, time_limit=limit, backend=request.backend, progress=progress)
+    is_late = limit is not None and found.seconds > limit
+    if found.has_converged or is_late or R.shape[1] > _MAX_SECOND_TRY:
+        return found
+    # Where the queries' sizes are very far apart, the slower method sees what squares have lost.
+    left = None if limit is None else limit - found.seconds
+    run = Run(tol, left, request.backend, progress, steps=found.steps)
+    other = least_total(R, run, start=found.q)
+    best_root, achieved = min((found.root, found.achieved), (other.strategy, other.achieved), key=_second)
+    best_q, bound = max((found.q, found.lower_bound), (other.q, other.lower_bound), key=_second)
+    return Solution(
+        root=best_root,
+        q=best_q,
+        achieved=achieved,
+        lower_bound=bound,
+        has_converged=achieved <= (1 + tol) * bound,
+        steps=run.steps,
+        seconds=found.seconds + run.seconds,
+    )
+
+
+# Up to so many different cells a search that stopped short is taken up by the other method.
+_MAX_SECOND_TRY = 1_024
+
+
+def _second(pair: tuple[Array, float]) -> float:
+    return pair[1]
 
 
 def _note(solution: Solution, basis: Basis) -> str:
@@ -117,7 +163,7 @@ def _solve_over_pairs(R: Array, request: Request) -> Solution:
     10 random queries over 80 cells take 0.3 s, where all 3,240 columns at once took 2 s
     and, for one workload in six, stopped at a gap of a fifth.
     """
-    every = _with_differences(R)
+    every = with_differences(R)
     k, n = R.shape
     tol = request.tol / 2
     if k * (k + 1) >= every.shape[1]:
@@ -130,7 +176,7 @@ def _solve_over_pairs(R: Array, request: Request) -> Solution:
         index = np.flatnonzero(chosen)
         found = _minimise(every[:, index], request, tol / 4, None, time.monotonic() - started)
         root = found.root[:, :n]
-        u = (_with_differences(root) ** 2).sum(axis=0)
+        u = (with_differences(root) ** 2).sum(axis=0)
         # Weights of some columns, with none for the others, prove their bound for all.
         q = np.zeros(every.shape[1])
         q[index] = found.q
@@ -152,52 +198,11 @@ def _solve_over_pairs(R: Array, request: Request) -> Solution:
     return best
 
 
-def _with_differences(columns: Array) -> Array:
-    """The columns r_i, then r_i − r_j for i < j in the order of `_pairs`."""
-    i, j = np.triu_indices(columns.shape[1], 1)
-    return np.hstack([columns, columns[:, i] - columns[:, j]])
-
-
-def _pairs(cells: Array, n: int) -> Array:
-    """Each cell with no cell, n, then each pair of cells, smaller first: (N, 2)."""
-    i, j = np.triu_indices(len(cells), 1)
-    alone = np.column_stack([cells, np.full(len(cells), n)])
-    return np.sort(np.vstack([alone, np.column_stack([cells[i], cells[j]])]), axis=1)
-
-
-def _distinct_columns(R: Array, used: Array) -> tuple[Array, Array, Array]:
-    """Positions of one column of each kind, for each used column its kind, and their numbers."""
-    where = np.flatnonzero(used)
-    # Cells in the same queries have columns equal up to rounding: compare on a coarse grid,
-    # each direction on its own, so that weak ones still tell cells apart.
-    scale = np.abs(R).max(axis=1, keepdims=True)
-    coarse = np.rint(R[:, where] / scale * 2.0**30)
-    _, first, inverse, counts = np.unique(
-        coarse, axis=1, return_index=True, return_inverse=True, return_counts=True
-    )
-    return where[first], inverse.reshape(-1), counts
-
-
-def _triangle(root: Array, basis: Array | None) -> Array:
-    """The upper triangular C, (k, k), with CᵀC equal to the precision of root on the basis."""
-    from scipy import linalg
-
-    coefficients = root
-    if not np.isfinite(root).all():
-        raise DesignError("the strategy found is not finite; rescale the workload's rows")
-    if basis is not None:
-        # root = coefficients · basis exactly, because both span the same rows.
-        coefficients = linalg.lstsq(basis.astype(float).T, root.T)[0].T
-    C = linalg.qr(coefficients, mode="r", check_finite=False)[0][: coefficients.shape[1]]
-    if C.shape[0] != C.shape[1] or not math.isfinite(float(np.abs(C).max(initial=0))):
-        raise DesignError("the strategy found lost a direction; rescale the workload's rows")
-    return np.asarray(np.triu(C))
-
-
 DENSE = Method(
     "dense",
     f"the certified optimum for Gaussian noise, up to {MAX_CELLS:,} cells; where records are replaced, "
     "up to 88 that queries tell apart",
     _refuses,
     _find,
+    {"refine": (False, "for the largest variance and targets: the least privacy loss of every cell")},
 )

@@ -10,16 +10,22 @@ import numpy as np
 
 from leastnoise.certificate import Status
 from leastnoise.errors import MethodError
+from leastnoise.objective import Objective, TotalVariance
 from leastnoise.operators import MAX_ENTRIES, Array
 from leastnoise.privacy import Goal
 from leastnoise.progress import Progress
+from leastnoise.strategies.mechanism import Mechanism
 from leastnoise.strategy import RealStrategy
 from leastnoise.workload import Workload
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What `design` asks of a method."""
+    """What `design` asks of a method.
+
+    Where the objective is of the kind "largest", only the shape of the noise matters;
+    if no privacy goal was given either, `privacy` is GDP(1).
+    """
 
     workload: Workload
     privacy: Goal
@@ -28,13 +34,16 @@ class Request:
     time_limit: float | None = None
     backend: str = "numpy"
     progress: Callable[[Progress], None] | None = None
+    objective: Objective = TotalVariance()  # noqa: RUF009 - a frozen value
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
     """What a method answers: a proposal, dual weights for the bound, and what it claims.
 
-    The weights q are those of the cells, or of the `pairs` listed; see `Witness`.
+    The weights q are those of the cells, or of the `pairs` listed; see `Witness`. The
+    weights p are those of the queries, (m,), for objectives with caps; where a method
+    has none to offer, `design` takes equal ones.
     """
 
     proposal: RealStrategy
@@ -42,6 +51,7 @@ class Found:
     claim: Status
     note: str
     pairs: Array | None = None
+    p: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -52,14 +62,19 @@ class Method:
         summary: one line for people.
         options: option name to (default, what it means).
         refuses: the reason why a request cannot be served, or None.
-        find: the search itself.
+        find: the search itself; where a method is data-dependent, the mechanism that `measure` runs.
+        is_quick: whether it takes seconds at most at every size that it accepts. Others search for
+            long and stop at a time limit; under pure privacy method="auto" leaves them out.
+        is_data_dependent: whether what it measures depends on the data. It is used only when named.
     """
 
     name: str
     summary: str
     refuses: Callable[[Request], str | None]
-    find: Callable[[Request], Found]
+    find: Callable[[Request], Found | Mechanism]
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    is_quick: bool = True
+    is_data_dependent: bool = False
 
     def option(self, request: Request, name: str) -> Any:
         """The option's value, or its default."""

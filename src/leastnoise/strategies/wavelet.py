@@ -9,8 +9,13 @@ For 4 values the rows are
 
 A number of values that is no power of two is filled up with absent values.
 
+With Laplace noise, wavelets cost more than they gain on attributes with few values. The
+hybrid leaves an attribute of n values as it is where n ≤ P² H, P = 1 + log₂ n being what one
+record moves its coefficients by, and H = (2 + log₂ n)/2 what they add to the variance of a range.
+
 Reference:
-    Xiao, Wang and Gehrke (2010), Differential privacy via wavelet transforms.
+    Xiao, Wang and Gehrke (2010), Differential privacy via wavelet transforms; Privelet,
+    and Privelet⁺ for the hybrid.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import math
 
 import numpy as np
 
+from leastnoise.errors import MethodError
 from leastnoise.operators import Array
 from leastnoise.strategies.method import (
     Found,
@@ -47,19 +53,39 @@ def haar(n: int) -> Array:
     return np.array(rows)[:, :n]
 
 
+def is_small(n: int) -> bool:
+    """Whether the hybrid leaves an attribute of n values as it is: n ≤ P² H."""
+    # Absent values are filled up, so the depth is that of the next power of two.
+    depth = (n - 1).bit_length()
+    return 2 * n <= (1 + depth) ** 2 * (2 + depth)
+
+
 def _refuses(request: Request) -> str | None:
     sizes = cells_per_attribute(request.workload)
+    if request.options.get("hybrid") is True and request.privacy.noise != "laplace":
+        return "its hybrid is for Laplace noise; with Gaussian noise leaving attributes out gains nothing"
     return refuse_large(math.prod(2 * n for n in sizes), math.prod(sizes))
 
 
 def _find(request: Request) -> Found:
-    rows = kronecker([haar(n) for n in cells_per_attribute(request.workload)])
-    return Found(
-        RealStrategy(rows),
-        uniform_weights(request.workload),
-        "heuristic",
-        "noise on Haar wavelet coefficients",
+    hybrid = WAVELET.option(request, "hybrid")
+    if not isinstance(hybrid, bool):
+        raise MethodError(f"hybrid must be True or False, got {hybrid!r}")
+    sizes = cells_per_attribute(request.workload)
+    left = [hybrid and is_small(n) for n in sizes]
+    rows = kronecker(
+        [np.eye(n, dtype=np.int64) if whole else haar(n) for n, whole in zip(sizes, left, strict=True)]
     )
+    note = "noise on Haar wavelet coefficients"
+    if hybrid:
+        note += f", {sum(left)} of {len(sizes)} attributes left as they are"
+    return Found(RealStrategy(rows), uniform_weights(request.workload), "heuristic", note)
 
 
-WAVELET = Method("wavelet", "noise on Haar wavelet coefficients, then least squares", _refuses, _find)
+WAVELET = Method(
+    "wavelet",
+    "noise on Haar wavelet coefficients, then least squares",
+    _refuses,
+    _find,
+    {"hybrid": (False, "leave attributes with few values as they are; for pure privacy")},
+)

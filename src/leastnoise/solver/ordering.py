@@ -1,0 +1,161 @@
+"""The refined privacy ordering: among the noises of least largest profile, the one least everywhere.
+
+Most problems with caps have many optima. The one wanted has the lexicographically
+least sorted profile: its largest entry is as small as can be, then its second
+largest, and so on; it is unique.
+
+Reference:
+    Xiao, Wang, Ding and Zhang, fitness for use, sections 3.2 and 5.2.
+
+At an optimum take the coordinates in which Σ = 1 and both S and T are diagonal, d.
+Directions with d > 0 are settled: every optimum agrees on them and has no covariance
+between them and the rest, because cells with q_i > 0 span exactly these directions
+and so do queries with p_j > 0. What is left is the same problem in fewer coordinates,
+with the settled part of each variance taken off its cap and the settled part of each
+profile as an offset. So each level is solved by itself, and no cap is ever tight.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from leastnoise.operators import Array
+from leastnoise.solver.backend import Backend, load_backend
+from leastnoise.solver.capped import CappedSolution, Run
+from leastnoise.solver.interior import Path, follow_path
+from leastnoise.solver.kinds import LeastProfile
+from leastnoise.solver.mean import Forms, MeanPoint
+from leastnoise.solver.rows import DenseRows
+
+# A level is solved to this gap, so that settled directions stand out from the others.
+_LEVEL_TOL = 1e-10
+
+# A level further than this from its optimum is tried once more.
+_WELL_ENOUGH = 1e-8
+
+# Between neighbouring d, a fall by this factor parts settled directions from the rest.
+_FALL = 1e3
+
+# Queries and cells whose part in the remaining directions is below this share of the whole are settled.
+_SETTLED = 1e-7
+
+
+def refined_profile(
+    L: Array, B: Array, caps: Array, run: Run, *, start: tuple[Array, Array] | None = None
+) -> CappedSolution:
+    """The noise with the lexicographically least sorted profile among those with v_j ≤ c_j.
+
+    Args:
+        L, B: queries (m, k) and cells (k, n) in common coordinates; both span all k.
+        start: positive weights (p, q) to begin with.
+    """
+    device = load_backend(run.backend)
+    m, n = len(L), B.shape[1]
+    queries, cells, offsets = np.arange(m), np.arange(n), np.zeros(n)
+    settled: list[Array] = []
+    first: CappedSolution | None = None
+    p, q = start if start is not None else (np.full(m, 1 / m), np.full(n, 1 / n))
+    while L.shape[1] > 0:
+        kind = LeastProfile(caps, offsets[cells])
+        path = _level(L, B, kind, p, q, run, device)
+        if path.lacking > _WELL_ENOUGH:
+            # From weights half as far apart as where it ended, the path is another one.
+            ended = path.nearest
+            again = _level(L, B, kind, np.sqrt(ended.p), np.sqrt(ended.q), run, device)
+            path = min(path, again, key=lambda found: found.lacking)
+        point = path.nearest
+        # Scaled so that every variance keeps its cap.
+        root = math.sqrt(kind.excess(point))
+        alpha = device.numpy(point.alpha.columns(np.arange(len(L)))) / root
+        beta = point.beta * root
+        if first is None:
+            first = CappedSolution(
+                beta, path.dual.p, path.dual.q, path.achieved, path.lower_bound, False, 0, 0.0
+            )
+        if run.is_late:
+            keep = np.ones(len(point.d), dtype=bool)
+        else:
+            keep = _settled(point.d)
+            alpha, beta = _parted(point, keep, alpha, beta)
+        block = np.zeros((int(keep.sum()), n))
+        block[:, cells] = beta[keep]
+        settled.append(block)
+        offsets = offsets + (block**2).sum(axis=0)
+        L, B = alpha[~keep].T, beta[~keep]
+        caps = caps - (alpha[keep] ** 2).sum(axis=0)
+        open_queries = (L**2).sum(axis=1) > _SETTLED**2 * (alpha**2).sum(axis=0)
+        open_cells = (B**2).sum(axis=0) > _SETTLED**2 * (beta**2).sum(axis=0)
+        L, B, caps = L[open_queries], B[:, open_cells], caps[open_queries]
+        queries, cells = queries[open_queries], cells[open_cells]
+        p, q = np.full(len(queries), 1.0), np.full(len(cells), 1.0)
+    assert first is not None
+    return CappedSolution(
+        strategy=np.vstack(settled),
+        p=first.p,
+        q=first.q,
+        achieved=float(offsets.max()),
+        lower_bound=first.lower_bound,
+        has_converged=offsets.max() <= (1 + run.tol) * first.lower_bound,
+        steps=run.steps,
+        seconds=run.seconds,
+    )
+
+
+def _parted(point: MeanPoint, keep: Array, alpha: Array, beta: Array) -> tuple[Array, Array]:
+    """The queries and cells in coordinates in which settled ones have no part in the remaining directions.
+
+    Weights that vanish with the remaining directions still turn the point's own by about
+    as much as is left of them, 1e-6 where a query and a cell are at their limits without a
+    weight. The queries with weight span the settled directions, the cells with weight
+    annihilate the others: coordinates M = [S N] of both.
+    """
+    r = int(keep.sum())
+    if r == len(keep):
+        return alpha, beta
+    limit = math.sqrt(float(point.d[keep].min()) * float(point.d[~keep].max()))
+    S = _span(alpha, point.p, limit, r)
+    T = _span(beta, point.q, limit, r)
+    if S is None or T is None:
+        return alpha, beta
+    N = np.linalg.svd(T)[0][:, r:]
+    M = np.zeros((len(keep), len(keep)))
+    M[:, keep], M[:, ~keep] = S, N
+    return np.linalg.solve(M, alpha), M.T @ beta
+
+
+def _span(vectors: Array, weights: Array, limit: float, r: int) -> Array | None:
+    """Orthonormal directions of the vectors with weight, (k, r), or None where these do not have r."""
+    sizes = weights * (vectors**2).sum(axis=0)
+    chosen = sizes > limit
+    if int(chosen.sum()) < r:
+        return None
+    U, values, _ = np.linalg.svd(vectors[:, chosen] * np.sqrt(weights[chosen]), full_matrices=False)
+    return U[:, :r] if values[r - 1] ** 2 > limit else None
+
+
+def _level(L: Array, B: Array, kind: LeastProfile, p: Array, q: Array, run: Run, device: Backend) -> Path:
+    path = follow_path(
+        Forms(DenseRows(L, device), device.matrix(B), None, device),
+        kind,
+        p,
+        q,
+        tol=min(_LEVEL_TOL, run.tol),
+        time_limit=run.left,
+        progress=lambda step: run.tell(max(step.gap, 0.0), step.step),
+        is_thorough=True,
+    )
+    run.steps += path.steps
+    return path
+
+
+def _settled(d: Array) -> Array:
+    """Which directions are settled: those above the widest fall of d, all if none is wide."""
+    order = np.argsort(-d)
+    falls = d[order][:-1] / d[order][1:]
+    if len(falls) == 0 or falls.max() < _FALL:
+        return np.ones(len(d), dtype=bool)
+    kept = np.zeros(len(d), dtype=bool)
+    kept[order[: int(np.argmax(falls)) + 1]] = True
+    return kept

@@ -1,0 +1,69 @@
+"""What a method that weighs design queries does with what its weights leave over.
+
+A cell whose column is shorter than the longest one may be measured by itself as well,
+up to that length, at no cost to anybody's privacy.
+
+Reference:
+    Li and Miklau (2012), adaptive mechanism, Program 2, steps 4 and 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from leastnoise.operators import Array
+from leastnoise.rowspace import RANK_TOL
+from leastnoise.strategies.cells import triangle
+from leastnoise.strategies.method import Request
+from leastnoise.strategy import RealStrategy
+from leastnoise.workload import Workload
+
+# A cell with this share or less left over is full: measuring it would change nothing that is seen.
+_FULL = 1e-6
+
+
+def counted_workload(request: Request) -> Workload:
+    """The workload with the weights that the objective gives its queries."""
+    workload, weights = request.workload, request.objective.weights(request.workload)
+    if weights is workload.weights:
+        return workload
+    return replace(
+        workload,
+        blocks=tuple(replace(b, weights=weights[workload.rows_of(b.name)]) for b in workload.blocks),
+    )
+
+
+def completed(rows: Array, basis: Array | None, used: Array) -> RealStrategy:
+    """Real rows A', (r, n), and below them √(max_i m_i − m_j) times each cell j, m the squared columns.
+
+    Cells within a millionth of the largest count as full, and cells that no query counts are
+    left alone: measuring them would help nobody.
+
+    Args:
+        basis: integer rows with the same span as A', None for every cell.
+        used: which cells some query counts, (n,).
+    """
+    spent = (rows**2).sum(axis=0)
+    left = np.where(used, spent.max() - spent, 0.0)
+    cells = left > _FULL * spent.max()
+    measured = np.vstack([rows, np.diag(np.sqrt(left))[cells]])
+    wider = _basis_with_cells(basis, cells)
+    # With Gaussian noise the triangle of the same AᵀA is the same measurement.
+    return RealStrategy(triangle(measured, wider), wider)
+
+
+def _basis_with_cells(basis: Array | None, cells: Array) -> Array | None:
+    """An integer basis of the span of some rows and single cells; None where that is everything."""
+    from scipy import linalg
+
+    if basis is None or not cells.any():
+        return basis
+    n = basis.shape[1]
+    rows = np.vstack([np.eye(n, dtype=np.int64)[cells], basis])
+    lengths = np.sqrt((rows.astype(float) ** 2).sum(axis=1))
+    _, triangle, order = linalg.qr((rows / lengths[:, None]).T, mode="economic", pivoting=True)
+    strength = np.abs(np.diag(triangle))
+    rank = int((strength > RANK_TOL * strength[0]).sum())
+    return None if rank == n else rows[np.sort(order[:rank])]

@@ -1,0 +1,235 @@
+"""The certified optimum under variance caps: the largest variance, targets, total variance within targets.
+
+The coordinates are the cells themselves where the queries reach every one of them,
+and otherwise an orthonormal basis of what they reach.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from leastnoise.errors import MethodError
+from leastnoise.operators import Array, Matrix, Operator, Stack, require_room
+from leastnoise.rowspace import Basis, integer_basis
+from leastnoise.solver import (
+    CappedSolution,
+    ImplicitRows,
+    Rows,
+    Run,
+    least_profile,
+    load_backend,
+    refined_profile,
+    total_within_caps,
+)
+from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, triangle, with_differences
+from leastnoise.strategies.infeasible import infeasible
+from leastnoise.strategies.method import Found, Request
+from leastnoise.strategy import RealStrategy
+from leastnoise.workload import Workload
+
+# Caps are kept with this share of the gap asked for to spare, which rounding to integers takes up.
+_SPARE = 0.1
+
+# The refined ordering writes out at most so many numbers.
+_MAX_REFINED = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """A request in coordinates: queries with caps, different cells, and where they came from."""
+
+    request: Request
+    basis: Basis
+    Q: Array | None  # (n, k)
+    operator: Operator  # the queries with caps, over all cells
+    rows: Rows
+    capped: Array  # positions of the queries with caps
+    caps: Array  # theirs
+    cells: Cells
+    are_pairs: bool
+
+    @property
+    def columns(self) -> Array:
+        """The columns whose profile counts: cells, or cells and their differences."""
+        B = self._all_cells[:, self.cells.first]
+        return with_differences(B) if self.are_pairs else B
+
+    @property
+    def _all_cells(self) -> Array:
+        return np.eye(self.rows.shape[1]) if self.Q is None else self.Q.T
+
+    def found(self, solution: CappedSolution, note: str, *, is_heuristic: bool) -> Found:
+        """What a solution proposes for the request."""
+        root = self.cells.spread(solution.strategy[:, : len(self.cells.first)])
+        q, pairs = self.cell_weights(solution.q)
+        stopped = "" if solution.has_converged else ", stopped early"
+        how = "interior-point method on the dual" + note
+        return Found(
+            RealStrategy(triangle(root, self.basis.rows), self.basis.rows),
+            q,
+            "heuristic" if is_heuristic else "stopped",
+            f"{how}, {solution.steps} steps{stopped}",
+            pairs,
+            self.query_weights(solution.p),
+        )
+
+    def query_weights(self, p: Array) -> Array:
+        """Weights of all queries."""
+        every = np.zeros(self.request.workload.shape[0])
+        every[self.capped] = p
+        return every
+
+    def cell_weights(self, q: Array) -> tuple[Array, Array | None]:
+        """Weights of all cells, or of the pairs that have some."""
+        n = self.request.workload.shape[1]
+        if self.are_pairs:
+            listed = q > 0
+            return q[listed], list_pairs(self.cells.first, n)[listed]
+        return self.cells.spread((q / self.cells.counts)[None, :])[0], None
+
+
+def find_within_caps(request: Request, max_pairs: int) -> Found:
+    """The least largest variance, or the least total variance within targets.
+
+    Raises:
+        InfeasibleError: if no noise keeps the caps within the goal, with the proof.
+    """
+    problem = _problem(request, max_pairs)
+    is_replaced = request.privacy.neighbours == "replace-one"
+    is_heuristic = is_replaced and not problem.are_pairs
+    note = ", over pairs of cells" if problem.are_pairs else ""
+    if is_heuristic:
+        note = " for records added or removed, scaled to records replaced"
+    run = Run(request.tol / 2, request.time_limit, request.backend, request.progress)
+    if request.objective.kind == "largest":
+        if request.options.get("refine", False):
+            return problem.found(
+                _refined(problem, run), note + ", profile refined", is_heuristic=is_heuristic
+            )
+        return problem.found(_least_profile(problem, run), note, is_heuristic=is_heuristic)
+    return problem.found(_total(problem, run, is_heuristic), note, is_heuristic=is_heuristic)
+
+
+def _problem(request: Request, max_pairs: int) -> _Problem:
+    from scipy import linalg
+
+    workload = request.workload
+    basis = integer_basis(workload)
+    Q = None if basis.rows is None else linalg.qr(basis.rows.T.astype(float), mode="economic")[0]
+    caps = request.objective.caps(workload)
+    assert caps is not None
+    capped = np.flatnonzero(np.isfinite(caps))
+    operator = _rows_at(workload, capped)
+    n = workload.shape[1]
+    cells = distinct_cells(Q.T, np.abs(Q).max(axis=1) > 0) if Q is not None else Cells.all_of(n)
+    count = len(cells.first)
+    return _Problem(
+        request=request,
+        basis=basis,
+        Q=Q,
+        operator=operator,
+        rows=ImplicitRows(operator, Q, load_backend(request.backend)),
+        capped=capped,
+        caps=caps[capped],
+        cells=cells,
+        are_pairs=request.privacy.neighbours == "replace-one" and count * (count + 1) // 2 <= max_pairs,
+    )
+
+
+def _rows_at(workload: Workload, index: Array) -> Operator:
+    """The queries at some positions, implicit where whole batches are taken."""
+    if len(index) == workload.shape[0]:
+        return workload.operator
+    parts: list[Operator] = []
+    start = 0
+    for block in workload.blocks:
+        mine = index[(index >= start) & (index < start + block.n_rows)] - start
+        start += block.n_rows
+        if len(mine) == block.n_rows:
+            parts.append(block.operator)
+        elif len(mine):
+            require_room(len(mine), block.operator.shape[1], "the queries with targets")
+            parts.append(Matrix(block.operator.rows(mine)))
+    return parts[0] if len(parts) == 1 else Stack(parts)
+
+
+def _in_units(problem: _Problem) -> tuple[Array, float]:
+    """Caps in a unit in which they and the noise are of order 1, and the unit."""
+    # The variance of noise 1 on every cell is the squared length of a query.
+    operator = problem.operator
+    n = operator.shape[1]
+    lengths = operator.quadratic(np.eye(n)) if operator.is_quick else operator.row_norms() ** 2
+    asked = lengths > 0
+    unit = math.exp(float(np.log(problem.caps[asked] / lengths[asked]).mean())) if asked.any() else 1.0
+    return problem.caps / unit, unit
+
+
+def _least_profile(problem: _Problem, run: Run) -> CappedSolution:
+    caps, _ = _in_units(problem)
+    base = None
+    if not problem.operator.is_quick:
+        weights = np.zeros(problem.request.workload.shape[0])
+        weights[problem.capped] = 1 / caps
+        base = _weighted_root(problem.request.workload, weights, problem.Q)
+    return least_profile(problem.rows, problem.columns, caps, run, base=base)
+
+
+def _refined(problem: _Problem, run: Run) -> CappedSolution:
+    m, k = problem.rows.shape
+    if problem.are_pairs:
+        raise MethodError("the refined profile is worked out where records are added or removed only")
+    if m * k > _MAX_REFINED:
+        raise MethodError(
+            f"the refined profile takes at most {_MAX_REFINED:,} coefficients, these are {m * k:,}"
+        )
+    caps, _ = _in_units(problem)
+    return refined_profile(problem.rows.take(np.arange(m)), problem.columns, caps, run)
+
+
+def _total(problem: _Problem, run: Run, is_heuristic: bool) -> CappedSolution:
+    request = problem.request
+    weights = request.objective.weights(request.workload)
+    caps, unit = _in_units(problem)
+    caps = caps * (1 - _SPARE * min(run.tol, 1e-6))
+    base = _weighted_root(request.workload, weights, problem.Q)
+    scale = float(np.abs(base).max()) or 1.0
+    budget = float(request.privacy.budget) * unit
+    is_all_capped = not (np.delete(weights, problem.capped) > 0).any()
+    columns = problem.columns
+    for _ in range(3):
+        solution = total_within_caps(
+            problem.rows, columns / math.sqrt(budget), caps, base / scale, run, is_all_capped=is_all_capped
+        )
+        if not solution.is_feasible:
+            q, pairs = problem.cell_weights(solution.q)
+            factor = math.sqrt(solution.achieved)
+            p = problem.query_weights(solution.p)
+            raise infeasible(request.workload, request.privacy, p, q, factor, pairs)
+        if not is_heuristic:
+            break
+        # Scaled to pairs, the noise must still keep the caps: aim that much lower.
+        spent = float((with_differences(solution.strategy) ** 2).sum(axis=0).max())
+        if spent <= 1:
+            break
+        budget /= spent
+    # The solver saw weights over scale².
+    return CappedSolution(**{**vars(solution), "p": solution.p * scale**2})
+
+
+def _weighted_root(workload: Workload, weights: Array, Q: Array | None) -> Array:
+    """A root (k, k) of Σ_j w_j l_j l_jᵀ, by the queries themselves where they are few."""
+    from scipy import linalg
+
+    n = workload.shape[1]
+    k = n if Q is None else Q.shape[1]
+    counted = np.flatnonzero(weights > 0)
+    if len(counted) <= 8 * k:
+        rows = workload.operator.rows(counted) * np.sqrt(weights[counted])[:, None]
+        rows = rows if Q is None else rows @ Q
+        return np.asarray(linalg.qr(rows, mode="r")[0][:k])
+    V = workload.weighted_gram(weights)
+    values, vectors = linalg.eigh(V if Q is None else Q.T @ V @ Q)
+    return np.asarray(np.sqrt(np.maximum(values, 0))[:, None] * vectors.T)

@@ -1,0 +1,117 @@
+"""What to say when targets cannot be met: by any noise, with the proof, or by one method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from leastnoise.certificate import Witness, proves_infeasible
+from leastnoise.errors import DesignError, InfeasibleError
+from leastnoise.objective import Targets
+from leastnoise.operators import Array
+from leastnoise.printable import printable
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of
+from leastnoise.workload import Workload
+
+# Batches named in a message, and the share of the proof that a batch must have to be.
+_NAMED, _LEAST_SHARE = 3, 0.01
+
+
+def infeasible(
+    workload: Workload, goal: Goal, p: Array, q: Array, factor: float, pairs: Array | None = None
+) -> InfeasibleError:
+    """The error that says, and proves, that no noise meets the workload's targets within a goal.
+
+    Args:
+        p, q, pairs: dual weights, as in `Witness`, whose bound exceeds 1 at the goal's budget.
+        factor: a common factor on the standard errors at which a plan was found.
+
+    Raises:
+        DesignError: if the weights prove nothing; then it is open whether the targets can be met.
+    """
+    factor = math.nextafter(factor, math.inf)
+    remedy = f"multiply every stderr by at least {rounded_up(factor)}, or raise {raised(goal, factor)}"
+    witness = Witness(np.asarray(p, dtype=float), np.asarray(q, dtype=float), pairs)
+    if not proves_infeasible(workload, goal, witness):
+        raise DesignError(
+            f"it is open whether these targets can be met within {goal}: neither a plan nor a proof that "
+            f"there is none was found; {remedy}"
+        )
+    return InfeasibleError(
+        f"these targets cannot be met within {goal}: no {_noise(goal)} noise can. The most is asked by "
+        f"{_listed(_heaviest(workload, witness))}. To make it possible, {remedy}",
+        witness=witness,
+        factor=factor,
+        mu=_mu(goal, factor),
+        curve=_epsilon,
+    )
+
+
+def raised(goal: Goal, factor: float) -> str:
+    """What the goal would have to allow for standard errors smaller by a factor, in its own words.
+
+    Example:
+        >>> raised(ZCDP(0.5), 2.0)
+        'rho to 2'
+    """
+    if isinstance(goal, ApproxDP):
+        mu = _mu(goal, factor)
+        if goal.calibration == "classic":
+            epsilon = mu * math.sqrt(2 * math.log(2 / float(goal.delta)))
+        else:
+            epsilon = _epsilon(mu, float(goal.delta))
+        return f"epsilon to {rounded_up(epsilon)}"
+    if isinstance(goal, PureDP):
+        return f"epsilon to {rounded_up(float(goal.epsilon) * factor)}"
+    if isinstance(goal, ZCDP):
+        return f"rho to {rounded_up(_mu(goal, factor) ** 2 / 2)}"
+    assert isinstance(goal, GDP)
+    return f"mu to {rounded_up(_mu(goal, factor))}"
+
+
+def _mu(goal: Goal, factor: float) -> float:
+    """The μ of one person at which standard errors are smaller by a factor, rounded up."""
+    if goal.mu_squared is None:
+        return math.inf
+    squared = goal.mu_squared * goal.records_per_person**2 * Fraction(factor) ** 2
+    mu = math.sqrt(squared)
+    while Fraction(mu) ** 2 < squared:
+        mu = math.nextafter(mu, math.inf)
+    return mu
+
+
+def _epsilon(mu: float, delta: float) -> float:
+    return epsilon_of(Fraction(mu) ** 2, delta)
+
+
+def _noise(goal: Goal) -> str:
+    return "Laplace" if goal.noise == "laplace" else "Gaussian"
+
+
+def rounded_up(value: float) -> str:
+    """Four digits, rounded up, so that following the advice is enough."""
+    if not 0 < value < math.inf:
+        return f"{value}"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    steps = math.ceil(value / unit)
+    shown = f"{steps * unit:.4g}"
+    return shown if float(shown) >= value else f"{(steps + 1) * unit:.4g}"
+
+
+def _heaviest(workload: Workload, witness: Witness) -> Iterator[str]:
+    """The names of the batches with the largest Σ p_j c_j, their share of the proof."""
+    assert witness.p is not None
+    caps = Targets().caps(workload)
+    shares = np.where(np.isfinite(caps), witness.p * np.where(np.isfinite(caps), caps, 0), 0)
+    totals = {name: float(shares[workload.rows_of(name)].sum()) for name in workload.names}
+    ranked = sorted(totals, key=lambda name: -totals[name])[:_NAMED]
+    least = _LEAST_SHARE * sum(totals.values())
+    return (repr(printable(name)) for name in ranked if totals[name] >= least)
+
+
+def _listed(names: Iterator[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

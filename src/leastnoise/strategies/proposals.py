@@ -1,0 +1,161 @@
+"""From the matrices that printed algorithms end with to proposals that leastnoise can measure.
+
+What is measured consists of whole numbers, and rounding must not change what can be
+answered. So a strategy is written as C·M, with M whole numbers whose rows span the
+queries, and only C is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from leastnoise import exact
+from leastnoise.errors import DesignError, MethodError
+from leastnoise.operators import Array
+from leastnoise.rowspace import Basis, factor_gram
+from leastnoise.strategies.cells import triangle
+from leastnoise.strategies.completion import counted_workload
+from leastnoise.strategies.method import Found, Request
+from leastnoise.strategy import GRID_TOLERANCE, RealStrategy
+
+# Directions weaker than this beside the strongest are rounding.
+_WEAK = 1e-10
+
+# Rows beyond the queries' own are rounded to so many bits, which moves them by 1e-8; coefficients
+# have so many at most, because float64 has no more.
+_EXTRA_BITS, _MOST_BITS = 26, 52
+
+
+def refuse_unless_total(request: Request, most_cells: int, *, allows_laplace: bool) -> str | None:
+    """The reason why a method for total variance on so many cells at most cannot serve, or None."""
+    n = request.workload.shape[1]
+    if request.objective.kind != "total":
+        return "it minimises a total of variances, without caps and not the largest"
+    if request.privacy.noise != "gaussian" and not allows_laplace:
+        return "its noise is Gaussian, which pure privacy (no delta) does not allow"
+    if n > most_cells:
+        return f"it holds at most {most_cells:,} cells, the workload has {n:,}"
+    return None
+
+
+def is_add_remove(request: Request) -> bool:
+    """Whether records are added or removed, which is what the papers' sensitivities are about."""
+    return request.privacy.neighbours == "add-remove"
+
+
+def scaled_note(request: Request) -> str:
+    """What a note must add where records are replaced."""
+    return "" if is_add_remove(request) else ", for records added or removed, scaled to records replaced"
+
+
+def nothing_asked(request: Request) -> Found | None:
+    """The answer to a workload whose counted queries are all zero, else None."""
+    n = request.workload.shape[1]
+    if np.asarray(request.workload.operator.column_norms(1) > 0).any():
+        return None
+    zero = RealStrategy(np.zeros((1, n), dtype=np.int64))
+    return Found(zero, np.zeros(n), "heuristic", "every query is zero")
+
+
+def positive_option(name: str, value: Any) -> float:
+    """The option as a float.
+
+    Raises:
+        MethodError: unless it is a positive, finite number.
+    """
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 < value < math.inf:
+        raise MethodError(f"{name} must be a positive number, got {value!r}")
+    return float(value)
+
+
+def whole_option(name: str, value: Any, *, least: int = 1) -> int:
+    """The option as an integer.
+
+    Raises:
+        MethodError: unless it is a whole number, `least` or more.
+    """
+    if type(value) is not int or value < least:
+        raise MethodError(f"{name} must be a whole number, {least} or more, got {value!r}")
+    return value
+
+
+def from_covariance(R: Array, Sigma: Array, basis: Basis) -> RealStrategy:
+    """Gaussian noise that gives the answers R x, (k,), the covariance Σ.
+
+    The rows Σ^{−½} R measured with unit noise do so, and among all strategies with that
+    covariance none has a smaller profile. C is the triangle of the same precision on the basis.
+
+    Args:
+        R: (k, n), of rank k, spanning what the basis spans.
+    """
+    from scipy import linalg
+
+    try:
+        factor = linalg.cholesky(Sigma, lower=True)
+    except linalg.LinAlgError:
+        raise DesignError("the noise found has no variance in some direction; try another method") from None
+    root = linalg.solve_triangular(factor, R, lower=True)
+    return RealStrategy(triangle(root, basis.rows), basis.rows)
+
+
+def from_rows(A: Array, basis: Basis) -> RealStrategy:
+    """The rows A, (r, n), in whole numbers, for noise that is not the same in every rotation.
+
+    Args:
+        A: spans what the basis spans, and perhaps more.
+
+    Raises:
+        DesignError: if some direction is too weak to be told from rounding.
+    """
+    from scipy import linalg
+
+    M = basis.rows if basis.rows is None else _with_extra_rows(A, basis.rows)
+    C = _coefficients(A, M)
+    C = C / np.abs(C).max()
+    # As for triangles: rounding errors E change the noise by about ‖E C⁺‖_F.
+    weakest = float(linalg.svd(C, compute_uv=False)[C.shape[1] - 1]) if len(C) >= C.shape[1] else 0.0
+    bits = math.ceil(math.log2(max(math.sqrt(C.size / 12) / max(weakest, 1e-300), 1) / GRID_TOLERANCE))
+    if bits > _MOST_BITS:
+        raise DesignError(
+            "the strategy found is too weak in some direction to be rounded; try another method"
+        )
+    return RealStrategy(np.rint(np.ldexp(C, bits)).astype(np.int64), M)
+
+
+def _coefficients(A: Array, M: Array | None) -> Array:
+    """C with C·M = A."""
+    from scipy import linalg
+
+    if M is None:
+        return A
+    return np.asarray(linalg.lstsq(M.astype(float).T, A.T)[0].T)
+
+
+def _with_extra_rows(A: Array, M: Array) -> Array:
+    """M, and below it whole-number rows that span, beside those of M, what A spans.
+
+    Rows of M are doubled until all are of one size, which changes no direction.
+    """
+    from scipy import linalg
+
+    inside = linalg.orth(M.astype(float).T)
+    outside = A - (A @ inside) @ inside.T
+    _, values, vectors = linalg.svd(outside, full_matrices=False)
+    extra = vectors[values > _WEAK * float(np.linalg.norm(A))]
+    if len(extra) == 0:
+        return M
+    bits = max(exact.bit_length(M), _EXTRA_BITS)
+    return np.vstack([M << (bits - exact.bit_length(M)), np.rint(np.ldexp(extra, bits)).astype(np.int64)])
+
+
+def weighted_factor(request: Request, basis: Basis) -> Array:
+    """R, (k, n), with RᵀR the Gram matrix of the queries as the objective weighs them.
+
+    Raises:
+        DesignError: if queries that count for nothing reach outside all others.
+    """
+    return factor_gram(counted_workload(request), rank=basis.rank)

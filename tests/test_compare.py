@@ -1,0 +1,285 @@
+"""Methods side by side: what is ranked, what is left out and why, what is stopped, what is simulated."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leastnoise import cli
+from leastnoise.compare import N_RUNS, TIME_LIMIT, Comparison, Contender, Turn, compare, methods
+from leastnoise.design import design
+from leastnoise.errors import DataError, InputError, MethodError, MissingExtraError
+from leastnoise.objective import MaxVariance
+from leastnoise.privacy import GDP, ApproxDP, PureDP
+from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Total
+from leastnoise.schema import Schema
+from leastnoise.strategies import METHODS, Request, method_named
+from leastnoise.workload import Workload, assemble
+from support import extra
+from tolerances import ROUNDING, SOLVER
+
+AGES = Schema(age=range(10))
+PREFIX = assemble([Prefix("age")], AGES)
+QUICK = ["identity", "workload", "hierarchical", "wavelet"]
+DATA_DEPENDENT = [method.name for method in METHODS if method.is_data_dependent]
+COUNTS = [40, 40, 40, 40, 40, 3, 3, 3, 3, 3]
+
+
+def by_name(table: Comparison) -> dict[str, Contender]:
+    return {contender.method: contender for contender in table.contenders}
+
+
+# Ranking -------------------------------------------------------------------------------------
+
+
+def test_comparison_is_sorted_and_prints_as_a_table() -> None:
+    workload = assemble([Prefix("age"), Linear(np.full((1, 10), 0.5))], AGES)
+    table = compare(workload, GDP(1))
+    achieved = [c.achieved for c in table.contenders if c.achieved is not None]
+    assert achieved == sorted(achieved)
+    ours = by_name(table)["dense"]
+    assert ours.gap is not None and ours.gap <= SOLVER
+    assert set(by_name(table)) == {m.name for m in METHODS}
+    assert "whole numbers" in str(by_name(table)["workload"].reason)
+    assert all(table.lower_bound <= value for value in achieved)
+    for c in table.contenders[: len(achieved)]:
+        assert c.gap == pytest.approx(c.achieved / table.lower_bound - 1, rel=ROUNDING)  # type: ignore[operator]
+        assert c.rms_stderr == pytest.approx(math.sqrt(c.achieved / 11), rel=ROUNDING)  # type: ignore[operator]
+        assert not c.is_simulated
+    lines = str(table).splitlines()
+    head = ["method", "total variance", "above the bound", "rms std. error", "seconds"]
+    assert [word.strip() for word in lines[0].split("  ") if word.strip()] == head
+    rows = lines[1 : 1 + len(table.contenders)]
+    assert [line.split()[0] for line in rows] == [c.method for c in table.contenders]
+    width = max(len(m.name) for m in METHODS)
+    left_out = f"{'workload':<{width}}  left out: it measures the queries themselves"
+    assert any(line.startswith(left_out) for line in lines)
+    last = f"No Gaussian noise within this goal has a total variance below {table.lower_bound:.6g}."
+    assert lines[-1] == last
+    assert repr(table) == str(table)
+    frame = table.to_frame()
+    assert frame["method"].tolist() == [c.method for c in table.contenders]
+    assert {"achieved", "gap", "seconds", "is_stopped", "is_simulated"} <= set(frame.columns)
+
+
+def test_comparison_of_some_methods_and_of_nothing() -> None:
+    table = compare(PREFIX, PureDP(1), methods=["dense", "wavelet", "identity"])
+    assert [c.method for c in table.contenders][-1] == "dense"
+    assert "pure privacy" in str(table.contenders[-1].reason)
+    with pytest.raises(MethodError, match="there is no method 'magic'"):
+        compare(PREFIX, GDP(1), methods=["magic"])
+    zero = compare(Workload.from_matrix(np.zeros((1, 2))), GDP(1), methods=["dense", "identity", "workload"])
+    assert all(c.achieved == 0 and c.gap == 0 for c in zero.contenders) and zero.lower_bound == 0
+
+
+def test_each_row_is_what_design_gives() -> None:
+    for goal, objective in ((GDP(1), None), (PureDP(1), None), (GDP(1), MaxVariance())):
+        table = compare(PREFIX, goal, methods=["dense", *QUICK], objective=objective)
+        ranked = [c for c in table.contenders if c.achieved is not None]
+        assert len(ranked) >= 4
+        for c in ranked:
+            plan = design(PREFIX, goal, method=c.method, objective=objective)
+            assert c.achieved == pytest.approx(plan.certificate.achieved, rel=SOLVER)
+            assert plan.certificate.lower_bound <= table.lower_bound * (1 + SOLVER)
+
+
+def test_a_goal_with_a_delta_is_also_tried_without() -> None:
+    table = compare(PREFIX, ApproxDP(1, 1e-6), methods=["dense", "identity"])
+    found = by_name(table)
+    assert set(found) == {"dense", "identity", "identity, no delta"}
+    assert found["identity, no delta"].gap is None
+    pure = design(PREFIX, PureDP(1), method="identity").certificate.achieved
+    assert found["identity, no delta"].achieved == pytest.approx(pure, rel=SOLVER)
+    assert "Rows without delta: Laplace noise of the same epsilon" in str(table)
+    assert "–" in str(table)
+    every = {c.method for c in compare(PREFIX, ApproxDP(1, 1e-6)).contenders}
+    slow = [m.name for m in METHODS if not m.is_quick]
+    assert "wavelet, no delta" in every and not any(f"{name}, no delta" in every for name in slow)
+
+
+def test_methods_prints_every_method_and_option() -> None:
+    text = str(methods())
+    assert repr(methods()) == text
+    width = max(len(method.name) for method in METHODS)
+    for method in METHODS:
+        assert f"{method.name:<{width}}  {method.summary}" in text
+        for name, (default, meaning) in method.options.items():
+            assert f"option {name} = {default!r}: {meaning}" in text
+
+
+# Time ----------------------------------------------------------------------------------------
+
+
+def patience(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """One method that takes all the time it may, and what it was told."""
+    told: list[float | None] = []
+    identity = method_named("identity")
+
+    def find(request: Request) -> Any:
+        told.append(request.time_limit)
+        time.sleep(min(request.time_limit or math.inf, 0.2))
+        return identity.find(request)
+
+    slow = replace(identity, name="patient", find=find, is_quick=False)
+    monkeypatch.setattr(sys.modules["leastnoise.compare"], "METHODS", (slow, identity))
+    return told
+
+
+def test_every_method_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = patience(monkeypatch)
+    assert TIME_LIMIT == 10 and compare(PREFIX, GDP(1)).time_limit == 10
+    assert told == [10]
+    table = compare(PREFIX, GDP(1), time_limit=0.1)
+    assert told == [10, 0.1]
+    found = by_name(table)
+    assert found["patient"].is_stopped and not found["identity"].is_stopped
+    (row,) = (line for line in str(table).splitlines() if line.startswith("patient"))
+    assert row.endswith("*")
+    assert "* reached the time limit of 0.1 s; with more it may do better." in str(table)
+    calm = compare(PREFIX, GDP(1), time_limit=60)
+    assert "*" not in str(calm) and not any(c.is_stopped for c in calm.contenders)
+    with pytest.raises(InputError, match="time_limit must be a positive number of seconds"):
+        compare(PREFIX, GDP(1), time_limit=0)
+
+
+def test_iterative_methods_keep_the_limit() -> None:
+    workload = assemble([AllRanges("v")], Schema(v=range(48)))
+    started = time.monotonic()
+    slow = ["lowrank", "smoothing", "coa", "coa-homotopy"]
+    table = compare(workload, GDP(1), methods=slow, time_limit=0.05)
+    # A step, the rounding to integers and the proof come on top of the limit.
+    assert time.monotonic() - started < len(slow) * 1.5
+    assert {c.method for c in table.contenders if c.achieved is not None} == set(slow)
+
+
+def test_progress_tells_whose_turn_it_is() -> None:
+    seen: list[Turn] = []
+    compare(PREFIX, ApproxDP(1, 1e-6), methods=["dense", "identity"], progress=seen.append)
+    begun = [turn for turn in seen if turn.gap is None]
+    assert [(turn.method, turn.number) for turn in begun] == [
+        ("dense", 1),
+        ("identity", 2),
+        ("dense", 3),
+        ("identity", 4),
+    ]
+    assert all(turn.n_turns == 4 for turn in seen)
+    steps = [turn.gap for turn in seen if turn.gap is not None]
+    assert steps and steps[-1] <= SOLVER
+    seconds = [turn.seconds for turn in seen]
+    assert seconds == sorted(seconds)
+
+
+def test_the_progress_line_from_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+
+    class Status:
+        def update(self, text: str) -> None:
+            lines.append(text)
+
+    @contextmanager
+    def spinner(what: str) -> Iterator[Status]:
+        lines.append(what)
+        yield Status()
+
+    monkeypatch.setattr(cli, "_spinner", spinner)
+    with cli._comparing() as show:
+        compare(PREFIX, GDP(1), methods=["dense", "identity"], progress=show)
+    assert lines[:2] == ["comparing methods", "comparing methods: dense, 1 of 2"]
+    assert lines[-1] == "comparing methods: identity, 2 of 2"
+    assert any(line.startswith("comparing methods: dense, 1 of 2, gap to the optimum ") for line in lines)
+
+
+# Methods that depend on the data ---------------------------------------------------------------
+
+
+def test_they_need_public_data() -> None:
+    table = compare(PREFIX, PureDP(1), methods=["identity", *DATA_DEPENDENT])
+    for name in DATA_DEPENDENT:
+        assert by_name(table)[name].achieved is None
+        assert "it is simulated where public data= is given" in str(by_name(table)[name].reason)
+    assert "Simulated" not in str(table)
+
+
+def test_their_error_is_simulated_and_marked() -> None:
+    table = compare(PREFIX, PureDP(1), methods=["identity", *DATA_DEPENDENT], data=COUNTS)
+    for name in DATA_DEPENDENT:
+        c = by_name(table)[name]
+        assert c.is_simulated and c.achieved is not None and c.gap is None
+        assert c.rms_stderr == pytest.approx(math.sqrt(c.achieved / 10), rel=ROUNDING)
+        (row,) = (line for line in str(table).splitlines() if line.startswith(name))
+        assert "simulated" in row
+    assert f"Simulated: mean squared error over {N_RUNS} runs on the data given." in str(table)
+    again = by_name(compare(PREFIX, PureDP(1), methods=DATA_DEPENDENT, data=COUNTS))
+    other = by_name(compare(PREFIX, PureDP(1), methods=DATA_DEPENDENT, data=[0, 90] * 5))
+    for name in DATA_DEPENDENT:
+        assert again[name].achieved == by_name(table)[name].achieved, "a simulation repeats"
+        assert other[name].achieved != again[name].achieved, "it is about the data given"
+
+
+def test_a_simulation_is_right_where_the_error_is_known() -> None:
+    """With one cell DAWA is Laplace noise of three quarters of epsilon on one count."""
+    workload = assemble([Total()], Schema(v=range(1)))
+    c = by_name(compare(workload, PureDP(1), methods=["dawa"], data=[1000]))["dawa"]
+    known = 2 / 0.75**2
+    # The mean of 20 squares of Laplace noise: its standard deviation is √(5/20) of it.
+    assert c.achieved is not None and abs(c.achieved / known - 1) < 5 * math.sqrt(5 / N_RUNS)
+    assert abs(c.achieved / (100 * known) - 1) > 0.9
+
+
+def test_they_join_the_rows_without_delta() -> None:
+    table = compare(PREFIX, ApproxDP(1, 1e-6), methods=["identity", "dawa"], data=COUNTS)
+    found = by_name(table)
+    assert found["dawa, no delta"].is_simulated and "pure privacy" in str(found["dawa"].reason)
+    pure = by_name(compare(PREFIX, PureDP(1), methods=["dawa"], data=COUNTS))["dawa"]
+    assert found["dawa, no delta"].achieved == pure.achieved
+
+
+def test_public_data_may_be_a_table(tmp_path: Path) -> None:
+    rows = [str(age) for age, count in enumerate(COUNTS) for _ in range(count)]
+    path = tmp_path / "public.csv"
+    path.write_text("age\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    from_file = compare(PREFIX, PureDP(1), methods=["dawa"], data=str(path))
+    from_counts = compare(PREFIX, PureDP(1), methods=["dawa"], data=COUNTS)
+    assert by_name(from_file)["dawa"].achieved == by_name(from_counts)["dawa"].achieved
+    with pytest.raises(DataError, match="counts must be given for every cell"):
+        compare(PREFIX, GDP(1), methods=["dense"], data=[1, 2])
+
+
+# A chart -------------------------------------------------------------------------------------
+
+
+def test_the_chart_shows_every_method_and_the_bound() -> None:
+    extra("altair")
+    table = compare(PREFIX, PureDP(1), methods=["identity", "wavelet", "dense", "dawa"], data=COUNTS)
+    chart = table.plot().to_dict()
+    points, bound = chart["layer"]
+    shown = {value["method"]: value["total variance"] for value in points["data"]["values"]}
+    assert shown == {c.method: c.achieved for c in table.contenders if c.achieved is not None}
+    assert {value["kind"] for value in points["data"]["values"]} == {"simulated", "not optimal"}
+    assert bound["data"]["values"] == [{"bound": table.lower_bound}]
+    assert points["encoding"]["x"]["scale"] == {"type": "log"}
+    nothing = compare(Workload.from_matrix(np.zeros((1, 2))), GDP(1), methods=["identity"]).plot().to_dict()
+    assert nothing["layer"][0]["encoding"]["x"]["scale"] == {"type": "linear"}
+
+
+def test_the_chart_is_a_picture(tmp_path: Path) -> None:
+    extra("altair")
+    extra("vl_convert")
+    compare(assemble([Marginal("age")], AGES), GDP(1), methods=QUICK).plot().save(tmp_path / "chart.svg")
+    picture = (tmp_path / "chart.svg").read_text(encoding="utf-8")
+    assert picture.startswith("<svg") and "hierarchical" in picture
+
+
+def test_without_altair_the_line_to_type_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(MissingExtraError, match=r"a chart needs Altair: pip install 'leastnoise\[plot\]'"):
+        compare(PREFIX, GDP(1), methods=["identity"]).plot()
