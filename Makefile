@@ -30,7 +30,8 @@ check:
 setup: $(VENV)/.all ## a development environment with every extra
 
 bench: $(VENV)/.dev ## the benchmarks, as tables
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in release data; do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
+	@echo "== solver, smallest sizes; benchmarks/cuda*.py need a GPU"; $(BIN)/python benchmarks/solver.py --quick
 
 docs: $(VENV)/.docs ## the documentation, in docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -15,7 +15,7 @@ from leastnoise.certificate import proves_infeasible
 from leastnoise.design import design
 from leastnoise.errors import InfeasibleError
 from leastnoise.objective import MaxVariance, Targets, TotalVariance
-from leastnoise.operators import EveryRange, Matrix
+from leastnoise.operators import Array, EveryRange, Matrix
 from leastnoise.privacy import GDP
 from leastnoise.solver import (
     CappedSolution,
@@ -458,3 +458,40 @@ def test_an_impossible_tolerance_ends_all_the_same() -> None:
     solution = least(W, np.ones(6), 1e-300)
     assert not solution.has_converged or solution.gap <= 1e-300
     assert abs(solution.gap) < 1e-8
+
+
+# What each cell may spend --------------------------------------------------------------------
+
+
+def judged_with_shares(W: Array, tau: Array, caps: Array | None) -> float:
+    """The least Σv, or the least α with v ≤ c, where cell i may spend τ_i (times α), by CVXPY."""
+    cvxpy = extra("cvxpy")
+    n = W.shape[1]
+    Sigma, alpha = cvxpy.Variable((n, n), symmetric=True), cvxpy.Variable()
+    unit = np.eye(n)
+    constraints = []
+    for i in range(n):
+        spent = tau[i] if caps is None else alpha * tau[i]
+        corner = cvxpy.reshape(spent, (1, 1), order="F")
+        column = unit[:, i : i + 1]
+        constraints.append(cvxpy.bmat([[Sigma, column], [column.T, corner]]) >> 0)
+    v = cvxpy.sum(cvxpy.multiply(W @ Sigma, W), axis=1)
+    if caps is not None:
+        constraints.append(v <= caps)
+    problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum(v) if caps is None else alpha), constraints)
+    problem.solve(solver="CLARABEL")
+    return float(problem.value)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cells_with_shares_of_their_own_are_scaled_columns(seed: int) -> None:
+    """u_i ≤ τ_i is u_i ≤ 1 for the column b_i/√τ_i; forgetting the shares gives another value."""
+    rng = np.random.default_rng(seed)
+    W, tau, caps = rng.normal(size=(7, 5)), rng.uniform(0.3, 3, 5), rng.uniform(0.5, 4, 7)
+    R = np.linalg.qr(W, mode="r")
+    total = minimise_total_variance(R / np.sqrt(tau), tol=1e-9)
+    assert total.achieved == pytest.approx(judged_with_shares(W, tau, None), rel=JUDGE)
+    assert total.achieved != pytest.approx(minimise_total_variance(R, tol=1e-9).achieved, rel=JUDGE)
+    rows = DenseRows(W, load_backend("numpy"))
+    least = least_profile(rows, np.eye(5) / np.sqrt(tau), caps, Run(1e-9))
+    assert least.achieved == pytest.approx(judged_with_shares(W, tau, caps), rel=JUDGE)

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise import certificate, container, exact
-from leastnoise.certificate import Witness, certify, pair_variance_bound, total_variance_bound
+from leastnoise import container, exact, nuclear_norm
+from leastnoise.certificate import Witness, certify
 from leastnoise.compare import compare
 from leastnoise.design import design
 from leastnoise.errors import DesignError, PlanFileError, PrivacyError
+from leastnoise.nuclear_norm import pair_variance_bound, total_variance_bound
 from leastnoise.plan import Plan, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.progress import Progress
@@ -370,7 +371,7 @@ def bound_by_hand(workload: Workload, q: Any, pairs: Any) -> float:
 
 @pytest.mark.parametrize("entries", [0, 2**20])
 def test_no_weights_of_pairs_beat_a_strategy(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate, "_SVD_ENTRIES", entries)
+    monkeypatch.setattr(nuclear_norm, "_SVD_ENTRIES", entries)
     rng = np.random.default_rng(6)
     beaten = 0
     for workload in workloads() * 4:
@@ -408,7 +409,7 @@ def test_pairs_with_no_cell_are_weights_of_cells() -> None:
 
 @pytest.mark.parametrize("entries", [0, 2**20])
 def test_certificates_by_either_route(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate, "_SVD_ENTRIES", entries)
+    monkeypatch.setattr(nuclear_norm, "_SVD_ENTRIES", entries)
     for workload in workloads():
         plan = design(workload, ApproxDP(1, 1e-6, neighbours=ONE, records_per_person=2))
         found = certify(workload, plan)

@@ -17,15 +17,7 @@ with W D for W, D having a column e_i − e_j for every pair. The pair of a cell
 cell at all has the column e_i, so weights of cells alone prove a bound there too. Everything
 is recomputed here from the workload, the strategy, p and q; the solver is not asked.
 
-The nuclear norm is bounded from below without trusting a decomposition: F ≥ ⟨N, U⟩/‖U‖₂
-for every U, and ‖U‖₂ is bounded from matrix products. Small workloads take U from the
-singular vectors of N = diag(√p) W diag(√q). For larger ones, with K = NᵀN or NNᵀ,
-whichever is smaller, any matrix E and any positive λ,
-
-    F ≥ trace(Eᵀ K E Λ^{−½}) / (‖E‖₂ ‖Λ^{−½} Eᵀ K E Λ^{−½}‖₂^½)                   (2)
-
-which is U = N E Λ^{−½} Eᵀ (or E Λ^{−½} Eᵀ N). With E the eigenvectors of K, both norms
-are 1 up to rounding. A poor decomposition gives a weaker bound, never a wrong one.
+How the nuclear norm F is bounded without trusting a decomposition is in `nuclear_norm`.
 """
 
 from __future__ import annotations
@@ -33,13 +25,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from leastnoise.errors import DesignError
+from leastnoise.nuclear_norm import pair_variance_bound, total_variance_bound, weighted_rows
 from leastnoise.objective import Objective, Targets
-from leastnoise.operators import Array, require_room
+from leastnoise.operators import Array
 from leastnoise.privacy import Goal
 from leastnoise.strategy import Strategy
 from leastnoise.workload import Workload
@@ -54,18 +47,6 @@ _DISAGREEMENT = 1e-6
 
 # A bound that exceeds another number by less than this may do so by rounding.
 _CERTAIN = 1e-9
-
-# Up to this many entries the queries themselves are decomposed; beyond, a Gram
-# matrix, which loses directions weaker than 1e-7.
-_SVD_ENTRIES = 2**20
-
-# Up to this many, low rank is looked for in so many random combinations; it is found when what they
-# leave of the sum of squares is below the last number.
-_FEW_ENTRIES, _SKETCHES, _WHOLE = 2**26, (128, 512), 1e-13
-
-# Eigenvalues of K below this share of the largest may be nothing but rounding.
-# Leaving them out only lowers the bound.
-_NOISE_FLOOR = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,12 +161,13 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     budget = plan.privacy.budget
     if strategy.noise != plan.privacy.noise or strategy.spent > budget:
         raise DesignError("the strategy spends more than its privacy goal allows")
-    achieved = _achieved(workload, plan, strategy, caps)
     is_laplace = strategy.noise == "laplace"
     unit_variance = _least_laplace_variance(float(budget)) if is_laplace else 1 / float(budget)
     lower_bound, size = dual_bound(
         workload, objective, witness, unit_variance=unit_variance if plan.has_goal else 1.0
     )
+    # After the bound, which needs more room than what is kept of the strategy from here on.
+    achieved = _achieved(workload, plan, strategy, caps)
     if not (math.isfinite(achieved) and math.isfinite(lower_bound)):
         raise DesignError(
             f"the {objective.unit(workload)} is too large for floats; scale weights or rows down"
@@ -356,50 +338,17 @@ def total_variance(workload: Workload, strategy: Strategy, weights: Array) -> fl
     """
     _require_span(workload, strategy)
     # In counts, so that squares of weights and scales do not meet.
-    G = strategy.pseudo_inverse * math.sqrt(strategy.noise_variance)
-    M = _weighted_rows(workload, weights)
+    G, unit = strategy.pseudo_inverse, math.sqrt(strategy.noise_variance)
+    M = weighted_rows(workload, weights)
+    V = workload.weighted_gram(weights) if M is None else None
+    total = 0.0
+    step = max(1, 2**22 // len(G))
     with np.errstate(over="ignore", invalid="ignore"):
-        if M is not None:
-            MG = M @ G
-            return float(np.vdot(MG, MG))
-        return float(np.vdot(G, workload.weighted_gram(weights) @ G))
-
-
-def total_variance_bound(workload: Workload, q: Array, weights: Array | None = None) -> float:
-    """F(w, q)²/Σq: at profile 1, no Gaussian noise has less total variance. See (1).
-
-    Args:
-        weights: w, one per query; those of the workload unless given.
-    """
-    w = workload.weights if weights is None else weights
-    largest = float(q.max(initial=0))
-    if largest <= 0:
-        return 0.0
-    q = q / largest  # the bound does not depend on the unit of q
-    if np.count_nonzero(w) * workload.shape[1] <= _SVD_ENTRIES:
-        rows = _counted_rows(workload, w)
-        unit = float(np.abs(rows).max(initial=0))
-        if not 0 < unit < math.inf:
-            return unit
-        F = unit * nuclear_norm_below(rows / unit * np.sqrt(q)) / math.sqrt(math.fsum(q))
-        return F * F  # infinite where F ** 2 would raise
-    if np.count_nonzero(w) * workload.shape[1] <= _FEW_ENTRIES:
-        of_few = _few_directions_below(_counted_rows(workload, w), np.sqrt(q))
-        if of_few is not None:
-            F = of_few / math.sqrt(math.fsum(q))
-            return F * F
-    M = _weighted_rows(workload, w)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if M is not None:
-            # ‖N‖_* is also trace (N Nᵀ)^½, the smaller matrix where queries are few.
-            K = (M * q) @ M.T
-        else:
-            root = np.sqrt(q)
-            K = workload.weighted_gram(w) * root[:, None] * root[None, :]
-    scale = float(np.diag(K).max(initial=0))
-    if not 0 < scale < math.inf:
-        return scale
-    return scale * (trace_root_below(K / scale) ** 2 / math.fsum(q))
+        for start in range(0, G.shape[1], step):
+            part = G[:, start : start + step] * unit
+            image = part if M is None else M @ part
+            total += float(np.vdot(image, image if V is None else V @ part))
+    return total
 
 
 def are_pairs(pairs: Array, q: Array, n: int) -> bool:
@@ -410,138 +359,3 @@ def are_pairs(pairs: Array, q: Array, n: int) -> bool:
         and pairs.dtype.kind == "i"
         and bool(((pairs[:, 0] >= 0) & (pairs[:, 0] < pairs[:, 1]) & (pairs[:, 1] <= n)).all())
     )
-
-
-def pair_variance_bound(workload: Workload, q: Array, pairs: Array, weights: Array | None = None) -> float:
-    """F(w, q)²/Σq with q on pairs of cells, for noise of profile 1 where a record is replaced.
-
-    F(w, q) = ‖ diag(√w) W D diag(√q) ‖_*, whose square is W Lap(q) Wᵀ: the weighted
-    Laplacian of the graph of pairs, less the row and column of no cell. The weights w are
-    those of the workload unless given.
-    """
-    from scipy import linalg
-
-    w = workload.weights if weights is None else weights
-
-    listed = q > 0
-    if not listed.any():
-        return 0.0
-    q, pairs = q[listed] / float(q.max()), pairs[listed]
-    n = workload.shape[1]
-    touched, places = np.unique(pairs, return_inverse=True)
-    require_room(len(touched), len(q), "the pairs of the witness")
-    X = np.zeros((len(touched), len(q)))
-    first, second = places.reshape(pairs.shape).T
-    X[first, np.arange(len(q))] = np.sqrt(q)
-    X[second, np.arange(len(q))] = -np.sqrt(q)
-    X, cells = X[touched < n], touched[touched < n]
-    if np.count_nonzero(w) * max(n, len(q)) <= _SVD_ENTRIES:
-        rows = _counted_rows(workload, w)[:, cells]
-        unit = float(np.abs(rows).max(initial=0))
-        if not 0 < unit < math.inf:
-            return unit
-        F = unit * nuclear_norm_below(rows / unit @ X) / math.sqrt(math.fsum(q))
-        return F * F
-    M = _weighted_rows(workload, w)
-    with np.errstate(over="ignore", invalid="ignore"):
-        V = workload.weighted_gram(w)[np.ix_(cells, cells)] if M is None else M[:, cells].T @ M[:, cells]
-    scale = float(np.diag(V).max(initial=0))
-    if not 0 < scale < math.inf:
-        return scale
-    # K = Xᵀ V X has few directions and many columns. E spans them, found from a root of V.
-    V = V / scale
-    values, vectors = linalg.eigh(V)
-    root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
-    _, strengths, E = linalg.svd(root @ X, full_matrices=False)
-    return scale * (_trace_root_along(strengths**2, E.T, V, X @ E.T) ** 2 / math.fsum(q))
-
-
-def nuclear_norm_below(N: Array) -> float:
-    """A lower bound on ‖N‖_*: ⟨N, U Vᵀ⟩ / (‖U‖₂ ‖V‖₂), U and V from a singular value decomposition.
-
-    Nothing is squared, so directions down to 1e-15 of the strongest count.
-    """
-    from scipy import linalg
-
-    U, _, Vt = linalg.svd(N, full_matrices=False)
-    norms = (1 + _distance_from_identity(U.T @ U)) * (1 + _distance_from_identity(Vt @ Vt.T))
-    bound = float(np.vdot(U.T @ N, Vt)) / math.sqrt(norms)
-    return max(bound, 0.0) if math.isfinite(bound) else 0.0
-
-
-def _few_directions_below(rows: Array, root: Array) -> float | None:
-    """A lower bound on ‖N‖_*, N = rows · diag(root), where N has few directions; None where it has many.
-
-    ‖N‖_* ≥ ‖N Z‖_* / ‖Z‖₂ for any Z. Taken from random combinations of the rows of N, Z holds all
-    directions but for rounding; how well it does decides whether the bound is good, not whether it holds.
-    """
-    from scipy import linalg
-
-    unit = float(np.abs(rows).max(initial=0))
-    if not 0 < unit < math.inf:
-        return None
-    N = rows / unit
-    N *= root
-    m, n = N.shape
-    whole = float(np.vdot(N, N))
-    for size in _SKETCHES:
-        if size > min(m, n) // 4:
-            return None
-        combined = N.T @ np.random.default_rng(0).standard_normal((m, size))
-        Z = linalg.qr(combined, mode="economic", check_finite=False)[0]
-        P = N @ Z
-        if abs(float(np.vdot(P, P)) / whole - 1) < _WHOLE:
-            bound = nuclear_norm_below(P) / math.sqrt(1 + _distance_from_identity(Z.T @ Z))
-            return unit * bound
-    return None
-
-
-def trace_root_below(K: Array) -> float:
-    """A lower bound on trace K^½, for K symmetric and positive semidefinite, by (2)."""
-    from scipy import linalg
-
-    kept = np.diag(K) > 0
-    if not kept.any():
-        return 0.0
-    K = K[np.ix_(kept, kept)]
-    values, E = linalg.eigh(K)
-    return _trace_root_along(values, E, K, E)
-
-
-def _trace_root_along(values: Array, E: Array, K: Array, Y: Array) -> float:
-    """(2) for the matrix whose form along E is Yᵀ K Y, and any values that may be its eigenvalues."""
-    strong = values > max(_NOISE_FLOOR * len(values) * values.max(), 0)
-    values, E, Y = values[strong], E[:, strong], Y[:, strong]
-    # H = Λ^{−½} Yᵀ K Y Λ^{−½} is the identity up to rounding, and so is Eᵀ E.
-    H = (Y.T @ (K @ Y)) / np.sqrt(values)[:, None] / np.sqrt(values)[None, :]
-    # With λ_a D_a for λ_a, D_a the absolute sum of row a of H, the second norm of (2) is
-    # at most 1, and a direction known to few digits pays for itself alone.
-    D = np.maximum(np.abs(H).sum(axis=0), np.abs(H).sum(axis=1)) + np.finfo(float).tiny
-    norm_EE = 1 + _distance_from_identity(E.T @ E)
-    inner = math.fsum(np.diag(H) * np.sqrt(values / D))
-    bound = inner / math.sqrt(norm_EE)
-    return bound if math.isfinite(bound) else 0.0
-
-
-def _weighted_rows(workload: Workload, weights: Array) -> Array | None:
-    """diag(√w) W where fewer queries count than there are cells; None where their Gram matrix is smaller."""
-    if np.count_nonzero(weights) > workload.shape[1]:
-        return None
-    return _counted_rows(workload, weights)
-
-
-def _counted_rows(workload: Workload, weights: Array) -> Array:
-    """diag(√w) W without the rows whose weight is zero."""
-    counted = np.flatnonzero(weights)
-    if len(counted) == len(weights):
-        return workload.operator.dense() * np.sqrt(weights)[:, None]
-    require_room(len(counted), workload.shape[1], "the queries that count")
-    return workload.operator.rows(counted) * np.sqrt(weights[counted])[:, None]
-
-
-def _distance_from_identity(matrix: Array) -> float:
-    """A bound on ‖matrix − I‖₂: the smaller of two norms that dominate it."""
-    difference: Any = matrix - np.eye(len(matrix))
-    row_sums = np.abs(difference).sum(axis=1).max(initial=0)
-    column_sums = np.abs(difference).sum(axis=0).max(initial=0)
-    return min(float(np.linalg.norm(difference)), math.sqrt(row_sums * column_sums))

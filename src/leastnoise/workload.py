@@ -11,7 +11,7 @@ import bisect
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -112,6 +112,13 @@ class Workload:
     def has_targets(self) -> bool:
         """Whether some query asks for a standard error."""
         return any(np.isfinite(block.targets).any() for block in self.blocks)
+
+    def with_weights(self, weights: Array) -> Workload:
+        """The same queries with other weights, one per query."""
+        if weights is self.weights:
+            return self
+        blocks = [replace(block, weights=weights[self.rows_of(block.name)]) for block in self.blocks]
+        return Workload(tuple(blocks), self.schema)
 
     def dense(self) -> Array:
         """The (m, n) matrix; refused when it would not fit."""

@@ -36,7 +36,7 @@ class CumulativeSum(Operator):
         n = self.shape[1]
         require_room(n, n, "the Gram matrix")
         position = np.arange(n, dtype=float)
-        return n - np.maximum.outer(position, position)
+        return np.minimum.outer(n - position, n - position)
 
     def weighted_gram(self, weights: Array) -> Array:
         n = self.shape[1]
@@ -197,7 +197,9 @@ class EveryRange(_Intervals):
         n = self.shape[1]
         require_room(n, n, "the Gram matrix")
         position = np.arange(n, dtype=float)
-        return (np.minimum.outer(position, position) + 1) * (n - np.maximum.outer(position, position))
+        total = np.minimum.outer(position + 1, position + 1)
+        total *= np.minimum.outer(n - position, n - position)
+        return total
 
     def column_norms(self, order: int = 2) -> Array:
         self._check_order(order)

@@ -9,8 +9,6 @@ Reference:
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from leastnoise.operators import Array
@@ -26,13 +24,7 @@ _FULL = 1e-6
 
 def counted_workload(request: Request) -> Workload:
     """The workload with the weights that the objective gives its queries."""
-    workload, weights = request.workload, request.objective.weights(request.workload)
-    if weights is workload.weights:
-        return workload
-    return replace(
-        workload,
-        blocks=tuple(replace(b, weights=weights[workload.rows_of(b.name)]) for b in workload.blocks),
-    )
+    return request.workload.with_weights(request.objective.weights(request.workload))
 
 
 def completed(rows: Array, basis: Array | None, used: Array) -> RealStrategy:

@@ -24,10 +24,10 @@ from leastnoise.progress import Progress
 from leastnoise.rowspace import Basis, factor_gram, integer_basis
 from leastnoise.solver import Run, Solution, least_total, minimise_total_variance
 from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, triangle, with_differences
+from leastnoise.strategies.completion import counted_workload
 from leastnoise.strategies.dense_capped import find_within_caps
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategy import RealStrategy
-from leastnoise.workload import Workload
 
 # n-by-n work beyond this many cells takes hours on a laptop.
 MAX_CELLS = 20_000
@@ -69,7 +69,7 @@ def _find(request: Request) -> Found:
 def _find_total(request: Request, used: Array) -> Found:
     workload = request.workload
     basis = integer_basis(workload)
-    R = factor_gram(_reweighted(workload, request.objective.weights(workload)), rank=basis.rank)
+    R = factor_gram(counted_workload(request), rank=basis.rank)
     # Neither the noise nor the dual weights depend on the unit; squares of this one stay within floats.
     R /= np.abs(R).max()
     # Cells that no query tells apart share one dual weight.
@@ -98,17 +98,6 @@ def _find_total(request: Request, used: Array) -> Found:
         _note(solution, basis)
         + (", for records added or removed, scaled to records replaced" if is_replaced else ""),
     )
-
-
-def _reweighted(workload: Workload, weights: Array) -> Workload:
-    """The workload with other weights of its queries."""
-    if weights is workload.weights:
-        return workload
-    blocks, start = [], 0
-    for block in workload.blocks:
-        blocks.append(replace(block, weights=weights[start : start + block.n_rows]))
-        start += block.n_rows
-    return Workload(tuple(blocks), workload.schema)
 
 
 def _minimise(

@@ -1,0 +1,225 @@
+"""Lower bounds on nuclear norms, the dual functions of every objective.
+
+    F(p, q) = ‖ diag(√p) W diag(√q) ‖_*
+
+It is bounded from below without trusting a decomposition: F ≥ ⟨N, U⟩/‖U‖₂
+for every U, and ‖U‖₂ is bounded from matrix products. Small workloads take U from the
+singular vectors of N = diag(√p) W diag(√q). For larger ones, with K = NᵀN or NNᵀ,
+whichever is smaller, any matrix E and any positive λ,
+
+    F ≥ trace(Eᵀ K E Λ^{−½}) / (‖E‖₂ ‖Λ^{−½} Eᵀ K E Λ^{−½}‖₂^½)                   (2)
+
+which is U = N E Λ^{−½} Eᵀ (or E Λ^{−½} Eᵀ N). With E the eigenvectors of K, both norms
+are 1 up to rounding. A poor decomposition gives a weaker bound, never a wrong one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from leastnoise.operators import Array, require_room
+from leastnoise.workload import Workload
+
+# Up to this many entries the queries themselves are decomposed; beyond, a Gram
+# matrix, which loses directions weaker than 1e-7.
+_SVD_ENTRIES = 2**20
+
+# Up to this many, low rank is looked for in so many random combinations; it is found when what they
+# leave of the sum of squares is below the last number.
+_FEW_ENTRIES, _SKETCHES, _WHOLE = 2**26, (128, 512), 1e-13
+
+# Eigenvalues of K below this share of the largest may be nothing but rounding.
+# Leaving them out only lowers the bound.
+_NOISE_FLOOR = 1e-14
+
+
+def total_variance_bound(workload: Workload, q: Array, weights: Array | None = None) -> float:
+    """F(w, q)²/Σq: at profile 1, no Gaussian noise has less total variance. See (1).
+
+    Args:
+        weights: w, one per query; those of the workload unless given.
+    """
+    w = workload.weights if weights is None else weights
+    largest = float(q.max(initial=0))
+    if largest <= 0:
+        return 0.0
+    q = q / largest  # the bound does not depend on the unit of q
+    if np.count_nonzero(w) * workload.shape[1] <= _SVD_ENTRIES:
+        rows = counted_rows(workload, w)
+        unit = float(np.abs(rows).max(initial=0))
+        if not 0 < unit < math.inf:
+            return unit
+        F = unit * nuclear_norm_below(rows / unit * np.sqrt(q)) / math.sqrt(math.fsum(q))
+        return F * F  # infinite where F ** 2 would raise
+    if np.count_nonzero(w) * workload.shape[1] <= _FEW_ENTRIES:
+        of_few = _few_directions_below(counted_rows(workload, w), np.sqrt(q))
+        if of_few is not None:
+            F = of_few / math.sqrt(math.fsum(q))
+            return F * F
+    M = weighted_rows(workload, w)
+    with np.errstate(over="ignore", invalid="ignore"):
+        root = np.sqrt(q)
+        if M is not None:
+            # ‖N‖_* is also trace (N Nᵀ)^½, the smaller matrix where queries are few.
+            M *= root
+            K = M @ M.T
+            del M
+        else:
+            K = workload.weighted_gram(w)
+            K *= root[:, None]
+            K *= root
+    scale = float(np.diag(K).max(initial=0))
+    if not 0 < scale < math.inf:
+        return scale
+    K /= scale
+    return scale * (trace_root_below(K) ** 2 / math.fsum(q))
+
+
+def pair_variance_bound(workload: Workload, q: Array, pairs: Array, weights: Array | None = None) -> float:
+    """F(w, q)²/Σq with q on pairs of cells, for noise of profile 1 where a record is replaced.
+
+    F(w, q) = ‖ diag(√w) W D diag(√q) ‖_*, whose square is W Lap(q) Wᵀ: the weighted
+    Laplacian of the graph of pairs, less the row and column of no cell. The weights w are
+    those of the workload unless given.
+    """
+    from scipy import linalg
+
+    w = workload.weights if weights is None else weights
+
+    listed = q > 0
+    if not listed.any():
+        return 0.0
+    q, pairs = q[listed] / float(q.max()), pairs[listed]
+    n = workload.shape[1]
+    touched, places = np.unique(pairs, return_inverse=True)
+    require_room(len(touched), len(q), "the pairs of the witness")
+    X = np.zeros((len(touched), len(q)))
+    first, second = places.reshape(pairs.shape).T
+    X[first, np.arange(len(q))] = np.sqrt(q)
+    X[second, np.arange(len(q))] = -np.sqrt(q)
+    X, cells = X[touched < n], touched[touched < n]
+    if np.count_nonzero(w) * max(n, len(q)) <= _SVD_ENTRIES:
+        rows = counted_rows(workload, w)[:, cells]
+        unit = float(np.abs(rows).max(initial=0))
+        if not 0 < unit < math.inf:
+            return unit
+        F = unit * nuclear_norm_below(rows / unit @ X) / math.sqrt(math.fsum(q))
+        return F * F
+    M = weighted_rows(workload, w)
+    with np.errstate(over="ignore", invalid="ignore"):
+        V = workload.weighted_gram(w)[np.ix_(cells, cells)] if M is None else M[:, cells].T @ M[:, cells]
+    scale = float(np.diag(V).max(initial=0))
+    if not 0 < scale < math.inf:
+        return scale
+    # K = Xᵀ V X has few directions and many columns. E spans them, found from a root of V.
+    V = V / scale
+    values, vectors = linalg.eigh(V)
+    root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+    _, strengths, E = linalg.svd(root @ X, full_matrices=False)
+    return scale * (_trace_root_along(strengths**2, E.T, V, X @ E.T) ** 2 / math.fsum(q))
+
+
+def nuclear_norm_below(N: Array) -> float:
+    """A lower bound on ‖N‖_*: ⟨N, U Vᵀ⟩ / (‖U‖₂ ‖V‖₂), U and V from a singular value decomposition.
+
+    Nothing is squared, so directions down to 1e-15 of the strongest count.
+    """
+    from scipy import linalg
+
+    U, _, Vt = linalg.svd(N, full_matrices=False)
+    norms = (1 + _distance_from_identity(U.T @ U)) * (1 + _distance_from_identity(Vt @ Vt.T))
+    bound = float(np.vdot(U.T @ N, Vt)) / math.sqrt(norms)
+    return max(bound, 0.0) if math.isfinite(bound) else 0.0
+
+
+def _few_directions_below(rows: Array, root: Array) -> float | None:
+    """A lower bound on ‖N‖_*, N = rows · diag(root), where N has few directions; None where it has many.
+
+    The rows are overwritten.
+
+    ‖N‖_* ≥ ‖N Z‖_* / ‖Z‖₂ for any Z. Taken from random combinations of the rows of N, Z holds all
+    directions but for rounding; how well it does decides whether the bound is good, not whether it holds.
+    """
+    from scipy import linalg
+
+    unit = float(np.abs(rows).max(initial=0))
+    if not 0 < unit < math.inf:
+        return None
+    N = rows
+    N /= unit
+    N *= root
+    m, n = N.shape
+    whole = float(np.vdot(N, N))
+    for size in _SKETCHES:
+        if size > min(m, n) // 4:
+            return None
+        combined = N.T @ np.random.default_rng(0).standard_normal((m, size))
+        Z = linalg.qr(combined, mode="economic", check_finite=False)[0]
+        P = N @ Z
+        if abs(float(np.vdot(P, P)) / whole - 1) < _WHOLE:
+            bound = nuclear_norm_below(P) / math.sqrt(1 + _distance_from_identity(Z.T @ Z))
+            return unit * bound
+    return None
+
+
+def trace_root_below(K: Array) -> float:
+    """A lower bound on trace K^½, for K symmetric and positive semidefinite, by (2)."""
+    from scipy import linalg
+
+    kept = np.diag(K) > 0
+    if not kept.any():
+        return 0.0
+    if not kept.all():
+        K = K[np.ix_(kept, kept)]
+    values, E = linalg.eigh(K)
+    return _trace_root_along(values, E, K, E)
+
+
+def _trace_root_along(values: Array, E: Array, K: Array, Y: Array) -> float:
+    """(2) for the matrix whose form along E is Yᵀ K Y, and any values that may be its eigenvalues."""
+    strong = values > max(_NOISE_FLOOR * len(values) * values.max(), 0)
+    if not strong.all():
+        values, E, Y = values[strong], E[:, strong], Y[:, strong]
+    # H = Λ^{−½} Yᵀ K Y Λ^{−½} is the identity up to rounding, and so is Eᵀ E.
+    H = Y.T @ (K @ Y)
+    H /= np.sqrt(values)[:, None]
+    H /= np.sqrt(values)[None, :]
+    diagonal = np.diag(H).copy()
+    # With λ_a D_a for λ_a, D_a the absolute sum of row a of H, the second norm of (2) is
+    # at most 1, and a direction known to few digits pays for itself alone.
+    np.abs(H, out=H)
+    D = np.maximum(H.sum(axis=0), H.sum(axis=1)) + np.finfo(float).tiny
+    del H
+    norm_EE = 1 + _distance_from_identity(E.T @ E)
+    inner = math.fsum(diagonal * np.sqrt(values / D))
+    bound = inner / math.sqrt(norm_EE)
+    return bound if math.isfinite(bound) else 0.0
+
+
+def weighted_rows(workload: Workload, weights: Array) -> Array | None:
+    """diag(√w) W where fewer queries count than there are cells; None where their Gram matrix is smaller."""
+    if np.count_nonzero(weights) > workload.shape[1]:
+        return None
+    return counted_rows(workload, weights)
+
+
+def counted_rows(workload: Workload, weights: Array) -> Array:
+    """diag(√w) W without the rows whose weight is zero."""
+    counted = np.flatnonzero(weights)
+    if len(counted) == len(weights):
+        return workload.operator.dense() * np.sqrt(weights)[:, None]
+    require_room(len(counted), workload.shape[1], "the queries that count")
+    return workload.operator.rows(counted) * np.sqrt(weights[counted])[:, None]
+
+
+def _distance_from_identity(matrix: Array) -> float:
+    """A bound on ‖matrix − I‖₂: the smaller of two norms that dominate it. The matrix is overwritten."""
+    difference: Any = matrix
+    difference[np.diag_indices(len(matrix))] -= 1
+    np.abs(difference, out=difference)
+    row_sums = difference.sum(axis=1).max(initial=0)
+    column_sums = difference.sum(axis=0).max(initial=0)
+    return min(float(np.linalg.norm(difference)), math.sqrt(row_sums * column_sums))
