@@ -213,7 +213,8 @@ def _with_loose_caps(rows: Rows, B: Array, caps: Array, base: Array, device: Bac
     """The rows and those of `base`, with caps far above what noise on every cell gives them."""
     usual = (base**2).sum(axis=1) * float((B**2).sum(axis=0).max())
     kept = usual > 0
-    return StackedRows(rows, DenseRows(base[kept], device)), np.concatenate([caps, _LOOSE * usual[kept]])
+    stacked = StackedRows(rows, DenseRows(base[kept], device), device)
+    return stacked, np.concatenate([caps, _LOOSE * usual[kept]])
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,7 @@ class ProjectedRows(ABC):
 
     @abstractmethod
     def columns(self, index: Array) -> Any:
-        """Some α_j as columns, on the device."""
+        """Some α_j as columns, on the device; the positions rise."""
 
 
 class Rows(ABC):
@@ -161,8 +161,8 @@ class _ImplicitProjected(ProjectedRows):
 class StackedRows(Rows):
     """Rows of one kind, then rows of another."""
 
-    def __init__(self, first: Rows, second: Rows) -> None:
-        self._first, self._second = first, second
+    def __init__(self, first: Rows, second: Rows, device: Backend) -> None:
+        self._first, self._second, self._device = first, second, device
         self.shape = (first.shape[0] + second.shape[0], first.shape[1])
 
     @property
@@ -174,7 +174,8 @@ class StackedRows(Rows):
         return self._first.gram(weights[:m]) + self._second.gram(weights[m:])
 
     def projected(self, A: Any) -> ProjectedRows:
-        return _StackedProjected(self._first.projected(A), self._second.projected(A), self._first.shape[0])
+        first, second = self._first.projected(A), self._second.projected(A)
+        return _StackedProjected(first, second, self._first.shape[0], self._device)
 
     def take(self, index: Array) -> Array:
         m = self._first.shape[0]
@@ -186,8 +187,8 @@ class StackedRows(Rows):
 
 
 class _StackedProjected(ProjectedRows):
-    def __init__(self, first: ProjectedRows, second: ProjectedRows, m: int) -> None:
-        self._first, self._second, self._m = first, second, m
+    def __init__(self, first: ProjectedRows, second: ProjectedRows, m: int, device: Backend) -> None:
+        self._first, self._second, self._m, self._device = first, second, m, device
 
     def outer(self, x: Array) -> Any:
         return self._first.outer(x[: self._m]) + self._second.outer(x[self._m :])
@@ -199,4 +200,7 @@ class _StackedProjected(ProjectedRows):
         return np.concatenate([self._first.decayed(decay), self._second.decayed(decay)])
 
     def columns(self, index: Array) -> Any:
-        raise NotImplementedError("columns of stacked rows are taken of dense rows only")
+        # Callers list positions in rising order: first rows, then second ones.
+        is_first = index < self._m
+        first, second = index[is_first], index[~is_first] - self._m
+        return self._device.beside(self._first.columns(first), self._second.columns(second))
