@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from leastnoise import cli
-from leastnoise.compare import N_RUNS, TIME_LIMIT, Comparison, Contender, Turn, compare, methods
+from leastnoise.compare import N_RUNS, TIME_LIMIT, Comparison, Contender, Turn, _Race, compare, methods
 from leastnoise.design import design
 from leastnoise.errors import DataError, InputError, MethodError, MissingExtraError
 from leastnoise.objective import MaxVariance
@@ -79,6 +79,37 @@ def test_comparison_of_some_methods_and_of_nothing() -> None:
         compare(PREFIX, GDP(1), methods=["magic"])
     zero = compare(Workload.from_matrix(np.zeros((1, 2))), GDP(1), methods=["dense", "identity", "workload"])
     assert all(c.achieved == 0 and c.gap == 0 for c in zero.contenders) and zero.lower_bound == 0
+
+
+def test_a_comparison_of_no_methods_is_refused() -> None:
+    with pytest.raises(InputError, match="methods must name at least one method, or be left out for all"):
+        compare(PREFIX, GDP(1), methods=[])
+
+
+def test_where_nobody_can_serve_the_table_says_so() -> None:
+    table = compare(PREFIX, PureDP(1), methods=["dense", "coa"])
+    assert str(table).splitlines()[-1].startswith("No method could serve;") and "below" not in str(table)
+    served = compare(PREFIX, PureDP(1), methods=["dense", "identity"])
+    assert "No method could serve" not in str(served)
+    assert str(served).splitlines()[-1].startswith("No Laplace noise within this goal has a total variance")
+
+
+def test_without_a_bound_nothing_is_called_optimal(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = _Race._known
+
+    def unproved(race: _Race, *given: Any) -> Contender:
+        placed = known(race, *given)
+        race.bounds.clear()
+        race.bounds.append(0.0)
+        return placed
+
+    monkeypatch.setattr(_Race, "_known", unproved)
+    table = compare(PREFIX, GDP(1), methods=["dense", "identity"])
+    assert all(c.gap is None and c.achieved for c in table.contenders)
+    assert "optimal" not in str(table) and all("–" in line for line in str(table).splitlines()[1:3])
+    assert str(table).splitlines()[-1].startswith("No bound was proved")
+    monkeypatch.undo()
+    assert "optimal" in str(compare(PREFIX, GDP(1), methods=["dense", "identity"]))
 
 
 def test_each_row_is_what_design_gives() -> None:

@@ -185,6 +185,8 @@ def test_candidate_buckets() -> None:
         plan_of("dawa", lengths=3)
     with pytest.raises(MethodError, match='lengths="all" is for up to 512 cells, here are 513'):
         plan_of("dawa", 513, lengths="all")
+    with pytest.raises(MethodError, match='lengths must be "powers" or "all", got a value of type ndarray'):
+        plan_of("dawa", lengths=np.array(["powers", "all"]))
 
 
 def test_a_charge_leaves_fewer_buckets_by_luck() -> None:
@@ -413,11 +415,40 @@ def test_the_least_scale_keeps_the_budget(sensitivity: int, epsilon: Fraction) -
 
 
 @pytest.mark.parametrize(
-    "given", [0, 1, -0.5, 1.5, math.nan, math.inf, True, "half", "1/0", "5/4", None, "1e-3"]
+    "given",
+    [
+        0,
+        1,
+        -0.5,
+        1.5,
+        math.nan,
+        math.inf,
+        True,
+        "half",
+        "1/0",
+        "5/4",
+        None,
+        "1e-3",
+        1e-310,
+        9e-7,
+        "1/1000001",
+        1 - 1e-16,
+        10**30,
+    ],
 )
 def test_shares_that_mean_nothing_are_refused(given: Any) -> None:
     with pytest.raises(MethodError, match="partition_share must lie between 0 and 1"):
         plan_of("dawa", partition_share=given)
+
+
+@pytest.mark.parametrize("share", ["total_share", "choice_share"])
+def test_the_least_share_can_be_measured(share: str) -> None:
+    with pytest.raises(MethodError, match=f"{share} must lie between 0 and 1, by 1e-06 at least"):
+        plan_of("mwem", **{share: 1e-310})
+    for part in ("1/1000000", "999999/1000000"):
+        for epsilon in (2.0**-119, 2.0**119):
+            release = released(plan_of("mwem", goal=PureDP(epsilon), **{share: part}), np.arange(8))
+            assert np.isfinite(release.answers).all()
 
 
 def test_shares_are_read_exactly() -> None:

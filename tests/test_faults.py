@@ -799,7 +799,7 @@ def test_row_35_no_delta_for_gaussian_noise(zero: Any) -> None:
     words = r"delta must be positive, got 0; for delta = 0 use PureDP\(epsilon\)"
     refused(lambda: ln.ApproxDP(1, zero), PrivacyError, words)
     dense_only = lambda: ln.design(matrix(MATRIX), ln.PureDP(1), method="dense")  # noqa: E731
-    refused(dense_only, MethodError, "its noise is Gaussian, .*; identity, .* can")
+    refused(dense_only, MethodError, "its noise is Gaussian, .*; .*identity, .* can")
     assert ln.design(matrix(MATRIX), ln.PureDP(1)).strategy.noise == "laplace"
 
 
@@ -844,7 +844,7 @@ def test_row_39_targets_are_not_forgotten() -> None:
         refused(
             all_the_way(build),
             InfeasibleError,
-            "these targets cannot be met within 1-GDP, .*: no Gaussian noise",
+            "these targets cannot be met with Gaussian noise within 1-GDP, ",
         )
     for stderr in (1.5, 30):
         given = ln.design(ln.assemble([ln.Total(stderr=stderr), ln.Marginal("age")], SCHEMA), GOAL)

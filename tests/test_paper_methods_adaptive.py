@@ -873,6 +873,14 @@ def test_methods_for_marginals_refuse_other_workloads() -> None:
     [
         ("eigen", {"basis": "haar"}, "basis must be one of eigen, wavelet, fourier, got 'haar'"),
         ("weighted-basis", {"basis": "haar"}, "basis must be best, wavelet, fourier, .*, got 'haar'"),
+        ("eigen", {"basis": np.array([1, 2])}, "basis must be one of eigen, .*, got a value of type ndarray"),
+        (
+            "weighted-basis",
+            {"basis": np.array([1, 2])},
+            "basis must be best, .*, got a value of type ndarray",
+        ),
+        ("weighted-basis", {"basis": []}, "basis must be best, .*, got a value of type list"),
+        ("weighted-basis", {"basis": {}}, "basis must be best, .*, got a value of type dict"),
         ("eigen-separation", {"group_size": 0}, "group_size must be a whole number, 1 or more, got 0"),
         ("eigen-separation", {"group_size": 2.0}, "group_size must be a whole number, 1 or more, got 2.0"),
         ("principal-vectors", {"vectors": True}, "vectors must be a whole number, 1 or more, got True"),

@@ -602,11 +602,37 @@ def test_sdp_solver_failures_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="solver must be one of CLARABEL, SCS, got 'MAGIC'"):
         sdp(np.eye(2), solver="MAGIC")
     for solver in ("CLARABEL", "SCS"):
-        with pytest.raises(DesignError, match=rf"the solver {solver} found no noise .*; give it more time"):
-            sdp(prefix(12), solver=solver, time_limit=1e-9)
+        with monkeypatch.context() as patched:
+            # So much is left when the solver begins.
+            patched.setattr("leastnoise.strategies.sdp._left", lambda limit, started, solver: limit)
+            with pytest.raises(
+                DesignError, match=rf"the solver {solver} found no noise .*; give it more time"
+            ):
+                sdp(prefix(12), solver=solver, time_limit=1e-9)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MethodError, match=r"needs CVXPY: pip install 'leastnoise\[checks\]'; dense"):
         planned(np.eye(2), GDP(1), "sdp")
+
+
+def test_sdp_looks_at_the_clock_before_it_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    cvxpy = extra("cvxpy")
+    modelled: list[int] = []
+    whole = cvxpy.Problem
+
+    def noted(*given: Any) -> Any:
+        modelled.append(1)
+        return whole(*given)
+
+    monkeypatch.setattr(cvxpy, "Problem", noted)
+    up = "time was up before the solver CLARABEL began; give it more time or try method 'dense'"
+    for hasty in (
+        lambda: sdp(prefix(4), time_limit=1e-9),
+        lambda: design(Workload.from_matrix(prefix(4)), GDP(1), method="sdp", time_limit=1e-9),
+    ):
+        with pytest.raises(DesignError, match=up):
+            hasty()
+    assert modelled == []
+    assert sdp(prefix(4), time_limit=60).status == "optimal" and modelled == [1]
 
 
 # Backends ------------------------------------------------------------------------------------
@@ -911,11 +937,53 @@ def test_other_backends_are_refused() -> None:
         ("lowrank", {"r": "3"}, "r must be a whole number, 1 or more, got '3'"),
         ("lowrank", {"seed": -1}, "seed must be a whole number, 0 or more, got -1"),
         ("sdp", {"solver": "best"}, "solver must be one of CLARABEL, SCS, got 'best'"),
+        ("sdp", {"solver": ["SCS"]}, "solver must be one of CLARABEL, SCS, got a value of type list"),
+        ("sdp", {"solver": {}}, "solver must be one of CLARABEL, SCS, got a value of type dict"),
+        ("coa", {"theta": 1e308}, r"theta must be a number from 1e-100 to 1e\+06, got 1e\+308"),
+        ("coa-homotopy", {"theta": 10**400}, "theta must be a number from .*, got a whole number of 1,329 b"),
+        ("coa", {"max_iterations": 10**5000}, "max_iterations must be at most 9,.*, got a whole number of"),
+        ("smoothing", {"accuracies": [10**400]}, "accuracies must be a number from 1e-12 to"),
+        ("lowrank", {"gamma": 10**400}, "gamma must be a number from 1e-100 to"),
+        ("lowrank", {"beta": 1e-300}, "beta must be a number from 1e-12 to .*, got 1e-300"),
+        ("lowrank", {"beta": 10**30}, "beta must be a number from 1e-12 to"),
+        ("lowrank", {"r": 21}, "r must be at most 20, got 21"),
+        ("lowrank", {"r": 10**400}, "r must be at most 20, got a whole number of 1,329 bits"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(method: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(MethodError, match=message):
         planned(np.eye(2), GDP(1), method, **options)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("coa", {"theta": 1e6}),
+        ("coa", {"theta": 1e-100}),
+        ("smoothing", {"accuracies": (1e6, 1e-12)}),
+        ("lowrank", {"beta": 1e12}),
+        ("lowrank", {"beta": 1e-12, "max_iterations": 30}),
+        ("lowrank", {"r": 40, "max_iterations": 5}),
+    ],
+)
+@pytest.mark.parametrize("goal", [GDP(1), PureDP(1)], ids=str)
+def test_options_at_their_limits_serve(method: str, options: dict[str, Any], goal: Any) -> None:
+    if method != "coa" or goal.noise == "gaussian":
+        found = planned(prefix(4), goal, method, **options).certificate
+        assert found.lower_bound <= found.achieved < math.inf
+
+
+@pytest.mark.parametrize("method", ["coa", "coa-homotopy", "smoothing", "weighted-basis", "lowrank", "eigen"])
+def test_queries_of_weight_zero_alone_are_refused_in_one_sentence(method: str) -> None:
+    weightless = Workload.from_matrix([[1, 0], [0, 1], [0, 0]], weights=[0, 0, 2])
+    with pytest.raises(DesignError) as by_dense:
+        design(weightless, GDP(1), method="dense")
+    assert "has weight 0 and asks for something no other query does" in str(by_dense.value)
+    with pytest.raises(DesignError) as by_other:
+        design(weightless, GDP(1), method=method)
+    assert str(by_other.value) == str(by_dense.value)
+    weighed = Workload.from_matrix([[1, 0], [0, 1], [0, 0]], weights=[1, 1, 2])
+    assert design(weighed, GDP(1), method=method).certificate.achieved > 0
 
 
 def imports_the_solver(path: Path) -> bool:

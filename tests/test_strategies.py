@@ -303,12 +303,25 @@ def test_unknown_methods_and_options_are_refused_by_name() -> None:
     assert [method_named(m.name) for m in METHODS] == list(METHODS)
 
 
-@pytest.mark.parametrize("branching", [1, 0, -2, 2.0, "2", "worst", True, None])
+@pytest.mark.parametrize("branching", [1, 0, -2, 2.0, "2", "worst", True, None, [2], 10**30])
 def test_branchings_that_make_no_tree_are_refused(branching: Any) -> None:
     with pytest.raises(MethodError, match='branching must be a whole number, 2 or more, or "best", got'):
         design(
             Workload.from_matrix(np.eye(2)), GDP(1), method="hierarchical", options={"branching": branching}
         )
+
+
+def test_arrays_are_no_options() -> None:
+    both = np.array([2, 3])
+    workload = Workload.from_matrix(np.eye(2))
+    with pytest.raises(MethodError, match=r'branching must be .* or "best", got a value of type ndarray'):
+        design(workload, GDP(1), method="hierarchical", options={"branching": both})
+    for objective in (TotalVariance(), MaxVariance()):
+        for refine in (both, 1, "yes"):
+            with pytest.raises(MethodError, match="refine must be True or False, got"):
+                design(workload, GDP(1), method="dense", objective=objective, options={"refine": refine})
+    with pytest.raises(MethodError, match="'identity' has no option 3; its options: none"):
+        design(workload, GDP(1), method="identity", options={3: 1})  # type: ignore[dict-item]
 
 
 def test_what_a_method_cannot_do_it_says_and_who_can() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from leastnoise import strategy as strategy_module
 from leastnoise.errors import DesignError, TooLargeError
 from leastnoise.operators import EveryRange, Identity, Matrix
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
@@ -329,3 +330,17 @@ def test_unknown_noise_and_shapeless_rows_are_refused() -> None:
             Strategy(rows, scale=1, noise="gaussian")
     with pytest.raises(TypeError, match="integers are needed"):
         Strategy(np.ones((1, 1)), scale=1, noise="gaussian")
+
+
+@pytest.mark.parametrize("size", [10**4, 10**8])
+@pytest.mark.parametrize("most", [2**28, 0])
+def test_a_small_variance_is_not_lost_beside_large_ones(size: int, most: int, monkeypatch: Any) -> None:
+    """Both cells measured together precisely, one alone hardly: their sum has variance 1/size² of either."""
+    monkeypatch.setattr(strategy_module, "MAX_MULTIPLIED", most)
+    strategy = Strategy(np.array([[size, size], [0, 1]]), scale=2**30, noise="gaussian")
+    ranges = EveryRange(2)
+    # x1 = a1/size − a2, x1 + x2 = a1/size, x2 = a2.
+    exact = [1 / size**2 + 1, 1 / size**2, 1.0]
+    assert strategy.variances(ranges) / strategy.noise_variance == pytest.approx(exact, rel=1e-9, abs=0)
+    by_forms = ranges.quadratic(strategy.covariance) / strategy.noise_variance
+    assert by_forms != pytest.approx(exact, rel=1e-9, abs=0)

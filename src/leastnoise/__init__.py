@@ -14,7 +14,7 @@ from leastnoise.certificate import Certificate, certify
 from leastnoise.compare import compare, methods
 from leastnoise.data import Data, vectorize
 from leastnoise.design import design
-from leastnoise.errors import LeastnoiseError
+from leastnoise.errors import InfeasibleError, LeastnoiseError
 from leastnoise.objective import MaxVariance, Targets, TotalVariance
 from leastnoise.plan import Plan, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
@@ -77,5 +77,6 @@ __all__ = [  # noqa: RUF022
     "load_release",
     "summarize",
     "Report",
+    "InfeasibleError",
     "LeastnoiseError",
 ]

@@ -30,11 +30,11 @@ from typing import Literal, Protocol
 import numpy as np
 
 from leastnoise.errors import DesignError
-from leastnoise.nuclear_norm import pair_variance_bound, total_variance_bound, weighted_rows
+from leastnoise.nuclear_norm import pair_variance_bound, total_variance_bound
 from leastnoise.objective import Objective, Targets
 from leastnoise.operators import Array
 from leastnoise.privacy import Goal
-from leastnoise.strategy import Strategy
+from leastnoise.strategy import MAX_MULTIPLIED, Strategy
 from leastnoise.workload import Workload
 
 Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
@@ -339,15 +339,18 @@ def total_variance(workload: Workload, strategy: Strategy, weights: Array) -> fl
     _require_span(workload, strategy)
     # In counts, so that squares of weights and scales do not meet.
     G, unit = strategy.pseudo_inverse, math.sqrt(strategy.noise_variance)
-    M = weighted_rows(workload, weights)
-    V = workload.weighted_gram(weights) if M is None else None
+    m = workload.shape[0]
     total = 0.0
-    step = max(1, 2**22 // len(G))
+    step = max(1, 2**22 // max(m, len(G)))
     with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, G.shape[1], step):
-            part = G[:, start : start + step] * unit
-            image = part if M is None else M @ part
-            total += float(np.vdot(image, image if V is None else V @ part))
+        # A sum of squares, in which nothing cancels, unless queries are too many to multiply out.
+        V = workload.weighted_gram(weights) if m * G.shape[1] > MAX_MULTIPLIED else None
+        for start in range(0, G.shape[1], step if V is None else len(G)):
+            part = G[:, start : start + (step if V is None else len(G))] * unit
+            if V is None:
+                total += float(weights @ (workload.operator.apply(part) ** 2).sum(axis=1))
+            else:
+                total += float(np.vdot(part, V @ part))
     return total
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.design import checked_request, plan_by
-from leastnoise.errors import LeastnoiseError, MethodError, MissingExtraError
+from leastnoise.errors import InputError, LeastnoiseError, MethodError, MissingExtraError
 from leastnoise.objective import Objective
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
@@ -85,8 +85,8 @@ class Contender:
 
     Attributes:
         achieved: what its plan reaches, in the unit of the comparison.
-        gap: how far that is above the best bound proved by any method; None where the bound
-            does not speak of this noise.
+        gap: how far that is above the best bound proved by any method; None where none was
+            proved, or the bound does not speak of this noise.
         rms_stderr: the root mean square of the standard errors, by the queries' weights.
         factor: the largest standard error as a multiple of its target; None without targets.
         is_stopped: whether it reached the time limit.
@@ -182,8 +182,18 @@ class Comparison:
                 f"Simulated: mean squared error over {N_RUNS} runs on the data given. It depends on the "
                 "data, and the bound does not cover it."
             )
+        if all(c.achieved is None for c in self.contenders):
+            yield "No method could serve; what is said of each tells what to change."
+            return
+        if self._lacks_bound():
+            yield "No bound was proved, so it is open how far these are from the least there can be."
+            return
         where = "that meets the targets" if self.unit == "mu squared" else "within this goal"
         yield f"No {self.among} noise {where} has a {self.unit} below {self.lower_bound:.6g}."
+
+    def _lacks_bound(self) -> bool:
+        """Whether something is achieved and nothing proved; where nothing is asked, 0 is the optimum."""
+        return self.lower_bound <= 0 and any(c.achieved for c in self.contenders)
 
     __repr__ = __str__
 
@@ -192,7 +202,7 @@ def _kind(contender: Contender) -> str:
     if contender.is_simulated:
         return "simulated"
     if contender.gap is None:
-        return "without delta"
+        return "without delta" if contender.method.endswith(_NO_DELTA) else "no bound"
     return "optimal" if contender.gap <= 1e-6 else "not optimal"
 
 
@@ -229,7 +239,13 @@ def compare(
             simulated. Never private data: the noise is drawn from a fixed seed, and the errors shown
             are those on this table.
         progress: called with a `Turn` when a method's turn begins and after every step that it tells of.
+
+    Raises:
+        InputError: if `methods` names none, or the request is not one that `design` takes.
+        MethodError: if it names one that there is not.
     """
+    if methods is not None and len(methods) == 0:
+        raise InputError("methods must name at least one method, or be left out for all of them")
     limit = TIME_LIMIT if time_limit is None else time_limit
     request = checked_request(workload, privacy, objective, None, (), 1e-6, limit, "numpy", None)
     chosen = METHODS if methods is None else tuple(method_named(name) for name in methods)
@@ -337,7 +353,9 @@ class _Race:
         def with_gap(c: Contender) -> Contender:
             if c.gap is None or c.achieved is None:
                 return c
-            return replace(c, gap=c.achieved / best - 1 if best > 0 else 0.0)
+            if best > 0:
+                return replace(c, gap=c.achieved / best - 1)
+            return replace(c, gap=None if c.achieved > 0 else 0.0)
 
         ranked = sorted(self.placed, key=lambda c: c.achieved or 0.0)
         return (*map(with_gap, ranked), *self.left_out), best

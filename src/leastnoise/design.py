@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -19,10 +22,13 @@ from leastnoise.plan import Plan, data_dependent_plan
 from leastnoise.privacy import GDP, Goal
 from leastnoise.progress import Progress
 from leastnoise.solver import BACKENDS
-from leastnoise.strategies import METHODS, Found, Method, Request, method_named
+from leastnoise.strategies import METHODS, Found, Method, Request, method_named, pure
 from leastnoise.strategies.infeasible import raised, rounded_up
 from leastnoise.strategy import RealStrategy, Strategy, integer_strategy
 from leastnoise.workload import Workload
+
+# Plans whose objective differs by less than this share are equally good.
+_SAME = 1e-9
 
 
 class MissesTargets(MethodError):
@@ -70,11 +76,12 @@ def design(
             given, the total variance; where queries have targets, within them; where they have
             and there is no goal, the targets alone.
         method: "auto", or a name from `methods()`. Under Gaussian noise, "auto" is the certified
-            optimum; under pure privacy the best of the quick methods, and the plan's note says which
-            were tried. `compare` tries the slow ones too.
+            optimum; under pure privacy, where no method is, the best of several, refined: its note says
+            what was tried and what each achieved.
         options: what the method understands; `methods()` lists them.
         tol: the relative gap to the proven optimum at which the search may stop.
-        time_limit: seconds; the best plan so far is returned with its honest gap.
+        time_limit: seconds; the best plan so far is returned with its honest gap. Under pure privacy
+            "auto" takes 10 at most up to 256 cells unless given, and more in proportion beyond.
         backend: "numpy", "torch" or "cuda".
         progress: called with a `Progress` after every step.
 
@@ -88,43 +95,118 @@ def design(
     has_goal = privacy is not None
     if method != "auto":
         return plan_by(method_named(method), request, has_goal)
+    if request.privacy.noise == "laplace":
+        return _best_with_laplace_noise(request, has_goal)
     willing = [m for m in METHODS if not m.is_data_dependent and m.refuses(request) is None]
     if not willing:
         raise _nobody(request)
-    # For Gaussian noise the first is the optimum; for Laplace noise none is, and the best is taken.
-    is_best_first = request.privacy.noise == "gaussian"
-    if not is_best_first:
-        willing = [m for m in willing if m.is_quick] or willing
-    plans: list[Plan] = []
+    # For Gaussian noise the first is the optimum.
     missed: list[MissesTargets] = []
-    failed: list[DesignError] = []
     for candidate in willing:
         try:
-            plans.append(plan_by(candidate, request, has_goal))
+            return plan_by(candidate, request, has_goal)
         except MissesTargets as error:
             missed.append(error)
+    raise _closest(missed)
+
+
+def _best_with_laplace_noise(request: Request, has_goal: bool) -> Plan:
+    """The best plan of several methods and of what refining it directly gives; its note lists them all."""
+    willing = pure.methods_to_try(METHODS, request)
+    if not willing:
+        raise _nobody(request)
+    started, limit = time.monotonic(), pure.time_limit_of(request)
+    plans: list[Plan] = []
+    tried: list[str] = []
+    missed: list[MissesTargets] = []
+    failed: list[DesignError] = []
+
+    def left() -> float:
+        return limit - (time.monotonic() - started)
+
+    steps = count(1)
+
+    def tell(_: Progress | None = None) -> None:
+        if request.progress is not None:
+            gap = min((plan.certificate.gap for plan in plans), default=math.inf)
+            request.progress(Progress(next(steps), gap, time.monotonic() - started))
+
+    def judge(name: str, make: Callable[[], Plan | None]) -> None:
+        try:
+            plan = make()
+        except MissesTargets as error:
+            missed.append(error)
+            tried.append(f"{name} misses the targets")
         except DesignError as error:
-            if is_best_first:
-                raise
             failed.append(error)
-        if plans and is_best_first:
-            break
+            tried.append(f"{name} failed")
+        else:
+            if plan is not None:
+                plans.append(plan)
+                tried.append(f"{name} {plan.certificate.achieved:.6g}")
+        tell()
+
+    for method in willing:
+        if not method.is_quick and plans and left() <= 0:
+            tried.append(f"{method.name} had no time left")
+            continue
+        options = {**pure.options_for(method), **request.options}
+        given = replace(request, options=options, time_limit=pure.time_for(method, left()), progress=tell)
+        judge(method.name, partial(plan_by, method, given, has_goal))
     if not plans and not missed:
         raise failed[0]
     if not plans:
-        closest = min(missed, key=lambda error: error.factor)
-        raise MethodError(
-            f"no method meets the targets; the closest, {closest.method!r}, {closest.misses}. "
-            f"To take it, {closest.remedy}"
-        )
-    best = min(plans, key=lambda plan: plan.certificate.achieved)
-    if is_best_first or len(willing) == 1:
+        raise _closest(missed)
+    best = _least(plans)
+    assert best.strategy is not None
+    if left() > 0:
+        weights = _weights_to_refine(best)
+        rows = best.strategy.entries.astype(float) / float(best.strategy.sensitivity)
+        # A step that goes too far ends in numbers that are not finite, and is taken back.
+        with threads.suited_to(request.workload.shape[1]), np.errstate(all="ignore"):
+            for how, propose in pure.refinements(request, rows, weights, started + limit):
+                judge(how, partial(_refined, best, request, how, propose))
+    best = _least(plans)
+    if len(tried) == 1:
         return best
     # The certificate was worked out already and says nothing of the note.
-    found = best.certificate
-    told = replace(best, note=f"{best.note}; the best of {', '.join(m.name for m in willing)}")
-    vars(told)["certificate"] = found
-    return told
+    listed = replace(best, note=f"{best.note}; tried: {', '.join(tried)}")
+    vars(listed)["certificate"] = best.certificate
+    return listed
+
+
+def _refined(
+    best: Plan, request: Request, how: str, propose: Callable[[], RealStrategy | None]
+) -> Plan | None:
+    """The plan for rows that were made from those of another, if there are any."""
+    proposal = propose()
+    if proposal is None:
+        return None
+    found = Found(proposal, best.witness.q, "heuristic", f"{best.note}, {how}", p=best.witness.p)
+    return _plan_of(best.method, best.options, request, best.has_goal, found)
+
+
+def _least(plans: Sequence[Plan]) -> Plan:
+    """The best plan; of those that are equal but for rounding, the first."""
+    best = plans[0]
+    for plan in plans[1:]:
+        if plan.certificate.achieved < best.certificate.achieved * (1 - _SAME):
+            best = plan
+    return best
+
+
+def _weights_to_refine(plan: Plan) -> Array:
+    """The weights of the queries for whose total a plan's strategy was chosen."""
+    w, p = plan.objective.weights(plan.workload), plan.witness.p
+    return w if p is None or plan.objective.kind == "largest" else w + p
+
+
+def _closest(missed: Sequence[MissesTargets]) -> MethodError:
+    closest = min(missed, key=lambda error: error.factor)
+    return MethodError(
+        f"no method meets the targets; the closest, {closest.method!r}, {closest.misses}. "
+        f"To take it, {closest.remedy}"
+    )
 
 
 def checked_request(
@@ -184,10 +266,15 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
         raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
     if method.is_data_dependent:
         return data_dependent_plan(method, request)
-    workload, objective = request.workload, request.objective
-    with threads.suited_to(workload.shape[1]):
+    with threads.suited_to(request.workload.shape[1]):
         found = method.find(request)
     assert isinstance(found, Found)
+    return _plan_of(method.name, request.options, request, has_goal, found)
+
+
+def _plan_of(method: str, options: Mapping[str, Any], request: Request, has_goal: bool, found: Found) -> Plan:
+    """The plan that measures what was found, in whole numbers, with its certificate."""
+    workload, objective = request.workload, request.objective
     if has_goal:
         goal = request.privacy
         strategy = integer_strategy(found.proposal, goal, tol=request.tol)
@@ -197,19 +284,19 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
         workload=workload,
         privacy=goal,
         objective=objective,
-        method=method.name,
+        method=method,
         strategy=strategy,
         witness=Witness(_query_weights(found.p, request), found.q, found.pairs),
         claim=found.claim,
         tol=request.tol,
         note=found.note,
-        options=dict(request.options),
+        options=dict(options),
         has_goal=has_goal,
     )
     if objective.kind == "total-within-caps" and strategy.can_answer(workload.operator):
         assert plan.factor is not None
         if plan.factor > 1:
-            raise _misses_targets(method.name, plan.factor, goal)
+            raise _misses_targets(method, plan.factor, goal)
     # The proof belongs to the plan, and finds a strategy that cannot answer what was asked.
     plan.certificate  # noqa: B018
     return plan
@@ -225,6 +312,10 @@ def _query_weights(p: Array | None, request: Request) -> Array | None:
     return 1 / caps if request.objective.kind == "largest" else None
 
 
+# Targets are met with this share to spare, so that they hold though variances are rounded.
+_ROUNDING_ROOM = 1e-10
+
+
 def _meeting_targets(proposal: RealStrategy, workload: Workload, tol: float) -> tuple[Strategy, Goal]:
     """The integer strategy that meets every target with the most noise, and the least μ that allows it.
 
@@ -237,10 +328,13 @@ def _meeting_targets(proposal: RealStrategy, workload: Workload, tol: float) -> 
     if needed == 0:
         raise DesignError("every query with a target is zero, which costs no privacy; ask for something else")
     rows = integer_strategy(proposal, GDP(math.sqrt(needed)), tol=tol)
-    scale = math.floor(math.sqrt(max(rows.noise_variance / largest_share(workload, rows, caps) - 1 / 12, 1)))
+    share = largest_share(workload, rows, caps)
+    scale = math.floor(math.sqrt(max(rows.noise_variance / share * (1 - _ROUNDING_ROOM) - 1 / 12, 1)))
     strategy = _with_scale(rows, scale)
-    while largest_share(workload, strategy, caps) > 1 and scale > 1:
-        scale -= 1 + (scale >> 50)
+    less = 1 + (scale >> 50)
+    while largest_share(workload, strategy, caps) > 1 - _ROUNDING_ROOM / 2 and scale > less:
+        scale -= less
+        less *= 2
         strategy = _with_scale(rows, scale)
     if largest_share(workload, strategy, caps) > 1:
         raise DesignError("no noise scale meets the targets; this is a fault of leastnoise")

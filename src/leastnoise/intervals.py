@@ -4,16 +4,19 @@ The errors of all answers are linear in the noise: e = W A⁺ ξ, with A⁺ know
 Gaussian noise e is Gaussian with known covariance, so a single interval is exact,
 and the largest |e_j| / stderr_j, which rules all intervals at once, can be
 simulated to any accuracy without touching data. For Laplace noise the tail of a
-weighted sum is bounded by its moment generating function.
+weighted sum is bounded from above by its transform, tightly (laplace_tails); all
+intervals at once share 1 − level, which holds for any dependence.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from statistics import NormalDist
 
 import numpy as np
 
+from leastnoise import laplace_tails
 from leastnoise.errors import InputError
 from leastnoise.operators import Array, Operator
 from leastnoise.strategy import Strategy
@@ -24,9 +27,6 @@ _DRAWS = 20_000
 _LEAST_DRAWS = 4_000
 _SIMULATION_ENTRIES = 2**32
 _CHUNK_ENTRIES = 2**24
-
-# Points at which the Laplace tail bound is tried; every one of them is valid.
-_CHERNOFF_POINTS = np.linspace(0.02, 0.98, 49)
 
 
 def half_widths(
@@ -94,32 +94,12 @@ def simultaneous_multiplier(
 
 
 def _laplace_half_widths(operator: Operator, strategy: Strategy, alpha: float) -> Array:
-    """t with P(|Σ g_r X_r| > t) ≤ α for each row g of W A⁺, X discrete Laplace.
-
-    One coefficient: exact. Several: for any θ in the domain,
-    P(|S| > t) ≤ 2 exp(−θt) Π_r E exp(θ g_r X_r), and E exp(sX) = 1/(1 − v (cosh s − 1))
-    with v = 1/(2 sinh²(1/(2b))).
-    """
-    b = strategy.scale
-    v = strategy.noise_variance
-    # P(|X| > k) = 2 e^{−(k+1)/b} / (1 + e^{−1/b})
-    steps = max(0, math.ceil(-b * math.log(alpha * (1 + math.exp(-1 / b)) / 2) - 1))
-    # cosh s − 1 = 2 sinh²(s/2), which keeps its digits where s is 1e-9.
-    largest_s = 2 * math.asinh(math.sqrt(0.5 / v))
-    result = np.empty(operator.shape[0])
+    """t with P(|e_j| > t_j) ≤ α for the error e_j of every answer, Laplace noise."""
+    m = operator.shape[0]
     block = max(1, _CHUNK_ENTRIES // max(strategy.shape))
-    for start in range(0, operator.shape[0], block):
-        index = np.arange(start, min(start + block, operator.shape[0]))
-        G = np.abs(operator.rows(index) @ strategy.pseudo_inverse)
-        peak = G.max(axis=1)
-        safe = np.where(peak > 0, peak, 1)
-        half = np.full(len(index), np.inf)
-        for share in _CHERNOFF_POINTS:
-            theta = share * largest_s / safe
-            log_moment = -np.log1p(-2 * v * np.sinh(theta[:, None] * G / 2) ** 2).sum(axis=1)
-            half = np.minimum(half, (math.log(2 / alpha) + log_moment) / theta)
-        # Pseudo-inverses leave crumbs of 1e-16 beside a single coefficient.
-        alone = G.sum(axis=1) <= peak * (1 + 1e-12)
-        half = np.where(alone, peak * steps, half)
-        result[index] = np.where(peak > 0, half, 0)
-    return result
+
+    def gains() -> Iterator[Array]:
+        for start in range(0, m, block):
+            yield operator.rows(np.arange(start, min(start + block, m))) @ strategy.pseudo_inverse
+
+    return laplace_tails.half_widths(gains, scale=strategy.scale, alpha=alpha)

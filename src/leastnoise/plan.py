@@ -169,7 +169,7 @@ class Plan:
         ratios = stderr / targets
         factor = float(ratios.max())
         # A quotient that rounds to less than the largest is less.
-        for j in np.flatnonzero(ratios == factor):
+        for j in np.flatnonzero((ratios == factor) & np.isfinite(targets)):
             while Fraction(factor) * Fraction(float(targets[j])) < Fraction(float(stderr[j])):
                 factor = math.nextafter(factor, math.inf)
         return factor
@@ -305,6 +305,9 @@ class Plan:
         ]
         if self.objective != TotalVariance():
             lines.insert(2, f"  objective    {self.objective}")
+        if not self.has_goal:
+            # The goal was derived, as a μ that says little to most people.
+            lines.insert(2, f"               ε = {self.epsilon(delta=1e-6):.4g} at δ = 1e-06")
         if self.factor is not None:
             lines.append(f"  targets      {targets_in_words(self.factor)}")
         if self.stderr is None:

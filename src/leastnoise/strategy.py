@@ -60,6 +60,10 @@ _GOAL_BITS = 120
 # 2^33 people the bias of one let through is below one count.
 _SPAN_TOL = 1e-10
 
+# Up to this many products of a query with a column of the inverse, variances are multiplied out; beyond,
+# quadratic forms are used where they keep all but this share.
+MAX_MULTIPLIED, _CANCELLED = 2**28, 1e-9
+
 # The reconstruction treats directions this much weaker than the strongest as absent.
 _RANK_TOL = 1e-11
 
@@ -223,14 +227,31 @@ class Strategy(Operator):
         """The variance of the answer to each row of an operator, (m,), in counts squared."""
         m, n = operator.shape
         r = self.shape[0]
-        if m * r > n * n:
-            return np.maximum(operator.quadratic(self.covariance), 0)
-        # Few queries over many cells: the (n, n) covariance is never built.
+        if m * r > MAX_MULTIPLIED and operator.is_quick:
+            return self._variances_by_covariance(operator)
+        # A sum of squares: nothing cancels, and the (n, n) covariance is not built.
         total = np.zeros(m)
-        step = max(1, 2**24 // max(m, n))
+        step = max(1, 2**22 // max(m, n))
         for start in range(0, r, step):
             total += (operator.apply(self.pseudo_inverse[:, start : start + step]) ** 2).sum(axis=1)
         return self.noise_variance * total
+
+    def _variances_by_covariance(self, operator: Operator) -> Array:
+        """The same for very many rows, through quadratic forms; where those lose digits, row by row.
+
+        The form of row w is known to about n roundings of (Σ_i |w_i| √C_ii)². Rows of quick
+        operators have entries of one sign.
+        """
+        covariance = self.covariance
+        found = operator.quadratic(covariance)
+        spread = operator.apply(np.sqrt(np.maximum(np.diag(covariance), 0))) ** 2
+        doubtful = np.flatnonzero(operator.shape[1] * np.finfo(float).eps * spread > _CANCELLED * found)
+        step = max(1, 2**22 // operator.shape[1])
+        for start in range(0, len(doubtful), step):
+            index = doubtful[start : start + step]
+            answers = operator.rows(index) @ self.pseudo_inverse
+            found[index] = self.noise_variance * (answers**2).sum(axis=1)
+        return np.asarray(found)
 
     def spans(self, rows: Array) -> Array:
         """Which of the given rows (j, n) this strategy can answer without bias, as booleans (j,)."""

@@ -21,6 +21,7 @@ from leastnoise.strategies.lowrank import LOWRANK
 from leastnoise.strategies.mechanism import Mechanism
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategies.mwem import MWEM
+from leastnoise.strategies.p_identity import P_IDENTITY
 from leastnoise.strategies.sdp import SDP
 from leastnoise.strategies.smii import SMII
 from leastnoise.strategies.smoothing import SMOOTHING
@@ -30,6 +31,7 @@ from leastnoise.strategies.workload import WORKLOAD
 
 METHODS: tuple[Method, ...] = (
     DENSE,
+    P_IDENTITY,
     IDENTITY,
     WORKLOAD,
     HIERARCHICAL,

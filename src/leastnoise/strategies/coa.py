@@ -58,6 +58,9 @@ _MAX_HALVINGS, _MAX_CG, _CG_TOL, _ACCURACY, _SHORTER, _SUFFICIENT = 50, 5, 1e-10
 # Algorithm 3: θ starts here, shrinks by this, and is used so often.
 _FIRST_THETA, _THETA_FACTOR, _STAGES = 1.0, 0.1, 11
 
+# Far above this share of the diagonal the queries are lost to rounding beside it.
+_MOST_THETA = 1e6
+
 Watch = Callable[[int, float, float], None]
 Ended = Literal["accuracy", "iterations", "line search", "time"]
 
@@ -112,7 +115,10 @@ def coa(
     arrays = load_arrays(backend)
     n = len(gram)
     started = time.monotonic()
-    V = arrays.matrix(gram + theta * float(np.mean(np.diag(gram))) * np.eye(n))
+    added = theta * float(np.mean(np.diag(gram)))
+    if not math.isfinite(added + float(np.abs(gram).max())):
+        raise DesignError("COA left the range of floats; scale weights or rows down")
+    V = arrays.matrix(gram + added * np.eye(n))
     X = arrays.matrix(np.eye(n) if start is None else start)
     iX = arrays.inverse(X)
     if iX is None:
@@ -242,7 +248,7 @@ def _refuses(request: Request) -> str | None:
 
 
 def _find(request: Request) -> Found:
-    theta = positive_option("theta", COA.option(request, "theta"))
+    theta = positive_option("theta", COA.option(request, "theta"), most=_MOST_THETA)
     max_iterations = whole_option("max_iterations", COA.option(request, "max_iterations"))
     trivial = nothing_asked(request)
     if trivial is not None:
@@ -260,7 +266,7 @@ def _find(request: Request) -> Found:
 
 
 def _find_homotopy(request: Request) -> Found:
-    theta = positive_option("theta", COA_HOMOTOPY.option(request, "theta"))
+    theta = positive_option("theta", COA_HOMOTOPY.option(request, "theta"), most=_MOST_THETA)
     stages = whole_option("stages", COA_HOMOTOPY.option(request, "stages"))
     max_iterations = whole_option("max_iterations", COA_HOMOTOPY.option(request, "max_iterations"))
     trivial = nothing_asked(request)

@@ -74,6 +74,7 @@ from leastnoise.strategies.mechanism import (
     split_budget,
 )
 from leastnoise.strategies.method import Method, Request, cells_per_attribute
+from leastnoise.strategies.proposals import is_one_of, shown
 
 MAX_CELLS = 4096
 
@@ -363,20 +364,20 @@ def _refuses(request: Request) -> str | None:
 
 
 def _lengths(given: Any, n: int) -> tuple[int, ...]:
-    if given == "powers":
+    if is_one_of(given, ("powers",)):
         return tuple(2**power for power in range(n.bit_length()))
-    if given == "all":
+    if is_one_of(given, ("all",)):
         if n > MAX_CELLS_ALL_LENGTHS:
             raise MethodError(
                 f'lengths="all" is for up to {MAX_CELLS_ALL_LENGTHS:,} cells, here are {n:,}; take "powers"'
             )
         return tuple(range(1, n + 1))
-    raise MethodError(f'lengths must be "powers" or "all", got {given!r}')
+    raise MethodError(f'lengths must be "powers" or "all", got {shown(given)}')
 
 
 def _charge(given: Any) -> Fraction:
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given <= _MOST_CHARGE:
-        raise MethodError(f"charge must be a number from 0 to {_MOST_CHARGE:,}, got {given!r}")
+        raise MethodError(f"charge must be a number from 0 to {_MOST_CHARGE:,}, got {shown(given)}")
     return Fraction(given)
 
 

@@ -27,6 +27,7 @@ from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, trian
 from leastnoise.strategies.completion import counted_workload
 from leastnoise.strategies.dense_capped import find_within_caps
 from leastnoise.strategies.method import Found, Method, Request
+from leastnoise.strategies.proposals import flag_option
 from leastnoise.strategy import RealStrategy
 
 # n-by-n work beyond this many cells takes hours on a laptop.
@@ -46,12 +47,13 @@ def _refuses(request: Request) -> str | None:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
     if n > MAX_CELLS:
         return f"it holds at most {MAX_CELLS:,} cells, the workload has {n:,}"
-    if request.options.get("refine", False) and request.objective.kind != "largest":
+    if request.options.get("refine", False) is True and request.objective.kind != "largest":
         return "only the largest variance and targets leave a profile to refine"
     return None
 
 
 def _find(request: Request) -> Found:
+    flag_option("refine", DENSE.option(request, "refine"))
     workload = request.workload
     used = np.asarray(workload.operator.column_norms(1) > 0)
     if not used.any():

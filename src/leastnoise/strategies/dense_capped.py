@@ -7,11 +7,11 @@ and otherwise an orthonormal basis of what they reach.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leastnoise.errors import MethodError
+from leastnoise.errors import DesignError, MethodError
 from leastnoise.operators import Array, Matrix, Operator, Stack, require_room
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.solver import (
@@ -32,6 +32,12 @@ from leastnoise.workload import Workload
 
 # Caps are kept with this share of the gap asked for to spare, which rounding to integers takes up.
 _SPARE = 0.1
+
+# Squared targets per squared size of the query may differ by this factor.
+_WIDEST = 1e32
+
+# Budgets this many times the caps' own units, or that part of them, are out of their reach.
+_FAR = 1e12
 
 # The refined ordering writes out at most so many numbers.
 _MAX_REFINED = 2**22
@@ -163,7 +169,13 @@ def _in_units(problem: _Problem) -> tuple[Array, float]:
     n = operator.shape[1]
     lengths = operator.quadratic(np.eye(n)) if operator.is_quick else operator.row_norms() ** 2
     asked = lengths > 0
-    unit = math.exp(float(np.log(problem.caps[asked] / lengths[asked]).mean())) if asked.any() else 1.0
+    shares = problem.caps[asked] / lengths[asked]
+    if asked.any() and shares.max() > _WIDEST * shares.min():
+        raise DesignError(
+            f"the targets are too far apart beside the sizes of their queries, by a factor of "
+            f"{math.sqrt(shares.max() / shares.min()):.0e}; bring them within {math.sqrt(_WIDEST):.0e}"
+        )
+    unit = math.exp(float(np.log(shares).mean())) if asked.any() else 1.0
     return problem.caps / unit, unit
 
 
@@ -197,6 +209,13 @@ def _total(problem: _Problem, run: Run, is_heuristic: bool) -> CappedSolution:
     base = _weighted_root(request.workload, weights, problem.Q)
     scale = float(np.abs(base).max()) or 1.0
     budget = float(request.privacy.budget) * unit
+    if budget < 1 / _FAR:
+        # Hopeless, and too far from possible for one scale of floats: settled in the caps' own units.
+        hopeless = least_profile(problem.rows, problem.columns, caps, run)
+        raise _refusal(problem, hopeless, math.sqrt(hopeless.achieved / budget))
+    # Caps so loose that none can bind are brought nearer; they need no weights then.
+    are_idle = budget > _FAR
+    budget = min(budget, _FAR)
     is_all_capped = not (np.delete(weights, problem.capped) > 0).any()
     columns = problem.columns
     for _ in range(3):
@@ -204,10 +223,7 @@ def _total(problem: _Problem, run: Run, is_heuristic: bool) -> CappedSolution:
             problem.rows, columns / math.sqrt(budget), caps, base / scale, run, is_all_capped=is_all_capped
         )
         if not solution.is_feasible:
-            q, pairs = problem.cell_weights(solution.q)
-            factor = math.sqrt(solution.achieved)
-            p = problem.query_weights(solution.p)
-            raise infeasible(request.workload, request.privacy, p, q, factor, pairs)
+            raise _refusal(problem, solution, math.sqrt(solution.achieved))
         if not is_heuristic:
             break
         # Scaled to pairs, the noise must still keep the caps: aim that much lower.
@@ -216,7 +232,14 @@ def _total(problem: _Problem, run: Run, is_heuristic: bool) -> CappedSolution:
             break
         budget /= spent
     # The solver saw weights over scale².
-    return CappedSolution(**{**vars(solution), "p": solution.p * scale**2})
+    return replace(solution, p=np.zeros_like(solution.p) if are_idle else solution.p * scale**2)
+
+
+def _refusal(problem: _Problem, solution: CappedSolution, factor: float) -> DesignError:
+    request = problem.request
+    q, pairs = problem.cell_weights(solution.q)
+    p = problem.query_weights(solution.p)
+    return infeasible(request.workload, request.privacy, p, q, factor, pairs)
 
 
 def _weighted_root(workload: Workload, weights: Array, Q: Array | None) -> Array:

@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leastnoise.errors import MethodError
 from leastnoise.operators import Array
 from leastnoise.rowspace import Basis, factor_gram, integer_basis
 from leastnoise.solver.weighting import Weighting, optimal_weighting
@@ -40,7 +39,13 @@ from leastnoise.strategies.method import (
     kronecker,
     uniform_weights,
 )
-from leastnoise.strategies.proposals import nothing_asked, refuse_unless_total, scaled_note, whole_option
+from leastnoise.strategies.proposals import (
+    choice_option,
+    nothing_asked,
+    refuse_unless_total,
+    scaled_note,
+    whole_option,
+)
 
 # Within its own design queries the weighting is solved to this gap.
 WEIGHTING_TOL = 1e-9
@@ -83,9 +88,7 @@ def _fixed_queries(name: str, request: Request) -> DesignQueries:
 
 def _find_by(weigh: Callable[[Request, DesignQueries], tuple[Array, str]]) -> Callable[[Request], Found]:
     def find(request: Request) -> Found:
-        design = request.options.get("basis", "eigen")
-        if design not in DESIGNS:
-            raise MethodError(f"basis must be one of {', '.join(DESIGNS)}, got {design!r}")
+        design = choice_option("basis", request.options.get("basis", "eigen"), DESIGNS)
         nothing = nothing_asked(request)
         if nothing is not None:
             return nothing

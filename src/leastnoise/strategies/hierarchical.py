@@ -33,6 +33,7 @@ from leastnoise.strategies.method import (
     refuse_large,
     uniform_weights,
 )
+from leastnoise.strategies.proposals import is_one_of, shown
 from leastnoise.strategy import RealStrategy
 
 
@@ -110,9 +111,10 @@ def _refuses(request: Request) -> str | None:
 def _find(request: Request) -> Found:
     given = HIERARCHICAL.option(request, "branching")
     sizes = cells_per_attribute(request.workload)
-    if given != "best" and (type(given) is not int or given < 2):
-        raise MethodError(f'branching must be a whole number, 2 or more, or "best", got {given!r}')
-    chosen = best_branchings(request) if given == "best" else [given] * len(sizes)
+    is_best = is_one_of(given, ("best",))
+    if not is_best and (type(given) is not int or not 2 <= given < 2**63):
+        raise MethodError(f'branching must be a whole number, 2 or more, or "best", got {shown(given)}')
+    chosen = best_branchings(request) if is_best else [given] * len(sizes)
     rows = kronecker([tree(n, branching) for n, branching in zip(sizes, chosen, strict=True)])
     return Found(
         RealStrategy(rows),

@@ -41,8 +41,8 @@ def infeasible(
             f"there is none was found; {remedy}"
         )
     return InfeasibleError(
-        f"these targets cannot be met within {goal}: no {_noise(goal)} noise can. The most is asked by "
-        f"{_listed(_heaviest(workload, witness))}. To make it possible, {remedy}",
+        f"these targets cannot be met with {_noise(goal)} noise within {goal}. The most is asked by "
+        f"{_listed(_heaviest(workload, witness))}. To make it possible, {remedy}{_other_noise(goal)}",
         witness=witness,
         factor=factor,
         mu=_mu(goal, factor),
@@ -85,6 +85,13 @@ def _mu(goal: Goal, factor: float) -> float:
 
 def _epsilon(mu: float, delta: float) -> float:
     return epsilon_of(Fraction(mu) ** 2, delta)
+
+
+def _other_noise(goal: Goal) -> str:
+    """What the proof leaves open: with a δ, Laplace noise of the same ε is allowed too."""
+    if not isinstance(goal, ApproxDP):
+        return ""
+    return f". Laplace noise may do where queries overlap little: try PureDP({float(goal.epsilon):g})"
 
 
 def _noise(goal: Goal) -> str:

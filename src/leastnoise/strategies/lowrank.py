@@ -67,6 +67,9 @@ _ROUNDS_PER_BETA, _BETA_FACTOR = 10, 2.0
 # Where the paper says "converged" or "sufficiently large".
 _MAX_ALTERNATIONS, _ALTERNATION_TOL, _MAX_NESTEROV, _MOST_BETA = 5, 1e-3, 50, 1e12
 
+# A first penalty below this lets B and L shrink to nothing; rows beyond so many ranks gain nothing.
+_LEAST_BETA, _MOST_RANKS = 1e-12, 10
+
 # Algorithm 2: what a step must move, per entry of L.
 _CHI = 1e-12
 
@@ -293,16 +296,22 @@ def _refuses(request: Request) -> str | None:
 
 def _find(request: Request) -> Found:
     gamma = positive_option("gamma", LOWRANK.option(request, "gamma"))
-    beta = positive_option("beta", LOWRANK.option(request, "beta"))
+    beta = positive_option("beta", LOWRANK.option(request, "beta"), least=_LEAST_BETA, most=_MOST_BETA)
     restarts = whole_option("restarts", LOWRANK.option(request, "restarts"))
     max_iterations = whole_option("max_iterations", LOWRANK.option(request, "max_iterations"))
-    generator = np.random.default_rng(whole_option("seed", LOWRANK.option(request, "seed"), least=0))
+    generator = np.random.default_rng(
+        whole_option("seed", LOWRANK.option(request, "seed"), least=0, most=2**128)
+    )
     trivial = nothing_asked(request)
     if trivial is not None:
         return trivial
     basis = integer_basis(request.workload)
     r = LOWRANK.option(request, "r")
-    r = math.ceil(RANK_FACTOR * basis.rank) if r is None else whole_option("r", r)
+    r = (
+        math.ceil(RANK_FACTOR * basis.rank)
+        if r is None
+        else whole_option("r", r, most=_MOST_RANKS * basis.rank)
+    )
     if r < basis.rank:
         raise MethodError(
             f"r must be at least {basis.rank}, the rank of the queries, got {r}: with less, B L misses some "

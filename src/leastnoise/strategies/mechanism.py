@@ -31,6 +31,10 @@ GRID = 2**20
 # Where ε per record is beyond 2^±120, noise or its reciprocal would leave the range of floats.
 _GOAL_BITS = 120
 
+# A stage with less of the budget than this releases nothing but noise, and with 1e-300 of it noise beyond
+# the range of floats.
+LEAST_SHARE = Fraction(1, 10**6)
+
 
 class DiscreteLaplace(Protocol):
     """Where noise comes from: `noise.discrete_laplace` with its bits filled in."""
@@ -117,13 +121,14 @@ def share_option(name: str, given: Any) -> Fraction:
     """An option that is a share of the budget, exactly: a number, or text such as "1/4".
 
     Raises:
-        MethodError: unless it lies strictly between 0 and 1.
+        MethodError: unless it lies between 0 and 1, and is LEAST_SHARE away from both.
     """
-    wanted = f'{name} must lie between 0 and 1, as 0.25 or as text, "1/4"'
+    wanted = f'{name} must lie between 0 and 1, by {float(LEAST_SHARE):g} at least, as 0.25 or as text, "1/4"'
     is_text = isinstance(given, str) and re.fullmatch(r"[0-9]{1,9}/[1-9][0-9]{0,8}", given, re.ASCII)
-    if not is_text and (isinstance(given, (bool, str)) or not isinstance(given, (int, float))):
-        raise MethodError(f"{wanted}, got {given!r}")
-    if not 0 < (Fraction(given) if is_text else given) < 1:
+    if not is_text and not isinstance(given, float):
+        got = repr(given[:40]) if isinstance(given, str) else f"a value of type {type(given).__name__}"
+        raise MethodError(f"{wanted}, got {got}")
+    if not LEAST_SHARE <= (Fraction(given) if is_text else given) <= 1 - LEAST_SHARE:
         raise MethodError(f"{wanted}, got {given!r}")
     return Fraction(given)
 

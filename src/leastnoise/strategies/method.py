@@ -89,9 +89,8 @@ class Method:
         unknown = set(options) - set(self.options)
         if unknown:
             known = ", ".join(self.options) or "none"
-            raise MethodError(
-                f"method {self.name!r} has no option {', '.join(sorted(unknown))}; its options: {known}"
-            )
+            named = ", ".join(sorted(map(str, unknown)))
+            raise MethodError(f"method {self.name!r} has no option {named}; its options: {known}")
 
 
 def uniform_weights(workload: Workload) -> Array:

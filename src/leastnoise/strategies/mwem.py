@@ -45,6 +45,7 @@ from leastnoise.strategies.mechanism import (
     split_budget,
 )
 from leastnoise.strategies.method import Method, Request
+from leastnoise.strategies.proposals import shown
 
 # Every round asks all queries: 32 MB of them.
 MAX_ENTRIES = 2**22
@@ -160,7 +161,7 @@ def _refuses(request: Request) -> str | None:
 
 def _whole(name: str, given: Any, low: int, high: int) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or not low <= given <= high:
-        raise MethodError(f"{name} must be a whole number from {low} to {high:,}, got {given!r}")
+        raise MethodError(f"{name} must be a whole number from {low} to {high:,}, got {shown(given)}")
     return given
 
 

@@ -40,9 +40,11 @@ from leastnoise.strategies.proposals import (
     from_covariance,
     from_rows,
     is_add_remove,
+    is_one_of,
     nothing_asked,
     refuse_unless_total,
     scaled_note,
+    shown,
     weighted_factor,
 )
 from leastnoise.strategy import RealStrategy
@@ -91,19 +93,21 @@ def sdp(
     Args:
         is_bounded: demand diag X ≤ 1; without it (19) is as printed, and its infimum is 0.
         solver: "CLARABEL" or "SCS".
-        time_limit: seconds.
+        time_limit: seconds, looked at before and after the model is written out, and by the solver
+            between its steps: one of Clarabel's for 48 cells takes seconds.
 
     Raises:
         MissingExtraError: if CVXPY is not installed.
         DesignError: if the solver fails.
     """
-    if solver not in MAX_CELLS:
-        raise InputError(f"solver must be one of {', '.join(MAX_CELLS)}, got {solver!r}")
+    if not is_one_of(solver, MAX_CELLS):
+        raise InputError(f"solver must be one of {', '.join(MAX_CELLS)}, got {shown(solver)}")
+    started = time.monotonic()
     cvxpy = _cvxpy()
+    _left(time_limit, started, solver)
     k, n = R.shape
     # Neither the strategy nor the weights depend on the unit.
     unit = float(np.abs(R).max())
-    started = time.monotonic()
     X, Y = cvxpy.Variable((n, n), symmetric=True), cvxpy.Variable((k, k), symmetric=True)
     profile = cvxpy.diag(X) <= 1
     constraints = [cvxpy.bmat([[X, R.T / unit], [R / unit, Y]]) >> 0]
@@ -114,12 +118,14 @@ def sdp(
         constraints.append(cvxpy.bmat([[X, A.T], [A, np.eye(n)]]) >> 0)
         constraints.append(cvxpy.sum(cvxpy.abs(A), axis=0) <= 1)
     problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.trace(Y)), constraints)
-    settings = {} if time_limit is None else {_TIME_LIMIT[solver]: time_limit}
     try:
         with warnings.catch_warnings():
             # That a solution may be inaccurate is in the status.
             warnings.simplefilter("ignore")
-            problem.solve(solver=solver, **settings)
+            # The model is written out first, which `solve` does not count as its own time.
+            problem.get_problem_data(solver)
+            left = _left(time_limit, started, solver)
+            problem.solve(solver=solver, **({} if left is None else {_TIME_LIMIT[solver]: left}))
     except cvxpy.error.SolverError:
         raise DesignError(f"the solver {solver} failed; give it more time or try method 'dense'") from None
     if not str(problem.status).startswith("optimal") or not np.linalg.eigvalsh(Y.value)[0] > 0:
@@ -138,6 +144,22 @@ def sdp(
     )
 
 
+def _left(time_limit: float | None, started: float, solver: str) -> float | None:
+    """What is left of the time since a moment of `time.monotonic`.
+
+    Raises:
+        DesignError: if that is nothing.
+    """
+    if time_limit is None:
+        return None
+    left = time_limit - (time.monotonic() - started)
+    if left <= 0:
+        raise DesignError(
+            f"time was up before the solver {solver} began; give it more time or try method 'dense'"
+        )
+    return left
+
+
 def _cvxpy() -> Any:
     try:
         import cvxpy
@@ -153,21 +175,21 @@ def _refuses(request: Request) -> str | None:
     if request.backend != "numpy":
         return f"it runs on backend 'numpy' alone, not {request.backend!r}"
     solver = SDP.option(request, "solver")
-    if solver not in MAX_CELLS:
-        return f"solver must be one of {', '.join(MAX_CELLS)}, got {solver!r}"
+    if not is_one_of(solver, MAX_CELLS):
+        return f"solver must be one of {', '.join(MAX_CELLS)}, got {shown(solver)}"
     if importlib.util.find_spec("cvxpy") is None:
         return "it needs CVXPY: pip install 'leastnoise[checks]'"
     return refuse_unless_total(request, MAX_CELLS[solver], allows_laplace=True)
 
 
 def _find(request: Request) -> Found:
-    solver = SDP.option(request, "solver")
+    started, solver = time.monotonic(), SDP.option(request, "solver")
     trivial = nothing_asked(request)
     if trivial is not None:
         return trivial
     basis = integer_basis(request.workload)
     R = weighted_factor(request, basis)
-    result = sdp(R, solver=solver, time_limit=request.time_limit)
+    result = sdp(R, solver=solver, time_limit=_left(request.time_limit, started, solver))
     if request.progress is not None:
         request.progress(Progress(1, math.inf, result.seconds))
     inaccurate = "" if result.status == "optimal" else f", {result.status.replace('_', ' ')}"

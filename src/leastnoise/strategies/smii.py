@@ -52,6 +52,7 @@ from leastnoise.strategies.fitness import (
 )
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategies.proposals import (
+    choice_option,
     from_covariance,
     nothing_asked,
     positive_option,
@@ -314,7 +315,7 @@ def _start(request: Request, B: Array) -> Array | None:
 def _rows(given: npt.ArrayLike, n: int) -> Array:
     try:
         rows = np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         rows = np.zeros(0)
     if rows.ndim != 2 or rows.shape[1] != n or not np.isfinite(rows).all():
         raise MethodError(f"start must be rows of {n:,} finite numbers each, one for every cell")
@@ -322,10 +323,7 @@ def _rows(given: npt.ArrayLike, n: int) -> Array:
 
 
 def _one_of(request: Request, name: str, allowed: tuple[str, ...]) -> str:
-    value = SMII.option(request, name)
-    if value not in allowed:
-        raise MethodError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-    return str(value)
+    return choice_option(name, SMII.option(request, name), allowed)
 
 
 SMII = Method(

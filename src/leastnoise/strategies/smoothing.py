@@ -266,7 +266,7 @@ def _accuracies(value: Any) -> tuple[float, ...]:
     listed = value if isinstance(value, (list, tuple)) else (value,)
     if not listed:
         raise MethodError("accuracies must hold at least one positive number")
-    return tuple(positive_option("accuracies", accuracy) for accuracy in listed)
+    return tuple(positive_option("accuracies", accuracy, least=1e-12, most=1e6) for accuracy in listed)
 
 
 def _find(request: Request) -> Found:

@@ -37,7 +37,14 @@ from leastnoise.strategies.method import (
     refuse_large,
     uniform_weights,
 )
-from leastnoise.strategies.proposals import from_rows, nothing_asked, refuse_unless_total, scaled_note
+from leastnoise.strategies.proposals import (
+    from_rows,
+    is_one_of,
+    nothing_asked,
+    refuse_unless_total,
+    scaled_note,
+    shown,
+)
 from leastnoise.strategy import RealStrategy
 
 # As for the adaptive mechanism: factorisations of so many columns take half an hour on a laptop.
@@ -69,7 +76,7 @@ class _Candidate:
 
 def _refuses(request: Request) -> str | None:
     reason = refuse_unless_total(request, MAX_CELLS, allows_laplace=True)
-    if reason is None and request.options.get("basis") == "tree":
+    if reason is None and is_one_of(request.options.get("basis"), ("tree",)):
         sizes = cells_per_attribute(request.workload)
         return refuse_large(math.prod(2 * n for n in sizes), math.prod(sizes))
     return reason
@@ -159,8 +166,8 @@ _BASES: dict[str, Callable[[Request], _Candidate]] = {
 
 def _find(request: Request) -> Found:
     name = WEIGHTED_BASIS.option(request, "basis")
-    if name != "best" and name not in _BASES:
-        raise MethodError(f"basis must be best, {', '.join(_BASES)}, got {name!r}")
+    if not is_one_of(name, ("best", *_BASES)):
+        raise MethodError(f"basis must be best, {', '.join(_BASES)}, got {shown(name)}")
     nothing = nothing_asked(request)
     if nothing is not None:
         return nothing

@@ -1,0 +1,285 @@
+"""The search under pure privacy: which methods are tried, for how long, and what is made of the best.
+
+No method is optimal for Laplace noise, so `design` tries several and takes the best by its exact
+expected error. What is best is then refined directly: its rows A move freely, with signs, and only
+columns of L1 norm 1 are kept,
+
+    minimise trace V (AᵀA)⁻¹,   A = (P − N)/(column sums of P + N),   P, N ≥ 0                        (1)
+
+by L-BFGS-B; an entry that is zero may become positive or negative. Where queries span less than all
+cells, the best rows may lie within what they span, where (1) has no inverse. With V = RᵀR and A = M R
+
+    minimise log trace (MᵀM)⁻¹ + 2 log max_i ‖M r_i‖₁                                                 (2)
+
+which does not depend on the scale of M, is searched from several starts for few cells; sizes and the
+maximum are smoothed by a width that falls step by step.
+
+Refined rows are only proposals: `design` rounds them, works out what they achieve and keeps them if that
+is less.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+
+from leastnoise.errors import DesignError
+from leastnoise.operators import Array
+from leastnoise.rowspace import Basis, integer_basis
+from leastnoise.strategies.cells import Cells
+from leastnoise.strategies.method import Method, Request
+from leastnoise.strategies.p_identity import cells_of, merging
+from leastnoise.strategies.proposals import from_rows, nothing_asked, weighted_factor
+from leastnoise.strategy import RealStrategy
+
+# Seconds for everything, up to so many cells; beyond, in proportion to them.
+TIME_LIMIT, TIME_LIMIT_CELLS = 10.0, 256
+
+# Methods that search for long and are tried all the same, each with the options it is given.
+_SEARCHES = {"p-identity": {"starts": 8}, "lowrank": {"max_iterations": 50}}
+
+# The low-rank mechanism is tried up to so many cells: 0.5 s for 8, 6 s for 64, and then far from the best.
+_LOWRANK_CELLS = 16
+
+# Tried last: where it takes longest, it is behind.
+_LAST = "weighted-basis"
+
+# The share of the time left that one method may take, so that others and the refinement come too.
+_SHARE, _SHARE_OF_LAST = 0.4, 0.25
+
+# (1) takes n³ per step: 20 ms for 256 cells on one core.
+_REFINED_CELLS, _REFINED_STEPS = 512, 400
+
+# Up to so many cells (1) is also tried from random signed rows.
+_FREE_CELLS, _FREE_STARTS = 16, 4
+
+# (2) is tried for so many cells and directions at most, from so many random starts.
+_SPAN_CELLS, _SPAN_RANK, _SPAN_STARTS = 64, 24, 6
+
+# Widths of the smoothing, while starts are compared and for the best of them.
+_COARSE = (1e-1, 1e-2, 1e-3)
+_FINE = tuple(10.0**-power for power in np.arange(3.5, 8.6, 0.5))
+_SPAN_STEPS = 150
+
+
+def time_limit_of(request: Request) -> float:
+    """Seconds that the whole search may take."""
+    if request.time_limit is not None:
+        return request.time_limit
+    return TIME_LIMIT * max(1.0, request.workload.shape[1] / TIME_LIMIT_CELLS)
+
+
+def methods_to_try(methods: Sequence[Method], request: Request) -> list[Method]:
+    """The methods that serve a request: quick ones and those that search; slow ones if there is no other."""
+    n = request.workload.shape[1]
+    willing = [m for m in methods if not m.is_data_dependent and m.refuses(request) is None]
+    quick = [m for m in willing if m.is_quick]
+    searches = [m for m in willing if m.name in _SEARCHES and (m.name != "lowrank" or n <= _LOWRANK_CELLS)]
+    chosen = quick + [m for m in searches if m not in quick] or willing
+    return sorted(chosen, key=lambda m: m.name == _LAST)
+
+
+def options_for(method: Method) -> dict[str, int]:
+    """The options with which a method is tried."""
+    return dict(_SEARCHES.get(method.name, {}))
+
+
+def time_for(method: Method, left: float) -> float:
+    """Seconds that a method may take of those left."""
+    return max((_SHARE_OF_LAST if method.name == _LAST else _SHARE) * left, 1e-9)
+
+
+def refinements(
+    request: Request, rows: Array, weights: Array, deadline: float
+) -> Iterator[tuple[str, Callable[[], RealStrategy | None]]]:
+    """Proposals made from the best rows so far, (r, n), and from nothing: how, and a call that seeks one.
+
+    The call gives None where it has nothing to start from, and raises a DesignError where queries or
+    rows are too far apart in size to be told from rounding.
+
+    Args:
+        weights: of the queries, (m,): those for whose total the rows are refined.
+        deadline: of `time.monotonic`, after which no further one is sought.
+    """
+    # The largest variance of rows that are best for a total is anything.
+    if nothing_asked(request) is not None or request.objective.kind == "largest":
+        return
+    cells = cells_of(request.workload)
+    n = len(cells.first)
+    if n <= _REFINED_CELLS:
+        yield "refined directly", partial(_refined, request, rows, weights, cells, deadline)
+    if request.objective.kind != "total":
+        return
+    basis = integer_basis(request.workload)
+    if basis.rank < n <= _SPAN_CELLS and basis.rank <= _SPAN_RANK:
+        yield "searched within what the queries span", partial(_spanned, request, rows, basis, deadline)
+
+
+def _refined(
+    request: Request, rows: Array, weights: Array, cells: Cells, deadline: float
+) -> RealStrategy | None:
+    """(1) from the rows given, and for few cells from random ones too."""
+    n = len(cells.first)
+    V = request.workload.weighted_gram(weights)[np.ix_(cells.first, cells.first)]
+    starts = [rows[:, cells.first]]
+    if n <= _FREE_CELLS:
+        generator = np.random.default_rng(0)
+        # More rows than cells, as the best strategies of few cells tend to have.
+        starts += [generator.standard_normal((n + n // 2, n)) for _ in range(_FREE_STARTS)]
+    refined = [refine(V, start, _REFINED_STEPS, deadline) for start in starts]
+    ends = [end for end in refined if end is not None]
+    if not ends:
+        return None
+    A = min(ends, key=lambda end: end[0])[1]
+    C = from_rows(A, Basis(None, n)).coefficients
+    return RealStrategy(C[np.abs(C).max(axis=1) > 0], merging(cells))
+
+
+def _spanned(request: Request, rows: Array, basis: Basis, deadline: float) -> RealStrategy | None:
+    """(2), on the factor of the weighted Gram matrix."""
+    R = weighted_factor(request, basis)
+    M = search_span(R, rows, deadline)
+    return None if M is None else from_rows(M @ R, basis)
+
+
+class _OutOfTime(Exception):
+    pass
+
+
+def split_total(V: Array, P: Array, N: Array) -> tuple[float, Array, Array]:
+    """(1), and its gradients by P and by N, all (r, n); infinite where A has not full rank.
+
+    With Y = (AᵀA)⁻¹ the derivative by A is −2 A Y V Y; A is unchanged where a column of P and N is
+    multiplied by a number, which is what the second term takes out.
+    """
+    from scipy import linalg
+
+    columns = (P + N).sum(axis=0)
+    nothing = np.zeros_like(P)
+    if not (columns > 0).all():
+        return math.inf, nothing, nothing
+    A = (P - N) / columns
+    try:
+        factor = linalg.cho_factor(A.T @ A, check_finite=False)
+    except (linalg.LinAlgError, ValueError):
+        return math.inf, nothing, nothing
+    YV = linalg.cho_solve(factor, V, check_finite=False)
+    Z = linalg.cho_solve(factor, YV.T, check_finite=False)
+    by_A = -2 * (A @ Z)
+    along = by_A / columns
+    scale = (by_A * A).sum(axis=0) / columns
+    return float(np.trace(YV)), along - scale, -along - scale
+
+
+def refine(V: Array, start: Array, steps: int, deadline: float = math.inf) -> tuple[float, Array] | None:
+    """The total and the rows that (1) ends with, from rows of full rank; None from others."""
+    from scipy import optimize
+
+    shape = start.shape
+    lengths = np.abs(start).sum(axis=0)
+    if not (lengths > 0).all():
+        return None
+    A = start / lengths
+    unit = float(np.trace(V)) / len(V)
+    best: list[tuple[float, Array]] = []
+
+    def evaluate(x: Array) -> tuple[float, Array]:
+        P, N = x.reshape(2, *shape)
+        value, by_P, by_N = split_total(V / unit, P, N)
+        if math.isfinite(value) and (not best or value < best[0][0]):
+            best[:] = [(value, (P - N) / (P + N).sum(axis=0))]
+        if time.monotonic() > deadline:
+            raise _OutOfTime
+        return value, np.concatenate([by_P.reshape(-1), by_N.reshape(-1)])
+
+    x = np.concatenate([np.maximum(A, 0).reshape(-1), np.maximum(-A, 0).reshape(-1)])
+    if not math.isfinite(split_total(V / unit, *x.reshape(2, *shape))[0]):
+        return None
+    with suppress(_OutOfTime):
+        optimize.minimize(
+            evaluate,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=optimize.Bounds(0, math.inf),
+            options={"maxiter": steps, "maxfun": 2 * steps + 20, "ftol": 1e-10, "gtol": 0},
+        )
+    return best[0][0] * unit, best[0][1]
+
+
+def span_value(R: Array, M: Array) -> float:
+    """trace (MᵀM)⁻¹ · max_i ‖M r_i‖₁², the total variance of the rows M R per unit of noise."""
+    if not np.isfinite(M).all():
+        return math.inf
+    values = np.linalg.svd(M, compute_uv=False)
+    if len(M) < M.shape[1] or not values[-1] > 1e-9 * values[0]:
+        return math.inf
+    return float((1 / values**2).sum()) * float(np.abs(M @ R).sum(axis=0).max()) ** 2
+
+
+def smoothed_span(R: Array, M: Array, width: float) -> tuple[float, Array]:
+    """(2) with √(a² + width²) for sizes and a soft maximum of that width, and its gradient by M."""
+    A = M @ R
+    sizes = np.sqrt(A * A + width * width)
+    columns = sizes.sum(axis=0)
+    top = float(columns.max())
+    shares = np.exp((columns - top) / width)
+    soft = top + width * math.log(float(shares.sum()))
+    shares /= shares.sum()
+    try:
+        Y = np.linalg.inv(M.T @ M)
+    except np.linalg.LinAlgError:
+        return math.inf, np.zeros_like(M)
+    total = float(np.trace(Y))
+    if not 0 < total < math.inf:
+        return math.inf, np.zeros_like(M)
+    gradient = -2 / total * (M @ (Y @ Y)) + 2 / soft * ((A / sizes * shares) @ R.T)
+    return math.log(total) + 2 * math.log(soft), gradient
+
+
+def search_span(R: Array, rows: Array, deadline: float = math.inf) -> Array | None:
+    """The best M found for (2), from rows within what R spans and from random ones; None if none was."""
+    k = len(R)
+    generator = np.random.default_rng(0)
+    inside = rows @ np.linalg.pinv(R)
+    starts = [inside] if math.isfinite(span_value(R, inside)) else []
+    starts += [generator.standard_normal((k + number % 2, k)) for number in range(_SPAN_STARTS)]
+    ends = [_follow(R, start, _COARSE, deadline) for start in starts]
+    best = min([*ends, *starts[:1]], key=lambda M: span_value(R, M))
+    best = min(best, _follow(R, best, _FINE, deadline), key=lambda M: span_value(R, M))
+    return best if math.isfinite(span_value(R, best)) else None
+
+
+def _follow(R: Array, start: Array, widths: Sequence[float], deadline: float) -> Array:
+    """The best M on the way from a start, the width of the smoothing falling."""
+    from scipy import optimize
+
+    M = best = start / float(np.abs(start @ R).sum(axis=0).max())
+    for width in widths:
+        if time.monotonic() > deadline:
+            break
+
+        def evaluate(x: Array, width: float = width) -> tuple[float, Array]:
+            value, gradient = smoothed_span(R, x.reshape(start.shape), width)
+            return value, gradient.reshape(-1)
+
+        ended = optimize.minimize(
+            evaluate,
+            M.reshape(-1),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": _SPAN_STEPS, "ftol": 1e-13, "gtol": 0},
+        )
+        M = ended.x.reshape(start.shape)
+        size = float(np.abs(M @ R).sum(axis=0).max())
+        if not 0 < size < math.inf:
+            raise DesignError("the search within the queries' span failed; name another method")
+        M = M / size
+        if span_value(R, M) < span_value(R, best):
+            best = M
+    return best

@@ -1,0 +1,153 @@
+"""Cross tables of attributes, each measured with a weight of its own, for Laplace noise.
+
+A record is counted once in every cross table, so tables of the attribute sets t with weights θ_t have the
+L1 sensitivity Σ_t θ_t. Let N_t be the number of counts in table t and N the number of cells. The Gram
+matrix of table t is N/N_t on the residual subspace of every s ⊆ t and zero on the others, so that
+
+    total variance = (Σ_t θ_t)² Σ_s m_s v_s / x_s,     m_s = Π_{a in s} (n_a − 1)                      (1)
+    x_s = Σ_{t ⊇ s} θ_t² N/N_t,     v_s = Σ_{tables j ⊇ s that are asked} w_j N/N_j
+
+per unit of noise: one weight for every attribute set, whatever the number of cells. (1) is not convex in θ;
+it is minimised by L-BFGS-B from several starts. Table of all attributes included, the family contains
+noise on every cell.
+
+Reference:
+    McKenna, Miklau, Hay and Machanavajjhala (2018), Optimizing error of high-dimensional statistical
+    queries under differential privacy, section 6.3, for strategies of weighted marginals. Residual
+    subspaces: Xiao, He, Zhang and Kifer (2023), An optimal and scalable matrix mechanism for noisy marginals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from leastnoise.operators import Array
+from leastnoise.strategies.bases import scaled_rows
+from leastnoise.strategies.method import Request, kronecker
+from leastnoise.strategies.subsets import Subset, along, asked_subsets, n_combinations
+from leastnoise.strategy import RealStrategy
+
+# One weight for every set of so many attributes at most: 256 of them, and as many squared in (1).
+MAX_ATTRIBUTES = 8
+
+# Tables whose weight is below this share of all do not pay for their noise.
+_NEGLIGIBLE = 1e-7
+
+_STARTS, _STEPS = 8, 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """A total of variances of cross tables, in residual subspaces.
+
+    Attributes:
+        sizes: the number of values of every attribute.
+        subsets: all attribute sets, in the order of what follows.
+        gram: N/N_t where s ⊆ t, else zero: rows s, columns t.
+        costs: m_s v_s.
+    """
+
+    sizes: tuple[int, ...]
+    subsets: tuple[Subset, ...]
+    gram: Array
+    costs: Array
+
+
+def tables(sizes: tuple[int, ...], asked: Mapping[Subset, float]) -> Tables:
+    """The problem (1) for cross tables with a weight each, for at most MAX_ATTRIBUTES attributes."""
+    places = [a for a, size in enumerate(sizes) if size > 1]
+    subsets = tuple(
+        frozenset(chosen) for count in range(len(places) + 1) for chosen in combinations(places, count)
+    )
+    N = math.prod(sizes)
+    gram = np.array([[N / n_combinations(t, sizes) if s <= t else 0.0 for t in subsets] for s in subsets])
+    weights = np.array([asked.get(t, 0.0) for t in subsets])
+    multiplicities = np.array([math.prod(sizes[a] - 1 for a in s) for s in subsets], dtype=float)
+    return Tables(sizes, subsets, gram, multiplicities * (gram @ weights))
+
+
+def total_and_gradient(problem: Tables, theta: Array) -> tuple[float, Array]:
+    """(1) and its gradient; infinite where something asked is not measured."""
+    x = problem.gram @ theta**2
+    asked = problem.costs > 0
+    if (x[asked] <= 0).any():
+        return math.inf, np.zeros_like(theta)
+    each = np.where(asked, problem.costs / np.where(asked, x, 1), 0.0)
+    spread, noise = float(theta.sum()), float(each.sum())
+    falling = problem.gram.T @ np.where(asked, each / np.where(asked, x, 1), 0.0)
+    return spread**2 * noise, 2 * spread * noise - 2 * spread**2 * theta * falling
+
+
+def best_weights(problem: Tables, *, seed: int = 0) -> tuple[Array, float]:
+    """θ with Σθ = 1, one for each attribute set, and the total variance (1)."""
+    from scipy import optimize
+
+    generator = np.random.default_rng(seed)
+    unit = float(problem.costs.sum())
+    scaled = Tables(problem.sizes, problem.subsets, problem.gram, problem.costs / unit)
+    best, least = np.zeros(0), math.inf
+    for number in range(_STARTS):
+        # Even weights first, then uneven ones.
+        start = generator.random(len(problem.subsets)) ** number
+        ended = optimize.minimize(
+            lambda theta: total_and_gradient(scaled, theta),
+            start / start.sum(),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=optimize.Bounds(0, math.inf),
+            options={"maxiter": _STEPS, "maxfun": 2 * _STEPS, "ftol": 1e-14, "gtol": 0},
+        )
+        theta = ended.x / ended.x.sum()
+        for candidate in (np.where(theta > _NEGLIGIBLE, theta, 0.0), theta):
+            value = total_and_gradient(scaled, candidate)[0]
+            if value < least:
+                best, least = candidate / candidate.sum(), value
+    return best, least * unit
+
+
+def rows_of(problem: Tables, theta: Array) -> Array:
+    """The counts of every table that has a weight, in whole-number multiples near it."""
+    blocks, weights = [], []
+    for subset, weight in zip(problem.subsets, theta, strict=True):
+        if weight > 0:
+            factors = [
+                np.eye(size, dtype=np.int64) if inside else np.ones((1, size), dtype=np.int64)
+                for size, inside in along(subset, problem.sizes)
+            ]
+            blocks.append(kronecker(factors))
+            weights.append(np.full(len(blocks[-1]), weight))
+    return scaled_rows(np.vstack(blocks), np.concatenate(weights))
+
+
+def asked_tables(request: Request) -> dict[Subset, float] | None:
+    """The weight of every cross table asked; None where something else is, or weights vary within one."""
+    workload = request.workload
+    asked = asked_subsets(workload)
+    if asked is None or workload.schema is None or request.objective.kind != "total":
+        return None
+    if sum(size > 1 for size in workload.schema.shape) > MAX_ATTRIBUTES:
+        return None
+    weights = request.objective.weights(workload)
+    total: dict[Subset, float] = {}
+    for table in asked:
+        own = weights[workload.rows_of(table.name)]
+        if not table.is_marginal or not (own == own[0]).all():
+            return None
+        total[table.attributes] = total.get(table.attributes, 0.0) + float(own[0])
+    return total
+
+
+def find_tables(request: Request) -> tuple[RealStrategy, float, str] | None:
+    """The best weighted cross tables, their total variance and a note; None where others are asked."""
+    asked, schema = asked_tables(request), request.workload.schema
+    if asked is None or schema is None:
+        return None
+    problem = tables(schema.shape, asked)
+    theta, total = best_weights(problem)
+    note = f"{np.count_nonzero(theta):,} cross tables, each with a weight"
+    return RealStrategy(rows_of(problem, theta)), total, note
