@@ -42,7 +42,7 @@ def test_gaussian_goals_get_the_certified_optimum(goal: Goal) -> None:
     assert plan.certificate.gap <= SOLVER and plan.objective == TotalVariance()
 
 
-def test_pure_privacy_gets_the_best_of_the_quick_methods() -> None:
+def test_pure_privacy_gets_at_least_the_best_of_the_quick_methods() -> None:
     for workload in (
         assemble([Total()], AGES),
         assemble([Marginal("age")], AGES),
@@ -53,10 +53,11 @@ def test_pure_privacy_gets_the_best_of_the_quick_methods() -> None:
         quick = [m.name for m in METHODS if m.is_quick and m.refuses(request) is None]
         achieved = [design(workload, PureDP(1), method=name).certificate.achieved for name in quick]
         assert len(achieved) >= 4
-        assert plan.certificate.achieved == pytest.approx(min(achieved), rel=SOLVER)
+        assert plan.certificate.achieved <= min(achieved) * (1 + SOLVER)
         assert max(achieved) > 1.2 * min(achieved), "methods that all agree leave nothing to choose"
         assert plan.strategy is not None and plan.strategy.noise == "laplace"
-        assert plan.note.endswith(f"; the best of {', '.join(quick)}")
+        tried = plan.note.partition("; tried: ")[2]
+        assert all(name in tried for name in quick)
         assert plan.certificate.achieved == replace(plan).certificate.achieved
 
 

@@ -366,6 +366,18 @@ def test_tables_beat_cells_where_there_are_many() -> None:
     assert per_query(plan) < 9 < 10 and "cross tables" in plan.note
 
 
+def test_the_best_of_both_kinds_of_sums() -> None:
+    schema = Schema(a=range(9), b=range(8))
+    workload = assemble([Marginal("a"), Marginal("b")], schema)
+
+    def achieved(sums: str) -> float:
+        plan = design(workload, PureDP(1), method="p-identity", options={"sums": sums})
+        return float(plan.certificate.achieved)
+
+    assert achieved("best") == pytest.approx(min(achieved("any"), achieved("tables")), rel=SOLVER)
+    assert achieved("best") < 0.6 * design(workload, PureDP(1), method="identity").certificate.achieved
+
+
 def test_only_cross_tables_are_taken_as_such() -> None:
     schema = Schema(a=range(3), b=range(4))
     for queries in ([Prefix("a")], [Marginal("a") * Prefix("b")]):
@@ -464,6 +476,19 @@ def test_methods_that_depend_on_the_data_are_not_tried() -> None:
         names = [m.name for m in pure.methods_to_try(METHODS, Request(over(n, Prefix("a")), PureDP(1)))]
         assert not {"dawa", "mwem", "dense", "coa"} & set(names) and ("lowrank" in names) == (n == 8)
         assert names[-1] == "weighted-basis"
+
+
+def test_rows_without_an_inverse_leave_the_refinement_to_others() -> None:
+    """Two tables of 11 rows over 30 cells are best, and cannot be refined as they are; others can."""
+    workload = assemble([Marginal("a"), Marginal("b")], Schema(a=range(6), b=range(5)))
+    request = Request(workload, PureDP(1))
+    asked, cells = workload.dense(), np.eye(30)
+    for rows, is_found in (([asked], False), ([asked, cells], True)):
+        _, make = next(pure.refinements(request, rows, workload.weights, math.inf))
+        found = make()
+        assert (found is not None) == is_found
+    plan = design(workload, PureDP(1))
+    assert ", refined directly " in plan.note
 
 
 def test_equal_plans_leave_the_first() -> None:

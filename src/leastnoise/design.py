@@ -150,7 +150,7 @@ def _best_with_laplace_noise(request: Request, has_goal: bool) -> Plan:
         if not method.is_quick and plans and left() <= 0:
             tried.append(f"{method.name} had no time left")
             continue
-        options = {**pure.options_for(method), **request.options}
+        options = pure.options_for(method, request)
         given = replace(request, options=options, time_limit=pure.time_for(method, left()), progress=tell)
         judge(method.name, partial(plan_by, method, given, has_goal))
     if not plans and not missed:
@@ -158,10 +158,10 @@ def _best_with_laplace_noise(request: Request, has_goal: bool) -> Plan:
     if not plans:
         raise _closest(missed)
     best = _least(plans)
-    assert best.strategy is not None
     if left() > 0:
         weights = _weights_to_refine(best)
-        rows = best.strategy.entries.astype(float) / float(best.strategy.sensitivity)
+        others = sorted(plans, key=lambda plan: plan.certificate.achieved)
+        rows = [_unit_rows(plan) for plan in (best, *(plan for plan in others if plan is not best))]
         # A step that goes too far ends in numbers that are not finite, and is taken back.
         with threads.suited_to(request.workload.shape[1]), np.errstate(all="ignore"):
             for how, propose in pure.refinements(request, rows, weights, started + limit):
@@ -184,6 +184,12 @@ def _refined(
         return None
     found = Found(proposal, best.witness.q, "heuristic", f"{best.note}, {how}", p=best.witness.p)
     return _plan_of(best.method, best.options, request, best.has_goal, found)
+
+
+def _unit_rows(plan: Plan) -> Array:
+    """The rows that a plan measures, as floats of sensitivity 1."""
+    strategy = plan.fixed_strategy()
+    return np.asarray(strategy.entries.astype(float) / float(max(strategy.sensitivity, 1)))
 
 
 def _least(plans: Sequence[Plan]) -> Plan:

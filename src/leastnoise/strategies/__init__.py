@@ -1,8 +1,8 @@
 """The list of methods. A new family is one file and one line here.
 
 `design` with method="auto" takes the first that accepts the workload and the
-privacy goal, except under pure privacy, where no method is optimal and the best
-of the quick ones that accept is taken. Those that depend on the data are taken only
+privacy goal, except under pure privacy, where no method is optimal and the best of
+several is taken and refined, see `pure`. Those that depend on the data are taken only
 when named.
 """
 

@@ -64,7 +64,7 @@ class Method:
         refuses: the reason why a request cannot be served, or None.
         find: the search itself; where a method is data-dependent, the mechanism that `measure` runs.
         is_quick: whether it takes seconds at most at every size that it accepts. Others search for
-            long and stop at a time limit; under pure privacy method="auto" leaves them out.
+            long and stop at a time limit; under pure privacy method="auto" takes few of them.
         is_data_dependent: whether what it measures depends on the data. It is used only when named.
     """
 

@@ -25,6 +25,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -40,8 +42,10 @@ from leastnoise.strategy import RealStrategy
 # Seconds for everything, up to so many cells; beyond, in proportion to them.
 TIME_LIMIT, TIME_LIMIT_CELLS = 10.0, 256
 
-# Methods that search for long and are tried all the same, each with the options it is given.
+# Methods that search for long and are tried all the same, each with the options it is given up to so many
+# cells; beyond, its own.
 _SEARCHES = {"p-identity": {"starts": 8}, "lowrank": {"max_iterations": 50}}
+_WITH_OPTIONS_CELLS = 256
 
 # The low-rank mechanism is tried up to so many cells: 0.5 s for 8, 6 s for 64, and then far from the best.
 _LOWRANK_CELLS = 16
@@ -50,10 +54,10 @@ _LOWRANK_CELLS = 16
 _LAST = "weighted-basis"
 
 # The share of the time left that one method may take, so that others and the refinement come too.
-_SHARE, _SHARE_OF_LAST = 0.4, 0.25
+_SHARE, _SHARE_OF_LAST = 0.5, 0.25
 
 # (1) takes n³ per step: 20 ms for 256 cells on one core.
-_REFINED_CELLS, _REFINED_STEPS = 512, 400
+_REFINED_CELLS, _REFINED_STEPS = 768, 400
 
 # Up to so many cells (1) is also tried from random signed rows.
 _FREE_CELLS, _FREE_STARTS = 16, 4
@@ -84,9 +88,11 @@ def methods_to_try(methods: Sequence[Method], request: Request) -> list[Method]:
     return sorted(chosen, key=lambda m: m.name == _LAST)
 
 
-def options_for(method: Method) -> dict[str, int]:
-    """The options with which a method is tried."""
-    return dict(_SEARCHES.get(method.name, {}))
+def options_for(method: Method, request: Request) -> dict[str, Any]:
+    """The options with which a method is tried; those asked for come first."""
+    is_small = request.workload.shape[1] <= _WITH_OPTIONS_CELLS
+    own = _SEARCHES.get(method.name, {}) if is_small else {}
+    return {**own, **request.options}
 
 
 def time_for(method: Method, left: float) -> float:
@@ -95,14 +101,15 @@ def time_for(method: Method, left: float) -> float:
 
 
 def refinements(
-    request: Request, rows: Array, weights: Array, deadline: float
+    request: Request, rows: Sequence[Array], weights: Array, deadline: float
 ) -> Iterator[tuple[str, Callable[[], RealStrategy | None]]]:
-    """Proposals made from the best rows so far, (r, n), and from nothing: how, and a call that seeks one.
+    """Proposals made from rows so far, each (r, n), and from nothing: how, and a call that seeks one.
 
     The call gives None where it has nothing to start from, and raises a DesignError where queries or
     rows are too far apart in size to be told from rounding.
 
     Args:
+        rows: the best strategies so far, best first; the first that can be refined is.
         weights: of the queries, (m,): those for whose total the rows are refined.
         deadline: of `time.monotonic`, after which no further one is sought.
     """
@@ -121,12 +128,14 @@ def refinements(
 
 
 def _refined(
-    request: Request, rows: Array, weights: Array, cells: Cells, deadline: float
+    request: Request, rows: Sequence[Array], weights: Array, cells: Cells, deadline: float
 ) -> RealStrategy | None:
     """(1) from the rows given, and for few cells from random ones too."""
     n = len(cells.first)
     V = request.workload.weighted_gram(weights)[np.ix_(cells.first, cells.first)]
-    starts = [rows[:, cells.first]]
+    # Rows that do not reach every cell have no inverse to follow.
+    able = (A[:, cells.first] for A in rows if np.linalg.matrix_rank(A[:, cells.first]) == n)
+    starts = list(islice(able, 1))
     if n <= _FREE_CELLS:
         generator = np.random.default_rng(0)
         # More rows than cells, as the best strategies of few cells tend to have.
@@ -140,10 +149,10 @@ def _refined(
     return RealStrategy(C[np.abs(C).max(axis=1) > 0], merging(cells))
 
 
-def _spanned(request: Request, rows: Array, basis: Basis, deadline: float) -> RealStrategy | None:
+def _spanned(request: Request, rows: Sequence[Array], basis: Basis, deadline: float) -> RealStrategy | None:
     """(2), on the factor of the weighted Gram matrix."""
     R = weighted_factor(request, basis)
-    M = search_span(R, rows, deadline)
+    M = search_span(R, rows[0], deadline)
     return None if M is None else from_rows(M @ R, basis)
 
 
