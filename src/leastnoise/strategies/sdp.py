@@ -177,9 +177,11 @@ def _refuses(request: Request) -> str | None:
     solver = SDP.option(request, "solver")
     if not is_one_of(solver, MAX_CELLS):
         return f"solver must be one of {', '.join(MAX_CELLS)}, got {shown(solver)}"
-    if importlib.util.find_spec("cvxpy") is None:
+    reason = refuse_unless_total(request, MAX_CELLS[solver], allows_laplace=True)
+    # Last: nobody should install it only to hear another reason.
+    if reason is None and importlib.util.find_spec("cvxpy") is None:
         return "it needs CVXPY: pip install 'leastnoise[checks]'"
-    return refuse_unless_total(request, MAX_CELLS[solver], allows_laplace=True)
+    return reason
 
 
 def _find(request: Request) -> Found:
