@@ -336,27 +336,18 @@ def _meeting_targets(proposal: RealStrategy, workload: Workload, tol: float) -> 
     rows = integer_strategy(proposal, GDP(math.sqrt(needed)), tol=tol)
     share = largest_share(workload, rows, caps)
     scale = math.floor(math.sqrt(max(rows.noise_variance / share * (1 - _ROUNDING_ROOM) - 1 / 12, 1)))
-    strategy = _with_scale(rows, scale)
+    strategy = rows.with_scale(scale)
     less = 1 + (scale >> 50)
     while largest_share(workload, strategy, caps) > 1 - _ROUNDING_ROOM / 2 and scale > less:
         scale -= less
         less *= 2
-        strategy = _with_scale(rows, scale)
+        strategy = rows.with_scale(scale)
     if largest_share(workload, strategy, caps) > 1:
         raise DesignError("no noise scale meets the targets; this is a fault of leastnoise")
     mu = math.sqrt(strategy.spent)
     while Fraction(mu) ** 2 < strategy.spent:
         mu = math.nextafter(mu, math.inf)
     return strategy, GDP(mu)
-
-
-def _with_scale(strategy: Strategy, scale: int) -> Strategy:
-    """The same rows with another scale of the noise; what was worked out from the rows is kept."""
-    other = Strategy(strategy.entries, scale=scale, noise=strategy.noise, neighbours=strategy.neighbours)
-    for name in ("column_costs", "_floats", "_inverse_and_rank", "_is_full_rank"):
-        if name in vars(strategy):
-            vars(other)[name] = vars(strategy)[name]
-    return other
 
 
 def _nobody(request: Request) -> MethodError:

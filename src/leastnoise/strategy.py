@@ -282,6 +282,15 @@ class Strategy(Operator):
             return True
         return self._inverse_and_rank[1] == n
 
+    def with_scale(self, scale: int) -> Strategy:
+        """The same rows with another scale of the noise; what was worked out from the rows is kept."""
+        other = Strategy(self.entries, scale=scale, noise=self.noise, neighbours=self.neighbours)
+        # Comparing all pairs of columns again, or inverting again, would double the time.
+        for name in ("column_costs", "_floats", "_inverse_and_rank", "_is_full_rank"):
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other
+
     def __repr__(self) -> str:
         r, n = self.shape
         return f"Strategy({r:,} integer rows over {n:,} cells, {self.noise} noise of scale {self.scale:,})"
@@ -332,9 +341,7 @@ def _scaled_to(goal: Goal, rows: Array) -> Strategy:
     # Integers a/b with a, b > 0: the least s with s·budget ≥ Δ is ⌈Δ/budget⌉.
     least = -(-bare.sensitivity * budget.denominator // budget.numerator)
     scale = least if noise == "laplace" else math.isqrt(max(least - 1, 0)) + 1
-    strategy = Strategy(bare.entries, scale=max(scale, 1), noise=noise, neighbours=neighbours)
-    # The same integer rows: comparing all pairs of columns again would double the time.
-    strategy.__dict__["column_costs"] = bare.column_costs
+    strategy = bare.with_scale(max(scale, 1))
     if strategy.spent > budget:
         raise DesignError("the noise scale does not keep the budget; this is a fault of leastnoise")
     return strategy

@@ -27,9 +27,6 @@ class Backend(Protocol):
     def eigh(self, symmetric: Any) -> tuple[Any, Any]:
         """Eigenvalues, rising, and eigenvectors as columns; the argument may be overwritten."""
 
-    def left_singular(self, matrix: Any) -> tuple[Any, Any]:
-        """Singular values, rising, and left singular vectors as columns."""
-
     def solve_lower(self, lower: Any, right: Any) -> Any:
         """X with lower · X = right; the right side may be overwritten."""
 

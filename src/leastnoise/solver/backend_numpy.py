@@ -26,11 +26,6 @@ class NumpyBackend:
         values, vectors = linalg.eigh(symmetric.T, overwrite_a=True, check_finite=False, driver="evd")
         return values, vectors
 
-    def left_singular(self, matrix: Array) -> tuple[Array, Array]:
-        """Singular values, rising, and left singular vectors as columns."""
-        vectors, values, _ = linalg.svd(matrix, full_matrices=False, check_finite=False)
-        return values[::-1], vectors[:, ::-1]
-
     def index(self, positions: Array) -> Array:
         """Positions or booleans that select columns."""
         return positions

@@ -37,11 +37,6 @@ class TorchBackend:
         values, vectors = torch.linalg.eigh(symmetric)
         return values, vectors
 
-    def left_singular(self, matrix: Any) -> tuple[Any, Any]:
-        """Singular values, rising, and left singular vectors as columns."""
-        vectors, values, _ = torch.linalg.svd(matrix, full_matrices=False)
-        return values.flip(0), vectors.flip(1)
-
     def index(self, positions: Array) -> Any:
         """Positions or booleans that select columns of a device array."""
         return torch.as_tensor(positions, device=self._device)

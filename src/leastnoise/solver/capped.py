@@ -22,7 +22,7 @@ import numpy as np
 from leastnoise.operators import Array
 from leastnoise.progress import Progress
 from leastnoise.solver.backend import Backend, load_backend
-from leastnoise.solver.interior import Path, follow_path, relative_gap
+from leastnoise.solver.interior import Kind, Path, follow_path, relative_gap
 from leastnoise.solver.kinds import Anchor, LeastProfile, TotalWithinCaps, mixture
 from leastnoise.solver.mean import Forms, evaluate
 from leastnoise.solver.rows import DenseRows, Rows, StackedRows
@@ -70,6 +70,13 @@ class CappedSolution:
         return relative_gap(self.achieved, self.lower_bound)
 
 
+Enough = Callable[[float, float], bool]
+
+
+def _never(achieved: float, lower_bound: float) -> bool:
+    return False
+
+
 @dataclass
 class Run:
     """What one search is given: its precision, its clock and whom it tells."""
@@ -96,17 +103,35 @@ class Run:
         """Whether the time is up."""
         return self.time_limit is not None and self.seconds > self.time_limit
 
-    def tell(self, gap: float, steps: int = 0) -> None:
-        """Report a gap, so many steps into the round at hand."""
+    def follow(
+        self,
+        forms: Forms,
+        kind: Kind,
+        p: Array,
+        q: Array,
+        *,
+        tol: float | None = None,
+        enough: Enough = _never,
+        is_thorough: bool = False,
+    ) -> Path:
+        """`follow_path` with the time that is left, telling of its steps after those before it."""
+        path = follow_path(
+            forms,
+            kind,
+            p,
+            q,
+            tol=self.tol if tol is None else tol,
+            time_limit=self.left,
+            progress=self._tell,
+            enough=enough,
+            is_thorough=is_thorough,
+        )
+        self.steps += path.steps
+        return path
+
+    def _tell(self, step: Progress) -> None:
         if self.progress is not None:
-            self.progress(Progress(self.steps + steps, gap, self.seconds))
-
-
-Enough = Callable[[float, float], bool]
-
-
-def _never(achieved: float, lower_bound: float) -> bool:
-    return False
+            self.progress(Progress(self.steps + step.step, max(step.gap, 0.0), self.seconds))
 
 
 def least_profile(
@@ -171,16 +196,8 @@ def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedS
     k, n = base.shape
     forms = Forms(DenseRows(np.zeros((0, k)), device), device.matrix(base), device.matrix(np.eye(k)), device)
     nothing = Anchor(np.zeros((k, k)), np.zeros(0), np.zeros(n), 0.0)
-    path = follow_path(
-        forms,
-        TotalWithinCaps(np.zeros(0), nothing),
-        np.zeros(0),
-        _revived(np.ones(n) if start is None else start),
-        tol=run.tol,
-        time_limit=run.left,
-        progress=lambda step: run.tell(max(step.gap, 0.0), step.step),
-    )
-    run.steps += path.steps
+    first = _revived(np.ones(n) if start is None else start)
+    path = run.follow(forms, TotalWithinCaps(np.zeros(0), nothing), np.zeros(0), first)
     return CappedSolution(
         strategy=path.primal.beta / math.sqrt(float(path.primal.u.max())),
         p=np.zeros(0),
@@ -256,18 +273,14 @@ class _Search(ABC):
         has_begun_again = False
         aim = run.tol if len(chosen) == m else max(_FIRST_ROUND, run.tol)
         for _ in range(_MAX_ROUNDS):
-            offset = run.steps
-            path = follow_path(
+            path = run.follow(
                 Forms(self._rows_of(chosen), self.cells, self.base, device),
                 self.kind(chosen),
                 _revived(p[chosen]),
                 _revived(q),
                 tol=aim,
-                time_limit=run.left,
-                progress=lambda step: run.tell(max(step.gap, 0.0), step.step),
                 enough=enough if len(chosen) == m else _never,
             )
-            run.steps = offset + path.steps
             is_whole = len(chosen) == m
             v = path.primal.v if is_whole else self.rows.variances(path.primal.root)
             p = np.zeros(m)

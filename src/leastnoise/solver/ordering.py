@@ -24,7 +24,7 @@ import numpy as np
 from leastnoise.operators import Array
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.capped import CappedSolution, Run
-from leastnoise.solver.interior import Path, follow_path
+from leastnoise.solver.interior import Path
 from leastnoise.solver.kinds import LeastProfile
 from leastnoise.solver.mean import Forms, MeanPoint
 from leastnoise.solver.rows import DenseRows
@@ -136,18 +136,8 @@ def _span(vectors: Array, weights: Array, limit: float, r: int) -> Array | None:
 
 
 def _level(L: Array, B: Array, kind: LeastProfile, p: Array, q: Array, run: Run, device: Backend) -> Path:
-    path = follow_path(
-        Forms(DenseRows(L, device), device.matrix(B), None, device),
-        kind,
-        p,
-        q,
-        tol=min(_LEVEL_TOL, run.tol),
-        time_limit=run.left,
-        progress=lambda step: run.tell(max(step.gap, 0.0), step.step),
-        is_thorough=True,
-    )
-    run.steps += path.steps
-    return path
+    forms = Forms(DenseRows(L, device), device.matrix(B), None, device)
+    return run.follow(forms, kind, p, q, tol=min(_LEVEL_TOL, run.tol), is_thorough=True)
 
 
 def _settled(d: Array) -> Array:

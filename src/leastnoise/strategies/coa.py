@@ -39,14 +39,8 @@ from leastnoise.operators import Array
 from leastnoise.progress import Progress
 from leastnoise.strategies.arrays import load_arrays
 from leastnoise.strategies.method import Found, Method, Request
-from leastnoise.strategies.proposals import (
-    is_add_remove,
-    nothing_asked,
-    positive_option,
-    refuse_unless_total,
-    scaled_note,
-    whole_option,
-)
+from leastnoise.strategies.options import positive_option, whole_option
+from leastnoise.strategies.proposals import is_add_remove, nothing_asked, refuse_unless_total, scaled_note
 from leastnoise.strategy import RealStrategy
 
 # A dozen (n, n) matrices of float64 fill 10 GB at this size. The paper ends at 8,192.

@@ -74,7 +74,7 @@ from leastnoise.strategies.mechanism import (
     split_budget,
 )
 from leastnoise.strategies.method import Method, Request, cells_per_attribute
-from leastnoise.strategies.proposals import is_one_of, shown
+from leastnoise.strategies.options import is_one_of, shown
 
 MAX_CELLS = 4096
 

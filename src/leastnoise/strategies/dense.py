@@ -21,13 +21,13 @@ import numpy as np
 
 from leastnoise.operators import Array
 from leastnoise.progress import Progress
-from leastnoise.rowspace import Basis, factor_gram, integer_basis
+from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.solver import Run, Solution, least_total, minimise_total_variance
 from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, triangle, with_differences
-from leastnoise.strategies.completion import counted_workload
 from leastnoise.strategies.dense_capped import find_within_caps
-from leastnoise.strategies.method import Found, Method, Request
-from leastnoise.strategies.proposals import flag_option
+from leastnoise.strategies.method import Found, Method, Request, refuse_many_cells
+from leastnoise.strategies.options import flag_option
+from leastnoise.strategies.proposals import nothing_asked, scaled_note, weighted_factor
 from leastnoise.strategy import RealStrategy
 
 # n-by-n work beyond this many cells takes hours on a laptop.
@@ -45,37 +45,33 @@ def _refuses(request: Request) -> str | None:
     n = request.workload.shape[1]
     if request.privacy.noise != "gaussian":
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
-    if n > MAX_CELLS:
-        return f"it holds at most {MAX_CELLS:,} cells, the workload has {n:,}"
-    if request.options.get("refine", False) is True and request.objective.kind != "largest":
+    is_refined = request.options.get("refine", False) is True
+    if n <= MAX_CELLS and is_refined and request.objective.kind != "largest":
         return "only the largest variance and targets leave a profile to refine"
-    return None
+    return refuse_many_cells(n, MAX_CELLS)
 
 
 def _find(request: Request) -> Found:
     flag_option("refine", DENSE.option(request, "refine"))
-    workload = request.workload
-    used = np.asarray(workload.operator.column_norms(1) > 0)
-    if not used.any():
-        return Found(
-            RealStrategy(np.zeros((1, workload.shape[1]), dtype=np.int64)),
-            np.zeros(workload.shape[1]),
-            "heuristic",
-            "every query is zero",
-        )
+    trivial = nothing_asked(request)
+    if trivial is not None:
+        return trivial
     if request.objective.kind == "total":
-        return _find_total(request, used)
+        return _find_total(request)
     return find_within_caps(request, MAX_PAIRS)
 
 
-def _find_total(request: Request, used: Array) -> Found:
+def _find_total(request: Request) -> Found:
     workload = request.workload
     basis = integer_basis(workload)
-    R = factor_gram(counted_workload(request), rank=basis.rank)
+    R = weighted_factor(request, basis)
     # Neither the noise nor the dual weights depend on the unit; squares of this one stay within floats.
     R /= np.abs(R).max()
     # Cells that no query tells apart share one dual weight.
-    cells = Cells.all_of(R.shape[1]) if basis.rows is None else distinct_cells(R, used)
+    if basis.rows is None:
+        cells = Cells.all_of(R.shape[1])
+    else:
+        cells = distinct_cells(R, np.asarray(workload.operator.column_norms(1) > 0))
     n = len(cells.first)
     is_replaced = request.privacy.neighbours == "replace-one"
     if is_replaced and n * (n + 1) // 2 <= MAX_PAIRS:
@@ -97,8 +93,7 @@ def _find_total(request: Request, used: Array) -> Found:
         RealStrategy(triangle(cells.spread(solution.root), basis.rows), basis.rows),
         cells.spread((solution.q / cells.counts)[None, :])[0],
         "heuristic" if is_replaced else "stopped",
-        _note(solution, basis)
-        + (", for records added or removed, scaled to records replaced" if is_replaced else ""),
+        _note(solution, basis) + scaled_note(request),
     )
 
 

@@ -39,13 +39,8 @@ from leastnoise.strategies.method import (
     kronecker,
     uniform_weights,
 )
-from leastnoise.strategies.proposals import (
-    choice_option,
-    nothing_asked,
-    refuse_unless_total,
-    scaled_note,
-    whole_option,
-)
+from leastnoise.strategies.options import choice_option, whole_option
+from leastnoise.strategies.proposals import nothing_asked, refuse_unless_total, scaled_note
 
 # Within its own design queries the weighting is solved to this gap.
 WEIGHTING_TOL = 1e-9

@@ -33,7 +33,7 @@ from leastnoise.strategies.method import (
     refuse_large,
     uniform_weights,
 )
-from leastnoise.strategies.proposals import is_one_of, shown
+from leastnoise.strategies.options import is_one_of, shown
 from leastnoise.strategy import RealStrategy
 
 

@@ -45,15 +45,14 @@ from leastnoise.progress import Progress
 from leastnoise.rowspace import integer_basis
 from leastnoise.strategies.arrays import NUMPY, Arrays, load_arrays
 from leastnoise.strategies.method import Found, Method, Request, uniform_weights
+from leastnoise.strategies.options import positive_option, whole_option
 from leastnoise.strategies.proposals import (
     from_covariance,
     from_rows,
     nothing_asked,
-    positive_option,
     refuse_unless_total,
     scaled_note,
     weighted_factor,
-    whole_option,
 )
 
 # The paper ends at 8,192 cells and 1,024 queries. With backend "cuda" an H200 takes 24 s for a start of

@@ -102,6 +102,11 @@ def uniform_weights(workload: Workload) -> Array:
     return (workload.operator.column_norms(1) > 0).astype(float)
 
 
+def refuse_many_cells(n: int, most: int) -> str | None:
+    """The reason why a method that holds so many cells at most cannot serve, or None."""
+    return f"it holds at most {most:,} cells, the workload has {n:,}" if n > most else None
+
+
 def refuse_large(rows: int, n: int) -> str | None:
     """The reason why a dense (rows, n) strategy is not built, or None."""
     if rows * n > MAX_ENTRIES // 8:

@@ -45,7 +45,7 @@ from leastnoise.strategies.mechanism import (
     split_budget,
 )
 from leastnoise.strategies.method import Method, Request
-from leastnoise.strategies.proposals import shown
+from leastnoise.strategies.options import shown
 
 # Every round asks all queries: 32 MB of them.
 MAX_ENTRIES = 2**22

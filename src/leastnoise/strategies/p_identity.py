@@ -43,8 +43,9 @@ from leastnoise.progress import Progress
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.strategies.arrays import NUMPY, Arrays, load_arrays
 from leastnoise.strategies.cells import Cells, distinct_cells
-from leastnoise.strategies.method import Found, Method, Request, uniform_weights
-from leastnoise.strategies.proposals import from_rows, nothing_asked, scaled_note, whole_option
+from leastnoise.strategies.method import Found, Method, Request, refuse_many_cells, uniform_weights
+from leastnoise.strategies.options import whole_option
+from leastnoise.strategies.proposals import from_rows, nothing_asked, scaled_note
 from leastnoise.strategies.weighted_marginals import find_tables
 from leastnoise.strategy import GRID_TOLERANCE, RealStrategy
 from leastnoise.workload import Workload
@@ -457,9 +458,7 @@ def _refuses(request: Request) -> str | None:
     n = request.workload.shape[1]
     if request.privacy.noise != "laplace":
         return "it weighs rows for Laplace noise, and the goal allows Gaussian noise"
-    if n > MAX_CELLS:
-        return f"it holds at most {MAX_CELLS:,} cells, the workload has {n:,}"
-    return None
+    return refuse_many_cells(n, MAX_CELLS)
 
 
 def default_sums(n: int) -> int:

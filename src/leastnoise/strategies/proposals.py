@@ -8,19 +8,16 @@ queries, and only C is rounded.
 from __future__ import annotations
 
 import math
-import reprlib
-from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from leastnoise import exact
-from leastnoise.errors import DesignError, MethodError
+from leastnoise.errors import DesignError
 from leastnoise.operators import Array, RowScaled
 from leastnoise.rowspace import Basis, factor_gram, integer_basis
 from leastnoise.strategies.cells import triangle
 from leastnoise.strategies.completion import counted_workload
-from leastnoise.strategies.method import Found, Request
+from leastnoise.strategies.method import Found, Request, refuse_many_cells
 from leastnoise.strategy import GRID_TOLERANCE, RealStrategy
 from leastnoise.workload import Workload
 
@@ -39,9 +36,7 @@ def refuse_unless_total(request: Request, most_cells: int, *, allows_laplace: bo
         return "it minimises a total of variances, without caps and not the largest"
     if request.privacy.noise != "gaussian" and not allows_laplace:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
-    if n > most_cells:
-        return f"it holds at most {most_cells:,} cells, the workload has {n:,}"
-    return None
+    return refuse_many_cells(n, most_cells)
 
 
 def is_add_remove(request: Request) -> bool:
@@ -76,70 +71,6 @@ def _counts_anything(workload: Workload) -> bool:
         return True
     counted = RowScaled(workload.operator, (workload.weights > 0).astype(float))
     return bool(np.asarray(counted.column_norms(1) > 0).any())
-
-
-def shown(value: Any) -> str:
-    """An option's value as an error quotes it: short, whatever was given."""
-    if isinstance(value, int) and abs(value) >= 2**64:
-        return f"a whole number of {value.bit_length():,} bits"
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return reprlib.repr(value)
-    return f"a value of type {type(value).__name__}"
-
-
-def choice_option(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """The option as one of some words.
-
-    Raises:
-        MethodError: for anything else, naming them.
-    """
-    words = tuple(allowed)
-    if not is_one_of(value, words):
-        raise MethodError(f"{name} must be one of {', '.join(words)}, got {shown(value)}")
-    return str(value)
-
-
-def is_one_of(value: Any, allowed: Iterable[str]) -> bool:
-    """Whether an option is one of some words; arrays and lists, which do not compare as such, are not."""
-    return isinstance(value, str) and value in tuple(allowed)
-
-
-def flag_option(name: str, value: Any) -> bool:
-    """The option as a truth value.
-
-    Raises:
-        MethodError: unless it is True or False itself.
-    """
-    if not isinstance(value, bool):
-        raise MethodError(f"{name} must be True or False, got {shown(value)}")
-    return value
-
-
-def positive_option(name: str, value: Any, *, least: float = 1e-100, most: float = 1e100) -> float:
-    """The option as a float.
-
-    Raises:
-        MethodError: unless it is a positive number within the limits.
-    """
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 < value < math.inf:
-        raise MethodError(f"{name} must be a positive number, got {shown(value)}")
-    if not least <= value <= most:
-        raise MethodError(f"{name} must be a number from {least:g} to {most:g}, got {shown(value)}")
-    return float(value)
-
-
-def whole_option(name: str, value: Any, *, least: int = 1, most: int = 2**63 - 1) -> int:
-    """The option as an integer.
-
-    Raises:
-        MethodError: unless it is a whole number within the limits.
-    """
-    if type(value) is not int or value < least:
-        raise MethodError(f"{name} must be a whole number, {least} or more, got {shown(value)}")
-    if value > most:
-        raise MethodError(f"{name} must be at most {most:,}, got {shown(value)}")
-    return value
 
 
 def from_covariance(R: Array, Sigma: Array, basis: Basis) -> RealStrategy:

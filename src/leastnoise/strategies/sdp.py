@@ -36,15 +36,14 @@ from leastnoise.operators import Array
 from leastnoise.progress import Progress
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.strategies.method import Found, Method, Request
+from leastnoise.strategies.options import is_one_of, shown
 from leastnoise.strategies.proposals import (
     from_covariance,
     from_rows,
     is_add_remove,
-    is_one_of,
     nothing_asked,
     refuse_unless_total,
     scaled_note,
-    shown,
     weighted_factor,
 )
 from leastnoise.strategy import RealStrategy

@@ -51,14 +51,8 @@ from leastnoise.strategies.fitness import (
     starting_covariance,
 )
 from leastnoise.strategies.method import Found, Method, Request
-from leastnoise.strategies.proposals import (
-    choice_option,
-    from_covariance,
-    nothing_asked,
-    positive_option,
-    scaled_note,
-    whole_option,
-)
+from leastnoise.strategies.options import choice_option, positive_option, whole_option
+from leastnoise.strategies.proposals import from_covariance, nothing_asked, scaled_note
 
 Optimiser = Literal["newton-cg", "gradient"]
 

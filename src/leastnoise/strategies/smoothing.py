@@ -38,14 +38,8 @@ from leastnoise.progress import Progress
 from leastnoise.rowspace import Basis
 from leastnoise.strategies.arrays import Arrays, load_arrays
 from leastnoise.strategies.method import Found, Method, Request
-from leastnoise.strategies.proposals import (
-    from_rows,
-    nothing_asked,
-    positive_option,
-    refuse_unless_total,
-    scaled_note,
-    whole_option,
-)
+from leastnoise.strategies.options import positive_option, whole_option
+from leastnoise.strategies.proposals import from_rows, nothing_asked, refuse_unless_total, scaled_note
 from leastnoise.strategy import RealStrategy
 
 # Up to two eigendecompositions per step: 200 steps take minutes at these sizes on a processor, and 33 s

@@ -37,14 +37,8 @@ from leastnoise.strategies.method import (
     refuse_large,
     uniform_weights,
 )
-from leastnoise.strategies.proposals import (
-    from_rows,
-    is_one_of,
-    nothing_asked,
-    refuse_unless_total,
-    scaled_note,
-    shown,
-)
+from leastnoise.strategies.options import is_one_of, shown
+from leastnoise.strategies.proposals import from_rows, nothing_asked, refuse_unless_total, scaled_note
 from leastnoise.strategy import RealStrategy
 
 # As for the adaptive mechanism: factorisations of so many columns take half an hour on a laptop.
