@@ -16,6 +16,7 @@ from leastnoise.laplace_tails import chernoff, half_widths, quantile
 from leastnoise.noise import discrete_laplace
 from leastnoise.operators import from_entries
 from leastnoise.strategy import Strategy
+from leastnoise.workload import of_rows
 from tolerances import CHANCE, ROUNDING
 
 ALPHAS = (0.5, 0.1, 0.05, 0.01, 1e-4, 1e-8, 1e-13)
@@ -371,7 +372,7 @@ def may_hold(errors, half, level):
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
 def test_intervals_hold_as_often_as_they_say(level):
     strategy, W, errors = drawn_errors()
-    half = interval_half_widths(W, strategy, np.sqrt(strategy.variances(W)), level, False, None)
+    half = interval_half_widths(of_rows(W), strategy, np.sqrt(strategy.variances(W)), level, False, None)
     assert may_hold(errors, half, level)
     assert not may_hold(errors, 0.95 * half, level)
     assert not may_hold(errors, half / 0.95, level)
@@ -380,9 +381,9 @@ def test_intervals_hold_as_often_as_they_say(level):
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
 def test_intervals_hold_all_at_once(level):
     strategy, W, errors = drawn_errors()
-    half = interval_half_widths(W, strategy, np.sqrt(strategy.variances(W)), level, True, None)
+    half = interval_half_widths(of_rows(W), strategy, np.sqrt(strategy.variances(W)), level, True, None)
     together = (np.abs(errors) <= half[:, None]).all(axis=0).sum()
     assert stats.binom.cdf(together, errors.shape[1], level) > CHANCE
-    single = interval_half_widths(W, strategy, np.sqrt(strategy.variances(W)), level, False, None)
+    single = interval_half_widths(of_rows(W), strategy, np.sqrt(strategy.variances(W)), level, False, None)
     alone = (np.abs(errors) <= single[:, None]).all(axis=0).sum()
     assert not stats.binom.cdf(alone, errors.shape[1], level) > CHANCE

@@ -24,8 +24,8 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
+from leastnoise import axis_form, exact, noise, release, strategy, structured, tables
 from leastnoise import data as data_module
-from leastnoise import exact, noise, release, strategy
 from leastnoise.errors import LeastnoiseError, UnrecordedSpending
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"))
@@ -210,9 +210,14 @@ def unreadable_csv(folder):
 def failures(table, folder, monkeypatch):
     """Name to something that fails, with the truth within reach of its message."""
     plan = plan_for(GOALS[0])
-    given = ln.Release(plan, release._noisy(plan.strategy, np.array(COUNTS), noise.SystemBits()))
+    given = ln.Release(
+        plan, release.with_noise(plan.strategy, plan.strategy.answers(np.array(COUNTS)), noise.SystemBits())
+    )
     small = ln.design(ln.assemble([ln.Total()], SCHEMA), GOALS[0])
-    small_release = ln.Release(small, release._noisy(small.strategy, np.array(COUNTS), noise.SystemBits()))
+    small_release = ln.Release(
+        small,
+        release.with_noise(small.strategy, small.strategy.answers(np.array(COUNTS)), noise.SystemBits()),
+    )
     broken = table.project("age, sex AS gender")
     failing = table.filter("sex LIKE 'CAN%'").project("CAST(sex AS INTEGER) AS age, sex")
     listed = table.project(f"[age] AS age, {{'a': '{OUTSIDE}'}} AS sex").limit(3)
@@ -377,9 +382,20 @@ def float_uses(source):
 
 
 PATH = [
-    release._counts,
+    release.count_tables,
+    release._tables_of_vector,
+    release._summed,
     release._noisy,
+    release.with_noise,
+    release._read,
     strategy.Strategy.answers,
+    strategy.Strategy.exact_answers,
+    structured.Structured.exact_answers,
+    structured.Structured._block_answers,
+    structured._along_axes,
+    structured._covering,
+    tables.Tables._block_answers,
+    axis_form.AxisForm.answers,
     data_module.counts_from_vector,
     data_module.Data.counts,
     data_module.Data.vector,

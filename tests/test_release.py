@@ -131,8 +131,8 @@ def test_measurements_are_exact_integers(goal, largest):
     x = [largest, max(largest - 1, 0), 0, 1, largest // 3, largest]
     draw = discrete_laplace if goal.noise == "laplace" else rounded_gaussian
     noise = draw(plan.strategy.scale, plan.strategy.shape[0], SeededBits(7))
-    counts = release._counts(plan, x)
-    y = release._noisy(plan.strategy, counts, SeededBits(7))
+    counts = release.counts_of(plan.workload, x, 1)
+    y = release.with_noise(plan.strategy, plan.strategy.answers(counts), SeededBits(7))
     assert y.dtype == object and all(type(value) is int for value in y)
     assert is_exact(y, plan.strategy, x, noise)
     # Broken twins: one float on the way, one wrap at 64 bits, one step of noise too much.
@@ -166,7 +166,9 @@ def test_large_entries_and_large_counts_meet_exactly():
     plan = ln.design(ln.Workload.from_matrix(W), ln.GDP(1), method="workload")
     x = [2**62 + 1, 2**62 - 1]
     noise = rounded_gaussian(plan.strategy.scale, 2, SeededBits(1))
-    y = release._noisy(plan.strategy, release._counts(plan, x), SeededBits(1))
+    y = release.with_noise(
+        plan.strategy, plan.strategy.answers(release.counts_of(plan.workload, x, 1)), SeededBits(1)
+    )
     assert is_exact(y, plan.strategy, x, noise)
 
 

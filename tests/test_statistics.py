@@ -111,7 +111,7 @@ def plan_named(name):
 def measured_often(strategy, counts, n_releases, seed, scale):
     """(rows, n_releases) measurements by the private step itself, told that every row comes many times."""
     repeated = Strategy(np.tile(strategy.entries, (n_releases, 1)), scale=scale, noise=strategy.noise)
-    y = release._noisy(repeated, np.asarray(counts, dtype=np.int64), SeededBits(seed))
+    y = release.with_noise(repeated, repeated.answers(np.asarray(counts, dtype=np.int64)), SeededBits(seed))
     return y.reshape(n_releases, strategy.shape[0]).T
 
 

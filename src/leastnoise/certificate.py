@@ -23,6 +23,7 @@ How the nuclear norm F is bounded without trusting a decomposition is in `nuclea
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, Protocol
@@ -30,11 +31,12 @@ from typing import Literal, Protocol
 import numpy as np
 
 from leastnoise.errors import DesignError
+from leastnoise.measured import Measured
 from leastnoise.nuclear_norm import pair_variance_bound, total_variance_bound
 from leastnoise.objective import Objective, Targets
 from leastnoise.operators import Array
 from leastnoise.privacy import Goal
-from leastnoise.strategy import MAX_MULTIPLIED, Strategy
+from leastnoise.product_bound import ProductWitness, checked_product_witness, product_dual_bound
 from leastnoise.workload import Workload
 
 Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
@@ -81,7 +83,7 @@ class Certificate:
     achieved: float
     lower_bound: float
     status: Status
-    witness: Witness
+    witness: Witness | ProductWitness
     unit: str
     among: str = "Gaussian"
 
@@ -108,7 +110,7 @@ class _Spends(Protocol):
 
 class _PlanLike(Protocol):
     @property
-    def strategy(self) -> Strategy | None: ...
+    def strategy(self) -> Measured | None: ...
     @property
     def mechanism(self) -> _Spends | None: ...
     @property
@@ -118,7 +120,7 @@ class _PlanLike(Protocol):
     @property
     def has_goal(self) -> bool: ...
     @property
-    def witness(self) -> Witness: ...
+    def witness(self) -> Witness | ProductWitness: ...
     @property
     def tol(self) -> float: ...
     @property
@@ -146,9 +148,9 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     if strategy is None:
         return _data_dependent(workload, plan)
     n = workload.shape[1]
-    if strategy.shape[1] != n:
+    if strategy.n_cells != n:
         raise DesignError(
-            f"the plan is for {strategy.shape[1]:,} cells, the workload has {n:,}; "
+            f"the plan is for {strategy.n_cells:,} cells, the workload has {n:,}; "
             "certify the workload that the plan was designed for"
         )
     if strategy.neighbours != plan.privacy.neighbours:
@@ -156,18 +158,21 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
             f"the noise was scaled for {strategy.neighbours} neighbours, the goal is for "
             f"{plan.privacy.neighbours}; design the plan again"
         )
-    caps = objective.caps(workload)
-    witness = checked_witness(plan.witness, workload, plan.privacy, caps)
     budget = plan.privacy.budget
     if strategy.noise != plan.privacy.noise or strategy.spent > budget:
         raise DesignError("the strategy spends more than its privacy goal allows")
     is_laplace = strategy.noise == "laplace"
     unit_variance = _least_laplace_variance(float(budget)) if is_laplace else 1 / float(budget)
-    lower_bound, size = dual_bound(
-        workload, objective, witness, unit_variance=unit_variance if plan.has_goal else 1.0
-    )
+    unit_variance = unit_variance if plan.has_goal else 1.0
+    witness: Witness | ProductWitness
+    if isinstance(plan.witness, ProductWitness):
+        witness = checked_product_witness(plan.witness, workload, objective)
+        lower_bound, size = product_dual_bound(workload, objective, witness, unit_variance=unit_variance)
+    else:
+        witness = checked_witness(plan.witness, workload, plan.privacy, objective.caps(workload))
+        lower_bound, size = dual_bound(workload, objective, witness, unit_variance=unit_variance)
     # After the bound, which needs more room than what is kept of the strategy from here on.
-    achieved = _achieved(workload, plan, strategy, caps)
+    achieved = _achieved(workload, plan, strategy)
     if not (math.isfinite(achieved) and math.isfinite(lower_bound)):
         raise DesignError(
             f"the {objective.unit(workload)} is too large for floats; scale weights or rows down"
@@ -266,34 +271,46 @@ def _allowed(p: Array, caps: Array) -> float:
         return float(np.sum(p[p > 0] * caps[p > 0]))
 
 
-def _achieved(workload: Workload, plan: _PlanLike, strategy: Strategy, caps: Array | None) -> float:
+def _achieved(workload: Workload, plan: _PlanLike, strategy: Measured) -> float:
     """What the plan itself reaches, in the unit of its objective."""
     objective = plan.objective
-    if objective.kind == "total":
-        return total_variance(workload, strategy, objective.weights(workload))
-    assert caps is not None
+    caps = objective.batch_caps(workload)
+    if caps is None:
+        return total_variance(workload, strategy, objective)
     largest = largest_share(workload, strategy, caps)
     if (objective.kind == "total-within-caps" or not plan.has_goal) and largest > 1:
         raise DesignError(
             f"the plan misses its targets by a factor of {math.sqrt(largest):.9g}; design it again"
         )
     if objective.kind == "total-within-caps":
-        return total_variance(workload, strategy, objective.weights(workload))
+        return total_variance(workload, strategy, objective)
     return largest if plan.has_goal else float(strategy.spent)
 
 
-def largest_share(workload: Workload, strategy: Strategy, caps: Array) -> float:
+def largest_share(workload: Workload, strategy: Measured, caps: Sequence[Array]) -> float:
     """max_j v_j/c_j, the largest variance of a strategy's answers as a share of its cap.
+
+    Args:
+        caps: as `Objective.batch_caps` gives them.
 
     Raises:
         DesignError: if some query is outside what the strategy measures.
     """
     _require_span(workload, strategy)
-    with np.errstate(over="ignore"):
-        return float((strategy.variances(workload.operator) / caps).max(initial=0))
+    return strategy.largest_share(workload, caps)
 
 
-def proves_infeasible(workload: Workload, goal: Goal, witness: Witness) -> bool:
+def total_variance(workload: Workload, strategy: Measured, objective: Objective) -> float:
+    """Σ_j w_j v_j, the weighted total variance of a strategy's answers.
+
+    Raises:
+        DesignError: if some query is outside what the strategy measures.
+    """
+    _require_span(workload, strategy)
+    return strategy.total_variance(workload, objective.batch_weights(workload))
+
+
+def proves_infeasible(workload: Workload, goal: Goal, witness: Witness | ProductWitness) -> bool:
     """Whether dual weights prove that no noise meets the workload's targets within a goal.
 
     The middle line of (1) bounds, from below, the largest v_j over its target squared at the
@@ -305,12 +322,15 @@ def proves_infeasible(workload: Workload, goal: Goal, witness: Witness) -> bool:
     return targets_bound(workload, goal, witness) > 1 + _CERTAIN
 
 
-def targets_bound(workload: Workload, goal: Goal, witness: Witness) -> float:
+def targets_bound(workload: Workload, goal: Goal, witness: Witness | ProductWitness) -> float:
     """What no noise within the goal can undercut: the largest variance over its squared target."""
     targets = Targets()
-    fitting = checked_witness(witness, workload, goal, targets.caps(workload))
     budget = float(goal.budget)
     unit_variance = _least_laplace_variance(budget) if goal.noise == "laplace" else 1 / budget
+    if isinstance(witness, ProductWitness):
+        of_products = checked_product_witness(witness, workload, targets)
+        return product_dual_bound(workload, targets, of_products, unit_variance=unit_variance)[0]
+    fitting = checked_witness(witness, workload, goal, targets.caps(workload))
     return dual_bound(workload, targets, fitting, unit_variance=unit_variance)[0]
 
 
@@ -324,34 +344,10 @@ def _least_laplace_variance(epsilon: float) -> float:
     return 2 * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
 
 
-def _require_span(workload: Workload, strategy: Strategy) -> None:
+def _require_span(workload: Workload, strategy: Measured) -> None:
     # Row by row, whatever their weights: a light query must not get lost behind heavy ones.
-    if not strategy.can_answer(workload.operator):
+    if not strategy.can_answer_all(workload):
         raise DesignError("the strategy does not span the queries; it was made for another workload")
-
-
-def total_variance(workload: Workload, strategy: Strategy, weights: Array) -> float:
-    """Σ_j w_j v_j, the weighted total variance of a strategy's answers.
-
-    Raises:
-        DesignError: if some query is outside what the strategy measures.
-    """
-    _require_span(workload, strategy)
-    # In counts, so that squares of weights and scales do not meet.
-    G, unit = strategy.pseudo_inverse, math.sqrt(strategy.noise_variance)
-    m = workload.shape[0]
-    total = 0.0
-    step = max(1, 2**22 // max(m, len(G)))
-    with np.errstate(over="ignore", invalid="ignore"):
-        # A sum of squares, in which nothing cancels, unless queries are too many to multiply out.
-        V = workload.weighted_gram(weights) if m * G.shape[1] > MAX_MULTIPLIED else None
-        for start in range(0, G.shape[1], step if V is None else len(G)):
-            part = G[:, start : start + (step if V is None else len(G))] * unit
-            if V is None:
-                total += float(weights @ (workload.operator.apply(part) ** 2).sum(axis=1))
-            else:
-                total += float(np.vdot(part, V @ part))
-    return total
 
 
 def are_pairs(pairs: Array, q: Array, n: int) -> bool:

@@ -14,17 +14,20 @@ from typing import Any
 import numpy as np
 
 from leastnoise import threads
+from leastnoise.block_proposal import BlockProposal
 from leastnoise.certificate import Witness, largest_share
 from leastnoise.errors import DesignError, InputError, MethodError, NotYetError
+from leastnoise.measured import Measured
 from leastnoise.objective import Objective, Targets, check_spanned, default_objective
 from leastnoise.operators import Array
 from leastnoise.plan import Plan, data_dependent_plan
 from leastnoise.privacy import GDP, Goal
+from leastnoise.product_bound import ProductWitness
 from leastnoise.progress import Progress
 from leastnoise.solver import BACKENDS
-from leastnoise.strategies import METHODS, Found, Method, Request, method_named, pure
+from leastnoise.strategies import METHODS, Found, Method, Request, in_order, method_named, pure
 from leastnoise.strategies.infeasible import raised, rounded_up
-from leastnoise.strategy import RealStrategy, Strategy, integer_strategy
+from leastnoise.strategy import RealStrategy
 from leastnoise.workload import Workload
 
 # Plans whose objective differs by less than this share are equally good.
@@ -97,10 +100,10 @@ def design(
         return plan_by(method_named(method), request, has_goal)
     if request.privacy.noise == "laplace":
         return _best_with_laplace_noise(request, has_goal)
-    willing = [m for m in METHODS if not m.is_data_dependent and m.refuses(request) is None]
+    willing = [m for m in in_order(request) if not m.is_data_dependent and m.refuses(request) is None]
     if not willing:
         raise _nobody(request)
-    # For Gaussian noise the first is the optimum.
+    # For Gaussian noise the first is the optimum, or comes closest to it.
     missed: list[MissesTargets] = []
     for candidate in willing:
         try:
@@ -115,6 +118,7 @@ def _best_with_laplace_noise(request: Request, has_goal: bool) -> Plan:
     willing = pure.methods_to_try(METHODS, request)
     if not willing:
         raise _nobody(request)
+    pure.check_options(willing, request)
     started, limit = time.monotonic(), pure.time_limit_of(request)
     plans: list[Plan] = []
     tried: list[str] = []
@@ -182,14 +186,16 @@ def _refined(
     proposal = propose()
     if proposal is None:
         return None
-    found = Found(proposal, best.witness.q, "heuristic", f"{best.note}, {how}", p=best.witness.p)
+    witness = best.witness
+    q = witness if isinstance(witness, ProductWitness) else witness.q
+    found = Found(proposal, q, "heuristic", f"{best.note}, {how}", p=witness.p)
     return _plan_of(best.method, best.options, request, best.has_goal, found)
 
 
 def _unit_rows(plan: Plan) -> Array:
     """The rows that a plan measures, as floats of sensitivity 1."""
     strategy = plan.fixed_strategy()
-    return np.asarray(strategy.entries.astype(float) / float(max(strategy.sensitivity, 1)))
+    return np.asarray(strategy.dense().astype(float) / float(max(strategy.sensitivity, 1)))
 
 
 def _least(plans: Sequence[Plan]) -> Plan:
@@ -204,7 +210,9 @@ def _least(plans: Sequence[Plan]) -> Plan:
 def _weights_to_refine(plan: Plan) -> Array:
     """The weights of the queries for whose total a plan's strategy was chosen."""
     w, p = plan.objective.weights(plan.workload), plan.witness.p
-    return w if p is None or plan.objective.kind == "largest" else w + p
+    if p is None or plan.objective.kind == "largest" or isinstance(plan.witness, ProductWitness):
+        return w
+    return w + p
 
 
 def _closest(missed: Sequence[MissesTargets]) -> MethodError:
@@ -283,7 +291,7 @@ def _plan_of(method: str, options: Mapping[str, Any], request: Request, has_goal
     workload, objective = request.workload, request.objective
     if has_goal:
         goal = request.privacy
-        strategy = integer_strategy(found.proposal, goal, tol=request.tol)
+        strategy: Measured = found.proposal.measured_within(goal, tol=request.tol)
     else:
         strategy, goal = _meeting_targets(found.proposal, workload, request.tol)
     plan = Plan(
@@ -292,20 +300,26 @@ def _plan_of(method: str, options: Mapping[str, Any], request: Request, has_goal
         objective=objective,
         method=method,
         strategy=strategy,
-        witness=Witness(_query_weights(found.p, request), found.q, found.pairs),
+        witness=_witness(found, request),
         claim=found.claim,
         tol=request.tol,
         note=found.note,
         options=dict(options),
         has_goal=has_goal,
     )
-    if objective.kind == "total-within-caps" and strategy.can_answer(workload.operator):
+    if objective.kind == "total-within-caps" and strategy.can_answer_all(workload):
         assert plan.factor is not None
         if plan.factor > 1:
             raise _misses_targets(method, plan.factor, goal)
     # The proof belongs to the plan, and finds a strategy that cannot answer what was asked.
     plan.certificate  # noqa: B018
     return plan
+
+
+def _witness(found: Found, request: Request) -> Witness | ProductWitness:
+    if isinstance(found.q, ProductWitness):
+        return found.q
+    return Witness(_query_weights(found.p, request), found.q, found.pairs)
 
 
 def _query_weights(p: Array | None, request: Request) -> Array | None:
@@ -322,18 +336,20 @@ def _query_weights(p: Array | None, request: Request) -> Array | None:
 _ROUNDING_ROOM = 1e-10
 
 
-def _meeting_targets(proposal: RealStrategy, workload: Workload, tol: float) -> tuple[Strategy, Goal]:
+def _meeting_targets(
+    proposal: RealStrategy | BlockProposal, workload: Workload, tol: float
+) -> tuple[Measured, Goal]:
     """The integer strategy that meets every target with the most noise, and the least μ that allows it.
 
     Raises:
         DesignError: if every query is zero.
     """
-    caps = Targets().caps(workload)
+    caps = Targets().batch_caps(workload)
     # Variances fall as 1/μ², but for the rounding that follows.
-    needed = largest_share(workload, integer_strategy(proposal, GDP(1), tol=tol), caps)
+    needed = largest_share(workload, proposal.measured_within(GDP(1), tol=tol), caps)
     if needed == 0:
         raise DesignError("every query with a target is zero, which costs no privacy; ask for something else")
-    rows = integer_strategy(proposal, GDP(math.sqrt(needed)), tol=tol)
+    rows: Measured = proposal.measured_within(GDP(math.sqrt(needed)), tol=tol)
     share = largest_share(workload, rows, caps)
     scale = math.floor(math.sqrt(max(rows.noise_variance / share * (1 - _ROUNDING_ROOM) - 1 / 12, 1)))
     strategy = rows.with_scale(scale)

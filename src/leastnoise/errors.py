@@ -12,6 +12,12 @@
     ├── DesignError                       no plan can be made as asked
     │   ├── MethodError                   this method cannot; the message names those that can
     │   └── InfeasibleError               no noise can meet these targets; holds the proof
+    ├── LedgerError                       the record of the budget refuses; the message says what was spent
+    │   ├── LedgerFileError               it is damaged, altered, rolled back, read-only or has no room
+    │   ├── LedgerBusyError               others held it for too long
+    │   ├── LedgerMismatchError           it is for another dataset, limit, plan or notion of neighbours
+    │   ├── OverBudgetError               too little is left; the message says how much
+    │   └── AlreadySpentError             this release was paid for and never stored; it has no answers
     ├── NotYetError (also NotImplementedError)   a promised feature this version does not have
     ├── TooLargeError (also MemoryError)  estimated first, refused before allocating
     ├── RandomnessError (also OSError)    the system's generator failed; nothing is released
@@ -30,14 +36,20 @@ from functools import partial
 from typing import Any
 
 __all__ = [
+    "AlreadySpentError",
     "DataError",
     "DesignError",
     "InfeasibleError",
     "InputError",
     "LeastnoiseError",
+    "LedgerBusyError",
+    "LedgerError",
+    "LedgerFileError",
+    "LedgerMismatchError",
     "MethodError",
     "MissingExtraError",
     "NotYetError",
+    "OverBudgetError",
     "PlanFileError",
     "PrivacyError",
     "QueryError",
@@ -123,6 +135,42 @@ class InfeasibleError(DesignError):
         # As it is raised in one process it must arrive in another.
         facts = {"witness": self.witness, "factor": self.factor, "mu": self.mu, "curve": self._curve}
         return partial(InfeasibleError, **facts), self.args
+
+
+class LedgerError(LeastnoiseError):
+    """The record of the budget refuses; the message says whether anything was spent."""
+
+
+class LedgerFileError(LedgerError):
+    """A ledger that is damaged, altered, rolled back, read-only, or has no room on its disk."""
+
+
+class LedgerBusyError(LedgerError):
+    """A ledger that others held for too long; nothing was spent."""
+
+
+class LedgerMismatchError(LedgerError):
+    """A ledger for another dataset, limit, plan or notion of neighbours; nothing was spent."""
+
+
+class OverBudgetError(LedgerError):
+    """Too little is left for a release; nothing was spent.
+
+    Attributes:
+        remaining: what is left, as `Ledger.remaining` gives it.
+    """
+
+    def __init__(self, message: str, *, remaining: Any) -> None:
+        super().__init__(message)
+        self.remaining = remaining
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As it is raised in one process it must arrive in another.
+        return partial(OverBudgetError, remaining=self.remaining), self.args
+
+
+class AlreadySpentError(LedgerError):
+    """A release that was paid for and never stored: it has no answers, and its id is used up."""
 
 
 class NotYetError(LeastnoiseError, NotImplementedError):

@@ -11,15 +11,14 @@ intervals at once share 1 − level, which holds for any dependence.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from statistics import NormalDist
 
 import numpy as np
 
-from leastnoise import laplace_tails
 from leastnoise.errors import InputError
-from leastnoise.operators import Array, Operator
-from leastnoise.strategy import Strategy
+from leastnoise.measured import Measured
+from leastnoise.operators import Array
+from leastnoise.workload import Workload
 
 # Simulated maxima: enough that the safe side costs a third of a percentage point
 # at level 0.95, fewer where there are very many queries.
@@ -28,10 +27,13 @@ _LEAST_DRAWS = 4_000
 _SIMULATION_ENTRIES = 2**32
 _CHUNK_ENTRIES = 2**24
 
+# Beyond so many simulated errors Šidák's value is taken without simulating: it is on the safe side.
+_MOST_SIMULATED = 2**34
+
 
 def half_widths(
-    operator: Operator,
-    strategy: Strategy,
+    workload: Workload,
+    strategy: Measured,
     stderr: Array,
     level: float,
     simultaneous: bool,
@@ -48,16 +50,16 @@ def half_widths(
         return np.zeros_like(stderr)
     if strategy.noise == "laplace":
         alpha = (1 - level) / (n_random if simultaneous else 1)
-        return _laplace_half_widths(operator, strategy, alpha)
+        return strategy.laplace_half_widths(workload, alpha)
     if not simultaneous:
         # The lower tail: (1 + level) / 2 rounds to 1 for levels next to 1.
         return -NormalDist().inv_cdf((1 - level) / 2) * stderr
-    return simultaneous_multiplier(operator, strategy, stderr, level, generator) * stderr
+    return simultaneous_multiplier(workload, strategy, stderr, level, generator) * stderr
 
 
 def simultaneous_multiplier(
-    operator: Operator,
-    strategy: Strategy,
+    workload: Workload,
+    strategy: Measured,
     stderr: Array,
     level: float,
     generator: np.random.Generator | None = None,
@@ -74,32 +76,18 @@ def simultaneous_multiplier(
     random = stderr > 0
     sidak = -NormalDist().inv_cdf(-math.expm1(math.log(level) / int(random.sum())) / 2)
     rng = generator if generator is not None else np.random.default_rng(0)
-    m = operator.shape[0]
+    m, rows = workload.shape[0], strategy.n_measured
     draws = max(_LEAST_DRAWS, min(_DRAWS, _SIMULATION_ENTRIES // m))
+    if draws * max(m, rows) > _MOST_SIMULATED:
+        return sidak
     scale = math.sqrt(strategy.noise_variance)
     weights = np.where(random, 1 / np.where(random, stderr, 1), 0)
     largest = np.empty(draws)
-    # Few queries over many cells: go from noise to errors at once, past the cells.
-    rows, n = strategy.shape
-    shortcut = operator.apply(strategy.pseudo_inverse) if m <= n else None
-    chunk = max(1, _CHUNK_ENTRIES // max(m, rows, n))
+    chunk = max(1, _CHUNK_ENTRIES // max(m, rows))
     for start in range(0, draws, chunk):
         size = min(chunk, draws - start)
-        noise = scale * rng.standard_normal((rows, size))
-        errors = operator.apply(strategy.pseudo_inverse @ noise) if shortcut is None else shortcut @ noise
+        errors = strategy.simulated_errors(workload, scale * rng.standard_normal((rows, size)))
         largest[start : start + size] = np.abs(errors * weights[:, None]).max(axis=0)
     largest.sort()
     rank = math.ceil(draws * level + 2 * math.sqrt(draws * level * (1 - level)))
     return min(sidak, float(largest[rank - 1])) if rank <= draws else sidak
-
-
-def _laplace_half_widths(operator: Operator, strategy: Strategy, alpha: float) -> Array:
-    """t with P(|e_j| > t_j) ≤ α for the error e_j of every answer, Laplace noise."""
-    m = operator.shape[0]
-    block = max(1, _CHUNK_ENTRIES // max(strategy.shape))
-
-    def gains() -> Iterator[Array]:
-        for start in range(0, m, block):
-            yield operator.rows(np.arange(start, min(start + block, m))) @ strategy.pseudo_inverse
-
-    return laplace_tails.half_widths(gains, scale=strategy.scale, alpha=alpha)

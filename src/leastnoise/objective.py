@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from leastnoise.errors import DesignError, InputError
-from leastnoise.operators import Array, Matrix, Operator, Stack, is_whole_space, require_room
+from leastnoise.errors import DesignError, InputError, TooLargeError
+from leastnoise.operators import MAX_ENTRIES, Array, Matrix, Operator, Stack, is_whole_space, require_room
+from leastnoise.products import Products, products_of
 from leastnoise.workload import Workload, check_spread
 
 Kind = Literal["total", "largest", "total-within-caps"]
@@ -61,6 +62,14 @@ class Objective(ABC):
     @abstractmethod
     def caps(self, workload: Workload) -> Array | None:
         """c, (m,): the cap on each variance, ∞ where there is none; None for "total"."""
+
+    def batch_weights(self, workload: Workload) -> list[Array]:
+        """w for every batch of queries: one number where all of its queries have the same, else one each."""
+        return [block.weights for block in workload.blocks]
+
+    @abstractmethod
+    def batch_caps(self, workload: Workload) -> list[Array] | None:
+        """c for every batch of queries, as `batch_weights`; None for "total"."""
 
     @abstractmethod
     def unit(self, workload: Workload, *, has_goal: bool = True) -> str:
@@ -114,6 +123,15 @@ class TotalVariance(Objective):
         return _relative_weights(workload, self.relative_to)
 
     def caps(self, workload: Workload) -> Array | None:
+        return _per_query(self.batch_caps(workload), workload) if self.within_targets else None
+
+    def batch_weights(self, workload: Workload) -> list[Array]:
+        if self.relative_to is None:
+            return super().batch_weights(workload)
+        weights = self.weights(workload)
+        return [weights[workload.rows_of(block.name)] for block in workload.blocks]
+
+    def batch_caps(self, workload: Workload) -> list[Array] | None:
         return _squared_targets(workload, self) if self.within_targets else None
 
     def unit(self, workload: Workload, *, has_goal: bool = True) -> str:
@@ -161,16 +179,23 @@ class MaxVariance(Objective):
         return workload.weights
 
     def caps(self, workload: Workload) -> Array:
-        w = workload.weights
-        with np.errstate(divide="ignore", over="ignore"):
-            c = 1 / w
-        if (np.isinf(c) & (w > 0)).any():
-            raise InputError("weights must be 0 or at least 1e-307 for the largest variance; scale them up")
-        return c
+        return _per_query(self.batch_caps(workload), workload)
+
+    def batch_caps(self, workload: Workload) -> list[Array]:
+        caps = []
+        for block in workload.blocks:
+            w = block.weights
+            with np.errstate(divide="ignore", over="ignore"):
+                caps.append(1 / w)
+            if (np.isinf(caps[-1]) & (w > 0)).any():
+                raise InputError(
+                    "weights must be 0 or at least 1e-307 for the largest variance; scale them up"
+                )
+        return caps
 
     def unit(self, workload: Workload, *, has_goal: bool = True) -> str:
-        w = workload.weights
-        return "largest variance" if ((w == 0) | (w == 1)).all() else "largest weighted variance"
+        are_plain = all(((b.weights == 0) | (b.weights == 1)).all() for b in workload.blocks)
+        return "largest variance" if are_plain else "largest weighted variance"
 
     def __str__(self) -> str:
         return "largest variance"
@@ -196,6 +221,12 @@ class Targets(Objective):
         return 1 / self.caps(workload)
 
     def caps(self, workload: Workload) -> Array:
+        return _per_query(self.batch_caps(workload), workload)
+
+    def batch_weights(self, workload: Workload) -> list[Array]:
+        return [1 / caps for caps in self.batch_caps(workload)]
+
+    def batch_caps(self, workload: Workload) -> list[Array]:
         return _squared_targets(workload, self)
 
     def unit(self, workload: Workload, *, has_goal: bool = True) -> str:
@@ -240,8 +271,8 @@ def default_objective(workload: Workload, objective: Objective | None, *, has_go
             "with the brackets"
         )
     # Found now rather than after a long search: missing targets, a prior over other cells.
-    objective.weights(workload)
-    objective.caps(workload)
+    objective.batch_weights(workload)
+    objective.batch_caps(workload)
     return objective
 
 
@@ -253,14 +284,23 @@ def check_spanned(workload: Workload, objective: Objective) -> None:
     Raises:
         DesignError: naming the query.
     """
-    c = objective.caps(workload)
+    c = objective.batch_caps(workload)
     if c is None:
         return
-    counts = np.isfinite(c)
-    if objective.kind == "total-within-caps":
-        counts |= objective.weights(workload) > 0
-    if counts.all():
+    w = objective.batch_weights(workload)
+    is_total = objective.kind == "total-within-caps"
+    in_batches = [np.isfinite(caps) | (is_total & (weights > 0)) for caps, weights in zip(c, w, strict=True)]
+    if all(counted.all() for counted in in_batches):
         return
+    if _too_many(workload):
+        _check_products_spanned(workload, objective, in_batches)
+        return
+    counts = np.concatenate(
+        [
+            np.broadcast_to(counted, (block.n_rows,))
+            for counted, block in zip(in_batches, workload.blocks, strict=True)
+        ]
+    )
     inside, outside = [], []
     start = 0
     for block in workload.blocks:
@@ -282,12 +322,56 @@ def check_spanned(workload: Workload, objective: Objective) -> None:
         require_room(*operator.shape, "the queries")
         rows = _in_own_units(operator.dense())
         if np.abs(rows - (rows @ Q) @ Q.T).max(initial=0) > _SPAN_TOL:
-            lacks = "weight 0" if isinstance(objective, MaxVariance) else "no target"
-            give = "a weight" if isinstance(objective, MaxVariance) else "a target (stderr= or within=)"
-            raise DesignError(
-                f"query {name!r} has {lacks} and asks for something that those with one do not, so any noise "
-                f"would do for it; give it {give} or leave it out"
-            )
+            raise _not_spanned(name, objective)
+
+
+def _not_spanned(name: str, objective: Objective) -> DesignError:
+    lacks = "weight 0" if isinstance(objective, MaxVariance) else "no target"
+    give = "a weight" if isinstance(objective, MaxVariance) else "a target (stderr= or within=)"
+    return DesignError(
+        f"query {name!r} has {lacks} and asks for something that those with one do not, so any noise "
+        f"would do for it; give it {give} or leave it out"
+    )
+
+
+def _too_many(workload: Workload) -> bool:
+    """Whether rows over all cells are too many to be looked at one by one."""
+    m, n = workload.shape
+    return min(m, n) * n > MAX_ENTRIES
+
+
+def _check_products_spanned(workload: Workload, objective: Objective, counted: Sequence[Array]) -> None:
+    """The same, product by product: each axis of one that does not count must be asked alike, or more of it.
+
+    This is enough and not always needed: on domains this large no sums of several queries are looked at.
+    """
+    products = products_of(workload)
+    if products is None:
+        raise TooLargeError(
+            "on so many cells only products of queries are compared; give every query a target or a weight"
+        )
+    inside = [
+        dict(zip(term.places, term.kinds, strict=True))
+        for term in products.terms
+        if counted[term.block].all()
+    ]
+    for term in products.terms:
+        if counted[term.block].all():
+            continue
+        mine = dict(zip(term.places, term.kinds, strict=True))
+        if not any(_asks_as_much(other, mine, products) for other in inside):
+            raise _not_spanned(workload.blocks[term.block].name, objective)
+
+
+def _asks_as_much(other: Mapping[int, int], mine: Mapping[int, int], products: Products) -> bool:
+    """Whether one product's rows are sums of another's: of every axis it asks the same, or plain counts."""
+    for place, kind in mine.items():
+        if place not in other:
+            return False
+        if other[place] != kind and not products.kinds[place][other[place]].is_identity:
+            return False
+    # Axes that only the other mentions are added up: its rows must add up to everyone.
+    return all(products.kinds[place][other[place]].is_identity for place in other.keys() - mine.keys())
 
 
 def _directions(operator: Operator) -> Array:
@@ -306,9 +390,16 @@ def _in_own_units(rows: Array) -> Array:
     return np.asarray(rows[size > 0] / size[size > 0, None])
 
 
-def _squared_targets(workload: Workload, objective: Objective) -> Array:
-    targets = workload.targets
-    asked = targets[np.isfinite(targets)]
+def _per_query(of_batches: Sequence[Array] | None, workload: Workload) -> Array:
+    """One number for every query, (m,), from one or as many for every batch."""
+    assert of_batches is not None
+    require_room(workload.shape[0], 1, "the caps")
+    pairs = zip(of_batches, workload.blocks, strict=True)
+    return np.concatenate([np.broadcast_to(numbers, (block.n_rows,)) for numbers, block in pairs])
+
+
+def _squared_targets(workload: Workload, objective: Objective) -> list[Array]:
+    asked = np.concatenate([block.targets[np.isfinite(block.targets)] for block in workload.blocks])
     if asked.size == 0:
         raise InputError(
             f"{objective!r} needs queries with a target, as in Total(stderr=50) or "
@@ -317,7 +408,7 @@ def _squared_targets(workload: Workload, objective: Objective) -> Array:
     low, high = _TARGETS
     if asked.min() < low or asked.max() > high:
         raise InputError(f"targets must be standard errors between {low:.0e} and {high:.0e}")
-    return targets**2
+    return [block.targets**2 for block in workload.blocks]
 
 
 def _prior(given: Any) -> str | tuple[float, ...] | None:

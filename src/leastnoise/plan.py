@@ -29,14 +29,17 @@ from leastnoise.errors import (
     PrivacyError,
     QueryError,
 )
+from leastnoise.measured import Measured, Neighbours, Noise, Spread
 from leastnoise.objective import Objective, Targets, TotalVariance, objective_from_dict
-from leastnoise.operators import Array, Operator
-from leastnoise.printable import counted, printable
+from leastnoise.operators import Array
+from leastnoise.printable import counted, in_figures, printable
 from leastnoise.privacy import Goal, delta_of, epsilon_of, exact_number, goal_from_dict
-from leastnoise.queries import Labels, Linear, Query
+from leastnoise.product_bound import ProductWitness, product_witness_from_parts
+from leastnoise.queries import Linear, Query
 from leastnoise.strategies import Mechanism, Method, Request, method_named
-from leastnoise.strategy import Neighbours, Strategy
-from leastnoise.workload import Workload
+from leastnoise.strategy import Strategy
+from leastnoise.structured_parts import structured_from_parts
+from leastnoise.workload import Workload, alone
 
 FORMAT = 1
 
@@ -59,8 +62,8 @@ class Plan:
     privacy: Goal
     objective: Objective
     method: str
-    strategy: Strategy | None
-    witness: Witness
+    strategy: Measured | None
+    witness: Witness | ProductWitness
     claim: Status
     tol: float
     note: str
@@ -81,9 +84,9 @@ class Plan:
         assert self.strategy is not None
         if self.claim == "data-dependent":
             raise DesignError("a plan with a strategy does not depend on the data")
-        if self.strategy.shape[1] != self.workload.shape[1]:
+        if self.strategy.n_cells != self.workload.shape[1]:
             raise DesignError(
-                f"the strategy measures {self.strategy.shape[1]:,} cells, the workload has "
+                f"the strategy measures {self.strategy.n_cells:,} cells, the workload has "
                 f"{self.workload.shape[1]:,}"
             )
         if self.strategy.neighbours != self.privacy.neighbours:
@@ -108,11 +111,16 @@ class Plan:
         """The standard error of every answer, (m,); None where it depends on the data."""
         if self.strategy is None:
             return None
-        errors = np.sqrt(self.strategy.variances(self.workload.operator))
+        errors = np.sqrt(self.strategy.variances_of(self.workload))
         errors.setflags(write=False)
         return errors
 
-    def fixed_strategy(self) -> Strategy:
+    @cached_property
+    def spreads(self) -> list[Spread] | None:
+        """Standard errors of every batch of queries; None where they depend on the data."""
+        return None if self.strategy is None else self.strategy.spreads(self.workload)
+
+    def fixed_strategy(self) -> Measured:
         """The strategy, for what cannot be told without one.
 
         Raises:
@@ -136,7 +144,12 @@ class Plan:
         return self.stderr
 
     @property
-    def _spent_per_cell(self) -> list[Fraction]:
+    def spent_per_cell(self) -> list[Fraction]:
+        """What a record of each cell spends, exactly: μ² (Gaussian) or ε (Laplace).
+
+        Raises:
+            TooLargeError: where there are more cells than can be listed.
+        """
         if self.strategy is not None:
             return self.strategy.spent_per_cell
         assert self.mechanism is not None
@@ -148,12 +161,12 @@ class Plan:
 
         Where neighbours replace a record, the most that replacing one of this cell spends.
         """
-        return np.array([_float_above(spent) for spent in self._spent_per_cell])
+        return np.array([_float_above(spent) for spent in self.spent_per_cell])
 
     @property
     def spare(self) -> Array:
         """What a record of each cell could still spend within the goal, (n,), rounded down."""
-        return np.array([_float_below(self.privacy.budget - spent) for spent in self._spent_per_cell])
+        return np.array([_float_below(self.privacy.budget - spent) for spent in self.spent_per_cell])
 
     @cached_property
     def factor(self) -> float | None:
@@ -162,16 +175,20 @@ class Plan:
         At most 1 for plans that had to meet them: for targets without a privacy goal, and for the
         total variance within targets. None also where standard errors depend on the data.
         """
-        stderr = self.stderr
-        if not self.workload.has_targets or stderr is None:
+        if not self.workload.has_targets or self.spreads is None:
             return None
-        targets = self.workload.targets
-        ratios = stderr / targets
-        factor = float(ratios.max())
-        # A quotient that rounds to less than the largest is less.
-        for j in np.flatnonzero((ratios == factor) & np.isfinite(targets)):
-            while Fraction(factor) * Fraction(float(targets[j])) < Fraction(float(stderr[j])):
-                factor = math.nextafter(factor, math.inf)
+        factor = 0.0
+        for block, spread in zip(self.workload.blocks, self.spreads, strict=True):
+            if len(block.targets) == 1:
+                largest, targets = np.array([spread.high]), block.targets
+            else:
+                largest, targets = self.known_stderr()[self.workload.rows_of(block.name)], block.targets
+            ratios = largest / targets
+            factor = max(factor, float(ratios.max()))
+            # A quotient that rounds to less than the largest is less.
+            for j in np.flatnonzero((ratios >= factor) & np.isfinite(targets)):
+                while Fraction(factor) * Fraction(float(targets[j])) < Fraction(float(largest[j])):
+                    factor = math.nextafter(factor, math.inf)
         return factor
 
     @cached_property
@@ -211,8 +228,8 @@ class Plan:
             raise NotYetError("for Laplace noise, delta is only given at the plan's own epsilon or above")
         return delta_of(self.spent_per_person, epsilon)
 
-    def rows_for(self, query: Query) -> tuple[Operator, Labels]:
-        """The rows of a further query and their labels, checked to be answerable from this plan.
+    def asked(self, query: Query) -> Workload:
+        """A further query as a workload of its own, checked to be answerable from this plan.
 
         Where what is measured depends on the data, every query is: all cells are estimated.
 
@@ -222,28 +239,20 @@ class Plan:
         if not isinstance(query, Query):
             raise QueryError(f"a query such as Total() is needed, got {type(query).__name__}")
         schema = self.workload.schema
-        if schema is not None:
-            operator, labels = query.operator(schema), query.labels(schema)
-        elif isinstance(query, Linear) and query.matrix.shape[1] == self.workload.shape[1]:
-            operator, labels = query.matrix, query.own_labels()
-        else:
+        is_matrix = isinstance(query, Linear) and query.matrix.shape[1] == self.workload.shape[1]
+        if schema is None and not is_matrix:
             raise QueryError(
                 f"this plan was made from a matrix without a schema and answers Linear rows over its "
                 f"{self.workload.shape[1]:,} cells only; give a schema to Workload.from_matrix() to ask more"
             )
-        if self.strategy is None:
-            return operator, labels
-        step = max(1, 2**22 // operator.shape[1])
-        for start in range(0, operator.shape[0], step):
-            index = np.arange(start, min(start + step, operator.shape[0]))
-            answerable = self.strategy.spans(operator.rows(index))
-            if not answerable.all():
-                j = start + int(np.argmin(answerable))
-                raise QueryError(
-                    f'query {j} ("{printable(labels[j])}") cannot be answered by this plan; add it to the '
-                    "workload and call design() again (measuring the new plan spends privacy again)"
-                )
-        return operator, labels
+        workload = alone(query, schema)
+        j = None if self.strategy is None else self.strategy.first_unanswerable(workload)
+        if j is not None:
+            raise QueryError(
+                f'query {j} ("{printable(workload.labels[j])}") cannot be answered by this plan; add it to '
+                "the workload and call design() again (measuring the new plan spends privacy again)"
+            )
+        return workload
 
     def variance(self, query: Query) -> Array:
         """The variance of the answers to any query in the plan's row space.
@@ -252,7 +261,18 @@ class Plan:
             QueryError: if the plan does not measure enough to answer it.
             MethodError: where it depends on the data.
         """
-        return self.fixed_strategy().variances(self.rows_for(query)[0])
+        return self.fixed_strategy().variances_of(self.asked(query))
+
+    def covariance(self, query: Query, other: Query | None = None) -> Array:
+        """The covariances of the answers to a query with those to another, or to itself: a dense array.
+
+        Raises:
+            QueryError: if the plan does not measure enough to answer them.
+            TooLargeError: if there are too many answers.
+            MethodError: where it depends on the data.
+        """
+        strategy, left = self.fixed_strategy(), self.asked(query)
+        return strategy.covariances_of(left, left if other is None else self.asked(other))
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Plain values and arrays that `plan_from_parts` reads back."""
@@ -273,7 +293,13 @@ class Plan:
             # The mechanism follows from workload, goal and options.
             return content, {}
         content["scale"] = str(self.strategy.scale)
-        arrays = {"rows": exact.to_limbs(self.strategy.entries), "q": self.witness.q}
+        structure, arrays = self.strategy.to_parts()
+        if structure:
+            content["structure"] = structure
+        if isinstance(self.witness, ProductWitness):
+            content["witness"] = "product"
+            return content, {**arrays, **self.witness.to_arrays()}
+        arrays["q"] = self.witness.q
         if self.witness.pairs is not None:
             arrays["pairs"] = self.witness.pairs
         if self.witness.p is not None:
@@ -292,7 +318,7 @@ class Plan:
 
     def __repr__(self) -> str:
         m, n = self.workload.shape
-        return f"Plan({self.method}, {m:,} queries over {n:,} cells, {self.privacy})"
+        return f"Plan({self.method}, {m:,} queries over {in_figures(n)} cells, {self.privacy})"
 
     def __str__(self) -> str:
         m, n = self.workload.shape
@@ -310,25 +336,24 @@ class Plan:
             lines.insert(2, f"               ε = {self.epsilon(delta=1e-6):.4g} at δ = 1e-06")
         if self.factor is not None:
             lines.append(f"  targets      {targets_in_words(self.factor)}")
-        if self.stderr is None:
+        if self.spreads is None:
             return "\n".join(lines)
         lines.append("  expected standard errors")
         width = max(len(printable(name)) for name in self.workload.names)
-        for name in self.workload.names:
-            rows = self.workload.rows_of(name)
-            targets = self.workload.targets[rows]
-            asked = targets[np.isfinite(targets)]
-            wanted = f", target {_spread(asked)}" if len(asked) else ""
+        for block, spread in zip(self.workload.blocks, self.spreads, strict=True):
+            asked = block.targets[np.isfinite(block.targets)]
+            wanted = f", target {_in_short(asked.min(), asked.max())}" if len(asked) else ""
             lines.append(
-                f"    {printable(name):<{width}}  {_spread(self.stderr[rows])}{wanted}   "
-                f"({counted(len(targets), 'query')})"
+                f"    {printable(block.name):<{width}}  {_in_short(spread.low, spread.high)}{wanted}   "
+                f"({counted(block.n_rows, 'query')})"
             )
         return "\n".join(lines)
 
     def _measured_in_words(self) -> str:
         if self.strategy is None:
             return "integers with laplace noise, which of them depends on the data"
-        return f"{self.strategy.shape[0]:,} integer rows with {self.strategy.noise} noise"
+        kind = "rows" if isinstance(self.strategy, Strategy) else "sums"
+        return f"{self.strategy.n_measured:,} integer {kind} with {self.strategy.noise} noise"
 
 
 def targets_in_words(factor: float) -> str:
@@ -344,8 +369,7 @@ def targets_in_words(factor: float) -> str:
     return f"missed; every standard error is within {float(shown):.6g} times its target"
 
 
-def _spread(values: Array) -> str:
-    low, high = values.min(), values.max()
+def _in_short(low: float, high: float) -> str:
     return f"{low:.3g}" if high <= low * 1.005 else f"{low:.3g} to {high:.3g}"
 
 
@@ -380,41 +404,42 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
         privacy = goal_from_dict(content["privacy"])
         if content["claim"] == "data-dependent":
             return _data_dependent_plan(content, workload, privacy)
-        rows, q, pairs = arrays["rows"], arrays["q"], arrays.get("pairs")
-        n = workload.shape[1]
-        fits = q.shape == (n,) if pairs is None else are_pairs(pairs, q, n)
-        if rows.ndim != 3 or rows.dtype.kind != "i" or not fits:
-            raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
-        if pairs is not None and privacy.neighbours != "replace-one":
-            raise PlanFileError(f"{name!r} holds weights of pairs, which prove nothing for its goal")
-        if rows.shape[1] != workload.shape[1] or not (np.isfinite(q).all() and (q >= 0).all()):
-            raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
-        p = _query_weights(arrays, workload.shape[0])
-        if (p is None and not arrays.keys().isdisjoint({"p", "p_rows"})) or (
-            not isinstance(content.get("has_goal", True), bool)
-        ):
-            raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
         scale, tol = int(content["scale"]), float(content["tol"])
         if scale < 1 or not 0 < tol < math.inf:
             raise PlanFileError(f"{name!r} holds a noise scale or tolerance that is not positive")
+        if not isinstance(content.get("has_goal", True), bool):
+            raise PlanFileError(f"{name!r} is no plan that this version can read")
+        strategy: Measured
+        witness: Witness | ProductWitness
         neighbours: Neighbours = "replace-one" if privacy.neighbours == "replace-one" else "add-remove"
-        strategy = Strategy(
-            exact.from_limbs(rows), scale=scale, noise=content["noise"], neighbours=neighbours
-        )
+        noise: Noise = content["noise"]
+        if "structure" in content:
+            strategy = structured_from_parts(
+                content["structure"], arrays, scale=scale, noise=noise, neighbours=neighbours
+            )
+        else:
+            rows = arrays["rows"]
+            if rows.ndim != 3 or rows.dtype.kind != "i" or rows.shape[1] != workload.shape[1]:
+                raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+            strategy = Strategy(exact.from_limbs(rows), scale=scale, noise=noise, neighbours=neighbours)
+        if content.get("witness") == "product":
+            witness = product_witness_from_parts(arrays)
+        else:
+            witness = _cell_weights(arrays, workload, privacy, name)
         plan = Plan(
             workload=workload,
             privacy=privacy,
             objective=objective_from_dict(content),
             method=str(content["method"]),
             strategy=strategy,
-            witness=Witness(p, q.astype(float), pairs),
+            witness=witness,
             claim=content["claim"],
             tol=tol,
             note=str(content["note"]),
             options=dict(content["options"]),
             has_goal=content.get("has_goal", True),
         )
-        if not strategy.can_answer(workload.operator):
+        if not strategy.can_answer_all(workload):
             raise PlanFileError(f"{name!r} holds a strategy that cannot answer its queries")
         must_meet = plan.objective.kind == "total-within-caps" or not plan.has_goal
         if must_meet and (plan.factor is None or plan.factor > 1):
@@ -426,6 +451,21 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
         raise PlanFileError(f"{name!r} is no valid plan: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError):
         raise PlanFileError(f"{name!r} is no valid plan: its content is not what design() writes") from None
+
+
+def _cell_weights(arrays: Mapping[str, Array], workload: Workload, privacy: Goal, name: str) -> Witness:
+    """The dual weights of cells, or of pairs of them, and of queries."""
+    q, pairs = arrays["q"], arrays.get("pairs")
+    n = workload.shape[1]
+    fits = q.shape == (n,) if pairs is None else are_pairs(pairs, q, n)
+    if not fits or not (np.isfinite(q).all() and (q >= 0).all()):
+        raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+    if pairs is not None and privacy.neighbours != "replace-one":
+        raise PlanFileError(f"{name!r} holds weights of pairs, which prove nothing for its goal")
+    p = _query_weights(arrays, workload.shape[0])
+    if p is None and not arrays.keys().isdisjoint({"p", "p_rows"}):
+        raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+    return Witness(p, q.astype(float), pairs)
 
 
 def _data_dependent_plan(content: Mapping[str, Any], workload: Workload, privacy: Goal) -> Plan:

@@ -22,4 +22,17 @@ def counted(number: int, noun: str) -> str:
     """
     if number == 1:
         return f"1 {noun}"
-    return f"{number:,} {noun[:-1] + 'ies' if noun.endswith('y') else noun + 's'}"
+    return f"{in_figures(number)} {noun[:-1] + 'ies' if noun.endswith('y') else noun + 's'}"
+
+
+def in_figures(number: int) -> str:
+    """A number as people read it: with commas, and as a power of ten where those would fill a line.
+
+    Example:
+        >>> in_figures(1048576), in_figures(10**40), in_figures(2**64)
+        ('1,048,576', '1.00e40', '1.84e19')
+    """
+    if number < 10**15:
+        return f"{number:,}"
+    digits = str(number)
+    return f"{digits[0]}.{digits[1:3]}e{len(digits) - 1}"

@@ -27,11 +27,13 @@ from leastnoise.errors import (
     UnrecordedSpending,
 )
 from leastnoise.intervals import half_widths
+from leastnoise.measured import CountTables, Measured
 from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_gaussian
 from leastnoise.operators import Array
 from leastnoise.plan import Plan, plan_from_parts
+from leastnoise.printable import in_figures
 from leastnoise.queries import Labels, Query
-from leastnoise.strategy import Strategy
+from leastnoise.schema import Schema
 from leastnoise.workload import Workload
 
 
@@ -59,7 +61,7 @@ class Release:
         """
         if self.plan.mechanism is not None:
             return _read_only(self.plan.mechanism.estimates(self.measurements))
-        return _read_only(self.plan.fixed_strategy().pseudo_inverse @ self.measurements.astype(float))
+        return _read_only(self.plan.fixed_strategy().estimates(self.measurements))
 
     @cached_property
     def answers(self) -> Array:
@@ -67,7 +69,12 @@ class Release:
 
         And unbiased, unless the plan depends on the data.
         """
-        return _read_only(self.plan.workload.operator.apply(self.estimates))
+        return _read_only(self._answers_to(self.plan.workload))
+
+    def _answers_to(self, workload: Workload) -> Array:
+        if self.plan.strategy is None:
+            return workload.operator.apply(self.estimates)
+        return self.plan.strategy.answers_of(workload, self.measurements)
 
     @property
     def stderr(self) -> Array | None:
@@ -94,7 +101,7 @@ class Release:
         """
         plan = self.plan
         half = half_widths(
-            plan.workload.operator, plan.fixed_strategy(), plan.known_stderr(), level, simultaneous, generator
+            plan.workload, plan.fixed_strategy(), plan.known_stderr(), level, simultaneous, generator
         )
         return self.answers - half, self.answers + half
 
@@ -107,23 +114,22 @@ class Release:
         Raises:
             QueryError: if the plan did not measure enough to answer it.
         """
-        operator, labels = self.plan.rows_for(query)
-        answers = operator.apply(self.estimates)
-        if self.plan.strategy is None:
-            return self._frame(query, labels, {"answer": answers})
-        stderr = np.sqrt(self.plan.strategy.variances(operator))
-        half = half_widths(operator, self.plan.strategy, stderr, level, False, None)
-        return self._frame(query, labels, _with_intervals(answers, stderr, half))
+        return self._table(self.plan.asked(query), level)
 
     def __getitem__(self, name: str) -> Any:
         """A pandas frame with the answers of one named query, indexed as the query is shaped."""
-        rows = self.plan.workload.rows_of(name)
-        block = next(block for block in self.plan.workload.blocks if block.name == name)
-        if self.plan.strategy is None:
-            return self._frame(block.query, block.labels, {"answer": self.answers[rows]})
-        stderr = self.plan.known_stderr()[rows]
-        half = half_widths(block.operator, self.plan.strategy, stderr, 0.95, False, None)
-        return self._frame(block.query, block.labels, _with_intervals(self.answers[rows], stderr, half))
+        return self._table(self.plan.workload.only(name), 0.95)
+
+    def _table(self, workload: Workload, level: float) -> Any:
+        """A pandas frame with the answers of a workload of one query, indexed as the query is shaped."""
+        (block,) = workload.blocks
+        columns = {"answer": self._answers_to(workload)}
+        if self.plan.strategy is not None:
+            stderr = np.sqrt(self.plan.strategy.variances_of(workload))
+            half = half_widths(workload, self.plan.strategy, stderr, level, False, None)
+            lower, upper = columns["answer"] - half, columns["answer"] + half
+            columns |= {"stderr": stderr, "lower": lower, "upper": upper}
+        return self._frame(block.query, block.labels, columns)
 
     def _frame(self, query: Query, labels: Labels, columns: dict[str, Array]) -> Any:
         import pandas as pd
@@ -166,7 +172,7 @@ class Release:
 
     def __repr__(self) -> str:
         m, n = self.plan.workload.shape
-        return f"Release({m:,} answers over {n:,} cells, {self.plan.privacy})"
+        return f"Release({m:,} answers over {in_figures(n)} cells, {self.plan.privacy})"
 
     def __str__(self) -> str:
         first = self.plan.workload.names[0]
@@ -187,7 +193,7 @@ def load_release(path: str | Path) -> Release:
     if plan.mechanism is not None:
         fits = plan.mechanism.fits(measurements)
     else:
-        fits = len(measurements) == plan.fixed_strategy().shape[0]
+        fits = len(measurements) == plan.fixed_strategy().n_measured
     if not fits:
         raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
     return Release(plan, measurements)
@@ -220,20 +226,39 @@ def measure(plan: Plan, source: Any, *, ledger: None = None, release_id: str | N
         raise InputError(f"measure() needs a Plan from design(), got {type(plan).__name__}")
     if ledger is not None or release_id is not None:
         raise NotYetError("ledger= and release_id= are not available yet; keep your own record of releases")
-    counts = _counts(plan, source)
+    tables = count_tables(plan.workload, source, plan.privacy.records_per_person)
+    read = _read(plan, tables)
     warnings.warn(
         f"no ledger records this release: it spends {plan.privacy}, and so does every repetition",
         UnrecordedSpending,
         stacklevel=2,
     )
-    return Release(plan, measured(plan, counts, SystemBits()))
+    return Release(plan, _noisy(plan, read, SystemBits()))
 
 
 def measured(plan: Plan, counts: Array, bits: RandomBits) -> Array:
     """What a plan releases about counts, (n,), with noise from these bits: the private step itself."""
+    return _noisy(plan, _read(plan, _tables_of_vector(plan.workload, counts)), bits)
+
+
+def _read(plan: Plan, tables: CountTables) -> Array:
+    """All that is needed of the table, in whole numbers: what a strategy measures, or the counts."""
     if plan.mechanism is not None:
-        return plan.mechanism.measure(counts, lambda scale, size: discrete_laplace(scale, size, bits))
-    return _noisy(plan.fixed_strategy(), counts, bits)
+        return tables(None)[0].reshape(-1)
+    return plan.fixed_strategy().exact_answers(tables)
+
+
+def _noisy(plan: Plan, read: Array, bits: RandomBits) -> Array:
+    """What was read with noise, in Python integers, one independent draw per integer."""
+    if plan.mechanism is not None:
+        return plan.mechanism.measure(read, lambda scale, size: discrete_laplace(scale, size, bits))
+    return with_noise(plan.fixed_strategy(), read, bits)
+
+
+def with_noise(strategy: Measured, integers: Array, bits: RandomBits) -> Array:
+    """What a strategy measures, in Python integers, with its noise: one independent draw for each."""
+    draw = discrete_laplace if strategy.noise == "laplace" else rounded_gaussian
+    return integers + np.array(draw(strategy.scale, strategy.n_measured, bits), dtype=object)
 
 
 def _read_only(values: Array) -> Array:
@@ -241,12 +266,31 @@ def _read_only(values: Array) -> Array:
     return values
 
 
-def _with_intervals(answers: Array, stderr: Array, half: Array) -> dict[str, Array]:
-    return {"answer": answers, "stderr": stderr, "lower": answers - half, "upper": answers + half}
+def count_tables(workload: Workload, source: Any, records_per_person: int) -> CountTables:
+    """How the counts of a workload's attributes are asked, from whatever `measure` takes.
 
+    Raises:
+        DataError: if the source does not fit the workload.
+    """
+    n, schema = workload.shape[1], workload.schema
+    if is_count_vector(source):
+        return _tables_of_vector(
+            workload, counts_from_vector(source, n, None if schema is None else schema.shape)
+        )
+    if schema is None:
+        raise DataError(f"a plan made from a matrix without a schema needs a vector of {n:,} integer counts")
+    if isinstance(source, Data) and source.schema != schema:
+        raise DataError("the data was vectorized with another schema than the plan's; vectorize it again")
+    data = vectorize(source, schema)
+    # Without a person, records_per_person is what the publisher declares about the table.
+    most = None if data.person is None else records_per_person
 
-def _counts(plan: Plan, source: Any) -> Array:
-    return counts_of(plan.workload, source, plan.privacy.records_per_person)
+    def ask(subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
+        if subsets is None:
+            return [data.vector(records_per_person=most)]
+        return data.tables(subsets, records_per_person=most)
+
+    return ask
 
 
 def counts_of(workload: Workload, source: Any, records_per_person: int) -> Array:
@@ -255,22 +299,33 @@ def counts_of(workload: Workload, source: Any, records_per_person: int) -> Array
     Raises:
         DataError: if the source does not fit the workload.
     """
-    n, schema = workload.shape[1], workload.schema
-    if is_count_vector(source):
-        return counts_from_vector(source, n, None if schema is None else schema.shape)
-    if schema is None:
-        raise DataError(f"a plan made from a matrix without a schema needs a vector of {n:,} integer counts")
-    if isinstance(source, Data) and source.schema != schema:
-        raise DataError("the data was vectorized with another schema than the plan's; vectorize it again")
-    data = vectorize(source, schema)
-    if data.person is None:
-        # Then records_per_person is what the publisher declares about the table.
-        return data.vector()
-    return data.vector(records_per_person=records_per_person)
+    return count_tables(workload, source, records_per_person)(None)[0]
 
 
-def _noisy(strategy: Strategy, counts: Array, bits: RandomBits) -> Array:
-    """A x + noise in Python integers, one independent draw per row."""
-    draw = discrete_laplace if strategy.noise == "laplace" else rounded_gaussian
-    noise = draw(strategy.scale, strategy.shape[0], bits)
-    return strategy.answers(counts) + np.array(noise, dtype=object)
+def _tables_of_vector(workload: Workload, counts: Array) -> CountTables:
+    """Cross tables by adding up counts of all cells."""
+    schema = workload.schema
+
+    def ask(subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
+        if subsets is None or schema is None:
+            return [counts]
+        # In Python integers where int64 sums could wrap, whatever the counts are.
+        wide = counts.astype(object)
+        return [_summed(wide, schema, names) for names in subsets]
+
+    return ask
+
+
+def _summed(counts: Array, schema: Schema, names: tuple[str, ...]) -> Array:
+    """The table of some attributes, in the order named, from counts of all cells."""
+    # One attribute at a time, as (before, this one, after): a schema may have more than NumPy has axes.
+    table, before = counts, 1
+    for name, size in zip(schema.names, schema.shape, strict=True):
+        table = table.reshape(before, size, -1)
+        if name in names:
+            before *= size
+        else:
+            table = table.sum(axis=1)
+    kept = [name for name in schema.names if name in names]
+    shaped = table.reshape([schema[name].size for name in kept])
+    return np.asarray(shaped.transpose([kept.index(name) for name in names]))

@@ -20,22 +20,21 @@ accuracy, never privacy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise import exact
+from leastnoise import exact, laplace_tails
 from leastnoise.errors import DesignError, TooLargeError
-from leastnoise.operators import Array, Operator
+from leastnoise.measured import CountTables, Measured, Neighbours, Noise, Spread
+from leastnoise.operators import Array, Operator, require_room
 from leastnoise.privacy import Goal
-
-Noise = Literal["gaussian", "laplace"]
-Neighbours = Literal["add-remove", "replace-one"]
+from leastnoise.workload import Workload
 
 # A published strategy beyond this many entries is left implicit.
 MAX_DENSE_STRATEGY = 10**7
@@ -80,8 +79,12 @@ class RealStrategy:
     coefficients: Array
     basis: Array | None = None
 
+    def measured_within(self, goal: Goal, *, tol: float) -> Strategy:
+        """The integer strategy that measures this within a privacy goal; see `integer_strategy`."""
+        return integer_strategy(self, goal, tol=tol)
 
-class Strategy(Operator):
+
+class Strategy(Operator, Measured):
     """Integer rows, the integer scale of the noise added to each of their answers, and against what.
 
     `neighbours` says what one record may do, be added or removed ("add-remove") or
@@ -91,28 +94,24 @@ class Strategy(Operator):
     def __init__(
         self, rows: Array, *, scale: int, noise: Noise, neighbours: Neighbours = "add-remove"
     ) -> None:
-        # A NumPy integer would wrap when squared.
-        if type(scale) is not int or scale < 1:
-            raise DesignError(f"the noise scale must be a positive whole number, got {scale!r}")
-        if noise not in ("gaussian", "laplace"):
-            raise DesignError(f'noise must be "gaussian" or "laplace", got {noise!r}')
-        if neighbours not in ("add-remove", "replace-one"):
-            raise DesignError(f'neighbours must be "add-remove" or "replace-one", got {neighbours!r}')
+        self.scale = scale
+        self.noise: Noise = noise
+        self.neighbours: Neighbours = neighbours
+        self._check_noise()
         if np.ndim(rows) != 2 or np.shape(rows)[1] == 0:
             raise DesignError(f"a strategy needs rows over at least one cell, got shape {np.shape(rows)}")
         self.entries = exact.as_integers(rows)
         self.entries.setflags(write=False)
         self.shape = (self.entries.shape[0], self.entries.shape[1])
-        self.scale = scale
-        self.noise: Noise = noise
-        self.neighbours: Neighbours = neighbours
         self.__dict__["_is_complete"] = True
 
-    def __setattr__(self, name: str, value: object) -> None:
-        # A scale changed after the budget was checked would be noise that nobody checked.
-        if "_is_complete" in self.__dict__:
-            raise AttributeError("a strategy does not change; make another")
-        super().__setattr__(name, value)
+    @property
+    def n_measured(self) -> int:
+        return self.shape[0]
+
+    @property
+    def n_cells(self) -> int:
+        return self.shape[1]
 
     @property
     def largest(self) -> float:
@@ -167,11 +166,6 @@ class Strategy(Operator):
         return max(self.column_costs)
 
     @property
-    def spent(self) -> Fraction:
-        """μ² = Δ²/σ² (Gaussian) or ε = Δ₁/b (Laplace) per record, exactly."""
-        return Fraction(self.sensitivity, self._unit)
-
-    @property
     def profile(self) -> Array:
         """What a record of each cell spends, (n,): μ² (Gaussian) or ε (Laplace), rounded up."""
         return np.array([_float_above(spent) for spent in self.spent_per_cell])
@@ -179,23 +173,7 @@ class Strategy(Operator):
     @property
     def spent_per_cell(self) -> list[Fraction]:
         """What a record of each cell spends, exactly: μ² (Gaussian) or ε (Laplace)."""
-        return [Fraction(cost, self._unit) for cost in self.column_costs]
-
-    @property
-    def _unit(self) -> int:
-        return self.scale**2 if self.noise == "gaussian" else self.scale
-
-    @property
-    def noise_variance(self) -> float:
-        """The variance of the noise on each row, rounding to the grid included.
-
-        Gaussian: σ² + 1/12, up to terms of order exp(−2π²σ²), which are nothing
-        at the scales used here. Laplace on the integers with scale b:
-        2q/(1 − q)², q = exp(−1/b), which is 1/(2 sinh²(1/(2b))).
-        """
-        if self.noise == "gaussian":
-            return float(self.scale) ** 2 + 1 / 12
-        return 0.5 / math.sinh(0.5 / self.scale) ** 2
+        return [Fraction(cost, self.unit) for cost in self.column_costs]
 
     @property
     def pseudo_inverse(self) -> Array:
@@ -272,6 +250,103 @@ class Strategy(Operator):
             for start in range(0, spanning.shape[0], step)
         )
 
+    def can_answer_all(self, workload: Workload) -> bool:
+        return self.can_answer(workload.operator)
+
+    def first_unanswerable(self, workload: Workload) -> int | None:
+        operator = workload.operator
+        step = max(1, 2**22 // operator.shape[1])
+        for start in range(0, operator.shape[0], step):
+            answerable = self.spans(operator.rows(np.arange(start, min(start + step, operator.shape[0]))))
+            if not answerable.all():
+                return start + int(np.argmin(answerable))
+        return None
+
+    def variances_of(self, workload: Workload) -> Array:
+        return self.variances(workload.operator)
+
+    def covariances_of(self, left: Workload, right: Workload) -> Array:
+        require_room(left.shape[0], right.shape[0], "the covariances")
+        gains = [workload.operator.apply(self.pseudo_inverse) for workload in (left, right)]
+        return np.asarray(self.noise_variance * (gains[0] @ gains[1].T))
+
+    def spreads(self, workload: Workload) -> list[Spread]:
+        variances = self.variances_of(workload)
+        parts = [variances[workload.rows_of(name)] for name in workload.names]
+        return [
+            Spread(
+                math.sqrt(part.min()),
+                float(np.median(np.sqrt(part))),
+                math.sqrt(part.max()),
+                float(part.mean()),
+            )
+            for part in parts
+        ]
+
+    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
+        w = np.concatenate(
+            [np.broadcast_to(own, (b.n_rows,)) for own, b in zip(weights, workload.blocks, strict=True)]
+        )
+        # In counts, so that squares of weights and scales do not meet.
+        G, unit = self.pseudo_inverse, math.sqrt(self.noise_variance)
+        m = workload.shape[0]
+        total = 0.0
+        step = max(1, 2**22 // max(m, len(G)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            # A sum of squares, in which nothing cancels, unless queries are too many to multiply out.
+            V = workload.weighted_gram(w) if m * G.shape[1] > MAX_MULTIPLIED else None
+            for start in range(0, G.shape[1], step if V is None else len(G)):
+                part = G[:, start : start + (step if V is None else len(G))] * unit
+                if V is None:
+                    total += float(w @ (workload.operator.apply(part) ** 2).sum(axis=1))
+                else:
+                    total += float(np.vdot(part, V @ part))
+        return total
+
+    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
+        c = np.concatenate(
+            [np.broadcast_to(own, (b.n_rows,)) for own, b in zip(caps, workload.blocks, strict=True)]
+        )
+        with np.errstate(over="ignore"):
+            return float((self.variances_of(workload) / c).max(initial=0))
+
+    def exact_answers(self, tables: CountTables) -> Array:
+        return self.answers(tables(None)[0].reshape(-1))
+
+    def estimates(self, measurements: Array) -> Array:
+        return np.asarray(self.pseudo_inverse @ measurements.astype(float))
+
+    def answers_of(self, workload: Workload, measurements: Array) -> Array:
+        return workload.operator.apply(self.estimates(measurements))
+
+    def simulated_errors(self, workload: Workload, noise: Array) -> Array:
+        # Few queries over many cells: from noise to errors at once, past the cells.
+        if workload.shape[0] <= self.shape[1]:
+            return np.asarray(self._gains_of(workload) @ noise)
+        return workload.operator.apply(self.pseudo_inverse @ noise)
+
+    def _gains_of(self, workload: Workload) -> Array:
+        # Simulated in many pieces: kept for the workload that was asked last.
+        last = self.__dict__.get("_last_gains")
+        if last is None or last[0] is not workload:
+            last = (workload, workload.operator.apply(self.pseudo_inverse))
+            self.__dict__["_last_gains"] = last
+        return np.asarray(last[1])
+
+    def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
+        operator = workload.operator
+        block = max(1, 2**24 // max(self.shape))
+
+        def gains() -> Iterator[Array]:
+            for start in range(0, operator.shape[0], block):
+                index = np.arange(start, min(start + block, operator.shape[0]))
+                yield operator.rows(index) @ self.pseudo_inverse
+
+        return laplace_tails.half_widths(gains, scale=self.scale, alpha=alpha)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return {}, {"rows": exact.to_limbs(self.entries)}
+
     @cached_property
     def _is_full_rank(self) -> bool:
         r, n = self.shape
@@ -331,8 +406,20 @@ def _scaled_to(goal: Goal, rows: Array) -> Strategy:
     # A goal takes no other neighbours than these two.
     neighbours: Neighbours = "replace-one" if goal.neighbours == "replace-one" else "add-remove"
     bare = Strategy(rows, scale=1, noise=noise, neighbours=neighbours)
+    strategy = bare.with_scale(least_scale(bare, goal))
+    if strategy.spent > goal.budget:
+        raise DesignError("the noise scale does not keep the budget; this is a fault of leastnoise")
+    return strategy
+
+
+def least_scale(bare: Measured, goal: Goal) -> int:
+    """The least integer scale of the noise that keeps a goal, for integers whose sensitivity is known.
+
+    Raises:
+        DesignError: if the goal is beyond what can be planned.
+    """
     budget = goal.budget
-    power = 1 if noise == "laplace" else 2
+    power = 1 if bare.noise == "laplace" else 2
     if not Fraction(1, 2 ** (power * _GOAL_BITS)) <= budget <= 2 ** (power * _GOAL_BITS):
         raise DesignError(
             f"the goal {goal} is beyond what can be planned: epsilon or mu per record must lie between "
@@ -340,11 +427,7 @@ def _scaled_to(goal: Goal, rows: Array) -> Strategy:
         )
     # Integers a/b with a, b > 0: the least s with s·budget ≥ Δ is ⌈Δ/budget⌉.
     least = -(-bare.sensitivity * budget.denominator // budget.numerator)
-    scale = least if noise == "laplace" else math.isqrt(max(least - 1, 0)) + 1
-    strategy = bare.with_scale(max(scale, 1))
-    if strategy.spent > budget:
-        raise DesignError("the noise scale does not keep the budget; this is a fault of leastnoise")
-    return strategy
+    return max(least if bare.noise == "laplace" else math.isqrt(max(least - 1, 0)) + 1, 1)
 
 
 def _rounded(C: Array, basis: Array | None, goal: Goal, tol: float) -> Array:
@@ -370,8 +453,8 @@ def _rounded(C: Array, basis: Array | None, goal: Goal, tol: float) -> Array:
     # is about ‖E C⁻¹‖_F = step · √(k/12) · ‖C⁻¹‖_F.
     inverse = linalg.solve_triangular(normal, np.eye(k))
     spread = math.sqrt(k / 12) * float(np.linalg.norm(inverse))
-    bits = math.ceil(math.log2(max(spread, 1.0) / GRID_TOLERANCE)) + _finer(tol)
-    bits = max(bits, _bits_for_scale(goal, tol))
+    bits = math.ceil(math.log2(max(spread, 1.0) / GRID_TOLERANCE)) + finer_bits(tol)
+    bits = max(bits, bits_for_scale(goal, tol))
     real = np.rint(np.ldexp(normal, min(bits, 900)))
     # On an ill-conditioned basis the coefficients are far larger than the columns of C·B.
     is_wide = np.abs(real).max() >= 2.0**exact.SAFE_BITS
@@ -381,22 +464,22 @@ def _rounded(C: Array, basis: Array | None, goal: Goal, tol: float) -> Array:
     return np.asarray(grid)
 
 
-def _grid_bits_of_integers(C: Array, goal: Goal, tol: float) -> int:
-    # Integer rows need no rounding; the factor only makes the grid of the noise fine.
-    return max(_bits_for_scale(goal, tol), 30 - exact.bit_length(C))
-
-
-def _finer(tol: float) -> int:
-    """Bits by which the grid is finer than usual, for a gap smaller than usual."""
-    return min(math.ceil(math.log2(max(_USUAL_GAP / tol, 1.0))), _MOST_FINER)
-
-
-def _bits_for_scale(goal: Goal, tol: float) -> int:
+def bits_for_scale(goal: Goal, tol: float) -> int:
     """Bits of Δ that leave the noise at least LEAST_SCALE_BITS wide, whatever the budget."""
     budget = goal.budget
     magnitude = budget.numerator.bit_length() - budget.denominator.bit_length() + 1
     root = magnitude if goal.noise == "laplace" else -(-magnitude // 2)
-    return max(20, LEAST_SCALE_BITS + root) + _finer(tol)
+    return max(20, LEAST_SCALE_BITS + root) + finer_bits(tol)
+
+
+def _grid_bits_of_integers(C: Array, goal: Goal, tol: float) -> int:
+    # Integer rows need no rounding; the factor only makes the grid of the noise fine.
+    return max(bits_for_scale(goal, tol), 30 - exact.bit_length(C))
+
+
+def finer_bits(tol: float) -> int:
+    """Bits by which the grid is finer than usual, for a gap smaller than usual."""
+    return min(math.ceil(math.log2(max(_USUAL_GAP / tol, 1.0))), _MOST_FINER)
 
 
 def _product_of_limbs(left: Array, right: Array) -> Array:

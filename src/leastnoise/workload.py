@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from leastnoise.errors import QueryError, WorkloadError
 from leastnoise.operators import Array, Operator, Stack, require_room
+from leastnoise.printable import in_figures
 from leastnoise.queries import Labels, Linear, Query, query_from_dict
 from leastnoise.schema import Schema
 
@@ -95,6 +96,11 @@ class Workload:
                 return slice(start, start + block.n_rows)
             start += block.n_rows
         raise QueryError(f"there is no query named {name!r}; there are {', '.join(map(repr, self.names))}")
+
+    def only(self, name: str) -> Workload:
+        """The batch of that name as a workload of its own."""
+        self.rows_of(name)
+        return Workload(tuple(block for block in self.blocks if block.name == name), self.schema)
 
     @cached_property
     def weights(self) -> Array:
@@ -218,7 +224,7 @@ class Workload:
     def __repr__(self) -> str:
         m, n = self.shape
         what = ", ".join(self.names[:4]) + (", …" if len(self.names) > 4 else "")
-        return f"Workload({m:,} queries over {n:,} cells: {what})"
+        return f"Workload({m:,} queries over {in_figures(n)} cells: {what})"
 
 
 def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
@@ -259,6 +265,29 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
         )
     check_spread(np.concatenate([block.weights for block in blocks]))
     return Workload(tuple(blocks), schema)
+
+
+def alone(query: Query, schema: Schema | None) -> Workload:
+    """One query as a workload of its own, whatever its weight; without a schema it must be a Linear one."""
+    weights, targets = _read_only(np.ones(1)), _read_only(np.array([np.inf]))
+    if schema is None:
+        assert isinstance(query, Linear)
+        return Workload((_matrix_block(query, weights, targets),), None)
+    name, labels = query.name or query.title(), query.labels(schema)
+    return Workload((Block(name, query, query.operator(schema), labels, weights, targets),), schema)
+
+
+def of_rows(operator: Operator, weights: Array | None = None) -> Workload:
+    """Rows over cells that no schema names, as a workload, each with a weight."""
+    block = Block(
+        name="rows",
+        query=Linear(np.zeros((1, 1)), name="rows"),
+        operator=operator,
+        labels=Labels(operator.shape[0], lambda j: f"row {j}"),
+        weights=_read_only(np.ones(1) if weights is None else np.array(weights, dtype=float)),
+        targets=_read_only(np.array([np.inf])),
+    )
+    return Workload((block,), None)
 
 
 def _matrix_block(query: Linear, weights: Array, targets: Array) -> Block:

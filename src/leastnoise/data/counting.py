@@ -1,18 +1,22 @@
-"""One question: from values to cells, in the engine."""
+"""One scan by the embedded engine: from values to cells, and how many records each cell holds."""
 
 # ruff: noqa: S608 - queries are put together from identifiers made or quoted here; values are bound.
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from leastnoise.data.blocks import Subset, tallied
+from leastnoise.data.edges import least_float as _least_float
+from leastnoise.data.kinds import check_kind
 from leastnoise.data.sources import Part, column_types, file_parts
+from leastnoise.data.watching import Watch
 from leastnoise.errors import DataError, MissingExtraError
 from leastnoise.schema import Attribute, Bins, Categories, Hierarchy, Integers, Schema
 from leastnoise.schema.reading import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT
@@ -40,11 +44,12 @@ _HUGE = f"{2**126}::HUGEINT"
 def ask(
     source: Any,
     schema: Schema,
-    asked: Sequence[str],
-    person: str | None = None,
-    records_per_person: int | None = None,
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The indices of the cells that hold records, and how many each holds."""
+    blocks: Sequence[Subset],
+    person: str | None,
+    records_per_person: int | None,
+    watch: Watch,
+) -> list[npt.NDArray[np.int64]]:
+    """The counts of every block of attributes, each of shape (n_cells of the block,), from one scan."""
     names = schema.names
     columns = names if records_per_person is None else (*names, str(person))
     with _engine(source) as engine:
@@ -58,25 +63,49 @@ def ask(
         selected = []
         for part in parts:
             pairs = list(enumerate(zip(names, part.columns, strict=False)))
+            for _, (name, (_, kind)) in pairs:
+                check_kind(name, schema[name], _family(kind))
             values = [f"{_value(schema[name], *column)} AS v{k}" for k, (name, column) in pairs]
             present = [f"{_present(*column)} AS p{k}" for k, (_, column) in pairs]
-            who = [] if records_per_person is None else [f"{_written_out(*part.columns[-1])} AS who"]
+            who = []
+            if records_per_person is not None:
+                check_kind(str(person), None, _family(part.columns[-1][1]))
+                who = [f"{_person(*part.columns[-1])} AS who"]
             selected.append(f"SELECT {', '.join(values + present + who)} FROM {part.table}")
         query = " UNION ALL ".join(selected)
         for k, name in enumerate(names):
             query = _placed(engine, schema[name], k, query, parameters)
-        cell, size = "0", 1
-        for name in reversed(asked):
-            cell = f"i{names.index(name)} * {size}::BIGINT + {cell}"
-            size *= schema[name].size
         is_placed = " AND ".join(f"i{k} IS NOT NULL" for k in range(len(names)))
         query = f"SELECT * FROM ({query}) WHERE {is_placed}"
         if records_per_person is not None:
             parameters["most"] = min(records_per_person, 2**62)
             query = _truncated(query, len(names))
-        query = f"SELECT {cell} AS cell, count(*) AS n FROM ({query}) GROUP BY cell"
-        answer = engine.execute(query, parameters).fetchnumpy()
-    return answer["cell"], answer["n"]
+        watch.attach(stop=engine.interrupt)
+        answer = engine.execute(_grouped(query, schema, blocks), parameters).fetchnumpy()
+        watch.attach()
+    sizes = [math.prod(schema[name].size for name in block) for block in blocks]
+    return tallied(answer["which"], answer["cell"], answer["n"], sizes)
+
+
+def _grouped(query: str, schema: Schema, blocks: Sequence[Subset]) -> str:
+    """The query that counts the cells of all blocks: which block, which cell, how many records."""
+    codes = []
+    for block in blocks:
+        # Not wider than need be: hash tables of 32-bit keys are smaller.
+        size = math.prod(schema[name].size for name in block)
+        cell = "0"
+        for name in block:
+            cell = f"({cell}) * {schema[name].size} + i{schema.names.index(name)}"
+        codes.append(f"CAST({cell} AS {'INTEGER' if size < 2**31 else 'BIGINT'})")
+    columns = [f"c{b}" for b in range(len(blocks))]
+    query = f"SELECT {', '.join(map('{} AS {}'.format, codes, columns))} FROM ({query})"
+    # No cell is null, so the one that is not null in a row of the answer tells its grouping set.
+    which = "CASE " + " ".join(f"WHEN {c} IS NOT NULL THEN {b}" for b, c in enumerate(columns)) + " END"
+    sets = ", ".join(f"({c})" for c in columns)
+    return (
+        f"SELECT {which} AS which, coalesce({', '.join(columns)}) AS cell, count(*) AS n "
+        f"FROM ({query}) GROUP BY GROUPING SETS ({sets})"
+    )
 
 
 def check_columns(files: list[str], columns: Sequence[str]) -> None:
@@ -174,7 +203,7 @@ def _whole(number: str, wanted: str, beyond: str) -> str:
 
 
 def _written_out(column: str, kind: str) -> str:
-    """SQL for a value as text, as categories and persons compare it; null if there is none.
+    """SQL for a value as text, as categories compare it; null if there is none.
 
     Guarantee:
         7.0 is "7": other programs make a column of whole numbers into one of floats as
@@ -185,6 +214,32 @@ def _written_out(column: str, kind: str) -> str:
         is_whole = f"{column} = trunc({column}) AND abs({column}) < 2::DOUBLE ** 53"
         text = f"CASE WHEN {is_whole} THEN CAST(CAST({column} AS BIGINT) AS VARCHAR) ELSE {text} END"
     return f"CASE WHEN {_present(column, kind)} THEN {text} END"
+
+
+def _person(column: str, kind: str) -> str:
+    """SQL for whose record it is, as text; null if nobody's. See `leastnoise.data.persons`."""
+    text = f"CAST({column} AS VARCHAR)"
+    if kind in _FLOATS:
+        x = f"abs(CAST({column} AS DOUBLE))"
+        whole = f"CAST(TRY_CAST(floor({x}) AS BIGINT) AS VARCHAR)"
+        parts = f"CAST(TRY_CAST(floor(({x} - floor({x})) * {2.0**62!r}) AS BIGINT) AS VARCHAR)"
+        # Minus zero is zero.
+        text = (
+            f"CASE WHEN {column} < 0 THEN '-' ELSE '' END || CASE WHEN {x} >= {2.0**63!r} THEN 'beyond' "
+            f"WHEN {x} = floor({x}) THEN {whole} ELSE {whole} || '.' || {parts} END"
+        )
+    elif kind.startswith("DECIMAL"):
+        text = f"CASE WHEN {column} = trunc({column}) THEN CAST(trunc({column}) AS VARCHAR) ELSE {text} END"
+    return f"CASE WHEN {_present(column, kind)} THEN {text} END"
+
+
+def _family(kind: str) -> str:
+    """The family of an engine's type, as `check_kind` knows it."""
+    if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION", "VARIANT")):
+        return "nested"
+    if kind in ("BLOB", "BIT", "INTERVAL") or kind.startswith("GEOMETRY"):
+        return "bytes"
+    return "time" if kind.startswith(("DATE", "TIME")) else "plain"
 
 
 def _placed(engine: Any, attribute: Attribute, k: int, query: str, parameters: dict[str, Any]) -> str:
@@ -248,13 +303,3 @@ def _in_bins(attribute: Bins, k: int, query: str, parameters: dict[str, Any]) ->
         further = f"CASE WHEN v{k} >= $edges{k}[i{k} + {step + 1}] THEN {step} ELSE 0 END"
         query = f"SELECT * REPLACE (i{k} + {further} AS i{k}) FROM ({query})"
     return query
-
-
-def _least_float(edge: float) -> float:
-    """The least float64 not below an edge, which bounds the same floats."""
-    if edge == -math.inf:
-        return edge
-    if abs(edge) > sys.float_info.max:
-        return math.inf if edge > 0 else -sys.float_info.max
-    nearest = float(edge)
-    return nearest if nearest >= edge else math.nextafter(nearest, math.inf)

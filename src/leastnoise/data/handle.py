@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.data.counting import ask, check_columns
+from leastnoise.data.asking import ask, check_source
+from leastnoise.data.blocks import Subset, plan_scans, summed
 from leastnoise.data.sources import ACCEPTED, OPENERS, files_named
+from leastnoise.data.watching import Counting, Watch
 from leastnoise.data.withheld import withheld
 from leastnoise.errors import DataError, TooLargeError
 from leastnoise.operators import MAX_ENTRIES
@@ -60,23 +63,100 @@ class Data:
                 ``records_per_person`` is asked of data without a person.
             TooLargeError: above MAX_ENTRIES combinations, before anything is read.
         """
-        shape = tuple(self.schema[name].size for name in attributes)
-        if len(set(attributes)) < len(attributes):
-            raise DataError(f"each attribute may be named once, got {', '.join(attributes)}")
-        if math.prod(shape) > MAX_ENTRIES:
-            raise TooLargeError(
-                f"counts over {', '.join(attributes)} would hold {math.prod(shape):,} cells; at most "
-                f"{MAX_ENTRIES:,} are built. Ask for fewer attributes or declare coarser ones."
-            )
+        return self.tables([attributes], records_per_person=records_per_person)[0]
+
+    def tables(
+        self,
+        subsets: Iterable[Iterable[str]],
+        *,
+        records_per_person: int | None = None,
+        progress: Callable[[Counting], object] | None = None,
+    ) -> list[npt.NDArray[np.int64]]:
+        """The counts of many cross tables, from as few scans of the table as the engine allows.
+
+        Small tables are counted together as sums of larger ones, and as many as one
+        query takes at once: all 190 pairs of 20 attributes take one scan.
+
+        Args:
+            subsets: the attributes of each table, as in ``[("age", "sex"), ("age",), ()]``;
+                ``()`` asks for the number of records in the schema's cells.
+            records_per_person: as in `counts`.
+            progress: called with a `Counting` about twice a second while the engine works;
+                what it raises ends the count.
+
+        Guarantee:
+            That of `counts`, for each table; and every table is a sum of the same cells of
+            the same records, so that any two agree wherever they overlap.
+
+        Raises:
+            SchemaError: if the schema declares no such attribute.
+            DataError: if a table is not named by attributes, each once, the source cannot
+                be read or changes meanwhile, or ``records_per_person`` is asked of data
+                without a person.
+            TooLargeError: if the tables hold more than MAX_ENTRIES cells together, before
+                anything is read.
+
+        Example:
+            >>> import pandas
+            >>> table = pandas.DataFrame({"age": [0, 1, 1], "sex": ["F", "M", "F"]})
+            >>> data = vectorize(table, Schema(age=range(2), sex=("F", "M")))
+            >>> data.tables([("sex",), ("sex", "age"), ()])
+            [array([2, 1]), array([[1, 1],
+                   [0, 1]]), array(3)]
+        """
+        asked = [self._checked_subset(subset) for subset in subsets]
+        self._check_size(asked)
         if records_per_person is not None:
             self._check_truncation(records_per_person)
-        cells, n_records = withheld(
-            "counting the table",
-            lambda: ask(self._source, self.schema, attributes, self.person, records_per_person),
+        scans = plan_scans(asked, self.schema)
+        watch = Watch(progress, len(scans))
+        found: dict[int, npt.NDArray[np.int64]] = {}
+        totals = set()
+        for blocks in scans:
+            given = (self._source, self.schema, blocks, self.person, records_per_person, watch)
+            counted = watch.scan(lambda given=given: withheld("counting the table", lambda: ask(*given)))  # type: ignore[misc]
+            for block, x in zip(blocks, counted, strict=True):
+                totals.add(int(x.sum()))
+                for place, subset in enumerate(asked):
+                    if place not in found and set(subset) <= set(block):
+                        found[place] = summed(x, block, subset, self.schema)
+        if len(totals) > 1:
+            # Tables of different records would each be right and together say more than one of them.
+            raise DataError(
+                "the table changed while it was counted; count a copy or a snapshot that stays as it is"
+            )
+        return [found[place] for place in range(len(asked))]
+
+    def _checked_subset(self, subset: Iterable[str]) -> Subset:
+        if isinstance(subset, str) or not isinstance(subset, Iterable):
+            raise DataError(
+                "a table is named by its attributes, as in ('age', 'sex'), or ('age',) for one; got "
+                f"{subset!r}"
+            )
+        attributes = tuple(subset)
+        for name in attributes:
+            if not isinstance(name, str):
+                raise DataError(f"attributes go by their names, got {type(name).__name__}")
+            self.schema[name]
+        if len(set(attributes)) < len(attributes):
+            raise DataError(f"each attribute may be named once, got {', '.join(attributes)}")
+        return attributes
+
+    def _check_size(self, asked: list[Subset]) -> None:
+        """Refuse what would not fit; the counts in the engine are never more than those handed out."""
+        sizes = [math.prod(self.schema[name].size for name in subset) for subset in asked]
+        if sum(sizes) <= MAX_ENTRIES:
+            return
+        if len(asked) == 1:
+            raise TooLargeError(
+                f"counts over {', '.join(asked[0])} would hold {sizes[0]:,} cells; at most "
+                f"{MAX_ENTRIES:,} are built. Ask for fewer attributes or declare coarser ones."
+            )
+        raise TooLargeError(
+            f"{len(asked):,} tables would hold {sum(sizes):,} cells together; at most {MAX_ENTRIES:,} are "
+            f"built, the largest holds {max(sizes):,}. Ask for fewer tables at a time, or declare coarser "
+            "attributes."
         )
-        x = np.zeros(math.prod(shape), dtype=np.int64)
-        x[cells] = n_records
-        return x.reshape(shape)
 
     def _check_truncation(self, records_per_person: object) -> None:
         is_whole = isinstance(records_per_person, (int, np.integer))
@@ -142,13 +222,18 @@ def vectorize(source: Any, schema: Schema, *, person: str | None = None) -> Data
         return source
     if isinstance(source, (str, Path)):
         files = files_named(source)
-        columns = schema.names if person is None else (*schema.names, person)
-        withheld("opening the table", lambda: check_columns(files, columns))
+        withheld("opening the table", lambda: check_source(files, schema, person))
         return Data(schema, "files", files, person)
     for base in type(source).__mro__:
         library = base.__module__.lstrip("_").partition(".")[0]
         if (library, base.__name__) in OPENERS:
-            return Data(
-                schema, f"{library} {base.__name__}", (OPENERS[library, base.__name__], source), person
+            return _opened(
+                source, f"{library} {base.__name__}", OPENERS[library, base.__name__], schema, person
             )
     raise DataError(f"a table must be {ACCEPTED}; got {type(source).__name__}")
+
+
+def _opened(source: Any, kind: str, opener: Any, schema: Schema, person: str | None) -> Data:
+    opened = (opener, source)
+    withheld("opening the table", lambda: check_source(opened, schema, person))
+    return Data(schema, kind, opened, person)

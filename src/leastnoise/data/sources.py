@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from leastnoise.errors import DataError, MissingExtraError
+from leastnoise.errors import DataError
 
 ACCEPTED = (
     "a path or glob of .csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq files, a pandas or polars DataFrame, "
@@ -86,7 +86,7 @@ def file_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> list[
         groups.setdefault((delimiter, compression, tuple(columns)), []).append(path)
     parts = []
     for p, ((delimiter, compression, columns), paths) in enumerate(groups.items()):
-        places = _places([name for name, _ in columns], names, delimiter)
+        places = column_places([name for name, _ in columns], names, delimiter)
         if delimiter:
             fields = {f"c{i}": "VARCHAR" for i in range(len(columns))}
             table = _READ_CSV.format(
@@ -100,7 +100,7 @@ def file_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> list[
     return parts
 
 
-def _places(columns: Sequence[Any], names: Sequence[str], delimiter: str = "") -> list[int]:
+def column_places(columns: Sequence[Any], names: Sequence[str], delimiter: str = "") -> list[int]:
     """Where the columns of these names stand."""
     texts = [column if isinstance(column, str) else None for column in columns]
     for name in names:
@@ -136,7 +136,7 @@ class _Stream:
 def _open_pandas(table: Any, names: Sequence[str]) -> Any:
     import pandas
 
-    places = _places(list(table.columns), names)
+    places = column_places(list(table.columns), names)
     frame = table.iloc[:, places].set_axis([f"c{k}" for k in range(len(names))], axis=1)
     for k, dtype in enumerate(frame.dtypes):
         # Value by value: a type guessed for the whole column would let one record,
@@ -162,8 +162,8 @@ def _plain(value: Any) -> Any:
 
 
 def _open_polars(table: Any, names: Sequence[str]) -> Any:
-    columns = table.get_columns()
-    frame = table.select([columns[i].alias(f"c{k}") for k, i in enumerate(_places(table.columns, names))])
+    columns, places = table.get_columns(), column_places(table.columns, names)
+    frame = table.select([columns[i].alias(f"c{k}") for k, i in enumerate(places)])
     return _Stream(lambda: frame)
 
 
@@ -171,12 +171,12 @@ def _open_lazy(table: Any, names: Sequence[str]) -> Any:
     import polars
 
     # Each once: the person may also be an attribute.
-    places = dict.fromkeys(_places(table.collect_schema().names(), names))
+    places = dict.fromkeys(column_places(table.collect_schema().names(), names))
     return _open_polars(table.select([polars.nth(i) for i in places]).collect(), names)
 
 
 def _open_arrow(table: Any, names: Sequence[str]) -> Any:
-    chosen = table.select(_places(table.schema.names, names))
+    chosen = table.select(column_places(table.schema.names, names))
     chosen = chosen.rename_columns([f"c{k}" for k in range(len(names))])
     return _Stream(lambda: chosen)
 
@@ -184,36 +184,27 @@ def _open_arrow(table: Any, names: Sequence[str]) -> Any:
 def _open_dataset(table: Any, names: Sequence[str]) -> Any:
     import pyarrow.dataset
 
-    places = _places(table.schema.names, names)
+    places = column_places(table.schema.names, names)
     columns = {f"c{k}": pyarrow.dataset.field(table.schema.names[i]) for k, i in enumerate(places)}
     return _Stream(lambda: table.scanner(columns=columns).to_reader())
 
 
 def _open_relation(table: Any, names: Sequence[str]) -> Any:
-    places = _places(table.columns, names)
+    places = column_places(table.columns, names)
     chosen = table.project(", ".join(f"#{i + 1} AS c{k}" for k, i in enumerate(places)))
     return _Stream(lambda: chosen)
 
 
 def _open_ibis(table: Any, names: Sequence[str]) -> Any:
-    places = _places(table.columns, names)
-    chosen = table.select([table[i].name(f"c{k}") for k, i in enumerate(places)])
-    backend = chosen.get_backend()
-    try:
-        if backend.name != "duckdb":
-            found = chosen.to_pyarrow()
-            return _Stream(lambda: found)
-        # Through its SQL and not its Arrow batches, which ibis 12 reads by a call that DuckDB 2.0
-        # deprecates. Tables that ibis holds in memory are known to the engine after the hooks only.
-        backend._run_pre_execute_hooks(chosen)
-        relation = backend.con.sql(backend.compile(chosen))
-        return _Stream(lambda: relation)
-    except ImportError as error:
-        missing = error.name
-    raise MissingExtraError(
-        f"counting this Ibis table needs the package {missing}; type: pip install "
-        f"'ibis-framework[{backend.name}]'"
-    )
+    """A table that Ibis holds in this very process, by an engine that knows no SQL."""
+    places = column_places(table.columns, names)
+    found = table.select([table[i].name(f"c{k}") for k, i in enumerate(places)]).to_pyarrow()
+    return _Stream(lambda: found)
+
+
+def is_in_engine(source: Any) -> bool:
+    """Whether a source is an Ibis table, to be counted where it is. Only polars is read from here."""
+    return isinstance(source, tuple) and source[0] is _open_ibis and source[1].get_backend().name != "polars"
 
 
 OPENERS: dict[tuple[str, str], Callable[[Any, Sequence[str]], Any]] = {

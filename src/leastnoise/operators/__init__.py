@@ -20,11 +20,13 @@ them must obey; a new class joins by one line in its list.
     entries.py    a matrix given entry by entry, dense or sparse
     combined.py   products, stacks, weighted rows, other orders of attributes
     groups.py     sums over groups of cells
+    deferred.py   put together when somebody looks inside
 """
 
 from leastnoise.operators.base import MAX_ENTRIES, Array, Operator, require_room
 from leastnoise.operators.cells import AllOnes, Identity
 from leastnoise.operators.combined import Kronecker, Padded, Reordered, RowScaled, Stack, is_whole_space
+from leastnoise.operators.deferred import Deferred
 from leastnoise.operators.entries import EXACT_FLOAT, Matrix, SparseMatrix, from_entries
 from leastnoise.operators.groups import EveryLevel, Groups
 from leastnoise.operators.ranges import CumulativeSum, EveryRange, SomeRanges
@@ -35,6 +37,7 @@ __all__ = [
     "AllOnes",
     "Array",
     "CumulativeSum",
+    "Deferred",
     "EveryLevel",
     "EveryRange",
     "Groups",

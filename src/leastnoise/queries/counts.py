@@ -30,6 +30,10 @@ from leastnoise.queries.base import (
 from leastnoise.schema import Attribute, Bins, Hierarchy, Schema
 
 
+# A cube of more attributes than this is called by their number.
+_NAMED_IN_TITLE = 6
+
+
 @dataclass(frozen=True)
 class Total(Query):
     """The number of records: one query."""
@@ -109,14 +113,13 @@ class Cube(Query):
     def terms(self, schema: Schema) -> list[Term]:
         for name in self.attributes:
             schema[name]
-        in_order = [name for name in schema if name in self.attributes]
-        return [
-            _every_combination(chosen, schema)
-            for size in self.orders
-            for chosen in combinations(in_order, size)
-        ]
+        # Tables share the factors of their attributes: a hundred of them have 166,751 tables of up to three.
+        factors = _every_combination(self.attributes, schema)
+        return [list(chosen) for size in self.orders for chosen in combinations(factors, size)]
 
     def title(self) -> str:
+        if len(self.attributes) > _NAMED_IN_TITLE:
+            return f"cube of {len(self.attributes)} attributes"
         return f"cube of {' x '.join(self.attributes)}"
 
 

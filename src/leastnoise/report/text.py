@@ -68,7 +68,7 @@ def _plan_text(plan: Plan) -> str:
 def _release_text(release: Release) -> str:
     plan = release.plan
     lines = _heading(f"A private release of {counted(plan.workload.shape[0], 'count')}")
-    lower, upper = (None, None) if release.stderr is None else release.interval(LEVEL)
+    lower, upper = (None, None) if plan.strategy is None else release.interval(LEVEL)
     start = 0
     for block in plan.workload.blocks:
         rows = slice(start, start + block.n_rows)
@@ -150,7 +150,7 @@ def _number(value: float, decimals: int) -> str:
 
 def _accuracy(plan: Plan) -> list[str]:
     lines = ["Standard errors"]
-    if plan.stderr is None:
+    if plan.spreads is None:
         return [
             *lines,
             f"  not known: what method {printable(plan.method)} measures depends on the data, and so do its",
@@ -158,21 +158,18 @@ def _accuracy(plan: Plan) -> list[str]:
             "",
         ]
     width = max(len(printable(name)) for name in plan.workload.names)
-    for name in plan.workload.names:
-        errors = plan.stderr[plan.workload.rows_of(name)]
-        median = float(np.median(errors))
+    for block, spread in zip(plan.workload.blocks, plan.spreads, strict=True):
         lines.append(
-            f"  {printable(name):<{width}}  median {median:,.4g}, from {errors.min():,.4g} to "
-            f"{errors.max():,.4g} ({counted(len(errors), 'count')}){_target(plan, name)}"
+            f"  {printable(block.name):<{width}}  median {spread.median:,.4g}, from {spread.low:,.4g} to "
+            f"{spread.high:,.4g} ({counted(block.n_rows, 'count')}){_target(block)}"
         )
     if plan.factor is not None:
         lines.append(f"  Targets: {targets_in_words(plan.factor)}.")
     return [*lines, ""]
 
 
-def _target(plan: Plan, name: str) -> str:
-    targets = plan.workload.targets[plan.workload.rows_of(name)]
-    asked = targets[np.isfinite(targets)]
+def _target(block: Block) -> str:
+    asked = block.targets[np.isfinite(block.targets)]
     if len(asked) == 0:
         return ""
     low, high = f"{asked.min():,.4g}", f"{asked.max():,.4g}"
@@ -206,7 +203,7 @@ def _at_least(spent: float) -> str:
 
 def _proof(plan: Plan) -> list[str]:
     certificate = plan.certificate
-    if plan.stderr is None:
+    if plan.strategy is None:
         return [
             "How good this is",
             f"  method {printable(plan.method)}: {printable(plan.note)}.",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from leastnoise.errors import SchemaError
+from leastnoise.printable import in_figures
 from leastnoise.schema.attribute import Attribute
 from leastnoise.schema.bins import Bins
 from leastnoise.schema.categories import Categories
@@ -89,7 +90,7 @@ class Schema:
 
     def __repr__(self) -> str:
         parts = [f"{name}: {a.span_label(0, a.size - 1)}" for name, a in self._attributes.items()]
-        return f"Schema({', '.join(parts)}; {self.n_cells:,} cells)"
+        return f"Schema({', '.join(parts)}; {in_figures(self.n_cells)} cells)"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `from_dict` reads back, attributes in order."""

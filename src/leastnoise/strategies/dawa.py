@@ -56,6 +56,7 @@ from leastnoise.operators import (
     AllOnes,
     Array,
     CumulativeSum,
+    Deferred,
     EveryRange,
     Identity,
     Kronecker,
@@ -333,6 +334,8 @@ def asks_ranges(operator: Operator) -> bool:
     """Whether every row adds up neighbouring cells, each once; a row of zeros does too."""
     if isinstance(operator, (Identity, AllOnes, CumulativeSum, EveryRange, SomeRanges)):
         return True
+    if isinstance(operator, Deferred):
+        return asks_ranges(operator.made)
     if isinstance(operator, Padded):
         return asks_ranges(operator.inner)
     if isinstance(operator, Stack):

@@ -14,6 +14,7 @@ from leastnoise.objective import Targets
 from leastnoise.operators import Array
 from leastnoise.printable import printable
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of
+from leastnoise.product_bound import ProductWitness
 from leastnoise.workload import Workload
 
 # Batches named in a message, and the share of the proof that a batch must have to be.
@@ -32,9 +33,22 @@ def infeasible(
     Raises:
         DesignError: if the weights prove nothing; then it is open whether the targets can be met.
     """
+    witness = Witness(np.asarray(p, dtype=float), np.asarray(q, dtype=float), pairs)
+    return _proved(workload, goal, witness, factor, _query_shares(workload, witness))
+
+
+def infeasible_products(
+    workload: Workload, goal: Goal, witness: ProductWitness, factor: float, shares: Array
+) -> InfeasibleError:
+    """The same where dual weights are of product form; `shares` is what each batch has in the proof."""
+    return _proved(workload, goal, witness, factor, shares)
+
+
+def _proved(
+    workload: Workload, goal: Goal, witness: Witness | ProductWitness, factor: float, shares: Array
+) -> InfeasibleError:
     factor = math.nextafter(factor, math.inf)
     remedy = f"multiply every stderr by at least {rounded_up(factor)}, or raise {raised(goal, factor)}"
-    witness = Witness(np.asarray(p, dtype=float), np.asarray(q, dtype=float), pairs)
     if not proves_infeasible(workload, goal, witness):
         raise DesignError(
             f"it is open whether these targets can be met within {goal}: neither a plan nor a proof that "
@@ -42,7 +56,7 @@ def infeasible(
         )
     return InfeasibleError(
         f"these targets cannot be met with {_noise(goal)} noise within {goal}. The most is asked by "
-        f"{_listed(_heaviest(workload, witness))}. To make it possible, {remedy}{_other_noise(goal)}",
+        f"{_listed(_heaviest(workload, shares))}. To make it possible, {remedy}{_other_noise(goal)}",
         witness=witness,
         factor=factor,
         mu=_mu(goal, factor),
@@ -108,15 +122,19 @@ def rounded_up(value: float) -> str:
     return shown if float(shown) >= value else f"{(steps + 1) * unit:.4g}"
 
 
-def _heaviest(workload: Workload, witness: Witness) -> Iterator[str]:
-    """The names of the batches with the largest Σ p_j c_j, their share of the proof."""
+def _query_shares(workload: Workload, witness: Witness) -> Array:
+    """Σ p_j c_j of every batch: its share of the proof."""
     assert witness.p is not None
     caps = Targets().caps(workload)
     shares = np.where(np.isfinite(caps), witness.p * np.where(np.isfinite(caps), caps, 0), 0)
-    totals = {name: float(shares[workload.rows_of(name)].sum()) for name in workload.names}
-    ranked = sorted(totals, key=lambda name: -totals[name])[:_NAMED]
-    least = _LEAST_SHARE * sum(totals.values())
-    return (repr(printable(name)) for name in ranked if totals[name] >= least)
+    return np.array([float(shares[workload.rows_of(name)].sum()) for name in workload.names])
+
+
+def _heaviest(workload: Workload, shares: Array) -> Iterator[str]:
+    """The names of the batches with the largest shares of the proof."""
+    ranked = np.argsort(-shares, kind="stable")[:_NAMED]
+    least = _LEAST_SHARE * float(shares.sum())
+    return (repr(printable(workload.names[i])) for i in ranked if shares[i] >= least)
 
 
 def _listed(names: Iterator[str]) -> str:

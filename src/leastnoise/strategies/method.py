@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.block_proposal import BlockProposal
 from leastnoise.certificate import Status
 from leastnoise.errors import MethodError
 from leastnoise.objective import Objective, TotalVariance
 from leastnoise.operators import MAX_ENTRIES, Array
 from leastnoise.privacy import Goal
+from leastnoise.product_bound import ProductWitness
 from leastnoise.progress import Progress
 from leastnoise.strategies.mechanism import Mechanism
 from leastnoise.strategy import RealStrategy
@@ -41,13 +43,13 @@ class Request:
 class Found:
     """What a method answers: a proposal, dual weights for the bound, and what it claims.
 
-    The weights q are those of the cells, or of the `pairs` listed; see `Witness`. The
+    The weights q are those of the cells, or of the `pairs` listed (see `Witness`), or of product form. The
     weights p are those of the queries, (m,), for objectives with caps; where a method
     has none to offer, `design` takes equal ones.
     """
 
-    proposal: RealStrategy
-    q: Array
+    proposal: RealStrategy | BlockProposal
+    q: Array | ProductWitness
     claim: Status
     note: str
     pairs: Array | None = None

@@ -14,6 +14,11 @@ cells, the best rows may lie within what they span, where (1) has no inverse. Wi
 which does not depend on the scale of M, is searched from several starts for few cells; sizes and the
 maximum are smoothed by a width that falls step by step.
 
+For the largest variance, or share of a cap, the total in (1) gives way to a power mean of all of them with
+a rising power. Its derivative is (1) with weights of the queries that follow the strategy: those that
+matter are given more, the strategy is improved for them, and so on, at every step. What counts is the largest
+itself, and the rows are kept at which that was least.
+
 Refined rows are only proposals: `design` rounds them, works out what they achieve and keeps them if that
 is less.
 """
@@ -26,16 +31,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from leastnoise.errors import DesignError
+from leastnoise.errors import DesignError, MethodError
 from leastnoise.operators import Array
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.strategies.cells import Cells
 from leastnoise.strategies.method import Method, Request
-from leastnoise.strategies.p_identity import cells_of, merging
+from leastnoise.strategies.p_identity import merging
+from leastnoise.strategies.p_identity_caps import power_mean, variances
+from leastnoise.strategies.p_identity_problem import cells_of
 from leastnoise.strategies.proposals import from_rows, nothing_asked, weighted_factor
 from leastnoise.strategy import RealStrategy
 
@@ -44,7 +51,7 @@ TIME_LIMIT, TIME_LIMIT_CELLS = 10.0, 256
 
 # Methods that search for long and are tried all the same, each with the options it is given up to so many
 # cells; beyond, its own.
-_SEARCHES = {"p-identity": {"starts": 8}, "lowrank": {"max_iterations": 50}}
+_SEARCHES: dict[str, dict[str, Any]] = {"p-identity": {}, "lowrank": {"max_iterations": 50}}
 _WITH_OPTIONS_CELLS = 256
 
 # The low-rank mechanism is tried up to so many cells: 0.5 s for 8, 6 s for 64, and then far from the best.
@@ -58,6 +65,11 @@ _SHARE, _SHARE_OF_LAST = 0.5, 0.25
 
 # (1) takes n³ per step: 20 ms for 256 cells on one core.
 _REFINED_CELLS, _REFINED_STEPS = 768, 400
+
+# A step for the largest variance works out every variance and the Gram matrix of the queries anew.
+# Rows that are good already are followed with the last powers alone: lower ones lead away from them.
+_LARGEST_CELLS, _LARGEST_STEPS = 256, 200
+_FIRST_POWERS, _LAST_POWERS = (20.0, 100.0), (600.0, 2000.0, 6000.0)
 
 # Up to so many cells (1) is also tried from random signed rows.
 _FREE_CELLS, _FREE_STARTS = 16, 4
@@ -88,11 +100,25 @@ def methods_to_try(methods: Sequence[Method], request: Request) -> list[Method]:
     return sorted(chosen, key=lambda m: m.name == _LAST)
 
 
+def check_options(methods: Sequence[Method], request: Request) -> None:
+    """Return if every option is one of some method that is tried.
+
+    Raises:
+        MethodError: naming those that no method has.
+    """
+    unknown = set(request.options) - {name for method in methods for name in method.options}
+    if unknown:
+        named = ", ".join(sorted(map(str, unknown)))
+        raise MethodError(
+            f"no method tried under pure privacy has an option {named}; methods() lists them all"
+        )
+
+
 def options_for(method: Method, request: Request) -> dict[str, Any]:
-    """The options with which a method is tried; those asked for come first."""
+    """The options with which a method is tried: its own, and of those asked for the ones it has."""
     is_small = request.workload.shape[1] <= _WITH_OPTIONS_CELLS
     own = _SEARCHES.get(method.name, {}) if is_small else {}
-    return {**own, **request.options}
+    return {**own, **{name: value for name, value in request.options.items() if name in method.options}}
 
 
 def time_for(method: Method, left: float) -> float:
@@ -113,11 +139,14 @@ def refinements(
         weights: of the queries, (m,): those for whose total the rows are refined.
         deadline: of `time.monotonic`, after which no further one is sought.
     """
-    # The largest variance of rows that are best for a total is anything.
-    if nothing_asked(request) is not None or request.objective.kind == "largest":
+    if nothing_asked(request) is not None:
         return
     cells = cells_of(request.workload)
     n = len(cells.first)
+    if request.objective.kind == "largest":
+        if n <= _LARGEST_CELLS:
+            yield "refined directly", partial(_refined_largest, request, rows, cells, deadline)
+        return
     if n <= _REFINED_CELLS:
         yield "refined directly", partial(_refined, request, rows, weights, cells, deadline)
     if request.objective.kind != "total":
@@ -131,21 +160,58 @@ def _refined(
     request: Request, rows: Sequence[Array], weights: Array, cells: Cells, deadline: float
 ) -> RealStrategy | None:
     """(1) from the rows given, and for few cells from random ones too."""
-    n = len(cells.first)
     V = request.workload.weighted_gram(weights)[np.ix_(cells.first, cells.first)]
-    # Rows that do not reach every cell have no inverse to follow.
+    # Per cell, so that the steps of L-BFGS-B begin at a sensible length.
+    weigh = total_of(V * (len(V) / float(np.trace(V))))
+    starts = [*_able(rows, cells), *free_rows(len(cells.first))]
+    refined = [refine(weigh, start, _REFINED_STEPS, deadline) for start in starts]
+    return _proposed([end for end in refined if end is not None], cells)
+
+
+def _refined_largest(
+    request: Request, rows: Sequence[Array], cells: Cells, deadline: float
+) -> RealStrategy | None:
+    """The largest share of a cap, by powers that approach it, each from where the last one ended."""
+    ends = []
+    starts: list[tuple[Array, tuple[float, ...]]] = [(A, _LAST_POWERS) for A in _able(rows, cells)]
+    if len(cells.first) <= _FREE_CELLS:
+        starts += [
+            (A, _FIRST_POWERS + _LAST_POWERS) for A in (*_able(rows, cells), *free_rows(len(cells.first)))
+        ]
+    for start, powers in starts:
+        A = start
+        for power in powers:
+            end = refine(largest_of(request, cells, power), A, _LARGEST_STEPS, deadline)
+            if end is None:
+                break
+            A = end[1]
+            ends.append(end)
+            if time.monotonic() > deadline:
+                break
+    return _proposed(ends, cells)
+
+
+def _able(rows: Sequence[Array], cells: Cells) -> list[Array]:
+    """The first of the rows that reach every cell, alone; others have no inverse to follow."""
+    n = len(cells.first)
     able = (A[:, cells.first] for A in rows if np.linalg.matrix_rank(A[:, cells.first]) == n)
-    starts = list(islice(able, 1))
-    if n <= _FREE_CELLS:
-        generator = np.random.default_rng(0)
-        # More rows than cells, as the best strategies of few cells tend to have.
-        starts += [generator.standard_normal((n + n // 2, n)) for _ in range(_FREE_STARTS)]
-    refined = [refine(V, start, _REFINED_STEPS, deadline) for start in starts]
-    ends = [end for end in refined if end is not None]
+    return list(islice(able, 1))
+
+
+def free_rows(n: int) -> list[Array]:
+    """Random signed rows, for few cells: more rows than cells, as the best strategies tend to have."""
+    if n > _FREE_CELLS:
+        return []
+    generator = np.random.default_rng(0)
+    return [generator.standard_normal((n + n // 2, n)) for _ in range(_FREE_STARTS)]
+
+
+def _proposed(ends: Sequence[tuple[float, Array]], cells: Cells) -> RealStrategy | None:
+    """The best of several rows as whole numbers, None where there are none."""
     if not ends:
         return None
     A = min(ends, key=lambda end: end[0])[1]
-    C = from_rows(A, Basis(None, n)).coefficients
+    C = from_rows(A, Basis(None, A.shape[1])).coefficients
     return RealStrategy(C[np.abs(C).max(axis=1) > 0], merging(cells))
 
 
@@ -160,33 +226,83 @@ class _OutOfTime(Exception):
     pass
 
 
-def split_total(V: Array, P: Array, N: Array) -> tuple[float, Array, Array]:
-    """(1), and its gradients by P and by N, all (r, n); infinite where A has not full rank.
+class Weighed(NamedTuple):
+    """What a covariance Y of the cells is worth.
 
-    With Y = (AᵀA)⁻¹ the derivative by A is −2 A Y V Y; A is unchanged where a column of P and N is
-    multiplied by a number, which is what the second term takes out.
+    Attributes:
+        value: a smooth function of Y that is minimised.
+        gram: its derivative by Y, the Gram matrix of the queries with some weights.
+        judged: what is really meant, by which points are compared; less is better.
+    """
+
+    value: float
+    gram: Array
+    judged: float
+
+
+Weigh = Callable[[Array], Weighed]
+
+
+def total_of(V: Array) -> Weigh:
+    """The total variance trace V Y."""
+
+    def weigh(Y: Array) -> Weighed:
+        value = float(np.vdot(V, Y))
+        return Weighed(value, V, value)
+
+    return weigh
+
+
+def largest_of(request: Request, cells: Cells, power: float) -> Weigh:
+    """The power mean of the variances as shares of their caps, which approaches the largest share.
+
+    Its derivatives by the variances are the weights of the queries for whose total Y is improved next.
+    """
+    workload, caps = request.workload, request.objective.caps(request.workload)
+    assert caps is not None
+    inverse_caps = np.where(np.isfinite(caps), 1 / caps, 0.0)
+
+    def weigh(Y: Array) -> Weighed:
+        v = variances(workload, Y, cells)
+        if not np.isfinite(v).all():
+            return Weighed(math.inf, np.zeros_like(Y), math.inf)
+        value, p = power_mean(inverse_caps, power, v)
+        gram = workload.weighted_gram(p)[np.ix_(cells.first, cells.first)]
+        return Weighed(value, gram, float((v * inverse_caps).max()))
+
+    return weigh
+
+
+def split_value(weigh: Weigh, P: Array, N: Array) -> tuple[Weighed, Array, Array]:
+    """A function of Y = (AᵀA)⁻¹ for A as in (1), and its gradients by P and by N, all (r, n).
+
+    Infinite where A has not full rank. With V the derivative by Y, that by A is −2 A Y V Y; A is unchanged
+    where a column of P and N is multiplied by a number, which is what the second term takes out.
     """
     from scipy import linalg
 
     columns = (P + N).sum(axis=0)
     nothing = np.zeros_like(P)
+    impossible = Weighed(math.inf, nothing, math.inf), nothing, nothing
     if not (columns > 0).all():
-        return math.inf, nothing, nothing
+        return impossible
     A = (P - N) / columns
     try:
         factor = linalg.cho_factor(A.T @ A, check_finite=False)
     except (linalg.LinAlgError, ValueError):
-        return math.inf, nothing, nothing
-    YV = linalg.cho_solve(factor, V, check_finite=False)
-    Z = linalg.cho_solve(factor, YV.T, check_finite=False)
-    by_A = -2 * (A @ Z)
+        return impossible
+    Y = linalg.cho_solve(factor, np.eye(len(columns)), check_finite=False)
+    weighed = weigh(Y)
+    if not math.isfinite(weighed.value):
+        return impossible
+    by_A = -2 * (A @ (Y @ weighed.gram @ Y))
     along = by_A / columns
     scale = (by_A * A).sum(axis=0) / columns
-    return float(np.trace(YV)), along - scale, -along - scale
+    return weighed, along - scale, -along - scale
 
 
-def refine(V: Array, start: Array, steps: int, deadline: float = math.inf) -> tuple[float, Array] | None:
-    """The total and the rows that (1) ends with, from rows of full rank; None from others."""
+def refine(weigh: Weigh, start: Array, steps: int, deadline: float = math.inf) -> tuple[float, Array] | None:
+    """What the best rows met are judged at, and the rows, from rows of full rank; None from others."""
     from scipy import optimize
 
     shape = start.shape
@@ -194,20 +310,19 @@ def refine(V: Array, start: Array, steps: int, deadline: float = math.inf) -> tu
     if not (lengths > 0).all():
         return None
     A = start / lengths
-    unit = float(np.trace(V)) / len(V)
     best: list[tuple[float, Array]] = []
 
     def evaluate(x: Array) -> tuple[float, Array]:
         P, N = x.reshape(2, *shape)
-        value, by_P, by_N = split_total(V / unit, P, N)
-        if math.isfinite(value) and (not best or value < best[0][0]):
-            best[:] = [(value, (P - N) / (P + N).sum(axis=0))]
+        weighed, by_P, by_N = split_value(weigh, P, N)
+        if math.isfinite(weighed.judged) and (not best or weighed.judged < best[0][0]):
+            best[:] = [(weighed.judged, (P - N) / (P + N).sum(axis=0))]
         if time.monotonic() > deadline:
             raise _OutOfTime
-        return value, np.concatenate([by_P.reshape(-1), by_N.reshape(-1)])
+        return weighed.value, np.concatenate([by_P.reshape(-1), by_N.reshape(-1)])
 
     x = np.concatenate([np.maximum(A, 0).reshape(-1), np.maximum(-A, 0).reshape(-1)])
-    if not math.isfinite(split_total(V / unit, *x.reshape(2, *shape))[0]):
+    if not math.isfinite(split_value(weigh, *x.reshape(2, *shape))[0].value):
         return None
     with suppress(_OutOfTime):
         optimize.minimize(
@@ -218,7 +333,7 @@ def refine(V: Array, start: Array, steps: int, deadline: float = math.inf) -> tu
             bounds=optimize.Bounds(0, math.inf),
             options={"maxiter": steps, "maxfun": 2 * steps + 20, "ftol": 1e-10, "gtol": 0},
         )
-    return best[0][0] * unit, best[0][1]
+    return best[0]
 
 
 def span_value(R: Array, M: Array) -> float:

@@ -1,0 +1,186 @@
+"""What Ibis has no word for: bytes of a text, a hash, and numbers in text, in each engine's own words.
+
+Text is compared as bytes everywhere: a column may have a collation that takes "f" for
+"F", and Ibis does not tell. Declared values travel as hexadecimal digits, so that no
+engine ever parses what somebody wrote into a schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import cache
+from typing import Any
+
+Expression = Any
+
+# What float64 rounds to infinity, and to zero, at the border and beyond.
+_TO_INFINITY = str(2**1024 - 2**970)
+# Longer texts of a number are beyond what PostgreSQL's numeric holds.
+_LONGEST_NUMBER = 6000
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The functions of one engine.
+
+    Attributes:
+        text: the text of a column of some text type, under no collation but that of bytes.
+        bytes_of: the UTF-8 bytes of a text.
+        from_hex: the bytes that a text of hexadecimal digits stands for.
+        md5: the MD5 digest of bytes, as 32 lower-case hexadecimal digits.
+        number_in_text: the float64 nearest to a text that is known to be a decimal number.
+        float_of_decimal: the float64 nearest to a decimal.
+        decimals_hold_nan: whether a decimal can be NaN.
+        fence: what keeps the engine from computing a subquery's columns once per use.
+    """
+
+    text: Callable[[Expression], Expression]
+    bytes_of: Callable[[Expression], Expression]
+    from_hex: Callable[[Expression], Expression]
+    md5: Callable[[Expression], Expression]
+    number_in_text: Callable[[Expression], Expression] = lambda text: text.try_cast("float64")
+    float_of_decimal: Callable[[Expression], Expression] = lambda number: number.cast("float64")
+    decimals_hold_nan: bool = False
+    fence: str = ""
+
+
+def _function(name: str, takes: str, gives: str, *constants: str) -> Callable[[Expression], Expression]:
+    """A function of the engine, with constants after its argument."""
+    import ibis
+
+    signature = ((takes, *["string"] * len(constants)), gives)
+    # Ibis reads the number of arguments off a Python function.
+    shape = (lambda value, option: None) if constants else (lambda value: None)
+    called = ibis.udf.scalar.builtin(shape, name=name, signature=signature)
+    return lambda value: called(value, *constants)
+
+
+def floor(number: Expression, kind: str) -> Expression:
+    """The next whole number below, in the type it has; Ibis would cast it to 64 bits."""
+    return _function("floor", kind, kind)(number)
+
+
+def _as_bytes(text: Expression) -> Expression:
+    return text.cast("binary")
+
+
+def _duckdb() -> Dialect:
+    encode, unhex = _function("encode", "string", "binary"), _function("unhex", "string", "binary")
+    return Dialect(lambda value: value, encode, unhex, _function("md5", "binary", "string"))
+
+
+def _spark() -> Dialect:
+    # A cast to bytes and back leaves the collation behind.
+    return Dialect(
+        lambda value: value.cast("binary").cast("string"),
+        _as_bytes,
+        _function("unhex", "string", "binary"),
+        _function("md5", "binary", "string"),
+    )
+
+
+def _postgres() -> Dialect:
+    # text() writes out enumerations, and CHAR without its padding.
+    written = _function("text", "string", "string")
+    encode = _function("convert_to", "string", "binary", "UTF8")
+    decode = _function("convert_from", "binary", "string", "UTF8")
+    return Dialect(
+        lambda value: decode(encode(written(value))),
+        encode,
+        _function("decode", "string", "binary", "hex"),
+        _function("md5", "binary", "string"),
+        number_in_text=_postgres_number,
+        float_of_decimal=_postgres_float,
+        decimals_hold_nan=True,
+        # An OFFSET is not pulled up into the query around it.
+        fence=" OFFSET 0",
+    )
+
+
+def _postgres_float(number: Expression) -> Expression:
+    """A numeric as a float64: PostgreSQL stops with an error where that would be infinite or zero."""
+    import ibis
+
+    with localcontext(prec=2000):
+        to_zero = f"{Decimal(2) ** -1075:f}"
+    high, low = (ibis.literal(text).cast("decimal") for text in (_TO_INFINITY, "-" + _TO_INFINITY))
+    tiny = ibis.literal(to_zero).cast("decimal")
+    return ibis.cases(
+        (number >= high, ibis.literal("inf").cast("float64")),
+        (number <= low, ibis.literal("-inf").cast("float64")),
+        (number.abs() <= tiny, ibis.literal("0").cast("float64")),
+        else_=number.cast("float64"),
+    )
+
+
+def _postgres_number(text: Expression) -> Expression:
+    """A text as a float64 by way of numeric, whose range is cut first where exponents have five digits."""
+    import ibis
+
+    null = ibis.null("float64")
+    nothing = text.re_search("^[+-]?[0.]*([eE]|$)")
+    zero = ibis.literal("0").cast("float64")
+    infinite = text.startswith("-").ifelse(
+        ibis.literal("-inf").cast("float64"), ibis.literal("inf").cast("float64")
+    )
+    return ibis.cases(
+        (text.length() > _LONGEST_NUMBER, null),
+        (nothing, zero),
+        (text.re_search("[eE][+]?0*[1-9][0-9]{4,}$"), infinite),
+        (text.re_search("[eE]-0*[1-9][0-9]{4,}$"), zero),
+        else_=_postgres_float(text.cast("decimal")),
+    )
+
+
+def _bigquery() -> Dialect:
+    md5, to_hex = _function("md5", "binary", "binary"), _function("to_hex", "binary", "string")
+    return Dialect(
+        lambda value: _function("safe_convert_bytes_to_string", "binary", "string")(_as_bytes(value)),
+        _as_bytes,
+        _function("from_hex", "string", "binary"),
+        lambda value: to_hex(md5(value)),
+    )
+
+
+def _snowflake() -> Dialect:
+    encode = _function("to_binary", "string", "binary", "UTF-8")
+    decode = _function("to_varchar", "binary", "string", "UTF-8")
+    return Dialect(
+        lambda value: decode(encode(value)),
+        encode,
+        _function("to_binary", "string", "binary", "HEX"),
+        _function("md5", "binary", "string"),
+    )
+
+
+def _trino() -> Dialect:
+    md5, to_hex = _function("md5", "binary", "binary"), _function("to_hex", "binary", "string")
+    return Dialect(
+        lambda value: value,
+        _function("to_utf8", "string", "binary"),
+        _function("from_hex", "string", "binary"),
+        lambda value: to_hex(md5(value)).lower(),
+    )
+
+
+_DIALECTS: dict[str, Callable[[], Dialect]] = {
+    "duckdb": _duckdb,
+    "pyspark": _spark,
+    "databricks": _spark,
+    "postgres": _postgres,
+    "bigquery": _bigquery,
+    "snowflake": _snowflake,
+    "trino": _trino,
+    "athena": _trino,
+}
+ENGINES = tuple(_DIALECTS)
+# Those whose counts the tests compare, record by record; the others answer a probe first.
+TESTED = ("duckdb", "pyspark", "postgres")
+
+
+@cache
+def dialect_of(engine: str) -> Dialect:
+    """The functions of an engine by its name in Ibis."""
+    return _DIALECTS[engine]()

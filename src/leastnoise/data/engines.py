@@ -1,0 +1,167 @@
+"""One scan by any engine that Ibis reaches: values are placed and counted there, and counts come back."""
+
+# ruff: noqa: S608 - queries are put together from what Ibis compiled and identifiers made here.
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from leastnoise.data.blocks import Subset, tallied
+from leastnoise.data.dialects import ENGINES, dialect_of
+from leastnoise.data.placing import check_type, person_text, placed, reading
+from leastnoise.data.sources import column_places
+from leastnoise.data.watching import Watch
+from leastnoise.errors import DataError, MissingExtraError
+from leastnoise.schema import Schema
+
+_ANSWER = {"which": "int64", "cell": "int64", "n": "int64"}
+
+
+def check_table(table: Any, schema: Schema, person: str | None) -> None:
+    """Return if an engine can count a table; columns and types are looked at, and no value."""
+    engine = table.get_backend().name
+    if engine not in ENGINES:
+        raise DataError(
+            f"tables are counted in {', '.join(ENGINES)}, not in {engine}; write this one to a file, as in "
+            "table.to_parquet('people.parquet'), and count that"
+        )
+    names = schema.names if person is None else (*schema.names, person)
+    places = column_places(table.columns, names)
+    types = list(table.schema().values())
+    for name, place in zip(schema.names, places, strict=False):
+        check_type(name, schema[name], types[place])
+    if person is not None:
+        check_type(person, None, types[places[-1]])
+
+
+def ask(
+    table: Any,
+    schema: Schema,
+    blocks: Sequence[Subset],
+    person: str | None,
+    records_per_person: int | None,
+    watch: Watch,
+) -> list[npt.NDArray[np.int64]]:
+    """The counts of every block of attributes, each of shape (n_cells of the block,), from one scan."""
+    check_table(table, schema, person)
+    backend = table.get_backend()
+    try:
+        # Tables that Ibis holds in memory are known to the engine after the hooks only.
+        backend._run_pre_execute_hooks(table)
+        records = _records(backend, table, schema, None if records_per_person is None else person)
+        if records_per_person is not None:
+            records = _truncated(backend, records, schema, min(records_per_person, 2**62))
+        if backend.name == "postgres":
+            watch.attach(stop=backend.con.cancel)
+        which, cells, n_records = _answer(backend, _grouped(backend, records, schema, blocks))
+        watch.attach()
+    except ImportError as error:
+        missing = error.name
+    else:
+        return tallied(
+            which, cells, n_records, [math.prod(schema[name].size for name in block) for block in blocks]
+        )
+    raise MissingExtraError(
+        f"counting this Ibis table needs the package {missing}; type: pip install "
+        f"'ibis-framework[{backend.name}]'"
+    )
+
+
+def _records(backend: Any, table: Any, schema: Schema, person: str | None) -> Any:
+    """The cell of every record that all attributes place, as columns i0, i1, …, and whose it is, as who.
+
+    In two steps, of which each is SQL before the next begins: Ibis would put the
+    expressions of the first into the second as often as they are used there.
+    """
+    dialect = dialect_of(backend.name)
+    names = schema.names
+    places = column_places(table.columns, names if person is None else (*names, person))
+    readings = [
+        reading(schema[name], table[place], dialect) for name, place in zip(names, places, strict=False)
+    ]
+    values = {f"p{k}": read.is_present for k, read in enumerate(readings)}
+    types = {f"p{k}": "boolean" for k in range(len(readings))}
+    for k, read in enumerate(readings):
+        for j, (value, kind) in enumerate(read.values):
+            values[f"v{k}_{j}"], types[f"v{k}_{j}"] = value, kind
+    if person is not None:
+        values["who"], types["who"] = person_text(table[places[-1]], dialect), "string"
+    first = backend.sql(backend.compile(table.select(**values)) + dialect.fence, schema=types)
+    cells = {} if person is None else {"who": first["who"]}
+    for k, (name, read) in enumerate(zip(names, readings, strict=True)):
+        index = read.index(*(first[f"v{k}_{j}"] for j in range(len(read.values))))
+        cells[f"i{k}"] = placed(schema[name], index, first[f"p{k}"])
+    kinds = {column: "string" if column == "who" else "int64" for column in cells}
+    second = backend.sql(backend.compile(first.select(**cells)) + dialect.fence, schema=kinds)
+    return second.filter([second[column].notnull() for column in cells])
+
+
+def _truncated(backend: Any, records: Any, schema: Schema, most: int) -> Any:
+    """At most so many records of each person, of whom nobody is null.
+
+    Guarantee:
+        That of the embedded engine: the same records in the same order, by the MD5 of
+        the person and the cell.
+    """
+    import ibis
+
+    dialect = dialect_of(backend.name)
+    cells = [records[f"i{k}"] for k in range(len(schema.names))]
+    written = records["who"]
+    for cell in cells:
+        written = written + "," + cell.cast("string")
+    # The digest as bytes: a collation must not order it.
+    digest = dialect.from_hex(dialect.md5(dialect.bytes_of(written)))
+    window = ibis.window(group_by=dialect.bytes_of(records["who"]), order_by=[digest, *cells])
+    ranked = records.mutate(nth=ibis.row_number().over(window))
+    return ranked.filter(ranked["nth"] < ibis.literal(most, "int64"))
+
+
+def _grouped(backend: Any, records: Any, schema: Schema, blocks: Sequence[Subset]) -> str:
+    """The query that counts the cells of all blocks in one scan: which block, which cell, how many."""
+    import sqlglot
+
+    def own(name: str) -> str:
+        return sqlglot.to_identifier(name, quoted=True).sql(dialect=backend.dialect)
+
+    columns = [own(f"c{b}") for b in range(len(blocks))]
+    codes = []
+    for block in blocks:
+        cell = "0"
+        for name in block:
+            cell = f"({cell}) * {schema[name].size} + {own(f'i{schema.names.index(name)}')}"
+        codes.append(f"CAST({cell} AS BIGINT)")
+    coded = ", ".join(f"{code} AS {column}" for code, column in zip(codes, columns, strict=True))
+    query = f"SELECT {coded} FROM ({backend.compile(records)}) AS {own('placed')}"
+
+    def chosen(values: Sequence[str]) -> str:
+        if len(columns) == 1:
+            return values[0]
+        whens = " ".join(
+            f"WHEN GROUPING({column}) = 0 THEN {value}" for column, value in zip(columns, values, strict=True)
+        )
+        return f"CASE {whens} END"
+
+    which = f"CAST({chosen([str(b) for b in range(len(blocks))])} AS BIGINT) AS {own('which')}"
+    cell = f"{chosen(columns)} AS {own('cell')}"
+    sets = columns[0] if len(columns) == 1 else f"GROUPING SETS ({', '.join(f'({c})' for c in columns)})"
+    return f"SELECT {which}, {cell}, COUNT(*) AS {own('n')} FROM ({query}) AS {own('coded')} GROUP BY {sets}"
+
+
+def _answer(backend: Any, query: str) -> tuple[npt.NDArray[Any], ...]:
+    """The three columns of an answer."""
+    if backend.name == "duckdb":
+        # Ibis 12 reads Arrow from DuckDB by a call that DuckDB 2.0 deprecates.
+        found = backend.con.sql(query).fetchnumpy()
+        return tuple(np.asarray(found[column]) for column in _ANSWER)
+    if backend.name in ("pyspark", "databricks") and hasattr(backend, "_session"):
+        # Spark goes to Arrow by way of pandas, with warnings for each.
+        rows = backend._session.sql(query).collect()
+        return tuple(np.array([row[k] for row in rows], dtype=np.int64) for k in range(len(_ANSWER)))
+    arrow = backend.sql(query, schema=_ANSWER).to_pyarrow()
+    return tuple(arrow[column].to_numpy() for column in _ANSWER)

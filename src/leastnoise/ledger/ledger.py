@@ -1,0 +1,528 @@
+"""The budget across processes and crashes.
+
+`measure` goes through three steps, each durable before the next begins:
+
+    check    before data is read: the ledger is sound, has room, and the charge fits; or the
+             answers are stored already, and those are handed out
+    spend    before noise is drawn: checked again and appended while all other writers wait
+    store    before anything is handed out: the noisy answers
+
+Whatever happens between them, and wherever the process is killed, no answer leaves that was not
+paid for, and no noise is used twice: what was spent and never stored can only be paid for again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from leastnoise.accounting import Charge, Remaining, check_limit, is_short_text, shown, within
+from leastnoise.errors import (
+    AlreadySpentError,
+    InputError,
+    LedgerFileError,
+    LedgerMismatchError,
+    OverBudgetError,
+    PrivacyError,
+    TooLargeError,
+)
+from leastnoise.ledger import file
+from leastnoise.ledger.export import rows_of, write_rows
+from leastnoise.ledger.history import FORMAT, Entry, History
+from leastnoise.ledger.rows import NOTHING, Row, opened, sealed
+from leastnoise.printable import counted
+from leastnoise.privacy import Goal
+
+# What a row, its journal and the pages around it take at most, beside profile and answers.
+_OVERHEAD_BYTES = 2**18
+# How large a release is taken to be unless `check` is told.
+_USUAL_BYTES = 2**20
+
+# Each is a text of up to 200 characters, and a row's text has a limit.
+_MOST_AFTER = 1000
+
+_NOTHING_SPENT = "Nothing was spent."
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `Ledger.verify` has confirmed."""
+
+    dataset: str
+    n_entries: int
+    n_stored: int
+    head: str
+    remaining: Remaining
+
+    def __str__(self) -> str:
+        return (
+            f"{counted(self.n_entries, 'release')} of {self.dataset!r}, {self.n_stored} of them stored; "
+            f"left: {self.remaining}; head {self.head}"
+        )
+
+
+class Ledger:
+    """The privacy budget of one dataset, kept in one file.
+
+    Args:
+        path: the file. It is made, readable by its owner only, if it does not exist and a limit is given.
+        dataset: a name for the people concerned, fixed when the ledger is made. Everything ever
+            released about them belongs in this one ledger. None opens whatever is there.
+        limit: the most that one person may ever spend, fixed when the ledger is made. None opens an
+            existing ledger, and so does the same limit.
+        planned: whether everything that will ever be charged is fixed before the first answer is
+            seen. Then releases of both kinds of noise under `ApproxDP` are judged together by their exact
+            curve, which would not hold for choices made along the way. Fixed when the ledger is made.
+        timeout: how many seconds to wait for other processes.
+
+    Guarantee:
+        Whatever processes spend through this file, and however they end, what `spend` has let through
+        stays within the limit, as long as the file is not replaced. A row that was changed, dropped or
+        moved is found when the ledger is opened. An older copy of the file is found by an object that has
+        seen a newer one, and by `verify` with a later head.
+
+    Raises:
+        LedgerFileError, LedgerBusyError, LedgerMismatchError: see `leastnoise.errors`.
+
+    Example:
+        >>> import tempfile
+        >>> from leastnoise.privacy import GDP
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> Ledger(f"{folder.name}/town.ledger", dataset="town 2026", limit=GDP(1))
+        Ledger('town.ledger', 'town 2026', 0 releases, left: μ = 1 of 1)
+        >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        dataset: str | None = None,
+        limit: Goal | None = None,
+        planned: bool | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        self._path = file.checked_path(path)
+        if dataset is not None and not is_short_text(dataset):
+            raise InputError("dataset must be a text of 1 to 200 printable characters")
+        if limit is not None and not isinstance(limit, Goal):
+            raise InputError(f"limit must be a privacy goal such as ApproxDP, got {type(limit).__name__}")
+        if planned is not None and type(planned) is not bool:
+            raise InputError(f"planned must be True or False, got {planned!r}")
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= 10**6:
+            raise InputError(f"timeout must be a number of seconds, got {timeout!r}")
+        self._timeout = float(timeout)
+        self._history: History | None = None
+        self._last_seen: tuple[int, str] | None = None
+        if limit is not None and not self._path.exists() and not self._path.is_symlink():
+            if dataset is None:
+                raise InputError("a new ledger needs dataset=, a name for the people it is about")
+            file.create(self._path, _opening(dataset, limit, bool(planned)))
+        with self._reading() as (connection, history):
+            self._check_pages(connection)
+            self._check_spent(history)
+            self._check_identity(history, dataset, limit, planned)
+
+    # -------------------------------------------------------------- what it says
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._path
+
+    @property
+    def dataset(self) -> str:
+        """The name of the people it is about."""
+        return self._seen.dataset
+
+    @property
+    def limit(self) -> Goal:
+        """The most that one person may ever spend."""
+        return self._seen.limit
+
+    @property
+    def planned(self) -> bool:
+        """Whether everything charged is fixed before the first answer is seen."""
+        return self._seen.planned
+
+    @property
+    def remaining(self) -> Remaining:
+        """What the limit leaves, read from the file now."""
+        with self._reading() as (_, history):
+            return history.remaining
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Every release that was paid for, in order, read from the file now."""
+        with self._reading() as (_, history):
+            return history.entries
+
+    @property
+    def head(self) -> str:
+        """The digest over all rows; whoever has noted it can tell later whether any is gone."""
+        with self._reading() as (_, history):
+            return history.head
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row of plain values for every release that was paid for, in order; see `export`."""
+        return rows_of(self.entries)
+
+    def export(self, path: str | Path) -> Path:
+        """Write the rows to a .csv or .jsonl file, without any answers; returns its path.
+
+        ``charged`` is by how much a release raised what one person has spent, in ``unit``: rounded up, and
+        exactly as text.
+
+        Raises:
+            InputError: if the name ends otherwise, or is the ledger's own.
+        """
+        if Path(path).exists() and Path(path).samefile(self._path):
+            raise InputError("the ledger itself would be overwritten; export to another file")
+        return write_rows(self.rows, path)
+
+    # -------------------------------------------------------------- the three steps
+
+    def check(
+        self,
+        charge: Charge,
+        release_id: str,
+        after: Sequence[str] = (),
+        *,
+        expected_bytes: int = _USUAL_BYTES,
+    ) -> bytes | None:
+        """The stored answers of a release, if there are; None if it can be paid for. Changes nothing.
+
+        Args:
+            after: digests of the plans that the plan was designed after.
+            expected_bytes: about how large the answers will be; room for them is made sure of.
+
+        Raises:
+            OverBudgetError: if too little is left.
+            AlreadySpentError: if the release was paid for and its answers never stored.
+            LedgerMismatchError: if the id belongs to another plan, the charge does not fit the limit, or
+                plans of ``after`` were never released.
+            LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
+        """
+        _check_arguments(charge, release_id, after)
+        if type(expected_bytes) is not int or expected_bytes < 0:
+            raise InputError(f"expected_bytes must be a whole number of bytes, got {expected_bytes!r}")
+        with self._writing(_NOTHING_SPENT) as (log, history):
+            entry = history.entry(release_id)
+            if entry is not None:
+                return self._replayed(log.connection, entry, charge)
+            self._check_charge(history, charge, after)
+            row = _spend_row(history, charge, release_id, after)
+            # A file that cannot be written to is found out here, before any data is read.
+            file.rehearse(log.connection, row)
+        file.check_room(
+            self._path, expected_bytes + len(row.profile or b"") + _OVERHEAD_BYTES, aftermath=_NOTHING_SPENT
+        )
+        return None
+
+    def spend(self, charge: Charge, release_id: str, after: Sequence[str] = ()) -> Entry:
+        """Pay for a release. Only when this has returned may noise be drawn.
+
+        Guarantee:
+            The charge is on the disk, and everything on the disk stays within the limit: both are
+            decided while all other writers wait.
+
+        Raises:
+            OverBudgetError, AlreadySpentError, LedgerMismatchError, LedgerFileError, LedgerBusyError: as
+            `check` does; nothing was spent then.
+        """
+        _check_arguments(charge, release_id, after)
+        with self._writing(f"{_NOTHING_SPENT} If in doubt, look at ledger.entries.") as (log, history):
+            if history.entry(release_id) is not None:
+                raise AlreadySpentError(
+                    f"release {release_id!r} was paid for in the meantime; ask for it again to have its "
+                    "answers once they are stored, or use a new release_id"
+                )
+            self._check_charge(history, charge, after)
+            row = _spend_row(history, charge, release_id, after)
+            entry = history.entry_of(row, opened(row, history.head, history.n_rows))
+            log.append(row)
+        return entry
+
+    def store(self, entry: Entry, answers: bytes) -> None:
+        """Keep the answers of a release that was paid for. Only then may they be handed out.
+
+        Raises:
+            TooLargeError: if there are more than 512 MiB of them.
+            LedgerMismatchError: if the release is not this ledger's, or has answers already.
+            LedgerFileError, LedgerBusyError: if they could not be stored; it may be tried again.
+        """
+        if not isinstance(entry, Entry) or not isinstance(answers, bytes):
+            raise InputError("store() needs the Entry that spend() returned, and bytes")
+        if len(answers) > file.MAX_ANSWER_BYTES:
+            raise TooLargeError(
+                f"the answers take {len(answers):,} bytes, and a ledger keeps at most "
+                f"{file.MAX_ANSWER_BYTES:,}. The release is paid for; its answers must not be handed out"
+            )
+        aftermath = "The release is paid for, its answers are not stored and must not be handed out."
+        with self._writing(aftermath) as (log, history):
+            known = history.entry(entry.release_id)
+            if known is None or (known.number, known.head) != (entry.number, entry.head):
+                raise LedgerMismatchError(f"release {entry.release_id!r} was not paid for from this ledger")
+            if known.is_stored:
+                raise LedgerMismatchError(
+                    f"release {entry.release_id!r} has answers already; ask for it again to have those"
+                )
+            said = {
+                "release_id": entry.release_id,
+                "spend": entry.number,
+                "size": len(answers),
+                "sha256": hashlib.sha256(answers).hexdigest(),
+                "at": _now(),
+            }
+            log.connection.execute("INSERT INTO answers VALUES (?, ?)", (entry.number, answers))
+            log.append(sealed(history.head, history.n_rows, "store", said, None))
+
+    # -------------------------------------------------------------- proofs
+
+    def verify(self, head: str | None = None) -> Verification:
+        """Recompute everything from the file's first row on.
+
+        Pages, types, the chain of digests, every charge, their exact sums against the limit, and the
+        stored answers.
+
+        Args:
+            head: a head noted earlier, as a release prints it. The ledger must contain the history that
+                it stands for.
+
+        Raises:
+            LedgerFileError: if anything is not as it was written, or the head is not found: then
+                the file was replaced, by an older copy or by another history.
+        """
+        with self._reading() as (connection, _):
+            self._check_pages(connection)
+            self._history = None
+            history = self._read(connection)
+            self._check_spent(history)
+            self._check_answers(connection, history)
+        if head is not None and head not in history.digests:
+            raise LedgerFileError(
+                f"the ledger {self._path.name!r} does not contain the head {head!r}: it was replaced, or is "
+                "older than what printed it; find the newest copy and release nothing until then"
+            )
+        stored = sum(entry.is_stored for entry in history.entries)
+        return Verification(history.dataset, len(history.entries), stored, history.head, history.remaining)
+
+    def __repr__(self) -> str:
+        seen = self._seen
+        releases = counted(len(seen.entries), "release")
+        return f"Ledger({self._path.name!r}, {seen.dataset!r}, {releases}, left: {seen.remaining})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In another process it is opened anew, and checked.
+        return _reopened, (str(self._path), self.dataset, self.limit, self.planned, self._timeout)
+
+    # -------------------------------------------------------------- inside
+
+    @property
+    def _seen(self) -> History:
+        """The history as this object saw it last, without looking at the file if need not be."""
+        if self._history is not None:
+            return self._history
+        with self._reading() as (_, history):
+            return history
+
+    def _read(self, connection: sqlite3.Connection) -> History:
+        """The history in the file, continuing what this object has checked before.
+
+        Raises:
+            LedgerFileError: if a row is not as it was written, or rows that were there are gone.
+        """
+        self._check_last_seen(connection)
+        # Until it is read to the end it is forgotten: an interrupt could leave it half changed.
+        known, self._history = self._history, None
+        rows = file.rows_from(connection, None if known is None else known.n_rows)
+        if known is None:
+            first = next(rows, None)
+            if first is None:
+                raise LedgerFileError("the ledger has no rows; restore the file")
+            known = History(first)
+        for row in rows:
+            known.add(row)
+        self._remember(known)
+        return known
+
+    def _remember(self, history: History) -> None:
+        self._history, self._last_seen = history, (history.n_rows - 1, history.head)
+
+    def _check_last_seen(self, connection: sqlite3.Connection) -> None:
+        """Refuse a file that lacks what this object has seen in it."""
+        if self._last_seen is None:
+            return
+        number, digest = self._last_seen
+        found = connection.execute("SELECT digest FROM log WHERE number = ?", (number,)).fetchone()
+        if found is None or found[0] != digest:
+            raise LedgerFileError(
+                "rows that the ledger held a moment ago are gone or changed: the file was replaced, perhaps "
+                "by an older copy; restore the newest one"
+            )
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[sqlite3.Connection, History]]:
+        with file.transaction(
+            self._path, writes=False, timeout=self._timeout, aftermath=_NOTHING_SPENT
+        ) as connection:
+            yield connection, self._read(connection)
+
+    @contextmanager
+    def _writing(self, aftermath: str) -> Iterator[tuple[_Appending, History]]:
+        appended: list[Row] = []
+
+        def take_in() -> None:
+            # So that an older copy of the file, put in its place next, is known for what it is.
+            history, self._history = self._history, None
+            if history is not None:
+                for row in appended:
+                    history.add(row)
+                self._remember(history)
+
+        with file.transaction(
+            self._path, writes=True, timeout=self._timeout, aftermath=aftermath, committed=take_in
+        ) as connection:
+            yield _Appending(connection, appended), self._read(connection)
+
+    def _check_identity(
+        self, history: History, dataset: str | None, limit: Goal | None, planned: bool | None
+    ) -> None:
+        name = self._path.name
+        if dataset is not None and dataset != history.dataset:
+            raise LedgerMismatchError(
+                f"the ledger {name!r} is for the dataset {history.dataset!r}, not {dataset!r}; use its own"
+            )
+        if limit is not None and limit != history.limit:
+            raise LedgerMismatchError(
+                f"the ledger {name!r} has the limit {history.limit!r}, which is fixed; leave out limit="
+            )
+        if planned is not None and planned != history.planned:
+            raise LedgerMismatchError(
+                f"the ledger {name!r} was made with planned={history.planned}, which is fixed; leave it out"
+            )
+
+    def _check_charge(self, history: History, charge: Charge, after: Sequence[str]) -> None:
+        """Refuse a charge that cannot be paid for."""
+        missing = history.missing(after)
+        if missing:
+            raise LedgerMismatchError(
+                f"the plan was designed after others, of which {len(missing)} were not released from this "
+                f"ledger ({missing[0]!r}); measure those first, with this ledger. {_NOTHING_SPENT}"
+            )
+        try:
+            fits = history.admits(charge)
+        except PrivacyError as error:
+            raise LedgerMismatchError(f"{error}. {_NOTHING_SPENT}") from None
+        if not fits:
+            remaining = history.remaining
+            unit = "μ²" if charge.noise == "gaussian" else "ε"
+            free = remaining.mu_squared if charge.noise == "gaussian" else remaining.epsilon
+            raise OverBudgetError(
+                f"the ledger {self._path.name!r} has {remaining} left, in terms of this plan {unit} = "
+                f"{shown(free or Fraction(0))}, and the plan would add {shown(history.growth(charge))}; "
+                f"design it for ledger.remaining.goal or less. {_NOTHING_SPENT}",
+                remaining=remaining,
+            )
+
+    def _replayed(self, connection: sqlite3.Connection, entry: Entry, charge: Charge) -> bytes:
+        if entry.charge.plan_digest != charge.plan_digest:
+            raise LedgerMismatchError(
+                f"release {entry.release_id!r} is of another plan; use a new release_id. {_NOTHING_SPENT}"
+            )
+        if entry.stored is None:
+            raise AlreadySpentError(
+                f"release {entry.release_id!r} was paid for and its answers were never stored: another "
+                "process is at it, or was stopped before it had them. Its budget stays spent; use a new "
+                "release_id, which pays again"
+            )
+        return self._answers(connection, entry)
+
+    def _answers(self, connection: sqlite3.Connection, entry: Entry) -> bytes:
+        assert entry.stored is not None
+        found = connection.execute("SELECT body FROM answers WHERE number = ?", (entry.number,)).fetchone()
+        body = None if found is None else found[0]
+        if not isinstance(body, bytes) or hashlib.sha256(body).hexdigest() != entry.stored.sha256:
+            raise LedgerFileError(
+                f"the stored answers of release {entry.release_id!r} are missing or altered; restore the file"
+            )
+        return body
+
+    def _check_answers(self, connection: sqlite3.Connection, history: History) -> None:
+        expected = [entry.number for entry in history.entries if entry.is_stored]
+        found = [number for (number,) in connection.execute("SELECT number FROM answers ORDER BY number")]
+        if found != expected:
+            raise LedgerFileError(
+                f"the ledger {self._path.name!r} holds answers without a record, or lacks some; restore it"
+            )
+        for entry in history.entries:
+            if entry.stored is not None and len(self._answers(connection, entry)) != entry.stored.size:
+                raise LedgerFileError(f"the size of release {entry.release_id!r} is wrong; restore the file")
+
+    def _check_pages(self, connection: sqlite3.Connection) -> None:
+        if file.damage(connection) is not None:
+            raise LedgerFileError(f"the ledger {self._path.name!r} is damaged; restore it")
+
+    def _check_spent(self, history: History) -> None:
+        if not within(history.limit, history.tally, planned=history.planned):
+            raise LedgerFileError(
+                f"the ledger {self._path.name!r} records more than its limit allows, which no ledger lets "
+                "through; restore the file"
+            )
+
+
+class _Appending(NamedTuple):
+    """A transaction that adds rows, and those it has added."""
+
+    connection: sqlite3.Connection
+    rows: list[Row]
+
+    def append(self, row: Row) -> None:
+        file.append(self.connection, row)
+        self.rows.append(row)
+
+
+def _opening(dataset: str, limit: Goal, planned: bool) -> Row:
+    check_limit(limit)
+    try:
+        content = {
+            "format": FORMAT,
+            "dataset": dataset,
+            "limit": limit.to_dict(),
+            "planned": planned,
+            "at": _now(),
+        }
+        return sealed(NOTHING, 0, "open", content, None)
+    except ValueError:
+        raise InputError("the limit has more digits than can be written; round it") from None
+
+
+def _spend_row(history: History, charge: Charge, release_id: str, after: Sequence[str]) -> Row:
+    content, profile = charge.to_parts()
+    said = {"release_id": release_id, "after": list(after), "at": _now(), "charge": content}
+    return sealed(history.head, history.n_rows, "spend", said, profile)
+
+
+def _check_arguments(charge: Any, release_id: Any, after: Any) -> None:
+    if not isinstance(charge, Charge):
+        raise InputError(f"a Charge is needed, got {type(charge).__name__}")
+    if not is_short_text(release_id):
+        raise InputError("release_id must be a text of 1 to 200 printable characters")
+    if isinstance(after, str) or not all(map(is_short_text, after)) or len(after) > _MOST_AFTER:
+        raise InputError(f"after must be a sequence of at most {_MOST_AFTER:,} plan digests")
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _reopened(path: str, dataset: str, limit: Goal, planned: bool, timeout: float) -> Ledger:
+    return Ledger(path, dataset=dataset, limit=limit, planned=planned, timeout=timeout)

@@ -1,0 +1,180 @@
+"""The lower bound of a plan over products: dual weights that are products themselves.
+
+Weights of all cells, or of all queries, cannot be listed for 10^40 cells. They do not have to: q = ⊗_a q_a,
+one factor for every axis, and p_j ⊗_a π_{j,a}, a number for every product of queries times weights of the
+rows that it asks of each axis, are weights like any others. With F(p, q) of `union_norm`, no Gaussian noise
+of privacy profile at most μ² answers the workload with less than
+
+    total variance               F(w, q)² / (μ² Π_a Σq_a)
+    largest v_j/c_j              F(p, q)² / (μ² Π_a Σq_a Σ_j p_j c_j)                                    (1)
+    total variance within caps   F(w + p, q)² / (μ² Π_a Σq_a) − Σ_j p_j c_j
+
+where Σ_j runs over queries. This is the bound of `certificate`, whatever the number of cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from leastnoise.errors import DesignError, PlanFileError
+from leastnoise.objective import Objective
+from leastnoise.operators import Array
+from leastnoise.products import Products, products_of
+from leastnoise.union_norm import union_norm_below
+from leastnoise.workload import Workload
+
+
+@dataclass(frozen=True, eq=False)
+class ProductWitness:
+    """Dual weights of product form.
+
+    Attributes:
+        q: weights of the values of every axis; a single one for an axis that no query mentions.
+        p: one number for every product of queries, for objectives with caps; else None.
+        rows: for (axis, kind), weights of the rows of that kind that go with p; ones unless given.
+    """
+
+    q: tuple[Array, ...]
+    p: Array | None = None
+    rows: Mapping[tuple[int, int], Array] = field(default_factory=dict)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Arrays from which `product_witness_from_parts` makes it again."""
+        arrays = {"q": np.concatenate([*self.q, []]), "q_sizes": np.array([len(own) for own in self.q])}
+        if self.p is not None:
+            arrays["p"] = self.p
+        if self.rows:
+            arrays["p_kinds"] = np.array(list(self.rows), dtype=np.int64).reshape(-1, 2)
+            arrays["p_sizes"] = np.array([len(own) for own in self.rows.values()])
+            arrays["p_rows"] = np.concatenate(list(self.rows.values()))
+        return arrays
+
+
+def product_witness_from_parts(arrays: Mapping[str, Array]) -> ProductWitness:
+    """The weights that `to_arrays` wrote; whether they fit is checked when they are used.
+
+    Raises:
+        PlanFileError: if they are no weights.
+    """
+    q = _cut(arrays["q"], arrays["q_sizes"])
+    p = arrays.get("p")
+    if p is not None and (p.ndim != 1 or p.dtype.kind != "f"):
+        raise PlanFileError("the file holds dual weights that are no lists of numbers")
+    if "p_kinds" not in arrays:
+        return ProductWitness(tuple(q), p)
+    kinds = arrays["p_kinds"]
+    rows = _cut(arrays["p_rows"], arrays["p_sizes"])
+    if kinds.dtype.kind != "i" or kinds.shape != (len(rows), 2):
+        raise PlanFileError("the file holds dual weights of rows that it does not name")
+    named = zip(kinds.tolist(), rows, strict=True)
+    return ProductWitness(tuple(q), p, {(place, kind): own for (place, kind), own in named})
+
+
+def _cut(values: Array, sizes: Array) -> list[Array]:
+    """One list of numbers cut into several."""
+    are_lists = values.ndim == sizes.ndim == 1 and values.dtype.kind == "f" and sizes.dtype.kind == "i"
+    if not are_lists or (sizes < 0).any() or int(sizes.sum()) != len(values):
+        raise PlanFileError("the file holds dual weights that are no lists of numbers")
+    ends = np.cumsum(sizes)
+    return [values[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
+
+
+def checked_product_witness(
+    witness: ProductWitness, workload: Workload, objective: Objective
+) -> ProductWitness:
+    """The weights, those of products without a cap set to zero, after checking that they fit.
+
+    Raises:
+        DesignError: saying what must hold.
+    """
+    products = products_of(workload)
+    if products is None:
+        raise DesignError("weights of product form prove nothing about a matrix over all cells")
+    # The bound does not depend on the weights of an axis that is always added up.
+    sizes = [size if kinds else 1 for size, kinds in zip(products.sizes, products.kinds, strict=True)]
+    fits = tuple(weights.shape for weights in witness.q) == tuple((size,) for size in sizes)
+    for (place, kind), weights in witness.rows.items():
+        is_kind = place < len(sizes) and kind < len(products.kinds[place])
+        fits &= is_kind and weights.shape == (products.kinds[place][kind].n_rows,)
+    fits &= witness.p is None or witness.p.shape == (len(products.terms),)
+    if not fits:
+        raise DesignError(
+            "the witness has weights of other axes or queries than the workload's; certify the workload that "
+            "the plan was designed for"
+        )
+    given = [*witness.q, *witness.rows.values(), *([] if witness.p is None else [witness.p])]
+    if not all(np.isfinite(weights).all() and (weights >= 0).all() for weights in given):
+        raise DesignError("the witness must hold finite weights, zero or more")
+    caps = objective.batch_caps(workload)
+    if caps is None or witness.p is None:
+        return ProductWitness(witness.q)
+    of_terms = per_term(caps, products)
+    return ProductWitness(witness.q, np.where(np.isfinite(of_terms), witness.p, 0), witness.rows)
+
+
+def per_term(of_batches: Sequence[Array], products: Products) -> Array:
+    """One number for every product, from those of its query.
+
+    Raises:
+        DesignError: if numbers differ within a query.
+    """
+    if any(len(numbers) != 1 and not (numbers == numbers[0]).all() for numbers in of_batches):
+        raise DesignError("queries of one batch must have one weight and one target to be taken as products")
+    values = np.array([float(numbers[0]) for numbers in of_batches])
+    return np.asarray(values[np.array([term.block for term in products.terms], dtype=np.intp)])
+
+
+def product_dual_bound(
+    workload: Workload, objective: Objective, witness: ProductWitness, *, unit_variance: float
+) -> tuple[float, float]:
+    """The line of (1) for the objective, and the size of the numbers it was computed from.
+
+    Args:
+        witness: as `checked_product_witness` gives it.
+        unit_variance: the least variance of a row over its squared sensitivity: 1/μ² for Gaussian noise.
+    """
+    products = products_of(workload)
+    assert products is not None
+    p = witness.p
+    caps = objective.batch_caps(workload)
+
+    def at_profile_1(weights: Array, rows: Mapping[tuple[int, int], Array]) -> float:
+        # In units of the largest: the bound does not depend on the unit of q.
+        q = [weights / (weights.max(initial=0) or 1.0) for weights in witness.q]
+        F = union_norm_below(products, weights, q, rows)
+        return F * F / math.prod(math.fsum(weights) for weights in q) if F > 0 else 0.0
+
+    if objective.kind == "largest":
+        if p is None or caps is None or not p.any():
+            return 0.0, 0.0
+        p = p / p.max()
+        size = unit_variance * (at_profile_1(p, witness.rows) / _allowed(p, caps, products, witness.rows))
+        return size, size
+    w = per_term(objective.batch_weights(workload), products)
+    if p is None or caps is None or not p.any():
+        size = unit_variance * at_profile_1(w, {})
+        return size, size
+    size = unit_variance * at_profile_1(w + p, {})
+    return size - _allowed(p, caps, products, {}), size
+
+
+def _allowed(
+    p: Array, caps: Sequence[Array], products: Products, rows: Mapping[tuple[int, int], Array]
+) -> float:
+    """Σ p_j c_j over all queries; those without a cap have no weight."""
+    of_terms = per_term(caps, products)
+    total = []
+    for number in np.flatnonzero(p > 0):
+        term = products.terms[number]
+        weights = [
+            math.fsum(rows[place, kind])
+            if (place, kind) in rows
+            else float(products.kinds[place][kind].n_rows)
+            for place, kind in zip(term.places, term.kinds, strict=True)
+        ]
+        total.append(float(p[number]) * float(of_terms[number]) * math.prod(weights))
+    return math.fsum(total)

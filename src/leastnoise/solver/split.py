@@ -1,0 +1,276 @@
+"""The best split of a budget over blocks that are measured independently.
+
+Block s gets precision x_s, and all of them share a budget: Σ_s x_s ≤ 1. Query j then has variance
+v_j = Σ_s A_js / x_s, with A ≥ 0. For weights w ≥ 0 and caps c > 0:
+
+    least_total      minimise  Σ_j w_j v_j                 value  (Σ_s √(Aᵀw)_s)²                       (1)
+    least_largest    minimise  max_j v_j / c_j             bound  (Σ_s √(Aᵀp)_s)² / Σ_j p_j c_j         (2)
+    total_within     minimise  Σ_j w_j v_j  with  v ≤ c    bound  (Σ_s √(Aᵀ(w + p))_s)² − Σ_j p_j c_j   (3)
+
+The bounds hold for any p ≥ 0, because Σ_s a_s/x_s · Σ_s x_s ≥ (Σ_s √a_s)² (Cauchy and Schwarz), and the best
+of them is the optimum. Some p makes (2) exceed 1 if and only if no split keeps the caps. Every solution
+carries its split, its p and both numbers, computed from these alone. Budget and caps are kept up to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from leastnoise.errors import InputError
+from leastnoise.operators import Array
+from leastnoise.progress import Progress
+from leastnoise.solver.split_path import Enough, LargestRatio, Path, Ratios, TotalWithin, never, relative_gap
+from leastnoise.solver.split_rounds import search
+
+# The gap down to which it is tried to tell caps that can just be kept from caps that cannot.
+_UNDECIDED = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class SplitSolution:
+    """A split of the budget and the proof of how good it is.
+
+    Attributes:
+        x: precisions, (blocks,), of sum at most 1; 0 for a block that nothing asked for needs.
+        p: the weights of the queries behind the lower bound, (rows,); None where it is a closed form.
+        achieved: what was minimised, at x.
+        lower_bound: what no split is below, by p.
+        has_converged: whether the gap asked for was reached and, without a split that keeps the caps,
+            whether it is proved that there is none.
+        is_feasible: False if no split was found that keeps the caps. x, p, `achieved` and `lower_bound` are
+            then about the least largest v_j / c_j; above 1, the lower bound proves that there is none.
+    """
+
+    x: Array
+    p: Array | None
+    achieved: float
+    lower_bound: float
+    has_converged: bool
+    is_feasible: bool
+    steps: int
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """achieved / lower_bound − 1."""
+        return relative_gap(self.achieved, self.lower_bound)
+
+
+Listener = Callable[[Progress], None]
+
+
+@dataclass
+class _Clock:
+    """How far a search is, over all of its parts."""
+
+    time_limit: float | None
+    progress: Listener | None
+    steps: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def tell(self, step: int, gap: float) -> bool:
+        """Whether the time is up."""
+        if self.progress is not None:
+            self.progress(Progress(self.steps + step, gap, self.seconds))
+        return self.time_limit is not None and self.seconds > self.time_limit
+
+
+def least_total(A: Any, w: Array) -> SplitSolution:
+    """The split of least Σ_j w_j v_j: x_s in proportion to √(Aᵀw)_s, with (Σ_s √(Aᵀw)_s)².
+
+    Args:
+        A: what each block adds to each variance, SciPy sparse (rows, blocks), non-negative.
+        w: weights, (rows,), non-negative and not all 0.
+
+    Raises:
+        InputError: if an argument is not as above.
+    """
+    clock = _Clock(None, None)
+    A = _checked(A)
+    w = _vector("the weights", w, A.shape[0])
+    if not (np.isfinite(w).all() and (w >= 0).all() and w.any()):
+        raise InputError("weights must be finite and not negative, and some of them positive")
+    root = np.sqrt(A.T @ w)
+    F = float(root.sum())
+    x = root / F
+    needed = root > 0
+    achieved = float((root[needed] ** 2 / x[needed]).sum())
+    return SplitSolution(x, None, achieved, F * F, True, True, 0, clock.seconds)
+
+
+def least_largest(
+    A: Any,
+    caps: Array,
+    *,
+    tol: float = 1e-9,
+    time_limit: float | None = None,
+    progress: Listener | None = None,
+    start: Array | None = None,
+) -> SplitSolution:
+    """The split of least max_j v_j / c_j.
+
+    Args:
+        A: what each block adds to each variance, SciPy sparse (rows, blocks), non-negative, no row empty.
+        caps: c, (rows,), positive; infinite for a row that does not count.
+        tol: the relative gap at which to stop.
+        time_limit: seconds after which to stop at the next step.
+        progress: told of every step.
+        start: weights p, (rows,), to begin with, such as those of a similar problem.
+
+    Raises:
+        InputError: if an argument is not as above.
+    """
+    clock = _Clock(time_limit, progress)
+    A = _checked(A)
+    caps = _checked_caps(caps, A.shape[0])
+    if not np.isfinite(caps).any():
+        raise InputError("no cap is finite, so nothing is to be kept small; give at least one")
+    problem = _Counted(A, caps)
+    return _least_largest(problem, tol, clock, _weights(start, problem))
+
+
+def total_within(
+    A: Any,
+    w: Array,
+    caps: Array,
+    *,
+    tol: float = 1e-9,
+    time_limit: float | None = None,
+    progress: Listener | None = None,
+    start: Array | None = None,
+) -> SplitSolution:
+    """The split of least Σ_j w_j v_j among those with v_j ≤ c_j, or the proof that there is none.
+
+    Args:
+        A, caps, tol, time_limit, progress, start: as for `least_largest`.
+        w: weights, (rows,), non-negative and not all 0.
+
+    Raises:
+        InputError: if an argument is not as above.
+    """
+    clock = _Clock(time_limit, progress)
+    A = _checked(A)
+    free = least_total(A, w)
+    caps = _checked_caps(caps, A.shape[0])
+    problem = _Counted(A, caps, np.asarray(A.T @ w))
+    if problem.ratios_of(free.x).max(initial=0) <= 1:
+        # The caps take no part.
+        return replace(free, p=np.zeros(len(caps)), seconds=clock.seconds)
+    first = _weights(start, problem)
+    room = _least_largest(_Counted(A, caps), _UNDECIDED, clock, first, partial(_is_settled, tol))
+    # Part of the budget for what keeps the caps, the rest for what the total wants: the caps are kept with
+    # room, and no block is left without.
+    share = min(math.sqrt(room.achieved), 1.0)
+    anchor = (share * room.x + (1 - share) * free.x)[problem.blocks]
+    if room.achieved > 1 or not anchor.all():
+        is_proved = room.lower_bound > 1
+        return replace(room, is_feasible=False, has_converged=is_proved and room.gap <= tol)
+    kind = TotalWithin(problem.ratios, problem.a, 1 / anchor)
+    assert room.p is not None
+    path = search(kind, kind.scaled(problem.shares(room.p)), tol=tol, tell=clock.tell)
+    return problem.solution(path, tol, clock)
+
+
+def _is_settled(tol: float, achieved: float, lower_bound: float) -> bool:
+    """Whether the caps are kept with about as much room as there is, or certainly not and by how much."""
+    has_room = achieved < 1 and achieved - lower_bound < 0.5 * (1 - achieved)
+    return has_room or (lower_bound > 1 and relative_gap(achieved, lower_bound) <= tol)
+
+
+def _least_largest(
+    problem: _Counted, tol: float, clock: _Clock, p: Array, enough: Enough = never
+) -> SplitSolution:
+    """From shares p c to the split of least max v/c."""
+    kind = LargestRatio(problem.ratios)
+    path = search(kind, kind.scaled(p), tol=tol, tell=clock.tell, enough=enough)
+    # Only their proportions matter: with Σ p c = 1 the bound is (Σ √(Aᵀp))².
+    path = replace(path, p=path.p / float(path.p.sum()))
+    return problem.solution(path, tol, clock)
+
+
+class _Counted:
+    """The rows with caps, and the blocks that they or the total need."""
+
+    def __init__(self, A: Any, caps: Array, a: Array | None = None) -> None:
+        self.rows = np.flatnonzero(np.isfinite(caps))
+        part = A if len(self.rows) == A.shape[0] else A[self.rows]
+        needed = np.bincount(part.indices, minlength=A.shape[1]) > 0
+        if a is not None:
+            needed |= a > 0
+            self.a = a[needed]
+        self.blocks = np.flatnonzero(needed)
+        part = part if needed.all() else part[:, self.blocks]
+        self.shape = A.shape
+        self.ratios = Ratios(part, caps[self.rows])
+
+    def ratios_of(self, x: Array) -> Array:
+        """v_j / c_j of the rows with caps, infinite where a block they need has none of the budget."""
+        with np.errstate(divide="ignore"):
+            y = 1 / x[self.blocks]
+        return self.ratios.apply(y)
+
+    def shares(self, p: Array) -> Array:
+        """p_j c_j of the rows with caps."""
+        return p[self.rows] * self.ratios.caps
+
+    def solution(self, path: Path, tol: float, clock: _Clock) -> SplitSolution:
+        """The end of a path, in terms of all rows and blocks."""
+        clock.steps += path.steps
+        p, x = np.zeros(self.shape[0]), np.zeros(self.shape[1])
+        p[self.rows], x[self.blocks] = path.p / self.ratios.caps, path.x
+        has_converged = path.gap <= tol
+        return SplitSolution(
+            x, p, path.achieved, path.lower_bound, has_converged, True, clock.steps, clock.seconds
+        )
+
+
+def _weights(start: Array | None, problem: _Counted) -> Array:
+    """Positive shares p_j c_j to begin with."""
+    if start is None:
+        return np.ones(len(problem.rows))
+    p = _vector("the start", start, problem.shape[0])
+    if not (np.isfinite(p).all() and (p >= 0).all() and p[problem.rows].any()):
+        raise InputError("weights to start with must be finite, not negative and, for some cap, positive")
+    return problem.shares(p)
+
+
+def _vector(what: str, values: Any, length: int) -> Array:
+    vector = np.asarray(values, dtype=float)
+    if vector.shape != (length,):
+        raise InputError(f"{what} must be one number for each of {length} rows, not of shape {vector.shape}")
+    return vector
+
+
+def _checked_caps(caps: Any, length: int) -> Array:
+    caps = _vector("the caps", caps, length)
+    if not (caps > 0).all():
+        raise InputError("caps must be positive; give infinity where there is none")
+    return caps
+
+
+def _checked(A: Any) -> Any:
+    """A as csr with positive entries only, none of them twice; copied only where it was not."""
+    from scipy import sparse
+
+    A = sparse.csr_array(A, dtype=float)
+    if not A.has_canonical_format or (A.data == 0).any():
+        A = A.copy()
+        A.sum_duplicates()
+        A.eliminate_zeros()
+    if not (np.isfinite(A.data).all() and (A.data > 0).all()):
+        raise InputError("what a block adds to a variance must be finite and not negative")
+    empty = np.flatnonzero(np.diff(A.indptr) == 0)
+    if len(empty):
+        raise InputError(f"row {empty[0]} has no block, so its variance is 0 for any split; leave it out")
+    return A

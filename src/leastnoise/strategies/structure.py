@@ -1,0 +1,91 @@
+"""What methods for products have in common: which requests they can serve, and numbers for each product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leastnoise.errors import LeastnoiseError
+from leastnoise.objective import TotalVariance
+from leastnoise.operators import Array
+from leastnoise.printable import in_figures
+from leastnoise.product_bound import per_term
+from leastnoise.products import Products, products_of
+from leastnoise.strategies.method import Request
+
+# Counts of one query beyond this many could neither be measured nor published.
+MAX_TABLE = 2**32
+
+NO_PRODUCTS = "a matrix over all cells, or a condition that ties attributes in crossing orders, is no product"
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A request as products, with a weight and a cap for each.
+
+    Attributes:
+        weights: w, (products,).
+        caps: c, (products,), ∞ where there is none; None where the objective has none.
+    """
+
+    products: Products
+    weights: Array
+    caps: Array | None
+
+
+def refuse_unstructured(request: Request) -> str | None:
+    """The reason why a request is not about products, or None."""
+    objective = request.objective
+    if isinstance(objective, TotalVariance) and objective.relative_to is not None:
+        return "it takes one weight for each batch of queries, and relative_to gives each query its own"
+    try:
+        products = products_of(request.workload)
+    except LeastnoiseError as error:
+        return str(error)
+    if products is None:
+        return NO_PRODUCTS
+    largest = max(term.n_rows for term in products.terms)
+    if largest > MAX_TABLE:
+        return (
+            f"one of its queries asks for {in_figures(largest)} counts, and at most {MAX_TABLE:,} are planned"
+        )
+    return None
+
+
+def asked(request: Request) -> Asked:
+    """The products of a request that `refuse_unstructured` has let pass."""
+    products = products_of(request.workload)
+    assert products is not None
+    objective = request.objective
+    caps = objective.batch_caps(request.workload)
+    weights = per_term(objective.batch_weights(request.workload), products)
+    return Asked(products, weights, None if caps is None else per_term(caps, products))
+
+
+def common_axes(products: Products) -> tuple[int, ...]:
+    """The axes of which every product asks the same: they factor out of the workload."""
+    first = products.terms[0]
+    common = dict(zip(first.places, first.kinds, strict=True))
+    for term in products.terms[1:]:
+        if not common:
+            break
+        mine = dict(zip(term.places, term.kinds, strict=True))
+        common = {place: kind for place, kind in common.items() if mine.get(place) == kind}
+    return tuple(sorted(common))
+
+
+def uniform(products: Products) -> tuple[Array, ...]:
+    """Equal weights of the values of every axis; one stands for all of an axis that nothing mentions."""
+    sizes = zip(products.sizes, products.kinds, strict=True)
+    return tuple(np.ones(size if kinds else 1) for size, kinds in sizes)
+
+
+def batch_shares(question: Asked, per_query: Array, n_batches: int) -> Array:
+    """Σ p_j c_j of every batch, for dual weights of the products' queries, (products,)."""
+    assert question.caps is not None
+    shares = np.zeros(n_batches)
+    finite = np.where(np.isfinite(question.caps), question.caps, 0)
+    for term, weight in zip(question.products.terms, (per_query * finite).tolist(), strict=True):
+        shares[term.block] += weight * term.n_rows
+    return shares

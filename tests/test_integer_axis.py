@@ -1,0 +1,172 @@
+"""Rounding one axis to integers: exact where privacy and independence rest on it, cheap elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leastnoise import exact
+from leastnoise.axis_form import AxisForm
+from leastnoise.errors import DesignError
+from leastnoise.integer_axis import rounded_centre, split_form, whole_form
+from leastnoise.operators import Array, CumulativeSum, EveryRange, Identity, Matrix, Operator
+from leastnoise.solver import minimise_total_variance
+from leastnoise.strategies.oblique_axis import Placed, Questions, first_place, questions_of
+from leastnoise.strategies.oblique_search import spread
+from tolerances import ROUNDING
+
+CASES: dict[str, list[Operator]] = {
+    "prefix": [CumulativeSum(16)],
+    "prefix and counts": [CumulativeSum(40), Identity(40)],
+    "ranges": [EveryRange(12)],
+    "two values": [Identity(2)],
+    "one condition": [Matrix((np.arange(30) >= 12).astype(np.int64)[None])],
+    "conditions and values": [
+        Matrix(np.array([[0, 0, 1, 1, 1, 0, 1], [1, 1, 1, 0, 0, 0, 0]])),
+        Matrix(np.array([[6, 5, 4, 3, 2, 1, 0]])),
+    ],
+    "real values": [Matrix(np.array([[0.5, 1.25, 3.75, 10.0, 0.1]]))],
+}
+
+
+def _found(name: str) -> tuple[Questions, Placed, Array, Array]:
+    questions = questions_of(CASES[name])
+    placed = first_place(questions, np.ones(len(CASES[name])), tol=1e-9)
+    root = questions.cells.spread(placed.oblique.root)
+    return questions, placed, root, spread(questions, placed.oblique.g)
+
+
+def _vanishes(form: AxisForm) -> bool:
+    assert form.rows is not None
+    assert form.g is not None
+    g = [int(value) for value in form.g]
+    return all(sum(int(a) * b for a, b in zip(row, g, strict=True)) == 0 for row in form.rows)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_residual_rows_vanish_on_their_centre_exactly(name: str) -> None:
+    questions, _, root, g = _found(name)
+    form = split_form(root, rounded_centre(g, [root]), questions.basis)
+    assert _vanishes(form)
+    assert form.n_rows == questions.rank - 1
+    # And nothing that was asked is lost.
+    assert all(form.spans(operator, 1e-9) for operator in CASES[name])
+
+
+@pytest.mark.parametrize("name", ["prefix", "prefix and counts", "ranges"])
+def test_a_centre_rounded_after_the_rows_is_refused(name: str) -> None:
+    """A twin: rows that vanish on the real centre, and both rounded on their own."""
+    _, _, root, g = _found(name)
+    rows = np.rint(np.ldexp(root, 40)).astype(np.int64)
+    with pytest.raises(DesignError, match="must not see its centre"):
+        AxisForm("split", len(g), rows, np.rint(np.ldexp(g, 30)).astype(np.int64))
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-9])
+def test_rounding_costs_a_hundredth_of_the_gap(name: str, tol: float) -> None:
+    questions, placed, root, g = _found(name)
+    form = split_form(root, rounded_centre(g, [root], tol=tol), questions.basis, tol=tol)
+    rho = sum(float(form.row_gains(op).sum()) for op in CASES[name]) * form.largest_cost(2)
+    h = sum(float((form.centre(op) ** 2).sum()) for op in CASES[name])
+    # Several columns may each be off by that much; real-valued rows are kept to 40 bits.
+    allowed = 10 * tol / 100 + 1e-10
+    assert rho == pytest.approx(float(placed.rho.sum()), rel=allowed)
+    assert h == pytest.approx(float(placed.h.sum()), rel=allowed)
+
+
+def test_a_coarser_gap_means_narrower_rows() -> None:
+    questions, _, root, g = _found("prefix and counts")
+    bits = []
+    for tol in (1e-3, 1e-6, 1e-9):
+        form = split_form(root, rounded_centre(g, [root], tol=tol), questions.basis, tol=tol)
+        assert form.rows is not None
+        bits.append(exact.bit_length(form.rows))
+    assert bits[0] < bits[1] < bits[2]
+    assert bits[0] <= 45
+    # Beyond 62 bits they are Python integers, and still exact.
+    assert bits[2] > 62
+    assert form.rows.dtype == object
+    assert _vanishes(form)
+
+
+def test_a_centre_of_few_bits_would_move_the_rows() -> None:
+    _, _, root, g = _found("prefix and counts")
+    kept = rounded_centre(g, [root])
+    coarse = np.rint(g * 2**8).astype(np.int64)
+    moved = [np.abs(root @ (whole / whole.sum())).max() for whole in (kept, coarse)]
+    assert moved[0] <= 1e-8
+    assert moved[1] > 1e-4
+    # Without rows to keep in place, few bits are enough.
+    assert exact.bit_length(rounded_centre(g, [])) < exact.bit_length(kept)
+
+
+def test_centres_may_have_entries_of_either_sign() -> None:
+    g = np.array([0.8, 0.5, -0.3])
+    C = np.array([[5.0, -8.0, 0.0], [0.0, 3.0, 5.0]]) / 10
+    form = split_form(C, rounded_centre(g, [C]))
+    assert _vanishes(form)
+    assert form.share is not None
+    assert form.share == pytest.approx(g, rel=1e-6)
+
+
+@given(st.integers(2, 7), st.integers(0, 10_000))
+def test_any_proposal_vanishes_on_the_rounded_centre(n: int, seed: int) -> None:
+    """Whatever an optimiser proposes, even rows that do not vanish on g at all."""
+    generator = np.random.default_rng(seed)
+    g = generator.standard_normal(n)
+    g[0] += 1 - g.sum()
+    form = split_form(generator.standard_normal((n - 1, n)), rounded_centre(g, []), tol=1e-4)
+    assert _vanishes(form)
+    assert form.inverse.sum(axis=0) == pytest.approx(np.zeros(n - 1), abs=ROUNDING)
+
+
+def test_parts_of_one_centre_share_its_integers() -> None:
+    questions, _, root, g = _found("prefix and counts")
+    condition = questions_of([Matrix((np.arange(40) >= 12).astype(np.int64)[None])])
+    row = (np.arange(40) >= 12) - g[12:].sum()
+    centre = rounded_centre(g, [root, row[None]])
+    forms = [split_form(root, centre, questions.basis), split_form(row[None], centre, condition.basis)]
+    assert forms[0].has_centre_of(forms[1])
+    assert all(map(_vanishes, forms))
+    assert forms[1].n_rows == 1
+
+
+def test_an_axis_asked_for_its_total_alone_holds_no_rows() -> None:
+    questions = questions_of([Matrix(np.array([[2, 2, 2]]))])
+    form = split_form(np.zeros((0, 3)), np.array([1, 1, 1]), questions.basis)
+    assert form.kind == "centred"
+
+
+def test_whole_axes_keep_their_variances() -> None:
+    operator = CumulativeSum(20)
+    found = minimise_total_variance(operator.dense(), tol=1e-9)
+    form = whole_form(found.root)
+    assert float(form.row_gains(operator).sum()) * form.largest_cost(2) == pytest.approx(
+        found.achieved, rel=1e-7
+    )
+    basis = np.array([[1, 1, 0, 0], [0, 1, 1, 1]])
+    narrow = whole_form(basis.astype(float), basis)
+    assert narrow.spans(Matrix(basis), 1e-9)
+    assert not narrow.spans(Identity(4), 1e-9)
+
+
+def test_refusals_say_what_must_hold() -> None:
+    g = np.array([1, 1, 1])
+    with pytest.raises(DesignError, match="2 residual rows are needed on this basis, got 1"):
+        split_form(np.ones((1, 3)), g)
+    with pytest.raises(DesignError, match="lost a direction"):
+        split_form(np.zeros((2, 3)), g)
+    with pytest.raises(DesignError, match="not finite"):
+        split_form(np.full((2, 3), np.nan), g)
+    with pytest.raises(DesignError, match="not finite"):
+        whole_form(np.full((3, 3), np.inf))
+    with pytest.raises(DesignError, match="lost a direction"):
+        whole_form(np.zeros((3, 3)))
+    for centre in ([np.nan, 1.0], [-1.0, 0.5]):
+        with pytest.raises(DesignError, match="finite and of positive sum"):
+            rounded_centre(np.array(centre), [])
+    with pytest.raises(DesignError, match="lost to rounding"):
+        rounded_centre(np.array([1.0, -1.0 + 1e-15]), [])

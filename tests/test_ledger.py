@@ -1,0 +1,781 @@
+"""The ledger: nothing unpaid, nothing twice, nothing altered unseen."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pickle
+import resource
+import shutil
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leastnoise.accounting import CellCosts, Charge
+from leastnoise.errors import (
+    AlreadySpentError,
+    InputError,
+    LedgerBusyError,
+    LedgerError,
+    LedgerFileError,
+    LedgerMismatchError,
+    OverBudgetError,
+    TooLargeError,
+)
+from leastnoise.ledger import Ledger, file, history, rows
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
+from ledger_stress import UNIT, charge_of, new_ledger
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "people.ledger"
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A ledger's file with room for nine charges; three are spent, of which two are stored."""
+    made = new_ledger(tmp_path_factory.mktemp("ledger") / "people.ledger", 9)
+    for i in range(3):
+        entry = made.spend(charge_of(f"plan {i}"), f"r{i}")
+        if i < 2:
+            made.store(entry, f"answers {i}".encode())
+    return made.path.read_bytes()
+
+
+@pytest.fixture
+def ledger(path: Path, content: bytes) -> Ledger:
+    path.write_bytes(content)
+    return Ledger(path, dataset="people")
+
+
+def costing(*numerators: int, unit: int = 1, plan: str = "plan") -> Charge:
+    costs = CellCosts(numerators, unit)
+    return Charge("gaussian", "add-remove", 1, costs.largest, costs, "cells", plan)
+
+
+# ------------------------------------------------------------------ one file for one dataset and one limit
+
+
+def test_a_new_ledger_is_its_owners_only(path: Path) -> None:
+    ledger = Ledger(path, dataset="people", limit=GDP(1))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(path.parent.iterdir()) == [path]
+    assert (ledger.dataset, ledger.limit, ledger.planned, ledger.entries) == ("people", GDP(1), False, ())
+    assert repr(ledger) == "Ledger('people.ledger', 'people', 0 releases, left: μ = 1 of 1)"
+
+
+def test_dataset_and_limit_are_fixed(path: Path) -> None:
+    Ledger(path, dataset="people", limit=ApproxDP(1, 1e-6))
+    assert Ledger(path).dataset == "people"
+    assert Ledger(path, dataset="people").limit == ApproxDP(1, 1e-6)
+    assert Ledger(path, dataset="people", limit=ApproxDP(Fraction(1), 1e-6)).planned is False
+    with pytest.raises(LedgerMismatchError, match="is for the dataset 'people', not 'others'"):
+        Ledger(path, dataset="others")
+    with pytest.raises(LedgerMismatchError, match=r"has the limit ApproxDP\(epsilon=1, delta=1e-06\)"):
+        Ledger(path, dataset="people", limit=ApproxDP(2, 1e-6))
+    with pytest.raises(LedgerMismatchError, match="made with planned=False"):
+        Ledger(path, planned=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dataset": "people"}, "there is no ledger"),
+        ({"limit": GDP(1)}, "needs dataset="),
+        ({"dataset": "", "limit": GDP(1)}, "dataset must be"),
+        ({"dataset": "a\nb", "limit": GDP(1)}, "dataset must be"),
+        ({"dataset": "people", "limit": 1.0}, "limit must be a privacy goal"),
+        ({"dataset": "people", "limit": GDP(1), "planned": 1}, "planned must be"),
+        ({"dataset": "people", "limit": GDP(1), "timeout": "long"}, "timeout must be"),
+        ({"dataset": "people", "limit": GDP(1), "timeout": float("nan")}, "timeout must be"),
+        ({"dataset": "people", "limit": GDP(Fraction(10**5000, 10**5000 + 1))}, "more digits"),
+        ({"dataset": "people", "limit": GDP(Fraction(10) ** 400)}, "no plan can be designed"),
+        ({"dataset": "people", "limit": PureDP(1e-40)}, "no plan can be designed"),
+    ],
+)
+def test_a_ledger_that_cannot_be_opened_is_not_made(path: Path, arguments: Any, message: str) -> None:
+    with pytest.raises((InputError, LedgerError), match=message):
+        Ledger(path, **arguments)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_odd_paths_are_refused(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    new = {"dataset": "people", "limit": GDP(1)}
+    no_name = "named by a path"
+    for odd, message in (("", no_name), (3, no_name), ("a\0b", no_name), ("..", "one file")):
+        with pytest.raises(InputError, match=message):
+            Ledger(odd, **new)  # type: ignore[arg-type]
+    with pytest.raises(LedgerFileError, match="there is no folder"):
+        Ledger(tmp_path / "absent" / "x.ledger", **new)
+    with pytest.raises(LedgerFileError, match="no regular file"):
+        Ledger(tmp_path, **new)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LedgerFileError, match="no regular file"):
+        Ledger(tmp_path / "pipe", **new)
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(LedgerFileError, match="is a link"):
+        Ledger(tmp_path / "link", **new)
+    assert not path.exists()
+    Ledger(path, **new)
+    with pytest.raises(LedgerFileError, match="is a link"):
+        Ledger(tmp_path / "link", **new)
+    # What SQLite would take for a database in memory is an ordinary name.
+    Ledger(":memory:", **new)
+    Ledger("file:x?mode=memory", **new)
+    assert (tmp_path / ":memory:").is_file()
+    assert (tmp_path / "file:x?mode=memory").is_file()
+
+
+def test_second_names_and_open_doors_are_refused(ledger: Ledger, path: Path) -> None:
+    other = path.with_name("other")
+    os.link(path, other)
+    with pytest.raises(LedgerFileError, match="second name"):
+        ledger.check(charge_of(), "r9")
+    other.unlink()
+    # A name left by somebody who was killed while making the ledger goes by itself.
+    os.link(path, path.with_name(f".{path.name}.abc.part"))
+    assert ledger.check(charge_of(), "r9") is None
+    assert sorted(path.parent.iterdir()) == [path]
+    path.chmod(0o606)
+    with pytest.raises(LedgerFileError, match="chmod o-w"):
+        Ledger(path)
+
+
+# ------------------------------------------------------------------ check, spend, store
+
+
+def test_a_release_is_paid_for_once_and_given_out_again(ledger: Ledger) -> None:
+    charge = charge_of("mine")
+    assert ledger.check(charge, "new") is None
+    assert len(ledger.entries) == 3
+    entry = ledger.spend(charge, "new")
+    assert (entry.release_id, entry.charged, entry.is_stored) == ("new", UNIT, False)
+    assert entry.head == ledger.head
+    ledger.store(entry, b"noisy")
+    before = ledger.head
+    assert ledger.check(charge, "new") == b"noisy"
+    assert Ledger(ledger.path).check(charge, "new") == b"noisy"
+    assert ledger.head == before
+    assert [e.is_stored for e in ledger.entries] == [True, True, False, True]
+    with pytest.raises(LedgerMismatchError, match="of another plan"):
+        ledger.check(charge_of("another"), "new")
+
+
+def test_what_was_paid_for_and_never_stored_is_not_replayed(ledger: Ledger) -> None:
+    for again in (ledger.check, ledger.spend):
+        with pytest.raises(AlreadySpentError, match="new release_id"):
+            again(charge_of("plan 2"), "r2")
+    # Even a stored one cannot be paid for twice under its id.
+    with pytest.raises(AlreadySpentError, match="ask for it again"):
+        ledger.spend(charge_of("plan 0"), "r0")
+    assert len(ledger.entries) == 3
+
+
+def test_answers_are_stored_once_and_only_for_what_was_paid(ledger: Ledger, tmp_path: Path) -> None:
+    stored, spent = ledger.entries[1:]
+    with pytest.raises(LedgerMismatchError, match="has answers already"):
+        ledger.store(stored, b"others")
+    elsewhere = new_ledger(tmp_path / "elsewhere", 2)
+    with pytest.raises(LedgerMismatchError, match="not paid for from this ledger"):
+        elsewhere.store(spent, b"x")
+    entry = elsewhere.spend(charge_of(), "r2")
+    with pytest.raises(LedgerMismatchError, match="not paid for from this ledger"):
+        ledger.store(entry, b"x")
+    with pytest.raises(InputError, match="needs the Entry"):
+        ledger.store(spent, "text")  # type: ignore[arg-type]
+    ledger.store(spent, b"")
+    assert ledger.check(charge_of("plan 2"), "r2") == b""
+
+
+def test_large_releases_are_refused_before_they_are_paid_for(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(TooLargeError, match="split the workload"):
+        ledger.check(charge_of(), "new", expected_bytes=2**29 + 1)
+    with pytest.raises(InputError, match="expected_bytes must be"):
+        ledger.check(charge_of(), "new", expected_bytes=-1)
+    monkeypatch.setattr(file, "MAX_ANSWER_BYTES", 1000)
+    with pytest.raises(TooLargeError, match="must not be handed out"):
+        ledger.store(ledger.entries[2], bytes(1001))
+
+
+def test_exactly_the_limit_may_be_spent(ledger: Ledger) -> None:
+    for i in range(6):
+        assert ledger.remaining.goal is not None
+        ledger.spend(charge_of(), f"more {i}")
+    assert ledger.remaining.goal is None
+    for refused in (ledger.check, ledger.spend):
+        with pytest.raises(
+            OverBudgetError, match=r"has ρ = 0 of 0\.0918367 left.*Nothing was spent"
+        ) as caught:
+            refused(charge_of(), "one more")
+    assert caught.value.remaining.mu_squared == 0
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    # Another cell has room: what counts is the largest sum.
+    assert ledger.spend(costing(0, 9, 0, unit=49), "free").charged == 0
+    with pytest.raises(OverBudgetError):
+        ledger.spend(costing(0, 1, 0, unit=49 * 10**30), "a hair")
+    with pytest.raises(OverBudgetError, match="would add more than 1e"):
+        ledger.spend(costing(0, 10**400, 0), "more than a float holds")
+
+
+def test_what_does_not_fit_the_limit_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    replaced = Charge("gaussian", "replace-one", 1, UNIT, None, "cells", "plan")
+    with pytest.raises(LedgerMismatchError, match='design the plan with neighbours="add-remove"'):
+        ledger.check(replaced, "new")
+    pure = Ledger(tmp_path / "pure", dataset="people", limit=PureDP(1))
+    with pytest.raises(LedgerMismatchError, match="Gaussian noise never satisfies"):
+        pure.check(charge_of(), "new")
+    several = Ledger(tmp_path / "several", dataset="people", limit=GDP(1, records_per_person=3))
+    with pytest.raises(LedgerMismatchError, match="records_per_person=3"):
+        several.check(charge_of(), "new")
+    for arguments, message in (
+        ((None, "new"), "a Charge is needed"),
+        ((charge_of(), ""), "release_id must be"),
+        ((charge_of(), "a\tb"), "release_id must be"),
+        ((charge_of(), "new", "digest"), "after must be"),
+        ((charge_of(), "new", [None]), "after must be"),
+    ):
+        for step in (ledger.check, ledger.spend):
+            with pytest.raises(InputError, match=message):
+                step(*arguments)  # type: ignore[arg-type]
+
+
+def test_a_plan_after_others_is_charged_what_the_largest_cell_grows(path: Path) -> None:
+    ledger = Ledger(path, dataset="people", limit=GDP(1))
+    ledger.spend(costing(3, 1, unit=4, plan="first"), "r1")
+    second = costing(1, 3, unit=4, plan="second")
+    entry = ledger.spend(second, "r2", after=["first"])
+    assert (entry.charged, second.worst, entry.after) == (Fraction(1, 4), Fraction(3, 4), ("first",))
+    assert ledger.remaining.goal is None
+
+
+@pytest.mark.parametrize("after", [["absent"], ["plan 0", "absent"], ["plan 0", "plan 0"]])
+def test_a_plan_after_others_needs_all_of_them_here(ledger: Ledger, after: list[str]) -> None:
+    for step in (ledger.check, ledger.spend):
+        with pytest.raises(LedgerMismatchError, match="measure those first"):
+            step(charge_of(), "new", after)
+    assert ledger.check(charge_of(), "new", ["plan 2", "plan 0"]) is None
+    ledger.spend(charge_of("plan 0"), "once more")
+    assert ledger.check(charge_of(), "new", ["plan 0", "plan 0"]) is None
+
+
+def test_kinds_of_noise_in_one_ledger(tmp_path: Path) -> None:
+    limit = ApproxDP(1, 1e-6)
+    gaussian = Charge("gaussian", "add-remove", 1, Fraction(4, 100), None, "cells", "g")
+    pure = Charge("laplace", "add-remove", 1, Fraction(1, 20), None, "cells", "l")
+    along = Ledger(tmp_path / "along", dataset="people", limit=limit)
+    planned = Ledger(tmp_path / "planned", dataset="people", limit=limit, planned=True)
+    for ledger in (along, planned):
+        ledger.spend(gaussian, "first")
+        for i in range(4):
+            ledger.spend(pure, f"pure {i}")
+    with pytest.raises(OverBudgetError):
+        along.spend(pure, "pure 4")
+    assert planned.spend(pure, "pure 4").charged == Fraction(1, 20)
+    assert Ledger(planned.path).planned is True
+
+
+# ------------------------------------------------------------------ the check is repeated while others wait
+
+
+class Trusting(Ledger):
+    """A planted twin: spends what an earlier check has let through, without looking again."""
+
+    def _check_charge(self, *arguments: Any) -> None:
+        if not self._is_checked:
+            super()._check_charge(*arguments)
+
+    _is_checked = False
+
+    def spend(self, *arguments: Any) -> Any:
+        self._is_checked = True
+        return super().spend(*arguments)
+
+
+def overspends(kind: type[Ledger], path: Path) -> bool:
+    """Two who have both been told that the last charge is theirs."""
+    new_ledger(path, 1)
+    first, second = kind(path), kind(path)
+    for ledger, release_id in ((first, "a"), (second, "b")):
+        assert ledger.check(charge_of(), release_id) is None
+    first.spend(charge_of(), "a")
+    try:
+        second.spend(charge_of(), "b")
+    except OverBudgetError:
+        return False
+    return True
+
+
+def test_two_who_were_told_yes_do_not_both_spend(tmp_path: Path) -> None:
+    assert not overspends(Ledger, tmp_path / "right")
+    assert overspends(Trusting, tmp_path / "twin")
+    with pytest.raises(LedgerFileError, match="more than its limit allows"):
+        Ledger(tmp_path / "twin")
+
+
+def test_threads_share_a_ledger(path: Path) -> None:
+    ledger = new_ledger(path, 12)
+    outcomes: list[str] = []
+
+    def spend(name: int) -> None:
+        for i in range(4):
+            try:
+                ledger.store(ledger.spend(charge_of(), f"{name}-{i}"), b"x")
+                outcomes.append("passed")
+            except OverBudgetError:
+                outcomes.append("refused")
+
+    threads = [threading.Thread(target=spend, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["passed"] * 12 + ["refused"] * 4
+    assert ledger.verify().n_stored == 12
+
+
+def test_who_waits_too_long_is_told(ledger: Ledger) -> None:
+    hasty = Ledger(ledger.path, timeout=0.01)
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert len(hasty.entries) == 3
+        with pytest.raises(LedgerBusyError, match=r"longer timeout=. Nothing was spent"):
+            hasty.check(charge_of(), "new")
+        with pytest.raises(LedgerBusyError, match="must not be handed out"):
+            hasty.store(ledger.entries[2], b"x")
+        other.execute("ROLLBACK")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LedgerBusyError):
+            hasty.remaining
+        other.execute("ROLLBACK")
+    assert hasty.check(charge_of(), "new") is None
+
+
+def test_a_ledger_within_a_ledgers_transaction_does_not_hang(ledger: Ledger) -> None:
+    hasty = Ledger(ledger.path, timeout=0.01)
+    with hasty._writing("") as _, pytest.raises(LedgerBusyError, match="in this process"):
+        hasty.check(charge_of(), "new")
+
+
+# ------------------------------------------------------------------ durability
+
+
+def is_durable(path: Path) -> bool:
+    """Whether a commit is on the disk when it returns, folder included."""
+    with file.transaction(path, writes=True, timeout=1, aftermath="") as connection:
+        [mode] = connection.execute("PRAGMA journal_mode").fetchone()
+        [synchronous] = connection.execute("PRAGMA synchronous").fetchone()
+    return (mode, synchronous) == ("delete", 3)
+
+
+def test_commits_are_synced(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_durable(ledger.path)
+    right = file._connection
+    for twin in ("synchronous = FULL", "synchronous = OFF", "journal_mode = MEMORY"):
+
+        def careless(path: str, timeout: float, twin: str = twin) -> sqlite3.Connection:
+            connection = right(path, timeout)
+            connection.execute(f"PRAGMA {twin}")
+            return connection
+
+        monkeypatch.setattr(file, "_connection", careless)
+        assert not is_durable(ledger.path)
+
+
+@contextmanager
+def no_room_beyond(size: int) -> Iterator[None]:
+    """Files of this process cannot grow beyond a size, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_costs_nothing(ledger: Ledger) -> None:
+    size, before = ledger.path.stat().st_size, ledger.head
+    costs = CellCosts(tuple(map(int, np.random.default_rng(0).integers(0, 2**40, 4000))), 49 * 2**41)
+    many = Charge("gaussian", "add-remove", 1, costs.largest, costs, "others", "plan")
+    with no_room_beyond(size):
+        with pytest.raises(LedgerFileError, match=r"cannot grow by .* Nothing was spent"):
+            ledger.check(charge_of(), "new")
+        with pytest.raises(LedgerFileError, match=r"disk.* Nothing was spent"):
+            ledger.spend(many, "new")
+        with pytest.raises(LedgerFileError, match=r"disk.* must not be handed out"):
+            ledger.store(ledger.entries[2], os.urandom(50_000))
+    assert ledger.head == before
+    assert ledger.verify().n_entries == 3
+    ledger.store(ledger.entries[2], b"tried again")
+    assert ledger.check(charge_of("plan 2"), "r2") == b"tried again"
+
+
+# ------------------------------------------------------------------ what is altered is refused
+
+
+def edit(path: Path, *changes: tuple[Any, ...]) -> None:
+    """Run statements, each with its values, past the triggers; everything else stays as it was."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("BEGIN")
+        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
+        for statement, *values in changes:
+            assert connection.execute(statement, values).rowcount != 0
+        for _, sql in triggers:
+            connection.execute(sql)
+        connection.execute("COMMIT")
+
+
+CHEAPER = """UPDATE log SET content = replace(content, '"worst":"1/49"', '"worst":"1/98"') WHERE number = 1"""
+OTHER_NAME = "UPDATE log SET content = replace(content, 'r0', 'r9') WHERE number = 1"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        CHEAPER,
+        OTHER_NAME,
+        "UPDATE log SET content = content || ' ' WHERE number = 1",
+        "UPDATE log SET content = replace(content, 'people', 'others') WHERE number = 0",
+        "UPDATE log SET kind = 'store' WHERE number = 1",
+        "UPDATE log SET kind = 3 WHERE number = 1",
+        "UPDATE log SET profile = NULL WHERE number = 1",
+        "UPDATE log SET profile = x'00' WHERE number = 2",
+        "UPDATE log SET digest = upper(digest) WHERE number = 3",
+        "UPDATE log SET number = 17 WHERE number = 5",
+        "UPDATE log SET number = -1 WHERE number = 0",
+        "DELETE FROM log WHERE number = 3",
+        "DELETE FROM log WHERE number = 0",
+        "DELETE FROM log",
+        "INSERT INTO log SELECT 99, kind, content, profile, digest FROM log WHERE number = 1",
+        "INSERT INTO log SELECT -7, kind, content, profile, digest FROM log WHERE number = 1",
+        "UPDATE log SET content = x'ff' WHERE number = 1",
+        "UPDATE log SET content = CAST(x'ff' AS TEXT) WHERE number = 1",
+        "UPDATE log SET content = zeroblob(5000000) WHERE number = 1",
+    ],
+)
+def test_an_altered_row_is_found_on_opening(ledger: Ledger, statement: str) -> None:
+    edit(ledger.path, (statement,))
+    with pytest.raises(LedgerFileError):
+        Ledger(ledger.path)
+    with pytest.raises(LedgerFileError):
+        ledger.verify()
+
+
+def test_triggers_keep_careless_hands_away(ledger: Ledger) -> None:
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
+        for statement in (CHEAPER, "DELETE FROM log", "DELETE FROM answers", "UPDATE answers SET number = 9"):
+            with pytest.raises(sqlite3.IntegrityError, match="a ledger only grows"):
+                connection.execute(statement)
+    assert ledger.verify().n_entries == 3
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE answers SET body = x'00' WHERE number = 1",
+        "UPDATE answers SET body = 'text' WHERE number = 1",
+        "UPDATE answers SET number = 5 WHERE number = 1",
+        "DELETE FROM answers WHERE number = 1",
+        "INSERT INTO answers VALUES (5, x'00')",
+    ],
+)
+def test_altered_answers_are_not_given_out(ledger: Ledger, statement: str) -> None:
+    edit(ledger.path, (statement,))
+    with pytest.raises(LedgerFileError, match="answers"):
+        ledger.verify()
+    if "INSERT" not in statement:
+        with pytest.raises(LedgerFileError, match="missing or altered"):
+            ledger.check(charge_of("plan 0"), "r0")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE more (x)",
+        "CREATE VIEW more AS SELECT 1",
+        "CREATE INDEX more ON log (kind)",
+        "DROP TABLE answers",
+        "DROP TRIGGER log_never_deletes",
+        "CREATE TRIGGER more AFTER INSERT ON log BEGIN DELETE FROM answers; END",
+        "ALTER TABLE log ADD COLUMN more",
+        "PRAGMA user_version = 2",
+        "PRAGMA application_id = 2",
+        "PRAGMA journal_mode = WAL",
+    ],
+)
+def test_other_tables_than_a_ledgers_are_refused(ledger: Ledger, statement: str) -> None:
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
+        connection.execute(statement)
+    for step in (lambda: Ledger(ledger.path), lambda: ledger.spend(charge_of(), "new")):
+        with pytest.raises(LedgerFileError):
+            step()
+
+
+def rehashed(path: Path, change: Callable[[dict[str, Any]], None], number: int) -> None:
+    """Change one row's content and every digest from there on: what only a noted head can show."""
+    with closing(sqlite3.connect(path)) as connection:
+        found = [rows.Row._make(row) for row in connection.execute("SELECT * FROM log ORDER BY number")]
+    before, changes = rows.NOTHING, []
+    for row in found:
+        content = json.loads(row.content)
+        if row.number == number:
+            change(content)
+        new = rows.sealed(before, row.number, row.kind, content, row.profile)
+        setting = "UPDATE log SET content = ?, digest = ? WHERE number = ?"
+        changes.append((setting, new.content, new.digest, row.number))
+        before = new.digest
+    edit(path, *changes)
+
+
+def test_a_history_written_anew_is_found_by_a_noted_head_only(ledger: Ledger) -> None:
+    noted = ledger.head
+    rehashed(ledger.path, lambda content: content.update(at="2020-01-01T00:00:00Z"), 1)
+    assert Ledger(ledger.path).verify().n_entries == 3
+    with pytest.raises(LedgerFileError, match="does not contain the head"):
+        Ledger(ledger.path).verify(head=noted)
+    with pytest.raises(LedgerFileError, match="gone or changed"):
+        ledger.spend(charge_of(), "new")
+
+
+@pytest.mark.parametrize(
+    ("number", "change"),
+    [
+        (0, {"format": 2}),
+        (0, {"limit": {"goal": "GDP", "mu": -1}}),
+        (0, {"limit": {"goal": "GDP", "mu": 1}}),
+        (0, {"limit": 1}),
+        (0, {"planned": 1}),
+        (0, {"dataset": 1}),
+        (0, {"more": 1}),
+        (1, {"release_id": 1}),
+        (1, {"release_id": "r1"}),
+        (1, {"after": ["absent"]}),
+        (1, {"after": "plan 0"}),
+        (1, {"after": [1]}),
+        (1, {"charge": 1}),
+        (1, {"charge": {}}),
+        (1, {"more": 1}),
+        (2, {"size": -1}),
+        (2, {"size": 10**6}),
+        (2, {"sha256": "0" * 64}),
+        (2, {"spend": 5}),
+        (2, {"release_id": "absent"}),
+    ],
+)
+def test_a_history_that_could_not_have_happened_is_refused(ledger: Ledger, number: int, change: Any) -> None:
+    rehashed(ledger.path, lambda content: content.update(change), number)
+    with pytest.raises(LedgerFileError):
+        Ledger(ledger.path).verify()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"worst": "2/98"},
+        {"worst": "01/49"},
+        {"worst": "-1/49"},
+        {"worst": "1/0"},
+        {"worst": 0.02},
+        {"worst": "9" * 5000 + "/1"},
+        {"worst": "1/98"},
+        {"noise": "none"},
+        {"noise": ["gaussian"]},
+        {"neighbours": "replace-one"},
+        {"records_per_person": 2.0},
+        {"records_per_person": -1},
+        {"per_cell": None},
+        {"per_cell": {"cells": 10**12, "width": 1, "unit": "49/1"}},
+        {"per_cell": {"cells": 3, "width": 1, "unit": "50/1"}},
+        {"cells": None},
+        {"plan": ""},
+    ],
+)
+def test_a_charge_that_could_not_have_been_made_is_refused(ledger: Ledger, change: Any) -> None:
+    rehashed(ledger.path, lambda content: content["charge"].update(change), 1)
+    with pytest.raises(LedgerFileError):
+        Ledger(ledger.path)
+
+
+def test_more_than_the_limit_is_refused_however_it_got_there(ledger: Ledger) -> None:
+    rehashed(ledger.path, lambda content: content.update(limit=ZCDP(UNIT).to_dict()), 0)
+    with pytest.raises(LedgerFileError, match="more than its limit allows"):
+        Ledger(ledger.path)
+
+
+def ignoring(column: str) -> Callable[..., str]:
+    """A planted twin: a chain that leaves out a column."""
+    right = rows.digest_of
+
+    def digest_of(before: str, number: int, kind: str, content: str, profile: bytes | None) -> str:
+        values = {"before": before, "number": number, "kind": kind, "content": content, "profile": profile}
+        return right(**(values | {column: None if column == "profile" else ""}))  # type: ignore[arg-type]
+
+    return digest_of
+
+
+# The same charge with less in its last cell.
+LESS = CellCosts((1, 0, 0), 49).to_bytes()[1]
+EDITS: dict[str, tuple[Any, ...]] = {
+    "content": (OTHER_NAME,),
+    "profile": ("UPDATE log SET profile = ? WHERE number = 1", LESS),
+}
+
+
+@pytest.mark.parametrize("column", EDITS)
+def test_a_chain_that_leaves_out_a_column_would_miss_its_change(
+    path: Path, column: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = new_ledger(path, 9)
+    right.spend(charge_of(), "r0")
+    edit(path, EDITS[column])
+    with pytest.raises(LedgerFileError, match="row 1 of the ledger is missing, altered or damaged"):
+        Ledger(path)
+    monkeypatch.setattr(rows, "digest_of", ignoring(column))
+    twin = new_ledger(path.with_name("twin"), 9)
+    twin.spend(charge_of(), "r0")
+    edit(twin.path, EDITS[column])
+    assert Ledger(twin.path).entries != twin.entries
+
+
+@pytest.mark.parametrize("column", ["before", "number", "kind", "content", "profile"])
+def test_every_column_is_in_the_chain(column: str) -> None:
+    values: dict[str, Any] = {"before": "a", "number": 1, "kind": "spend", "content": "{}", "profile": b"x"}
+    others = {"before": "b", "number": 2, "kind": "store", "content": "{ }", "profile": None}
+    changed = values | {column: others[column]}
+    assert rows.digest_of(**values) != rows.digest_of(**changed)
+    twin = ignoring(column)
+    assert twin(**values) == twin(**changed)
+    # An absent profile is no empty one, and text does not flow from one column into the next.
+    assert rows.digest_of("a", 1, "s", "x", None) != rows.digest_of("a", 1, "s", "x", b"")
+    assert rows.digest_of("a", 1, "sx", "", None) != rows.digest_of("a", 1, "s", "x", None)
+
+
+# ------------------------------------------------------------------ damaged files and older copies
+
+
+@pytest.mark.parametrize("keep", [0, 1, 99, 100, 511, 512, 4095, 4096, 5000, 8192, 12287])
+def test_a_file_cut_short_is_refused(ledger: Ledger, keep: int) -> None:
+    whole = ledger.path.read_bytes()
+    assert keep < len(whole)
+    ledger.path.write_bytes(whole[:keep])
+    for step in (
+        lambda: Ledger(ledger.path, dataset="people", limit=ledger.limit),
+        lambda: ledger.check(charge_of(), "new"),
+        lambda: ledger.spend(charge_of(), "new"),
+    ):
+        with pytest.raises(LedgerFileError):
+            step()
+    assert ledger.path.stat().st_size == keep
+
+
+def test_other_files_are_refused(path: Path) -> None:
+    for content in (b"text\n" * 100, os.urandom(8192), b"SQLite format 3\0" + bytes(4080)):
+        path.write_bytes(content)
+        with pytest.raises(LedgerFileError, match="no ledger"):
+            Ledger(path, dataset="people", limit=GDP(1))
+        assert path.read_bytes() == content
+    path.unlink()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE log (x)")
+    with pytest.raises(LedgerFileError, match="no ledger"):
+        Ledger(path)
+
+
+def test_a_ledger_that_vanished_is_not_made_anew(ledger: Ledger) -> None:
+    ledger.path.unlink()
+    for step in (lambda: ledger.check(charge_of(), "new"), lambda: ledger.remaining, ledger.verify):
+        with pytest.raises(LedgerFileError, match="there is no ledger"):
+            step()
+    assert not ledger.path.exists()
+    assert "3 releases" in repr(ledger)
+
+
+def test_an_older_copy_is_found_by_who_has_seen_a_newer_one(ledger: Ledger) -> None:
+    copy = ledger.path.with_name("copy")
+    shutil.copy(ledger.path, copy)
+    entry = ledger.spend(charge_of(), "new")
+    os.replace(copy, ledger.path)
+    with pytest.raises(LedgerFileError, match="older copy"):
+        ledger.spend(charge_of(), "newer")
+    fresh = Ledger(ledger.path)
+    # Alone, an older copy looks as it did when it was new; a printed head tells.
+    assert len(fresh.entries) == 3
+    with pytest.raises(LedgerFileError, match="older than what printed it"):
+        fresh.verify(head=entry.head)
+
+
+def test_heads_printed_earlier_stay_in_the_ledger(ledger: Ledger) -> None:
+    heads = [entry.head for entry in ledger.entries] + [ledger.head]
+    ledger.spend(charge_of(), "new")
+    for head in heads:
+        verified = ledger.verify(head=head)
+    assert (verified.n_entries, verified.n_stored, verified.head) == (4, 2, ledger.head)
+    assert str(verified).startswith(
+        "4 releases of 'people', 2 of them stored; left: ρ = 0.0510204 of 0.0918367;"
+    )
+    with pytest.raises(LedgerFileError, match="does not contain"):
+        ledger.verify(head="0" * 64)
+
+
+# ------------------------------------------------------------------ for people and other programs
+
+
+def test_rows_and_exports_are_plain_and_hold_no_answers(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.spend(charge_of("=cmd()"), "=HYPERLINK(1)", after=["plan 0", "plan 1"])
+    found = ledger.rows
+    assert [row["release_id"] for row in found] == ["r0", "r1", "r2", "=HYPERLINK(1)"]
+    assert [row["stored"] for row in found] == [True, True, False, False]
+    assert found[0]["charged_exactly"] == "1/49"
+    assert Fraction(found[0]["charged"]) >= UNIT
+    lines = ledger.export(tmp_path / "x.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == found
+    with ledger.export(tmp_path / "x.csv").open(encoding="utf-8", newline="") as stream:
+        table = list(csv.DictReader(stream))
+    assert [row["release_id"] for row in table] == ["r0", "r1", "r2", "'=HYPERLINK(1)"]
+    assert table[3]["plan"] == "'=cmd()"
+    assert table[3]["after"] == "plan 0 plan 1"
+    for name in ("x.csv", "x.jsonl"):
+        assert b"answers 0" not in (tmp_path / name).read_bytes()
+    with pytest.raises(InputError, match=r"\.csv or \.jsonl"):
+        ledger.export(tmp_path / "x.txt")
+    ledger.path.rename(tmp_path / "own.csv")
+    with pytest.raises(InputError, match="overwritten"):
+        Ledger(tmp_path / "own.csv").export(tmp_path / "own.csv")
+
+
+def test_a_ledger_travels_to_other_processes_by_its_path(ledger: Ledger) -> None:
+    again = pickle.loads(pickle.dumps(ledger))
+    assert again.entries == ledger.entries
+    again.spend(charge_of(), "there")
+    assert ledger.entries[-1].release_id == "there"
+
+
+def test_each_row_is_parsed_once(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    right = history.charge_from_parts
+
+    def counted(content: Any, packed: Any) -> Charge:
+        parsed.append(content["plan"])
+        return right(content, packed)
+
+    monkeypatch.setattr(history, "charge_from_parts", counted)
+    for _ in range(3):
+        ledger.entries
+    assert parsed == []
+    Ledger(ledger.path)
+    assert parsed == ["plan 0", "plan 1", "plan 2"]
