@@ -5,7 +5,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 # Tests run one worker per core, so each worker keeps BLAS to one thread.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest --numprocesses auto
+# Tests of one group share a worker: those of the engines start Spark and PostgreSQL once.
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 
 .PHONY: help demo test test-all setup bench docs check clean
 
@@ -18,7 +19,7 @@ demo: $(VENV)/.core ## publish a synthetic town of 200,000 people, privately
 test: $(VENV)/.dev check ## lint, types and tests on the light core
 	$(PYTEST)
 
-test-all: $(VENV)/.all check ## the same with every extra installed; nothing may be skipped
+test-all: $(VENV)/.all check ## the same with every extra, Java and PostgreSQL; nothing may be skipped
 	LEASTNOISE_ALL_EXTRAS=1 $(PYTEST)
 	@$(MAKE) --no-print-directory docs
 

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leastnoise.data import Data, counting, counts_from_vector, is_count_vector, vectorize
-from leastnoise.errors import DataError, MissingExtraError, SchemaError, TooLargeError
+from leastnoise.errors import DataError, SchemaError, TooLargeError
 from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
 from support import extra
 
@@ -657,28 +657,6 @@ def test_a_file_without_a_column_is_refused_before_anything_is_counted(source: A
         vectorize(table, Schema(Age=range(3)))
     with pytest.raises(DataError, match="exactly one column named 'id'"):
         vectorize(table, Schema(age=range(3)), person="id")
-
-
-def test_an_ibis_table_without_its_package_says_what_to_type() -> None:
-    class Table:
-        """As an Ibis table of an engine whose package is missing."""
-
-        columns = ("x",)
-
-        def __getitem__(self, i: int) -> Any:
-            return self
-
-        name = select = lambda self, given: self
-        get_backend = lambda self: type("Backend", (), {"name": "sqlite"})  # noqa: E731
-
-        def to_pyarrow(self) -> Any:
-            raise ImportError("no", name="pyarrow_hotfix")
-
-    Table.__module__ = "ibis.expr.types.relations"
-    with pytest.raises(
-        MissingExtraError, match=r"pyarrow_hotfix; type: pip install 'ibis-framework\[sqlite\]'"
-    ):
-        vectorize(Table(), Schema(x=range(3))).vector()
 
 
 def test_repeated_column_is_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import decimal
-import getpass
+import gc
 import itertools
 import logging
 import math
@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -31,7 +31,6 @@ import numpy as np
 import pandas
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from leastnoise.data import Data, blocks, dialects, engines, vectorize
 from leastnoise.errors import DataError, LeastnoiseError, MissingExtraError, SchemaError, TooLargeError
@@ -98,6 +97,7 @@ class Server:
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs, self._folder = programs, folder
+        self._opened: list[Any] = []
         self._prefix = as_somebody(folder)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -119,11 +119,13 @@ class Server:
         subprocess.run(command, check=True, cwd=self._folder, stdout=subprocess.DEVNULL, timeout=60)
 
     def connect(self, database: str = "postgres") -> Any:
-        return extra("ibis").postgres.connect(
-            host="127.0.0.1", port=self.port, user="tester", database=database
-        )
+        where = {"host": "127.0.0.1", "port": self.port, "user": "tester", "database": database}
+        self._opened.append(extra("ibis").postgres.connect(**where))
+        return self._opened[-1]
 
     def stop(self) -> None:
+        for connection in self._opened:
+            connection.con.close()
         self._run("pg_ctl", "-m", "immediate", "stop")
 
 
@@ -145,10 +147,8 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def postgres(server: Server) -> Iterator[Any]:
-    connection = server.connect()
-    yield connection
-    connection.disconnect()
+def postgres(server: Server) -> Any:
+    return server.connect()
 
 
 @pytest.fixture(scope="session")
@@ -172,7 +172,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     yield ibis.pyspark.connect(session)
-    session.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session.stop()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
@@ -228,9 +231,7 @@ def loaded(engine: Any, table: Table) -> Any:
         relation(table).write_parquet(str(folder / "t.parquet"))
         frame = engine._session.read.parquet(str(folder))
         casts = [f"CAST({quoted(c, '`')} AS {KINDS[kind]['pyspark']})" for c, (kind, _) in table.items()]
-        chosen = [
-            f"{cast} AS {quoted(column, '`')}" for cast, column in zip(casts, table, strict=True)
-        ]
+        chosen = [f"{cast} AS {quoted(column, '`')}" for cast, column in zip(casts, table, strict=True)]
         frame.selectExpr(*chosen).createOrReplaceTempView(name)
     else:
         engine.con.register(f"source_{name}", relation(table).to_arrow_table())
@@ -263,7 +264,23 @@ NUMBER_TEXTS = [
     *("9" * 17, "9" * 18, "9" * 19, "1" + "0" * 18, "-" + "9" * 60, "0" * 60 + "7", "1e18", "1e17", "1e20"),
     *("100000000000000000000", "1.7976931348623158e308", "1.7976931348623159e308", "2.5e-324", "2.4e-324"),
     *("5e-324", "0.1", "0.1000000000000000055511151231257827021181583404541015625", "9007199254740993", "７"),
-    *("1e5", "1e05", "1e+5", "1E5", "1e", "e5", ".", "+", "-", "--1", "1.2.3", "Infinityx", "١٨", "true", None),
+    *(
+        "1e5",
+        "1e05",
+        "1e+5",
+        "1E5",
+        "1e",
+        "e5",
+        ".",
+        "+",
+        "-",
+        "--1",
+        "1.2.3",
+        "Infinityx",
+        "١٨",
+        "true",
+        None,
+    ),
 ]
 FLOATS = [
     *(0.0, -0.0, 1.0, 18.0, 18.5, 0.1, math.nextafter(18, 19), 1e17, 1e18, 1e20, 2.0**53, 2.0**62, 2.0**63),
@@ -278,7 +295,22 @@ SCHEMAS = {
     "far": Integers(range(2**63 - 3, 2**63 + 3), outside="other", other="?"),
     "numbers": Categories([18, 0, -1, 10**20, 2**53 + 1, -(2**63), 7, 10**18, 10**17, 999999999999999999]),
     "texts": Categories(
-        ["18", "18.0", "0", "0.1", "inf", "-inf", "1e+16", "1e-05", "true", "18.00", "0.10", "", "18\n", "nan"],
+        [
+            "18",
+            "18.0",
+            "0",
+            "0.1",
+            "inf",
+            "-inf",
+            "1e+16",
+            "1e-05",
+            "true",
+            "18.00",
+            "0.10",
+            "",
+            "18\n",
+            "nan",
+        ],
         null="other",
         other="?",
     ),
@@ -328,7 +360,26 @@ def test_dates_are_their_text(engine: Any) -> None:
         agrees(engine, table, Schema(day=Categories(declared, null="other", other="?", outside="drop")))
 
 
-LOOK_ALIKES = ["F", "f", "F ", " F", "Ｆ", "é", "e\u0301", "ss", "ß", "ﬁ", "fi", "", "I", "ı", "i", "'", '"', "\\"]
+LOOK_ALIKES = [
+    "F",
+    "f",
+    "F ",
+    " F",
+    "Ｆ",
+    "é",
+    "e\u0301",
+    "ss",
+    "ß",
+    "ﬁ",
+    "fi",
+    "",
+    "I",
+    "ı",
+    "i",
+    "'",
+    '"',
+    "\\",
+]
 
 
 def test_text_is_compared_by_its_bytes(engine: Any) -> None:
@@ -345,7 +396,7 @@ def collated(engine: Any) -> Any:
             "CREATE COLLATION IF NOT EXISTS blind (provider = icu, locale = 'und-u-ks-level2', "
             "deterministic = false)"
         ).close()
-        sql = f'SELECT a COLLATE blind AS x, b COLLATE blind AS id FROM {values} AS t(a, b)'
+        sql = f"SELECT a COLLATE blind AS x, b COLLATE blind AS id FROM {values} AS t(a, b)"
     elif engine.name == "pyspark":
         sql = f"SELECT collate(a, 'UTF8_LCASE') AS x, collate(b, 'UTF8_LCASE') AS id FROM {values} AS t(a, b)"
         engine._session.sql(sql).createOrReplaceTempView("collated")
@@ -412,3 +463,509 @@ def test_any_table_is_counted_alike(engine: Any, n_examples: int) -> None:
             agrees(engine, table, schema)
 
     check()
+
+
+# ------------------------------------------------------------------ many tables
+
+SMALL = Schema(a=range(4), b=("x", "y"), c=Bins([0, 1, 5, 9]), d=Categories(["u"], other="?"), e=range(3))
+
+
+def records(n: int = 300, seed: int = 4) -> Table:
+    chance = random.Random(seed)
+    return {
+        "id": ("text", [chance.choice([None, "", "p,1", *"abcdefgh"]) for _ in range(n)]),
+        "a": ("int", [chance.choice([None, -1, 0, 1, 2, 3, 4]) for _ in range(n)]),
+        "b": ("text", [chance.choice(["x", "y", "x", "y", "z"]) for _ in range(n)]),
+        "c": ("float", [chance.choice([-0.5, 0.0, 0.99, 3.0, 8.5, math.nan]) for _ in range(n)]),
+        "d": ("text", [chance.choice(["u", "v", None]) for _ in range(n)]),
+        "e": ("int", [chance.randrange(3) for _ in range(n)]),
+    }
+
+
+ALL_SUBSETS = [subset for order in range(6) for subset in itertools.permutations(SMALL.names, min(order, 3))][
+    :80
+] + [("e", "d", "c", "b", "a"), (), ("a",), ("a",)]
+
+
+def check_tables(data: Data, x: np.ndarray, k: int | None = None) -> None:
+    """Every table is the sum of the full one over what it leaves out, axes in the order asked."""
+    tables = data.tables(ALL_SUBSETS, records_per_person=k)
+    assert len(tables) == len(ALL_SUBSETS)
+    for subset, table in zip(ALL_SUBSETS, tables, strict=True):
+        letters = {name: chr(97 + i) for i, name in enumerate(data.schema.names)}
+        rule = "".join(letters.values()) + "->" + "".join(letters[name] for name in subset)
+        assert table.dtype == np.int64 and table.flags.c_contiguous and table.flags.writeable
+        assert table.shape == tuple(data.schema[name].size for name in subset)
+        assert np.array_equal(table, np.einsum(rule, x))
+
+
+def test_many_tables_agree_with_one(engine: Any) -> None:
+    source = loaded(engine, records())
+    check_tables(vectorize(source, SMALL), brute_force(records(), SMALL))
+    own = vectorize(relation(records()), SMALL, person="id").counts(*SMALL.names, records_per_person=2)
+    check_tables(vectorize(source, SMALL, person="id"), own, 2)
+
+
+def test_many_tables_of_the_embedded_engine() -> None:
+    for n in (300, 0):
+        source = relation(records(n))
+        check_tables(vectorize(source, SMALL), brute_force(records(n), SMALL))
+        data = vectorize(source, SMALL, person="id")
+        check_tables(data, data.counts(*SMALL.names, records_per_person=3), 3)
+
+
+@pytest.mark.parametrize("fault", ["axes", "cells", "block"])
+def test_a_wrong_sum_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = blocks.summed
+
+    def broken(x: np.ndarray, block: Any, subset: Any, schema: Schema) -> np.ndarray:
+        if fault == "axes":
+            return own(x, block, tuple(sorted(subset)), schema).reshape([schema[n].size for n in subset])
+        return own(x[::-1] if fault == "cells" else np.roll(x, 1), block, subset, schema)
+
+    monkeypatch.setattr("leastnoise.data.handle.summed", broken)
+    with pytest.raises(AssertionError):
+        check_tables(vectorize(relation(records()), SMALL), brute_force(records(), SMALL))
+
+
+def test_blocks_hold_every_table_within_their_limits() -> None:
+    wide = Schema(**{f"a{k:02d}": range(10) for k in range(20)})
+    pairs = list(itertools.combinations(wide.names, 2))
+    triples = list(itertools.combinations(wide.names, 3))
+    uneven = Schema(a=range(1000), b=range(300), c=range(7), d=range(2), e=range(70_000))
+    for schema, asked in [
+        (wide, pairs),
+        (wide, triples),
+        (wide, [()]),
+        (wide, [*pairs, (), ("a01",), tuple(wide.names[:6])]),
+        (uneven, [s for r in range(4) for s in itertools.combinations(uneven.names, r)]),
+    ]:
+        scans = blocks.plan_scans(asked, schema)
+        held = [set(block) for scan in scans for block in scan]
+        for subset in asked:
+            assert any(set(subset) <= block for block in held)
+        largest = {math.prod(schema[name].size for name in subset) for subset in asked}
+        for scan in scans:
+            sizes = [math.prod(schema[name].size for name in block) for block in scan]
+            assert len(scan) <= blocks.MAX_BLOCKS
+            assert sum(sizes) <= blocks.SCAN_CELLS or len(scan) == 1
+            assert all(size <= blocks.MERGED_CELLS or size in largest for size in sizes)
+    # Pairs of 20 attributes lie in 40 blocks of four, where 35 is the least known; one scan counts them.
+    assert [len(scan) for scan in blocks.plan_scans(pairs, wide)] == [40]
+    assert blocks.plan_scans([], wide) == []
+
+
+class Untouched:
+    """A table that nobody may look into, but for its columns."""
+
+    columns = ("a", "b", "c", "d", "e", "id")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} was read")
+
+
+Untouched.__module__, Untouched.__name__ = "pandas.core.frame", "DataFrame"
+
+
+@pytest.mark.parametrize(
+    ("subsets", "error", "words"),
+    [
+        ([("a", "nobody")], SchemaError, "there is no attribute 'nobody'"),
+        ([("b",), ("a", "b", "a")], DataError, "each attribute may be named once, got a, b, a"),
+        (["ab"], DataError, r"named by its attributes, as in \('age', 'sex'\).* got 'ab'"),
+        ([3], DataError, "named by its attributes"),
+        ([("a", 3)], DataError, "attributes go by their names, got int"),
+        ([("a", ["b"])], DataError, "attributes go by their names, got list"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused_before_anything_is_read(
+    subsets: Any, error: type[LeastnoiseError], words: str
+) -> None:
+    data = vectorize(Untouched(), SMALL)
+    with pytest.raises(error, match=words):
+        data.tables(subsets)
+    with pytest.raises(DataError, match="positive whole number"):
+        data.tables([("a",)], records_per_person=0)
+
+
+def test_tables_too_large_together_are_refused_before_anything_is_read() -> None:
+    wide = Schema(**{name: range(30_000) for name in "abcde"})
+    data = vectorize(Untouched(), wide)
+    words = (
+        r"2 tables would hold 900,030,000 cells together; at most 536,870,912 are built, the largest holds "
+        r"900,000,000\. Ask for fewer tables at a time"
+    )
+    with pytest.raises(TooLargeError, match=words):
+        data.tables([("a", "b"), ("c",)])
+    assert data.tables([]) == []
+
+
+# ------------------------------------------------------------------ people
+
+
+def kept(engine: Any, table: Table, schema: Schema, k: int) -> list[list[int]]:
+    """The counts in the engine and in the embedded one."""
+    sources = (loaded(engine, table), relation(table))
+    return [vectorize(s, schema, person="id").vector(records_per_person=k).tolist() for s in sources]
+
+
+PERSONS = {
+    "text": ["7", "7", "7.0", " 7", "", None, "é", "e\u0301", "a,0", "A", "a"] * 4,
+    "int": [7, 7, 7, -7, 0, None, 2**63 - 1, -(2**63)] * 4,
+    "float": [7.0, 7.0, -7.0, 7.5, -7.5, 0.0, -0.0, None, math.nan, math.inf, 1e300, 2.0**60, 5e-324] * 4,
+    "decimal": [Decimal(text) for text in ("7.00", "7.00", "7.50", "-7.00", "0.00", "0.10")] * 4,
+    "wide": [7, 7, 10**30, None, -7] * 4,
+    "bool": [True, False, None, True] * 4,
+    "small": [7, 7, None, 8] * 4,
+}
+
+
+@pytest.mark.parametrize("kind", PERSONS)
+def test_the_same_records_of_a_person_stay(engine: Any, kind: str) -> None:
+    n = len(PERSONS[kind])
+    table: Table = {"id": (kind, PERSONS[kind]), "x": ("int", [i * 7 % n for i in range(n)])}
+    for k in (1, 2):
+        there, here = kept(engine, table, Schema(x=range(n)), k)
+        assert there == here
+        assert 0 < sum(here) < n
+
+
+def test_a_whole_number_is_one_person_in_any_column(engine: Any) -> None:
+    """Which of the records stays depends on the person's number, not on its type."""
+    found = []
+    for kind, seven in {"text": "7", "int": 7, "float": 7.0, "decimal": Decimal("7.00"), "wide": 7}.items():
+        table: Table = {"id": (kind, [seven] * 50), "x": ("int", list(range(50)))}
+        found += kept(engine, table, Schema(x=range(50)), 3)
+    assert all(one == found[0] for one in found) and sum(found[0]) == 3
+
+
+# ------------------------------------------------------------------ what each engine is peculiar in
+
+
+def test_large_domains(engine: Any) -> None:
+    chance = random.Random(6)
+    names = [f"region {i}" for i in range(1500)]
+    edges = sorted(chance.uniform(-50, 50) for _ in range(400))
+    values = [
+        value for edge in edges[::40] for value in (edge, math.nextafter(edge, 99), math.nextafter(edge, -99))
+    ]
+    table: Table = {
+        "r": ("text", [*names[:: len(names) // len(values)]][: len(values)]),
+        "x": ("float", values),
+    }
+    data, native = vectorize(loaded(engine, table), Schema(r=names, x=Bins(edges))), relation(table)
+    expected = vectorize(native, data.schema).tables([("r",), ("x",)])
+    assert expected[0].sum() == expected[1].sum() > 20
+    for found, own in zip(data.tables([("r",), ("x",)]), expected, strict=True):
+        assert np.array_equal(found, own)
+
+
+def test_spark_without_ansi_counts_the_same(spark: Any) -> None:
+    """Then casts that overflow give nulls, and small decimals are written with exponents."""
+    session = spark._session
+    before = session.conf.get("spark.sql.ansi.enabled")
+    session.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        for column in ("text", "decimal"):
+            kind, values = COLUMNS[column]
+            table: Table = {column: (kind, values)}
+            source = loaded(spark, table)
+            for name in ("clamped", "numbers", "texts", "open bins"):
+                schema = Schema(**{column: SCHEMAS[name]})
+                expected = brute_force(table, schema).ravel().tolist()
+                assert vectorize(source, schema).vector().tolist() == expected
+    finally:
+        session.conf.set("spark.sql.ansi.enabled", before)
+
+
+def test_postgres_numerics_without_a_scale(postgres: Any) -> None:
+    """They may be NaN or infinite, beyond any float, and 1.5 is not written like 1.50."""
+    texts = [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1.5",
+        "1.50",
+        "18",
+        "18.000",
+        "1e400",
+        "-1e400",
+        "1e-400",
+        "7e30",
+    ]
+    with postgres.con.cursor() as cursor:
+        cursor.execute("CREATE TEMP TABLE numerics (x numeric)")
+        cursor.executemany("INSERT INTO numerics VALUES (%s::numeric)", [(text,) for text in [*texts, None]])
+    postgres.con.commit()
+    values = [*(Decimal(text) for text in texts), None]
+    table: Table = {"x": ("decimal", values)}
+    for attribute in [
+        Integers(range(10, 20), outside="clamp", null="other", other="?"),
+        Categories([18, 7 * 10**30], other="?"),
+        Categories(["1.5", "18", "18.000"], outside="drop", null="other", other="?"),
+        Bins([-math.inf, 0, 1, 2, 1e300, math.inf], null="other", outside="drop", other="?"),
+    ]:
+        schema = Schema(x=attribute)
+        with decimal.localcontext(prec=1000):
+            expected = brute_force(table, schema).tolist()
+        assert vectorize(postgres.table("numerics"), schema).vector().tolist() == expected
+
+
+def test_postgres_types_of_text(postgres: Any, server: Server) -> None:
+    postgres.raw_sql(
+        "CREATE TYPE pg_temp.mood AS ENUM ('sad', 'glad'); "
+        "CREATE TEMP TABLE moods (m mood, c char(6), v varchar(6), u uuid); "
+        "INSERT INTO moods VALUES ('sad', 'sad', 'sad', 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'), "
+        "('glad', 'glad', 'glad', NULL)"
+    ).close()
+    table = postgres.sql(
+        "SELECT * FROM moods", schema={"m": "string", "c": "string", "v": "string", "u": "uuid"}
+    )
+    for column in "mcv":
+        assert vectorize(table, Schema(**{column: ("glad", "sad")})).vector().tolist() == [1, 1]
+    uuid = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+    assert vectorize(table, Schema(u=(uuid, uuid.upper()))).vector().tolist() == [1, 0]
+    # In another encoding, text still is its characters, and persons keep the same records.
+    with server.connect().con as plain:
+        plain.autocommit = True
+        plain.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    latin = server.connect("latin")
+    people_there: Table = {"id": ("text", ["é", "é", "ü"] * 5), "x": ("text", ["é", "e", "É"] * 5)}
+    there, here = kept(latin, people_there, Schema(x=("é", "É", "e")), 2)
+    assert there == here and sum(here) == 4
+
+
+# ------------------------------------------------------------------ what crosses the wire
+
+
+def test_only_counts_cross_the_wire(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 2_000
+    table: Table = {
+        "id": ("text", [f"{CANARY}{i}" for i in range(n)]),
+        "a": ("int", [i % 4 for i in range(n)]),
+    }
+    source = loaded(engine, table)
+    own, seen = engines._answer, []
+
+    def watched(backend: Any, query: str) -> Any:
+        assert CANARY not in query
+        seen.append(own(backend, query))
+        return seen[-1]
+
+    monkeypatch.setattr(engines, "_answer", watched)
+    refused = lambda *given, **named: pytest.fail("the table itself was fetched")  # noqa: E731
+    for method in ("to_pyarrow", "execute", "to_pandas", "to_polars", "to_pyarrow_batches"):
+        monkeypatch.setattr(type(source), method, refused)
+    if engine.name == "postgres":
+        # Ibis fetches the answer by this method of its own; it is the only table that may be.
+        monkeypatch.undo()
+        monkeypatch.setattr(engines, "_answer", watched)
+    data = vectorize(source, Schema(a=range(4)), person="id")
+    assert data.tables([("a",), ()], records_per_person=1)[0].tolist() == [n // 4] * 4
+    assert len(seen) == 1 and [len(column) for column in seen[0]] == [4, 4, 4]
+
+
+def test_one_query_counts_many_tables(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = loaded(engine, records())
+    own, queries = engines._answer, []
+    monkeypatch.setattr(engines, "_answer", lambda backend, q: (queries.append(q), own(backend, q))[1])
+    vectorize(source, SMALL).tables(list(itertools.combinations(SMALL.names, 2)))
+    assert len(queries) == 1
+
+
+# ------------------------------------------------------------------ refusals and failures
+
+REFUSED = {
+    "ARRAY[1, 2]": ("nested", "array<int64>", "lists or records"),
+    "CAST(NULL AS bytea)": ("bytes", "binary", "bytes or lengths of time"),
+    "CURRENT_DATE": ("day", "date", "dates or times"),
+    "CAST(CURRENT_DATE AS timestamp)": ("moment", "timestamp", "dates or times"),
+}
+
+
+@pytest.mark.parametrize("value", REFUSED)
+def test_types_that_no_schema_means_are_refused_before_counting(
+    value: str, postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column, kind, words = REFUSED[value]
+    table = postgres.sql(f'SELECT {value} AS "{column}"', schema={column: kind})
+    monkeypatch.setattr(engines, "_answer", lambda *given: pytest.fail("something was counted"))
+    for attribute in (range(3), Bins([0, 1])):
+        with pytest.raises(DataError, match=f"column '{column}', which the schema declares as .* {words}"):
+            vectorize(table, Schema(**{column: attribute}))
+    if column != "day":
+        with pytest.raises(DataError, match=f"column '{column}'"):
+            vectorize(table, Schema(**{column: ("x",)}))
+        with pytest.raises(DataError, match=f"column '{column}'"):
+            vectorize(
+                postgres.sql(f'SELECT 1 AS x, {value} AS "{column}"', schema={"x": "int64", column: kind}),
+                Schema(x=range(2)),
+                person=column,
+            )
+
+
+def test_the_embedded_engine_refuses_the_same_types() -> None:
+    for value, words in {
+        "[1]": "lists",
+        "{'a': 1}": "lists",
+        "'x'::BLOB": "bytes",
+        "DATE '2020-01-01'": "dates",
+    }.items():
+        source = duckdb.connect().sql(f"SELECT {value} AS x")
+        with pytest.raises(
+            DataError, match=f"column 'x', which the schema declares as numbers, holds {words}"
+        ):
+            vectorize(source, Schema(x=range(3))).vector()
+    source = duckdb.connect().sql("SELECT [1] AS id, 1 AS x")
+    with pytest.raises(DataError, match="which is read from plain text or whole numbers, holds lists"):
+        vectorize(source, Schema(x=range(3)), person="id").vector(records_per_person=1)
+
+
+def test_a_range_too_far_is_refused(engine: Any) -> None:
+    source = loaded(engine, {"x": ("int", [1])})
+    for attribute in (
+        Integers(range(10**18, 10**18 + 3), outside="clamp"),
+        range(0, 10**19, 10**13),
+        range(0, 2**60, 2),
+    ):
+        with pytest.raises(DataError, match=r"the range of 'x' goes beyond .* declare Bins"):
+            vectorize(source, Schema(x=attribute))
+
+
+def test_an_engine_that_is_not_known_is_refused() -> None:
+    ibis = extra("ibis")
+    table = ibis.sqlite.connect().create_table("t", schema=ibis.schema({"x": "int64"}))
+    with pytest.raises(DataError, match=r"are counted in duckdb, .* not in sqlite; .* table\.to_parquet"):
+        vectorize(table, Schema(x=range(3)))
+
+
+def test_polars_tables_of_ibis_are_read_in_this_process() -> None:
+    ibis, polars = extra("ibis"), extra("polars")
+    table = ibis.polars.connect({"t": polars.DataFrame({"x": [1, 2, 2, None]})}).table("t")
+    assert vectorize(table, Schema(x=range(3))).vector().tolist() == [0, 1, 2]
+
+
+def test_a_package_that_is_missing_is_named(embedded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*given: Any) -> Any:
+        raise ImportError("no", name="pyarrow_hotfix")
+
+    monkeypatch.setattr(engines, "_answer", fail)
+    data = vectorize(loaded(embedded, {"x": ("int", [1])}), Schema(x=range(3)))
+    with pytest.raises(
+        MissingExtraError, match=r"pyarrow_hotfix; type: pip install 'ibis-framework\[duckdb\]'"
+    ):
+        data.vector()
+
+
+def tells_nothing(data: Data, caplog: Any, capfd: Any, **options: Any) -> None:
+    caplog.set_level(logging.INFO)
+    with pytest.raises(DataError, match=r"counting the table failed .* reason is withheld") as caught:
+        data.tables([("x",)], **options)
+    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    assert caught.value.__context__ is None and caught.value.__cause__ is None
+    assert CANARY not in told + caplog.text + "".join(capfd.readouterr())
+
+
+def test_a_connection_lost_half_way_leaves_nothing(server: Server, caplog: Any, capfd: Any) -> None:
+    connection = server.connect()
+    number = connection.con.info.backend_pid
+    slow = connection.sql(
+        f"SELECT '{CANARY}' || pg_sleep(30)::text AS x FROM generate_series(1, 3)", schema={"x": "string"}
+    )
+    data = vectorize(slow, Schema(x=("a", "b")))
+
+    def cut() -> None:
+        time.sleep(0.5)
+        with server.connect().con as other:
+            other.execute("SELECT pg_terminate_backend(%s)", [number])
+
+    cutter = threading.Thread(target=cut)
+    cutter.start()
+    tells_nothing(data, caplog, capfd)
+    cutter.join()
+    tells_nothing(data, caplog, capfd)
+
+
+def test_a_count_that_is_cancelled_stops_the_engine(server: Server) -> None:
+    class Enough(Exception):
+        pass
+
+    def impatient(state: Any) -> None:
+        if state.seconds > 0.3:
+            raise Enough
+
+    connection = server.connect()
+    slow = connection.sql("SELECT pg_sleep(30)::text AS x", schema={"x": "string"})
+    with pytest.raises(Enough):
+        vectorize(slow, Schema(x=("a",))).tables([("x",)], progress=impatient)
+    with server.connect().con as other:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid = %s"
+        deadline = time.monotonic() + 10
+        while other.execute(query, [connection.con.info.backend_pid]).fetchone() != (0,):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    slow = duckdb.connect().sql("SELECT a.range % 7 AS x FROM range(1000000) a, range(100000) b")
+    with pytest.raises(Enough):
+        vectorize(slow, Schema(x=range(3))).tables([("x",)], progress=impatient)
+
+
+def test_progress_tells_the_scan_and_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "MAX_BLOCKS", 2)
+    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
+    seen: list[Any] = []
+    data = vectorize(relation(records()), SMALL)
+    watched = data.tables([("a", "b"), ("c",), ("d", "e"), ("a", "e"), ()], progress=seen.append)
+    assert reported(seen) == [(1, 2), (2, 2)]
+    assert all(0 <= a.seconds <= b.seconds for a, b in itertools.pairwise(seen))
+    for found, own in zip(
+        watched, data.tables([("a", "b"), ("c",), ("d", "e"), ("a", "e"), ()]), strict=True
+    ):
+        assert np.array_equal(found, own)
+    # Two tables that differ in one record only give the same reports, but for the clock.
+    less: list[Any] = []
+    vectorize(relation(records(299)), SMALL).tables(
+        [("a", "b"), ("c",), ("d", "e"), ("a", "e"), ()], progress=less.append
+    )
+    assert reported(less) == reported(seen)
+
+
+def reported(states: list[Any]) -> list[tuple[int, int]]:
+    """Which scans there were, each reported when it began and when it ended, and by the clock between."""
+    scans = [(state.scan, state.n_scans) for state in states]
+    assert all(scans.count(scan) >= 2 for scan in scans)
+    return [scan for scan, _ in itertools.groupby(scans)]
+
+
+def test_a_file_removed_between_scans_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any
+) -> None:
+    monkeypatch.setattr(blocks, "MAX_BLOCKS", 1)
+    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
+    path = tmp_path / "t.parquet"
+    relation({"x": ("text", [CANARY]), "y": ("text", ["a"])}).write_parquet(str(path))
+    data = vectorize(path, Schema(x=Categories(["a", "b"], other="?"), y=("a", "b")))
+    with pytest.raises(DataError, match="counting the table failed") as caught:
+        data.tables([("x",), ("y",)], progress=lambda state: state.scan == 2 and path.unlink(missing_ok=True))
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_table_that_changes_between_scans_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "MAX_BLOCKS", 1)
+    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
+    frame = pandas.DataFrame({"x": [0, 1, 1], "y": [0, 0, 1]})
+    data = vectorize(frame, Schema(x=range(2), y=range(2)))
+
+    def meddle(state: Any) -> None:
+        if state.scan == 2:
+            frame.loc[0, "y"] = 9
+
+    with pytest.raises(DataError, match="the table changed while it was counted; count a copy"):
+        data.tables([("x",), ("y",)], progress=meddle)
+
+
+def test_a_spark_session_stopped_half_way_leaves_nothing(spark: Any, caplog: Any, capfd: Any) -> None:
+    """Last in this file: the session is gone afterwards."""
+    data = vectorize(loaded(spark, {"x": ("text", [CANARY, "a"])}), Schema(x=("a", "b")))
+    assert data.vector().tolist() == [1, 0]
+    spark._session.stop()
+    tells_nothing(data, caplog, capfd)

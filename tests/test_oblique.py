@@ -585,7 +585,8 @@ def _simple_inner(A: Any, caps: Array) -> Any:
 )
 def test_the_largest_variance_is_near_the_certified_optimum(name: str) -> None:
     workload, products, _ = _asked(*CASES[name])
-    split, largest = alternate(products, np.ones(len(products.terms)), _simple_inner)
+    found = alternate(products, np.ones(len(products.terms)), _simple_inner)
+    split, largest = found.split, found.largest
     certificate = ln.design(workload, ln.GDP(1), objective=ln.MaxVariance()).certificate
     assert largest >= certificate.lower_bound * (1 - SOLVER)
     assert largest <= certificate.achieved * (1 + PROMISED_LARGEST)
@@ -606,7 +607,8 @@ def test_axes_chosen_for_the_total_would_not_do_for_the_largest() -> None:
 def test_caps_of_products_are_followed() -> None:
     _, products, _ = _asked([ln.Prefix("a"), ln.Marginal("b")], ln.Schema(a=range(8), b=range(5)))
     caps = np.array([1.0, 0.01])
-    split, largest = alternate(products, caps, _simple_inner)
+    found = alternate(products, caps, _simple_inner)
+    split, largest = found.split, found.largest
     found = [v.max() / cap for v, cap in zip(_by_formula(split), caps, strict=True)]
     assert max(found) == pytest.approx(largest, rel=1e-8)
     assert min(found) > 0.9 * largest

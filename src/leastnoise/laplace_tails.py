@@ -162,6 +162,25 @@ def chernoff(G: Array, scale: int, alpha: float) -> Array:
     return np.where(_is_alone(peak, G.sum(axis=1)), _exact_steps(scale, alpha) * peak, half)
 
 
+def half_widths_by_norms(total: Array, squares: Array, peak: Array, *, scale: int, alpha: float) -> Array:
+    """t with P(|Σ_r g_r X_r| > t) ≤ α for rows g of which only norms are known: safe, and wider.
+
+    With X within 1 of b L, as in step 1, and u = θ b max|g| in (0, 1), the exponential bound needs
+    Σ_r −log(1 − θ²b²g_r²), which is at most −log(1 − u²) Σg²/max|g|², as −log(1 − x)/x rises.
+
+    Args:
+        total: Σ|g|, or more.
+        squares: Σg², or more.
+        peak: max|g|, or more.
+    """
+    safe = np.where(peak > 0, peak, 1.0)
+    effective = squares / safe**2
+    half = np.full(np.shape(safe), np.inf)
+    for u in _CHERNOFF_POINTS:
+        half = np.minimum(half, (math.log(2 / alpha) - effective * math.log1p(-u * u)) / u)
+    return np.where(peak > 0, half * scale * safe + total, 0.0)
+
+
 # ------------------------------------------------------------------------ rows and shapes
 
 

@@ -298,6 +298,7 @@ class Plan:
             content["structure"] = structure
         if isinstance(self.witness, ProductWitness):
             content["witness"] = "product"
+            content["witness_axes"] = self.witness.axes_in_words()
             return content, {**arrays, **self.witness.to_arrays()}
         arrays["q"] = self.witness.q
         if self.witness.pairs is not None:
@@ -423,7 +424,7 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
                 raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
             strategy = Strategy(exact.from_limbs(rows), scale=scale, noise=noise, neighbours=neighbours)
         if content.get("witness") == "product":
-            witness = product_witness_from_parts(arrays)
+            witness = product_witness_from_parts(arrays, content["witness_axes"])
         else:
             witness = _cell_weights(arrays, workload, privacy, name)
         plan = Plan(

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -337,6 +337,19 @@ def _axes(schema: Schema, terms: Sequence[Term]) -> list[Axis]:
     return [
         Axis(tuple(names), tuple(sizes[name] for name in names), tuple(place[name] for name in names))
         for names in groups.values()
+    ]
+
+
+def axes_in_words(axes: Sequence[Axis]) -> list[Any]:
+    """Plain values that `axes_from_words` reads back."""
+    return [[list(axis.names), list(axis.sizes), list(axis.places)] for axis in axes]
+
+
+def axes_from_words(plain: Any) -> list[Axis]:
+    """The axes that `axes_in_words` wrote."""
+    return [
+        Axis(tuple(map(str, names)), tuple(map(int, sizes)), tuple(map(int, places)))
+        for names, sizes, places in plain
     ]
 
 

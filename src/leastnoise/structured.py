@@ -49,7 +49,15 @@ from leastnoise.lattice import AxisSet
 from leastnoise.measured import CountTables, Measured, Neighbours, Noise, Spread
 from leastnoise.operators import Array, Identity, require_room
 from leastnoise.printable import in_figures
-from leastnoise.products import Axis, Kind, Products, ProductTerm, in_schema_order, products_of
+from leastnoise.products import (
+    Axis,
+    Kind,
+    Products,
+    ProductTerm,
+    axes_in_words,
+    in_schema_order,
+    products_of,
+)
 from leastnoise.strategy import MAX_DENSE_STRATEGY
 from leastnoise.structured_view import Piece, View
 from leastnoise.workload import Workload
@@ -59,6 +67,9 @@ MAX_MEASURED = 2**25
 
 # Cells up to this many have their spending listed one by one.
 _MAX_LISTED = 2**20
+
+# Beyond so many coefficients of noise in answers, intervals with Laplace noise follow from their norms.
+_MOST_GAINS = 2**26
 
 # Bits of a limb of the counts, which leave room for sums and differences along the axes.
 _LIMB = 32
@@ -236,7 +247,23 @@ class Structured(Measured):
             for block in self.blocks
         ]
         added = sum(block.multiplier**power * cost for block, cost in zip(self.blocks, each, strict=True))
+        for place, own in enumerate(self.forms):
+            if len(own) > 1:
+                added = min(added, self._along_one(place, power, costs, each))
         return added if self.neighbours == "add-remove" else max(added, self._replaced(power, each))
+
+    def _along_one(self, place: int, power: int, costs: Sequence[Sequence[int]], each: Sequence[int]) -> int:
+        """(3) with the columns of one axis as they are, value by value, and the largest of all others."""
+        total: Array = np.zeros(self.axes[place].size, dtype=object)
+        columns = [np.array(self._costs(form, power), dtype=object) for form in self.forms[place]]
+        for block, cost in zip(self.blocks, each, strict=True):
+            chosen = dict(zip(block.axes, block.forms, strict=True)).get(place)
+            largest = block.multiplier**power * cost
+            if chosen is None:
+                total = total + largest
+            else:
+                total = total + (largest // costs[place][chosen]) * columns[chosen]
+        return int(total.max())
 
     def _largest_cost(self, form: AxisForm, power: int) -> int:
         return form.largest_cost(power)
@@ -564,19 +591,47 @@ class Structured(Measured):
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
         view = self.view(workload)
         result = np.empty(workload.shape[0])
-        for term in view.products.terms:
+        shown_rows = [self._shown(view, term) for term in view.products.terms]
+        work = sum(math.prod(shown) for shown in shown_rows) * self.n_measured
+        for term, shown in zip(view.products.terms, shown_rows, strict=True):
             shape = tuple(kind.n_rows for kind in view.kinds(term))
-            # Rows that differ in values that no query tells apart have one width.
-            shown = tuple(
-                1 if view.is_constant(a, k) else self_rows
-                for a, k, self_rows in zip(term.places, term.kinds, shape, strict=True)
-            )
+            if work > _MOST_GAINS:
+                norms = [np.broadcast_to(norm, shape) for norm in self._gain_norms(view, term)]
+                values = laplace_tails.half_widths_by_norms(*norms, scale=self.scale, alpha=alpha)
+                result[term.start : term.start + term.n_rows] = term.in_workload_order(values)
+                continue
             halves = laplace_tails.half_widths(
                 partial(self._gains, view, term, shown), scale=self.scale, alpha=alpha
             )
             values = np.broadcast_to(halves.reshape(shown), shape)
             result[term.start : term.start + term.n_rows] = term.in_workload_order(values)
         return result
+
+    def _shown(self, view: View, term: ProductTerm) -> tuple[int, ...]:
+        """How many rows of each kind of a product to look at: those that no query tells apart are alike."""
+        return tuple(
+            1 if view.is_constant(a, k) else view.products.kinds[a][k].n_rows
+            for a, k in zip(term.places, term.kinds, strict=True)
+        )
+
+    def _gain_norms(self, view: View, term: ProductTerm) -> tuple[Array, Array, Array]:
+        """Bounds on Σ|g|, Σg² and max|g|, g being how the measured integers enter each row of a product."""
+        kinds = dict(zip(term.places, term.kinds, strict=True))
+        shape = (1,) * len(term.places)
+        norms: list[Array] = [np.zeros(shape) for _ in range(3)]
+        for piece in view.pieces(term):
+            k = float(self.blocks[piece.component].multiplier)
+            part: list[Array] = [np.full(shape, 1 / k), np.full(shape, 1 / k**2), np.full(shape, 1 / k)]
+            for a, form in piece.inside.items():
+                gain = view.gain_norms(a, form, kinds.get(a))
+                for i in range(3):
+                    own = gain[i] if a not in kinds else view.shaped(gain[i], a, term)
+                    part[i] = part[i] * own
+            for a, form in piece.outside.items():
+                centre = view.shaped(np.abs(view.centre(a, form, kinds[a])), a, term)
+                part = [part[0] * centre, part[1] * centre**2, part[2] * centre]
+            norms = [norms[0] + part[0], norms[1] + part[1], np.maximum(norms[2], part[2])]
+        return norms[0], norms[1], norms[2]
 
     def _gains(self, view: View, term: ProductTerm, shown: tuple[int, ...]) -> Iterator[Array]:
         """How every measured integer enters the first rows of a product, some rows at a time."""
@@ -622,11 +677,10 @@ class Structured(Measured):
         arrays["block_forms"] = np.array([f for block in self.blocks for f in block.forms], dtype=np.int64)
         multipliers = np.array([block.multiplier for block in self.blocks], dtype=object)
         arrays["multipliers"] = exact.to_limbs(multipliers)
-        plain_axes = [[list(axis.names), list(axis.sizes), list(axis.places)] for axis in self.axes]
         centres = [[a, list(history), form] for (a, history), form in self.centres.items()]
         structure = {
             "kind": "blocks",
-            "axes": plain_axes,
+            "axes": axes_in_words(self.axes),
             "forms": forms,
             "centres": centres,
             "order": list(self.order),

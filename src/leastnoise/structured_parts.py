@@ -13,7 +13,7 @@ from leastnoise.axis_form import form_from_parts
 from leastnoise.errors import PlanFileError
 from leastnoise.measured import Neighbours, Noise
 from leastnoise.operators import Array
-from leastnoise.products import Axis
+from leastnoise.products import axes_from_words
 from leastnoise.structured import Block, Structured
 from leastnoise.tables import Tables
 
@@ -29,10 +29,7 @@ def structured_from_parts(
     kinds = {"blocks": Structured, "tables": Tables}
     if not isinstance(plain, dict) or plain.get("kind") not in kinds:
         raise PlanFileError("the file holds a strategy of a kind that this version does not know")
-    axes = [
-        Axis(tuple(map(str, names)), tuple(map(int, sizes)), tuple(map(int, places)))
-        for names, sizes, places in plain["axes"]
-    ]
+    axes = axes_from_words(plain["axes"])
     forms = [
         [
             form_from_parts(plain_form, _own(arrays, f"axis{place}_{number}_"))

@@ -67,6 +67,7 @@ class View:
         self._numbers_of_rows: dict[tuple[str, int, int, int], Array] = {}
         self._pieces: dict[tuple[AxisSet, tuple[int, ...]], list[Piece]] = {}
         self._spans: dict[tuple[int, int, int], bool] = {}
+        self._gain_norms: dict[tuple[int, int, int], tuple[Array, Array, Array]] = {}
 
     def kinds(self, term: ProductTerm) -> list[Kind]:
         """What a product asks of each of its axes."""
@@ -195,6 +196,20 @@ class View:
         """w·g/1ᵀg for every row of a kind; one number where all are equal."""
         return self._row_numbers("centre", place, form, kind)
 
+    def gain_norms(self, place: int, form: AxisForm, kind: int | None) -> tuple[Array, Array, Array]:
+        """Σ|g|, Σg² and max|g| of w G for every row of a kind, or for the one row that adds all values up."""
+        key = (place, id(form), -1 if kind is None else kind)
+        if key not in self._gain_norms:
+            if kind is None:
+                rows = form.total_gain()[None, :]
+            elif self.is_constant(place, kind):
+                rows = form.gain_of(_OneRow(form.size))
+            else:
+                rows = form.gain_of(self.products.kinds[place][kind].operator)
+            sizes = np.abs(rows)
+            self._gain_norms[key] = (sizes.sum(axis=1), (sizes**2).sum(axis=1), sizes.max(axis=1))
+        return self._gain_norms[key]
+
     def _row_numbers(self, what: str, place: int, form: AxisForm, kind: int) -> Array:
         key = (what, place, id(form), kind)
         if key not in self._numbers_of_rows:
@@ -220,15 +235,16 @@ class View:
             values: Array = np.full(shape, self.strategy.component_variances[piece.component])
             for a, form in piece.inside.items():
                 if a in kinds:
-                    values = values * self._shaped(self.inside(a, form, kinds[a]), a, term)
+                    values = values * self.shaped(self.inside(a, form, kinds[a]), a, term)
                 else:
                     values = values * float(np.sum(form.total_gain() ** 2))
             for a, form in piece.outside.items():
-                values = values * self._shaped(self.outside(a, form, kinds[a]), a, term)
+                values = values * self.shaped(self.outside(a, form, kinds[a]), a, term)
             total = total + values
         return total
 
-    def _shaped(self, numbers: Array, place: int, term: ProductTerm) -> Array:
+    def shaped(self, numbers: Array, place: int, term: ProductTerm) -> Array:
+        """Numbers of the rows of one axis as an array over the axes of a product."""
         return numbers.reshape([-1 if a == place else 1 for a in term.places])
 
     @cached_property

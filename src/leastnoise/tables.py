@@ -107,6 +107,32 @@ class Tables(Structured):
             total = self.axes[a].size * total - total.sum(axis=position, keepdims=True)
         return np.asarray(total)
 
+    def _gain_norms(self, view: View, term: ProductTerm) -> tuple[Array, Array, Array]:
+        """Bounds: what a table gets through several residuals is added up, and squares are known exactly."""
+        kinds = dict(zip(term.places, term.kinds, strict=True))
+        shape = (1,) * len(term.places)
+        total, peak = np.zeros(shape), np.zeros(shape)
+        for number, (table, _, weight) in enumerate(self.blocks):
+            of_table = np.zeros(shape)
+            shared = [a for a in table if a in kinds]
+            for axes in (s for count in range(len(shared) + 1) for s in combinations(shared, count)):
+                sources = dict(self._sources[axes])
+                share = sources[number] / math.fsum(sources.values())
+                part = np.full(shape, share / weight)
+                for a in term.places:
+                    form = self.forms[a][0]
+                    if a in axes:
+                        # W G (n I − 11ᵀ) = W − mean, and G is that over n.
+                        largest = view.gain_norms(a, form, kinds[a])[2]
+                        part = part * view.shaped(largest * form.size, a, term)
+                    else:
+                        part = part * view.shaped(np.abs(view.centre(a, form, kinds[a])), a, term)
+                of_table = of_table + part
+            total = total + of_table * math.prod(self.block_shapes[number])
+            peak = np.maximum(peak, of_table)
+        squares = view.term_variances(term) / self.noise_variance
+        return total, squares, peak
+
     def _gains(self, view: View, term: ProductTerm, shown: tuple[int, ...]) -> Iterator[Array]:
         require_room(1, self.n_measured, "the noise of one answer")
         kinds = dict(zip(term.places, term.kinds, strict=True))

@@ -29,7 +29,6 @@ from leastnoise.queries.base import (
 )
 from leastnoise.schema import Attribute, Bins, Hierarchy, Schema
 
-
 # A cube of more attributes than this is called by their number.
 _NAMED_IN_TITLE = 6
 

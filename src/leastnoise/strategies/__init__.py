@@ -24,6 +24,7 @@ from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategies.mwem import MWEM
 from leastnoise.strategies.p_identity import P_IDENTITY
 from leastnoise.strategies.product import PRODUCT
+from leastnoise.strategies.residuals import RESIDUALS
 from leastnoise.strategies.sdp import SDP
 from leastnoise.strategies.smii import SMII
 from leastnoise.strategies.smoothing import SMOOTHING
@@ -41,6 +42,7 @@ METHODS: tuple[Method, ...] = (
     DENSE,
     PRODUCT,
     MARGINALS,
+    RESIDUALS,
     P_IDENTITY,
     IDENTITY,
     WORKLOAD,
@@ -74,7 +76,7 @@ def in_order(request: Request) -> list[Method]:
     """
     n = request.workload.shape[1]
     first = [PRODUCT, MARGINALS] if n > SMALL else []
-    first += [] if n > DENSE_BY_DEFAULT else [DENSE]
+    first += [RESIDUALS] if n > DENSE_BY_DEFAULT else [DENSE]
     return [*first, *(method for method in METHODS if method not in first)]
 
 

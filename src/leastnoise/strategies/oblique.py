@@ -11,6 +11,7 @@ blocks of residual rows of some axes, the others added up, are measured independ
     oblique_search    goes through the axes until nothing falls any more
     oblique_rows      variances of single queries; the least largest variance
     oblique_ties      small axes put together where a split of each would waste too much
+    oblique_proposal  the split in integers, as blocks that can be measured
 
 The family holds the optimum for one attribute, for single products and for cross tables.
 """

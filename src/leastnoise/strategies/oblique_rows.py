@@ -244,6 +244,23 @@ class _Layout:
         return np.concatenate(terms), np.concatenate(index), np.concatenate(factor)
 
 
+@dataclass(frozen=True, eq=False)
+class Alternated:
+    """A split of small largest variance, and the weights of single queries for whose total its axes are best.
+
+    Attributes:
+        largest: the largest variance beside its cap at profile 1.
+        terms, rows: the product and the row of every query that was told apart from others.
+        p: their weights.
+    """
+
+    split: Split
+    largest: float
+    terms: Array
+    rows: Array
+    p: Array
+
+
 def alternate(
     products: Products,
     caps: Array | Sequence[float],
@@ -251,8 +268,8 @@ def alternate(
     *,
     rounds: int = 60,
     tol: float = 1e-4,
-) -> tuple[Split, float]:
-    """A split of small largest variance beside the caps, and that largest ratio at profile 1.
+) -> Alternated:
+    """A split of small largest variance beside the caps.
 
     Every round chooses the axes for weights p of single queries and multiplies p by powers of the ratios
     found; every few rounds `inner` finds the best x for the axes there are.
@@ -271,14 +288,17 @@ def alternate(
     split = found.to_split()
     chosen = _told_apart(split)
     search, weights, sums = _row_by_row(found, split, chosen, of_terms)
-    best_split, best, idle = split, np.inf, 0
+    terms = np.repeat(np.arange(len(chosen)), [len(rows) for _, rows in chosen])
+    flat = np.concatenate([rows for _, rows in chosen])
+    best, idle = Alternated(split, math.inf, terms, flat, weights / of_terms[terms]), 0
     for done in range(rounds + 1):
         if done % _ROUNDS_PER_INNER == 0:
             split = replace(found, search=search).to_split()
             x, value = _best_precisions(split, of_terms, inner)
-            idle = idle + 1 if value > best * (1 - tol) else 0
-            if value < best:
-                best_split, best = replace(split, x=x, total=math.nan), value
+            idle = idle + 1 if value > best.largest * (1 - tol) else 0
+            if value < best.largest:
+                split = replace(split, x=x, total=math.nan)
+                best = replace(best, split=split, largest=value, p=weights / of_terms[terms])
             if idle == _PATIENCE:
                 break
         sums.reweigh(weights)
@@ -286,7 +306,7 @@ def alternate(
         ratios = sums.row_values()
         weights = weights * ratios**_BOLDNESS
         weights = weights / weights.sum()
-    return best_split, best
+    return best
 
 
 # Rounds from one use of `inner` to the next, and the power of the ratios by which weights are multiplied.

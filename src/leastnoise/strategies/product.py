@@ -21,11 +21,16 @@ from leastnoise.objective import MaxVariance, TotalVariance
 from leastnoise.operators import Array
 from leastnoise.privacy import GDP
 from leastnoise.product_bound import ProductWitness
+from leastnoise.products import Kind
 from leastnoise.strategies.dense import DENSE
+from leastnoise.strategies.laplace_factor import best_factor
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategies.structure import asked, refuse_unstructured, uniform
 from leastnoise.strategy import RealStrategy, integer_strategy
 from leastnoise.workload import of_rows
+
+# Factors of more values are given equal dual weights with Laplace noise, whose bound is loose anyway.
+_MAX_WEIGHED = 512
 
 
 def _refuses(request: Request) -> str | None:
@@ -35,10 +40,10 @@ def _refuses(request: Request) -> str | None:
     question = asked(request)
     if len(question.products.terms) > 1:
         return f"it serves one product of queries, the workload has {len(question.products.terms):,}"
-    if request.privacy.noise != "gaussian":
-        return "its noise is Gaussian, which pure privacy (no delta) does not allow"
     if request.objective.kind == "total-within-caps":
         return "the least total within targets is no product of what its attributes need"
+    if request.privacy.noise == "laplace" and request.objective.kind == "largest":
+        return "with Laplace noise it looks at totals only"
     return None
 
 
@@ -51,33 +56,64 @@ def _find(request: Request) -> Found:
     q = list(uniform(products))
     rows: dict[tuple[int, int], Array] = {}
     notes = []
-    # Each factor may use its part of the tolerance.
-    tol = request.tol / (2 * max(len(term.places), 1))
     for place, number in zip(term.places, term.kinds, strict=True):
         kind = products.kinds[place][number]
         if kind.is_identity:
             forms[place] = [identity_form(products.sizes[place])]
             continue
-        workload = of_rows(kind.operator)
-        objective = MaxVariance() if is_largest else TotalVariance()
-        part = Request(
-            workload, GDP(1), {}, tol, request.time_limit, request.backend, request.progress, objective
-        )
-        found = DENSE.find(part)
-        assert isinstance(found, Found)
-        assert isinstance(found.proposal, RealStrategy)
-        integers = integer_strategy(found.proposal, GDP(1), tol=tol).entries
-        forms[place] = [AxisForm("whole", products.sizes[place], _lowest_terms(integers))]
-        q[place] = np.asarray(found.q)
-        if is_largest:
-            assert found.p is not None
-            rows[place, number] = np.asarray(found.p)
-        notes.append(f"{' and '.join(products.axes[place].names)}: {found.note}")
-    p = np.ones(1) if is_largest else None
-    claim: Status = "heuristic" if request.privacy.neighbours == "replace-one" else "stopped"
+        factor = _with_laplace_noise if request.privacy.noise == "laplace" else _optimal
+        form, weights, p, how = factor(request, kind, max(len(term.places), 1))
+        forms[place], q[place] = [form], weights
+        if p is not None:
+            rows[0, place] = p
+        notes.append(f"{' and '.join(products.axes[place].names)}: {how}")
+    is_proved = request.privacy.noise == "gaussian" and request.privacy.neighbours == "add-remove"
+    claim: Status = "stopped" if is_proved else "heuristic"
     how = "; ".join(notes) or "plain counts of every attribute"
-    note = f"one product: the optimum factor by factor ({how})"
-    return Found(single_block(products.axes, forms), ProductWitness(tuple(q), p, rows), claim, note)
+    best = "the optimum" if request.privacy.noise == "gaussian" else "the best found"
+    note = f"one product: {best} factor by factor ({how})"
+    witness = ProductWitness(tuple(q), np.ones(1) if is_largest else None, rows)
+    return Found(single_block(products.axes, forms), witness, claim, note)
+
+
+def _optimal(request: Request, kind: Kind, n_factors: int) -> tuple[AxisForm, Array, Array | None, str]:
+    """The certified optimum for one factor, its dual weights of values and rows, and how it was found."""
+    is_largest = request.objective.kind == "largest"
+    # Each factor may use its part of the tolerance.
+    tol = request.tol / (2 * n_factors)
+    found = DENSE.find(
+        Request(
+            of_rows(kind.operator),
+            GDP(1),
+            {},
+            tol,
+            request.time_limit,
+            request.backend,
+            request.progress,
+            MaxVariance() if is_largest else TotalVariance(),
+        )
+    )
+    assert isinstance(found, Found)
+    assert isinstance(found.proposal, RealStrategy)
+    integers = integer_strategy(found.proposal, GDP(1), tol=tol).entries
+    form = AxisForm("whole", kind.operator.shape[1], _lowest_terms(integers))
+    p = np.asarray(found.p) if is_largest and found.p is not None else None
+    return form, np.asarray(found.q), p, found.note
+
+
+def _with_laplace_noise(
+    request: Request, kind: Kind, n_factors: int
+) -> tuple[AxisForm, Array, Array | None, str]:
+    """The best strategy found for one factor under the L1 norm."""
+    n = kind.operator.shape[1]
+    limit = None if request.time_limit is None else request.time_limit / n_factors
+    factor = best_factor(kind.gram, time_limit=limit)
+    q = np.ones(n)
+    if n <= _MAX_WEIGHED:
+        found = DENSE.find(Request(of_rows(kind.operator), GDP(1), tol=1e-3))
+        assert isinstance(found, Found)
+        q = np.asarray(found.q)
+    return AxisForm("whole", n, _lowest_terms(factor.rows)), q, None, factor.how
 
 
 def _lowest_terms(rows: Array) -> Array:
@@ -92,7 +128,7 @@ def _lowest_terms(rows: Array) -> Array:
 
 PRODUCT = Method(
     "product",
-    "the certified optimum for one product of queries, attribute by attribute",
+    "the certified optimum for one product, attribute by attribute; with Laplace noise the best found",
     _refuses,
     _find,
 )

@@ -1,0 +1,324 @@
+"""Releases as mbi sees them, against the integer rows that were measured, and the models it fits to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import leastnoise as ln
+from leastnoise.axis_form import AxisForm, centred_form, identity_form
+from leastnoise.errors import MethodError, MissingExtraError, QueryError, TooLargeError, WorkloadError
+from leastnoise.measured import Measured
+from leastnoise.operators import Array
+from leastnoise.products import Axis
+from leastnoise.release import Release, count_tables
+from leastnoise.strategy import Strategy
+from leastnoise.structured import Block, Structured
+from leastnoise.tables import Tables
+from leastnoise.to_mbi import BlockQuery, ForMbi, domain_for_mbi, measurements_for_mbi, to_mbi
+from support import extra
+from tolerances import JUDGE, ROUNDING
+
+jax = extra("jax")
+# mbi warns while it is imported unless both are set; nothing else here uses JAX.
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_enable_compilation_cache", False)
+mbi = extra("mbi")
+
+# "one" has a single value, which no axis holds; region and sex may be tied although age stands between them.
+SCHEMA = ln.Schema(region=("n", "s", "w"), one=("x",), age=range(4), sex=("F", "M"))
+REGION, AGE, SEX = Axis(("region",), (3,), (0,)), Axis(("age",), (4,), (2,)), Axis(("sex",), (2,), (3,))
+BOTH = Axis(("region", "sex"), (3, 2), (0, 3))
+COUNTS = np.random.default_rng(8).integers(400, 4000, SCHEMA.n_cells)
+
+
+def random_rows(n_rows: int, size: int, seed: int) -> AxisForm:
+    return AxisForm("whole", size, np.random.default_rng(seed).integers(-40, 41, (n_rows, size)))
+
+
+def random_residuals(size: int, seed: int) -> AxisForm:
+    """Random rows that do not see a random centre."""
+    rng = np.random.default_rng(seed)
+    g = rng.integers(1, 5, size)
+    basis = g[0] * np.eye(size, dtype=int)[1:] - np.outer(g[1:], np.eye(size, dtype=int)[0])
+    return AxisForm("split", size, rng.integers(-3, 4, (size + 1, size - 1)) @ basis, g)
+
+
+def blocks_of(*axes: tuple[int, ...]) -> list[Block]:
+    return [Block(own, (0,) * len(own), 3 + 2 * i) for i, own in enumerate(axes)]
+
+
+def made(name: str) -> Measured:
+    """Strategies of every kind, by hand."""
+    facts: dict[str, Any] = {"scale": 1000, "noise": "gaussian"}
+    pairs = blocks_of((), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2))
+    three, centred = (REGION, AGE, SEX), [[centred_form(n)] for n in (3, 4, 2)]
+    if name == "centred":
+        return Structured(three, centred, pairs, **facts)
+    if name == "centred, laplace":
+        return Structured(three, centred, pairs, **facts | {"noise": "laplace"})
+    if name == "several forms":
+        first = random_residuals(4, 2)
+        assert first.rows is not None
+        forms = [[centred_form(3)], [first, AxisForm("split", 4, first.rows[:2], first.g)], [centred_form(2)]]
+        return Structured(three, forms, [*pairs, Block((1, 2), (1, 0), 11)], **facts)
+    if name == "whole axes":
+        forms = [[random_rows(5, 3, 1)], [identity_form(4)], [centred_form(2)]]
+        return Structured(three, forms, blocks_of((), (2,)), **facts)
+    if name == "plain":
+        forms = [[identity_form(3)], [identity_form(4)], []]
+        return Structured(three, forms, blocks_of(()), **facts)
+    if name == "tied":
+        forms = [[random_residuals(6, 3)], [centred_form(4)]]
+        return Structured((BOTH, AGE), forms, blocks_of((), (0,), (1,), (0, 1)), **facts)
+    if name == "tables":
+        return Tables(three, centred, blocks_of((), (1,), (0, 1), (1, 2)), **facts | {"noise": "laplace"})
+    assert name == "dense"
+    # Integers beyond 64 bits, as fine grids have them.
+    rows = np.random.default_rng(4).integers(-9, 10, (30, SCHEMA.n_cells)).astype(object) * 3**50
+    return Strategy(rows, scale=3**50, noise="gaussian")
+
+
+KINDS = ("centred", "centred, laplace", "several forms", "whole axes", "plain", "tied", "tables", "dense")
+
+
+def with_strategy(strategy: Measured, y: Array) -> Release:
+    goal: Any = ln.ZCDP(10**9) if strategy.noise == "gaussian" else ln.PureDP(10**9)
+    plan = ln.design(ln.assemble([ln.Total()], SCHEMA), goal, method="identity")
+    return Release(dataclasses.replace(plan, strategy=strategy), y)
+
+
+def exactly(name: str) -> Release:
+    """What a strategy would release without any noise."""
+    strategy = made(name)
+    tables = count_tables(ln.assemble([ln.Total()], SCHEMA), COUNTS, 1)
+    return with_strategy(strategy, strategy.exact_answers(tables))
+
+
+def table_of(cells: Any) -> Any:
+    return mbi.Factor(mbi.Domain(SCHEMA.names, SCHEMA.shape), cells.reshape(SCHEMA.shape))
+
+
+def matrix_of(measurement: Any) -> Array:
+    """A query over all cells, column by column, as JAX traces it."""
+    column = jax.vmap(lambda cells: measurement.query(table_of(cells).project(measurement.clique)))
+    return np.asarray(column(np.eye(SCHEMA.n_cells))).T
+
+
+def tells_the_same(release: Release, measurements: list[Any]) -> bool:
+    """Whether rows and numbers, in units of their noise, are those of the release in units of its own."""
+    strategy = release.plan.fixed_strategy()
+    noise = math.sqrt(strategy.noise_variance)
+    A = np.array(strategy.dense() / noise, dtype=float)
+    y = np.array(release.measurements / noise, dtype=float)
+    Q = np.vstack([matrix_of(m) / m.stddev for m in measurements])
+    z = np.concatenate([m.noisy_measurement / m.stddev for m in measurements])
+    if Q.shape != A.shape:
+        return False
+    is_same = np.abs(Q - A).max() <= ROUNDING * np.abs(A).max()
+    return bool(is_same and np.abs(z - y).max() <= ROUNDING * np.abs(y).max())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_measurements_are_those_of_the_release(name: str) -> None:
+    release = exactly(name)
+    measurements = measurements_for_mbi(release)
+    assert tells_the_same(release, measurements)
+    for measurement in measurements:
+        # Units of counts: no record weighs more than one, and some weigh something like it.
+        assert 0.1 < np.abs(matrix_of(measurement)).max() <= 1
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_nothing_remains_unexplained_at_the_true_table(name: str) -> None:
+    for measurement in measurements_for_mbi(exactly(name)):
+        expected = np.asarray(measurement.query(table_of(COUNTS.astype(float)).project(measurement.clique)))
+        assert np.abs(measurement.noisy_measurement - expected).max() <= ROUNDING * COUNTS.sum()
+        wrong = dataclasses.replace(measurement, noisy_measurement=measurement.noisy_measurement * (1 + 1e-6))
+        assert np.abs(wrong.noisy_measurement - expected).max() > ROUNDING * COUNTS.sum()
+
+
+def test_wrong_measurements_are_noticed() -> None:
+    release = exactly("several forms")
+    right = measurements_for_mbi(release)
+    assert tells_the_same(release, right)
+    last = right[-1]
+    assert isinstance(last.query, BlockQuery)
+    in_another_order = last.query.forms[::-1]
+    uncentred = tuple(identity_form(f.size) if f.kind == "centred" else f for f in last.query.forms)
+    twins = [
+        right[:-1],
+        [*right, last],
+        right[::-1],
+        [*right[:-1], dataclasses.replace(last, stddev=last.stddev * (1 + 1e-6))],
+        [*right[:-1], dataclasses.replace(last, noisy_measurement=last.noisy_measurement * (1 + 1e-6))],
+        [*right[:-1], dataclasses.replace(last, query=BlockQuery(uncentred))],
+        [
+            *right[:-1],
+            dataclasses.replace(last, clique=last.clique[::-1], query=BlockQuery(in_another_order)),
+        ],
+    ]
+    assert [tells_the_same(release, twin) for twin in twins] == [False] * len(twins)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_norms_of_queries_are_known(name: str) -> None:
+    measurements = measurements_for_mbi(exactly(name))
+    for measurement in measurements:
+        table = math.prod(SCHEMA[attribute].size for attribute in measurement.clique)
+        # Over all cells, sums over the other attributes make the norm larger by as many cells.
+        over_all = np.linalg.norm(matrix_of(measurement), 2) ** 2 * table / SCHEMA.n_cells
+        assert measurement.query.op_norm_sq() == pytest.approx(over_all, rel=ROUNDING)
+    loss = mbi.marginal_loss.calculate_l2_lipschitz_from_metadata
+    assert loss(domain_for_mbi(exactly(name)), measurements) is not None
+
+
+def test_two_releases_of_one_plan_share_their_queries() -> None:
+    release = exactly("several forms")
+    again = Release(release.plan, release.measurements.copy())
+    pairs = zip(measurements_for_mbi(release), measurements_for_mbi(again), strict=True)
+    assert all(one.query == other.query and hash(one.query) == hash(other.query) for one, other in pairs)
+    queries = [m.query for m in measurements_for_mbi(release)]
+    assert len(set(queries)) == len(queries)
+
+
+def test_measurements_survive_a_file_of_mbi(tmp_path: Any) -> None:
+    release = exactly("tied")
+    mbi.save(measurements_for_mbi(release), tmp_path / "measurements.npz")
+    assert tells_the_same(release, mbi.load(tmp_path / "measurements.npz"))
+
+
+def test_the_domain_is_the_schema() -> None:
+    given = to_mbi(exactly("tied"))
+    assert isinstance(given, ForMbi)
+    assert given.domain == mbi.Domain(("region", "one", "age", "sex"), (3, 1, 4, 2))
+    assert [m.clique for m in given.measurements] == [
+        (),
+        ("region", "sex"),
+        ("age",),
+        ("region", "sex", "age"),
+    ]
+    assert [m.clique for m in measurements_for_mbi(exactly("dense"))] == [SCHEMA.names]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_total_is_that_of_the_release(name: str) -> None:
+    given = to_mbi(exactly(name))
+    assert given.total == pytest.approx(COUNTS.sum(), rel=ROUNDING)
+
+
+def test_mbi_adds_up_what_was_measured_as_it_is() -> None:
+    own = mbi.estimation.minimum_variance_unbiased_total
+    for name in ("centred", "plain", "tables"):
+        assert own(measurements_for_mbi(exactly(name))) == pytest.approx(COUNTS.sum(), rel=ROUNDING)
+    # Where it cannot, it takes 1: `total` is there for that.
+    assert own(measurements_for_mbi(exactly("dense"))) == 1.0
+
+
+def test_a_total_below_one_is_one() -> None:
+    strategy = made("centred")
+    y = np.array([-1000] * strategy.n_measured, dtype=object)
+    given = to_mbi(with_strategy(strategy, y))
+    # The first block is the total, three times.
+    assert given.estimated_total == -1000 / 3
+    assert given.total == 1.0
+
+
+# ------------------------------------------------------------------ models
+
+
+def fitted(given: ForMbi, measurements: list[Any] | None = None) -> Any:
+    estimator = mbi.estimation.MirrorDescent()
+    used = given.measurements if measurements is None else measurements
+    return estimator.estimate(given.domain, used, known_total=given.total, iters=3000, tol=1e-13)
+
+
+def far_from_answers(model: Any, release: Release) -> float:
+    """The largest difference of a model's cross tables and the release's answers, in standard errors."""
+    assert release.stderr is not None
+    # A cross table lists its attributes as the schema does.
+    asked = [[n for n in SCHEMA.names if n in query.attributes] for query in PAIRS]
+    tables = [model.project(names).values for names in asked]
+    found = np.concatenate([np.asarray(table).reshape(-1) for table in tables])
+    return float((np.abs(found - release.answers) / release.stderr).max())
+
+
+PAIRS = [ln.Marginal("region", "age"), ln.Marginal("sex", "region"), ln.Marginal("age", "sex")]
+
+
+@pytest.mark.filterwarnings("ignore::leastnoise.errors.UnrecordedSpending")
+@pytest.mark.parametrize(
+    ("method", "goal", "kind"),
+    [
+        ("residuals", ln.ZCDP(0.5), Structured),
+        ("marginals", ln.PureDP(3), Tables),
+        ("dense", ln.ZCDP(0.5), Strategy),
+    ],
+)
+def test_a_model_agrees_with_the_answers(method: str, goal: Any, kind: type) -> None:
+    # Counts are far from zero, so that the best model is the least-squares one: the answers of the release.
+    release = ln.measure(ln.design(ln.assemble(PAIRS, SCHEMA), goal, method=method), COUNTS)
+    assert type(release.plan.strategy) is kind
+    given = to_mbi(release)
+    model = fitted(given)
+    assert float(model.total) == pytest.approx(release.answer(ln.Total())["answer"].iloc[0], rel=ROUNDING)
+    assert far_from_answers(model, release) < 100 * JUDGE
+    assert np.asarray(model.project(("one",)).values) == pytest.approx([given.total], rel=JUDGE)
+
+
+@pytest.mark.filterwarnings("ignore::leastnoise.errors.UnrecordedSpending")
+def test_a_model_of_wrong_noise_disagrees_with_the_answers() -> None:
+    # Of tables that overlap, each counts for as much as its noise allows.
+    plan = ln.design(ln.assemble(PAIRS, SCHEMA), ln.PureDP(3), method="marginals")
+    release = ln.measure(plan, COUNTS)
+    given = to_mbi(release)
+    first, *others = given.measurements
+    wrong = [dataclasses.replace(first, stddev=first.stddev / 10), *others]
+    assert far_from_answers(fitted(given, wrong), release) > 100 * JUDGE
+
+
+# ------------------------------------------------------------------ refusals
+
+
+@pytest.mark.filterwarnings("ignore::leastnoise.errors.UnrecordedSpending")
+def test_what_cannot_be_handed_over_is_refused() -> None:
+    matrix = ln.Workload.from_matrix(np.eye(3))
+    with pytest.raises(WorkloadError, match=r"give a schema to Workload\.from_matrix"):
+        to_mbi(ln.measure(ln.design(matrix, ln.ZCDP(0.5)), [1, 2, 3]))
+    small = ln.assemble([ln.Marginal("a")], ln.Schema(a=range(4)))
+    adaptive = ln.design(small, ln.PureDP(1), method="mwem")
+    with pytest.raises(MethodError, match="depends on the data"):
+        to_mbi(ln.measure(adaptive, [5, 6, 7, 8]))
+    wide = ln.Schema(a=range(10**6 + 1))
+    plan = ln.design(ln.assemble([ln.Where("a < 1")], ln.Schema(a=range(4))), ln.ZCDP(0.5))
+    strategy = Strategy(np.ones((1, wide.n_cells), dtype=int), scale=10, noise="gaussian")
+    plan = dataclasses.replace(plan, workload=ln.assemble([ln.Total()], wide), strategy=strategy)
+    with pytest.raises(TooLargeError, match=r"at most 1,000,000 are handed over. Try design\(\) with method"):
+        to_mbi(Release(plan, np.array([5], dtype=object)))
+
+
+@pytest.mark.filterwarnings("ignore::leastnoise.errors.UnrecordedSpending")
+def test_a_total_that_was_not_measured_is_not_made_up() -> None:
+    asked = ln.assemble([ln.Where("age < 1")], SCHEMA)
+    given = to_mbi(ln.measure(ln.design(asked, ln.ZCDP(0.5)), COUNTS))
+    assert given.estimated_total is None
+    assert given.measurements
+    with pytest.raises(QueryError, match=r"pass known_total= where that is public, or add Total\(\)"):
+        given.total
+
+
+@pytest.mark.parametrize("present", [None, ModuleType("mbi")])
+def test_without_mbi_the_line_to_type_is_given(
+    present: ModuleType | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # None stops the import; an empty module is like the versions before 2.
+    release = exactly("centred")
+    monkeypatch.setitem(sys.modules, "mbi", present)
+    with pytest.raises(MissingExtraError, match=r"pip install 'leastnoise\[mbi\]'"):
+        to_mbi(release)
