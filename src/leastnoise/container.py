@@ -28,7 +28,7 @@ from leastnoise.wholefile import written_whole
 
 MAX_JSON_BYTES = 64 * 2**20
 MAX_ARRAY_BYTES = 8 * 2**30
-MAX_MEMBERS = 64
+MAX_MEMBERS = 4096
 
 # Deflate at level 1 reaches 229 to 1 on nothing but zeros. `write` stores what would
 # shrink further, so whatever claims more was not written here.
@@ -38,6 +38,26 @@ _MAX_RATIO = 240
 def write(path: str | Path, kind: str, content: Mapping[str, Any], arrays: Mapping[str, Array]) -> Path:
     """Write JSON content and arrays to one file, all or nothing; returns the path."""
     target = Path(path)
+    members = _members(kind, content, arrays)
+    with written_whole(target) as temporary:
+        _packed(temporary, members)
+    return target
+
+
+def to_bytes(kind: str, content: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """What `write` would write, for a place that is no file of its own."""
+    held = io.BytesIO()
+    _packed(held, _members(kind, content, arrays))
+    return held.getvalue()
+
+
+def digest_of(content: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
+    """A SHA-256 over JSON content and arrays: the same for the same values, wherever they are kept."""
+    body = json.dumps(dict(content), sort_keys=True).encode()
+    return _digest(body, {f"{name}.npy": _npy(array) for name, array in sorted(arrays.items())})
+
+
+def _members(kind: str, content: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, bytes]:
     parts = {f"{name}.npy": _npy(array) for name, array in arrays.items()}
     body = json.dumps(dict(content), sort_keys=True).encode()
     if len(body) > MAX_JSON_BYTES:
@@ -46,11 +66,15 @@ def write(path: str | Path, kind: str, content: Mapping[str, Any], arrays: Mappi
             "saved; give large matrices as SciPy sparse arrays or as queries over a schema"
         )
     head = {"kind": kind, "digest": _digest(body, parts)}
-    members = {"head.json": json.dumps(head).encode(), "content.json": body, **parts}
-    with written_whole(target) as temporary:
-        if any(map(_is_bloated, _pack(temporary, members, zipfile.ZIP_DEFLATED))):
-            _pack(temporary, members, zipfile.ZIP_STORED)
-    return target
+    return {"head.json": json.dumps(head).encode(), "content.json": body, **parts}
+
+
+def _packed(target: Path | io.BytesIO, members: Mapping[str, bytes]) -> None:
+    if any(map(_is_bloated, _pack(target, members, zipfile.ZIP_DEFLATED))):
+        if isinstance(target, io.BytesIO):
+            target.seek(0)
+            target.truncate()
+        _pack(target, members, zipfile.ZIP_STORED)
 
 
 # What zipfile and zlib raise on damaged bytes.
@@ -68,8 +92,8 @@ _DAMAGE = (
 )
 
 
-def _pack(path: Path, members: Mapping[str, bytes], method: int) -> list[zipfile.ZipInfo]:
-    with zipfile.ZipFile(path, "w", method, compresslevel=1) as archive:
+def _pack(target: Path | io.BytesIO, members: Mapping[str, bytes], method: int) -> list[zipfile.ZipInfo]:
+    with zipfile.ZipFile(target, "w", method, compresslevel=1) as archive:
         for name, data in members.items():
             archive.writestr(name, data)
         return archive.infolist()
@@ -93,61 +117,79 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]
     """
     source = Path(path)
     try:
-        with zipfile.ZipFile(source) as archive:
-            members = archive.infolist()
-            _check_members(source, members, source.stat().st_size)
-            data = {member.filename: archive.read(member) for member in members}
+        return _unpacked(source, source.stat().st_size, source.name, kind)
     except FileNotFoundError:
         raise PlanFileError(f"there is no file {str(source)!r}") from None
+    except OSError:
+        raise PlanFileError(f"{source.name!r} cannot be read: it is damaged or no leastnoise file") from None
+
+
+def from_bytes(data: bytes, kind: str, name: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The JSON content and the arrays that `to_bytes` packed; `name` is for messages.
+
+    Raises:
+        PlanFileError: as `read`.
+    """
+    return _unpacked(io.BytesIO(data), len(data), name, kind)
+
+
+def _unpacked(
+    source: Path | io.BytesIO, size: int, name: str, kind: str
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    try:
+        with zipfile.ZipFile(source) as archive:
+            members = archive.infolist()
+            _check_members(name, members, size)
+            data = {member.filename: archive.read(member) for member in members}
+    except FileNotFoundError:
+        raise
     except zipfile.BadZipFile:
-        is_spec = source.suffix.lower() == ".toml"
+        is_spec = name.lower().endswith(".toml")
         hint = "; a specification goes to `leastnoise design` or `leastnoise publish`" if is_spec else ""
-        raise PlanFileError(
-            f"{source.name!r} cannot be read: it is damaged or no leastnoise file{hint}"
-        ) from None
+        raise PlanFileError(f"{name!r} cannot be read: it is damaged or no leastnoise file{hint}") from None
     except _DAMAGE as error:
         if isinstance(error, PlanFileError):
             raise
-        raise PlanFileError(f"{source.name!r} cannot be read: it is damaged or no leastnoise file") from None
-    return _decoded(source, kind, data)
+        raise PlanFileError(f"{name!r} cannot be read: it is damaged or no leastnoise file") from None
+    return _decoded(name, kind, data)
 
 
-def _decoded(source: Path, kind: str, data: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, Array]]:
+def _decoded(name: str, kind: str, data: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, Array]]:
     try:
         head = json.loads(data.pop("head.json"))
         body = data.pop("content.json")
         if head["kind"] != kind:
-            raise PlanFileError(f"{source.name!r} is no saved {kind}{_instead.get(str(head['kind']), '')}")
+            raise PlanFileError(f"{name!r} is no saved {kind}{_instead.get(str(head['kind']), '')}")
         if head["digest"] != _digest(body, data):
-            raise PlanFileError(f"{source.name!r} was altered or damaged after it was saved; save it again")
+            raise PlanFileError(f"{name!r} was altered or damaged after it was saved; save it again")
         content = json.loads(body)
-        arrays = {name.removesuffix(".npy"): _array(content) for name, content in data.items()}
+        arrays = {part.removesuffix(".npy"): _array(content) for part, content in data.items()}
     except (LookupError, TypeError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, PlanFileError):
             raise
-        raise PlanFileError(f"{source.name!r} cannot be read: it is damaged or no leastnoise file") from None
+        raise PlanFileError(f"{name!r} cannot be read: it is damaged or no leastnoise file") from None
     if not isinstance(content, dict):
-        raise PlanFileError(f"{source.name!r} cannot be read: it is no leastnoise file")
+        raise PlanFileError(f"{name!r} cannot be read: it is no leastnoise file")
     return content, arrays
 
 
-def _check_members(source: Path, members: list[zipfile.ZipInfo], size: int) -> None:
+def _check_members(name: str, members: list[zipfile.ZipInfo], size: int) -> None:
     names = [member.filename for member in members]
     if len(names) > MAX_MEMBERS or len(set(names)) < len(names):
-        raise PlanFileError(f"{source.name!r} has too many parts or repeats one")
+        raise PlanFileError(f"{name!r} has too many parts or repeats one")
     # Sizes are claims of the file; together, the parts cannot be larger than it is.
     claimed = sum(member.compress_size for member in members)
     if sum(member.file_size for member in members) > MAX_ARRAY_BYTES:
-        raise PlanFileError(f"{source.name!r} would unpack to more than a leastnoise file holds")
+        raise PlanFileError(f"{name!r} would unpack to more than a leastnoise file holds")
     for member in members:
         is_json = member.filename in ("head.json", "content.json")
         stem, dot, suffix = member.filename.partition(".")
         if not is_json and not (stem.isidentifier() and dot + suffix == ".npy"):
-            raise PlanFileError(f"{source.name!r} holds parts that no leastnoise file has")
+            raise PlanFileError(f"{name!r} holds parts that no leastnoise file has")
         limit = MAX_JSON_BYTES if is_json else MAX_ARRAY_BYTES
         is_packed_here = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         if member.file_size > limit or _is_bloated(member) or claimed > size or not is_packed_here:
-            raise PlanFileError(f"{source.name!r} would unpack to more than a leastnoise file holds")
+            raise PlanFileError(f"{name!r} would unpack to more than a leastnoise file holds")
 
 
 def _npy(array: Array) -> bytes:

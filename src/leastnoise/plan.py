@@ -7,6 +7,8 @@ there is none: the plan holds the mechanism instead, and is silent about accurac
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from leastnoise import container, exact
+from leastnoise.accounting import CellCosts, Charge
 from leastnoise.certificate import Certificate, Status, Witness, are_pairs, certify
 from leastnoise.errors import (
     DesignError,
@@ -42,6 +45,9 @@ from leastnoise.structured_parts import structured_from_parts
 from leastnoise.workload import Workload, alone
 
 FORMAT = 1
+
+# Plans over more cells are charged by the cell that spends most.
+MAX_LISTED_CELLS = 2**17
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,6 +314,40 @@ class Plan:
             arrays["p_rows"] = np.flatnonzero(self.witness.p)
             arrays["p"] = self.witness.p[arrays["p_rows"]]
         return content, arrays
+
+    @cached_property
+    def digest(self) -> str:
+        """A SHA-256 over everything that the plan holds: what a ledger knows it by."""
+        return container.digest_of(*self.to_parts())
+
+    @cached_property
+    def charge(self) -> Charge:
+        """What measuring the plan once costs, exactly, cell by cell where cells can be listed."""
+        schema = self.workload.schema
+        told = None if schema is None else [[name, value] for name, value in schema.to_dict().items()]
+        described = json.dumps({"schema": told, "cells": str(self.workload.shape[1])}, sort_keys=True)
+        per_cell = self._cell_costs()
+        if per_cell is not None:
+            worst = per_cell.largest
+        else:
+            k = self.privacy.records_per_person
+            worst = self.spent_per_person / (k * k if self.privacy.noise == "gaussian" else k)
+        return Charge(
+            noise=self.privacy.noise,
+            neighbours=self.privacy.neighbours,
+            records_per_person=self.privacy.records_per_person,
+            worst=worst,
+            per_cell=per_cell,
+            cells=hashlib.sha256(described.encode()).hexdigest(),
+            plan_digest=self.digest,
+        )
+
+    def _cell_costs(self) -> CellCosts | None:
+        """What a record of each cell spends; None where cells are many, or data decide what is measured."""
+        if self.strategy is None or self.strategy.n_cells > MAX_LISTED_CELLS:
+            return None
+        unit = self.strategy.unit
+        return CellCosts(tuple(int(spent * unit) for spent in self.strategy.spent_per_cell), unit)
 
     def save(self, path: str | Path) -> Path:
         """Write the plan to one file, which `load_plan` reads back; returns the path."""

@@ -3,7 +3,7 @@
 Any weights q = ⊗_a q_a prove the bound F(w, q)²/ΠΣq_a of `union_norm`; the best of this form are looked for
 here. With e_a = √q_a, |e_a| = 1, and K = E V E over all cells,
 
-    F = trace K^½,    ∂F/∂e_a(i) = m_a(i)/e_a(i),    m_a(i) = Σ of (K^½)_cc over cells with value i          (1)
+    F = trace K^½,    ∂F/∂e_a(i) = m_a(i)/e_a(i),    m_a(i) = Σ of (K^½)_cc over cells with value i        (1)
 
 and Σ_i m_a(i) = F, so the best weights are q_a = m_a. F is concave in the q of every axis, and in e it grows
 as evenly as it can (for plain counts it is linear), so a quasi-Newton method over e needs few steps: some
@@ -12,7 +12,7 @@ twenty for what q ← m does in hundreds.
 As in `union_norm`, axes of which only plain counts are asked have equal weights, and are numbers; of the
 others only those combinations of directions count that some product mentions together. Where these are few,
 (1) is exact, for all axes at once. Else one axis after the other moves: the others are cut after a few
-directions that hold e, and what lies beyond is as if it were diagonal. The bound itself judges what was found.
+directions that hold e, and what lies beyond is as if it were diagonal. The bound itself judges what comes out.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _MOST_TOGETHER, _MOST_OF_ONE = 700**3, 520
 # Directions of the other axes beside one that moves.
 _MOST_BESIDE = 4
 
-# Axes of more values stay as they are, unless all products ask the same of them.
+# Axes of more values keep the weights they start with.
 _MOST_VALUES = 1_500
 
 # Gradients for a visit of one axis, and for every round where all axes move at once.
 _STEPS, _STEPS_TOGETHER = 8, 25
 
-# A round that raises the bound by less than this share is the last. F is the root of the bound.
-_LITTLE = 2e-6
+# A round that raises the bound by less than this share is the last, and so is a step by a tenth of it.
+_LITTLE = 1e-5
 
 # Problems that differ in their weights alone are at most so many; more are put together.
 _MOST_COLUMNS = 6
@@ -104,7 +104,7 @@ def _whole(products: Products, start: Sequence[Array]) -> list[Array]:
     for own, size, kinds in zip(start, products.sizes, products.kinds, strict=True):
         own = np.asarray(own, dtype=float)
         own = np.full(size, 1.0) if not kinds and own.shape == (1,) else own
-        total = math.fsum(own)
+        total = math.fsum(own.reshape(-1))
         if not 0 < total < math.inf:
             raise DesignError("the weights to start from must be finite, and not all zero")
         found.append(own / total)
@@ -131,6 +131,7 @@ class _Search:
         self.q: list[Array] = []
         self.bound = -math.inf
         self._grams: dict[int, list[Array]] = {}
+        self._splits: dict[int, tuple[Array, SplitAxis]] = {}
 
     @property
     def is_late(self) -> bool:
@@ -148,7 +149,9 @@ class _Search:
     def run(self, rounds: int) -> None:
         """Go through the axes until the bound hardly grows."""
         common, rest = self._split_off(self._terms())
-        found = list(self.q)
+        found = [
+            np.full(len(own), 1 / len(own)) if self._is_simple(a) else own for a, own in enumerate(self.q)
+        ]
         for a, kind in common.items():
             if not self._is_simple(a) and len(found[a]) <= _MOST_VALUES:
                 alone = [self._union({((a, kind),): 1.0}, [a], {})]
@@ -156,16 +159,12 @@ class _Search:
         problems = self._without_simple(rest)
         moving = sorted({a for terms in problems for asked in terms for a, _ in asked})
         moving = [a for a in moving if len(found[a]) <= _MOST_VALUES]
-        if common:
-            self.consider(found)
-        if not moving:
-            return
         sizes = np.array(self._products.sizes, dtype=float)
-        if all(_count(terms, sizes) ** 3 <= _MOST_TOGETHER for terms in problems) and (
-            sum(_count(terms, sizes) ** 3 for terms in problems) <= _MOST_TOGETHER
-        ):
+        is_small = sum(_count(terms, sizes) ** 3 for terms in problems) <= _MOST_TOGETHER
+        if is_small and moving:
             unions = [self._union(terms, moving, {}) for terms in problems]
             self._climb(unions, moving, found, rounds * _STEPS_TOGETHER)
+        if is_small or not moving:
             self.consider(found)
             return
         for _ in range(rounds):
@@ -255,6 +254,12 @@ class _Search:
 
     def _split(self, a: int, q: Array) -> SplitAxis:
         """An axis that does not move, in a basis that starts with e."""
+        known = self._splits.get(a)
+        if known is None or known[0] is not q:
+            self._splits[a] = known = (q, self._new_split(a, q))
+        return known[1]
+
+    def _new_split(self, a: int, q: Array) -> SplitAxis:
         kept = np.flatnonzero(q)
         blocks = self._products.kinds[a]
         if all(block.is_identity for block in blocks):
@@ -291,20 +296,24 @@ class _Search:
             return
         ends = np.cumsum([len(q[a]) for a in moving])
         floored = [np.maximum(q[a], _LEAST_SHARE / len(q[a])) for a in moving]
-        best: list[tuple[float, Array]] = []
+        tiny = float(np.finfo(float).tiny)
+        seen: list[float] = []
+        best = np.sqrt(np.concatenate(floored))
 
         def value(point: Array) -> tuple[float, Array]:
+            nonlocal best
             parts = np.split(point, ends[:-1])
             lengths = [float(np.linalg.norm(part)) for part in parts]
             e = {a: np.abs(part) / length for a, part, length in zip(moving, parts, lengths, strict=True)}
-            F, m = sum_and_marginals(unions, e)
+            F, m = _sum_and_marginals(unions, e)
             slopes = []
             for a, part, length in zip(moving, parts, lengths, strict=True):
-                ratio = np.divide(m[a], F * e[a], out=np.zeros(len(part)), where=e[a] > 0)
+                ratio = np.divide(m[a], (F + tiny) * e[a], out=np.zeros(len(part)), where=e[a] > tiny)
                 slopes.append(np.sign(part) * (e[a] - ratio) / length)
-            if not best or best[0][0] < F:
-                best[:] = [(F, point.copy())]
-            return -math.log(F), np.concatenate(slopes)
+            best = point.copy() if F > max(seen, default=0.0) else best
+            seen.append(F)
+            # In units of the first F: where values are large, the method stops by their relative change.
+            return -math.log((F + tiny) / (seen[0] + tiny)), np.concatenate(slopes)
 
         def stop_when_late(_: Array) -> None:
             if self.is_late:
@@ -312,13 +321,13 @@ class _Search:
 
         optimize.minimize(
             value,
-            np.sqrt(np.concatenate(floored)),
+            best,
             jac=True,
             method="L-BFGS-B",
             callback=stop_when_late,
-            options={"maxfun": steps, "maxcor": 20, "ftol": _LITTLE / 20, "gtol": 1e-9},
+            options={"maxfun": steps, "maxcor": 20, "ftol": _LITTLE / 20, "gtol": 0.0},
         )
-        for a, part in zip(moving, np.split(best[0][1], ends[:-1]), strict=True):
+        for a, part in zip(moving, np.split(best, ends[:-1]), strict=True):
             q[a] = part**2 / float(part @ part)
 
 
@@ -455,11 +464,11 @@ class _Union:
                 found.append((asked, weight))
             else:
                 groups.setdefault(tuple(part for part in asked if part[0] != a), {})[kind] = weight
-        mixtures = []
+        mixtures: list[Array] = []
         for others, kinds in groups.items():
             found.append((tuple(sorted([*others, (a, len(mixtures))])), 1.0))
-            mixtures.append(sum(weight * self.grams[a][kind] for kind, weight in kinds.items()))
-        self.grams[a] = [np.asarray(V) for V in mixtures]
+            mixtures.append(np.sum([weight * self.grams[a][kind] for kind, weight in kinds.items()], axis=0))
+        self.grams[a] = mixtures
         return found
 
     def norm_and_marginals(self, e: Mapping[int, Array]) -> tuple[float, dict[int, Array]]:
@@ -467,8 +476,7 @@ class _Union:
         from scipy import linalg
 
         K = np.zeros((self._count, self._count))
-        turned = {a: [_reflected(_reflected((e[a][:, None] * V * e[a]), e[a]).T, e[a]) for V in own]
-                  for a, own in self.grams.items()}  # fmt: skip
+        turned = {a: [_turned(V, e[a]) for V in own] for a, own in self.grams.items()}
         for (asked, weight), places in zip(self._terms, self._places, strict=True):
             block = np.full((1, 1), weight)
             for a, kind in asked:
@@ -485,6 +493,11 @@ class _Union:
         return float(roots.sum()), marginals
 
 
+def _turned(V: Array, e: Array) -> Array:
+    """diag(e) V diag(e) in a basis that starts with e."""
+    return _reflected(_reflected(e[:, None] * V * e, e).T, e)
+
+
 def _reflected(columns: Array, e: Array) -> Array:
     """The columns after the reflection that swaps e, |e| = 1, with the first unit vector."""
     u = e.copy()
@@ -493,7 +506,7 @@ def _reflected(columns: Array, e: Array) -> Array:
     return columns - np.outer(u, (2 / squared) * (u @ columns)) if squared > 0 else columns
 
 
-def sum_and_marginals(unions: Sequence[_Union], e: Mapping[int, Array]) -> tuple[float, dict[int, Array]]:
+def _sum_and_marginals(unions: Sequence[_Union], e: Mapping[int, Array]) -> tuple[float, dict[int, Array]]:
     """Σ of F, and of m of every axis, over some unions."""
     total, marginals = 0.0, {a: np.zeros(len(own)) for a, own in e.items()}
     for union in unions:

@@ -1,0 +1,102 @@
+"""A synthetic table drawn from a private release: two-way tables measured, a model fitted to them by mbi.
+
+The people are invented here, so that at the end the truth may be looked up.
+Needs mbi: pip install 'leastnoise[mbi]'
+"""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pandas as pd
+
+import leastnoise as ln
+from leastnoise.to_mbi import to_mbi
+
+# mbi asks for both before it is imported: counts in double precision, and no files of compiled programs.
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_enable_compilation_cache", False)
+
+import mbi  # noqa: E402
+
+SCHEMA = ln.Schema(
+    age=ln.Bins([0, 18, 30, 45, 65, 80, 120]),
+    sex=("F", "M"),
+    region=("north", "east", "south", "west"),
+    school=("none", "primary", "secondary", "higher"),
+    work=("none", "part time", "full time"),
+    income=range(5),
+)
+
+
+def invent_people(n_people: int, rng: np.random.Generator) -> pd.DataFrame:
+    """People whose schooling, work and income depend on age, sex and region, and on one another."""
+    age = rng.gamma(3.5, 12.0, n_people).clip(0, 119).round(1)
+    sex = rng.choice(["F", "M"], n_people, p=[0.51, 0.49])
+    region = rng.choice(["north", "east", "south", "west"], n_people, p=[0.4, 0.3, 0.2, 0.1])
+    schooling = (age >= 12) * (1 + (age >= 16) * (rng.random(n_people) < 0.8))
+    schooling += (schooling == 2) * (age >= 22) * (rng.random(n_people) < 0.25 + 0.2 * (region == "north"))
+    may_work = (age >= 16) & (age < 67) & (rng.random(n_people) < 0.6 + 0.1 * schooling)
+    part_time = rng.random(n_people) < np.where(sex == "F", 0.4, 0.15)
+    work = np.where(may_work, np.where(part_time, "part time", "full time"), "none")
+    level = schooling * 0.7 + 1.5 * (work == "full time") + 0.5 * (work == "part time") - 0.5
+    income = (level + rng.normal(0, 0.6, n_people)).round().clip(0, 4).astype(int)
+    school = np.array(["none", "primary", "secondary", "higher"])[schooling]
+    facts = {"age": age, "sex": sex, "region": region, "school": school, "work": work, "income": income}
+    return pd.DataFrame(facts)
+
+
+def shares(tables: dict[tuple[str, ...], np.ndarray]) -> dict[tuple[str, ...], np.ndarray]:
+    """Tables as shares of their totals."""
+    return {names: table / table.sum() for names, table in tables.items()}
+
+
+def main() -> None:
+    """Measure all two-way tables, fit, draw as many people as there are, compare with the truth."""
+    people = invent_people(50_000, np.random.default_rng(5))
+    workload = ln.assemble([ln.Cube(*SCHEMA.names, order=(2,), name="pairs")], SCHEMA)
+    plan = ln.design(workload, ln.ApproxDP(epsilon=1, delta=1e-6), method="residuals")
+    data = ln.vectorize(people, SCHEMA)
+    release = ln.measure(plan, data)
+    print(plan.certificate)
+
+    # From here on, nothing looks at the data but the comparison at the end.
+    given = to_mbi(release)
+    estimator = mbi.estimation.MirrorDescent()
+    model = estimator.estimate(given.domain, given.measurements, known_total=given.total, tol=1e-6)
+    drawn = model.synthetic_data(rows=round(given.total))
+    table = pd.DataFrame(
+        {name: [SCHEMA[name].label(code) for code in codes] for name, codes in drawn.data.items()},
+        columns=SCHEMA.names,
+    )
+    print(table.head(5).to_string(index=False))
+
+    pairs = [(a, b) for i, a in enumerate(SCHEMA.names) for b in SCHEMA.names[i + 1 :]]
+    triples = [("age", "school", "work"), ("school", "work", "income")]
+    asked = pairs + triples
+    truth = shares(dict(zip(asked, data.tables(asked), strict=True)))
+    found = shares({names: np.asarray(drawn.project(names).values) for names in asked})
+    # Half of the sum of absolute differences: the share of people that would have to move.
+    moved = {names: float(np.abs(found[names] - truth[names]).sum() / 2) for names in asked}
+    for names in [*sorted(pairs, key=lambda pair: -moved[pair])[:5], *triples]:
+        print(f"{' x '.join(names):<24} {moved[names]:>7.2%} of people in the wrong cell")
+    print(f"{'mean of all pairs':<24} {np.mean([moved[pair] for pair in pairs]):>7.2%}")
+
+    assert len(table) == round(given.total)
+    assert abs(given.total - len(people)) < 7 * release.answer(ln.Total())["stderr"].iloc[0]
+    for a, b in pairs:
+        # Noise moves this share of people on average, and drawing them independently would move that one:
+        # E|z| = √(2/π) for a standard normal z, and each person that moves is missed in one cell of two.
+        noise = np.sqrt(2 / np.pi * plan.variance(ln.Marginal(a, b))).sum() / 2 / len(people)
+        drawing = np.sqrt(2 / np.pi * truth[a, b] / len(people)).sum() / 2
+        assert moved[a, b] < 2 * (noise + drawing), (a, b)
+    # Attributes are not just right one by one: independent columns with the true shares are far worse.
+    apart = {
+        (a, b): np.abs(np.outer(truth[a, b].sum(axis=1), truth[a, b].sum(axis=0)) - truth[a, b]).sum() / 2
+        for a, b in pairs
+    }
+    assert sum(moved[pair] for pair in pairs) < sum(apart.values()) / 10
+
+
+if __name__ == "__main__":
+    main()
