@@ -274,8 +274,8 @@ def test_a_model_agrees_with_the_answers(method: str, goal: Any, kind: type) -> 
 
 @pytest.mark.filterwarnings("ignore::leastnoise.errors.UnrecordedSpending")
 def test_a_model_of_wrong_noise_disagrees_with_the_answers() -> None:
-    # Of tables that overlap, each counts for as much as its noise allows. Six numbers in which they overlap are
-    # off by about a standard error: that all come within JUDGE has a chance far below CHANCE.
+    # Of tables that overlap, each counts for as much as its noise allows. The six numbers in which they
+    # overlap change by about a standard error: that all stay within JUDGE has a chance far below CHANCE.
     plan = ln.design(ln.assemble(PAIRS, SCHEMA), ln.PureDP(3), method="marginals")
     release = ln.measure(plan, COUNTS)
     given = to_mbi(release)

@@ -15,6 +15,7 @@ from leastnoise.compare import compare, methods
 from leastnoise.data import Data, vectorize
 from leastnoise.design import design
 from leastnoise.errors import InfeasibleError, LeastnoiseError
+from leastnoise.ledger import Ledger
 from leastnoise.objective import MaxVariance, Targets, TotalVariance
 from leastnoise.plan import Plan, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
@@ -72,6 +73,7 @@ __all__ = [  # noqa: RUF022
     "compare",
     "vectorize",
     "Data",
+    "Ledger",
     "measure",
     "Release",
     "load_release",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from leastnoise.accounting import CellCosts
 from leastnoise.axis_form import AxisForm
 from leastnoise.errors import DesignError
 from leastnoise.lattice import AxisSet
@@ -21,7 +22,7 @@ from leastnoise.measured import Neighbours, Noise
 from leastnoise.operators import Array
 from leastnoise.privacy import Goal
 from leastnoise.products import Axis
-from leastnoise.strategy import bits_for_scale, finer_bits, least_scale
+from leastnoise.strategy import bits_for_scale, check_spent, finer_bits, least_scale
 from leastnoise.structured import Block, Structured
 from leastnoise.tables import Tables
 
@@ -48,7 +49,7 @@ class BlockProposal:
     order: tuple[int, ...] | None = None
     are_tables: bool = False
 
-    def measured_within(self, goal: Goal, *, tol: float) -> Structured:
+    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Structured:
         """The integer strategy that measures this within a privacy goal.
 
         Guarantee:
@@ -77,9 +78,8 @@ class BlockProposal:
             centres=self.centres,
             order=self.order,
         )
-        strategy = bare.with_scale(least_scale(bare, goal))
-        if strategy.spent > goal.budget:
-            raise DesignError("the noise scale does not keep the budget; this is a fault of leastnoise")
+        strategy = bare.with_scale(least_scale(bare, goal, spare))
+        check_spent(strategy, goal, spare)
         return strategy
 
     def _multipliers(self, noise: Noise, bits: int) -> list[int]:

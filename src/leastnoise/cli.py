@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from leastnoise.cli_ledger import ledger_app
 from leastnoise.printable import printable
 
 if TYPE_CHECKING:
@@ -72,6 +73,17 @@ AnswersFile = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="where to write the answers as CSV; NAME-answers.csv unless given"),
 ]
+
+
+LedgerFile = Annotated[
+    Path | None,
+    typer.Option("--ledger", help="the ledger that pays for it; `leastnoise ledger create` begins one"),
+]
+ReleaseId = Annotated[
+    str | None, typer.Option("--release-id", help="what the ledger knows it by; asking again costs nothing")
+]
+
+app.add_typer(ledger_app, name="ledger")
 
 
 def main() -> None:
@@ -137,6 +149,8 @@ def release(
     data: DataFile,
     out: AnswersFile = None,
     person: Person = None,
+    ledger: LedgerFile = None,
+    release_id: ReleaseId = None,
     force: Force = False,
 ) -> None:
     """Measure a saved plan on a table: the one step that spends privacy."""
@@ -144,8 +158,9 @@ def release(
 
     chosen = load_plan(plan)
     answers, saved = _outputs(plan, data, out, force)
-    _save(_measure(chosen, data, person), answers, saved)
-    _say_where(answers, saved)
+    result = _measure(chosen, data, person, ledger, release_id)
+    _save(result, answers, saved)
+    _say_where(result, answers, saved)
 
 
 @app.command()
@@ -154,6 +169,8 @@ def publish(
     data: DataFile,
     out: AnswersFile = None,
     person: Person = None,
+    ledger: LedgerFile = None,
+    release_id: ReleaseId = None,
     time_limit: TimeLimit = None,
     force: Force = False,
 ) -> None:
@@ -165,10 +182,10 @@ def publish(
     asked = load_spec(spec)
     answers, saved = _outputs(spec, data, out, force)
     vectorize(data, asked.schema, person=person)  # found missing now rather than after a long design
-    result = _measure(_design(asked, time_limit), data, person)
+    result = _measure(_design(asked, time_limit), data, person, ledger, release_id)
     _save(result, answers, saved)
     _say(f"{summarize(result)}\n")
-    _say_where(answers, saved)
+    _say_where(result, answers, saved)
 
 
 @app.command()
@@ -235,15 +252,20 @@ def _design(spec: Spec, time_limit: float | None) -> Plan:
         return leastnoise.design(spec.workload, spec.privacy, progress=progress, **settings)
 
 
-def _measure(plan: Plan, data: str, person: str | None) -> Release:
+def _measure(
+    plan: Plan, data: str, person: str | None, ledger: Path | None, release_id: str | None
+) -> Release:
     import leastnoise
     from leastnoise.errors import InputError
 
     schema = plan.workload.schema
     if schema is None:
         raise InputError("a plan without a schema is measured on counts, in Python; a table needs a schema")
+    budget: dict[str, Any] = {} if ledger is None else {"ledger": leastnoise.Ledger(ledger)}
+    if release_id is not None:
+        budget["release_id"] = release_id
     with _measuring():
-        return leastnoise.measure(plan, leastnoise.vectorize(data, schema, person=person))
+        return leastnoise.measure(plan, leastnoise.vectorize(data, schema, person=person), **budget)
 
 
 def _outputs(source: Path, data: str, out: Path | None, force: bool) -> tuple[Path, Path]:
@@ -291,8 +313,10 @@ def _save(result: Release, answers: Path, saved: Path) -> None:
         result.save(saved)
 
 
-def _say_where(answers: Path, saved: Path) -> None:
+def _say_where(result: Release, answers: Path, saved: Path) -> None:
     _say(f"wrote {answers}\nwrote {saved} (load_release() reads it back)")
+    if result.receipt is not None:
+        _say(f"release id {result.receipt.release_id}\nledger head {result.receipt.head}")
 
 
 def _say(text: object) -> None:

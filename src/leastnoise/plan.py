@@ -76,6 +76,7 @@ class Plan:
     options: Mapping[str, Any] = field(default_factory=dict)
     has_goal: bool = True
     mechanism: Mechanism | None = None
+    after: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Checked wherever a plan comes from: designed, loaded or put together by hand.

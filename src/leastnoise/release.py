@@ -8,9 +8,11 @@ done in floating point from y alone, and costs no privacy however often it is do
 
 from __future__ import annotations
 
+import json
+import secrets
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,11 @@ from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
 from leastnoise.errors import (
     DataError,
     InputError,
-    NotYetError,
     PlanFileError,
     UnrecordedSpending,
 )
 from leastnoise.intervals import half_widths
+from leastnoise.ledger import Ledger
 from leastnoise.measured import CountTables, Measured
 from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_gaussian
 from leastnoise.operators import Array
@@ -34,7 +36,24 @@ from leastnoise.plan import Plan, plan_from_parts
 from leastnoise.printable import in_figures
 from leastnoise.queries import Labels, Query
 from leastnoise.schema import Schema
+from leastnoise.structured import Structured
 from leastnoise.workload import Workload
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Where a ledger recorded a release.
+
+    Attributes:
+        dataset: the name of the people it is about.
+        release_id: what the release is known by; asking for it again gives the same answers.
+        head: the digest over all rows of the ledger when it was paid for. Whoever notes it can tell later,
+            with ``ledger.verify(head=...)``, whether any of them is gone.
+    """
+
+    dataset: str
+    release_id: str
+    head: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +64,12 @@ class Release:
         plan: what was measured.
         measurements: the noisy integers y = A x + noise, as Python integers; all that was released.
             Where the plan depends on the data, what its mechanism released.
+        receipt: where a ledger recorded it; None for a release without one.
     """
 
     plan: Plan
     measurements: Array
+    receipt: Receipt | None = None
 
     def __post_init__(self) -> None:
         _read_only(self.measurements)
@@ -165,10 +186,17 @@ class Release:
 
     def save(self, path: str | Path) -> Path:
         """Write plan and measurements to one file, which `load_release` reads back."""
+        return container.write(path, "release", *self._to_parts())
+
+    def to_bytes(self) -> bytes:
+        """The bytes that `save` would write."""
+        return container.to_bytes("release", *self._to_parts())
+
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         content, arrays = self.plan.to_parts()
-        return container.write(
-            path, "release", {"plan": content}, {**arrays, "measurements": exact.to_limbs(self.measurements)}
-        )
+        receipt = None if self.receipt is None else asdict(self.receipt)
+        arrays = {**arrays, "measurements": exact.to_limbs(self.measurements)}
+        return {"plan": content, "receipt": receipt}, arrays
 
     def __repr__(self) -> str:
         m, n = self.plan.workload.shape
@@ -181,8 +209,11 @@ class Release:
 
 def load_release(path: str | Path) -> Release:
     """The release that `Release.save` wrote; its plan is checked as `load_plan` does."""
-    content, arrays = container.read(path, "release")
     name = Path(path).name
+    return _release_from_parts(*container.read(path, "release"), name)
+
+
+def _release_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], name: str) -> Release:
     if not isinstance(content.get("plan"), dict) or "measurements" not in arrays:
         raise PlanFileError(f"{name!r} is no saved release")
     plan = plan_from_parts(content["plan"], arrays, name)
@@ -196,10 +227,23 @@ def load_release(path: str | Path) -> Release:
         fits = len(measurements) == plan.fixed_strategy().n_measured
     if not fits:
         raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
-    return Release(plan, measurements)
+    return Release(plan, measurements, _receipt(content.get("receipt"), name))
 
 
-def measure(plan: Plan, source: Any, *, ledger: None = None, release_id: str | None = None) -> Release:
+def _receipt(plain: Any, name: str) -> Receipt | None:
+    if plain is None:
+        return None
+    fields = ("dataset", "release_id", "head")
+    if not isinstance(plain, dict) or sorted(plain) != sorted(fields):
+        raise PlanFileError(f"{name!r} holds a receipt that no ledger gave")
+    if not all(isinstance(plain[field], str) for field in fields):
+        raise PlanFileError(f"{name!r} holds a receipt that no ledger gave")
+    return Receipt(**plain)
+
+
+def measure(
+    plan: Plan, source: Any, *, ledger: Ledger | None = None, release_id: str | None = None
+) -> Release:
     """The noisy answers of a plan on a table: the one step that spends privacy.
 
     Args:
@@ -207,7 +251,11 @@ def measure(plan: Plan, source: Any, *, ledger: None = None, release_id: str | N
             with a ``person`` is cut down to the goal's ``records_per_person`` of each
             person; anything else is taken as it is, and that nobody has more
             records is then the publisher's promise.
-        ledger: not available yet; without one, a line of warning.
+        ledger: the budget that pays for it; without one, a line of warning. The order is: check, read
+            the counts, spend, draw noise, store the answers, hand them out. A failure while reading costs
+            nothing; one after spending may waste budget, and never gives an answer that was not paid for.
+        release_id: what the release is known by in the ledger; a fresh one unless given. Asking again for
+            one whose answers are stored gives the same answers and costs nothing.
 
     Guarantee:
         For tables that differ in one record (up to `records_per_person` records of
@@ -220,20 +268,48 @@ def measure(plan: Plan, source: Any, *, ledger: None = None, release_id: str | N
 
     Raises:
         DataError: if the source does not fit the plan; nothing is spent.
-        RandomnessError: if the system's generator fails; nothing is released.
+        LedgerError: if the ledger cannot pay for it, or cannot be relied on; nothing is spent.
+        RandomnessError: if the system's generator fails; nothing is released, and what was spent stays so.
     """
     if not isinstance(plan, Plan):
         raise InputError(f"measure() needs a Plan from design(), got {type(plan).__name__}")
-    if ledger is not None or release_id is not None:
-        raise NotYetError("ledger= and release_id= are not available yet; keep your own record of releases")
-    tables = count_tables(plan.workload, source, plan.privacy.records_per_person)
-    read = _read(plan, tables)
+    if isinstance(plan.strategy, Structured):
+        plan.strategy.require_measurable()
+    if ledger is not None:
+        return _measured_with(ledger, plan, source, release_id)
+    if release_id is not None:
+        raise InputError("release_id= is what a ledger knows a release by; give ledger= too, or leave it out")
+    read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
     warnings.warn(
         f"no ledger records this release: it spends {plan.privacy}, and so does every repetition",
         UnrecordedSpending,
         stacklevel=2,
     )
     return Release(plan, _noisy(plan, read, SystemBits()))
+
+
+def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | None) -> Release:
+    """Check, read, spend, draw, store, hand out."""
+    if not isinstance(ledger, Ledger):
+        raise InputError(f"ledger must be a Ledger, got {type(ledger).__name__}")
+    chosen = secrets.token_hex(16) if release_id is None else release_id
+    charge = plan.charge
+    stored = ledger.check(charge, chosen, plan.after, expected_bytes=_bytes_of(plan))
+    if stored is not None:
+        return _release_from_parts(*container.from_bytes(stored, "release", chosen), chosen)
+    read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
+    entry = ledger.spend(charge, chosen, plan.after)
+    receipt = Receipt(ledger.dataset, chosen, entry.head)
+    release = Release(plan, _noisy(plan, read, SystemBits()), receipt)
+    ledger.store(entry, release.to_bytes())
+    return release
+
+
+def _bytes_of(plan: Plan) -> int:
+    """About how large a release of a plan is, for the room it needs."""
+    content, arrays = plan.to_parts()
+    n = 1 if plan.strategy is None else plan.strategy.n_measured
+    return len(json.dumps(content)) + sum(array.nbytes for array in arrays.values()) + 16 * n + 2**16
 
 
 def measured(plan: Plan, counts: Array, bits: RandomBits) -> Array:

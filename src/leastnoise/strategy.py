@@ -15,6 +15,9 @@ column standing for a record that is not counted.
 From then on only A and its scale count. Standard errors, profile, certificate
 and reconstruction are computed from them, so a wrong optimiser can cost
 accuracy, never privacy.
+
+Where earlier plans have used part of a budget μ², cell i has τ_i = μ² − Σ_r u_i^(r) left, and the
+scale is the least with ‖a_i‖²/σ² ≤ τ_i in every cell.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise import exact, laplace_tails
-from leastnoise.errors import DesignError, TooLargeError
+from leastnoise.accounting import CellCosts, shown
+from leastnoise.errors import DesignError, PrivacyError, TooLargeError
 from leastnoise.measured import CountTables, Measured, Neighbours, Noise, Spread
 from leastnoise.operators import Array, Operator, require_room
 from leastnoise.privacy import Goal
@@ -79,9 +83,9 @@ class RealStrategy:
     coefficients: Array
     basis: Array | None = None
 
-    def measured_within(self, goal: Goal, *, tol: float) -> Strategy:
+    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Strategy:
         """The integer strategy that measures this within a privacy goal; see `integer_strategy`."""
-        return integer_strategy(self, goal, tol=tol)
+        return integer_strategy(self, goal, tol=tol, spare=spare)
 
 
 class Strategy(Operator, Measured):
@@ -371,16 +375,19 @@ class Strategy(Operator, Measured):
         return f"Strategy({r:,} integer rows over {n:,} cells, {self.noise} noise of scale {self.scale:,})"
 
 
-def integer_strategy(proposal: RealStrategy, goal: Goal, *, tol: float = _USUAL_GAP) -> Strategy:
+def integer_strategy(
+    proposal: RealStrategy, goal: Goal, *, tol: float = _USUAL_GAP, spare: CellCosts | None = None
+) -> Strategy:
     """The integer strategy that measures a proposal within a privacy goal.
 
     Args:
         tol: the relative gap to the optimum that was asked for; rounding costs far less.
+        spare: what a record of each cell may spend, where earlier plans have used part of the goal.
 
     Guarantee:
-        spent ≤ the goal's budget per record, compared in exact rationals, with
-        the sensitivity taken from the integer rows that are measured. Nothing
-        about the proposal is trusted.
+        spent ≤ the goal's budget per record, or in every cell what is spare there, compared
+        in exact rationals, with the sensitivity taken from the integer rows that are
+        measured. Nothing about the proposal is trusted.
 
     Raises:
         DesignError: if the proposal is not finite, or rounding would lose a direction.
@@ -397,26 +404,79 @@ def integer_strategy(proposal: RealStrategy, goal: Goal, *, tol: float = _USUAL_
     rows = exact.as_integers(scaled)
     if proposal.basis is not None:
         rows = exact.as_integers(exact.product(rows, exact.as_integers(proposal.basis)))
-    return _scaled_to(goal, rows)
+    return _scaled_to(goal, rows, spare)
 
 
-def _scaled_to(goal: Goal, rows: Array) -> Strategy:
+def _scaled_to(goal: Goal, rows: Array, spare: CellCosts | None) -> Strategy:
     """Integer rows with the least integer scale that the goal allows."""
     noise: Noise = "laplace" if goal.noise == "laplace" else "gaussian"
     # A goal takes no other neighbours than these two.
     neighbours: Neighbours = "replace-one" if goal.neighbours == "replace-one" else "add-remove"
     bare = Strategy(rows, scale=1, noise=noise, neighbours=neighbours)
-    strategy = bare.with_scale(least_scale(bare, goal))
-    if strategy.spent > goal.budget:
-        raise DesignError("the noise scale does not keep the budget; this is a fault of leastnoise")
+    strategy = bare.with_scale(least_scale(bare, goal, spare))
+    check_spent(strategy, goal, spare)
     return strategy
 
 
-def least_scale(bare: Measured, goal: Goal) -> int:
-    """The least integer scale of the noise that keeps a goal, for integers whose sensitivity is known.
+def spare_of(goal: Goal, used: CellCosts) -> CellCosts:
+    """What a record of each cell may still spend within a goal, exactly: τ_i = μ² − used_i.
 
     Raises:
-        DesignError: if the goal is beyond what can be planned.
+        PrivacyError: if some cell has used more than the goal.
+    """
+    budget = goal.budget
+    left = tuple(budget.numerator * used.unit - budget.denominator * cost for cost in used.numerators)
+    if min(left) < 0:
+        k = goal.records_per_person
+        raise PrivacyError(
+            f"the earlier plans already spend μ² = {shown(used.largest * k * k)} per person, and the goal "
+            f"{goal} allows {shown(budget * k * k)} for all plans together; give a larger goal, or none to "
+            "stay within what they spend"
+        )
+    return CellCosts(left, budget.denominator * used.unit)
+
+
+def cell_costs(strategy: Measured) -> CellCosts:
+    """What a record of each cell spends, exactly, over the strategy's own unit.
+
+    Raises:
+        TooLargeError: where there are more cells than can be listed.
+    """
+    unit = strategy.unit
+    if isinstance(strategy, Strategy):
+        return CellCosts(strategy.column_costs, unit)
+    return CellCosts(tuple(int(spent * unit) for spent in strategy.spent_per_cell), unit)
+
+
+def is_within(strategy: Measured, goal: Goal, spare: CellCosts | None) -> bool:
+    """Whether no record spends more than the goal, or than what is spare in its cell; in rationals."""
+    if spare is None:
+        return strategy.spent <= goal.budget
+    own = cell_costs(strategy)
+    pairs = zip(own.numerators, spare.numerators, strict=True)
+    return all(cost * spare.unit <= left * own.unit for cost, left in pairs)
+
+
+def check_spent(strategy: Measured, goal: Goal, spare: CellCosts | None) -> None:
+    """Return if a scale that was chosen here keeps the budget.
+
+    Raises:
+        DesignError: if it does not, which no input can bring about.
+    """
+    if not is_within(strategy, goal, spare):
+        raise DesignError("the noise scale does not keep the budget; this is a fault of leastnoise")
+
+
+def least_scale(bare: Measured, goal: Goal, spare: CellCosts | None = None) -> int:
+    """The least integer scale of the noise that keeps a goal, for integers whose sensitivity is known.
+
+    Args:
+        bare: the integers, with noise of scale 1.
+        spare: what a record of each cell may spend, instead of the whole budget.
+
+    Raises:
+        DesignError: if the goal is beyond what can be planned, or a cell is measured in which nothing
+            is spare.
     """
     budget = goal.budget
     power = 1 if bare.noise == "laplace" else 2
@@ -426,7 +486,14 @@ def least_scale(bare: Measured, goal: Goal) -> int:
             f"{2.0**-_GOAL_BITS:.0e} and {2.0**_GOAL_BITS:.0e}"
         )
     # Integers a/b with a, b > 0: the least s with s·budget ≥ Δ is ⌈Δ/budget⌉.
-    least = -(-bare.sensitivity * budget.denominator // budget.numerator)
+    if spare is None:
+        least = -(-bare.sensitivity * budget.denominator // budget.numerator)
+    else:
+        pairs = zip(cell_costs(bare).numerators, spare.numerators, strict=True)
+        measured = [(cost, left) for cost, left in pairs if cost]
+        if not all(left for _, left in measured):
+            raise DesignError("a cell would be measured in which the earlier plans leave nothing to spend")
+        least = max((-(-cost * spare.unit // left) for cost, left in measured), default=0)
     return max(least if bare.noise == "laplace" else math.isqrt(max(least - 1, 0)) + 1, 1)
 
 

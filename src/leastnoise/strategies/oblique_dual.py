@@ -12,7 +12,7 @@ twenty for what q ← m does in hundreds.
 As in `union_norm`, axes of which only plain counts are asked have equal weights, and are numbers; of the
 others only those combinations of directions count that some product mentions together. Where these are few,
 (1) is exact, for all axes at once. Else one axis after the other moves: the others are cut after a few
-directions that hold e, and what lies beyond is as if it were diagonal. The bound itself judges what comes out.
+directions that hold e, and what lies beyond is as if it were diagonal. The bound itself is the judge.
 """
 
 from __future__ import annotations
@@ -310,7 +310,8 @@ class _Search:
             for a, part, length in zip(moving, parts, lengths, strict=True):
                 ratio = np.divide(m[a], (F + tiny) * e[a], out=np.zeros(len(part)), where=e[a] > tiny)
                 slopes.append(np.sign(part) * (e[a] - ratio) / length)
-            best = point.copy() if F > max(seen, default=0.0) else best
+            if all(before < F for before in seen):
+                best = point.copy()
             seen.append(F)
             # In units of the first F: where values are large, the method stops by their relative change.
             return -math.log((F + tiny) / (seen[0] + tiny)), np.concatenate(slopes)
