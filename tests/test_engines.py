@@ -735,6 +735,67 @@ def test_postgres_types_of_text(postgres: Any, server: Server) -> None:
     assert there == here and sum(here) == 4
 
 
+# ------------------------------------------------------------------ engines that are not here
+
+
+def test_every_engine_passes_its_probe(engine: Any) -> None:
+    engines.probe(engine)
+
+
+@pytest.mark.parametrize("fault", ["text", "number_in_text"])
+def test_an_engine_that_reads_differently_fails_its_probe(
+    fault: str, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that trims text, and one that gives up at numbers out of range."""
+    own = dialects.dialect_of(engine.name)
+    if fault == "text":
+        twin = replace(own, text=lambda value: own.text(value).strip())
+    else:
+        null = extra("ibis").null("float64")
+        reads = own.number_in_text
+        twin = replace(own, number_in_text=lambda text: text.startswith("1e9").ifelse(null, reads(text)))
+    monkeypatch.setattr(engines, "dialect_of", lambda name: twin)
+    with pytest.raises(DataError, match=r"does not read numbers or text as other engines do.*to_parquet"):
+        engines.probe(engine)
+
+
+class Offline:
+    """An engine that compiles and is never connected."""
+
+    def __init__(self, name: str) -> None:
+        compilers = extra("ibis.backends.sql.compilers")
+        names = {"bigquery": "BigQuery", "snowflake": "Snowflake", "trino": "Trino", "athena": "Athena"}
+        self.name = name
+        self._compiler = getattr(compilers, names.get(name, "Databricks") + "Compiler")()
+        self.dialect = self._compiler.dialect
+
+    def compile(self, expression: Any) -> str:
+        return self._compiler.to_sqlglot(expression).sql(dialect=self.dialect)
+
+    def sql(self, query: str, schema: Any) -> Any:
+        ibis, ops = extra("ibis"), extra("ibis.expr.operations")
+        return ops.SQLQueryResult(query, ibis.schema(schema), self).to_expr()
+
+
+@pytest.mark.parametrize("name", sorted(set(dialects.ENGINES) - set(dialects.TESTED)))
+def test_warehouses_get_sql_without_a_word_of_the_schema(name: str) -> None:
+    """They cannot run here; their SQL is made, parsed again, and holds declared values as digits only."""
+    ibis, sqlglot = extra("ibis"), extra("sqlglot")
+    kinds = {"sex": "string", "age": "string", "income": "decimal(20, 2)", "n": "float64", "id": "float64"}
+    schema = Schema(
+        sex=("F", f"'; DROP TABLE {CANARY}; --"),
+        age=Integers(range(0, 100, 5), outside="clamp"),
+        income=Bins([0, 1.5, 9]),
+        n=Categories([1, 5], other="?"),
+    )
+    engine, table = Offline(name), ibis.table(kinds, name="people")
+    found = engines._truncated(engine, engines._records(engine, table, schema, "id"), schema, 3)
+    for asked in ([("sex", "age"), ("income",), ()], [("n",)]):
+        query = engines._grouped(engine, found, schema, asked)
+        assert CANARY not in query and CANARY.encode().hex() in query
+        sqlglot.parse_one(query, read=engine.dialect)
+
+
 # ------------------------------------------------------------------ what crosses the wire
 
 

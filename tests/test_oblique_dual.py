@@ -233,6 +233,21 @@ def test_an_axis_beside_whole_others_is_exact(case: str, monkeypatch: pytest.Mon
         np.testing.assert_allclose(m[a] + left_out * own, exact[a], atol=SOLVER * F)
 
 
+@pytest.mark.parametrize("directions", [1, 2])
+def test_cuts_lose_nothing_where_e_is_by_itself(directions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain counts under equal weights, cut like any other axis: one direction holds e, the others nothing."""
+    products, weights = asked(
+        [P("a"), M("a", "b"), P("a") * M("c"), M("b", "c"), P("a") * M("b", "c")], a=9, b=4, c=3
+    )
+    monkeypatch.setattr(oblique_dual, "_MOST_BESIDE", directions)
+    q = [some_weights(products)[0], np.full(4, 1 / 4), np.full(3, 1 / 3)]
+    exact = marginals_by_cells(matrix(products, weights, {}), q)[0]
+    search = _Search(products, weights, {}, None)
+    F, m = _sum_and_marginals(search._beside([search._terms()], 0, q), {0: np.sqrt(q[0])})
+    assert F <= (1 + SOLVER) * exact.sum()
+    np.testing.assert_allclose(m[0] + (exact.sum() - F) * q[0], exact, atol=SOLVER * F)
+
+
 def never_worse(products: Products, weights: Array, start: Sequence[Array], **options: Any) -> bool:
     found = padded(products, dual_weights(products, weights, start=start, **options))
     least = max(
@@ -297,8 +312,10 @@ def test_plain_counts_have_equal_weights_and_what_is_not_asked_has_one() -> None
     assert a.max() > 1.5 * a.min()
     np.testing.assert_array_equal(b, np.full(7, 1 / 7))
     np.testing.assert_array_equal(c, np.ones(1))
-    again = dual_weights(products, weights, start=(a, b, c))
-    assert len(again[2]) == 1
+    uneven = np.linspace(0.9, 1.1, 7) / 7
+    again = dual_weights(products, weights, start=(a, uneven, c))
+    np.testing.assert_array_equal(again[1], b)
+    np.testing.assert_array_equal(again[2], c)
 
 
 def test_a_product_of_weight_zero_does_not_count() -> None:

@@ -53,8 +53,8 @@ class BlockProposal:
         """The integer strategy that measures this within a privacy goal.
 
         Guarantee:
-            spent ≤ the goal's budget per record, compared in exact rationals, with the sensitivity taken
-            from the integers that are measured.
+            spent ≤ the goal's budget per record, or in every cell what is `spare` there, compared in exact
+            rationals, with the sensitivity taken from the integers that are measured.
 
         Raises:
             DesignError: if a share is not positive, or the goal is beyond what can be planned.

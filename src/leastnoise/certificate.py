@@ -9,7 +9,10 @@ no Gaussian noise of privacy profile at most μ² answers the workload W with le
 
     F(p, q) = ‖ diag(√p) W diag(√q) ‖_*
 
-and the plan's own number follows from its integer strategy. The middle line, with the
+Where earlier plans have used part of the budget, cell i has τ_i = μ² − used_i left, and
+Σ_i q_i τ_i takes the place of μ² Σ_i q_i.
+
+The plan's own number follows from its integer strategy. The middle line, with the
 targets squared for c, is also the least μ² that meets them all, times 1/μ²: where it
 exceeds 1, they cannot be met. Where neighbours
 replace a record, weights may stand on pairs of cells as well: the same bounds hold
@@ -30,6 +33,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from leastnoise.accounting import CellCosts
 from leastnoise.errors import DesignError
 from leastnoise.measured import Measured
 from leastnoise.nuclear_norm import pair_variance_bound, total_variance_bound
@@ -37,6 +41,7 @@ from leastnoise.objective import Objective, Targets
 from leastnoise.operators import Array
 from leastnoise.privacy import Goal
 from leastnoise.product_bound import ProductWitness, checked_product_witness, product_dual_bound
+from leastnoise.strategy import is_within, spare_of
 from leastnoise.workload import Workload
 
 Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
@@ -125,14 +130,17 @@ class _PlanLike(Protocol):
     def tol(self) -> float: ...
     @property
     def claim(self) -> Status: ...
+    @property
+    def used(self) -> CellCosts | None: ...
 
 
 def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     """The certificate of a plan for a workload, recomputed from scratch.
 
     Guarantee:
-        `lower_bound` holds for every Gaussian noise within the plan's privacy goal,
-        up to floating-point rounding of a few matrix products. For pure privacy it
+        `lower_bound` holds for every Gaussian noise within the plan's privacy goal, and
+        within what earlier plans have left of it in every cell, up to floating-point
+        rounding of a few matrix products. For pure privacy it
         holds for Laplace noise of one scale on any rows, and on whole-number rows
         also for discrete Laplace noise; it is loose, so no such plan is called
         optimal. `achieved` is what the integer strategy that `measure` uses has:
@@ -158,18 +166,20 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
             f"the noise was scaled for {strategy.neighbours} neighbours, the goal is for "
             f"{plan.privacy.neighbours}; design the plan again"
         )
-    budget = plan.privacy.budget
-    if strategy.noise != plan.privacy.noise or strategy.spent > budget:
+    spare = _spare(plan, n)
+    if strategy.noise != plan.privacy.noise or not is_within(strategy, plan.privacy, spare):
         raise DesignError("the strategy spends more than its privacy goal allows")
     is_laplace = strategy.noise == "laplace"
-    unit_variance = _least_laplace_variance(float(budget)) if is_laplace else 1 / float(budget)
-    unit_variance = unit_variance if plan.has_goal else 1.0
+    unit_variance = _unit_variance(plan.privacy) if plan.has_goal else 1.0
     witness: Witness | ProductWitness
     if isinstance(plan.witness, ProductWitness):
+        _refuse_product_form(spare)
         witness = checked_product_witness(plan.witness, workload, objective)
         lower_bound, size = product_dual_bound(workload, objective, witness, unit_variance=unit_variance)
     else:
         witness = checked_witness(plan.witness, workload, plan.privacy, objective.caps(workload))
+        if spare is not None:
+            unit_variance = _unit_variance_within(spare, witness.q)
         lower_bound, size = dual_bound(workload, objective, witness, unit_variance=unit_variance)
     # After the bound, which needs more room than what is kept of the strategy from here on.
     achieved = _achieved(workload, plan, strategy)
@@ -197,6 +207,49 @@ def _data_dependent(workload: Workload, plan: _PlanLike) -> Certificate:
     unit = plan.objective.unit(workload, has_goal=plan.has_goal)
     proves_nothing = Witness(None, np.zeros(workload.shape[1]))
     return Certificate(math.nan, math.nan, "data-dependent", proves_nothing, unit, "Laplace")
+
+
+def _spare(plan: _PlanLike, n: int) -> CellCosts | None:
+    """What earlier plans have left to every cell, if there are any.
+
+    Raises:
+        DesignError: if that is not known for a plan of this kind.
+    """
+    if plan.used is None:
+        return None
+    if plan.privacy.noise != "gaussian" or plan.privacy.neighbours != "add-remove" or not plan.has_goal:
+        raise DesignError(
+            "what cells have left after earlier plans is known for Gaussian noise within a goal, and where "
+            "records are added or removed; design the plan again"
+        )
+    if len(plan.used) != n:
+        raise DesignError(
+            f"the earlier plans are about {len(plan.used):,} cells, the workload has {n:,}; "
+            "certify the workload that the plan was designed for"
+        )
+    return spare_of(plan.privacy, plan.used)
+
+
+def _unit_variance(goal: Goal) -> float:
+    """The least variance of a row over its squared sensitivity: 1/μ² for Gaussian noise."""
+    budget = float(goal.budget)
+    return _least_laplace_variance(budget) if goal.noise == "laplace" else 1 / budget
+
+
+def _unit_variance_within(spare: CellCosts, q: Array) -> float:
+    """Σ_i q_i / Σ_i q_i τ_i, which takes the place of 1/μ² where cells have different budgets τ."""
+    tau = np.array([left / spare.unit for left in spare.numerators])
+    q = q / (float(q.max(initial=0)) or 1.0)
+    allowed = math.fsum(q * tau)
+    return math.fsum(q) / allowed if allowed > 0 else 0.0
+
+
+def _refuse_product_form(spare: CellCosts | None) -> None:
+    if spare is not None:
+        raise DesignError(
+            "after earlier plans every cell has its own budget, and the bound takes a weight for every cell, "
+            "not weights of product form; design the plan again"
+        )
 
 
 def checked_witness(witness: Witness, workload: Workload, goal: Goal, caps: Array | None) -> Witness:
@@ -310,27 +363,44 @@ def total_variance(workload: Workload, strategy: Measured, objective: Objective)
     return strategy.total_variance(workload, objective.batch_weights(workload))
 
 
-def proves_infeasible(workload: Workload, goal: Goal, witness: Witness | ProductWitness) -> bool:
+def proves_infeasible(
+    workload: Workload,
+    goal: Goal,
+    witness: Witness | ProductWitness,
+    *,
+    spare: CellCosts | None = None,
+) -> bool:
     """Whether dual weights prove that no noise meets the workload's targets within a goal.
 
     The middle line of (1) bounds, from below, the largest v_j over its target squared at the
     goal's budget; where that exceeds 1, some target is missed whatever the noise.
 
+    Args:
+        spare: what a record of each cell may spend, where earlier plans have used part of the goal.
+
     Raises:
         DesignError: if the weights do not fit the workload or the goal.
     """
-    return targets_bound(workload, goal, witness) > 1 + _CERTAIN
+    return targets_bound(workload, goal, witness, spare=spare) > 1 + _CERTAIN
 
 
-def targets_bound(workload: Workload, goal: Goal, witness: Witness | ProductWitness) -> float:
+def targets_bound(
+    workload: Workload,
+    goal: Goal,
+    witness: Witness | ProductWitness,
+    *,
+    spare: CellCosts | None = None,
+) -> float:
     """What no noise within the goal can undercut: the largest variance over its squared target."""
     targets = Targets()
-    budget = float(goal.budget)
-    unit_variance = _least_laplace_variance(budget) if goal.noise == "laplace" else 1 / budget
+    unit_variance = _unit_variance(goal)
     if isinstance(witness, ProductWitness):
+        _refuse_product_form(spare)
         of_products = checked_product_witness(witness, workload, targets)
         return product_dual_bound(workload, targets, of_products, unit_variance=unit_variance)[0]
     fitting = checked_witness(witness, workload, goal, targets.caps(workload))
+    if spare is not None:
+        unit_variance = _unit_variance_within(spare, fitting.q)
     return dual_bound(workload, targets, fitting, unit_variance=unit_variance)[0]
 
 

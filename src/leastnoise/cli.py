@@ -158,7 +158,7 @@ def release(
 
     chosen = load_plan(plan)
     answers, saved = _outputs(plan, data, out, force)
-    result = _measure(chosen, data, person, ledger, release_id)
+    result = _measure(chosen, data, person, _budget(ledger, release_id))
     _save(result, answers, saved)
     _say_where(result, answers, saved)
 
@@ -182,7 +182,8 @@ def publish(
     asked = load_spec(spec)
     answers, saved = _outputs(spec, data, out, force)
     vectorize(data, asked.schema, person=person)  # found missing now rather than after a long design
-    result = _measure(_design(asked, time_limit), data, person, ledger, release_id)
+    budget = _budget(ledger, release_id)
+    result = _measure(_design(asked, time_limit), data, person, budget)
     _save(result, answers, saved)
     _say(f"{summarize(result)}\n")
     _say_where(result, answers, saved)
@@ -252,18 +253,28 @@ def _design(spec: Spec, time_limit: float | None) -> Plan:
         return leastnoise.design(spec.workload, spec.privacy, progress=progress, **settings)
 
 
-def _measure(
-    plan: Plan, data: str, person: str | None, ledger: Path | None, release_id: str | None
-) -> Release:
+def _budget(ledger: Path | None, release_id: str | None) -> dict[str, Any]:
+    """What `measure` is told of the ledger, opened now rather than after a long design."""
+    from leastnoise.errors import InputError
+    from leastnoise.ledger import Ledger
+
+    if ledger is None:
+        return {} if release_id is None else {"release_id": release_id}
+    if not ledger.exists():
+        raise InputError(
+            f"there is no ledger {str(ledger)!r}; begin one with: leastnoise ledger create {ledger} "
+            "--dataset NAME --epsilon E --delta D"
+        )
+    return {"ledger": Ledger(ledger), "release_id": release_id}
+
+
+def _measure(plan: Plan, data: str, person: str | None, budget: dict[str, Any]) -> Release:
     import leastnoise
     from leastnoise.errors import InputError
 
     schema = plan.workload.schema
     if schema is None:
         raise InputError("a plan without a schema is measured on counts, in Python; a table needs a schema")
-    budget: dict[str, Any] = {} if ledger is None else {"ledger": leastnoise.Ledger(ledger)}
-    if release_id is not None:
-        budget["release_id"] = release_id
     with _measuring():
         return leastnoise.measure(plan, leastnoise.vectorize(data, schema, person=person), **budget)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -14,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from leastnoise import threads
+from leastnoise.accounting import CellCosts, shown
 from leastnoise.block_proposal import BlockProposal
 from leastnoise.certificate import Witness, largest_share
-from leastnoise.errors import DesignError, InputError, MethodError, NotYetError
+from leastnoise.errors import DesignError, InputError, MethodError, PrivacyError
 from leastnoise.measured import Measured
 from leastnoise.objective import Objective, Targets, check_spanned, default_objective
 from leastnoise.operators import Array
-from leastnoise.plan import Plan, data_dependent_plan
-from leastnoise.privacy import GDP, Goal
+from leastnoise.plan import Plan, cells_digest, data_dependent_plan, summed_costs
+from leastnoise.printable import counted, printable
+from leastnoise.privacy import GDP, ZCDP, Goal
 from leastnoise.product_bound import ProductWitness
 from leastnoise.progress import Progress
 from leastnoise.solver import BACKENDS
@@ -74,7 +77,8 @@ def design(
 
     Args:
         privacy: the goal. It may be left out where queries have targets: the plan then
-            spends the least μ that meets them all, `plan.privacy`.
+            spends the least μ that meets them all, `plan.privacy`. With ``after`` it is the goal for
+            all those plans and this one together, and left out, what they spend together already.
         objective: what accurate means: `TotalVariance()`, `MaxVariance()` or `Targets()`. Unless
             given, the total variance; where queries have targets, within them; where they have
             and there is no goal, the targets alone.
@@ -82,6 +86,11 @@ def design(
             optimum; under pure privacy, where no method is, the best of several, refined: its note says
             what was tried and what each achieved.
         options: what the method understands; `methods()` lists them.
+        after: plans that were, or will be, released before this one about the same frozen table, each as
+            often as it is. The new plan uses what they leave in each cell. Without a goal it is free in
+            the worst case, and in the worst case only: people in cells with slack lose protection they
+            had. A ledger takes it only when it holds releases of those plans. For Gaussian noise,
+            records added or removed, and cells that can be listed; method "dense".
         tol: the relative gap to the proven optimum at which the search may stop.
         time_limit: seconds; the best plan so far is returned with its honest gap. Under pure privacy
             "auto" takes 10 at most up to 256 cells unless given, and more in proportion beyond.
@@ -91,16 +100,18 @@ def design(
     Raises:
         MethodError: if the method cannot serve the request; the message names those that can.
         InfeasibleError: if no noise meets the targets within the goal; it holds the proof.
+        PrivacyError: if plans of ``after`` do not add up with this one, or exceed the goal already.
+        DesignError: if a query counts cells in which they leave nothing, naming some of them.
     """
     request = checked_request(
         workload, privacy, objective, options, after, tol, time_limit, backend, progress
     )
-    has_goal = privacy is not None
+    has_goal = privacy is not None or request.spare is not None
     if method != "auto":
         return plan_by(method_named(method), request, has_goal)
     if request.privacy.noise == "laplace":
         return _best_with_laplace_noise(request, has_goal)
-    willing = [m for m in in_order(request) if not m.is_data_dependent and m.refuses(request) is None]
+    willing = [m for m in in_order(request) if not m.is_data_dependent and m.why_not(request) is None]
     if not willing:
         raise _nobody(request)
     # For Gaussian noise the first is the optimum, or comes closest to it.
@@ -243,8 +254,6 @@ def checked_request(
         raise InputError(f"design() needs a Workload from assemble(), got {type(workload).__name__}")
     if privacy is not None and not isinstance(privacy, Goal):
         raise InputError(f"privacy must be PureDP, ApproxDP, ZCDP or GDP, got {type(privacy).__name__}")
-    if after:
-        raise NotYetError("after= is not available yet; design one plan for all queries")
     for name, number in (("tol", tol), ("time_limit", time_limit)):
         if number is not None and not isinstance(number, (int, float)):
             raise InputError(f"{name} must be a number, got {type(number).__name__}")
@@ -254,6 +263,9 @@ def checked_request(
         raise InputError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
     if backend not in BACKENDS:
         raise InputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    used = _used_before(after, workload, privacy)
+    if used is not None and privacy is None:
+        privacy = _goal_spent(used, after[0].privacy.records_per_person)
     chosen = default_objective(workload, objective, has_goal=privacy is not None)
     if privacy is None and not isinstance(chosen, Targets):
         raise InputError(
@@ -263,7 +275,152 @@ def checked_request(
     check_spanned(workload, chosen)
     # Without a goal only the shape of the noise is sought, at any budget.
     goal = GDP(1) if privacy is None else privacy
-    return Request(workload, goal, dict(options or {}), tol, time_limit, backend, progress, chosen)
+    request = Request(
+        workload=workload,
+        privacy=goal,
+        options=dict(options or {}),
+        tol=tol,
+        time_limit=time_limit,
+        backend=backend,
+        progress=progress,
+        objective=chosen,
+        after=tuple(plan.digest for plan in after),
+        used=used,
+    )
+    if request.spare is not None:
+        _check_spare(workload, goal, request.spare)
+    return request
+
+
+# A ledger takes no more.
+_MOST_AFTER = 1_000
+
+# A cell with less than this share of the goal left is full: what counts it would have noise 30,000 times
+# what the goal alone asks for. Below the second share in every cell, none has slack worth the name.
+_FULL, _NO_SLACK = Fraction(1, 10**9), Fraction(1, 10**3)
+
+# Cells and batches named in a message.
+_NAMED = 4
+
+
+def _used_before(after: Sequence[Plan], workload: Workload, privacy: Goal | None) -> CellCosts | None:
+    """What earlier plans spend together in every cell, exactly; None if there are none.
+
+    Guarantee:
+        Add/remove neighbours, Gaussian noise, the same frozen cells: the tables x and x ± e_i are told
+        apart no better than by μ² = Σ_r u_i^(r). Every plan counts as often as it is listed.
+
+    Raises:
+        InputError: if something in the list is no plan, or they are too many.
+        PrivacyError: if the plans do not add up cell by cell.
+    """
+    if isinstance(after, Plan) or not isinstance(after, Sequence):
+        raise InputError(f"after must be a list of plans, as in after=[plan], got {type(after).__name__}")
+    for plan in after:
+        if not isinstance(plan, Plan):
+            raise InputError(f"after must list plans from design(), got {type(plan).__name__}")
+    if not after:
+        return None
+    if len(after) > _MOST_AFTER:
+        raise InputError(f"a plan may come after at most {_MOST_AFTER:,} others, got {len(after):,}")
+    cells, k = cells_digest(workload), after[0].privacy.records_per_person
+    listed = Counter(plan.digest for plan in after)
+    costs: list[CellCosts] = []
+    for number, goal in enumerate([*(plan.privacy for plan in after), *([privacy] if privacy else [])], 1):
+        what = f"plan {number} of after" if number <= len(after) else "the goal"
+        if goal.neighbours != "add-remove":
+            raise PrivacyError(
+                f"{what} is for {goal.neighbours} neighbours; what plans leave in each cell is known where "
+                "records are added or removed. Design one plan for all queries instead"
+            )
+        if goal.noise != "gaussian":
+            raise PrivacyError(
+                f"{what} is for {goal.noise} noise; only Gaussian releases add up as after= needs. Design "
+                "one plan for all queries instead"
+            )
+        if goal.records_per_person != k:
+            raise PrivacyError(
+                f"{what} is for {counted(goal.records_per_person, 'record')} per person, plan 1 of after for "
+                f"{k}; plans add up cell by cell where they count the same number"
+            )
+    for number, plan in enumerate(after, 1):
+        if plan.charge.cells != cells:
+            raise PrivacyError(
+                f"plan {number} of after is about other cells; design it and this one for the same schema"
+            )
+        if plan.charge.per_cell is None:
+            raise PrivacyError(
+                f"plan {number} of after has more cells than can be listed, and what it leaves in each is "
+                "not known; design one plan for all queries instead"
+            )
+        missing = Counter(plan.after) - listed
+        if missing:
+            raise PrivacyError(
+                f"plan {number} of after comes after {counted(missing.total(), 'plan')} not listed here; "
+                "list every plan that is released before this one"
+            )
+        costs.append(plan.charge.per_cell)
+    return summed_costs(costs)
+
+
+def _goal_spent(used: CellCosts, k: int) -> Goal:
+    """The goal that earlier plans use up in the worst cell, exactly.
+
+    As ρ = μ²/2, which is rational where μ need not be. Nothing rounded would do: a hair more would
+    not be free, a hair less would refuse the plans that are there.
+    """
+    if not used.largest:
+        raise PrivacyError("the earlier plans spend nothing, so that nothing is free after them; give a goal")
+    return ZCDP(used.largest * k * k / 2, records_per_person=k)
+
+
+def _check_spare(workload: Workload, goal: Goal, spare: CellCosts) -> None:
+    """Return if no query counts a cell in which next to nothing is left.
+
+    Raises:
+        DesignError: naming such cells, and the queries.
+    """
+    budget = goal.budget * spare.unit
+    full = np.array([left < _FULL * budget for left in spare.numerators])
+    full &= np.asarray(workload.operator.column_norms(1)) > 0
+    if not full.any():
+        return
+    where = np.flatnonzero(full)
+    batches = [
+        repr(printable(block.name))
+        for block in workload.blocks
+        if (np.asarray(block.operator.column_norms(1))[where] > 0).any()
+    ]
+    names = [printable(_cell_name(workload, int(i))) for i in where]
+    allowed = shown(goal.budget * goal.records_per_person**2)
+    if max(spare.numerators) < _NO_SLACK * budget:
+        raise DesignError(
+            f"the earlier plans leave no slack: within μ² = {allowed} per person for all plans together, "
+            "every cell is used up, as by the least total variance of queries that reach every cell. Give a "
+            "larger goal, or design one plan for all queries"
+        )
+    raise DesignError(
+        f"{_few(batches)} {'counts' if len(batches) == 1 else 'count'} cells in which the earlier plans "
+        f"leave nothing within μ² = {allowed} per person for all plans together: {_few(names)}. Leave those "
+        "cells out, as with Where(), or give a larger goal"
+    )
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first few of some names, and how many more there are."""
+    more = len(names) - _NAMED
+    return "; ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _cell_name(workload: Workload, i: int) -> str:
+    """A cell by the values of its attributes, as in "age 17, sex F"."""
+    schema = workload.schema
+    if schema is None:
+        return f"cell {i:,}"
+    places = np.unravel_index(i, schema.shape)
+    return ", ".join(
+        f"{name} {schema[name].label(int(at))}" for name, at in zip(schema.names, places, strict=True)
+    )
 
 
 def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
@@ -273,9 +430,9 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
         MethodError: if it cannot serve the request; the message names those that can.
     """
     method.check_options(request.options)
-    reason = method.refuses(request)
+    reason = method.why_not(request)
     if reason is not None:
-        able = [m.name for m in METHODS if m.refuses(request) is None]
+        able = [m.name for m in METHODS if m.why_not(request) is None]
         can = f"; {', '.join(able)} can" if able else "; no method can"
         raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
     if method.is_data_dependent:
@@ -291,7 +448,7 @@ def _plan_of(method: str, options: Mapping[str, Any], request: Request, has_goal
     workload, objective = request.workload, request.objective
     if has_goal:
         goal = request.privacy
-        strategy: Measured = found.proposal.measured_within(goal, tol=request.tol)
+        strategy: Measured = found.proposal.measured_within(goal, tol=request.tol, spare=request.spare)
     else:
         strategy, goal = _meeting_targets(found.proposal, workload, request.tol)
     plan = Plan(
@@ -306,6 +463,8 @@ def _plan_of(method: str, options: Mapping[str, Any], request: Request, has_goal
         note=found.note,
         options=dict(options),
         has_goal=has_goal,
+        after=request.after,
+        used=request.used,
     )
     if objective.kind == "total-within-caps" and strategy.can_answer_all(workload):
         assert plan.factor is not None
@@ -368,5 +527,5 @@ def _meeting_targets(
 
 def _nobody(request: Request) -> MethodError:
     by_name = "it depends on the data and is taken only when named"
-    reasons = [f"{method.name}: {method.refuses(request) or by_name}" for method in METHODS]
+    reasons = [f"{method.name}: {method.why_not(request) or by_name}" for method in METHODS]
     return MethodError("no method can serve this workload. " + "; ".join(reasons))

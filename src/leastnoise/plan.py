@@ -3,6 +3,10 @@
 A plan never sees data. Everything it says about accuracy and privacy is computed
 from the integer strategy that `measure` will use. Where a method depends on the data
 there is none: the plan holds the mechanism instead, and is silent about accuracy.
+
+A plan designed after others keeps its goal together with them, in every cell and exactly:
+
+    used_i + ‖a_i‖²/σ² ≤ μ²,   used_i = Σ_r u_i^(r) over the earlier plans, repeats included
 """
 
 from __future__ import annotations
@@ -10,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
@@ -21,7 +26,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from leastnoise import container, exact
-from leastnoise.accounting import CellCosts, Charge
+from leastnoise.accounting import CellCosts, Charge, shown
 from leastnoise.certificate import Certificate, Status, Witness, are_pairs, certify
 from leastnoise.errors import (
     DesignError,
@@ -40,7 +45,7 @@ from leastnoise.privacy import Goal, delta_of, epsilon_of, exact_number, goal_fr
 from leastnoise.product_bound import ProductWitness, product_witness_from_parts
 from leastnoise.queries import Linear, Query
 from leastnoise.strategies import Mechanism, Method, Request, method_named
-from leastnoise.strategy import Strategy
+from leastnoise.strategy import Strategy, cell_costs, is_within, spare_of
 from leastnoise.structured_parts import structured_from_parts
 from leastnoise.workload import Workload, alone
 
@@ -49,10 +54,16 @@ FORMAT = 1
 # Plans over more cells are charged by the cell that spends most.
 MAX_LISTED_CELLS = 2**17
 
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What to measure, chosen for a workload and a privacy goal.
+
+    Where it was designed after other plans, the goal is for all of them and this one together: whoever
+    lost less than most may lose as much as they did. `profile`, `mu`, `epsilon`, `delta`, `charge` and
+    `spent_per_person` are about this plan alone; `spent_together` and `spare` about all of them.
 
     Attributes:
         method: the name of the family that was used.
@@ -62,6 +73,9 @@ class Plan:
         note: how the strategy was found.
         has_goal: whether `privacy` was asked for; else it is the least that meets the targets.
         mechanism: what `measure` does where there is no strategy.
+        after: digests of the plans that this one was designed after, in order.
+        used: what they spend together in each cell; None without any. In a loaded plan it is what the
+            file says: the ledger adds up for itself what was really released.
     """
 
     workload: Workload
@@ -77,11 +91,13 @@ class Plan:
     has_goal: bool = True
     mechanism: Mechanism | None = None
     after: tuple[str, ...] = ()
+    used: CellCosts | None = None
 
     def __post_init__(self) -> None:
         # Checked wherever a plan comes from: designed, loaded or put together by hand.
         if (self.strategy is None) == (self.mechanism is None):
             raise DesignError("a plan holds either a strategy or a mechanism that depends on the data")
+        self._check_after()
         if self.mechanism is not None:
             if self.mechanism.goal != self.privacy or self.mechanism.spent > self.privacy.budget:
                 raise PrivacyError("the mechanism spends more than the privacy goal allows")
@@ -103,10 +119,31 @@ class Plan:
             )
         if self.strategy.noise != self.privacy.noise:
             raise PrivacyError(f"{self.strategy.noise} noise cannot serve the goal {self.privacy}")
-        if self.strategy.spent > self.privacy.budget:
-            raise PrivacyError("the strategy spends more than the privacy goal allows")
+        spare = None if self.used is None else spare_of(self.privacy, self.used)
+        if not is_within(self.strategy, self.privacy, spare):
+            together = "" if spare is None else " together with the earlier plans"
+            raise PrivacyError(f"the strategy{together} spends more than the privacy goal allows")
         if not self.has_goal and not isinstance(self.objective, Targets):
             raise PrivacyError(f"a plan for {self.objective!r} needs a privacy goal that was asked for")
+
+    def _check_after(self) -> None:
+        if (self.used is None) != (not self.after):
+            raise PrivacyError("a plan after others needs both their digests and what they have used")
+        if self.used is None:
+            return
+        if not all(isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in self.after):
+            raise PrivacyError("earlier plans are named by their digests, 64 hexadecimal digits each")
+        is_summed = self.privacy.noise == "gaussian" and self.privacy.neighbours == "add-remove"
+        if not (is_summed and self.has_goal) or self.mechanism is not None:
+            raise PrivacyError(
+                "plans add up cell by cell for Gaussian noise within a goal, and where records are added or "
+                "removed; design this plan without after="
+            )
+        if len(self.used) != self.workload.shape[1]:
+            raise PrivacyError(
+                f"the earlier plans are about {len(self.used):,} cells, this one about "
+                f"{self.workload.shape[1]:,}; plans are designed after others about the same cells only"
+            )
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -172,8 +209,28 @@ class Plan:
 
     @property
     def spare(self) -> Array:
-        """What a record of each cell could still spend within the goal, (n,), rounded down."""
-        return np.array([_float_below(self.privacy.budget - spent) for spent in self.spent_per_cell])
+        """What a record of each cell could still spend within the goal, (n,), rounded down.
+
+        Where there are earlier plans: after them and this one, within the goal for all together.
+        """
+        left = self.privacy.budget
+        spent = self.spent_per_cell if self.used is None else self._costs_together()
+        return np.array([_float_below(left - cost) for cost in spent])
+
+    def _costs_together(self) -> CellCosts:
+        """What a record of each cell spends over this plan and the earlier ones."""
+        own = cell_costs(self.fixed_strategy())
+        return own if self.used is None else summed_costs([self.used, own])
+
+    @cached_property
+    def spent_together(self) -> Fraction:
+        """μ² or ε that one person spends over this plan and those it was designed after, exactly.
+
+        The largest sum over any cell, not the sum of the largest.
+        """
+        if self.used is None:
+            return self.spent_per_person
+        return self._costs_together().largest * self.privacy.records_per_person**2
 
     @cached_property
     def factor(self) -> float | None:
@@ -200,7 +257,7 @@ class Plan:
 
     @cached_property
     def spent_per_person(self) -> Fraction:
-        """μ² (Gaussian) or ε (Laplace) that one person spends, exactly."""
+        """μ² (Gaussian) or ε (Laplace) that one person spends on this plan, exactly."""
         k = self.privacy.records_per_person
         if self.strategy is None:
             assert self.mechanism is not None
@@ -209,7 +266,7 @@ class Plan:
 
     @property
     def mu(self) -> float | None:
-        """The μ of Gaussian differential privacy, rounded up; None for pure privacy."""
+        """The μ of Gaussian differential privacy of this plan alone, rounded up; None for pure privacy."""
         if self.privacy.noise == "laplace":
             return None
         mu = math.sqrt(self.spent_per_person)
@@ -218,7 +275,7 @@ class Plan:
         return mu
 
     def epsilon(self, *, delta: float | None = None) -> float:
-        """The ε spent at some δ, rounded up. Pure privacy needs no δ."""
+        """The ε that this plan alone spends at some δ, rounded up. Pure privacy needs no δ."""
         if self.privacy.noise == "laplace":
             epsilon = float(self.spent_per_person)
             exact_enough = Fraction(epsilon) >= self.spent_per_person
@@ -228,7 +285,7 @@ class Plan:
         return epsilon_of(self.spent_per_person, delta)
 
     def delta(self, *, epsilon: float) -> float:
-        """The δ spent at some ε, rounded up."""
+        """The δ that this plan alone spends at some ε, rounded up."""
         if self.privacy.noise == "laplace":
             if exact_number("epsilon", epsilon) >= self.spent_per_person:
                 return 0.0
@@ -301,6 +358,10 @@ class Plan:
             return content, {}
         content["scale"] = str(self.strategy.scale)
         structure, arrays = self.strategy.to_parts()
+        if self.used is not None:
+            content["after"] = list(self.after)
+            arrays["used"] = exact.to_limbs(np.array(self.used.numerators, dtype=object))
+            arrays["used_unit"] = exact.to_limbs(np.array([self.used.unit], dtype=object))
         if structure:
             content["structure"] = structure
         if isinstance(self.witness, ProductWitness):
@@ -323,10 +384,10 @@ class Plan:
 
     @cached_property
     def charge(self) -> Charge:
-        """What measuring the plan once costs, exactly, cell by cell where cells can be listed."""
-        schema = self.workload.schema
-        told = None if schema is None else [[name, value] for name, value in schema.to_dict().items()]
-        described = json.dumps({"schema": told, "cells": str(self.workload.shape[1])}, sort_keys=True)
+        """What measuring the plan once costs, exactly, cell by cell where cells can be listed.
+
+        Of this plan alone: a ledger adds it to what it holds of the earlier ones.
+        """
         per_cell = self._cell_costs()
         if per_cell is not None:
             worst = per_cell.largest
@@ -339,7 +400,7 @@ class Plan:
             records_per_person=self.privacy.records_per_person,
             worst=worst,
             per_cell=per_cell,
-            cells=hashlib.sha256(described.encode()).hexdigest(),
+            cells=cells_digest(self.workload),
             plan_digest=self.digest,
         )
 
@@ -347,8 +408,7 @@ class Plan:
         """What a record of each cell spends; None where cells are many, or data decide what is measured."""
         if self.strategy is None or self.strategy.n_cells > MAX_LISTED_CELLS:
             return None
-        unit = self.strategy.unit
-        return CellCosts(tuple(int(spent * unit) for spent in self.strategy.spent_per_cell), unit)
+        return cell_costs(self.strategy)
 
     def save(self, path: str | Path) -> Path:
         """Write the plan to one file, which `load_plan` reads back; returns the path."""
@@ -373,6 +433,9 @@ class Plan:
         ]
         if self.objective != TotalVariance():
             lines.insert(2, f"  objective    {self.objective}")
+        if self.after:
+            lines[1] += ", together with what it comes after"
+            lines[2:2] = [f"               {line}" for line in self._after_in_words()]
         if not self.has_goal:
             # The goal was derived, as a μ that says little to most people.
             lines.insert(2, f"               ε = {self.epsilon(delta=1e-6):.4g} at δ = 1e-06")
@@ -390,6 +453,17 @@ class Plan:
                 f"({counted(block.n_rows, 'query')})"
             )
         return "\n".join(lines)
+
+    def _after_in_words(self) -> list[str]:
+        assert self.used is not None
+        before = self.used.largest * self.privacy.records_per_person**2
+        growth = self.spent_together - before
+        more = f"μ² = {shown(growth)} more than before" if growth else "nothing more than before"
+        return [
+            f"after {counted(len(self.after), 'earlier plan')}; together they spend μ² = "
+            f"{shown(self.spent_together)} per person; in the worst case {more}",
+            "in the worst case only: people in cells with slack lose protection they had",
+        ]
 
     def _measured_in_words(self) -> str:
         if self.strategy is None:
@@ -411,6 +485,26 @@ def targets_in_words(factor: float) -> str:
     return f"missed; every standard error is within {float(shown):.6g} times its target"
 
 
+def cells_digest(workload: Workload) -> str:
+    """A digest of what the cells of a workload are: costs of different cells do not add up."""
+    schema = workload.schema
+    told = None if schema is None else [[name, value] for name, value in schema.to_dict().items()]
+    described = json.dumps({"schema": told, "cells": str(workload.shape[1])}, sort_keys=True)
+    return hashlib.sha256(described.encode()).hexdigest()
+
+
+def summed_costs(costs: Sequence[CellCosts]) -> CellCosts:
+    """Σ_r u_i^(r) of every cell, exactly, over the least common unit.
+
+    Example:
+        >>> summed_costs([CellCosts((1, 2), 4), CellCosts((1, 0), 6)])[:]
+        (Fraction(5, 12), Fraction(1, 2))
+    """
+    unit = math.lcm(*(cost.unit for cost in costs))
+    scaled = [[number * (unit // cost.unit) for number in cost.numerators] for cost in costs]
+    return CellCosts(tuple(map(sum, zip(*scaled, strict=True))), unit)
+
+
 def _in_short(low: float, high: float) -> str:
     return f"{low:.3g}" if high <= low * 1.005 else f"{low:.3g} to {high:.3g}"
 
@@ -420,8 +514,10 @@ def load_plan(path: str | Path) -> Plan:
 
     Guarantee:
         The sensitivity is recomputed from the integer rows in the file and
-        compared with the goal before a plan is returned; the certificate is
-        recomputed when first asked for. Nothing the file claims is believed.
+        compared with the goal before a plan is returned, in every cell together with
+        what the file says of earlier plans; the certificate is recomputed when first
+        asked for. Nothing the file claims is believed; whether earlier plans were
+        released, and at what cost, is for the ledger to say.
 
     Raises:
         PlanFileError: for anything that is not a plan, or one that does not keep its goal.
@@ -444,6 +540,9 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
             raise PlanFileError(f"{name!r} is no plan that this version can read")
         workload = Workload.from_dict(content["workload"])
         privacy = goal_from_dict(content["privacy"])
+        after, used = _earlier(content, arrays, name)
+        if content["claim"] == "data-dependent" and after:
+            raise PlanFileError(f"{name!r} comes after other plans, which its method cannot do")
         if content["claim"] == "data-dependent":
             return _data_dependent_plan(content, workload, privacy)
         scale, tol = int(content["scale"]), float(content["tol"])
@@ -480,6 +579,8 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
             note=str(content["note"]),
             options=dict(content["options"]),
             has_goal=content.get("has_goal", True),
+            after=after,
+            used=used,
         )
         if not strategy.can_answer_all(workload):
             raise PlanFileError(f"{name!r} holds a strategy that cannot answer its queries")
@@ -493,6 +594,21 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
         raise PlanFileError(f"{name!r} is no valid plan: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError):
         raise PlanFileError(f"{name!r} is no valid plan: its content is not what design() writes") from None
+
+
+def _earlier(
+    content: Mapping[str, Any], arrays: Mapping[str, Array], name: str
+) -> tuple[tuple[str, ...], CellCosts | None]:
+    """The digests of earlier plans, and what they have used of every cell."""
+    digests, used, unit = content.get("after", []), arrays.get("used"), arrays.get("used_unit")
+    if not isinstance(digests, list) or not (bool(digests) == (used is not None) == (unit is not None)):
+        raise PlanFileError(f"{name!r} tells of earlier plans in part only")
+    if used is None or unit is None:
+        return (), None
+    if used.ndim != 2 or unit.ndim != 2 or len(unit) != 1 or {used.dtype.kind, unit.dtype.kind} != {"i"}:
+        raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+    numerators = tuple(int(cost) for cost in exact.from_limbs(used))
+    return tuple(digests), CellCosts(numerators, int(exact.from_limbs(unit)[0]))
 
 
 def _cell_weights(arrays: Mapping[str, Array], workload: Workload, privacy: Goal, name: str) -> Witness:
@@ -530,7 +646,7 @@ def data_dependent_plan(method: Method, request: Request) -> Plan:
         MethodError: if the method cannot do this.
     """
     method.check_options(request.options)
-    reason = method.refuses(request)
+    reason = method.why_not(request)
     mechanism = method.find(request) if reason is None and method.is_data_dependent else None
     if not isinstance(mechanism, Mechanism):
         raise MethodError(f"method {method.name!r} cannot do this: {reason or 'it needs no data'}")

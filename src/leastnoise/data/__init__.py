@@ -1,8 +1,9 @@
 """From a table of people to counts per cell.
 
-`vectorize` makes a lazy handle; nothing is read before a count is asked for,
-and every question is one GROUP BY in DuckDB, whatever the source. A record
-belongs to one cell or to none, and which one depends on that record alone:
+`vectorize` makes a lazy handle; nothing is read before a count is asked for.
+Files and data frames are counted by DuckDB in this process, Ibis tables by the
+engine they are in, and both to the same counts. A record belongs to one cell or
+to none, and which one depends on that record alone:
 
     text categories   the value as text, compared exactly: no trimming, no case
                       folding. Columns of another type are written out first:
@@ -28,7 +29,12 @@ leave the record out, silently, unless the attribute has another policy:
 
 Where a person may have several records, ``person=`` names the column that tells
 whose they are, and at most k of each person count, in an order that is a fixed
-hash of the person and the cell.
+hash of the person and the cell. Persons are compared as text. A number that is
+whole is written as one, whatever its type: 7, 7.0 and "7" are one person. Other
+floats are told apart to 62 binary places, and all from 2^63 on are one person.
+
+Types that no schema can mean are refused before anything is counted: lists,
+records, bytes, and dates or times where numbers are declared.
 
 CSV has a header line and a comma between fields, TSV a tab; nothing is guessed
 from the content, and all fields are text. An empty field without quotes is a
@@ -39,13 +45,22 @@ quote with it. File names may not hold ``* ? [``, which mean several files.
 Messages hold nothing true about the table: what the engine says is withheld.
 
     handle.py     `vectorize` and the lazy handle it makes
-    counting.py   one question: from values to cells, in the engine
-    sources.py    files and data frames, as the engine reads them
+    blocks.py     many tables from few scans
+    asking.py     one scan, by whichever engine holds the table
+    counting.py   by the embedded engine: from values to cells, in SQL
+    sources.py    files and data frames, as the embedded engine reads them
+    engines.py    by any other engine, through Ibis
+    placing.py    from values to cells, in Ibis expressions
+    dialects.py   what Ibis has no word for
+    kinds.py      types of column that can be counted at all
+    edges.py      edges of bins as an engine compares them
+    watching.py   progress
     vector.py     counts given one by one
     withheld.py   errors that say nothing about the table
 """
 
 from leastnoise.data.handle import Data, vectorize
 from leastnoise.data.vector import counts_from_vector, is_count_vector
+from leastnoise.data.watching import Counting
 
-__all__ = ["Data", "counts_from_vector", "is_count_vector", "vectorize"]
+__all__ = ["Counting", "Data", "counts_from_vector", "is_count_vector", "vectorize"]

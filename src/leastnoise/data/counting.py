@@ -217,7 +217,7 @@ def _written_out(column: str, kind: str) -> str:
 
 
 def _person(column: str, kind: str) -> str:
-    """SQL for whose record it is, as text; null if nobody's. See `leastnoise.data.persons`."""
+    """SQL for whose record it is, as text; null if nobody's. See `leastnoise.data`."""
     text = f"CAST({column} AS VARCHAR)"
     if kind in _FLOATS:
         x = f"abs(CAST({column} AS DOUBLE))"

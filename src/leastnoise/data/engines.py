@@ -13,14 +13,55 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.data.blocks import Subset, tallied
-from leastnoise.data.dialects import ENGINES, dialect_of
+from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
 from leastnoise.data.placing import check_type, person_text, placed, reading
 from leastnoise.data.sources import column_places
 from leastnoise.data.watching import Watch
 from leastnoise.errors import DataError, MissingExtraError
-from leastnoise.schema import Schema
+from leastnoise.schema import Bins, Categories, Integers, Schema
 
 _SPARK = ("pyspark", "databricks")
+# Public values that engines are known to read differently, and what all must make of them.
+_AWKWARD = (
+    *(
+        "18",
+        "18.0",
+        "+18",
+        "0018",
+        "1.8e1",
+        "180E-1",
+        "-0",
+        ".5",
+        "5.",
+        "18 ",
+        " 18",
+        "18\n",
+        "1_8",
+        "0x12",
+        "",
+        "nan",
+    ),
+    *(
+        "inf",
+        "-Infinity",
+        "1e999",
+        "-1e999",
+        "1e-999",
+        "1e20",
+        "9" * 19,
+        "0" * 40 + "7",
+        "0.1",
+        "2.5e-324",
+        "x",
+    ),
+    *("F", "f", "F ", "Ｆ", "é", "e\u0301", "ß", "ss", "'", "\\", "1e", "e5", "--1"),
+)
+_PROBE = Schema(
+    whole=Integers(range(-5, 20), null="other", other="none"),
+    listed=Categories([18, 0, 7, 10**20], other="none"),
+    named=Categories(["18", "F", "é", "ss", "'", "\\", ""], other="none"),
+    binned=Bins([-1e300, 0, 0.1, 18, 1e300, float("inf")], outside="other", other="none"),
+)
 _ANSWER = {"which": "int64", "cell": "int64", "n": "int64"}
 
 
@@ -55,6 +96,8 @@ def ask(
     try:
         # Tables that Ibis holds in memory are known to the engine after the hooks only.
         backend._run_pre_execute_hooks(table)
+        if backend.name not in TESTED:
+            probe(backend)
         records = _records(backend, table, schema, None if records_per_person is None else person)
         if records_per_person is not None:
             records = _truncated(backend, records, schema, min(records_per_person, 2**62))
@@ -72,6 +115,35 @@ def ask(
         f"counting this Ibis table needs the package {missing}; type: pip install "
         f"'ibis-framework[{backend.name}]'"
     )
+
+
+def probe(backend: Any) -> None:
+    """Return if an engine places a few awkward public values as they are placed here.
+
+    Raises:
+        DataError: if it does not; then its counts would not be those of other engines.
+    """
+    import ibis
+
+    names = _PROBE.names
+    rows = [
+        ibis.literal(value).name(names[0]).as_table().mutate(**dict.fromkeys(names[1:], ibis.literal(value)))
+        for value in _AWKWARD
+    ]
+    table = ibis.union(*rows)
+    blocks = [(name,) for name in names]
+    sizes = [_PROBE[name].size for name in names]
+    query = _grouped(backend, _records(backend, table, _PROBE, None), _PROBE, blocks)
+    which, cells, n_records = _answer(backend, query)
+    for name, found in zip(names, tallied(which, cells, n_records, sizes), strict=True):
+        # No attribute of the probe drops anything.
+        expected = np.bincount([int(_PROBE[name].place(v) or 0) for v in _AWKWARD], minlength=found.size)
+        if not np.array_equal(found, expected):
+            raise DataError(
+                f"this version of {backend.name} does not read numbers or text as other engines do, so its "
+                "counts would differ; write the table to a file, as in table.to_parquet('people.parquet'), "
+                "and count that"
+            )
 
 
 def _records(backend: Any, table: Any, schema: Schema, person: str | None) -> Any:

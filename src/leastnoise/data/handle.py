@@ -48,8 +48,8 @@ class Data:
             records_per_person: keep at most so many records of each person, chosen in
                 a fixed hash order of that person's own records. Records that no cell
                 takes do not count towards it, and those of a null person are dropped.
-                Persons are compared as text; 7.0 is 7. Needs ``person``; None takes
-                all records as they are.
+                Persons are compared as text; 7.0 is 7 in any type of number. Needs
+                ``person``; None takes all records as they are.
 
         Guarantee:
             Adding or removing one record changes one entry by one, or none. With

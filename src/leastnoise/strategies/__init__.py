@@ -35,7 +35,7 @@ from leastnoise.strategies.workload import WORKLOAD
 # Up to so many cells a matrix is quickly found, and easier to look at than blocks of products.
 SMALL = 512
 
-# Up to so many, the certified optimum over all noise is worth the minute that it takes.
+# Up to so many queries or cells, the certified optimum over all noise is worth the minute that it takes.
 DENSE_BY_DEFAULT = 2_048
 
 METHODS: tuple[Method, ...] = (
@@ -74,9 +74,10 @@ def in_order(request: Request) -> list[Method]:
     dense one from a few hundred cells on. Other unions of products are within a percent or so of the
     optimum, and are taken where the dense one would take long, or could not be held.
     """
-    n = request.workload.shape[1]
+    m, n = request.workload.shape
     first = [PRODUCT, MARGINALS] if n > SMALL else []
-    first += [RESIDUALS] if n > DENSE_BY_DEFAULT else [DENSE]
+    # The dense optimum works in what the queries span: few of them are quick over many cells.
+    first += [DENSE] if min(m, n) <= DENSE_BY_DEFAULT else [RESIDUALS]
     return [*first, *(method for method in METHODS if method not in first)]
 
 

@@ -8,6 +8,8 @@ Where a record is replaced by another, the profile of a pair of cells may not ex
 the budget: the same problem with the columns r_i and r_i − r_j of R D for those of R.
 There are n(n + 1)/2 of them, so this is done for few cells; for more, the optimum
 for records added or removed is taken and its noise scaled to all pairs.
+
+Where earlier plans have left each cell its own budget τ_i, the columns are r_i/√τ_i.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from leastnoise.progress import Progress
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.solver import Run, Solution, least_total, minimise_total_variance
 from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, triangle, with_differences
-from leastnoise.strategies.dense_capped import find_within_caps
+from leastnoise.strategies.dense_capped import find_within_caps, room_of
 from leastnoise.strategies.method import Found, Method, Request, refuse_many_cells
 from leastnoise.strategies.options import flag_option
 from leastnoise.strategies.proposals import nothing_asked, scaled_note, weighted_factor
@@ -48,6 +50,8 @@ def _refuses(request: Request) -> str | None:
     is_refined = request.options.get("refine", False) is True
     if n <= MAX_CELLS and is_refined and request.objective.kind != "largest":
         return "only the largest variance and targets leave a profile to refine"
+    if is_refined and request.spare is not None:
+        return "a profile is refined where every cell has the same budget, and after= leaves each its own"
     return refuse_many_cells(n, MAX_CELLS)
 
 
@@ -85,13 +89,19 @@ def _find_total(request: Request) -> Found:
             _note(over_pairs, basis) + ", over pairs of cells",
             list_pairs(cells.first, R.shape[1])[listed],
         )
+    columns = R if cells.are_all else R[:, cells.first]
+    room = room_of(request, cells)
+    if room is not None:
+        columns = room.scaled(columns)
     # The other half of the tolerance is left for rounding to integers.
-    solution = _minimise(
-        R if cells.are_all else R[:, cells.first], request, request.tol / 2, request.progress
-    )
+    solution = _minimise(columns, request, request.tol / 2, request.progress)
+    if room is None:
+        root, q = solution.root, cells.spread((solution.q / cells.counts)[None, :])[0]
+    else:
+        root, q = room.restored(solution.root), room.cell_weights(solution.q, R.shape[1])
     return Found(
-        RealStrategy(triangle(cells.spread(solution.root), basis.rows), basis.rows),
-        cells.spread((solution.q / cells.counts)[None, :])[0],
+        RealStrategy(triangle(cells.spread(root), basis.rows), basis.rows),
+        q,
         "heuristic" if is_replaced else "stopped",
         _note(solution, basis) + scaled_note(request),
     )
@@ -191,4 +201,5 @@ DENSE = Method(
     _refuses,
     _find,
     {"refine": (False, "for the largest variance and targets: the least privacy loss of every cell")},
+    takes_spare=True,
 )

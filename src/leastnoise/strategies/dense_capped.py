@@ -2,17 +2,23 @@
 
 The coordinates are the cells themselves where the queries reach every one of them,
 and otherwise an orthonormal basis of what they reach.
+
+Where earlier plans have left each cell a budget τ_i of its own, u_i ≤ τ_i is u_i ≤ 1 for the
+column b_i/√τ_i: the same problems with columns scaled, here and for the total variance in `dense`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
-from leastnoise.errors import DesignError, MethodError
+from leastnoise.certificate import Witness, proves_infeasible
+from leastnoise.errors import DesignError, InfeasibleError, MethodError
 from leastnoise.operators import Array, Matrix, Operator, Stack, require_room
+from leastnoise.privacy import epsilon_of
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.solver import (
     CappedSolution,
@@ -25,7 +31,7 @@ from leastnoise.solver import (
     total_within_caps,
 )
 from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, triangle, with_differences
-from leastnoise.strategies.infeasible import infeasible
+from leastnoise.strategies.infeasible import infeasible, raised, rounded_up
 from leastnoise.strategies.method import Found, Request
 from leastnoise.strategy import RealStrategy
 from leastnoise.workload import Workload
@@ -44,6 +50,51 @@ _MAX_REFINED = 2**22
 
 
 @dataclass(frozen=True, eq=False)
+class Room:
+    """What each kind of cell may spend where earlier plans have used part of the goal.
+
+    Cells that no query tells apart are measured alike; the one with least to spend decides for all.
+
+    Attributes:
+        unit: the most that any kind may spend, μ².
+        roots: √(τ/unit) of each kind, (kinds,).
+        deciding: the position of the cell that decides for each kind.
+    """
+
+    unit: float
+    roots: Array
+    deciding: Array
+
+    def scaled(self, columns: Array) -> Array:
+        """Columns of the kinds, (k, kinds), for which a profile of 1 is `unit` times what each may spend."""
+        return np.asarray(columns / self.roots)
+
+    def restored(self, columns: Array) -> Array:
+        """The columns that `scaled` was given."""
+        return np.asarray(columns * self.roots)
+
+    def cell_weights(self, q: Array, n: int) -> Array:
+        """Dual weights of all cells from those of scaled columns: each on the cell that decides."""
+        every = np.zeros(n)
+        every[self.deciding] = q / self.roots**2
+        return every
+
+
+def room_of(request: Request, cells: Cells) -> Room | None:
+    """What each kind of cell may spend; None where there are no earlier plans."""
+    if request.spare is None:
+        return None
+    unit = request.spare.unit
+    used = np.flatnonzero(cells.used)
+    tau = np.array([request.spare.numerators[i] / unit for i in used])
+    # By kind, and within each kind from the least on.
+    order = np.lexsort((tau, cells.kind))
+    first = order[np.unique(cells.kind[order], return_index=True)[1]]
+    most = float(tau[first].max())
+    return Room(most, np.sqrt(tau[first] / most), used[first])
+
+
+@dataclass(frozen=True, eq=False)
 class _Problem:
     """A request in coordinates: queries with caps, different cells, and where they came from."""
 
@@ -56,12 +107,20 @@ class _Problem:
     caps: Array  # theirs
     cells: Cells
     are_pairs: bool
+    room: Room | None
 
     @property
     def columns(self) -> Array:
         """The columns whose profile counts: cells, or cells and their differences."""
         B = self._all_cells[:, self.cells.first]
+        if self.room is not None:
+            return self.room.scaled(B)
         return with_differences(B) if self.are_pairs else B
+
+    @property
+    def budget(self) -> float:
+        """What a column of profile 1 may spend, μ²."""
+        return float(self.request.privacy.budget) if self.room is None else self.room.unit
 
     @property
     def _all_cells(self) -> Array:
@@ -69,7 +128,8 @@ class _Problem:
 
     def found(self, solution: CappedSolution, note: str, *, is_heuristic: bool) -> Found:
         """What a solution proposes for the request."""
-        root = self.cells.spread(solution.strategy[:, : len(self.cells.first)])
+        own = solution.strategy[:, : len(self.cells.first)]
+        root = self.cells.spread(own if self.room is None else self.room.restored(own))
         q, pairs = self.cell_weights(solution.q)
         stopped = "" if solution.has_converged else ", stopped early"
         how = "interior-point method on the dual" + note
@@ -91,6 +151,8 @@ class _Problem:
     def cell_weights(self, q: Array) -> tuple[Array, Array | None]:
         """Weights of all cells, or of the pairs that have some."""
         n = self.request.workload.shape[1]
+        if self.room is not None:
+            return self.room.cell_weights(q, n), None
         if self.are_pairs:
             listed = q > 0
             return q[listed], list_pairs(self.cells.first, n)[listed]
@@ -130,7 +192,9 @@ def _problem(request: Request, max_pairs: int) -> _Problem:
     capped = np.flatnonzero(np.isfinite(caps))
     operator = _rows_at(workload, capped)
     n = workload.shape[1]
-    cells = distinct_cells(Q.T, np.abs(Q).max(axis=1) > 0) if Q is not None else Cells.all_of(n)
+    # Of the queries themselves: rounding leaves something in Q of cells that none of them counts.
+    used = np.asarray(workload.operator.column_norms(1) > 0)
+    cells = distinct_cells(Q.T, used) if Q is not None else Cells.all_of(n)
     count = len(cells.first)
     return _Problem(
         request=request,
@@ -142,6 +206,7 @@ def _problem(request: Request, max_pairs: int) -> _Problem:
         caps=caps[capped],
         cells=cells,
         are_pairs=request.privacy.neighbours == "replace-one" and count * (count + 1) // 2 <= max_pairs,
+        room=room_of(request, cells),
     )
 
 
@@ -208,7 +273,7 @@ def _total(problem: _Problem, run: Run, is_heuristic: bool) -> CappedSolution:
     caps = caps * (1 - _SPARE * min(run.tol, 1e-6))
     base = _weighted_root(request.workload, weights, problem.Q)
     scale = float(np.abs(base).max()) or 1.0
-    budget = float(request.privacy.budget) * unit
+    budget = problem.budget * unit
     if budget < 1 / _FAR:
         # Hopeless, and too far from possible for one scale of floats: settled in the caps' own units.
         hopeless = least_profile(problem.rows, problem.columns, caps, run)
@@ -239,7 +304,37 @@ def _refusal(problem: _Problem, solution: CappedSolution, factor: float) -> Desi
     request = problem.request
     q, pairs = problem.cell_weights(solution.q)
     p = problem.query_weights(solution.p)
+    if problem.room is not None:
+        return _infeasible_after(request, Witness(p, q), factor, problem.room)
     return infeasible(request.workload, request.privacy, p, q, factor, pairs)
+
+
+def _infeasible_after(request: Request, witness: Witness, factor: float, room: Room) -> DesignError:
+    """The error that says, and proves, that earlier plans leave too little for the targets."""
+    goal, spare = request.privacy, request.spare
+    factor = math.nextafter(factor, math.inf)
+    # With a budget larger by (f² − 1) max τ, every cell has at least f² times what it had.
+    total = 1 + (factor**2 - 1) * room.unit / float(goal.budget)
+    more = math.sqrt(total) * (1 + 1e-12)
+    remedy = f"multiply every stderr by at least {rounded_up(factor)}, or raise {raised(goal, more)}"
+    if not proves_infeasible(request.workload, goal, witness, spare=spare):
+        return DesignError(
+            f"it is open whether these targets can be met with what the earlier plans leave of {goal}: "
+            f"neither a plan nor a proof that there is none was found; {remedy}"
+        )
+    mu = math.sqrt(goal.budget) * goal.records_per_person * more
+    return InfeasibleError(
+        f"these targets cannot be met with what the earlier plans leave of {goal}. To make it possible, "
+        f"{remedy}",
+        witness=witness,
+        factor=factor,
+        mu=math.nextafter(mu, math.inf),
+        curve=_epsilon,
+    )
+
+
+def _epsilon(mu: float, delta: float) -> float:
+    return epsilon_of(Fraction(mu) ** 2, delta)
 
 
 def _weighted_root(workload: Workload, weights: Array, Q: Array | None) -> Array:

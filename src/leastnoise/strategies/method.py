@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from leastnoise.accounting import CellCosts
 from leastnoise.block_proposal import BlockProposal
 from leastnoise.certificate import Status
 from leastnoise.errors import MethodError
@@ -17,7 +19,7 @@ from leastnoise.privacy import Goal
 from leastnoise.product_bound import ProductWitness
 from leastnoise.progress import Progress
 from leastnoise.strategies.mechanism import Mechanism
-from leastnoise.strategy import RealStrategy
+from leastnoise.strategy import RealStrategy, spare_of
 from leastnoise.workload import Workload
 
 
@@ -26,7 +28,8 @@ class Request:
     """What `design` asks of a method.
 
     Where the objective is of the kind "largest", only the shape of the noise matters;
-    if no privacy goal was given either, `privacy` is GDP(1).
+    if no privacy goal was given either, `privacy` is GDP(1). Where earlier plans have used part of
+    the goal, `after` are their digests and `used` is what they spend together in each cell.
     """
 
     workload: Workload
@@ -37,6 +40,13 @@ class Request:
     backend: str = "numpy"
     progress: Callable[[Progress], None] | None = None
     objective: Objective = TotalVariance()  # noqa: RUF009 - a frozen value
+    after: tuple[str, ...] = ()
+    used: CellCosts | None = None
+
+    @cached_property
+    def spare(self) -> CellCosts | None:
+        """What earlier plans have left to a record of each cell, exactly; None where there are none."""
+        return None if self.used is None else spare_of(self.privacy, self.used)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +73,12 @@ class Method:
     Attributes:
         summary: one line for people.
         options: option name to (default, what it means).
-        refuses: the reason why a request cannot be served, or None.
+        refuses: the reason why a request cannot be served, or None; `why_not` asks about earlier plans first.
         find: the search itself; where a method is data-dependent, the mechanism that `measure` runs.
         is_quick: whether it takes seconds at most at every size that it accepts. Others search for
             long and stop at a time limit; under pure privacy method="auto" takes few of them.
         is_data_dependent: whether what it measures depends on the data. It is used only when named.
+        takes_spare: whether it plans within what earlier plans have left of each cell.
     """
 
     name: str
@@ -77,6 +88,13 @@ class Method:
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     is_quick: bool = True
     is_data_dependent: bool = False
+    takes_spare: bool = False
+
+    def why_not(self, request: Request) -> str | None:
+        """The reason why a request cannot be served, or None."""
+        if request.spare is not None and not self.takes_spare:
+            return "it gives every cell the same budget, and after= leaves each cell its own"
+        return self.refuses(request)
 
     def option(self, request: Request, name: str) -> Any:
         """The option's value, or its default."""

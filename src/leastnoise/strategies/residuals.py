@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise import threads
 from leastnoise.certificate import Status
 from leastnoise.errors import InfeasibleError
 from leastnoise.operators import Array
@@ -53,6 +54,12 @@ def _refuses(request: Request) -> str | None:
 
 def _find(request: Request) -> Found:
     question = asked(request)
+    # Matrices are as large as one axis, however many cells there are.
+    with threads.suited_to(max(question.products.sizes, default=1)):
+        return _found_for(request, question)
+
+
+def _found_for(request: Request, question: Asked) -> Found:
     kind = request.objective.kind
     if kind == "total":
         # Attributes of few values that are asked in several ways are better measured together.
