@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import decimal
 import gc
@@ -228,6 +229,7 @@ def loaded(engine: Any, table: Table) -> Any:
         engine.con.commit()
     elif engine.name == "pyspark":
         folder = Path(tempfile.mkdtemp(prefix="leastnoise-spark-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         relation(table).write_parquet(str(folder / "t.parquet"))
         frame = engine._session.read.parquet(str(folder))
         casts = [f"CAST({quoted(c, '`')} AS {KINDS[kind]['pyspark']})" for c, (kind, _) in table.items()]
@@ -337,7 +339,9 @@ def test_every_value_is_placed_alike(engine: Any, column: str) -> None:
     table: Table = {"row": ("int", list(range(len(values)))), column: (kind, values)}
     source = loaded(engine, table)
     native = relation(table)
-    for attribute in SCHEMAS.values():
+    # Narrow integers and truth values go the way of other types, and need not try everything in Spark.
+    is_brief = engine.name == "pyspark" and column in ("small", "bool")
+    for attribute in [SCHEMAS[name] for name in (("range", "texts", "bins") if is_brief else SCHEMAS)]:
         schema = Schema(**{"row": range(len(values)), column: attribute})
         expected = brute_force(table, schema).ravel().tolist()
         assert vectorize(native, schema).vector().tolist() == expected, attribute

@@ -239,3 +239,17 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         checked_product_witness(
             ProductWitness((np.ones(3),)), ln.Workload.from_matrix(np.eye(3)), ln.TotalVariance()
         )
+
+
+def test_attributes_that_nothing_mentions_change_nothing() -> None:
+    wide = ln.Schema(a=range(30), b=("x", "y"), idle=range(40))
+    for queries, method in (
+        ([ln.Marginal("a", "b"), ln.Marginal("a")], "marginals"),
+        ([ln.Prefix("a") * ln.Marginal("b")], "product"),
+        ([ln.Prefix("a"), ln.Marginal("b")], "residuals"),
+    ):
+        plan = ln.design(ln.assemble(queries, wide), ln.GDP(1), method=method)
+        narrow = ln.Schema(a=range(30), b=("x", "y"))
+        alone = ln.design(ln.assemble(queries, narrow), ln.GDP(1), method=method)
+        assert plan.certificate.achieved == pytest.approx(alone.certificate.achieved, rel=1e-9)
+        assert plan.certificate.lower_bound == pytest.approx(alone.certificate.lower_bound, rel=1e-9)

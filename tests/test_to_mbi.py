@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import sys
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -30,6 +32,11 @@ jax = extra("jax")
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_enable_compilation_cache", False)
 mbi = extra("mbi")
+# Once it computes, JAX warns at every fork of this process, which here is an error. Other tests of the same
+# process fork on purpose, into children that never touch JAX. There is no public way to say so.
+bridge = extra("jax._src.xla_bridge")
+assert bridge._at_fork_handler_installed is False
+bridge._at_fork_handler_installed = True
 
 # "one" has a single value, which no axis holds; region and sex may be tied although age stands between them.
 SCHEMA = ln.Schema(region=("n", "s", "w"), one=("x",), age=range(4), sex=("F", "M"))
@@ -228,6 +235,18 @@ def test_a_total_below_one_is_one() -> None:
     # The first block is the total, three times.
     assert given.estimated_total == -1000 / 3
     assert given.total == 1.0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_forks_of_other_tests_stay_silent() -> None:
+    assert jax.jit(lambda x: x + 1)(1.0) == 2
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+    assert [str(one.message) for one in found if "JAX" in str(one.message)] == []
 
 
 # ------------------------------------------------------------------ models

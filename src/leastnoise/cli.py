@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from leastnoise.cli_audit import audit
 from leastnoise.cli_ledger import ledger_app
 from leastnoise.printable import printable
 
@@ -84,6 +85,7 @@ ReleaseId = Annotated[
 ]
 
 app.add_typer(ledger_app, name="ledger")
+app.command()(audit)
 
 
 def main() -> None:

@@ -326,7 +326,7 @@ class _Race:
 
     def _known(self, plan: Plan, name: str, began: float, is_aside: bool) -> Contender:
         found = plan.certificate
-        rms = _root_mean(plan.workload, plan.known_stderr() ** 2)
+        rms = _rms_stderr(plan)
         seconds = time.monotonic() - began
         if not is_aside:
             self.bounds.append(found.lower_bound)
@@ -377,3 +377,13 @@ def _root_mean(workload: Workload, variances: Array) -> float:
     """The root of the mean variance, each counted by its query's weight."""
     w = workload.weights
     return math.sqrt(float(np.average(variances, weights=w / w.max())))
+
+
+def _rms_stderr(plan: Plan) -> float:
+    """The same for a plan's own variances, batch by batch, however many queries there are."""
+    workload = plan.workload
+    largest = max(float(block.weights.max()) for block in workload.blocks)
+    weights = [block.weights / largest for block in workload.blocks]
+    pairs = zip(weights, workload.blocks, strict=True)
+    counted = math.fsum(float(w.sum()) * (block.n_rows // len(w)) for w, block in pairs)
+    return math.sqrt(plan.fixed_strategy().total_variance(workload, weights) / counted)

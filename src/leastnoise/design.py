@@ -295,9 +295,9 @@ def checked_request(
 # A ledger takes no more.
 _MOST_AFTER = 1_000
 
-# A cell with less than this share of the goal left is full: what counts it would have noise 30,000 times
-# what the goal alone asks for. Below the second share in every cell, none has slack worth the name.
-_FULL, _NO_SLACK = Fraction(1, 10**9), Fraction(1, 10**3)
+# A cell with less than this share of the goal left is full: what counts it would have a thousand times the
+# noise that the goal alone asks for. A search that fills cells leaves 1e-10 to 2e-7 of rounding.
+_FULL = Fraction(1, 10**6)
 
 # Cells and batches named in a message.
 _NAMED = 4
@@ -382,10 +382,9 @@ def _check_spare(workload: Workload, goal: Goal, spare: CellCosts) -> None:
     """
     budget = goal.budget * spare.unit
     full = np.array([left < _FULL * budget for left in spare.numerators])
-    full &= np.asarray(workload.operator.column_norms(1)) > 0
-    if not full.any():
+    where = np.flatnonzero(full & (np.asarray(workload.operator.column_norms(1)) > 0))
+    if len(where) == 0:
         return
-    where = np.flatnonzero(full)
     batches = [
         repr(printable(block.name))
         for block in workload.blocks
@@ -393,14 +392,15 @@ def _check_spare(workload: Workload, goal: Goal, spare: CellCosts) -> None:
     ]
     names = [printable(_cell_name(workload, int(i))) for i in where]
     allowed = shown(goal.budget * goal.records_per_person**2)
-    if max(spare.numerators) < _NO_SLACK * budget:
+    verb = "counts" if len(batches) == 1 else "count"
+    if full.all():
         raise DesignError(
             f"the earlier plans leave no slack: within μ² = {allowed} per person for all plans together, "
-            "every cell is used up, as by the least total variance of queries that reach every cell. Give a "
-            "larger goal, or design one plan for all queries"
+            "every cell is used up, as by the least total variance of queries that reach every cell; "
+            f"{_few(batches)} {verb} {_few(names)}. Give a larger goal, or design one plan for all queries"
         )
     raise DesignError(
-        f"{_few(batches)} {'counts' if len(batches) == 1 else 'count'} cells in which the earlier plans "
+        f"{_few(batches)} {verb} cells in which the earlier plans "
         f"leave nothing within μ² = {allowed} per person for all plans together: {_few(names)}. Leave those "
         "cells out, as with Where(), or give a larger goal"
     )

@@ -435,7 +435,7 @@ class Plan:
             lines.insert(2, f"  objective    {self.objective}")
         if self.after:
             lines[1] += ", together with what it comes after"
-            lines[2:2] = [f"               {line}" for line in self._after_in_words()]
+            lines[2:2] = [f"               {line}" for line in self.after_in_words()]
         if not self.has_goal:
             # The goal was derived, as a μ that says little to most people.
             lines.insert(2, f"               ε = {self.epsilon(delta=1e-6):.4g} at δ = 1e-06")
@@ -454,8 +454,10 @@ class Plan:
             )
         return "\n".join(lines)
 
-    def _after_in_words(self) -> list[str]:
-        assert self.used is not None
+    def after_in_words(self) -> list[str]:
+        """What this plan and those before it spend together, and for whom that is free; [] without any."""
+        if self.used is None:
+            return []
         before = self.used.largest * self.privacy.records_per_person**2
         growth = self.spent_together - before
         more = f"μ² = {shown(growth)} more than before" if growth else "nothing more than before"

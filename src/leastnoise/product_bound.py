@@ -134,6 +134,17 @@ def _products(witness: ProductWitness, workload: Workload) -> Products | None:
     return products
 
 
+def _without_idle_axes(products: Products) -> Products:
+    """The same products without the axes that none of them mentions."""
+    kept = [place for place, kinds in enumerate(products.kinds) if kinds]
+    if len(kept) == len(products.axes):
+        return products
+    number = {place: new for new, place in enumerate(kept)}
+    terms = [term._replace(places=tuple(number[place] for place in term.places)) for term in products.terms]
+    axes, kinds = [products.axes[place] for place in kept], [products.kinds[place] for place in kept]
+    return Products(tuple(axes), tuple(kinds), tuple(terms))
+
+
 def _kind(products: Products, number: int, place: int) -> Kind:
     term = products.terms[number]
     return products.kinds[place][term.kinds[term.places.index(place)]]
@@ -187,9 +198,13 @@ def product_dual_bound(
     caps = objective.batch_caps(workload)
 
     def at_profile_1(weights: Array, of_rows: Products) -> float:
-        # In units of the largest: the bound does not depend on the unit of q.
-        q = [weights / (weights.max(initial=0) or 1.0) for weights in witness.q]
-        F = union_norm_below(of_rows, weights, q)
+        # In units of the largest: the bound does not depend on the unit of q, nor on idle axes.
+        q = [
+            own / (own.max(initial=0) or 1.0)
+            for own, kinds in zip(witness.q, of_rows.kinds, strict=True)
+            if kinds
+        ]
+        F = union_norm_below(_without_idle_axes(of_rows), weights, q)
         return F * F / math.prod(math.fsum(weights) for weights in q) if F > 0 else 0.0
 
     if objective.kind == "largest":

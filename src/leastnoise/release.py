@@ -37,6 +37,7 @@ from leastnoise.printable import in_figures
 from leastnoise.queries import Labels, Query
 from leastnoise.schema import Schema
 from leastnoise.structured import Structured
+from leastnoise.to_mbi import ForMbi, to_mbi
 from leastnoise.workload import Workload
 
 
@@ -197,6 +198,14 @@ class Release:
         receipt = None if self.receipt is None else asdict(self.receipt)
         arrays = {**arrays, "measurements": exact.to_limbs(self.measurements)}
         return {"plan": content, "receipt": receipt}, arrays
+
+    def to_mbi(self) -> ForMbi:
+        """What was released, in the terms of the package mbi: to fit a model and draw a synthetic table.
+
+        Every noisy integer is handed over with its noise, so that covariances are as they are. Set
+        ``jax.config.update("jax_enable_x64", True)`` before importing mbi. Needs the extra "mbi".
+        """
+        return to_mbi(self)
 
     def __repr__(self) -> str:
         m, n = self.plan.workload.shape

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from leastnoise.errors import QueryError
-from leastnoise.objective import Targets
+from leastnoise.measured import Measured
+from leastnoise.objective import Objective, Targets
 from leastnoise.plan import Plan
 from leastnoise.printable import printable
 from leastnoise.release import Release
 from leastnoise.report.baselines import baselines
+from leastnoise.workload import Workload
 
 
 def cost_table(plan: Plan) -> Any:
@@ -24,23 +24,33 @@ def cost_table(plan: Plan) -> Any:
     Raises:
         MethodError: where the plan depends on the data, so that its errors are not known.
     """
+    strategy, objective = plan.fixed_strategy(), plan.objective
     simple = baselines(plan)
-    columns = (plan.known_stderr(), simple.per_count, simple.per_cell)
+    columns = (simple.per_count, simple.per_cell)
     table = _table("Standard errors: this plan; noise on each count; noise on each cell, added up")
     table.add_column("counts")
-    for heading in ("this plan", "each count", "each cell"):
+    each_count = "each count, at most" if simple.per_count.is_bound else "each count"
+    for heading in ("this plan", each_count, "each cell"):
         table.add_column(heading, justify="right")
-    for name in plan.workload.names:
-        rows = plan.workload.rows_of(name)
-        table.add_row(_literal(name), *_times([math.sqrt(np.mean(errors[rows] ** 2)) for errors in columns]))
+    spreads = plan.spreads or []
+    for number, (name, spread) in enumerate(zip(plan.workload.names, spreads, strict=True)):
+        others = [column.rms[number] for column in columns]
+        table.add_row(_literal(name), *_times([math.sqrt(spread.mean_square), *others]))
     table.add_section()
-    objective = plan.objective
-    values = [objective.value(plan.workload, errors**2) for errors in columns]
+    values = [_own_value(plan.workload, strategy, objective), *(column.value for column in columns)]
     if isinstance(objective, Targets):
         table.add_row("largest, in targets", *_times([math.sqrt(value) for value in values]))
     else:
         table.add_row(objective.unit(plan.workload), *_times(values))
     return table
+
+
+def _own_value(workload: Workload, strategy: Measured, objective: Objective) -> float:
+    """What the objective makes of a plan's own variances, whether or not a privacy goal was given."""
+    caps = objective.batch_caps(workload)
+    if objective.kind == "largest" and caps is not None:
+        return strategy.largest_share(workload, caps)
+    return strategy.total_variance(workload, objective.batch_weights(workload))
 
 
 def cross_table(release: Release, name: str, *, level: float = 0.95) -> Any:

@@ -8,6 +8,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 
 import numpy as np
 
+from leastnoise.alternatives import best_pure
 from leastnoise.errors import InputError
 from leastnoise.objective import TotalVariance
 from leastnoise.operators import Array
@@ -15,7 +16,6 @@ from leastnoise.plan import Plan, targets_in_words
 from leastnoise.printable import counted, printable
 from leastnoise.privacy import ApproxDP
 from leastnoise.release import Release
-from leastnoise.report.baselines import least_pure_total
 from leastnoise.workload import Block
 
 # A batch with up to this many answers is shown whole; of a longer one, the first few.
@@ -224,14 +224,31 @@ def _proof(plan: Plan) -> list[str]:
         lines.append(f"  Gap {certificate.gap:.1e}: the search stopped early; a longer one may do better.")
     else:
         lines.append(f"  Gap {certificate.gap:.1%}: this method does not aim at the optimum.")
-    pure = least_pure_total(plan)
-    if pure is not None and pure < certificate.achieved:
-        lines += [
-            f"  Laplace noise at the same epsilon would have {pure:,.6g}, as these counts hardly overlap;",
-            "  it needs no delta: ask for PureDP(epsilon), or leave delta out of the file.",
-        ]
+    lines += _without_delta(plan)
     lines.append("  Recheck it yourself: leastnoise.certify(plan.workload, plan).")
     return lines
+
+
+def _without_delta(plan: Plan) -> list[str]:
+    """What the best plan of pure privacy would have, so that a user of a delta can choose."""
+    if not isinstance(plan.privacy, ApproxDP) or not plan.has_goal:
+        return []
+    pure = best_pure(plan)
+    if pure is None:
+        lacks = "meets these targets" if plan.objective.kind == "total-within-caps" else "serves these counts"
+        return [f"  Without delta no quick method {lacks}."]
+    is_factor = pure.unit == "squared factor"
+    reached = f"{math.sqrt(pure.achieved):,.6g} times the targets" if is_factor else ""
+    reached = reached or f"{pure.unit} {pure.achieved:,.6g}"
+    has = f"{reached} by {pure.method}, {pure.ratio:,.3g} times this plan's"
+    if is_factor:
+        has = f"{reached} by {pure.method}, {math.sqrt(pure.ratio):,.3g} times as much as this plan"
+    if pure.ratio < 1:
+        return [
+            f"  Better without delta: {has}.",
+            f"  Take design() with {pure.goal!r} instead: less noise, and no delta.",
+        ]
+    return [f"  Without delta: {has}; design() with", f"  {pure.goal!r} searches further."]
 
 
 def _reached(plan: Plan) -> str:
