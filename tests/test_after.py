@@ -194,7 +194,7 @@ def test_one_part_in_10_to_the_40_is_seen() -> None:
         by_hand(over_by_a_hair)
     plan = by_hand(fits)
     with pytest.raises(DesignError, match="the strategy spends more than its privacy goal allows"):
-        certify(plan.workload, _Altered(plan, used=over_by_a_hair))  # type: ignore[arg-type]
+        certify(plan.workload, _Altered(plan, used=over_by_a_hair))
     with pytest.raises(
         PrivacyError, match=r"already spend μ² = 1 per person, and the goal .* allows 1 for all"
     ):
@@ -270,7 +270,7 @@ def matrices() -> list[Array]:
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
 def test_the_optimum_is_that_of_scaled_columns(number: int, objective: Objective) -> None:
     W = matrices()[number]
-    caps = {"stderr": np.linspace(8, 9, len(W))} if "arget" in str(objective) else {}
+    caps: dict[str, Any] = {"stderr": np.linspace(8, 9, len(W))} if "arget" in str(objective) else {}
     workload = Workload.from_matrix(W, **caps)
     first, tau = earlier(workload, number)
     plan = design(workload, GDP(2), objective=objective, after=[first])
@@ -328,10 +328,10 @@ def test_a_semidefinite_solver_finds_the_same_optimum() -> None:
 
 def test_a_bound_that_forgets_earlier_plans_is_no_match() -> None:
     assert SECOND.certificate.gap < SOLVER
-    forgotten = certify(SECOND.workload, _Altered(SECOND, used=None))  # type: ignore[arg-type]
+    forgotten = certify(SECOND.workload, _Altered(SECOND, used=None))
     assert forgotten.gap > 0.1 and forgotten.status == "stopped"
     with pytest.raises(DesignError, match=r"about 2 cells, the workload has 12"):
-        certify(OF_MEN, _Altered(SECOND, used=CellCosts((0, 0), 1)))  # type: ignore[arg-type]
+        certify(OF_MEN, _Altered(SECOND, used=CellCosts((0, 0), 1)))
 
 
 @pytest.mark.parametrize("share", [1e-3, 1e-6])
@@ -381,8 +381,8 @@ def test_queries_of_full_cells_are_refused_by_name() -> None:
         design(over(Total(), Where("age == 1 and sex == 'F'"), MEN), after=[FIRST])
     assert str(caught.value) == (
         "'total'; \"age == 1 and sex == 'F'\" count cells in which the earlier plans leave nothing within "
-        "μ² = 1 per person for all plans together: age 0, sex F; age 1, sex F; age 2, sex F; age 3, sex F and 2 "
-        "more. Leave those cells out, as with Where(), or give a larger goal"
+        "μ² = 1 per person for all plans together: age 0, sex F; age 1, sex F; age 2, sex F; age 3, sex F "
+        "and 2 more. Leave those cells out, as with Where(), or give a larger goal"
     )
     design(over(Total()), GDP(Fraction(11, 10)), after=[FIRST])
     first = design(Workload.from_matrix([[1, 0]]), GDP(1))
@@ -500,7 +500,7 @@ def test_plans_put_together_by_hand_are_checked() -> None:
         ({"has_goal": False}, "Gaussian noise within a goal"),
     ):
         with pytest.raises(PrivacyError, match=words):
-            dataclasses.replace(SECOND, **changes)  # type: ignore[arg-type]
+            dataclasses.replace(SECOND, **changes)
     mechanism = design(over(Total()), PureDP(1), method="mwem")
     with pytest.raises(PrivacyError, match="design this plan without after="):
         dataclasses.replace(mechanism, after=SECOND.after, used=SECOND.used)

@@ -28,6 +28,7 @@ import leastnoise
 from leastnoise.errors import UnrecordedSpending
 from leastnoise.population import draw_people, write_people
 from leastnoise.spec import parse_spec
+from support import extra
 
 PACKAGE = Path(leastnoise.__file__).parent
 ROOT = Path(__file__).parents[1]

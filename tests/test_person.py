@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import leastnoise as ln
 from leastnoise.data import vectorize
 from leastnoise.errors import DataError
-from leastnoise.release import _counts
+from leastnoise.release import counts_of
 from leastnoise.schema import Bins, Categories, Integers, Schema
 from test_data import EXTRAS, PLAIN, SOURCES, Table, as_csv, as_pandas, as_parquet, as_parts
 
@@ -29,6 +29,10 @@ SCHEMA = Schema(
 )
 Record = tuple[Any, Any, Any]
 Rule = Callable[[list[Record], int], np.ndarray]
+
+
+def counted(plan: Any, source: Any) -> Any:
+    return counts_of(plan.workload, source, plan.privacy.records_per_person)
 
 
 def records(n: int = 200, seed: int = 5) -> list[Record]:
@@ -217,10 +221,10 @@ def test_measuring_keeps_what_the_plan_promises() -> None:
     for k in (1, 3):
         plan = ln.design(workload, ln.GDP(1, records_per_person=k))
         data = vectorize(table, SCHEMA, person="id")
-        assert _counts(plan, data).tolist() == kept_by_hash(records(), k).tolist()
+        assert counted(plan, data).tolist() == kept_by_hash(records(), k).tolist()
         # Without a person, the number is what the publisher declares about the table.
         whole = vectorize(table, SCHEMA).vector().tolist()
-        assert _counts(plan, table).tolist() == _counts(plan, vectorize(table, SCHEMA)).tolist() == whole
+        assert counted(plan, table).tolist() == counted(plan, vectorize(table, SCHEMA)).tolist() == whole
 
 
 # ------------------------------------------------------------------ refusals

@@ -10,7 +10,7 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.certificate import certify
-from leastnoise.errors import DesignError, InfeasibleError, MethodError, UnrecordedSpending
+from leastnoise.errors import DesignError, InfeasibleError, MethodError, QueryError, UnrecordedSpending
 from leastnoise.product_bound import ProductWitness, checked_product_witness, product_dual_bound
 from leastnoise.structured import Structured
 from leastnoise.tables import Tables
@@ -166,7 +166,7 @@ def test_ten_to_the_forty_cells_all_the_way(tmp_path: Any) -> None:
     pair = given.answer(ln.Marginal("a3", "a7"))
     crossed = pandas.crosstab(table["a3"], table["a7"]).to_numpy().reshape(-1)
     assert np.abs(pair["answer"].to_numpy() - crossed).max() < 6 * pair["stderr"].max()
-    with pytest.raises(ln.QueryError, match="cannot be answered"):
+    with pytest.raises(QueryError, match="cannot be answered"):
         given.answer(ln.Marginal("a1", "a2", "a3"))
     saved = given.save(tmp_path / "forty.release")
     assert (ln.load_release(saved).measurements == given.measurements).all()

@@ -31,7 +31,7 @@ import numpy as np
 from leastnoise import release
 from leastnoise.axis_form import AxisForm
 from leastnoise.certificate import Certificate, certify
-from leastnoise.errors import InputError, MethodError
+from leastnoise.errors import DesignError, InputError, MethodError
 from leastnoise.measured import CountTables, Measured
 from leastnoise.noise import SystemBits
 from leastnoise.operators import Array
@@ -51,8 +51,8 @@ _AIM = {"gaussian": 3.1, "laplace": 2.4}
 # The share of its scale that noise must have lost for `AuditReport.power` to speak of it.
 POWER_SHARE = 0.95
 
-# Integers drawn for each table at most; beyond, only the rows that tell most are drawn. Some 2 s.
-_MOST_INTEGERS = 2**21
+# Integers drawn for each table at most; beyond, only the rows that tell most are drawn. Some 1 s.
+_MOST_INTEGERS = 2**20
 _PIECE = 2**17
 
 # Every column, and every pair of columns, is worked out again up to so many products of integers.
@@ -96,7 +96,8 @@ class AuditReport:
         spent, budget: what the strategy spends per record, and what the goal allows, exactly.
         delta: for a goal (ε, δ), the δ that the noise has at this ε, rounded up; else None.
         goal: in words.
-        certificate: computed again from workload, strategy and witness.
+        certificate: computed again from workload, strategy and witness; None if that is refused.
+        faults: what is wrong, a sentence each.
     """
 
     noise: str
@@ -113,7 +114,7 @@ class AuditReport:
     budget: Fraction
     delta: float | None
     goal: str
-    certificate: Certificate
+    certificate: Certificate | None
     faults: tuple[str, ...]
 
     @property
@@ -147,7 +148,8 @@ class AuditReport:
                 lines[-1] = f"  sensitivity  {tried}, and one changes more than the plan says"
         if self.delta is not None:
             lines.append(f"  claim        δ = {self.delta:.6g} at the goal's ε, recomputed and rounded up")
-        lines.append(f"  certificate  {self.certificate}")
+        if self.certificate is not None:
+            lines.append(f"  certificate  {self.certificate}")
         return "\n".join(lines)
 
 
@@ -205,6 +207,11 @@ def audit_privacy(plan: Plan, *, draws: int | None = None, level: float = 0.9999
         delta = delta_of(plan.spent_together, goal.epsilon)
         if gaussian_delta_bounds(plan.spent_together, goal.epsilon)[1] > Fraction(goal.delta):
             faults.append("the δ of this noise is larger than the goal's")
+    certificate = None
+    try:
+        certificate = certify(plan.workload, plan)
+    except DesignError as error:
+        faults.append(f"there is no certificate: {error}")
     return AuditReport(
         noise=strategy.noise,
         pair=pair,
@@ -220,7 +227,7 @@ def audit_privacy(plan: Plan, *, draws: int | None = None, level: float = 0.9999
         budget=goal.budget,
         delta=delta,
         goal=goal.statement(),
-        certificate=certify(plan.workload, plan),
+        certificate=certificate,
         faults=tuple(faults),
     )
 

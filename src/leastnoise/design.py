@@ -111,16 +111,17 @@ def design(
         return plan_by(method_named(method), request, has_goal)
     if request.privacy.noise == "laplace":
         return _best_with_laplace_noise(request, has_goal)
-    willing = [m for m in in_order(request) if not m.is_data_dependent and m.why_not(request) is None]
-    if not willing:
-        raise _nobody(request)
-    # For Gaussian noise the first is the optimum, or comes closest to it.
     missed: list[MissesTargets] = []
-    for candidate in willing:
+    # For Gaussian noise the first is the optimum, or comes closest to it. Later ones are not even asked.
+    for candidate in in_order(request):
+        if candidate.is_data_dependent or candidate.why_not(request) is not None:
+            continue
         try:
             return plan_by(candidate, request, has_goal)
         except MissesTargets as error:
             missed.append(error)
+    if not missed:
+        raise _nobody(request)
     raise _closest(missed)
 
 

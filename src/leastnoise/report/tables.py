@@ -103,8 +103,12 @@ def _with_margin(answer: float, half: float) -> str:
 def _times(values: list[float]) -> list[str]:
     """The plan's own figure, then the others with how many times as much they are."""
     ours, *others = values
-    factors = [f" ({other / ours:,.1f}×)" if ours > 0 else "" for other in others]
+    factors = [f" ({_ratio(other / ours)}×)" if ours > 0 else "" for other in others]
     return [_figure(ours), *(_figure(o) + f for o, f in zip(others, factors, strict=True))]
+
+
+def _ratio(value: float) -> str:
+    return f"{value:,.1f}" if value < 1e6 else f"{value:.3g}"
 
 
 def _figure(value: float) -> str:
