@@ -325,7 +325,7 @@ def cells(row: dict[str, Any], has_dense: bool) -> list[str]:
         f"{row['peak']:.2f}",
     ]
     if has_dense:
-        text += [f"{100 * row['above']:.3f} %", f"{100 * row['below']:.3f} %", f"{row['dense']:.2f}"]
+        text += [*(f"{100 * row[name]:z.3f} %" for name in ("above", "below")), f"{row['dense']:.2f}"]
     return text
 
 

@@ -23,7 +23,7 @@ from leastnoise.plan import Plan, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.progress import Progress
 from leastnoise.queries import AllRanges, Marginal, Prefix, Total
-from leastnoise.report import baselines, least_pure_total, summarize
+from leastnoise.report import baselines, summarize
 from leastnoise.schema import Schema
 from leastnoise.solver import minimise_total_variance
 from leastnoise.strategies import Request, dense
@@ -587,20 +587,19 @@ def test_the_simple_ways_by_brute_force(workload: Workload) -> None:
         (GDP(0.5, neighbours=ONE), 2, 2.0),
         (PureDP(0.5, neighbours=ONE, records_per_person=2), 1, math.sqrt(2) * 4),
     ):
-        found = baselines(design(workload, goal, method="identity"))
+        plan = design(workload, goal, method="identity")
+        found = baselines(plan)
         count, cell = (unit * largest_difference(A, order) for A in (W, np.eye(n)))
-        assert found.per_count == pytest.approx(np.full(len(W), count), rel=ROUNDING)
-        assert found.per_cell == pytest.approx(cell * np.linalg.norm(W, axis=1), rel=ROUNDING)
+        for way, variances in (
+            (found.per_count, np.full(len(W), count**2)),
+            (found.per_cell, cell**2 * (W**2).sum(axis=1)),
+        ):
+            rows = [variances[workload.rows_of(name)] for name in workload.names]
+            assert way.rms == pytest.approx([math.sqrt(own.mean()) for own in rows], rel=ROUNDING)
+            assert way.value == pytest.approx(plan.objective.value(workload, variances), rel=ROUNDING)
         if n > 1:
             other = baselines(design(workload, dataclasses.replace(goal, neighbours="add-remove")))
-            assert (found.per_cell[W.any(axis=1)] > other.per_cell[W.any(axis=1)]).all()
-    plan = design(workload, ApproxDP(0.5, 1e-6, neighbours=ONE))
-    squares = workload.weights @ (W**2).sum(axis=1)
-    kinds = (
-        largest_difference(W, 1) ** 2 * workload.weights.sum(),
-        largest_difference(np.eye(n), 1) ** 2 * squares,
-    )
-    assert least_pure_total(plan) == pytest.approx(8 * min(kinds), rel=ROUNDING)
+            assert found.per_cell.value > other.per_cell.value
 
 
 def test_the_report_says_what_is_replaced() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
+from leastnoise.alternatives import best_pure
 from leastnoise.errors import InputError
 from leastnoise.report import text as report_text
 
@@ -144,22 +145,39 @@ def test_weighted_largest_variances_are_called_so():
     assert re.search(r"Largest weighted variance \S+\.\n", text)
 
 
-def test_laplace_noise_is_mentioned_where_it_is_better_for_the_objective():
+def test_a_plan_with_a_delta_says_what_it_would_cost_without():
     few = [ln.Marginal("sex", stderr=50)]
-    for objective in (ln.MaxVariance(), ln.Targets(), None, ln.TotalVariance()):
+    for objective in (ln.MaxVariance(), None, ln.TotalVariance()):
         plan = plan_of(queries=few, objective=objective, method="identity")
         text = ln.summarize(plan).text()
         # Two counts of 20 cells each: noise of variance 2/ε² on each count needs no δ.
         value = plan.objective.value(plan.workload, np.full(2, 2.0))
-        assert f"Laplace noise at the same epsilon would have {value:,.6g}" in text
-    tight = plan_of(ln.ApproxDP(9, 1e-6), [ln.Marginal("sex", stderr=5.0)], method="workload")
-    assert ln.report.least_pure_total(tight) == pytest.approx(2 * 2 / 81)
-    one = [ln.Marginal("sex", stderr=1.0), ln.Total(stderr=1.1)]
-    assert ln.report.least_pure_total(plan_of(ln.ApproxDP(9, 1e-6), one)) is not None
-    narrow = [ln.Marginal("sex", stderr=0.9), ln.Total(stderr=0.2)]
-    plan = plan_of(ln.ApproxDP(9, 1e-6), narrow, objective=ln.Targets(), method="identity")
-    kept = dataclasses.replace(plan, objective=ln.TotalVariance(within_targets=True))
-    assert ln.report.least_pure_total(kept) is None
+        ratio = value / plan.certificate.achieved
+        words = rf"Better without delta: {plan.certificate.unit} {value:,.6g} by \S+, {ratio:.3g} times this"
+        assert re.search(words, text), text
+        assert "Take design() with PureDP(epsilon=1) instead: less noise, and no delta." in text
+    aimed = plan_of(queries=few, objective=ln.Targets(), method="identity")
+    assert (
+        f"Better without delta: {math.sqrt(2) / 50:,.6g} times the targets by " in ln.summarize(aimed).text()
+    )
+    many = plan_of(ln.ApproxDP(1, 1e-2), [ln.Cube("age", "sex"), ln.AllRanges("age"), ln.Prefix("age")])
+    text = ln.summarize(many).text()
+    found = best_pure(many)
+    assert found.ratio > 1
+    assert f"  Without delta: total variance {found.achieved:,.6g} by {found.method}, " in text
+    assert (
+        f"{found.ratio:.3g} times this plan's; design() with\n  PureDP(epsilon=1) searches further." in text
+    )
+    assert "Better" not in text
+    for goal in (ln.GDP(1), ln.PureDP(1)):
+        assert "ithout delta" not in ln.summarize(plan_of(goal, method="identity")).text()
+
+
+def test_calling_the_worse_one_better_would_be_noticed(monkeypatch):
+    plan = plan_of(queries=[ln.Marginal("sex")], method="identity")
+    wrong = dataclasses.replace(best_pure(plan), ratio=1.5)
+    monkeypatch.setattr(report_text, "best_pure", lambda _: wrong)
+    assert "Better without delta" not in ln.summarize(plan).text()
 
 
 def test_pure_privacy_and_its_intervals_are_described_as_such():

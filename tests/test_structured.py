@@ -19,7 +19,8 @@ from leastnoise.errors import DesignError, PlanFileError, TooLargeError
 from leastnoise.operators import Array
 from leastnoise.products import Axis, products_of
 from leastnoise.strategy import Strategy
-from leastnoise.structured import Block, Structured
+from leastnoise.structured import Structured
+from leastnoise.structured_answers import Block
 from leastnoise.structured_parts import structured_from_parts
 from leastnoise.tables import Tables
 from leastnoise.workload import Workload, alone

@@ -23,7 +23,8 @@ from leastnoise.operators import Array
 from leastnoise.privacy import Goal
 from leastnoise.products import Axis
 from leastnoise.strategy import bits_for_scale, check_spent, finer_bits, least_scale
-from leastnoise.structured import Block, Structured
+from leastnoise.structured import Structured
+from leastnoise.structured_answers import Block
 from leastnoise.tables import Tables
 
 # The least multiplier has so many bits: rounding it moves its variance by 1e-8.

@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -41,7 +41,7 @@ from leastnoise.measured import Measured, Neighbours, Noise, Spread
 from leastnoise.objective import Objective, Targets, TotalVariance, objective_from_dict
 from leastnoise.operators import Array
 from leastnoise.printable import counted, in_figures, printable
-from leastnoise.privacy import Goal, delta_of, epsilon_of, exact_number, goal_from_dict
+from leastnoise.privacy import ZCDP, Goal, delta_of, epsilon_of, exact_number, goal_from_dict
 from leastnoise.product_bound import ProductWitness, product_witness_from_parts
 from leastnoise.queries import Linear, Query
 from leastnoise.strategies import Mechanism, Method, Request, method_named
@@ -426,7 +426,7 @@ class Plan:
         m, n = self.workload.shape
         lines = [
             f"Plan for {counted(m, 'query')} over {counted(n, 'cell')}",
-            f"  privacy      {self.privacy.statement()}",
+            f"  privacy      {_stated(self.privacy)}",
             f"  method       {printable(self.method)}: {printable(self.note)}",
             f"  measured     {self._measured_in_words()}",
             f"  certificate  {self.certificate}",
@@ -434,7 +434,7 @@ class Plan:
         if self.objective != TotalVariance():
             lines.insert(2, f"  objective    {self.objective}")
         if self.after:
-            lines[1] += ", together with what it comes after"
+            lines[1] += ", for all plans together"
             lines[2:2] = [f"               {line}" for line in self.after_in_words()]
         if not self.has_goal:
             # The goal was derived, as a μ that says little to most people.
@@ -485,6 +485,13 @@ def targets_in_words(factor: float) -> str:
         return "met by every query"
     shown = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(factor))
     return f"missed; every standard error is within {float(shown):.6g} times its target"
+
+
+def _stated(goal: Goal) -> str:
+    """A goal in words. One that is exactly what earlier plans spend has dozens of digits: six are shown."""
+    if isinstance(goal, ZCDP) and isinstance(goal.rho, Fraction) and goal.rho.denominator > 10**6:
+        goal = replace(goal, rho=float(shown(goal.rho)))
+    return goal.statement()
 
 
 def cells_digest(workload: Workload) -> str:

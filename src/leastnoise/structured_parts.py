@@ -14,7 +14,8 @@ from leastnoise.errors import PlanFileError
 from leastnoise.measured import Neighbours, Noise
 from leastnoise.operators import Array
 from leastnoise.products import axes_from_words
-from leastnoise.structured import Block, Structured
+from leastnoise.structured import Structured
+from leastnoise.structured_answers import Block
 from leastnoise.tables import Tables
 
 

@@ -1,0 +1,953 @@
+"""Bugs that would break the promise, planted one at a time, and the check that notices each.
+
+A check is a small, independent test of one property: true for the library as it is. A bug is a change to the
+library in memory that somebody could make by mistake. `test_planted_bugs.py` runs every check alone and
+beside every bug that it must notice; ``seen_by`` names the test of the library itself that guards the same
+property.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import leastnoise as ln
+from leastnoise import (
+    audit,
+    certificate,
+    container,
+    exact,
+    intervals,
+    noise,
+    privacy,
+    release,
+    strategy,
+)
+from leastnoise import plan as plan_module
+from leastnoise.accounting import CellCosts, Charge, limits, tally
+from leastnoise.axis_form import AxisForm
+from leastnoise.data import blocks, counting, handle
+from leastnoise.errors import LeastnoiseError, PlanFileError, PrivacyError, UnrecordedSpending
+from leastnoise.ledger import Ledger, history, rows
+from leastnoise.plan import Plan
+from leastnoise.strategy import Strategy
+from leastnoise.structured import Structured
+from ledger_stress import charge_of, new_ledger
+from test_ledger import EDITS, edit, overspends
+from test_person import kept_by_engine, obeys, records
+from test_statistics import SeededBits
+from tolerances import ROUNDING
+
+Check = Callable[[Path], bool]
+SCHEMA = ln.Schema(age=range(4), sex=("F", "M"))
+WORKLOAD = ln.assemble([ln.Marginal("age", "sex"), ln.Prefix("age")], SCHEMA)
+
+
+def refuses(step: Callable[[], Any], kind: type[Exception] = LeastnoiseError) -> bool:
+    try:
+        step()
+    except kind:
+        return True
+    return False
+
+
+# ------------------------------------------------------------------ the noise
+
+
+def gaussian_noise_is_as_wide_as_said(folder: Path) -> bool:
+    return _keeps_its_word(ln.design(WORKLOAD, ln.GDP(1), method="hierarchical"))
+
+
+def laplace_noise_is_as_wide_as_said(folder: Path) -> bool:
+    return _keeps_its_word(ln.design(WORKLOAD, ln.PureDP(1), method="identity"))
+
+
+def _keeps_its_word(plan: Plan) -> bool:
+    statistics = []
+    own = plan.fixed_strategy()
+    a = own.exact_answers(lambda _: [np.eye(8, dtype=np.int64)[0]]).astype(float)
+    row = int(np.argmax(np.abs(a)))
+    group = max(
+        1,
+        round(
+            2.4 * own.scale / float(np.linalg.norm(a))
+            if own.noise == "gaussian"
+            else 2.4 * own.scale / a[row]
+        ),
+    )
+    truths = [own.exact_answers(lambda _, m=m: [m * np.eye(8, dtype=np.int64)[0]]) for m in (0, group)]
+    for seed, truth in enumerate(truths):
+        y = np.array([release.with_noise(own, truth, SeededBits(97 * seed + i)) for i in range(1500)])
+        z = (y - truths[0]).astype(float) / own.scale
+        statistics.append(z @ (a / np.linalg.norm(a)) if own.noise == "gaussian" else z[:, row])
+    apart = group * (float(np.linalg.norm(a)) if own.noise == "gaussian" else float(a[row])) / own.scale
+    bound = audit._gaussian_bound if own.noise == "gaussian" else audit._laplace_bound
+    return bound(statistics[0], statistics[1], apart, 1e-6) <= apart
+
+
+def every_integer_has_noise_of_its_own(folder: Path) -> bool:
+    """No two draws agree, nor do two that are a chunk apart: a chance of 1e-4 for the seed used here."""
+    plan = ln.design(ln.assemble([ln.Marginal("a")], ln.Schema(a=range(64))), ln.GDP(1e-6), method="identity")
+    y = release.measured(plan, np.zeros(64, dtype=np.int64), SeededBits(1))
+    many = noise.rounded_gaussian(2**60, 40_000, SeededBits(2))
+    return len(set(y.tolist())) == 64 and len(set(many)) == 40_000
+
+
+def noise_takes_both_signs(folder: Path) -> bool:
+    drawn = [
+        *noise.rounded_gaussian(1000, 2000, SeededBits(3)),
+        *noise.discrete_laplace(1000, 2000, SeededBits(4)),
+    ]
+    low, high = stats.binom.ppf([1e-7, 1 - 1e-7], 4000, 0.5)
+    return bool(low - 10 <= sum(value < 0 for value in drawn) <= high)
+
+
+def releases_differ(folder: Path) -> bool:
+    plan = ln.design(WORKLOAD, ln.GDP(1), method="identity")
+    with pytest.warns(UnrecordedSpending):
+        first, second = (ln.measure(plan, [5] * 8).measurements.tolist() for _ in range(2))
+    return bool(first != second)
+
+
+# ------------------------------------------------------------------ the sensitivity
+
+
+def brute_force(A: Any, power: int, *, replaced: bool) -> int:
+    columns = [tuple(int(a) for a in column) for column in np.asarray(A).T]
+    changes = list(columns)
+    if replaced:
+        changes += [tuple(a - b for a, b in zip(x, y, strict=True)) for x, y in combinations(columns, 2)]
+    return max(sum(abs(d) ** power for d in change) for change in changes)
+
+
+def random_matrices() -> list[Any]:
+    rng = np.random.default_rng(0)
+    found = [rng.integers(-9, 10, (5, 6)) for _ in range(5)]
+    # Wide enough that squares pass 2^63 and floats lose digits.
+    found += [rng.integers(-(2**60), 2**60, (5, 6)) for _ in range(5)]
+    return found
+
+
+def dense_sensitivity_is_that_of_all_columns(folder: Path) -> bool:
+    return all(
+        Strategy(A, scale=1, noise=kind).sensitivity == brute_force(A, power, replaced=False)
+        for A in random_matrices()
+        for kind, power in (("gaussian", 2), ("laplace", 1))
+    )
+
+
+def replaced_sensitivity_is_that_of_all_pairs(folder: Path) -> bool:
+    return all(
+        Strategy(A, scale=1, noise=kind, neighbours="replace-one").sensitivity
+        == brute_force(A, power, replaced=True)
+        for A in random_matrices()
+        for kind, power in (("gaussian", 2), ("laplace", 1))
+    )
+
+
+def structured() -> Structured:
+    queries = [ln.Cube("age", "sex", order=2), ln.Marginal("age", weight=9)]
+    plan = ln.design(ln.assemble(queries, SCHEMA), ln.GDP(1), method="marginals")
+    assert isinstance(plan.strategy, Structured)
+    return plan.strategy
+
+
+def structured_sensitivity_is_that_of_its_matrix(folder: Path) -> bool:
+    own = structured()
+    return own.sensitivity == brute_force(_columns(own), 2, replaced=False)
+
+
+def _columns(own: Structured) -> Any:
+    """The matrix that is measured, from measuring one record after another."""
+    found = []
+    for cell in range(8):
+        x = np.eye(8, dtype=np.int64)[cell].reshape(4, 2)
+
+        def ask(subsets: Any, x: Any = x) -> list[Any]:
+            sums = {("age",): x.sum(axis=1), ("sex",): x.sum(axis=0), (): x.sum(), ("age", "sex"): x}
+            return [np.asarray(sums[names]) for names in subsets]
+
+        found.append(own.exact_answers(ask))
+    return np.array(found, dtype=object).T
+
+
+def residuals_do_not_see_their_centre(folder: Path) -> bool:
+    return refuses(lambda: AxisForm("split", 2, np.array([[1, -2]]), np.array([1, 1])))
+
+
+# ------------------------------------------------------------------ the budget of a plan
+
+
+def designs_keep_their_goal(folder: Path) -> bool:
+    """What the integers spend, worked out here, against the goal as it was asked."""
+    goals = [
+        (ln.GDP(1), Fraction(1)),
+        (ln.GDP(Fraction(1, 3), records_per_person=3), Fraction(1, 9)),
+        (ln.PureDP(Fraction(1, 3), records_per_person=2), Fraction(1, 3)),
+        (ln.GDP(1, neighbours="replace-one"), Fraction(1)),
+    ]
+    for goal, allowed in goals:
+        plan = ln.design(WORKLOAD, goal, method="hierarchical")
+        own = plan.fixed_strategy()
+        power, k = (2 if own.noise == "gaussian" else 1), goal.records_per_person
+        worst = brute_force(own.dense(), power, replaced=goal.neighbours == "replace-one")
+        if Fraction(worst * k**power, own.scale**power) > allowed:
+            return False
+    return True
+
+
+def a_hair_above_the_goal_is_refused(folder: Path) -> bool:
+    plan = ln.design(WORKLOAD, ln.GDP(1), method="identity")
+    own = plan.fixed_strategy()
+    # The largest goal below what is spent that floats cannot tell from it.
+    goal = ln.ZCDP(own.spent / 2 * (1 - Fraction(1, 10**25)))
+    return refuses(lambda: replace(plan, privacy=goal), PrivacyError)
+
+
+def a_saved_plan_is_not_believed(folder: Path) -> bool:
+    plan = ln.design(WORKLOAD, ln.GDP(1), method="identity")
+    content, arrays = plan.to_parts()
+    content["scale"] = str(int(content["scale"]) // 2)
+    path = container.write(folder / "less.plan", "plan", content, arrays)
+    return refuses(lambda: ln.load_plan(path), PlanFileError)
+
+
+def directions_survive_rounding(folder: Path) -> bool:
+    """The rank of the integers by elimination in fractions, and every query in their span."""
+    W = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]])
+    plan = ln.design(ln.Workload.from_matrix(W, weights=[1, 1e-8, 1]), ln.GDP(1), method="dense")
+    own = plan.fixed_strategy()
+    return _rank(own.dense()) == 3 and own.can_answer_all(plan.workload)
+
+
+def _rank(A: Any) -> int:
+    rest = [[Fraction(int(a)) for a in row] for row in A]
+    rank = 0
+    for column in range(len(rest[0])):
+        pivot = next((row for row in rest[rank:] if row[column]), None)
+        if pivot is None:
+            continue
+        rest.remove(pivot)
+        rest.insert(rank, pivot)
+        for i in range(rank + 1, len(rest)):
+            share = rest[i][column] / pivot[column]
+            rest[i] = [a - share * b for a, b in zip(rest[i], pivot, strict=True)]
+        rank += 1
+    return rank
+
+
+def claimed_epsilon_is_not_too_low(folder: Path) -> bool:
+    plan = ln.design(WORKLOAD, ln.GDP(1), method="identity")
+    found = plan.epsilon(delta=1e-6)
+    return privacy.gaussian_delta_bounds(plan.spent_per_person, found)[0] <= Fraction(1e-6)
+
+
+def claimed_delta_is_not_too_low(folder: Path) -> bool:
+    plan = ln.design(WORKLOAD, ln.GDP(1), method="identity")
+    found = Fraction(plan.delta(epsilon=1.0))
+    return privacy.gaussian_delta_bounds(plan.spent_per_person, 1.0)[0] <= found
+
+
+# ------------------------------------------------------------------ from a table to integers
+
+
+def empty_cells_are_counted(folder: Path) -> bool:
+    table = pd.DataFrame({"age": [1], "sex": ["M"]})
+    return ln.vectorize(table, SCHEMA).counts("age", "sex").tolist() == [[0, 0], [0, 1], [0, 0], [0, 0]]
+
+
+def records_without_a_value_are_dropped(folder: Path) -> bool:
+    schema = ln.Schema(age=ln.Integers(range(4), outside="clamp"), sex=ln.Categories(("F", "M"), other="x"))
+    table = pd.DataFrame({"age": ["1", None, "2"], "sex": ["F", "M", None]})
+    return int(ln.vectorize(table, schema).vector().sum()) == 1
+
+
+def nobody_counts_more_than_k_times(folder: Path) -> bool:
+    import random
+
+    return obeys(kept_by_engine, records(), 2, random.Random(2))
+
+
+def no_error_quotes_the_table(folder: Path) -> bool:
+    with closing(duckdb.connect()) as connection:
+        table = connection.sql(
+            "SELECT CAST('CANARY' || age AS INTEGER) AS age, 'F' AS sex FROM range(3) t(age)"
+        )
+        try:
+            ln.vectorize(table, SCHEMA).vector()
+        except Exception as error:
+            return "CANARY" not in f"{error}{error.__cause__}{error.__context__}"
+    return False
+
+
+def integers_are_exact_at_any_size(folder: Path) -> bool:
+    A = np.array([[2**30 + 1, 3], [-(2**33) + 1, 2**31]])
+    counts = np.array([2**61 + 1, 2**60 + 7])
+    expected = [sum(int(a) * int(x) for a, x in zip(row, counts, strict=True)) for row in A]
+    own = Strategy(A, scale=1, noise="gaussian")
+    found = own.answers(counts).tolist()
+    drawn = noise.rounded_gaussian(1, 2, SeededBits(5))
+    noisy = release.with_noise(own, own.answers(counts), SeededBits(5)).tolist()
+    return found == expected and noisy == [e + n for e, n in zip(expected, drawn, strict=True)]
+
+
+def structured_integers_are_those_of_the_matrix(folder: Path) -> bool:
+    return bool((_columns(structured()) == structured().dense()).all())
+
+
+# ------------------------------------------------------------------ the certificate and the intervals
+
+
+def the_bound_is_below_the_optimum(folder: Path) -> bool:
+    """Counts of n cells, weights w: the optimum is (Σ √w)²/μ² in closed form; both sides must meet there."""
+    weights = [1.0, 4.0, 9.0]
+    plan = ln.design(
+        ln.Workload.from_matrix(np.eye(3, dtype=int), weights=weights), ln.GDP(2), method="dense"
+    )
+    # Cells are measured apart, each with all of the budget: variances of 1/μ².
+    optimum = sum(weights) / 4
+    found = plan.certificate
+    return found.lower_bound <= optimum * (1 + 1e-9) and optimum <= found.achieved * (1 + 1e-9)
+
+
+def what_is_achieved_is_the_weighted_variance(folder: Path) -> bool:
+    weights = [1.0, 4.0, 9.0]
+    W = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]])
+    plan = ln.design(ln.Workload.from_matrix(W, weights=weights), ln.GDP(2), method="dense")
+    inverse = W @ np.linalg.inv(plan.fixed_strategy().dense().astype(float))
+    variances = (inverse**2).sum(axis=1) * (plan.fixed_strategy().scale ** 2 + 1 / 12)
+    return math.isclose(plan.certificate.achieved, float(variances @ weights), rel_tol=1e-9)
+
+
+def single_intervals_have_their_width(folder: Path) -> bool:
+    plan = ln.design(WORKLOAD, ln.GDP(1), method="identity")
+    lower, upper = ln.Release(plan, np.zeros(8, dtype=object)).interval(0.95)
+    expected = stats.norm.isf(0.025) * plan.known_stderr()
+    return bool(np.allclose((upper - lower) / 2, expected, rtol=ROUNDING))
+
+
+def simultaneous_intervals_are_wider(folder: Path) -> bool:
+    """Independent cells: all of n hold at once where each holds with level^(1/n)."""
+    plan = ln.design(ln.assemble([ln.Marginal("a")], ln.Schema(a=range(16))), ln.GDP(1), method="identity")
+    lower, upper = ln.Release(plan, np.zeros(16, dtype=object)).interval(0.9, simultaneous=True)
+    each = stats.norm.isf((1 - 0.9 ** (1 / 16)) / 2) * plan.known_stderr()
+    return bool((np.abs((upper - lower) / 2 / each - 1) < 0.02).all())
+
+
+# ------------------------------------------------------------------ the ledger
+
+
+def plan_and_ledger(folder: Path) -> tuple[Plan, Ledger]:
+    plan = ln.design(WORKLOAD, ln.GDP(1), method="identity")
+    return plan, Ledger(folder / "town.ledger", dataset="town", limit=ln.GDP(2))
+
+
+def a_release_is_paid_for_before_noise_is_drawn(folder: Path) -> bool:
+    plan, ledger = plan_and_ledger(folder)
+    events: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("check", "spend", "store"):
+            patch.setattr(Ledger, name, _logged(name, getattr(Ledger, name), events))
+        patch.setattr(release, "_read", _logged("read", release._read, events))
+        patch.setattr(release, "with_noise", _logged("draw", release.with_noise, events))
+        ln.measure(plan, [1] * 8, ledger=ledger)
+    return events == ["check", "read", "spend", "draw", "store"]
+
+
+def _logged(name: str, step: Callable[..., Any], events: list[str]) -> Callable[..., Any]:
+    def logged(*arguments: Any, **options: Any) -> Any:
+        events.append(name)
+        return step(*arguments, **options)
+
+    return logged
+
+
+def every_release_is_in_the_ledger(folder: Path) -> bool:
+    plan, ledger = plan_and_ledger(folder)
+    given = ln.measure(plan, [1] * 8, ledger=ledger, release_id="first")
+    assert given.receipt is not None
+    spent = [entry.charged for entry in ledger.entries if entry.is_stored]
+    return spent == [plan.spent_per_person] and ledger.entries[0].head == given.receipt.head
+
+
+def the_same_id_gives_the_same_noise(folder: Path) -> bool:
+    plan, ledger = plan_and_ledger(folder)
+    found = [
+        ln.measure(plan, [1] * 8, ledger=ledger, release_id="first").measurements.tolist() for _ in range(2)
+    ]
+    return bool(found[0] == found[1]) and len(ledger.entries) == 1
+
+
+def two_charges(folder: Path) -> tuple[Fraction, Fraction]:
+    """What two releases in different cells are charged: the second costs what the largest sum grows by."""
+    ledger = Ledger(folder / "two.ledger", dataset="two", limit=ln.GDP(1))
+    for name, costs in (("first", (3, 1)), ("second", (1, 3))):
+        ledger.spend(
+            Charge("gaussian", "add-remove", 1, Fraction(3, 100), CellCosts(costs, 100), "cells", name), name
+        )
+    first, second = (entry.charged for entry in ledger.entries)
+    assert ledger.remaining.mu_squared is not None
+    return second, 1 - ledger.remaining.mu_squared
+
+
+def what_is_free_is_charged_once(folder: Path) -> bool:
+    return two_charges(folder) == (Fraction(1, 100), Fraction(4, 100))
+
+
+def exactly_the_limit_can_be_spent(folder: Path) -> bool:
+    ledger = new_ledger(folder / "exact.ledger", 7)
+    for i in range(7):
+        ledger.spend(charge_of(), f"r{i}")
+    return refuses(lambda: ledger.spend(charge_of(), "r7")) and ledger.remaining.goal is None
+
+
+def a_check_is_repeated_when_spending(folder: Path) -> bool:
+    return not overspends(Ledger, folder / "contended.ledger")
+
+
+def a_changed_row_is_found(folder: Path) -> bool:
+    for column, change in EDITS.items():
+        ledger = new_ledger(folder / f"{column}.ledger", 9)
+        ledger.spend(charge_of(), "r0")
+        edit(ledger.path, change)
+        if not refuses(lambda ledger=ledger: Ledger(ledger.path)):  # type: ignore[misc]
+            return False
+    return True
+
+
+def other_neighbours_and_kinds_are_refused(folder: Path) -> bool:
+    ledger = Ledger(folder / "pure.ledger", dataset="pure", limit=ln.PureDP(1))
+    replaced = Charge("laplace", "replace-one", 1, Fraction(1, 9), None, "cells", "plan")
+    gaussian = Charge("gaussian", "add-remove", 1, Fraction(1, 9), None, "cells", "plan")
+    return all(refuses(lambda charge=charge: ledger.spend(charge, "r")) for charge in (replaced, gaussian))  # type: ignore[misc]
+
+
+# ------------------------------------------------------------------ the bugs
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A mistake, the check that notices it, and the test of the library that guards the same property."""
+
+    name: str
+    breaks: str
+    noticed_by: Check
+    seen_by: str
+    plant: Callable[[pytest.MonkeyPatch], None]
+
+
+def _scaled_noise(name: str, percent: int) -> Callable[[pytest.MonkeyPatch], None]:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        draw = getattr(noise, name)
+        patch.setattr(release, name, lambda scale, size, bits: draw(scale * percent // 100, size, bits))
+
+    return plant
+
+
+def _set(target: Any, name: str, value: Any) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(target, name, value)
+
+
+def _changed(target: Any, name: str, change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    """A function whose result is changed."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        right = getattr(target, name)
+        patch.setattr(target, name, lambda *given, **options: change(right(*given, **options)))
+
+    return plant
+
+
+def _one_draw_for_all(own: Any, integers: Any, bits: Any) -> Any:
+    draw = noise.discrete_laplace if own.noise == "laplace" else noise.rounded_gaussian
+    return integers + np.array(draw(own.scale, 1, bits) * own.n_measured, dtype=object)
+
+
+def _repeated_chunks(law: Any, scale: int, size: int, bits: Any) -> list[int]:
+    first = noise._block(law, scale, min(noise._BLOCK, size), bits, 63 - law.log_modulus, noise._CHUNK)
+    return (first * (size // max(len(first), 1) + 1))[:size]
+
+
+def _through_floats(own: Any, integers: Any, bits: Any) -> Any:
+    draw = noise.discrete_laplace if own.noise == "laplace" else noise.rounded_gaussian
+    noisy = integers.astype(float) + np.array(draw(own.scale, own.n_measured, bits), dtype=float)
+    return np.array([int(value) for value in noisy], dtype=object)
+
+
+def _draws_first(ledger: Any, plan: Any, source: Any, release_id: Any) -> Any:
+    charge = plan.charge
+    ledger.check(charge, "id", plan.after)
+    read = release._read(plan, release.count_tables(plan.workload, source, 1))
+    noisy = release._noisy(plan, read, noise.SystemBits())
+    entry = ledger.spend(charge, "id", plan.after)
+    given = ln.Release(plan, noisy, release.Receipt(ledger.dataset, "id", entry.head))
+    ledger.store(entry, given.to_bytes())
+    return given
+
+
+def _never_pays(ledger: Any, plan: Any, source: Any, release_id: Any) -> Any:
+    ledger.check(plan.charge, "id", plan.after)
+    read = release._read(plan, release.count_tables(plan.workload, source, 1))
+    return ln.Release(
+        plan, release._noisy(plan, read, noise.SystemBits()), release.Receipt("town", "id", "0")
+    )
+
+
+def _replays_with_new_noise(patch: pytest.MonkeyPatch) -> None:
+    right = release._release_from_parts
+
+    def wrong(*given: Any) -> Any:
+        found = right(*given)
+        return replace(found, measurements=found.measurements + np.array(1, dtype=object))
+
+    patch.setattr(release, "_release_from_parts", wrong)
+
+
+def _sensitivity(cost: Callable[[Structured], int]) -> Callable[[pytest.MonkeyPatch], None]:
+    return _set(Structured, "sensitivity", property(cost))
+
+
+def _block_costs(own: Structured, *, multiplied: bool = True) -> list[int]:
+    return [
+        (block.multiplier**2 if multiplied else 1)
+        * math.prod(form.largest_cost(2) for form in own.block_forms(block).values())
+        for block in own.blocks
+    ]
+
+
+def _coarse(C: Any, *rest: Any) -> Any:
+    grid = np.rint(C / np.abs(C).max() * 8).astype(np.int64)
+    return np.triu(grid)
+
+
+def _drops_empty(which: Any, cells: Any, n_records: Any, sizes: Any) -> Any:
+    # The domain as it occurs: cells that hold somebody, moved together.
+    found = _tallied(which, cells, n_records, sizes)
+    return [np.concatenate([x[x > 0], np.zeros((x == 0).sum(), dtype=np.int64)]) for x in found]
+
+
+_tallied = blocks.tallied
+
+
+def _in_row_order(query: str, n_attributes: int) -> str:
+    numbered = f"SELECT *, row_number() OVER () AS seq FROM ({query}) WHERE who IS NOT NULL"
+    rank = "row_number() OVER (PARTITION BY who ORDER BY seq)"
+    return f"SELECT * FROM (SELECT *, {rank} AS nth FROM ({numbered})) WHERE nth <= $most"
+
+
+def _float_total(self: Any) -> Fraction:
+    columns = [sum(sums[i] / unit for unit, sums in self.by_unit.items()) for i in range(len(self.floors))]
+    return Fraction(max(columns))
+
+
+def _adds_largest(self: Any, charge: Any) -> Any:
+    return replace(self, others=self.others + charge.per_person, count=self.count + 1)
+
+
+def _charges_the_first_only(self: Any, charge: Any) -> Any:
+    return self if self.count else _plus(self, charge)
+
+
+_plus = tally._Part.plus
+
+
+def _trusts_the_check(patch: pytest.MonkeyPatch) -> None:
+    right_check, right_spend = Ledger._check_charge, Ledger.spend
+    patch.setattr(
+        Ledger,
+        "_check_charge",
+        lambda self, *given: None if getattr(self, "_spending", False) else right_check(self, *given),
+    )
+
+    def spend(self: Any, *given: Any, **options: Any) -> Any:
+        self._spending = True
+        return right_spend(self, *given, **options)
+
+    patch.setattr(Ledger, "spend", spend)
+
+
+def _skips_the_profile(before: str, number: int, kind: str, content: str, profile: bytes | None) -> str:
+    return _digest_of(before, number, kind, content, None)
+
+
+_digest_of = rows.digest_of
+
+
+def _wraps(matrix: Any, counts: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return (matrix.astype(np.int64) @ counts.astype(np.int64)).astype(object)
+
+
+def _float_costs(matrix: Any) -> list[int]:
+    return [int(total) for total in (matrix.astype(float) ** 2).sum(axis=0)]
+
+
+def _budget_for_one_record(self: Any) -> Any:
+    return self._mu_squared()
+
+
+def _ignores_simultaneous(*given: Any) -> Any:
+    return intervals.half_widths(*given[:4], False, given[5])
+
+
+def _unweighted(self: Any, workload: Any) -> Any:
+    return np.ones(workload.shape[0])
+
+
+def _multiplies_nothing(self: Any, tables: Any) -> Any:
+    parts, start = _exact_answers(self, tables), 0
+    for block, shape in zip(self.blocks, self.block_shapes, strict=True):
+        size = math.prod(shape)
+        parts[start : start + size] //= block.multiplier
+        start += size
+    return parts
+
+
+_exact_answers = Structured.exact_answers
+
+BUGS = [
+    Bug(
+        "half the noise",
+        "the Gaussian sampler is given half the scale",
+        gaussian_noise_is_as_wide_as_said,
+        "test_audit.py::test_a_plan_keeps_what_it_says_and_with_less_noise_is_found_out",
+        _scaled_noise("rounded_gaussian", 50),
+    ),
+    Bug(
+        "half the Laplace noise",
+        "the Laplace sampler is given half the scale",
+        laplace_noise_is_as_wide_as_said,
+        "test_audit.py::test_a_plan_keeps_what_it_says_and_with_less_noise_is_found_out",
+        _scaled_noise("discrete_laplace", 50),
+    ),
+    Bug(
+        "one-sided noise",
+        "the sign of the noise is lost",
+        noise_takes_both_signs,
+        "test_noise.py::test_variance_is_right_and_a_twin_is_rejected",
+        _changed(noise, "_draws", lambda drawn: [abs(value) for value in drawn]),
+    ),
+    Bug(
+        "noise shared by rows",
+        "one draw is added to every integer",
+        every_integer_has_noise_of_its_own,
+        "test_statistics.py::test_answers_err_together_as_the_covariance_says",
+        _set(release, "with_noise", _one_draw_for_all),
+    ),
+    Bug(
+        "noise shared by chunks",
+        "the first block of draws is repeated",
+        every_integer_has_noise_of_its_own,
+        "test_planted_bugs.py::test_checks_hold",
+        _set(noise, "_draws", _repeated_chunks),
+    ),
+    Bug(
+        "noise shared by releases",
+        "the generator has a seed",
+        releases_differ,
+        "test_planted_bugs.py::test_checks_hold",
+        _set(release, "SystemBits", lambda: SeededBits(0)),
+    ),
+    Bug(
+        "L1 for L2",
+        "Δ² is taken from absolute sums",
+        dense_sensitivity_is_that_of_all_columns,
+        "test_exact.py::test_inexact_products_are_noticed",
+        _set(exact, "column_square_sums", lambda A: exact.column_absolute_sums(A)),
+    ),
+    Bug(
+        "L2 for L1",
+        "Δ₁ is taken as the root of the sum of squares",
+        dense_sensitivity_is_that_of_all_columns,
+        "test_exact.py::test_inexact_products_are_noticed",
+        _set(exact, "column_absolute_sums", lambda A: [math.isqrt(c) for c in exact.column_square_sums(A)]),
+    ),
+    Bug(
+        "sensitivity in floats",
+        "squares are added up in floats",
+        dense_sensitivity_is_that_of_all_columns,
+        "test_replace_one.py::test_wrong_sensitivities_are_noticed",
+        _set(exact, "column_square_sums", _float_costs),
+    ),
+    Bug(
+        "replacing taken for adding",
+        "a replaced record is charged as an added one",
+        replaced_sensitivity_is_that_of_all_pairs,
+        "test_replace_one.py::test_wrong_sensitivities_are_noticed",
+        _set(
+            exact,
+            "largest_pair_costs",
+            lambda A, power, *_: exact.column_square_sums(A) if power == 2 else exact.column_absolute_sums(A),
+        ),
+    ),
+    Bug(
+        "multiplier forgotten in Δ",
+        "blocks count once whatever their multiplier",
+        structured_sensitivity_is_that_of_its_matrix,
+        "test_structured.py::test_sensitivity_is_that_of_its_matrix",
+        _sensitivity(lambda own: sum(_block_costs(own, multiplied=False))),
+    ),
+    Bug(
+        "block missing from Δ",
+        "the last block is left out of the sensitivity",
+        structured_sensitivity_is_that_of_its_matrix,
+        "test_structured.py::test_sensitivity_is_that_of_its_matrix",
+        _sensitivity(lambda own: sum(_block_costs(own)[:-1])),
+    ),
+    Bug(
+        "centred cost n − 1",
+        "a centred axis is charged n − 1 instead of n(n − 1)",
+        structured_sensitivity_is_that_of_its_matrix,
+        "test_structured.py::test_sensitivity_is_that_of_its_matrix",
+        _set(AxisForm, "_plain_cost", lambda self, power: max(self.size - 1, 1)),
+    ),
+    Bug(
+        "multiplier forgotten in the integers",
+        "blocks are measured without their multiplier",
+        structured_integers_are_those_of_the_matrix,
+        "test_structured.py::test_a_broken_twin_is_noticed",
+        _set(Structured, "exact_answers", _multiplies_nothing),
+    ),
+    Bug(
+        "centre not annihilated",
+        "residuals are not checked against their centre",
+        residuals_do_not_see_their_centre,
+        "test_structured.py::test_files_are_not_trusted",
+        _set(exact, "product", lambda left, right: np.zeros((len(left), right.shape[1]), dtype=np.int64)),
+    ),
+    Bug(
+        "scale rounded down",
+        "σ is the largest integer below what the budget needs, and nobody looks again",
+        designs_keep_their_goal,
+        "test_strategy.py",
+        lambda patch: (
+            _changed(strategy, "least_scale", lambda scale: max(scale - 1, 1))(patch),
+            patch.setattr(strategy, "is_within", lambda *_: True),
+            patch.setattr(plan_module, "is_within", lambda *_: True),
+        )[0],
+    ),
+    Bug(
+        "records per person ignored",
+        "a person's records are charged as one",
+        designs_keep_their_goal,
+        "test_privacy.py",
+        lambda patch: (
+            patch.setattr(privacy.Goal, "mu_squared", property(_budget_for_one_record)),
+            patch.setattr(
+                privacy.PureDP, "epsilon_per_record", property(lambda self: Fraction(self.epsilon))
+            ),
+        )[0],
+    ),
+    Bug(
+        "budget compared in floats",
+        "what is spent is rounded before it is compared",
+        a_hair_above_the_goal_is_refused,
+        "test_faults.py",
+        lambda patch: (
+            patch.setattr(
+                strategy, "is_within", lambda own, goal, spare: float(own.spent) <= float(goal.budget)
+            ),
+            patch.setattr(
+                plan_module, "is_within", lambda own, goal, spare: float(own.spent) <= float(goal.budget)
+            ),
+        )[0],
+    ),
+    Bug(
+        "plan file believed",
+        "a loaded plan is not checked against its goal",
+        a_saved_plan_is_not_believed,
+        "test_plan.py",
+        _set(Plan, "__post_init__", lambda self: None),
+    ),
+    Bug(
+        "rank lost in rounding",
+        "a coarse grid rounds a direction away",
+        directions_survive_rounding,
+        "test_strategy.py",
+        _set(strategy, "_rounded", _coarse),
+    ),
+    Bug(
+        "ε rounded down",
+        "the ε of a plan is the float below",
+        claimed_epsilon_is_not_too_low,
+        "test_privacy.py",
+        _changed(plan_module, "epsilon_of", lambda value: math.nextafter(value, 0)),
+    ),
+    Bug(
+        "δ rounded down",
+        "the δ of a plan is the float below",
+        claimed_delta_is_not_too_low,
+        "test_privacy.py",
+        _changed(plan_module, "delta_of", lambda value: math.nextafter(value, 0)),
+    ),
+    Bug(
+        "domain read from the data",
+        "only cells that occur are listed",
+        empty_cells_are_counted,
+        "test_data.py",
+        _set(counting, "tallied", _drops_empty),
+    ),
+    Bug(
+        "nulls counted",
+        "a missing value is taken for one outside the domain, and moved",
+        records_without_a_value_are_dropped,
+        "test_data.py",
+        _set(counting, "_present", lambda column, kind: "TRUE"),
+    ),
+    Bug(
+        "truncation by row order",
+        "which records of a person stay depends on their order in the table",
+        nobody_counts_more_than_k_times,
+        "test_person.py::test_broken_truncation_is_noticed",
+        _set(counting, "_truncated", _in_row_order),
+    ),
+    Bug(
+        "truncation left out",
+        "all records of a person stay",
+        nobody_counts_more_than_k_times,
+        "test_person.py::test_broken_truncation_is_noticed",
+        _set(counting, "_truncated", lambda query, n: f"SELECT * FROM ({query}) WHERE $most > 0"),
+    ),
+    Bug(
+        "errors quote the table",
+        "the engine's own message, with the value it failed on, gets out",
+        no_error_quotes_the_table,
+        "test_leaks.py::test_the_words_of_the_engine_would_be_noticed",
+        _set(handle, "withheld", lambda step, run: run()),
+    ),
+    Bug(
+        "float in the path",
+        "integers and noise meet in floats",
+        integers_are_exact_at_any_size,
+        "test_leaks.py::test_no_float_lies_between_the_counts_and_the_measurements",
+        _set(release, "with_noise", _through_floats),
+    ),
+    Bug(
+        "int64 wraps",
+        "counts are multiplied in 64 bits",
+        integers_are_exact_at_any_size,
+        "test_exact.py::test_inexact_products_are_noticed",
+        _set(exact, "matrix_times_counts", _wraps),
+    ),
+    Bug(
+        "certificate of other weights",
+        "the bound is computed for queries without their weights",
+        the_bound_is_below_the_optimum,
+        "test_certificate.py",
+        lambda patch: patch.setattr(
+            certificate,
+            "total_variance_bound",
+            lambda workload, q, weights, right=certificate.total_variance_bound: right(
+                workload, q, np.full_like(weights, weights.max())
+            ),
+        ),
+    ),
+    Bug(
+        "bound too high",
+        "the lower bound is 1 % above what is proved",
+        the_bound_is_below_the_optimum,
+        "test_certificate.py::test_a_broken_eigensolver_proves_nothing",
+        _changed(certificate, "total_variance_bound", lambda bound: 1.01 * bound),
+    ),
+    Bug(
+        "variance without its weights",
+        "what is achieved leaves the weights out",
+        what_is_achieved_is_the_weighted_variance,
+        "test_certificate.py",
+        _changed(Strategy, "total_variance", lambda total: total / 2),
+    ),
+    Bug(
+        "intervals too narrow",
+        "half-widths are a tenth too short",
+        single_intervals_have_their_width,
+        "test_statistics.py::test_single_intervals_hold_as_often_as_they_say",
+        _changed(release, "half_widths", lambda half: 0.9 * half),
+    ),
+    Bug(
+        "simultaneous is single",
+        "intervals for all answers at once are those for each",
+        simultaneous_intervals_are_wider,
+        "test_statistics.py::test_single_intervals_would_not_hold_all_at_once",
+        _set(release, "half_widths", _ignores_simultaneous),
+    ),
+    Bug(
+        "noise before payment",
+        "noise is drawn, then the release is paid for",
+        a_release_is_paid_for_before_noise_is_drawn,
+        "test_ledger_stress.py::test_planted_twins_are_caught",
+        _set(release, "_measured_with", _draws_first),
+    ),
+    Bug(
+        "unpaid release",
+        "a release is handed out and never charged",
+        every_release_is_in_the_ledger,
+        "test_ledger_stress.py::test_planted_twins_are_caught",
+        _set(release, "_measured_with", _never_pays),
+    ),
+    Bug(
+        "replay with new noise",
+        "asking again for a release draws again",
+        the_same_id_gives_the_same_noise,
+        "test_ledger.py::test_a_release_is_paid_for_once_and_given_out_again",
+        _replays_with_new_noise,
+    ),
+    Bug(
+        "free release charged twice",
+        "the largest costs add up although they fall on different cells",
+        what_is_free_is_charged_once,
+        "test_ledger.py::test_a_plan_after_others_is_charged_what_the_largest_cell_grows",
+        _set(tally._Part, "plus", _adds_largest),
+    ),
+    Bug(
+        "free release never charged",
+        "only the first release over the same cells counts",
+        what_is_free_is_charged_once,
+        "test_ledger.py::test_a_plan_after_others_is_charged_what_the_largest_cell_grows",
+        _set(tally._Part, "plus", _charges_the_first_only),
+    ),
+    Bug(
+        "ledger sums in floats",
+        "charges are added up in floats",
+        exactly_the_limit_can_be_spent,
+        "test_accounting.py::test_sums_are_rational_and_a_twin_with_floats_overspends",
+        _set(tally.CellSums, "largest", property(_float_total)),
+    ),
+    Bug(
+        "check not repeated",
+        "spending trusts what the check said earlier",
+        a_check_is_repeated_when_spending,
+        "test_ledger.py::test_two_who_were_told_yes_do_not_both_spend",
+        _trusts_the_check,
+    ),
+    Bug(
+        "column outside the chain",
+        "the digest of a row leaves out the costs of the cells",
+        a_changed_row_is_found,
+        "test_ledger.py::test_a_chain_that_leaves_out_a_column_would_miss_its_change",
+        _set(rows, "digest_of", _skips_the_profile),
+    ),
+    Bug(
+        "any kind of charge",
+        "neighbours and kinds of noise are not compared with the limit",
+        other_neighbours_and_kinds_are_refused,
+        "test_ledger.py::test_what_does_not_fit_the_limit_is_refused",
+        lambda patch: (
+            patch.setattr(history, "check_kind", lambda limit, charge: None),
+            patch.setattr(limits, "check_kind", lambda limit, charge: None),
+            patch.setattr(history, "within", lambda *given, **options: True),
+        )[0],
+    ),
+]
+CHECKS = sorted({bug.noticed_by for bug in BUGS}, key=lambda check: check.__name__)
