@@ -8,7 +8,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Tests of one group share a worker: those of the engines start Spark and PostgreSQL once.
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 
-.PHONY: help demo test test-all setup bench docs check clean
+.PHONY: help demo test test-all setup bench audit docs check clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -33,6 +33,9 @@ setup: $(VENV)/.all ## a development environment with every extra
 bench: $(VENV)/.dev ## the benchmarks, as tables
 	@for script in release data; do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
 	@echo "== solver, smallest sizes; benchmarks/cuda*.py need a GPU"; $(BIN)/python benchmarks/solver.py --quick
+
+audit: $(VENV)/.dev ## the checks of privacy at full size, as a table: about half an hour
+	@$(ONE_THREAD) $(BIN)/python tests/audit_stress.py
 
 docs: $(VENV)/.docs ## the documentation, in docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

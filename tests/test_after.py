@@ -158,7 +158,7 @@ def test_every_cell_keeps_the_goal_and_no_smaller_scale_would(
     # Largest of the sums, not sum of the largest: that would be above what was asked for.
     assert 2 * first.strategy.spent + strategy.spent > max(sums)  # type: ignore[union-attr]
     if goal(k) is None:
-        assert max(sums) == 2 * max(spent_by_hand(first))
+        assert max(sums) == 2 * max(spent_by_hand(first)) == plan.privacy.budget
     spare = [plan.privacy.budget - spent for spent in sums]
     for shown, exact in zip(plan.spare.tolist(), spare, strict=True):
         assert Fraction(shown) <= exact < Fraction(math.nextafter(shown, math.inf))

@@ -40,6 +40,7 @@ class Bare:
     claim: Any = "stopped"
     objective: Objective = TotalVariance()  # noqa: RUF009 - a frozen value
     has_goal: bool = True
+    used: Any = None
 
 
 def bare(plan: Any, **changes: Any) -> Bare:

@@ -333,7 +333,8 @@ def test_pure_privacy() -> None:
     assert plan.stderr == pytest.approx(np.full(6, math.sqrt(2) * 2 / 0.5), rel=SOLVER)
     assert plan.epsilon() <= 0.5 and plan.certificate.status == "heuristic"
     best = design(workload, PureDP(0.5, neighbours=ONE))
-    assert best.certificate.lower_bound <= best.certificate.achieved <= plan.certificate.achieved
+    assert best.certificate.lower_bound <= best.certificate.achieved
+    assert best.certificate.achieved <= plan.certificate.achieved * (1 + ROUNDING)
 
 
 def test_every_method_is_compared() -> None:
@@ -496,7 +497,7 @@ def saved() -> list[Plan]:
 def test_a_plan_comes_back_from_its_file(plan: Plan, tmp_path: Path) -> None:
     loaded = load_plan(plan.save(tmp_path / "plan"))
     assert loaded.privacy == plan.privacy and loaded.strategy.neighbours == ONE
-    assert loaded.strategy.entries.tolist() == plan.strategy.entries.tolist()
+    assert loaded.strategy.dense().tolist() == plan.strategy.dense().tolist()
     assert loaded.strategy.spent == plan.strategy.spent
     assert loaded.witness.q.tolist() == plan.witness.q.tolist()
     assert (loaded.witness.pairs is None) == (plan.witness.pairs is None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,9 @@ import leastnoise as ln
 from leastnoise.alternatives import best_pure
 from leastnoise.errors import InputError
 from leastnoise.report import text as report_text
+from leastnoise.report.tables import cost_table, cross_table
+from leastnoise.structured import Structured
+from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(20), sex=("F", "M"))
 QUERIES = [ln.Total(name="everyone"), ln.Marginal("sex"), ln.Prefix("age")]
@@ -381,3 +385,55 @@ def test_a_report_prints_itself():
 def test_only_plans_and_releases_are_summarised(subject):
     with pytest.raises(InputError, match=r"summarize\(\) takes a Plan or a Release, got"):
         ln.summarize(subject)
+
+
+# ------------------------------------------------------------------------------ any scale
+
+
+FORTY = ln.Schema(**{f"a{i}": range(10) for i in range(40)})
+CUBE = ln.Cube(*FORTY.names, order=2)
+
+
+def test_no_report_on_a_plan_lists_its_queries(monkeypatch):
+    """Standard errors of 162 million counts used to be listed for three lines of text."""
+
+    def listed(*_):
+        raise AssertionError("one number for every query")
+
+    monkeypatch.setattr(Structured, "variances_of", listed)
+    for name in ("weights", "targets"):
+        monkeypatch.setattr(ln.Workload, name, property(listed))
+    asked = ln.assemble([CUBE, ln.Total(weight=2)], FORTY)
+    plan = ln.design(asked, ln.ApproxDP(1, 1e-6), method="marginals")
+    text = ln.summarize(plan).text()
+    assert "A plan for 78,402 counts, not measured yet" in text
+    assert "Without delta: total variance" in text
+    assert cost_table(plan).row_count == 3
+    table = ln.compare(asked, ln.ApproxDP(1, 1e-6), methods=["marginals"])
+    mean = math.fsum(s.mean_square * n for s, n in zip(plan.spreads, (78_401, 2), strict=True)) / 78_403
+    assert table.contenders[0].rms_stderr == pytest.approx(math.sqrt(mean), rel=ROUNDING)
+    with pytest.raises(AssertionError, match="one number for every query"):
+        _ = plan.stderr
+
+
+def test_a_million_answers_are_summarised_at_once():
+    schema = ln.Schema(x=range(100), y=range(100), z=range(100))
+    asked = ln.assemble([ln.Prefix("x") * ln.Marginal("y") * ln.Marginal("z")], schema)
+    for goal in (ln.GDP(1), ln.PureDP(1)):
+        plan = ln.design(asked, goal, method="product")
+        release = ln.Release(plan, np.zeros(plan.strategy.n_measured, dtype=object))
+        began = time.process_time()
+        text = ln.summarize(release).text()
+        # 0.3 s; interval by interval it would take minutes.
+        assert time.process_time() - began < 10
+        assert "A private release of 1,000,000 counts" in text and "… and 999,994 more" in text
+
+
+def test_a_structured_release_has_cross_tables():
+    plan = ln.design(ln.assemble([CUBE, ln.Marginal("a3", "a7", name="pair")], FORTY), ln.GDP(1))
+    assert isinstance(plan.strategy, Structured)
+    release = ln.Release(plan, np.zeros(plan.strategy.n_measured, dtype=object))
+    half = math.ceil(1.959964 * float(plan.stderr[-1]) + 0.5)
+    table = cross_table(release, "pair")
+    assert table.row_count == 10
+    assert {cell for column in table.columns[1:] for cell in column.cells} == {f"0 ± {half}"}

@@ -21,7 +21,8 @@ from leastnoise.operators import Array
 from leastnoise.products import Axis
 from leastnoise.release import Release, count_tables
 from leastnoise.strategy import Strategy
-from leastnoise.structured import Block, Structured
+from leastnoise.structured import Structured
+from leastnoise.structured_answers import Block
 from leastnoise.tables import Tables
 from leastnoise.to_mbi import BlockQuery, ForMbi, domain_for_mbi, measurements_for_mbi, to_mbi
 from support import extra

@@ -205,7 +205,7 @@ def explain(
     is_spec = source.suffix.lower() == ".toml"
     plan = _design(load_spec(source), time_limit) if is_spec else load_plan(source)
     _say(f"{summarize(plan)}\n")
-    if plan.stderr is not None:
+    if plan.strategy is not None:
         _console().print(cost_table(plan))
 
 

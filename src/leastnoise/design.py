@@ -30,7 +30,7 @@ from leastnoise.progress import Progress
 from leastnoise.solver import BACKENDS
 from leastnoise.strategies import METHODS, Found, Method, Request, in_order, method_named, pure
 from leastnoise.strategies.infeasible import raised, rounded_up
-from leastnoise.strategy import RealStrategy
+from leastnoise.strategy import MAX_DENSE_STRATEGY, RealStrategy
 from leastnoise.workload import Workload
 
 # Plans whose objective differs by less than this share are equally good.
@@ -127,7 +127,7 @@ def design(
 
 def _best_with_laplace_noise(request: Request, has_goal: bool) -> Plan:
     """The best plan of several methods and of what refining it directly gives; its note lists them all."""
-    willing = pure.methods_to_try(METHODS, request)
+    willing = pure.methods_to_try(in_order(request), request)
     if not willing:
         raise _nobody(request)
     pure.check_options(willing, request)
@@ -174,10 +174,11 @@ def _best_with_laplace_noise(request: Request, has_goal: bool) -> Plan:
     if not plans:
         raise _closest(missed)
     best = _least(plans)
-    if left() > 0:
+    if left() > 0 and pure.may_refine(request):
         weights = _weights_to_refine(best)
         others = sorted(plans, key=lambda plan: plan.certificate.achieved)
-        rows = [_unit_rows(plan) for plan in (best, *(plan for plan in others if plan is not best))]
+        ranked = (best, *(plan for plan in others if plan is not best))
+        rows = [_unit_rows(plan) for plan in ranked if _can_be_listed(plan)]
         # A step that goes too far ends in numbers that are not finite, and is taken back.
         with threads.suited_to(request.workload.shape[1]), np.errstate(all="ignore"):
             for how, propose in pure.refinements(request, rows, weights, started + limit):
@@ -202,6 +203,11 @@ def _refined(
     q = witness if isinstance(witness, ProductWitness) else witness.q
     found = Found(proposal, q, "heuristic", f"{best.note}, {how}", p=witness.p)
     return _plan_of(best.method, best.options, request, best.has_goal, found)
+
+
+def _can_be_listed(plan: Plan) -> bool:
+    strategy = plan.fixed_strategy()
+    return strategy.n_measured * strategy.n_cells <= MAX_DENSE_STRATEGY
 
 
 def _unit_rows(plan: Plan) -> Array:
@@ -391,25 +397,24 @@ def _check_spare(workload: Workload, goal: Goal, spare: CellCosts) -> None:
         for block in workload.blocks
         if (np.asarray(block.operator.column_norms(1))[where] > 0).any()
     ]
-    names = [printable(_cell_name(workload, int(i))) for i in where]
+    cells = _few([printable(_cell_name(workload, int(i))) for i in where[:_NAMED]], len(where))
+    counting = f"{_few(batches, len(batches))} {'counts' if len(batches) == 1 else 'count'}"
     allowed = shown(goal.budget * goal.records_per_person**2)
-    verb = "counts" if len(batches) == 1 else "count"
     if full.all():
         raise DesignError(
             f"the earlier plans leave no slack: within μ² = {allowed} per person for all plans together, "
             "every cell is used up, as by the least total variance of queries that reach every cell; "
-            f"{_few(batches)} {verb} {_few(names)}. Give a larger goal, or design one plan for all queries"
+            f"{counting} {cells}. Give a larger goal, or design one plan for all queries"
         )
     raise DesignError(
-        f"{_few(batches)} {verb} cells in which the earlier plans "
-        f"leave nothing within μ² = {allowed} per person for all plans together: {_few(names)}. Leave those "
-        "cells out, as with Where(), or give a larger goal"
+        f"{counting} cells in which the earlier plans leave nothing within μ² = {allowed} per person for all "
+        f"plans together: {cells}. Leave those cells out, as with Where(), or give a larger goal"
     )
 
 
-def _few(names: Sequence[str]) -> str:
-    """The first few of some names, and how many more there are."""
-    more = len(names) - _NAMED
+def _few(names: Sequence[str], count: int) -> str:
+    """The first few of so many names, and how many more there are."""
+    more = count - _NAMED
     return "; ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 

@@ -75,10 +75,15 @@ def in_order(request: Request) -> list[Method]:
     optimum, and are taken where the dense one would take long, or could not be held.
     """
     m, n = request.workload.shape
-    first = [PRODUCT, MARGINALS] if n > SMALL else []
+    structured = [PRODUCT, MARGINALS, RESIDUALS]
+    others = [method for method in METHODS if method not in structured]
+    # Where records are replaced, only the dense optimum is one.
+    if n <= SMALL or (request.privacy.neighbours == "replace-one" and n <= DENSE_BY_DEFAULT):
+        return [*others, *structured]
     # The dense optimum works in what the queries span: few of them are quick over many cells.
-    first += [DENSE] if min(m, n) <= DENSE_BY_DEFAULT else [RESIDUALS]
-    return [*first, *(method for method in METHODS if method not in first)]
+    if min(m, n) <= DENSE_BY_DEFAULT:
+        return [PRODUCT, MARGINALS, *others, RESIDUALS]
+    return [*structured, *others]
 
 
 def method_named(name: str) -> Method:

@@ -80,6 +80,10 @@ def marginal_rows(subset: Subset, sizes: tuple[int, ...]) -> Array:
 
 
 def _refuses(request: Request) -> str | None:
+    # Sets of attributes are listed only where at least one row over all cells would fit.
+    too_large = refuse_large(1, request.workload.shape[1])
+    if too_large is not None:
+        return too_large
     asked = asked_subsets(request.workload)
     if asked is None:
         return "it measures marginals, and a matrix names no attributes"

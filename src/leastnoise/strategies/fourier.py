@@ -45,6 +45,10 @@ def fourier_rows(subset: Subset, sizes: tuple[int, ...]) -> Array:
 
 
 def _refuses(request: Request) -> str | None:
+    # Sets of attributes are listed only where at least one row over all cells would fit.
+    too_large = refuse_large(1, request.workload.shape[1])
+    if too_large is not None:
+        return too_large
     asked = asked_subsets(request.workload)
     if asked is None:
         return "it needs queries that name attributes, such as Marginal, and a matrix names none"

@@ -15,6 +15,7 @@ from leastnoise.certificate import Status
 from leastnoise.errors import MethodError
 from leastnoise.objective import Objective, TotalVariance
 from leastnoise.operators import MAX_ENTRIES, Array
+from leastnoise.printable import in_figures
 from leastnoise.privacy import Goal
 from leastnoise.product_bound import ProductWitness
 from leastnoise.progress import Progress
@@ -124,13 +125,13 @@ def uniform_weights(workload: Workload) -> Array:
 
 def refuse_many_cells(n: int, most: int) -> str | None:
     """The reason why a method that holds so many cells at most cannot serve, or None."""
-    return f"it holds at most {most:,} cells, the workload has {n:,}" if n > most else None
+    return f"it holds at most {most:,} cells, the workload has {in_figures(n)}" if n > most else None
 
 
 def refuse_large(rows: int, n: int) -> str | None:
     """The reason why a dense (rows, n) strategy is not built, or None."""
     if rows * n > MAX_ENTRIES // 8:
-        return f"it would measure {rows:,} rows over {n:,} cells, more than fit densely"
+        return f"it would measure {in_figures(rows)} rows over {in_figures(n)} cells, more than fit densely"
     return None
 
 

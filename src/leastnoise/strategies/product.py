@@ -29,6 +29,9 @@ from leastnoise.strategies.structure import Asked, asked, refuse_unstructured, u
 from leastnoise.strategy import RealStrategy, integer_strategy
 from leastnoise.workload import of_rows
 
+# Beyond so many cells a product of one attribute and of others that are added up is taken as one.
+_ONE_AXIS = 512
+
 # Factors of more values are given equal dual weights with Laplace noise, whose bound is loose anyway.
 _MAX_WEIGHED = 512
 
@@ -40,6 +43,8 @@ def _refuses(request: Request) -> str | None:
     question = asked(request)
     if len(question.products.terms) > 1:
         return f"it serves one product of queries, the workload has {len(question.products.terms):,}"
+    if len(question.products.terms[0].places) < 2 and request.workload.shape[1] <= _ONE_AXIS:
+        return "one attribute alone is no product"
     if request.objective.kind == "total-within-caps":
         return "the least total within targets is no product of what its attributes need"
     if request.privacy.noise == "laplace" and request.objective.kind == "largest":

@@ -126,6 +126,15 @@ def time_for(method: Method, left: float) -> float:
     return max((_SHARE_OF_LAST if method.name == _LAST else _SHARE) * left, 1e-9)
 
 
+# Where cells are merged, as many as this may become few enough to refine.
+_MERGED_CELLS = 20_000
+
+
+def may_refine(request: Request) -> bool:
+    """Whether there are few enough cells for `refinements` to look at."""
+    return request.workload.shape[1] <= _MERGED_CELLS
+
+
 def refinements(
     request: Request, rows: Sequence[Array], weights: Array, deadline: float
 ) -> Iterator[tuple[str, Callable[[], RealStrategy | None]]]:

@@ -38,7 +38,9 @@ MAX_SETS = 30_000
 # Tables whose weight is below this share of all do not pay for their noise.
 _NEGLIGIBLE = 1e-7
 
+# Starts and steps of the search, and how many where there are more sets than the last number.
 _STARTS, _STEPS = 6, 2_000
+_FEWER_STARTS, _FEWER_STEPS, _MANY_SETS = 1, 300, 1_000
 
 # Rounds for the largest variance, and how fast weights of tables rise in each.
 _ROUNDS, _POWER = 40, 0.7
@@ -148,7 +150,8 @@ def _least_total(problem: _Problem, costs: Array, start: Array | None, is_late: 
     n = len(costs)
     starts = [start] if start is not None else []
     # Even weights first, then uneven ones.
-    starts += [generator.random(n) ** number for number in range(_STARTS if start is None else 0)]
+    n_starts, steps = (_FEWER_STARTS, _FEWER_STEPS) if n > _MANY_SETS else (_STARTS, _STEPS)
+    starts += [generator.random(n) ** number for number in range(n_starts if start is None else 0)]
     best, least = np.ones(n) / n, math.inf
     for first in starts:
         ended = optimize.minimize(
@@ -158,7 +161,7 @@ def _least_total(problem: _Problem, costs: Array, start: Array | None, is_late: 
             jac=True,
             method="L-BFGS-B",
             bounds=optimize.Bounds(0, math.inf),
-            options={"maxiter": _STEPS, "maxfun": 2 * _STEPS, "ftol": 1e-14, "gtol": 0},
+            options={"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-14, "gtol": 0},
         )
         theta = ended.x / ended.x.sum()
         for candidate in (np.where(theta > _NEGLIGIBLE, theta, 0.0), theta):

@@ -1,0 +1,120 @@
+"""Everything that is checked lightly in every run, at full size: `make audit`.
+
+Prints a table of figures and exits with 1 if any of them is wrong. Each line can be run alone:
+
+    python tests/audit_stress.py power bits
+
+On two cores all of it takes about half an hour, most of it for the ledger and the fuzzers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+# What a line of the table holds: what was done, how often, what came out, and whether that is right.
+Line = tuple[str, str, bool]
+
+
+def stress(*arguments: str) -> Line:
+    """One run of the ledger's own stress test."""
+    command = [sys.executable, str(HERE / "ledger_stress.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if not done.stdout:
+        return " ".join(arguments), done.stderr.strip()[-200:], False
+    found: dict[str, Any] = json.loads(done.stdout)
+    is_right = bool(found.pop("right")) and done.returncode == 0
+    return f"ledger: {' '.join(arguments)}", ", ".join(f"{k} {v}" for k, v in found.items()), is_right
+
+
+def power(runs: int = 100) -> list[Line]:
+    """How often noise of 0.95 of its scale is noticed, and how often right noise is accused."""
+    import pytest
+
+    from leastnoise.audit import audit_privacy
+    from test_audit import plan_named, with_less_noise
+
+    lines = []
+    for name in ("dense", "hierarchical", "tables"):
+        accused = sum(not audit_privacy(plan_named(name)).keeps_its_word for _ in range(runs))
+        with pytest.MonkeyPatch.context() as patch:
+            with_less_noise(patch)
+            noticed = sum(not audit_privacy(plan_named(name)).keeps_its_word for _ in range(runs))
+        # Twice a rate of 1e-4 in a hundred runs has a chance of 5e-5.
+        is_right = noticed >= 0.95 * runs and accused <= 1
+        figures = f"noise of 0.95 noticed {noticed} of {runs} times, right noise accused {accused} of {runs}"
+        lines.append((f"audit: {name}", figures, is_right))
+    return lines
+
+
+def bits(n: int = 1_000_000) -> list[Line]:
+    """Patterns of bits in many releases of the same count from neighbouring tables."""
+    from test_audit import bit_patterns
+
+    found = bit_patterns(n)
+    told = {name: len(patterns) for name, patterns in found.items()}
+    is_right = told["gaussian"] == told["laplace"] == 0 and told["floats"] > 0
+    return [(f"bits: {n:,} releases each", f"distinguishing patterns {told}", is_right)]
+
+
+def fuzz(inputs: int = 100_000) -> list[Line]:
+    """The fuzzers, with new inputs in every run."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "pytest", str(HERE / "test_fuzz.py")]
+    environment = os.environ | {"LEASTNOISE_FUZZ": str(inputs), "LEASTNOISE_EXPLORE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parent)
+    last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-200:]
+    if done.returncode:
+        sys.stderr.write(done.stdout[-6000:])
+    return [(f"fuzz: {inputs:,} inputs", f"{last}, {time.monotonic() - began:.0f} s", done.returncode == 0)]
+
+
+def bugs() -> list[Line]:
+    """The planted bugs, each of which must be noticed."""
+    from planted_bugs import BUGS
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", str(HERE / "test_planted_bugs.py")],
+        capture_output=True,
+        text=True,
+        cwd=HERE.parent,
+    )
+    last = done.stdout.strip().splitlines()[-1]
+    return [(f"planted bugs: {len(BUGS)}", last, done.returncode == 0)]
+
+
+WORK: dict[str, Callable[[], list[Line]]] = {
+    "bugs": bugs,
+    "bits": bits,
+    "power": power,
+    "contend": lambda: [stress("contend", "--processes", "32", "--spends", "200")],
+    "kill": lambda: [stress("kill", "--kills", "500")],
+    "flip": lambda: [stress("flip", "--step", "1")],
+    "fuzz": fuzz,
+}
+
+
+def main() -> None:
+    is_right = True
+    print(f"{'':4} {'what':44} {'seconds':>8}  figures")
+    for name in sys.argv[1:] or WORK:
+        began = time.monotonic()
+        lines = WORK[name]()
+        for what, figures, holds in lines:
+            is_right = is_right and holds
+            seconds = (time.monotonic() - began) / len(lines)
+            print(f"{'ok' if holds else 'BAD':4} {what:44} {seconds:8.1f}  {figures}", flush=True)
+    sys.exit(0 if is_right else 1)
+
+
+if __name__ == "__main__":
+    main()
