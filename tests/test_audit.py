@@ -27,7 +27,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise import audit, exact, noise, release
+from leastnoise import audit, exact, noise, release, worst_pair
 from leastnoise.audit import AuditReport, audit_privacy, detection_power
 from leastnoise.axis_form import AxisForm
 from leastnoise.cli import app
@@ -142,7 +142,7 @@ def test_the_worst_pair_of_records_costs_what_the_sensitivity_says(
 
 def test_without_listing_every_cell_the_worst_is_found_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     seeded(monkeypatch)
-    monkeypatch.setattr(audit, "_MOST_CELLS", 1)
+    monkeypatch.setattr(worst_pair, "_MOST_CELLS", 1)
     for name in NAMES:
         found = audit_privacy(plan_named(name), draws=100)
         assert found.pair is not None and not found.pair.is_worst

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from leastnoise.design import design
-from leastnoise.errors import DesignError, InputError, MethodError, NotYetError
+from leastnoise.errors import DesignError, InputError, MethodError
 from leastnoise.objective import TotalVariance
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.progress import Progress
@@ -146,11 +146,6 @@ def test_tolerances_that_mean_nothing_are_refused(tol: float) -> None:
 def test_time_limits_that_mean_nothing_are_refused(limit: float) -> None:
     with pytest.raises(InputError, match="time_limit must be a positive number of seconds, got"):
         design(PREFIX, GDP(1), time_limit=limit)
-
-
-def test_what_is_not_there_yet_says_so() -> None:
-    with pytest.raises(NotYetError, match="after= is not available yet; design one plan for all queries"):
-        design(PREFIX, GDP(1), after=[design(PREFIX, GDP(1))])
 
 
 def test_targets_are_not_ignored_silently() -> None:

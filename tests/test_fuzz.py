@@ -26,14 +26,17 @@ from hypothesis import strategies as st
 
 import leastnoise as ln
 from leastnoise import container, exact, release
+from leastnoise.axis_form import AxisForm
 from leastnoise.errors import LeastnoiseError
 from leastnoise.ledger import Ledger, file
 from leastnoise.ledger.history import History
 from leastnoise.ledger.rows import NOTHING, Row, sealed
 from leastnoise.plan import Plan, plan_from_parts
+from leastnoise.products import Axis
 from leastnoise.schema import Attribute
 from leastnoise.spec import parse_spec
 from leastnoise.strategy import Strategy
+from leastnoise.structured import Block, Structured
 from ledger_stress import charge_of, new_ledger
 from planted_bugs import brute_force
 
@@ -279,7 +282,7 @@ def condition_texts(draw: Any) -> str:
     return spliced(draw, text, CONDITION_PIECES)
 
 
-@tries(0.1)
+@tries(0.05)
 @given(st.one_of(condition_texts(), st.text(string.printable, max_size=30)))
 def test_conditions_that_are_damaged(text: str) -> None:
     with suppress(LeastnoiseError):
@@ -332,6 +335,41 @@ def test_integers_and_sensitivities(A: Any, x: Any, kind: Any, neighbours: Any) 
     expected = [sum(a * c for a, c in zip(row, x, strict=True)) for row in A]
     assert strategy.answers(np.array(x, dtype=object)).tolist() == expected
     assert exact.from_limbs(exact.to_limbs(np.array(A, dtype=object))).tolist() == A
+
+
+WIDE = st.sampled_from([2, 2**20, 2**31, 2**40, 2**61, 2**70])
+
+
+@st.composite
+def axis_forms(draw: Any, size: int) -> AxisForm:
+    kind = draw(st.sampled_from(["whole", "identity", "centred"]))
+    if kind != "whole":
+        return AxisForm(kind, size)
+    most = draw(WIDE)
+    entries = st.lists(st.integers(-most, most), min_size=size, max_size=size)
+    return AxisForm("whole", size, np.array(draw(st.lists(entries, min_size=1, max_size=3)), dtype=object))
+
+
+@tries(0.05)
+@given(
+    axis_forms(3),
+    axis_forms(2),
+    st.integers(1, 2**40),
+    st.sampled_from(["gaussian", "laplace"]),
+    st.sampled_from(["add-remove", "replace-one"]),
+)
+def test_structured_sensitivities(one: Any, other: Any, multiplier: int, kind: Any, neighbours: Any) -> None:
+    """No pair of records changes more than a structured strategy says, by brute force on its matrix."""
+    split = [a for a, form in enumerate((one, other)) if form.is_split]
+    sets = [(), *((a,) for a in split), *([tuple(split)] if len(split) > 1 else [])]
+    held = [Block(axes, (0,) * len(axes), multiplier + i) for i, axes in enumerate(sets)]
+    axes = [Axis(("a",), (3,), (0,)), Axis(("b",), (2,), (1,))]
+    strategy = Structured(axes, [[one], [other]], held, scale=1, noise=kind, neighbours=neighbours)
+    power = 2 if kind == "gaussian" else 1
+    worst = brute_force(strategy.dense(), power, replaced=neighbours == "replace-one")
+    if neighbours == "add-remove":
+        assert strategy.sensitivity == worst
+    assert strategy.sensitivity >= worst
 
 
 COUNTS = st.one_of(

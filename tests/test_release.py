@@ -19,7 +19,6 @@ from leastnoise import container, exact, release
 from leastnoise.errors import (
     DataError,
     InputError,
-    NotYetError,
     PlanFileError,
     QueryError,
     RandomnessError,
@@ -330,12 +329,6 @@ def refused(error, words, plan, source, **options):
 )
 def test_plan_must_be_one(plan):
     refused(InputError, r"measure\(\) needs a Plan from design\(\), got", plan, [1])
-
-
-def test_ledger_and_release_id_are_not_available_yet():
-    plan = schema_plan()
-    for options in ({"ledger": object()}, {"release_id": "2024"}, {"release_id": ""}):
-        refused(NotYetError, "ledger= and release_id= are not available yet", plan, [0] * N, **options)
 
 
 def test_data_of_another_schema_is_refused():

@@ -21,27 +21,24 @@ about the noise; the group of m records is chosen such that it is sharp.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from leastnoise import release
-from leastnoise.axis_form import AxisForm
 from leastnoise.certificate import Certificate, certify
 from leastnoise.errors import DesignError, InputError, MethodError
-from leastnoise.measured import CountTables, Measured
+from leastnoise.measured import Measured
 from leastnoise.noise import SystemBits
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.printable import counted
 from leastnoise.privacy import ApproxDP, delta_of, gaussian_delta_bounds
-from leastnoise.strategy import Strategy
 from leastnoise.structured import Structured
-from leastnoise.tables import Tables
 from leastnoise.workload import Workload
+from leastnoise.worst_pair import Pair, change_of, tables_of, worst_pair
 
 # Draws of each table unless others are asked for, and what m records should come to (M, or mε in the row):
 # there, noise of 0.95 of its scale is noticed with the fewest draws.
@@ -54,28 +51,6 @@ POWER_SHARE = 0.95
 # Integers drawn for each table at most; beyond, only the rows that tell most are drawn. Some 1 s.
 _MOST_INTEGERS = 2**20
 _PIECE = 2**17
-
-# Every column, and every pair of columns, is worked out again up to so many products of integers.
-_MOST_PRODUCTS = 2**22
-_MOST_CELLS = 2**9
-
-# A record is its place in each attribute, or the number of its cell where there is no schema.
-Record = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two records, one in place of the other; None for no record at all.
-
-    Attributes:
-        cost: Σ d² (Gaussian) or Σ |d| (Laplace), d being the difference that they make, exactly.
-        is_worst: whether every other pair was tried and none costs more.
-    """
-
-    one: Record
-    other: Record | None
-    cost: int
-    is_worst: bool
 
 
 @dataclass(frozen=True)
@@ -190,7 +165,7 @@ def audit_privacy(plan: Plan, *, draws: int | None = None, level: float = 0.9999
     n_draws = USUAL_DRAWS[strategy.noise] if draws is None else draws
     if type(n_draws) is not int or not 1 <= n_draws <= 10**8:
         raise InputError(f"draws must be a whole number from 1 to 10^8, got {draws!r}")
-    pair = _worst_pair(plan.workload, strategy)
+    pair = worst_pair(plan.workload, strategy)
     trial = None if pair is None else _tried(plan.workload, strategy, pair, n_draws, level)
     goal = plan.privacy
     faults = []
@@ -237,136 +212,6 @@ def _per_person(plan: Plan) -> int:
     return k * k if plan.privacy.noise == "gaussian" else k
 
 
-# ------------------------------------------------------------------ the worst pair
-
-
-def _worst_pair(workload: Workload, strategy: Measured) -> Pair | None:
-    """The pair of records that changes most, or the worst that is found; None if none changes anything."""
-    n, r = strategy.n_cells, strategy.n_measured
-    replaces = strategy.neighbours == "replace-one"
-    if n <= _MOST_CELLS and n * n * r <= _MOST_PRODUCTS:
-        records = [_record(workload, cell) for cell in range(n)]
-        columns = [_change(workload, strategy, record, None) for record in records]
-        costs = [(_cost(strategy, column), i, -1) for i, column in enumerate(columns)]
-        if replaces:
-            costs += [
-                (_cost(strategy, columns[i] - columns[j]), i, j) for i in range(n) for j in range(i + 1, n)
-            ]
-        cost, i, j = max(costs)
-        return Pair(records[i], None if j < 0 else records[j], cost, is_worst=True) if cost else None
-    one = _costly_record(workload, strategy)
-    others: list[Record | None] = [None, *(_partners(workload, strategy, one) if replaces else [])]
-    found = [(_cost(strategy, _change(workload, strategy, one, other)), other) for other in others]
-    cost, other = max(found, key=lambda pair: pair[0])
-    return Pair(one, other, cost, is_worst=False) if cost else None
-
-
-def _cost(strategy: Measured, change: Array) -> int:
-    """Σ d² or Σ |d| in Python integers."""
-    values = map(int, change.tolist())
-    return sum(d * d for d in values) if strategy.noise == "gaussian" else sum(map(abs, values))
-
-
-def _change(workload: Workload, strategy: Measured, one: Record, other: Record | None) -> Array:
-    """What the measured integers change by when a record takes the place of another, by measuring both."""
-    change = strategy.exact_answers(_tables_of(workload, [(one, 1)])).astype(object)
-    if other is None:
-        return np.asarray(change)
-    return np.asarray(change - strategy.exact_answers(_tables_of(workload, [(other, 1)])))
-
-
-def _record(workload: Workload, cell: int) -> Record:
-    if workload.schema is None:
-        return (cell,)
-    return tuple(int(place) for place in np.unravel_index(cell, workload.schema.shape))
-
-
-def _costly_record(workload: Workload, strategy: Measured) -> Record:
-    """The record that spends most by what the strategy says of its cells, or of its axes."""
-    if isinstance(strategy, Strategy):
-        costs = strategy.column_costs
-        return _record(workload, max(range(len(costs)), key=costs.__getitem__))
-    assert isinstance(strategy, Structured)
-    place = [0] * len(strategy.axes)
-    power = 2 if strategy.noise == "gaussian" else 1
-    costs_of = [[_axis_costs(strategy, form, power) for form in own] for own in strategy.forms]
-    # One axis at a time, the others staying: each step takes the value that costs most.
-    for _ in range(2):
-        for a in range(len(place)):
-            # Where no matrix is held, all values cost the same.
-            if any(form.rows is not None for form in strategy.forms[a]):
-                place[a] = max(
-                    range(strategy.axes[a].size),
-                    key=lambda i, a=a: _said_cost(
-                        strategy, costs_of, [*place[:a], i, *place[a + 1 :]], power
-                    ),  # type: ignore[misc]
-                )
-    return _record_of_axes(workload, strategy, place)
-
-
-def _axis_costs(strategy: Structured, form: AxisForm, power: int) -> list[int]:
-    """The cost of every column of an axis."""
-    return [1] * form.size if isinstance(strategy, Tables) else form.costs(power)
-
-
-def _said_cost(
-    strategy: Structured, costs_of: Sequence[Sequence[list[int]]], place: Sequence[int], power: int
-) -> int:
-    total = 0
-    for block in strategy.blocks:
-        chosen = dict(zip(block.axes, block.forms, strict=True))
-        cost = block.multiplier**power
-        for a in (*block.axes, *strategy.whole):
-            cost *= costs_of[a][chosen.get(a, 0)][place[a]]
-        total += cost
-    return total
-
-
-def _partners(workload: Workload, strategy: Measured, one: Record) -> list[Record]:
-    """Records that may change most in place of another."""
-    if isinstance(strategy, Strategy):
-        cell = one[0] if workload.schema is None else int(np.ravel_multi_index(one, workload.schema.shape))
-        A = strategy.entries.astype(float)
-        apart = A - A[:, [cell]]
-        power = 2 if strategy.noise == "gaussian" else 1
-        return [_record(workload, int(np.argmax((np.abs(apart) ** power).sum(axis=0))))]
-    assert workload.schema is not None
-    sizes = workload.schema.shape
-    ends = [tuple(size - 1 - i for i, size in zip(one, sizes, strict=True))]
-    return [*ends, *(tuple((i + by) % n for i, n in zip(one, sizes, strict=True)) for by in (1, -1))]
-
-
-def _record_of_axes(workload: Workload, strategy: Structured, place: Sequence[int]) -> Record:
-    assert workload.schema is not None
-    record = [0] * len(workload.schema.names)
-    for axis, i in zip(strategy.axes, place, strict=True):
-        for where, value in zip(axis.places, np.unravel_index(i, axis.sizes), strict=True):
-            record[where] = int(value)
-    return tuple(record)
-
-
-def _tables_of(workload: Workload, records: Sequence[tuple[Record, int]]) -> CountTables:
-    """The counts of a table with so many records of each kind."""
-    schema = workload.schema
-    dtype: Any = np.int64 if sum(count for _, count in records) < 2**62 else object
-
-    def table(places: Sequence[int], shape: Sequence[int]) -> Array:
-        counts = np.zeros(shape, dtype=dtype)
-        for record, count in records:
-            counts[tuple(record[place] for place in places)] += count
-        return counts
-
-    def ask(subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
-        if schema is None:
-            return [table([0], [workload.shape[1]])]
-        if subsets is None:
-            return [table(range(len(schema.shape)), schema.shape).reshape(-1)]
-        sizes = dict(zip(schema.names, schema.shape, strict=True))
-        return [table([schema.names.index(n) for n in names], [sizes[n] for n in names]) for names in subsets]
-
-    return ask
-
-
 # ------------------------------------------------------------------ telling tables apart
 
 
@@ -389,7 +234,7 @@ class _Repeated:
 
 
 def _tried(workload: Workload, strategy: Measured, pair: Pair, draws: int, level: float) -> _Trial:
-    change = _change(workload, strategy, pair.one, pair.other)
+    change = change_of(workload, strategy, pair.one, pair.other)
     order = sorted(range(len(change)), key=lambda r: -abs(int(change[r])))
     differing = sum(bool(value) for value in change)
     most = 1 if strategy.noise == "laplace" else max(1, _MOST_INTEGERS // draws)
@@ -399,7 +244,7 @@ def _tried(workload: Workload, strategy: Measured, pair: Pair, draws: int, level
     group = _group(said, strategy.noise)
     start = [((0,) * len(pair.one), 3)]
     tables = [[*start, (pair.one, group)], start if pair.other is None else [*start, (pair.other, group)]]
-    one, other = (strategy.exact_answers(_tables_of(workload, table))[rows] for table in tables)
+    one, other = (strategy.exact_answers(tables_of(workload, table))[rows] for table in tables)
     # In standard deviations from the second table, towards the first.
     direction = d / said
     statistics = [_statistics(strategy, integers, other, direction, draws) for integers in (other, one)]

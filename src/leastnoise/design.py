@@ -113,7 +113,7 @@ def design(
         return _best_with_laplace_noise(request, has_goal)
     missed: list[MissesTargets] = []
     # For Gaussian noise the first is the optimum, or comes closest to it. Later ones are not even asked.
-    for candidate in in_order(request):
+    for candidate in in_order(METHODS, request):
         if candidate.is_data_dependent or candidate.why_not(request) is not None:
             continue
         try:
@@ -127,7 +127,7 @@ def design(
 
 def _best_with_laplace_noise(request: Request, has_goal: bool) -> Plan:
     """The best plan of several methods and of what refining it directly gives; its note lists them all."""
-    willing = pure.methods_to_try(in_order(request), request)
+    willing = pure.methods_to_try(in_order(METHODS, request), request)
     if not willing:
         raise _nobody(request)
     pure.check_options(willing, request)

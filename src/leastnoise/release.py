@@ -286,6 +286,11 @@ def measure(
         plan.strategy.require_measurable()
     if ledger is not None:
         return _measured_with(ledger, plan, source, release_id)
+    if plan.after:
+        raise InputError(
+            "this plan was designed after others, and is within its goal only together with them; give the "
+            "ledger that holds their releases, as in measure(plan, data, ledger=ledger)"
+        )
     if release_id is not None:
         raise InputError("release_id= is what a ledger knows a release by; give ledger= too, or leave it out")
     read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))

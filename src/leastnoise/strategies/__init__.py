@@ -8,6 +8,8 @@ when named.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from leastnoise.errors import MethodError
 from leastnoise.strategies.coa import COA, COA_HOMOTOPY
 from leastnoise.strategies.datacube import DATACUBE
@@ -67,23 +69,27 @@ METHODS: tuple[Method, ...] = (
 __all__ = ["METHODS", "Found", "Mechanism", "Method", "Request", "in_order", "method_named"]
 
 
-def in_order(request: Request) -> list[Method]:
-    """All methods, those that method="auto" should try first before the others.
+def in_order(methods: Sequence[Method], request: Request) -> list[Method]:
+    """The methods, those that method="auto" should try first before the others.
 
     Products and cross tables have their exact optimum attribute by attribute, which is much quicker than the
     dense one from a few hundred cells on. Other unions of products are within a percent or so of the
     optimum, and are taken where the dense one would take long, or could not be held.
     """
     m, n = request.workload.shape
-    structured = [PRODUCT, MARGINALS, RESIDUALS]
-    others = [method for method in METHODS if method not in structured]
-    # Where records are replaced, only the dense optimum is one.
-    if n <= SMALL or (request.privacy.neighbours == "replace-one" and n <= DENSE_BY_DEFAULT):
-        return [*others, *structured]
-    # The dense optimum works in what the queries span: few of them are quick over many cells.
-    if min(m, n) <= DENSE_BY_DEFAULT:
-        return [PRODUCT, MARGINALS, *others, RESIDUALS]
-    return [*structured, *others]
+    if n <= SMALL:
+        # Last, so that of equally good plans the one with a matrix is taken.
+        return sorted(methods, key=lambda method: method in (PRODUCT, MARGINALS, RESIDUALS))
+    if request.privacy.neighbours == "replace-one" and n <= DENSE_BY_DEFAULT:
+        # Where records are replaced, only the dense optimum is one.
+        first = [DENSE]
+    elif min(m, n) <= DENSE_BY_DEFAULT:
+        # The dense optimum works in what the queries span: few of them are quick over many cells.
+        first = [PRODUCT, MARGINALS, DENSE, RESIDUALS]
+    else:
+        first = [PRODUCT, MARGINALS, RESIDUALS]
+    rank = {id(method): place for place, method in enumerate(first)}
+    return sorted(methods, key=lambda method: rank.get(id(method), len(first)))
 
 
 def method_named(name: str) -> Method:

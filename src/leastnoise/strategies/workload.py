@@ -10,9 +10,12 @@ from leastnoise.strategy import RealStrategy
 
 def _refuses(request: Request) -> str | None:
     W = request.workload.operator
+    too_large = refuse_large(*W.shape)
+    if too_large is not None:
+        return too_large
     if not W.is_integer or W.largest >= 2**30:
         return "it measures the queries themselves, whose coefficients must be whole numbers below 2^30"
-    return refuse_large(*W.shape)
+    return None
 
 
 def _find(request: Request) -> Found:
