@@ -9,7 +9,6 @@ done in floating point from y alone, and costs no privacy however often it is do
 from __future__ import annotations
 
 import json
-import secrets
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -306,7 +305,7 @@ def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | No
     """Check, read, spend, draw, store, hand out."""
     if not isinstance(ledger, Ledger):
         raise InputError(f"ledger must be a Ledger, got {type(ledger).__name__}")
-    chosen = secrets.token_hex(16) if release_id is None else release_id
+    chosen = f"{SystemBits().bits(128):032x}" if release_id is None else release_id
     charge = plan.charge
     stored = ledger.check(charge, chosen, plan.after, expected_bytes=_bytes_of(plan))
     if stored is not None:

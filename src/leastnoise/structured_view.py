@@ -24,7 +24,7 @@ from leastnoise.products import Axis, Kind, Products, ProductTerm
 _SPAN_TOL = 1e-10
 
 
-class Seen(Protocol):
+class _Seen(Protocol):
     """What is looked at of a strategy."""
 
     @property
@@ -60,7 +60,7 @@ class Piece(NamedTuple):
 class View:
     """The products of a workload, and what a strategy makes of them."""
 
-    def __init__(self, strategy: Seen, products: Products) -> None:
+    def __init__(self, strategy: _Seen, products: Products) -> None:
         self.strategy = strategy
         self.products = products
         self._gains: dict[tuple[int, int, int], Any] = {}

@@ -42,7 +42,7 @@ from leastnoise.tables import Tables
 MAX_CELLS = 10**6
 
 
-class Released(Protocol):
+class _Released(Protocol):
     """What is looked at of a release."""
 
     @property
@@ -84,7 +84,7 @@ class ForMbi:
         return max(1.0, self.estimated_total)
 
 
-def to_mbi(release: Released) -> ForMbi:
+def to_mbi(release: _Released) -> ForMbi:
     """The measurements of a release, its domain and its number of records, for mbi to fit a model to.
 
         import jax; jax.config.update("jax_enable_x64", True)   # before mbi is imported: see its own advice
@@ -110,7 +110,7 @@ def to_mbi(release: Released) -> ForMbi:
     return ForMbi(domain_for_mbi(release), measurements_for_mbi(release), _estimated_total(release))
 
 
-def domain_for_mbi(release: Released) -> Any:
+def domain_for_mbi(release: _Released) -> Any:
     """The `mbi.Domain` of a release: the attributes of its schema, those with a single value too.
 
     Raises:
@@ -121,7 +121,7 @@ def domain_for_mbi(release: Released) -> Any:
     return mbi.Domain(schema.names, schema.shape)
 
 
-def measurements_for_mbi(release: Released) -> list[Any]:
+def measurements_for_mbi(release: _Released) -> list[Any]:
     """What was measured, as a list of `mbi.LinearMeasurement`, one for each block.
 
     The information is that of the release, no more and no less: with Q the queries of the list as matrices
@@ -253,7 +253,7 @@ def _unit(form: AxisForm) -> int:
     return max(int(form.rows.max(initial=0)), -int(form.rows.min(initial=0))) or 1
 
 
-def _estimated_total(release: Released) -> float | None:
+def _estimated_total(release: _Released) -> float | None:
     """The answer to Total(); None where the plan does not determine it."""
     try:
         asked = release.plan.asked(Total())
@@ -262,7 +262,7 @@ def _estimated_total(release: Released) -> float | None:
     return float(release.plan.fixed_strategy().answers_of(asked, release.measurements)[0])
 
 
-def _schema(release: Released) -> Schema:
+def _schema(release: _Released) -> Schema:
     schema = release.plan.workload.schema
     if schema is None:
         raise WorkloadError(

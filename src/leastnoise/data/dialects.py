@@ -21,6 +21,16 @@ _TO_INFINITY = str(2**1024 - 2**970)
 _LONGEST_NUMBER = 6000
 
 
+def _tried_as_float(text: Expression) -> Expression:
+    """A text as a float64, null if it is none."""
+    return text.try_cast("float64")
+
+
+def _as_float(number: Expression) -> Expression:
+    """A number as a float64."""
+    return number.cast("float64")
+
+
 @dataclass(frozen=True)
 class Dialect:
     """The functions of one engine.
@@ -40,8 +50,8 @@ class Dialect:
     bytes_of: Callable[[Expression], Expression]
     from_hex: Callable[[Expression], Expression]
     md5: Callable[[Expression], Expression]
-    number_in_text: Callable[[Expression], Expression] = lambda text: text.try_cast("float64")
-    float_of_decimal: Callable[[Expression], Expression] = lambda number: number.cast("float64")
+    number_in_text: Callable[[Expression], Expression] = _tried_as_float
+    float_of_decimal: Callable[[Expression], Expression] = _as_float
     decimals_hold_nan: bool = False
     fence: str = ""
 
