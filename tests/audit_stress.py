@@ -4,7 +4,7 @@ Prints a table of figures and exits with 1 if any of them is wrong. Each line ca
 
     python tests/audit_stress.py power bits
 
-On two cores all of it takes about half an hour, most of it for the ledger and the fuzzers.
+Run one by one on two busy cores, its parts took 20 minutes together, the fuzzers 8 of them.
 """
 
 from __future__ import annotations

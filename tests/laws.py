@@ -21,6 +21,7 @@ from leastnoise.operators import (
     AllOnes,
     Array,
     CumulativeSum,
+    Deferred,
     EveryLevel,
     EveryRange,
     Groups,
@@ -320,6 +321,8 @@ OPERATORS: list[Example] = [
     _example("SparseMatrix, real", SparseMatrix(scipy.sparse.csr_matrix(np.array(REAL))), REAL),
     _example("SparseMatrix, duplicates", SparseMatrix(_duplicated()), SQUARE),
     _example("SparseMatrix, empty", SparseMatrix(scipy.sparse.coo_array((2, 5))), np.zeros((2, 5))),
+    _example("Deferred", Deferred((5, 5), lambda: CumulativeSum(5)), prefixes(5)),
+    _example("Deferred, real", Deferred((len(REAL), len(REAL[0])), lambda: Matrix(REAL)), REAL),
     _example("Kronecker of one", Kronecker([EveryRange(2)]), every_interval(2)),
     _example(
         "Kronecker of three",

@@ -21,7 +21,7 @@ import leastnoise
 from leastnoise.cli import app
 from leastnoise.errors import UnrecordedSpending
 
-COMMANDS = ("demo", "design", "release", "publish", "explain", "compare", "methods")
+COMMANDS = ("demo", "design", "release", "publish", "explain", "compare", "methods", "ledger", "audit")
 CANARY = "canary7316"
 
 SPEC = """

@@ -84,7 +84,7 @@ def test_one_cell_is_a_schema() -> None:
 def test_cells_beyond_sixty_four_bits_are_counted_exactly() -> None:
     schema = Schema(**{f"a{i}": range(10) for i in range(40)})
     assert schema.n_cells == 10**40
-    assert f"{10**40:,} cells" in repr(schema)
+    assert "1.00e40 cells" in repr(schema)
 
 
 def test_an_attribute_may_have_any_name() -> None:

@@ -101,7 +101,7 @@ class AxisForm:
         if self.rows is None:
             least = 0 if self.kind == "identity" else -self.size
             return (least if self.size > 1 else self._plain_cost(2)), self._plain_cost(2)
-        products = exact.transposed_product(self.rows, self.rows)
+        products = exact.product(self.rows.T, self.rows)
         return int(products.min()), int(products.max())
 
     def entries(self) -> Array:
