@@ -212,8 +212,9 @@ def discrete_laplace(scale: int, size: int, bits: RandomBits) -> list[int]:
         The law is exact if the bits are fair. With E standard exponential,
         drawn like the half-normal in ``rounded_gaussian`` (cell k with
         probability exp(-k/s)/N, x kept with exp(-x/s)), G = floor(scale·E) is
-        geometric: P(G ≥ g) = pᵍ, p = exp(-1/scale). The difference of two such
-        has P(X = x) = Σ_g (1-p)² p^(2g+|x|) = p^|x| (1-p)/(1+p).
+        geometric: P(G = g) = (1-p) pᵍ, p = exp(-1/scale). With a fair sign, and
+        minus zero drawn again, P(X = x) is in proportion to p^|x| for every x:
+        zero comes with one sign, as every other integer does.
 
     Raises:
         InputError: if ``scale`` is not a positive, or ``size`` not a
@@ -221,13 +222,27 @@ def discrete_laplace(scale: int, size: int, bits: RandomBits) -> list[int]:
         RandomnessError: if the system's generator fails.
 
     Reference:
-        Canonne, Kamath and Steinke (2020), arXiv:2004.00010, Algorithm 2, draws
-        the same law from one geometric and a sign, rejecting minus zero.
+        Canonne, Kamath and Steinke (2020), arXiv:2004.00010, Algorithm 2, for the
+        sign and the rejection.
     """
     _check_integer("scale", scale, least=1)
     _check_integer("size", size, least=0)
-    geometric = _draws(_EXPONENTIAL, scale, 2 * size, bits)
-    return [g - h for g, h in zip(geometric[:size], geometric[size:], strict=True)]
+    found: list[int] = []
+    while len(found) < size:
+        geometric = _draws(_EXPONENTIAL, scale, size - len(found), bits)
+        signs = _fair_bits(len(geometric), bits)
+        found += [
+            -g if is_minus else g for g, is_minus in zip(geometric, signs, strict=True) if g or not is_minus
+        ]
+    return found
+
+
+def _fair_bits(size: int, bits: RandomBits) -> list[int]:
+    """So many independent fair bits, one by one."""
+    n_bytes = (size + 7) // 8
+    packed = np.frombuffer(bits.bits(8 * n_bytes).to_bytes(n_bytes, "little"), dtype=np.uint8)
+    listed: list[int] = np.unpackbits(packed)[:size].tolist()
+    return listed
 
 
 def _check_integer(name: str, value: object, *, least: int) -> None:
