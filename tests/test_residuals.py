@@ -149,3 +149,23 @@ def test_what_is_no_union_of_products_is_refused() -> None:
         ln.design(ln.Workload.from_matrix(np.eye(4)), ln.GDP(1), method="residuals")
     with pytest.raises(MethodError, match="Gaussian"):
         ln.design(ln.assemble([ln.Total()], AGE), ln.PureDP(1), method="residuals")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_mixes_of_all_sorts_are_within_a_percent(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = [int(rng.integers(2, 8)) for _ in range(3)]
+    schema = ln.Schema(**{name: range(size) for name, size in zip("abc", sizes, strict=True)})
+    kinds = (ln.Marginal, ln.Prefix, ln.AllRanges, ln.Sum, lambda name: ln.Where(f"{name} >= 1"))
+    queries = []
+    for _ in range(4):
+        chosen = [name for name in "abc" if rng.random() < 0.6] or ["a"]
+        query: Any = kinds[rng.integers(len(kinds))](chosen[0])
+        for name in chosen[1:]:
+            query = query * kinds[rng.integers(len(kinds))](name)
+        queries.append(query)
+    asked = ln.assemble(queries, schema)
+    least = ln.design(asked, ln.GDP(1), method="dense").certificate.achieved
+    certificate = ln.design(asked, ln.GDP(1), method="residuals").certificate
+    assert certificate.lower_bound <= least * (1 + 1e-9)
+    assert least * (1 - SOLVER) <= certificate.achieved <= 1.01 * least

@@ -113,12 +113,31 @@ def tied_where_useful(
             candidate = tied(products, first, second)
             trials.append((split_products(candidate, weights, tol=_TRIAL_TOL).total, len(trials), candidate))
         if not trials or min(trials)[0] > best * (1 - worth):
-            return products
+            break
         best, _, products = min(trials)
+    # Pairs may gain nothing where all together do.
+    whole = _all_tied(products, max(max_size, _MAX_WHOLE))
+    if whole is not None and split_products(whole, weights, tol=_TRIAL_TOL).total <= best * (1 - worth):
+        return whole
+    return products
 
+
+# All axes together, one trial, may have so many combinations.
+_MAX_WHOLE = 1_024
 
 # Totals of trials need no more digits than this; no more pairs are tried, those of fewest values first.
 _TRIAL_TOL, _MAX_TRIALS = 1e-4, 12
+
+
+def _all_tied(products: Products, max_size: int) -> Products | None:
+    """All axes that something mentions as one; None if there is one already, or it would be too large."""
+    mentioned = [place for place, kinds in enumerate(products.kinds) if kinds]
+    if len(mentioned) < 2 or math.prod(products.sizes[place] for place in mentioned) > max_size:
+        return None
+    while len(mentioned) > 1:
+        products = tied(products, mentioned[0], mentioned[1])
+        mentioned = [place for place, kinds in enumerate(products.kinds) if kinds]
+    return products
 
 
 def _pairs(products: Products, max_size: int) -> list[tuple[int, int]]:
