@@ -4,7 +4,7 @@ Prints a table of figures and exits with 1 if any of them is wrong. Each line ca
 
     python tests/audit_stress.py power bits
 
-Run one by one on two busy cores, its parts took 20 minutes together, the fuzzers 8 of them.
+Two processes side by side on two cores took 5 minutes, the fuzzers 4 of them. Of 560 kills some 540 land.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ WORK: dict[str, Callable[[], list[Line]]] = {
     "bits": bits,
     "power": power,
     "contend": lambda: [stress("contend", "--processes", "32", "--spends", "200")],
-    "kill": lambda: [stress("kill", "--kills", "500")],
+    "kill": lambda: [stress("kill", "--kills", "560")],
     "flip": lambda: [stress("flip", "--step", "1")],
     "fuzz": fuzz,
 }
