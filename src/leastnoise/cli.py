@@ -23,6 +23,8 @@ from typer.core import TyperGroup
 from leastnoise.cli_audit import audit
 from leastnoise.cli_ledger import ledger_app
 from leastnoise.printable import printable
+from leastnoise.terminal import console
+from leastnoise.terminal import say as _say
 
 if TYPE_CHECKING:
     from leastnoise.plan import Plan
@@ -206,7 +208,7 @@ def explain(
     plan = _design(load_spec(source), time_limit) if is_spec else load_plan(source)
     _say(f"{summarize(plan)}\n")
     if plan.strategy is not None:
-        _console().print(cost_table(plan))
+        console().print(cost_table(plan))
 
 
 @app.command()
@@ -332,24 +334,14 @@ def _say_where(result: Release, answers: Path, saved: Path) -> None:
         _say(f"release id {result.receipt.release_id}\nledger head {result.receipt.head}")
 
 
-def _say(text: object) -> None:
-    typer.echo("\n".join(printable(line) for line in str(text).split("\n")))
-
-
-def _console(**options: Any) -> Any:
-    from rich.console import Console
-
-    return Console(highlight=False, **options)
-
-
 @contextmanager
 def _spinner(what: str) -> Iterator[Any]:
     """A line that moves while something takes long; silent where nobody watches."""
-    console = _console(stderr=True)
-    if not console.is_terminal:
+    screen = console(stderr=True)
+    if not screen.is_terminal:
         yield None
         return
-    with console.status(what) as status:
+    with screen.status(what) as status:
         yield status
 
 

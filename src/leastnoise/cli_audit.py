@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from leastnoise.printable import printable
+from leastnoise.terminal import say
 
 
 def audit(
@@ -21,6 +21,6 @@ def audit(
     from leastnoise.plan import load_plan
 
     report = audit_privacy(load_plan(plan), draws=draws)
-    typer.echo("\n".join(printable(line) for line in str(report).split("\n")))
+    say(report)
     if not report.keeps_its_word:
         raise typer.Exit(1)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leastnoise.printable import printable
+from leastnoise.terminal import console, say
 
 if TYPE_CHECKING:
     from leastnoise.ledger import Ledger
@@ -40,7 +41,7 @@ def create(
     if path.exists():
         raise InputError(f"{str(path)!r} exists; a ledger is begun once. See: leastnoise ledger show {path}")
     limit = _limit(epsilon, delta, rho, mu, neighbours, records_per_person)
-    _say(f"{Ledger(path, dataset=dataset, limit=limit)}\nwrote {path}; release with --ledger {path}")
+    say(f"{Ledger(path, dataset=dataset, limit=limit)}\nwrote {path}; release with --ledger {path}")
 
 
 @ledger_app.command()
@@ -49,12 +50,12 @@ def show(path: LedgerFile) -> None:
     from leastnoise.ledger import Ledger
 
     ledger = Ledger(path)
-    _say(f"dataset  {ledger.dataset}\nlimit    {ledger.limit}\nleft     {ledger.remaining}")
-    _say(f"head     {ledger.head}\n")
+    say(f"dataset  {ledger.dataset}\nlimit    {ledger.limit}\nleft     {ledger.remaining}")
+    say(f"head     {ledger.head}\n")
     if ledger.entries:
-        _console().print(_table(ledger))
+        console().print(_table(ledger))
     else:
-        _say("nothing was released yet")
+        say("nothing was released yet")
 
 
 @ledger_app.command()
@@ -67,7 +68,7 @@ def verify(
     """Recompute everything from the first row on, and compare with a head that was noted."""
     from leastnoise.ledger import Ledger
 
-    _say(f"verified: {Ledger(path).verify(head=head)}")
+    say(f"verified: {Ledger(path).verify(head=head)}")
 
 
 @ledger_app.command()
@@ -78,7 +79,7 @@ def export(
     """Write the rows of the ledger, without any answers."""
     from leastnoise.ledger import Ledger
 
-    _say(f"wrote {Ledger(path).export(out)}")
+    say(f"wrote {Ledger(path).export(out)}")
 
 
 def _limit(
@@ -119,13 +120,3 @@ def _table(ledger: Ledger) -> Any:
         stored = "stored" if row["stored"] else "never stored"
         table.add_row(*(Text(printable(str(cell))) for cell in (*cells, stored)))
     return table
-
-
-def _say(text: object) -> None:
-    typer.echo("\n".join(printable(line) for line in str(text).split("\n")))
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(highlight=False)

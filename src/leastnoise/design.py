@@ -18,6 +18,7 @@ from leastnoise import threads
 from leastnoise.accounting import CellCosts, shown
 from leastnoise.block_proposal import BlockProposal
 from leastnoise.certificate import Witness, largest_share
+from leastnoise.directed import root_above
 from leastnoise.errors import DesignError, InputError, MethodError, PrivacyError
 from leastnoise.measured import Measured
 from leastnoise.objective import Objective, Targets, check_spanned, default_objective
@@ -443,7 +444,7 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
         raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
     if method.is_data_dependent:
         return data_dependent_plan(method, request)
-    with threads.suited_to(request.workload.shape[1]):
+    with threads.suited_to(method.matrix_size(request)):
         found = method.find(request)
     assert isinstance(found, Found)
     return _plan_of(method.name, request.options, request, has_goal, found)
@@ -525,10 +526,7 @@ def _meeting_targets(
         strategy = rows.with_scale(scale)
     if largest_share(workload, strategy, caps) > 1:
         raise DesignError("no noise scale meets the targets; this is a fault of leastnoise")
-    mu = math.sqrt(strategy.spent)
-    while Fraction(mu) ** 2 < strategy.spent:
-        mu = math.nextafter(mu, math.inf)
-    return strategy, GDP(mu)
+    return strategy, GDP(root_above(strategy.spent))
 
 
 def _nobody(request: Request) -> MethodError:

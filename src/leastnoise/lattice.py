@@ -11,7 +11,6 @@ arrays, those of one size together, and (1) is a sparse matrix made with whole-a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import combinations
@@ -141,8 +140,3 @@ class Lattice:
 def _patterns(size: int) -> list[tuple[int, ...]]:
     """Which places of a set of some size a subset keeps: all 2^size ways, fewer places first."""
     return [chosen for count in range(size + 1) for chosen in combinations(range(size), count)]
-
-
-def n_products(sizes: Sequence[int], axes: AxisSet) -> int:
-    """How many combinations of values these axes have."""
-    return math.prod(sizes[a] for a in axes)

@@ -130,7 +130,7 @@ def nuclear_norm_below(N: Array) -> float:
     from scipy import linalg
 
     U, _, Vt = linalg.svd(N, full_matrices=False)
-    norms = (1 + _distance_from_identity(U.T @ U)) * (1 + _distance_from_identity(Vt @ Vt.T))
+    norms = (1 + distance_from_identity(U.T @ U)) * (1 + distance_from_identity(Vt @ Vt.T))
     bound = float(np.vdot(U.T @ N, Vt)) / math.sqrt(norms)
     return max(bound, 0.0) if math.isfinite(bound) else 0.0
 
@@ -160,7 +160,7 @@ def _few_directions_below(rows: Array, root: Array) -> float | None:
         Z = linalg.qr(combined, mode="economic", check_finite=False)[0]
         P = N @ Z
         if abs(float(np.vdot(P, P)) / whole - 1) < _WHOLE:
-            bound = nuclear_norm_below(P) / math.sqrt(1 + _distance_from_identity(Z.T @ Z))
+            bound = nuclear_norm_below(P) / math.sqrt(1 + distance_from_identity(Z.T @ Z))
             return unit * bound
     return None
 
@@ -193,7 +193,7 @@ def _trace_root_along(values: Array, E: Array, K: Array, Y: Array) -> float:
     np.abs(H, out=H)
     D = np.maximum(H.sum(axis=0), H.sum(axis=1)) + np.finfo(float).tiny
     del H
-    norm_EE = 1 + _distance_from_identity(E.T @ E)
+    norm_EE = 1 + distance_from_identity(E.T @ E)
     inner = math.fsum(diagonal * np.sqrt(values / D))
     bound = inner / math.sqrt(norm_EE)
     return bound if math.isfinite(bound) else 0.0
@@ -215,7 +215,7 @@ def counted_rows(workload: Workload, weights: Array) -> Array:
     return workload.operator.rows(counted) * np.sqrt(weights[counted])[:, None]
 
 
-def _distance_from_identity(matrix: Array) -> float:
+def distance_from_identity(matrix: Array) -> float:
     """A bound on ‖matrix − I‖₂: the smaller of two norms that dominate it. The matrix is overwritten."""
     difference: Any = matrix
     difference[np.diag_indices(len(matrix))] -= 1

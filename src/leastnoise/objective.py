@@ -123,7 +123,8 @@ class TotalVariance(Objective):
         return _relative_weights(workload, self.relative_to)
 
     def caps(self, workload: Workload) -> Array | None:
-        return _per_query(self.batch_caps(workload), workload) if self.within_targets else None
+        caps = self.batch_caps(workload)
+        return None if caps is None else workload.per_query(caps, "the caps")
 
     def batch_weights(self, workload: Workload) -> list[Array]:
         if self.relative_to is None:
@@ -179,7 +180,7 @@ class MaxVariance(Objective):
         return workload.weights
 
     def caps(self, workload: Workload) -> Array:
-        return _per_query(self.batch_caps(workload), workload)
+        return workload.per_query(self.batch_caps(workload), "the caps")
 
     def batch_caps(self, workload: Workload) -> list[Array]:
         caps = []
@@ -221,7 +222,7 @@ class Targets(Objective):
         return 1 / self.caps(workload)
 
     def caps(self, workload: Workload) -> Array:
-        return _per_query(self.batch_caps(workload), workload)
+        return workload.per_query(self.batch_caps(workload), "the caps")
 
     def batch_weights(self, workload: Workload) -> list[Array]:
         return [1 / caps for caps in self.batch_caps(workload)]
@@ -295,12 +296,7 @@ def check_spanned(workload: Workload, objective: Objective) -> None:
     if _too_many(workload):
         _check_products_spanned(workload, objective, in_batches)
         return
-    counts = np.concatenate(
-        [
-            np.broadcast_to(counted, (block.n_rows,))
-            for counted, block in zip(in_batches, workload.blocks, strict=True)
-        ]
-    )
+    counts = workload.per_query(in_batches, "the caps")
     inside, outside = [], []
     start = 0
     for block in workload.blocks:
@@ -388,14 +384,6 @@ def _directions(operator: Operator) -> Array:
 def _in_own_units(rows: Array) -> Array:
     size = np.abs(rows).max(axis=1, initial=0)
     return np.asarray(rows[size > 0] / size[size > 0, None])
-
-
-def _per_query(of_batches: Sequence[Array] | None, workload: Workload) -> Array:
-    """One number for every query, (m,), from one or as many for every batch."""
-    assert of_batches is not None
-    require_room(workload.shape[0], 1, "the caps")
-    pairs = zip(of_batches, workload.blocks, strict=True)
-    return np.concatenate([np.broadcast_to(numbers, (block.n_rows,)) for numbers, block in pairs])
 
 
 def _squared_targets(workload: Workload, objective: Objective) -> list[Array]:

@@ -28,6 +28,7 @@ import numpy as np
 from leastnoise import container, exact
 from leastnoise.accounting import CellCosts, Charge, shown
 from leastnoise.certificate import Certificate, Status, Witness, are_pairs, certify
+from leastnoise.directed import float_above, float_below, root_above
 from leastnoise.errors import (
     DesignError,
     LeastnoiseError,
@@ -205,7 +206,7 @@ class Plan:
 
         Where neighbours replace a record, the most that replacing one of this cell spends.
         """
-        return np.array([_float_above(spent) for spent in self.spent_per_cell])
+        return np.array([float_above(spent) for spent in self.spent_per_cell])
 
     @property
     def spare(self) -> Array:
@@ -215,7 +216,7 @@ class Plan:
         """
         left = self.privacy.budget
         spent = self.spent_per_cell if self.used is None else self._costs_together()
-        return np.array([_float_below(left - cost) for cost in spent])
+        return np.array([float_below(left - cost) for cost in spent])
 
     def _costs_together(self) -> CellCosts:
         """What a record of each cell spends over this plan and the earlier ones."""
@@ -269,17 +270,12 @@ class Plan:
         """The μ of Gaussian differential privacy of this plan alone, rounded up; None for pure privacy."""
         if self.privacy.noise == "laplace":
             return None
-        mu = math.sqrt(self.spent_per_person)
-        while Fraction(mu) ** 2 < self.spent_per_person:
-            mu = math.nextafter(mu, math.inf)
-        return mu
+        return root_above(self.spent_per_person)
 
     def epsilon(self, *, delta: float | None = None) -> float:
         """The ε that this plan alone spends at some δ, rounded up. Pure privacy needs no δ."""
         if self.privacy.noise == "laplace":
-            epsilon = float(self.spent_per_person)
-            exact_enough = Fraction(epsilon) >= self.spent_per_person
-            return epsilon if exact_enough else math.nextafter(epsilon, math.inf)
+            return float_above(self.spent_per_person)
         if delta is None:
             raise PrivacyError("Gaussian noise has an epsilon for every delta; ask plan.epsilon(delta=1e-6)")
         return epsilon_of(self.spent_per_person, delta)
@@ -687,13 +683,3 @@ def _query_weights(arrays: Mapping[str, Array], m: int) -> Array | None:
     p = np.zeros(m)
     p[rows] = values
     return p
-
-
-def _float_above(value: Fraction) -> float:
-    number = float(value)
-    return number if Fraction(number) >= value else math.nextafter(number, math.inf)
-
-
-def _float_below(value: Fraction) -> float:
-    number = float(value)
-    return number if Fraction(number) <= value else math.nextafter(number, -math.inf)

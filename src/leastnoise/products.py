@@ -134,14 +134,6 @@ class Products:
         """Whether nothing but cross tables is asked."""
         return all(kind.is_identity for kinds in self.kinds for kind in kinds)
 
-    def starts_of_blocks(self) -> list[int]:
-        """The number of the first term of every query."""
-        starts: list[int] = []
-        for number, term in enumerate(self.terms):
-            if term.block == len(starts):
-                starts.append(number)
-        return starts
-
 
 def products_of(workload: Workload, axes: Sequence[Axis] | None = None) -> Products | None:
     """The workload as a union of products; None where a matrix over all cells is part of it.

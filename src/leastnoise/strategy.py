@@ -34,6 +34,7 @@ import numpy.typing as npt
 
 from leastnoise import exact, laplace_tails
 from leastnoise.accounting import CellCosts, shown
+from leastnoise.directed import float_above
 from leastnoise.errors import DesignError, PrivacyError, TooLargeError
 from leastnoise.measured import CountTables, Measured, Neighbours, Noise, Spread
 from leastnoise.operators import Array, Operator, require_room
@@ -172,7 +173,7 @@ class Strategy(Operator, Measured):
     @property
     def profile(self) -> Array:
         """What a record of each cell spends, (n,): μ² (Gaussian) or ε (Laplace), rounded up."""
-        return np.array([_float_above(spent) for spent in self.spent_per_cell])
+        return np.array([float_above(spent) for spent in self.spent_per_cell])
 
     @property
     def spent_per_cell(self) -> list[Fraction]:
@@ -288,9 +289,7 @@ class Strategy(Operator, Measured):
         ]
 
     def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
-        w = np.concatenate(
-            [np.broadcast_to(own, (b.n_rows,)) for own, b in zip(weights, workload.blocks, strict=True)]
-        )
+        w = workload.per_query(weights, "the weights")
         # In counts, so that squares of weights and scales do not meet.
         G, unit = self.pseudo_inverse, math.sqrt(self.noise_variance)
         m = workload.shape[0]
@@ -308,9 +307,7 @@ class Strategy(Operator, Measured):
         return total
 
     def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
-        c = np.concatenate(
-            [np.broadcast_to(own, (b.n_rows,)) for own, b in zip(caps, workload.blocks, strict=True)]
-        )
+        c = workload.per_query(caps, "the caps")
         with np.errstate(over="ignore"):
             return float((self.variances_of(workload) / c).max(initial=0))
 
@@ -556,8 +553,3 @@ def _product_of_limbs(left: Array, right: Array) -> Array:
     taken: 0.025 s for 512 by 512 columns of 2,000 rows, where int64 takes 2.9 s.
     """
     return (left.T.astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
-
-
-def _float_above(value: Fraction) -> float:
-    number = float(value)
-    return number if Fraction(number) >= value else math.nextafter(number, math.inf)

@@ -512,8 +512,7 @@ class Structured(Measured):
             view = self.view(workload)
             blocks = np.array([term.block for term in view.products.terms])
             return math.fsum(view.variance_sums * np.concatenate(weights)[blocks])
-        pairs = zip(weights, workload.blocks, strict=True)
-        w = np.concatenate([np.broadcast_to(own, (block.n_rows,)) for own, block in pairs])
+        w = workload.per_query(weights, "the weights")
         return math.fsum(w * self.variances_of(workload))
 
     def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
@@ -521,8 +520,7 @@ class Structured(Measured):
             spreads = self.spreads(workload)
             with np.errstate(over="ignore"):
                 return max(s.high**2 / float(own[0]) for s, own in zip(spreads, caps, strict=True))
-        pairs = zip(caps, workload.blocks, strict=True)
-        c = np.concatenate([np.broadcast_to(own, (block.n_rows,)) for own, block in pairs])
+        c = workload.per_query(caps, "the caps")
         with np.errstate(over="ignore"):
             return float((self.variances_of(workload) / c).max(initial=0))
 

@@ -102,17 +102,25 @@ class Workload:
         self.rows_of(name)
         return Workload(tuple(block for block in self.blocks if block.name == name), self.schema)
 
+    def per_query(self, of_batches: Sequence[Array], what: str) -> Array:
+        """One number for every query, (m,), from one for each batch, or as many as it has queries.
+
+        Raises:
+            TooLargeError: naming what they are, if there are too many.
+        """
+        require_room(self.shape[0], 1, what)
+        pairs = zip(of_batches, self.blocks, strict=True)
+        return np.concatenate([np.broadcast_to(numbers, (block.n_rows,)) for numbers, block in pairs])
+
     @cached_property
     def weights(self) -> Array:
         """How much each query's variance counts, shape (m,)."""
-        require_room(self.shape[0], 1, "the weights")
-        return _read_only(np.concatenate([np.broadcast_to(b.weights, (b.n_rows,)) for b in self.blocks]))
+        return _read_only(self.per_query([block.weights for block in self.blocks], "the weights"))
 
     @cached_property
     def targets(self) -> Array:
         """The standard error asked of each query, inf where none, shape (m,)."""
-        require_room(self.shape[0], 1, "the targets")
-        return _read_only(np.concatenate([np.broadcast_to(b.targets, (b.n_rows,)) for b in self.blocks]))
+        return _read_only(self.per_query([block.targets for block in self.blocks], "the targets"))
 
     @property
     def has_targets(self) -> bool:

@@ -23,7 +23,6 @@ only where the series is ``planned``, that is fixed before the first answer was 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -32,6 +31,7 @@ from functools import cached_property, lru_cache
 from leastnoise.accounting.charge import Charge
 from leastnoise.accounting.mixed_curve import mixed_delta, mu_squared_of_pure, rho_of_pure
 from leastnoise.accounting.tally import Tally, tally_of
+from leastnoise.directed import float_below, root_below
 from leastnoise.errors import PrivacyError
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of, mu_squared_of
 
@@ -179,7 +179,7 @@ class Remaining:
         if isinstance(limit, ZCDP):
             return replace(limit, rho=left / 2)
         if isinstance(limit, GDP):
-            root = _root_below(left)
+            root = root_below(left)
             return replace(limit, mu=root) if root > 0 else None
         assert isinstance(limit, ApproxDP)
         epsilon = _epsilon_below(left, Fraction(limit.delta))
@@ -189,7 +189,7 @@ class Remaining:
     def value(self) -> float:
         """The ε, ρ or μ of `goal`, rounded down; 0 if nothing is left."""
         goal = self.goal
-        return 0.0 if goal is None else _float_below(Fraction(getattr(goal, _letter(goal)[0])))
+        return 0.0 if goal is None else float_below(Fraction(getattr(goal, _letter(goal)[0])))
 
     def __str__(self) -> str:
         name, letter = _letter(self.limit)
@@ -279,18 +279,6 @@ def _letter(goal: Goal) -> tuple[str, str]:
     """The name of a goal's main parameter, and its letter."""
     names = {PureDP: ("epsilon", "ε"), ApproxDP: ("epsilon", "ε"), ZCDP: ("rho", "ρ"), GDP: ("mu", "μ")}
     return names[type(goal)]
-
-
-def _float_below(value: Fraction) -> float:
-    number = float(value)
-    return number if Fraction(number) <= value else math.nextafter(number, -math.inf)
-
-
-def _root_below(value: Fraction) -> float:
-    root = math.sqrt(value)
-    while Fraction(root) ** 2 > value:
-        root = math.nextafter(root, 0.0)
-    return root
 
 
 def _epsilon_below(mu_squared: Fraction, delta: Fraction) -> float:

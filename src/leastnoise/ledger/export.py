@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from leastnoise.directed import float_above
 from leastnoise.errors import InputError
 from leastnoise.ledger.history import Entry
 from leastnoise.wholefile import written_whole
@@ -68,7 +67,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         entry.release_id,
         charge.noise,
         "μ²" if charge.noise == "gaussian" else "ε",
-        _float_above(entry.charged),
+        float_above(entry.charged),
         str(entry.charged),
         str(charge.per_person),
         charge.neighbours,
@@ -87,8 +86,3 @@ def _for_spreadsheet(value: Any) -> Any:
     """Text that a spreadsheet would take for a formula, made text."""
     is_formula = isinstance(value, str) and value.lstrip().startswith(("=", "+", "-", "@"))
     return f"'{value}" if is_formula else value
-
-
-def _float_above(value: Fraction) -> float:
-    number = float(value)
-    return number if Fraction(number) >= value else math.nextafter(number, math.inf)

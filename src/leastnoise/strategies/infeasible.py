@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from leastnoise.certificate import Witness, proves_infeasible
+from leastnoise.directed import root_above
 from leastnoise.errors import DesignError, InfeasibleError
 from leastnoise.objective import Targets
 from leastnoise.operators import Array
@@ -90,11 +91,7 @@ def _mu(goal: Goal, factor: float) -> float:
     """The μ of one person at which standard errors are smaller by a factor, rounded up."""
     if goal.mu_squared is None:
         return math.inf
-    squared = goal.mu_squared * goal.records_per_person**2 * Fraction(factor) ** 2
-    mu = math.sqrt(squared)
-    while Fraction(mu) ** 2 < squared:
-        mu = math.nextafter(mu, math.inf)
-    return mu
+    return root_above(goal.mu_squared * goal.records_per_person**2 * Fraction(factor) ** 2)
 
 
 def _epsilon(mu: float, delta: float) -> float:

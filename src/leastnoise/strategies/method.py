@@ -67,6 +67,11 @@ class Found:
     p: Array | None = None
 
 
+def _n_cells(request: Request) -> int:
+    """As many rows as there are cells."""
+    return request.workload.shape[1]
+
+
 @dataclass(frozen=True)
 class Method:
     """A way to choose what to measure.
@@ -79,6 +84,7 @@ class Method:
         is_quick: whether it takes seconds at most at every size that it accepts. Others search for
             long and stop at a time limit; under pure privacy method="auto" takes few of them.
         is_data_dependent: whether what it measures depends on the data. It is used only when named.
+        matrix_size: how many rows its matrices have, which says how many threads pay; all cells as a rule.
         takes_spare: whether it plans within what earlier plans have left of each cell.
     """
 
@@ -89,6 +95,7 @@ class Method:
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     is_quick: bool = True
     is_data_dependent: bool = False
+    matrix_size: Callable[[Request], int] = _n_cells
     takes_spare: bool = False
 
     def why_not(self, request: Request) -> str | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from leastnoise import exact, threads
+from leastnoise import exact
 from leastnoise.axis_form import AxisForm, identity_form
 from leastnoise.block_proposal import single_block
 from leastnoise.certificate import Status
@@ -25,7 +25,7 @@ from leastnoise.products import Kind
 from leastnoise.strategies.dense import DENSE
 from leastnoise.strategies.laplace_factor import best_factor
 from leastnoise.strategies.method import Found, Method, Request
-from leastnoise.strategies.structure import Asked, asked, refuse_unstructured, uniform
+from leastnoise.strategies.structure import asked, largest_axis, refuse_unstructured, uniform
 from leastnoise.strategy import RealStrategy, integer_strategy
 from leastnoise.workload import of_rows
 
@@ -54,12 +54,6 @@ def _refuses(request: Request) -> str | None:
 
 def _find(request: Request) -> Found:
     question = asked(request)
-    # Matrices are as large as one axis, however many cells there are.
-    with threads.suited_to(max(question.products.sizes, default=1)):
-        return _found_for(request, question)
-
-
-def _found_for(request: Request, question: Asked) -> Found:
     (term,) = question.products.terms
     products = question.products
     is_largest = request.objective.kind == "largest"
@@ -142,4 +136,5 @@ PRODUCT = Method(
     "the certified optimum for one product, attribute by attribute; with Laplace noise the best found",
     _refuses,
     _find,
+    matrix_size=largest_axis,
 )

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise import threads
 from leastnoise.certificate import Status
 from leastnoise.errors import InfeasibleError
 from leastnoise.operators import Array
@@ -34,7 +33,7 @@ from leastnoise.strategies.oblique_rows import (
     variance_matrix,
 )
 from leastnoise.strategies.oblique_ties import tied_where_useful
-from leastnoise.strategies.structure import Asked, asked, refuse_unstructured
+from leastnoise.strategies.structure import Asked, asked, largest_axis, refuse_unstructured
 
 # Every product is looked at with each of its blocks: so many pairs of them at most.
 MAX_PIECES = 2_000_000
@@ -54,12 +53,6 @@ def _refuses(request: Request) -> str | None:
 
 def _find(request: Request) -> Found:
     question = asked(request)
-    # Matrices are as large as one axis, however many cells there are.
-    with threads.suited_to(max(question.products.sizes, default=1)):
-        return _found_for(request, question)
-
-
-def _found_for(request: Request, question: Asked) -> Found:
     kind = request.objective.kind
     if kind == "total":
         # Attributes of few values that are asked in several ways are better measured together.
@@ -253,4 +246,5 @@ RESIDUALS = Method(
     "unions of products over any number of attributes, close to the optimum, with a bound",
     _refuses,
     _find,
+    matrix_size=largest_axis,
 )

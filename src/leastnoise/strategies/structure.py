@@ -63,6 +63,11 @@ def asked(request: Request) -> Asked:
     return Asked(products, weights, None if caps is None else per_term(caps, products))
 
 
+def largest_axis(request: Request) -> int:
+    """How many values the largest axis has: matrices are as large as that, however many cells there are."""
+    return max(asked(request).products.sizes, default=1)
+
+
 def common_axes(products: Products) -> tuple[int, ...]:
     """The axes of which every product asks the same: they factor out of the workload."""
     first = products.terms[0]

@@ -22,6 +22,7 @@ from itertools import combinations
 
 import numpy as np
 
+from leastnoise.nuclear_norm import distance_from_identity
 from leastnoise.operators import Array
 
 # Axes of more values keep this many directions; the others are cut off from the start.
@@ -232,12 +233,3 @@ def _root(K: Array, values: Array, E: Array, B: Array) -> tuple[Array, float]:
     norm = math.sqrt(1 + distance_from_identity(E.T @ E))
     shrunk = E / (np.sqrt(values * D) * norm)
     return (B.T @ shrunk) @ (KE.T @ B), float(np.vdot(shrunk, KE))
-
-
-def distance_from_identity(matrix: Array) -> float:
-    """A bound on ‖matrix − I‖₂: the smaller of two norms that dominate it. The matrix is overwritten."""
-    matrix[np.diag_indices(len(matrix))] -= 1
-    np.abs(matrix, out=matrix)
-    row_sums = float(matrix.sum(axis=1).max(initial=0))
-    column_sums = float(matrix.sum(axis=0).max(initial=0))
-    return min(float(np.linalg.norm(matrix)), math.sqrt(row_sums * column_sums))

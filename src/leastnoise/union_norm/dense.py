@@ -18,8 +18,9 @@ from itertools import combinations
 
 import numpy as np
 
+from leastnoise.nuclear_norm import distance_from_identity
 from leastnoise.operators import Array
-from leastnoise.union_norm.axes import SplitAxis, distance_from_identity
+from leastnoise.union_norm.axes import SplitAxis
 
 # What a product asks: the axes that it mentions, rising, and of each the kind of question.
 Asked = tuple[tuple[int, int], ...]
