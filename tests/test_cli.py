@@ -21,8 +21,26 @@ import leastnoise
 from leastnoise.cli import app
 from leastnoise.errors import UnrecordedSpending
 
-COMMANDS = ("demo", "design", "release", "publish", "explain", "compare", "methods", "ledger", "audit")
+COMMANDS = (
+    "demo",
+    "init",
+    "publish",
+    "design",
+    "release",
+    "report",
+    "explain",
+    "tradeoff",
+    "compare",
+    "methods",
+    "ledger",
+    "audit",
+    "reproduce",
+)
 CANARY = "canary7316"
+WROTE = (
+    "wrote town-answers.csv\nwrote town-answers.release (load_release() reads it back)\n"
+    "wrote town-answers.html (open it in a browser)\n"
+)
 
 SPEC = """
 [schema]
@@ -220,9 +238,7 @@ def test_design_then_release(folder: Path) -> None:
     plan = leastnoise.load_plan(folder / "town.plan")
     result = run("release", "town.plan", "--data", "people.csv")
     assert result.exit_code == 0
-    assert (
-        result.stdout == "wrote town-answers.csv\nwrote town-answers.release (load_release() reads it back)\n"
-    )
+    assert result.stdout == WROTE
     assert re.fullmatch(
         r"warning: no ledger records this release: it spends \(1, 1e-06\)-DP.*\n", result.stderr
     )
@@ -238,6 +254,7 @@ def test_design_then_release(folder: Path) -> None:
         "town.plan",
         "town-answers.csv",
         "town-answers.release",
+        "town-answers.html",
     }
 
 
@@ -252,10 +269,7 @@ def test_publish_does_the_whole_walk(folder: Path) -> None:
     result = run("publish", "town.toml", "--data", "peop*.csv")
     assert result.exit_code == 0
     release = leastnoise.load_release(folder / "town-answers.release")
-    assert result.stdout == (
-        f"{leastnoise.summarize(release)}\n\n"
-        "wrote town-answers.csv\nwrote town-answers.release (load_release() reads it back)\n"
-    )
+    assert result.stdout == (f"{leastnoise.summarize(release)}\n\n{WROTE}")
     assert "designed in" in result.stderr
     assert "warning: no ledger" in result.stderr
 
@@ -423,11 +437,15 @@ REFUSALS: list[tuple[Callable[[Path], None], list[str], str]] = [
     (nothing, ["publish", "none.toml", "--data", "people.csv"], r"there is no file 'none\.toml'"),
     (nothing, ["explain", "none.plan"], r"there is no file 'none\.plan'"),
     (nothing, ["design", "."], "cannot be read: Is a directory"),
-    (broken(lambda text: text + "[[\n"), ["design", "town.toml"], r"town\.toml: this is not TOML: .*line 18"),
+    (
+        broken(lambda text: text + "[[\n"),
+        ["design", "town.toml"],
+        r"town\.toml:\d+: this is not TOML: .*line 18",
+    ),
     (
         broken(lambda text: text.replace("1.0", "0")),
         ["explain", "town.toml"],
-        r"town\.toml: \[privacy\]: epsilon",
+        r"town\.toml:\d+: \[privacy\]: epsilon",
     ),
     (
         broken(lambda text: text + '[design]\nmethod = "best"'),
@@ -437,7 +455,7 @@ REFUSALS: list[tuple[Callable[[Path], None], list[str], str]] = [
     (
         broken(lambda text: text + "[design]\ntol = '0'"),
         ["publish", "town.toml", "--data", "people.csv"],
-        r"town\.toml: \[design\]: tol must be a positive number",
+        r"town\.toml:\d+: \[design\]: tol must be a positive number",
     ),
     (
         broken(lambda text: text.replace("delta", 'neighbours = "replace-two"\ndelta')),
@@ -520,7 +538,7 @@ def test_the_table_is_never_replaced_by_its_answers(folder: Path, monkeypatch: p
     ):
         assert "would replace what is read; choose another --out" in refuse(*arguments)
     told = refuse("release", "town.plan", "--data", "people.csv", "--out", "x.release")
-    assert "--out is for the CSV file; x.release is kept for the release" in told
+    assert "--out is for the answers; x.release is kept for the release" in told
     assert (folder / "people.csv").read_text() == secret
 
 
@@ -634,6 +652,33 @@ def test_an_interruption_writes_nothing(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of this kind are not sent there")
+def test_an_interruption_after_paying_says_where_the_answers_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between paying and storing is heard once the answers are stored, and they can be had again."""
+    succeed("ledger", "create", "budget.db", "--dataset", "town", "--epsilon", "9", "--delta", "1e-5")
+    from leastnoise import release as room
+
+    noisy = room._noisy
+
+    def interrupted(*given: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return noisy(*given)
+
+    monkeypatch.setattr(room, "_noisy", interrupted)
+    asked = ("publish", "town.toml", "--data", "people.csv", "--ledger", "budget.db")
+    result = run(*asked)
+    assert result.exit_code == 130
+    found = re.search(r"release (\w+) is paid for and stored; .*--release-id", result.stderr)
+    assert found is not None and not (folder / "town-answers.csv").exists()
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    before = leastnoise.Ledger(folder / "budget.db").remaining
+    succeed(*asked, "--release-id", found[1])
+    assert leastnoise.Ledger(folder / "budget.db").remaining == before
+    assert (folder / "town-answers.csv").exists()
+
+
 def test_an_interrupted_process_ends_in_one_line(folder: Path) -> None:
     # Where the tests run in the background of a script, Ctrl-C is ignored unless asked for.
     line = (
@@ -700,9 +745,13 @@ def test_a_second_release_is_refused_unless_forced(folder: Path) -> None:
     assert (folder / "town-answers.csv").read_bytes() != before
 
 
-def test_answers_go_to_csv_files_only(folder: Path) -> None:
-    assert "must end in .csv" in refuse("publish", "town.toml", "--data", "people.csv", "--out", "x.xlsx")
-    assert not (folder / "x.xlsx").exists()
+def test_answers_go_to_files_of_a_known_kind_only(folder: Path) -> None:
+    told = refuse("publish", "town.toml", "--data", "people.csv", "--out", "x.docx")
+    assert ".csv, .parquet, .json, .xlsx, got" in told
+    assert not (folder / "x.docx").exists() and not (folder / "x.release").exists()
+    for name in ("a.json", "b.parquet"):
+        succeed("publish", "town.toml", "--data", "people.csv", "--out", name)
+        assert (folder / name).stat().st_size and (folder / name).with_suffix(".html").exists()
 
 
 def test_a_file_of_the_wrong_kind_is_named(folder: Path) -> None:

@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import errno
 import gc
+import html
 import io
 import json
 import math
@@ -1759,6 +1760,28 @@ def test_row_68_a_category_that_is_a_formula(tmp_path: Path) -> None:
     assert "=kinds".startswith(("=", "+", "-", "@"))
 
 
+def unescaped(page: str, labels: tuple[str, ...]) -> list[str]:
+    """The labels that a page does not hold as text, and what they put into it."""
+    found = [label for label in labels if html.escape(label) not in page or label in page]
+    return found + re.findall(r"<script|onload=|\u202e", page)
+
+
+def test_row_69_a_category_that_is_a_script() -> None:
+    labels = ("<script>alert(1)</script>", '"><svg onload=alert(1)>', "a & b")
+    schema = ln.Schema(kind=(*labels, "\u202eabc"), age=range(20))
+    asked = [ln.Marginal("kind"), ln.Marginal("kind", "age", name="<script>"), ln.Prefix("age")]
+    given = measured(ln.design(ln.assemble(asked, schema), GOAL), [3] * 80)
+    report = ln.summarize(given)
+    page = report.html()
+    assert [fault for fault in unescaped(page, labels) if fault != "onload="] == []
+    # Each is there as text only: a browser sees no tag and no attribute.
+    assert page.count("onload=") == page.count("&lt;svg onload=")
+    with mock.patch("leastnoise.report.markup.html.escape", lambda text: text):
+        assert "<script" in unescaped(report.html(), labels)
+    with mock.patch("leastnoise.report.markup.printable", str):
+        assert "\u202e" in unescaped(report.html(), labels)
+
+
 def test_row_70_links_and_folders_are_not_written_through(tmp_path: Path) -> None:
     target = tmp_path / "precious.txt"
     target.write_text("keep")
@@ -1788,7 +1811,7 @@ def test_row_76_progress_does_not_depend_on_data() -> None:
 # ------------------------------------------------------------------------------ the map
 
 
-ROWS = {*range(1, 69), 70, 73, 74, 76} - {36, 45, 50}
+ROWS = {*range(1, 71), 73, 74, 76} - {36, 45, 50}
 
 COVERED = {
     1: [test_row_01_entries_that_are_not_finite],
@@ -1861,6 +1884,7 @@ COVERED = {
     66: [test_row_66_a_zip_bomb],
     67: [test_row_67_a_huge_header],
     68: [test_row_68_a_category_that_is_a_formula],
+    69: [test_row_69_a_category_that_is_a_script],
     70: [test_row_70_links_and_folders_are_not_written_through],
     73: [test_row_73_names_and_values_that_are_sql],
     74: [test_row_74_tracebacks_and_reprs],

@@ -612,8 +612,14 @@ def test_an_unknown_attribute_is_refused(query: Query) -> None:
         ({"kind": "mean"}, "a query's kind must be one of .* got 'mean'"),
         ({"kind": ["total"]}, r"a query's kind must be one of .* got \['total'\]"),
         ("total", "a query must be a table with its kind, got str"),
-        ({"kind": "total", "colour": 1}, "a total query takes name, weight, stderr, within; got colour"),
-        ({"kind": "prefix"}, "a prefix query takes attribute, name, weight, stderr, within; got nothing"),
+        (
+            {"kind": "total", "colour": 1},
+            "a total query takes name, weight, stderr, within, expected; got colour",
+        ),
+        (
+            {"kind": "prefix"},
+            "a prefix query takes attribute, name, weight, stderr, within, expected; got nothing",
+        ),
         (
             {"kind": "ranges", "attribute": "a"},
             "a ranges query takes attribute, ranges, name, .* got attribute",

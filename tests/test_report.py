@@ -14,7 +14,9 @@ import pytest
 import leastnoise as ln
 from leastnoise.alternatives import best_pure
 from leastnoise.errors import InputError
+from leastnoise.report import figures
 from leastnoise.report import text as report_text
+from leastnoise.report import words as report_words
 from leastnoise.report.tables import cost_table, cross_table
 from leastnoise.structured import Structured
 from tolerances import ROUNDING
@@ -180,7 +182,7 @@ def test_a_plan_with_a_delta_says_what_it_would_cost_without():
 def test_calling_the_worse_one_better_would_be_noticed(monkeypatch):
     plan = plan_of(queries=[ln.Marginal("sex")], method="identity")
     wrong = dataclasses.replace(best_pure(plan), ratio=1.5)
-    monkeypatch.setattr(report_text, "best_pure", lambda _: wrong)
+    monkeypatch.setattr(report_words, "best_pure", lambda _: wrong)
     assert "Better without delta" not in ln.summarize(plan).text()
 
 
@@ -254,7 +256,7 @@ def test_printed_spending_is_never_rounded_down(goal):
 
 
 def test_rounding_to_the_nearest_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(report_text, "_at_least", lambda spent: f"{spent:.6g}")
+    monkeypatch.setattr(report_words, "at_least", lambda spent: f"{spent:.6g}")
     assert not all(claims_enough(plan_of(goal, method="identity")) for goal in GOALS)
 
 
@@ -280,7 +282,7 @@ def test_printed_intervals_hold_the_true_ones_and_show_their_digits(factor):
 def test_rounding_ends_to_the_nearest_would_be_noticed(monkeypatch):
     releases = [release_of(plan_of(ln.GDP(mu), queries=[ln.Marginal("sex")])) for mu in (0.45, 0.38)]
     assert all(is_outward(release) for release in releases)
-    monkeypatch.setattr(report_text.math, "ceil", round)
+    monkeypatch.setattr(figures.math, "ceil", round)
     assert not all(is_outward(release) for release in releases)
 
 
@@ -408,6 +410,7 @@ def test_no_report_on_a_plan_lists_its_queries(monkeypatch):
     text = ln.summarize(plan).text()
     assert "A plan for 78,402 counts, not measured yet" in text
     assert "Without delta: total variance" in text
+    assert "A plan for 78,402 counts, not measured yet" in ln.summarize(plan).html()
     assert cost_table(plan).row_count == 3
     table = ln.compare(asked, ln.ApproxDP(1, 1e-6), methods=["marginals"])
     mean = math.fsum(s.mean_square * n for s, n in zip(plan.spreads, (78_401, 2), strict=True)) / 78_403

@@ -6,6 +6,8 @@ import copy
 import datetime
 import json
 import math
+import re
+import tomllib
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -16,12 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import leastnoise.spec_lines
 from leastnoise.errors import SpecError
 from leastnoise.objective import MaxVariance, Objective, Targets, TotalVariance
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
+from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total, Where
 from leastnoise.schema import Bins, Categories, Schema
-from leastnoise.spec import MAX_BYTES, Spec, load_spec, parse_spec
+from leastnoise.spec import FILL_IN, MAX_BYTES, Spec, load_spec, parse_spec
+from leastnoise.spec_lines import Lines
 
 examples = settings(deadline=None, derandomize=True, max_examples=100)
 
@@ -417,7 +421,7 @@ def test_text_outside_unicode_cannot_be_written() -> None:
         ),
         (
             asking('kind = "total"\nname = "x"', 'kind = "total"\nname = "x"'),
-            r"^\[\[query\]\]: .*'x' is given twice",
+            r"^\[\[query\]\] number 2: .*'x' is given twice",
         ),
         (asking('kind = "total"\nweight = 0'), r"^\[\[query\]\]: at least one query needs a positive weight"),
         (
@@ -455,8 +459,10 @@ def test_text_outside_unicode_cannot_be_written() -> None:
     ids=lambda value: repr(value)[:30],
 )
 def test_refusals_say_where_and_what_must_hold(text: str, words: str) -> None:
-    with pytest.raises(SpecError, match=words):
+    with pytest.raises(SpecError) as refused:
         parse_spec(text)
+    # Where it stands is for the tests of lines below.
+    assert re.search(words, re.sub(r"^line \d+: ", "", str(refused.value)))
 
 
 def test_products_nested_without_end_are_refused() -> None:
@@ -476,7 +482,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"^town\.toml: a specification is text in UTF-8$"):
         load_spec(path)
     path.write_text("[schema\n")
-    with pytest.raises(SpecError, match=r"^town\.toml: this is not TOML: .*line 1"):
+    with pytest.raises(SpecError, match=r"^town\.toml:1: this is not TOML: .*line 1"):
         load_spec(path)
     with path.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
@@ -609,3 +615,186 @@ def test_only_our_own_error_comes_out_whatever_is_in_the_file(place: tuple[Any, 
         at = at[key]
     if isinstance(at, dict) and place[-1] not in ("schema", "options", "matrix"):
         assert not survives(changed(place, "with one more key"))
+
+
+# ---------------------------------------------------------------- lines
+
+LINED = '''# a comment [schema]
+[schema]               # line 2
+age = { range = [0, 6] }
+notes = [
+  "[privacy]",         # no header: it stands in a list
+  \'\'\'
+[[query]]
+epsilon = 1
+\'\'\', """
+sex = \\"""
+""", "#",
+]
+"quoted \\u0041.b" = ["x"]
+
+[privacy]
+epsilon = 1.0
+
+[[query]]              # line 18
+kind = "total"
+[[query]]
+kind = "product"
+left.kind = "prefix"
+left.attribute = "age"
+[query.right]
+kind = "marginal"
+attributes = ["notes"]
+name = """
+[design]
+tol = 1
+"""
+'''
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        (("schema",), 2),
+        (("schema", "age"), 3),
+        (("schema", "age", "range", 1), 3),
+        (("schema", "notes"), 4),
+        (("schema", "quoted A.b"), 13),
+        (("schema", "absent"), 2),
+        (("privacy",), 15),
+        (("privacy", "epsilon"), 16),
+        (("query", 0), 18),
+        (("query", 0, "kind"), 19),
+        (("query", 1), 20),
+        (("query", 1, "left"), 22),
+        (("query", 1, "left", "attribute"), 23),
+        (("query", 1, "right"), 24),
+        (("query", 1, "right", "kind"), 25),
+        (("design",), None),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_of_tables_and_keys(place: tuple[str | int, ...], line: int | None, end: str) -> None:
+    text = LINED.replace("\n", end)
+    assert tomllib.loads(text)["query"][1]["right"]["attributes"] == ["notes"]
+    assert Lines(text).of(*place) == line
+
+
+@examples
+@given(specs())
+def test_a_key_is_not_there_before_its_line(spec: Spec) -> None:
+    """A second route: without its line and what follows, the text is still TOML and does not hold the key."""
+    text = spec.to_toml()
+    lines, found = text.split("\n"), Lines(text)
+    places: list[tuple[Any, ...]] = [("schema", name) for name in spec.schema]
+    places += [("query", number) for number in range(len(spec.queries))] + [("privacy",), ("design",)]
+    for place in places:
+        line = found.of(*place)
+        if place == ("design",) and not spec.design:
+            assert line is None
+            continue
+        assert line is not None
+        before = tomllib.loads("\n".join(lines[: line - 1]))
+        until = tomllib.loads("\n".join(lines[:line]))
+        for content, is_there in ((before, False), (until, True)):
+            at: Any = content
+            for key in place:
+                is_inside = key < len(at) if isinstance(at, list) else key in at
+                at = at[key] if is_inside else {}
+            assert is_inside == is_there
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (asking('kind = "total"', 'kind = "tottal"'), r"^line 14: \[\[query\]\] number 2: "),
+        (TEXT.replace("[0, 1.5, 9]", "[0, 9, 1.5]") + QUERY, r"^line 5: \[schema\]: attribute 'income'"),
+        (TEXT.replace("1e-6", "2") + QUERY, r"^line 9: \[privacy\]: delta must"),
+        (TEXT.replace("delta", "dleta") + QUERY, r"^line 7: \[privacy\] must hold"),
+        (asking() + "\n[design]\nmethod = 'dense'\ntol = 0\n", r"^line 16: \[design\]: tol must"),
+        (asking() + "\n[extra]\nx = 1\n", "^line 14: unknown table 'extra'"),
+        (
+            asking('kind = "total"\nname = "x"', 'kind = "total"\nname = "x"'),
+            r"^line 15: \[\[query\]\] number 2: .*twice",
+        ),
+        ("a = 1\n\nb = = 2", "^line 3: this is not TOML: "),
+        ("", r"^a \[schema\] table is needed"),
+        (TEXT.replace("[0, 6]", f"[0, 0x{'f' * 5000}]") + QUERY, "^line 3: a whole number must lie within"),
+    ],
+)
+def test_refusals_name_the_line(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=words):
+        parse_spec(text)
+    (tmp_path / "town.toml").write_text(text, encoding="utf-8")
+    in_file = re.sub(r"^\^line (\d+)", r"^town\\.toml:\1", words)
+    in_file = in_file if in_file != words else words.replace("^", r"^town\.toml: ")
+    with pytest.raises(SpecError, match=in_file):
+        load_spec(tmp_path / "town.toml")
+
+
+def test_places_to_be_filled_in_are_named() -> None:
+    text = TEXT.replace('["F", "M"]', f'["{FILL_IN}"]').replace("[0, 6]", f'["{FILL_IN}", "{FILL_IN}"]')
+    with pytest.raises(
+        SpecError, match=r"^line 3: \[schema\] age is still to be filled in: .*; 1 more after it"
+    ):
+        parse_spec(text + QUERY)
+    with pytest.raises(SpecError, match=r"^line 4: \[schema\] sex is still to be filled in: .*delete it$"):
+        parse_spec(text.replace(f'["{FILL_IN}", "{FILL_IN}"]', "[0, 6]") + QUERY)
+    # Categories that merely look like a question are categories.
+    assert parse_spec(TEXT.replace('"M"', '"?"') + QUERY).schema["sex"] == Categories(["F", "?"])
+
+
+# ---------------------------------------------------------------- SQL
+
+
+def test_a_query_may_be_written_in_sql() -> None:
+    sql = "sql = 'SELECT sex, COUNT(*) AS n FROM people WHERE age < 3 GROUP BY sex'"
+    (query,) = parse_spec(asking(sql)).queries
+    assert query == (Where("age < 3") * Marginal("sex")).having(name="n")
+    (query,) = parse_spec(asking(f"{sql}\nname = 'children'\nweight = 2\nwithin = [100, 0.95]")).queries
+    assert (query.name, query.weight, query.within) == ("children", 2.0, (100.0, 0.95))
+    spec = parse_spec(NO_GOAL + f"[[query]]\n{sql}\nstderr = 5\n")
+    assert spec.privacy is None and spec.workload.has_targets
+    assert parse_spec(spec.to_toml()).queries == spec.queries
+
+
+def test_one_sql_text_may_ask_several_queries() -> None:
+    sql = '''sql = """
+    SELECT COUNT(*) AS everyone, COUNT(*) FILTER (WHERE sex = 'F') AS women FROM people;
+    SELECT age, COUNT(*) FROM people GROUP BY age
+    """
+    stderr = 4'''
+    queries = parse_spec(asking(sql)).queries
+    assert queries == (
+        Total(name="everyone", stderr=4),
+        Where("sex == 'F'", name="women", stderr=4),
+        Marginal("age", stderr=4),
+    )
+    named = parse_spec(asking(f"{sql}\nname = 'town'")).queries
+    assert [query.name for query in named] == ["town: everyone", "town: women", "town: age"]
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("sql = 'SELECT AVG(age) FROM t'", r"^line 11: \[\[query\]\] number 1: line 1, column 8: an average"),
+        ("sql = 3", "SQL is given as a text, got int"),
+        (
+            "sql = 'SELECT COUNT(*) FROM t'\nkind = 'total'",
+            "sql stands with name, weight, .* and not with kind",
+        ),
+        ("sql = 'SELECT COUNT(*) FROM t'\nstderr = -1", "stderr must be a positive"),
+        ("sql = 'SELECT COUNT(*), SUM(age) FROM t'\nname = ''", "name must be a non-empty text"),
+        ("sql = 'SELECT COUNT(*) FROM t'\nnmae = 'x'", "and not with nmae"),
+    ],
+)
+def test_refused_sql_names_the_query(query: str, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        parse_spec(asking(query))
+
+
+def test_a_finder_of_lines_that_reads_strings_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin takes what stands in a string for a header."""
+    monkeypatch.setattr(leastnoise.spec_lines, "_HIDING", re.compile(r"#[^\n]*"))
+    monkeypatch.setattr(leastnoise.spec_lines, "_PLAIN", re.compile(r"[^#\[\]{}\n]+"))
+    assert Lines(LINED).of("design") == 28

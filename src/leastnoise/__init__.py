@@ -10,10 +10,12 @@ release  = ln.measure(plan, data)
 print(ln.summarize(release))
 """
 
+from leastnoise.adjust import adjust
 from leastnoise.certificate import Certificate, certify
 from leastnoise.compare import compare, methods
 from leastnoise.data import Data, vectorize
 from leastnoise.design import design
+from leastnoise.drivers import Drivers, drivers
 from leastnoise.errors import InfeasibleError, LeastnoiseError
 from leastnoise.ledger import Ledger
 from leastnoise.objective import MaxVariance, Targets, TotalVariance
@@ -34,6 +36,8 @@ from leastnoise.queries import (
 from leastnoise.release import Release, load_release, measure
 from leastnoise.report import Report, summarize
 from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
+from leastnoise.sql import queries_from_sql
+from leastnoise.tradeoff import Tradeoff, tradeoff
 from leastnoise.workload import Workload, assemble
 
 __version__ = "0.1.0"
@@ -55,6 +59,7 @@ __all__ = [  # noqa: RUF022
     "Levels",
     "Sum",
     "Linear",
+    "queries_from_sql",
     "Workload",
     "assemble",
     "PureDP",
@@ -69,6 +74,10 @@ __all__ = [  # noqa: RUF022
     "load_plan",
     "Certificate",
     "certify",
+    "drivers",
+    "Drivers",
+    "tradeoff",
+    "Tradeoff",
     "methods",
     "compare",
     "vectorize",
@@ -77,6 +86,7 @@ __all__ = [  # noqa: RUF022
     "measure",
     "Release",
     "load_release",
+    "adjust",
     "summarize",
     "Report",
     "InfeasibleError",

@@ -15,13 +15,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
 from leastnoise.cli_audit import audit
+from leastnoise.cli_explain import explain, tradeoff
+from leastnoise.cli_init import init
 from leastnoise.cli_ledger import ledger_app
+from leastnoise.cli_report import report
+from leastnoise.cli_reproduce import reproduce
 from leastnoise.printable import printable
 from leastnoise.terminal import console
 from leastnoise.terminal import say as _say
@@ -74,7 +78,9 @@ Person = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="replace an earlier release of the same name")]
 AnswersFile = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="where to write the answers as CSV; NAME-answers.csv unless given"),
+    typer.Option(
+        "--out", "-o", help="the answers, as .csv, .parquet, .json or .xlsx; NAME-answers.csv unless given"
+    ),
 ]
 
 
@@ -85,9 +91,6 @@ LedgerFile = Annotated[
 ReleaseId = Annotated[
     str | None, typer.Option("--release-id", help="what the ledger knows it by; asking again costs nothing")
 ]
-
-app.add_typer(ledger_app, name="ledger")
-app.command()(audit)
 
 
 def main() -> None:
@@ -116,7 +119,6 @@ def _options(
     pass
 
 
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="the folder for what it writes")] = Path("leastnoise-demo"),
     people: Annotated[int, typer.Option(min=1, max=10**7, help="how many people to invent")] = 200_000,
@@ -129,7 +131,6 @@ def demo(
     run_demo(out, n_people=people, epsilon=epsilon, seed=seed, designing=_designing)
 
 
-@app.command()
 def design(
     spec: SpecFile,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="where to save the plan")] = None,
@@ -147,7 +148,6 @@ def design(
     _say(f"\nwrote {target}")
 
 
-@app.command()
 def release(
     plan: Annotated[Path, typer.Argument(help="a plan that `leastnoise design` saved")],
     data: DataFile,
@@ -161,13 +161,12 @@ def release(
     from leastnoise.plan import load_plan
 
     chosen = load_plan(plan)
-    answers, saved = _outputs(plan, data, out, force)
+    outputs = _outputs(plan, data, out, force, chosen.workload.shape[0])
     result = _measure(chosen, data, person, _budget(ledger, release_id))
-    _save(result, answers, saved)
-    _say_where(result, answers, saved)
+    _save(result, outputs)
+    _say_where(result, outputs)
 
 
-@app.command()
 def publish(
     spec: SpecFile,
     data: DataFile,
@@ -184,34 +183,15 @@ def publish(
     from leastnoise.spec import load_spec
 
     asked = load_spec(spec)
-    answers, saved = _outputs(spec, data, out, force)
+    outputs = _outputs(spec, data, out, force, asked.workload.shape[0])
     vectorize(data, asked.schema, person=person)  # found missing now rather than after a long design
     budget = _budget(ledger, release_id)
     result = _measure(_design(asked, time_limit), data, person, budget)
-    _save(result, answers, saved)
+    _save(result, outputs)
     _say(f"{summarize(result)}\n")
-    _say_where(result, answers, saved)
+    _say_where(result, outputs)
 
 
-@app.command()
-def explain(
-    source: Annotated[Path, typer.Argument(help="a specification (.toml) or a saved plan")],
-    time_limit: TimeLimit = None,
-) -> None:
-    """Say what a plan would release, how accurately, and what simpler noise would cost."""
-    from leastnoise.plan import load_plan
-    from leastnoise.report import summarize
-    from leastnoise.report.tables import cost_table
-    from leastnoise.spec import load_spec
-
-    is_spec = source.suffix.lower() == ".toml"
-    plan = _design(load_spec(source), time_limit) if is_spec else load_plan(source)
-    _say(f"{summarize(plan)}\n")
-    if plan.strategy is not None:
-        console().print(cost_table(plan))
-
-
-@app.command()
 def compare(
     spec: SpecFile,
     method: Annotated[list[str] | None, typer.Option(help="a method to include; all unless given")] = None,
@@ -239,7 +219,6 @@ def compare(
     _say(table)
 
 
-@app.command()
 def methods() -> None:
     """List the methods that `design` and `compare` know."""
     from leastnoise.compare import methods as known
@@ -279,34 +258,59 @@ def _measure(plan: Plan, data: str, person: str | None, budget: dict[str, Any]) 
     schema = plan.workload.schema
     if schema is None:
         raise InputError("a plan without a schema is measured on counts, in Python; a table needs a schema")
-    with _measuring():
-        return leastnoise.measure(plan, leastnoise.vectorize(data, schema, person=person), **budget)
+    known = _paid_for(budget)
+    try:
+        with _measuring():
+            return leastnoise.measure(plan, leastnoise.vectorize(data, schema, person=person), **budget)
+    except KeyboardInterrupt:
+        for release_id in _paid_for(budget) - known:
+            typer.echo(
+                f"release {release_id} is paid for and stored; the same command with --release-id "
+                f"{release_id} hands it out at no cost",
+                err=True,
+            )
+        raise
 
 
-def _outputs(source: Path, data: str, out: Path | None, force: bool) -> tuple[Path, Path]:
+def _paid_for(budget: dict[str, Any]) -> set[str]:
+    """What the ledger knows of, to tell after an interruption whether anything was spent."""
+    return {entry.release_id for entry in budget["ledger"].entries} if "ledger" in budget else set()
+
+
+class _Outputs(NamedTuple):
+    """What a release is written to: the answers, the release itself, and the page to pass on."""
+
+    answers: Path
+    saved: Path
+    page: Path
+
+
+def _outputs(source: Path, data: str, out: Path | None, force: bool, n_answers: int) -> _Outputs:
     """Where the answers and the release go, checked before anything is measured."""
     from leastnoise.errors import InputError
+    from leastnoise.report import answers_writer
 
     answers = out or source.with_name(f"{source.stem}-answers.csv")
     # "." and "/" have no name to put a suffix to, and are refused below.
-    saved = answers.with_suffix(".release") if answers.name else answers / ".release"
-    _check_outputs([answers, saved], [source, Path(data), *map(Path, glob.glob(data, recursive=True))])
-    if answers.suffix.lower() != ".csv":
-        raise InputError(f"answers are written as CSV: --out must end in .csv, got {str(answers)!r}")
-    for path in (answers, saved):
+    saved, page = (
+        answers.with_suffix(suffix) if answers.name else answers / suffix for suffix in (".release", ".html")
+    )
+    _check_outputs([answers, saved, page], [source, Path(data), *map(Path, glob.glob(data, recursive=True))])
+    answers_writer(answers, n_answers=n_answers)  # refused now rather than after the release is paid for
+    for path in (answers, saved, page):
         if path.exists() and not force:
             raise InputError(
                 f"{str(path)!r} exists. A second release spends privacy again; keep the first, or give "
                 "another --out, or --force to replace it"
             )
-    return answers, saved
+    return _Outputs(answers, saved, page)
 
 
 def _check_outputs(outputs: list[Path], inputs: list[Path]) -> None:
     from leastnoise.errors import InputError
 
     if len(set(outputs)) < len(outputs):
-        raise InputError(f"--out is for the CSV file; {outputs[0]} is kept for the release beside it")
+        raise InputError(f"--out is for the answers; {outputs[0]} is kept for the release beside it")
     for path in outputs:
         if not path.parent.is_dir():
             raise InputError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
@@ -318,18 +322,19 @@ def _check_outputs(outputs: list[Path], inputs: list[Path]) -> None:
             raise InputError(f"{str(path)!r} cannot be written; choose another place with --out")
 
 
-def _save(result: Release, answers: Path, saved: Path) -> None:
+def _save(result: Release, outputs: _Outputs) -> None:
     """Save before anything is shown: what was measured is paid for, even if nobody reads on."""
-    from leastnoise.report import write_answers
+    from leastnoise.report import summarize, write_answers
 
-    try:
-        write_answers(result, answers)
-    finally:
-        result.save(saved)
+    result.save(outputs.saved)
+    write_answers(result, outputs.answers)
+    summarize(result).to_html(outputs.page)
 
 
-def _say_where(result: Release, answers: Path, saved: Path) -> None:
-    _say(f"wrote {answers}\nwrote {saved} (load_release() reads it back)")
+def _say_where(result: Release, outputs: _Outputs) -> None:
+    _say(f"wrote {outputs.answers}")
+    _say(f"wrote {outputs.saved} (load_release() reads it back)")
+    _say(f"wrote {outputs.page} (open it in a browser)")
     if result.receipt is not None:
         _say(f"release id {result.receipt.release_id}\nledger head {result.receipt.head}")
 
@@ -383,3 +388,23 @@ def _measuring() -> Iterator[None]:
     for warning in caught:
         if issubclass(warning.category, UnrecordedSpending):
             typer.echo(f"warning: {warning.message}", err=True)
+
+
+# In the order in which a publisher meets them.
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    demo,
+    init,
+    publish,
+    design,
+    release,
+    report,
+    explain,
+    tradeoff,
+    compare,
+    methods,
+    audit,
+    reproduce,
+)
+for _command in _COMMANDS:
+    app.command()(_command)
+app.add_typer(ledger_app, name="ledger")

@@ -22,7 +22,8 @@ from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.privacy import ApproxDP, Goal, PureDP
 from leastnoise.progress import Progress
-from leastnoise.release import Release, counts_of, measured
+from leastnoise.release import counts_of
+from leastnoise.simulation import simulated
 from leastnoise.strategies import METHODS, Method, Request, method_named
 from leastnoise.workload import Workload
 
@@ -130,7 +131,7 @@ class Comparison:
         try:
             import altair as alt
         except ImportError:
-            raise MissingExtraError("a chart needs Altair: pip install 'leastnoise[plot]'") from None
+            raise MissingExtraError("a chart needs Altair: pip install altair") from None
         shown = [c for c in self.contenders if c.achieved is not None]
         values = [
             {"method": c.method, self.unit: c.achieved, "kind": _kind(c), "seconds": c.seconds} for c in shown
@@ -336,11 +337,10 @@ class _Race:
 
     def _simulated(self, plan: Plan, counts: Array, name: str, began: float) -> Contender:
         workload = plan.workload
-        bits = _RepeatableBits(np.random.default_rng(_SEED))
         truth = workload.operator.apply(counts.astype(float))
         squares = np.zeros(workload.shape[0])
-        for _ in range(N_RUNS):
-            squares += (Release(plan, measured(plan, counts, bits)).answers - truth) ** 2
+        for release in simulated(plan, counts, n_runs=N_RUNS, generator=np.random.default_rng(_SEED)):
+            squares += (release.answers - truth) ** 2
         squares /= N_RUNS
         achieved = plan.objective.value(workload, squares)
         rms, seconds = _root_mean(workload, squares), time.monotonic() - began
@@ -359,18 +359,6 @@ class _Race:
 
         ranked = sorted(self.placed, key=lambda c: c.achieved or 0.0)
         return (*map(with_gap, ranked), *self.left_out), best
-
-
-class _RepeatableBits:
-    """Bits of a simulation on public data, from an explicit generator; never those of a release."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self.generator = generator
-
-    def bits(self, n: int) -> int:
-        """An integer in [0, 2^n)."""
-        n_bytes = (n + 7) // 8
-        return int.from_bytes(self.generator.bytes(n_bytes), "little") >> (8 * n_bytes - n)
 
 
 def _root_mean(workload: Workload, variances: Array) -> float:

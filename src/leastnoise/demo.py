@@ -59,7 +59,9 @@ def run_demo(
         release = measure(plan, vectorize(people, spec.schema))
     release.save(folder / "answers.release")
     write_answers(release, folder / "answers.csv")
-    (folder / "summary.txt").write_text(summarize(release).text() + "\n", encoding="utf-8")
+    report = summarize(release)
+    (folder / "summary.txt").write_text(report.text() + "\n", encoding="utf-8")
+    page = report.to_html(folder / "report.html")
 
     console.print("Two of the tables, as published:\n")
     for name in ("sex by region", "life stages by education"):
@@ -72,6 +74,7 @@ def run_demo(
     console.print(f"Written to {folder}:", soft_wrap=True)
     for name, what in _FILES.items():
         console.print(f"  {name:<16} {what}")
+    console.print(f"\nTo see it all, open this in a browser:\n  {page}", soft_wrap=True)
     console.print("\nNext, with this town or with files of your own:")
     town, table = (shlex.quote(str(folder / name)) for name in ("town.toml", "people.csv"))
     program = "leastnoise" if shutil.which("leastnoise") else shlex.quote(os.path.relpath(sys.argv[0]))
@@ -87,6 +90,7 @@ _FILES = {
     "answers.csv": "the published counts with standard errors and intervals",
     "answers.release": "the same for Python: leastnoise.load_release()",
     "summary.txt": "the release in words",
+    "report.html": "the same as a page with pictures, for any browser",
 }
 
 

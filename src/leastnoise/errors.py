@@ -8,6 +8,7 @@
     │   ├── PrivacyError                  a privacy goal
     │   ├── DataError                     a table or a count vector
     │   ├── PlanFileError                 a saved plan that cannot be trusted
+    │   ├── SqlError                      SQL that asks for more than counts and sums; says where
     │   └── SpecError                     a specification file
     ├── DesignError                       no plan can be made as asked
     │   ├── MethodError                   this method cannot; the message names those that can
@@ -56,6 +57,7 @@ __all__ = [
     "RandomnessError",
     "SchemaError",
     "SpecError",
+    "SqlError",
     "TooLargeError",
     "UnrecordedSpending",
     "WorkloadError",
@@ -96,6 +98,10 @@ class PlanFileError(InputError):
 
 class SpecError(InputError):
     """A specification file."""
+
+
+class SqlError(InputError):
+    """SQL that asks for more than counts and sums; the message says where, and what can be asked."""
 
 
 class DesignError(LeastnoiseError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,16 @@ from typing import Any
 import numpy as np
 
 from leastnoise import container, exact
+from leastnoise.adjustment import Adjustment, adjustment_from_parts
 from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
 from leastnoise.errors import (
     DataError,
     InputError,
+    MissingExtraError,
     PlanFileError,
     UnrecordedSpending,
 )
+from leastnoise.interruption import finished_first
 from leastnoise.intervals import half_widths
 from leastnoise.ledger import Ledger
 from leastnoise.measured import CountTables, Measured
@@ -33,6 +36,7 @@ from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_g
 from leastnoise.operators import Array
 from leastnoise.plan import Plan, plan_from_parts
 from leastnoise.printable import in_figures
+from leastnoise.quantiles import quantile_table
 from leastnoise.queries import Labels, Query
 from leastnoise.schema import Schema
 from leastnoise.structured import Structured
@@ -65,11 +69,13 @@ class Release:
         measurements: the noisy integers y = A x + noise, as Python integers; all that was released.
             Where the plan depends on the data, what its mechanism released.
         receipt: where a ledger recorded it; None for a release without one.
+        adjusted: what `adjust` did to the answers afterwards; None where they are as measured.
     """
 
     plan: Plan
     measurements: Array
     receipt: Receipt | None = None
+    adjusted: Adjustment | None = None
 
     def __post_init__(self) -> None:
         _read_only(self.measurements)
@@ -78,8 +84,11 @@ class Release:
     def estimates(self) -> Array:
         """The least-squares estimate of every cell that the plan determines, (n,).
 
-        Where the plan depends on the data, its mechanism's estimate of every cell.
+        Where the plan depends on the data, its mechanism's estimate of every cell. Where the release
+        is adjusted, the cells that all its answers are added up from.
         """
+        if self.adjusted is not None:
+            return self.adjusted.cells
         if self.plan.mechanism is not None:
             return _read_only(self.plan.mechanism.estimates(self.measurements))
         return _read_only(self.plan.fixed_strategy().estimates(self.measurements))
@@ -88,18 +97,27 @@ class Release:
     def answers(self) -> Array:
         """The answer to every query of the workload, (m,): consistent with one another.
 
-        And unbiased, unless the plan depends on the data.
+        And unbiased, unless the plan depends on the data or the answers were adjusted.
         """
         return _read_only(self._answers_to(self.plan.workload))
 
+    @cached_property
+    def unadjusted(self) -> Release:
+        """The release as it was measured."""
+        return self if self.adjusted is None else replace(self, adjusted=None)
+
     def _answers_to(self, workload: Workload) -> Array:
-        if self.plan.strategy is None:
+        if self.plan.strategy is None or self.adjusted is not None:
             return workload.operator.apply(self.estimates)
         return self.plan.strategy.answers_of(workload, self.measurements)
 
     @property
     def stderr(self) -> Array | None:
-        """The standard error of every answer, (m,); None where it depends on the data."""
+        """The standard error of every answer, (m,); None where it depends on the data.
+
+        Of an adjusted release, that of its unadjusted answers: adjusted ones err less as a rule where
+        counts are small, and nobody knows by how much without the data.
+        """
         return self.plan.stderr
 
     def interval(
@@ -113,6 +131,10 @@ class Release:
         safe side by about a third of a percentage point. For Laplace noise both are
         on the safe side, wider than need be.
 
+        Of an adjusted release they are those of the unadjusted answers, cut down to what is possible: to
+        zero or more, and to whole numbers. A true count is always possible, so they hold it as often as
+        they say; an adjusted answer may lie outside.
+
         Args:
             generator: for the simulation; a fixed one unless given, so that the
                 same release always gives the same interval. It touches no data.
@@ -124,7 +146,13 @@ class Release:
         half = half_widths(
             plan.workload, plan.fixed_strategy(), plan.known_stderr(), level, simultaneous, generator
         )
-        return self.answers - half, self.answers + half
+        return self._ends(plan.workload, self.unadjusted.answers, half)
+
+    def _ends(self, workload: Workload, unadjusted: Array, half: Array) -> tuple[Array, Array]:
+        lower, upper = unadjusted - half, unadjusted + half
+        if self.adjusted is None:
+            return lower, upper
+        return self.adjusted.possible(workload, lower, upper)
 
     def answer(self, query: Query, *, level: float = 0.95) -> Any:
         """A pandas frame of answers to any further query in the plan's row space.
@@ -148,7 +176,10 @@ class Release:
         if self.plan.strategy is not None:
             stderr = np.sqrt(self.plan.strategy.variances_of(workload))
             half = half_widths(workload, self.plan.strategy, stderr, level, False, None)
-            lower, upper = columns["answer"] - half, columns["answer"] + half
+            unadjusted = self.unadjusted._answers_to(workload)
+            lower, upper = self._ends(workload, unadjusted, half)
+            if self.adjusted is not None:
+                columns["unadjusted"] = unadjusted
             columns |= {"stderr": stderr, "lower": lower, "upper": upper}
         return self._frame(block.query, block.labels, columns)
 
@@ -164,25 +195,86 @@ class Release:
                 index = index.get_level_values(0)
         else:
             index = pd.Index(list(labels), name="query")
-        return pd.DataFrame(columns, index=index)
+        return self._marked(pd.DataFrame(columns, index=index))
 
     def to_frame(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
         """A pandas frame with one row per query: batch, label, answer, standard error, interval.
 
-        The last two are left out where the plan depends on the data.
+        The last two are left out where the plan depends on the data. An adjusted release has one column more,
+        "unadjusted", the answers that standard errors and intervals are about; ``frame.attrs["adjusted"]``
+        says so.
         """
         import pandas as pd
 
+        return self._marked(pd.DataFrame(self.columns(level=level, simultaneous=simultaneous)))
+
+    def to_polars(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
+        """`to_frame` as a Polars frame. Needs the extra "polars".
+
+        Raises:
+            MissingExtraError: if Polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError:
+            raise MissingExtraError("a Polars frame needs Polars: pip install 'leastnoise[polars]'") from None
+        return polars.DataFrame(in_unicode(self.columns(level=level, simultaneous=simultaneous)))
+
+    def to_arrow(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
+        """`to_frame` as an Arrow table; of an adjusted release its metadata say so. Needs the extra "arrow".
+
+        Raises:
+            MissingExtraError: if PyArrow is not installed.
+        """
+        try:
+            import pyarrow
+        except ImportError:
+            raise MissingExtraError("an Arrow table needs PyArrow: pip install 'leastnoise[arrow]'") from None
+        table = pyarrow.table(in_unicode(self.columns(level=level, simultaneous=simultaneous)))
+        said = {} if self.adjusted is None else {"adjusted": self.adjusted.statement()}
+        return table.replace_schema_metadata(said or None)
+
+    def columns(self, *, level: float = 0.95, simultaneous: bool = False) -> dict[str, Any]:
+        """The columns of `to_frame` by name, one entry for each query: what all tables are made of."""
         workload = self.plan.workload
-        columns = {
-            "query": np.repeat(workload.names, [block.n_rows for block in workload.blocks]),
+        columns: dict[str, Any] = {
+            "query": [block.name for block in workload.blocks for _ in range(block.n_rows)],
             "label": list(workload.labels),
             "answer": self.answers,
         }
+        if self.adjusted is not None:
+            columns["unadjusted"] = self.unadjusted.answers
         if self.plan.strategy is not None:
             lower, upper = self.interval(level, simultaneous=simultaneous)
             columns |= {"stderr": self.plan.known_stderr(), "lower": lower, "upper": upper}
-        return pd.DataFrame(columns)
+        return columns
+
+    def _marked(self, frame: Any) -> Any:
+        if self.adjusted is not None:
+            frame.attrs["adjusted"] = self.adjusted.statement()
+        return frame
+
+    def quantiles(
+        self, attribute: str, levels: Sequence[float], *, level: float = 0.95, by: str | None = None
+    ) -> Any:
+        """A pandas frame of quantiles of an ordered attribute, with intervals that hold the true ones.
+
+        The q-quantile is the least declared value v such that at least a share q of the records has v or
+        less. Each interval holds its true quantile with probability `level` or more; `leastnoise.quantiles`
+        has the reason. Of an adjusted release the estimates are those of its answers, and the intervals
+        those of what was measured.
+
+        Args:
+            attribute: declared as a range, or as Bins, whose quantiles are bins.
+            levels: shares between 0 and 1, such as [0.25, 0.5, 0.75].
+            by: a further attribute: quantiles of the records of each of its values.
+
+        Raises:
+            QueryError: if the attribute has no order, or the plan does not determine its distribution.
+            MethodError: where the plan depends on the data, so that errors are not known.
+        """
+        own, unadjusted = self._answers_to, self.unadjusted._answers_to
+        return quantile_table(self.plan, own, unadjusted, attribute, levels, level, by)
 
     def save(self, path: str | Path) -> Path:
         """Write plan and measurements to one file, which `load_release` reads back."""
@@ -196,7 +288,11 @@ class Release:
         content, arrays = self.plan.to_parts()
         receipt = None if self.receipt is None else asdict(self.receipt)
         arrays = {**arrays, "measurements": exact.to_limbs(self.measurements)}
-        return {"plan": content, "receipt": receipt}, arrays
+        parts: dict[str, Any] = {"plan": content, "receipt": receipt}
+        if self.adjusted is not None:
+            parts["adjusted"], cells = self.adjusted.to_parts()
+            arrays |= cells
+        return parts, arrays
 
     def to_mbi(self) -> ForMbi:
         """What was released, in the terms of the package mbi: to fit a model and draw a synthetic table.
@@ -208,7 +304,8 @@ class Release:
 
     def __repr__(self) -> str:
         m, n = self.plan.workload.shape
-        return f"Release({m:,} answers over {in_figures(n)} cells, {self.plan.privacy})"
+        adjusted = "" if self.adjusted is None else f", adjusted: {self.adjusted.kinds}"
+        return f"Release({m:,} answers over {in_figures(n)} cells, {self.plan.privacy}{adjusted})"
 
     def __str__(self) -> str:
         first = self.plan.workload.names[0]
@@ -235,7 +332,8 @@ def _release_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array],
         fits = len(measurements) == plan.fixed_strategy().n_measured
     if not fits:
         raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
-    return Release(plan, measurements, _receipt(content.get("receipt"), name))
+    adjusted = adjustment_from_parts(content.get("adjusted"), arrays, plan.workload.shape[1], name)
+    return Release(plan, measurements, _receipt(content.get("receipt"), name), adjusted)
 
 
 def _receipt(plain: Any, name: str) -> Receipt | None:
@@ -311,10 +409,12 @@ def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | No
     if stored is not None:
         return _release_from_parts(*container.from_bytes(stored, "release", chosen), chosen)
     read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
-    entry = ledger.spend(charge, chosen, plan.after)
-    receipt = Receipt(ledger.dataset, chosen, entry.head)
-    release = Release(plan, _noisy(plan, read, SystemBits()), receipt)
-    ledger.store(entry, release.to_bytes())
+    # Whoever interrupts here would have paid for answers that nobody has.
+    with finished_first():
+        entry = ledger.spend(charge, chosen, plan.after)
+        receipt = Receipt(ledger.dataset, chosen, entry.head)
+        release = Release(plan, _noisy(plan, read, SystemBits()), receipt)
+        ledger.store(entry, release.to_bytes())
     return release
 
 
@@ -348,6 +448,16 @@ def with_noise(strategy: Measured, integers: Array, bits: RandomBits) -> Array:
     """What a strategy measures, in Python integers, with its noise: one independent draw for each."""
     draw = discrete_laplace if strategy.noise == "laplace" else rounded_gaussian
     return integers + np.array(draw(strategy.scale, strategy.n_measured, bits), dtype=object)
+
+
+def in_unicode(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns whose texts hold Unicode only; what is none is written out, as \\udc80."""
+    return {
+        name: [text.encode("utf-8", "backslashreplace").decode() for text in values]
+        if name in ("query", "label")
+        else values
+        for name, values in columns.items()
+    }
 
 
 def _read_only(values: Array) -> Array:

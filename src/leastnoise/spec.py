@@ -26,15 +26,17 @@ A query may hold a target, stderr = 50 or within = [100, 0.95]. Where some do, [
 left out: the plan then spends the least that meets them.
 
 Kinds are total, marginal, cube, prefix, all-ranges, ranges, levels, sum, where, product
-and linear. An attribute may also be a hierarchy, and say what becomes of other values.
+and linear; instead of a kind, a query may hold sql = "SELECT …". An attribute may also be a
+hierarchy, and say what becomes of other values.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,20 +45,26 @@ from leastnoise.errors import InputError, SpecError
 from leastnoise.objective import objective_from_dict
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
 from leastnoise.queries import Query, query_from_dict
+from leastnoise.queries.base import COMMON
 from leastnoise.schema import Schema
+from leastnoise.spec_lines import Lines
+from leastnoise.spec_toml import key_text, value_text
+from leastnoise.sql import queries_from_sql
 from leastnoise.workload import Workload, assemble
 
 MAX_BYTES = 16 * 2**20
+# What `leastnoise init` writes where only a person knows what belongs there.
+FILL_IN = "<fill in>"
 
-_GOALS: dict[frozenset[str], type[Goal]] = {
+GOALS: dict[frozenset[str], type[Goal]] = {
     frozenset({"epsilon"}): PureDP,
     frozenset({"epsilon", "delta"}): ApproxDP,
     frozenset({"rho"}): ZCDP,
     frozenset({"mu"}): GDP,
 }
 # What a goal may hold besides its numbers, written only where it is not the default.
-_FURTHER = {"neighbours": "add-remove", "records_per_person": 1, "calibration": "exact"}
-_DESIGN = ("objective", "relative_to", "method", "options", "tol", "time_limit", "backend")
+FURTHER = {"neighbours": "add-remove", "records_per_person": 1, "calibration": "exact"}
+DESIGN = ("objective", "relative_to", "method", "options", "tol", "time_limit", "backend")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,19 +95,19 @@ class Spec:
     def to_toml(self) -> str:
         """The specification as text that `parse_spec` reads back."""
         lines = ["[schema]"]
-        lines += [f"{_key(name)} = {_toml(value)}" for name, value in self.schema.to_dict().items()]
+        lines += [f"{key_text(name)} = {value_text(value)}" for name, value in self.schema.to_dict().items()]
         goal = {} if self.privacy is None else self.privacy.to_dict()
         lines += ["", "[privacy]"] if goal else []
         for name, value in goal.items():
-            if name != "goal" and value != _FURTHER.get(name):
-                lines.append(f"{name} = {_toml(value)}")
+            if name != "goal" and value != FURTHER.get(name):
+                lines.append(f"{name} = {value_text(value)}")
         for query in self.queries:
             lines += ["", "[[query]]"]
-            lines += [f"{_key(name)} = {_toml(value)}" for name, value in query.to_dict().items()]
+            lines += [f"{key_text(name)} = {value_text(value)}" for name, value in query.to_dict().items()]
         settings = {name: value for name, value in self.design.items() if value is not None}
         if settings:
             lines += ["", "[design]"]
-            lines += [f"{_key(name)} = {_toml(value)}" for name, value in settings.items()]
+            lines += [f"{key_text(name)} = {value_text(value)}" for name, value in settings.items()]
         return "\n".join(lines) + "\n"
 
 
@@ -122,71 +130,133 @@ def load_spec(path: str | Path) -> Spec:
         raise SpecError(f"{source.name}: a specification holds at most {MAX_BYTES:,} bytes")
     try:
         # Some editors put a byte order mark first, which TOML does not know.
-        return parse_spec(content.decode("utf-8-sig"))
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         is_saved = content.startswith(b"PK")
         hint = "; this is a saved plan or release, for `leastnoise release` or `explain`" if is_saved else ""
         raise SpecError(f"{source.name}: a specification is text in UTF-8{hint}") from None
-    except SpecError as error:
-        raise SpecError(f"{source.name}: {error}") from None
+    return _parse(text, lambda line: f"{source.name}: " if line is None else f"{source.name}:{line}: ")
 
 
 def parse_spec(text: str) -> Spec:
     """The specification in a TOML text.
 
     Raises:
-        SpecError: saying what must hold.
+        SpecError: naming the line and what must hold.
     """
+    return _parse(text, lambda line: "" if line is None else f"line {line}: ")
+
+
+class _Refusal(SpecError):
+    """What is wrong with a specification, and the table or key that holds it."""
+
+    def __init__(self, message: str, *place: str | int) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def _parse(text: str, where: Callable[[int | None], str]) -> Spec:
+    """The specification in a text; a refusal begins with where it stands."""
     try:
         content = tomllib.loads(text)
     except (RecursionError, ValueError) as error:  # a number of 5,000 digits is a plain ValueError
         hint = "; write [[query]] in double brackets before each query" if "('query',)" in str(error) else ""
-        raise SpecError(f"this is not TOML: {error}{hint}") from None
-    _check_numbers(content)
+        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = None if found is None else int(found[1])
+        raise SpecError(f"{where(line)}this is not TOML: {error}{hint}") from None
     try:
+        _check_values(content)
         return _read(content)
+    except _Refusal as refusal:
+        # Looked for only now: a file that is right needs no lines.
+        line = Lines(text).of(*refusal.place) if refusal.place else None
+        raise SpecError(f"{where(line)}{refusal}") from None
     except RecursionError:
-        raise SpecError("a specification's tables must not be nested that deeply") from None
+        raise SpecError(f"{where(None)}a specification's tables must not be nested that deeply") from None
 
 
-def _check_numbers(content: dict[str, Any]) -> None:
-    """Refuse whole numbers that no float comes near; Python would not even print some of them."""
-    waiting: list[Any] = [content]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, (dict, list)):
-            waiting.extend(value.values() if isinstance(value, dict) else value)
+def _check_values(content: dict[str, Any]) -> None:
+    """Refuse places still to be filled in, and whole numbers that no float comes near.
+
+    Python would not even print some of those.
+    """
+    unfilled = []
+    for place, value in _values(content):
+        if value == FILL_IN:
+            unfilled.append(place)
         elif isinstance(value, int) and abs(value) > sys.float_info.max:
-            raise SpecError(f"a whole number must lie within ±{sys.float_info.max:.1e}")
+            raise _Refusal(f"a whole number must lie within ±{sys.float_info.max:.1e}", *place)
+    # A range has two ends: they are one thing to fill in.
+    wanted = list(dict.fromkeys(place[:2] for place in unfilled))
+    if wanted:
+        table, *names = wanted[0]
+        name = f" {names[0]}" if names and isinstance(names[0], str) else ""
+        more = f"; {len(wanted) - 1} more after it" if len(wanted) > 1 else ""
+        raise _Refusal(
+            f"[{table}]{name} is still to be filled in: put what is public knowledge in the place of "
+            f'"{FILL_IN}", as the comment above it says, or delete it{more}',
+            *unfilled[0],
+        )
+
+
+def _values(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Every value that is no table or list, with its place, in the order of the text."""
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), content)]
+    while waiting:
+        place, value = waiting.pop()
+        if isinstance(value, (dict, list)):
+            inside = value.items() if isinstance(value, dict) else enumerate(value)
+            # A thousand keys within each other must not make a thousand long places.
+            deeper = [((*place, key) if len(place) < 8 else place, item) for key, item in inside]
+            waiting.extend(reversed(deeper))
+        else:
+            yield place, value
 
 
 def _read(content: dict[str, Any]) -> Spec:
     unknown = sorted(set(content) - {"schema", "privacy", "query", "design"})
     if unknown:
-        raise SpecError(f"unknown table {unknown[0]!r}; there are [schema], [privacy], [[query]], [design]")
+        raise _Refusal(
+            f"unknown table {unknown[0]!r}; there are [schema], [privacy], [[query]], [design]", unknown[0]
+        )
     for table in ("schema", "privacy"):
         is_left_out = table == "privacy" and table not in content and _has_targets(content)
         if not is_left_out and (not isinstance(content.get(table), dict) or not content[table]):
-            raise SpecError(f"a [{table}] table is needed")
+            raise _Refusal(f"a [{table}] table is needed", table)
     queries = content.get("query")
     if isinstance(queries, dict):
-        raise SpecError("queries come in a list: write [[query]] in double brackets before each")
+        raise _Refusal("queries come in a list: write [[query]] in double brackets before each", "query")
     if not isinstance(queries, list) or not queries or not all(isinstance(q, dict) for q in queries):
-        raise SpecError("at least one [[query]] is needed")
-    try:
-        schema = Schema.from_dict(content["schema"])
-    except InputError as error:
-        raise SpecError(f"[schema]: {error}") from None
-    asked = tuple(_query(number, query, schema) for number, query in enumerate(queries, start=1))
+        raise _Refusal("at least one [[query]] is needed", "query")
+    schema = _schema(content["schema"])
+    asked: list[Query] = []
+    taken: set[str] = set()
+    for number, plain in enumerate(queries):
+        for query in _queries(number, plain, schema):
+            if query.name is not None and query.name in taken:
+                words = f"query names must differ, {query.name!r} is given twice"
+                raise _Refusal(f"[[query]] number {number + 1}: {words}", "query", number)
+            taken |= {query.name} if query.name is not None else set()
+            asked.append(query)
     goal = _goal(content["privacy"]) if "privacy" in content else None
-    spec = Spec(schema, asked, goal, _settings(content.get("design", {})))
+    spec = Spec(schema, tuple(asked), goal, _settings(content.get("design", {})))
     if goal is None and spec.design.get("objective", "targets") != "targets":
-        raise SpecError(f"a [privacy] table is needed for objective = {spec.design['objective']!r}")
+        words = f"a [privacy] table is needed for objective = {spec.design['objective']!r}"
+        raise _Refusal(words, "design", "objective")
     try:
-        spec.workload  # noqa: B018 - assembled once here, so that a name given twice is found at once
+        spec.workload  # noqa: B018 - assembled once here, so that weights far apart are found at once
     except InputError as error:
-        raise SpecError(f"[[query]]: {error}") from None
+        raise _Refusal(f"[[query]]: {error}", "query") from None
     return spec
+
+
+def _schema(plain: dict[str, Any]) -> Schema:
+    for name, given in plain.items():
+        try:
+            Schema.from_dict({name: given})
+        except InputError as error:
+            raise _Refusal(f"[schema]: {error}", "schema", name) from None
+    return Schema.from_dict(plain)
 
 
 def _has_targets(content: dict[str, Any]) -> bool:
@@ -196,85 +266,82 @@ def _has_targets(content: dict[str, Any]) -> bool:
     )
 
 
-def _query(number: int, plain: dict[str, Any], schema: Schema) -> Query:
+def _queries(number: int, plain: dict[str, Any], schema: Schema) -> list[Query]:
+    """What one [[query]] table asks: one query, or those of its SQL."""
     try:
-        query = query_from_dict(plain)
-        query.operator(schema)  # so that a wrong attribute is found here, with the query's number
-        return query
+        found = _from_sql(plain, schema) if "sql" in plain else [query_from_dict(plain)]
+        for query in found:
+            query.operator(schema)  # so that a wrong attribute is found here, with the query's number
+        return found
     except InputError as error:
-        raise SpecError(f"[[query]] number {number}: {error}") from None
+        raise _Refusal(f"[[query]] number {number + 1}: {error}", "query", number) from None
     except OverflowError:
-        raise SpecError(f"[[query]] number {number}: its matrix holds numbers beyond 64 bits") from None
+        words = f"[[query]] number {number + 1}: its matrix holds numbers beyond 64 bits"
+        raise _Refusal(words, "query", number) from None
+
+
+def _from_sql(plain: dict[str, Any], schema: Schema) -> list[Query]:
+    """The queries of some SQL, each with the weight and the target that are given beside it."""
+    common = {key: value for key, value in plain.items() if key != "sql"}
+    unknown = sorted(set(common) - set(COMMON))
+    if unknown:
+        raise SpecError(f"sql stands with {', '.join(COMMON)}, if any, and not with {', '.join(unknown)}")
+    found = queries_from_sql(plain["sql"], schema)
+    name = common.pop("name", None)
+    if name is not None and len(found) == 1:
+        return [found[0].having(name=name, **common)]
+    if name is not None and (not isinstance(name, str) or not name):
+        raise SpecError(f"a query's name must be a non-empty text, got {name!r}")
+    names = [query.name if name is None else f"{name}: {query.name or query.title()}" for query in found]
+    return [query.having(name=own, **common) for query, own in zip(found, names, strict=True)]
 
 
 def _goal(plain: dict[str, Any]) -> Goal:
-    goal = _GOALS.get(frozenset(plain) - set(_FURTHER))
+    goal = GOALS.get(frozenset(plain) - set(FURTHER))
     if goal is None:
-        raise SpecError(
+        raise _Refusal(
             "[privacy] must hold epsilon and delta, or epsilon, rho or mu alone (and may hold "
-            f"neighbours and records_per_person); it holds {', '.join(map(repr, plain))}"
+            f"neighbours and records_per_person); it holds {', '.join(map(repr, plain))}",
+            "privacy",
         )
     for name, value in plain.items():
         if name != "neighbours" and isinstance(value, str) and "/" not in value and name != "calibration":
-            raise SpecError(f"[privacy]: {name} must be a number, written without quotes, got {value!r}")
+            words = f"[privacy]: {name} must be a number, written without quotes, got {value!r}"
+            raise _Refusal(words, "privacy", name)
     try:
         return goal_from_dict({"goal": goal.__name__, **plain})
     except InputError as error:
-        raise SpecError(f"[privacy]: {error}") from None
+        # The message begins with what it is about.
+        raise _Refusal(f"[privacy]: {error}", "privacy", str(error).partition(" ")[0]) from None
 
 
 def _settings(plain: Any) -> dict[str, Any]:
     """The [design] table; whether a method or a backend of that name exists, `design` says."""
     if not isinstance(plain, dict):
-        raise SpecError("[design] must be a table")
+        raise _Refusal("[design] must be a table", "design")
     for name, value in plain.items():
-        if name not in _DESIGN:
-            raise SpecError(f"[design] does not know {name!r}; it may hold {', '.join(_DESIGN)}")
+        if name not in DESIGN:
+            words = f"[design] does not know {name!r}; it may hold {', '.join(DESIGN)}"
+            raise _Refusal(words, "design", name)
         if name in ("objective", "method", "backend") and not isinstance(value, str):
-            raise SpecError(f"[design]: {name} must be a text, got {value!r}")
+            raise _Refusal(f"[design]: {name} must be a text, got {value!r}", "design", name)
         if name == "options" and not isinstance(value, dict):
-            raise SpecError(f"[design]: options must be a table, as in {{ branching = 4 }}, got {value!r}")
+            words = f"[design]: options must be a table, as in {{ branching = 4 }}, got {value!r}"
+            raise _Refusal(words, "design", name)
         if name in ("tol", "time_limit"):
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not is_number or not 0 < value < math.inf:
-                raise SpecError(f"[design]: {name} must be a positive number, got {value!r}")
+                raise _Refusal(f"[design]: {name} must be a positive number, got {value!r}", "design", name)
         if name == "relative_to" and (value != "uniform" or "objective" not in plain):
-            raise SpecError(
+            raise _Refusal(
                 '[design]: relative_to must be "uniform", beside an objective = "total-variance"; another '
-                "prior is given in Python, to TotalVariance(relative_to=...)"
+                "prior is given in Python, to TotalVariance(relative_to=...)",
+                "design",
+                name,
             )
         if name == "objective":
             try:
                 objective_from_dict(plain)
             except InputError as error:
-                raise SpecError(f"[design]: {error}") from None
+                raise _Refusal(f"[design]: {error}", "design", name) from None
     return plain
-
-
-def _key(name: str) -> str:
-    return name if name.isascii() and name.replace("_", "").replace("-", "").isalnum() else _toml(name)
-
-
-def _toml(value: Any) -> str:
-    """A plain value as inline TOML."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return repr(int(value))
-    if isinstance(value, float):
-        return repr(float(value))  # NumPy's floats are floats, but show themselves as np.float64(…)
-    if isinstance(value, str):
-        return _quoted(value)
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_toml(item) for item in value)}]"
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + " }"
-    raise SpecError(f"a specification cannot hold {type(value).__name__}")
-
-
-def _quoted(text: str) -> str:
-    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    if any("\ud800" <= c <= "\udfff" for c in text):
-        raise SpecError(f"a specification is text in UTF-8, which cannot hold {text!r}")
-    shown = "".join(escapes.get(c) or (c if c >= " " and c != "\x7f" else f"\\u{ord(c):04X}") for c in text)
-    return f'"{shown}"'

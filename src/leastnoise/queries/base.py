@@ -7,13 +7,24 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from itertools import accumulate
-from statistics import NormalDist
 from typing import Any, ClassVar, overload
 
 import numpy as np
 
 from leastnoise.errors import QueryError
 from leastnoise.operators import AllOnes, Deferred, Kronecker, Operator, Reordered, Stack
+from leastnoise.queries.targets import (
+    Interval,
+    Size,
+    checked_expected,
+    checked_stderr,
+    checked_within,
+    in_counts,
+    size_in_words,
+    stderr_within,
+    times,
+    to_float,
+)
 from leastnoise.schema import Schema
 
 
@@ -113,57 +124,75 @@ def term_labels(term: Term, of_everyone: str) -> Labels:
 
 
 # What all queries have, and what it is unless given.
-COMMON: dict[str, Any] = {"name": None, "weight": 1.0, "stderr": None, "within": None}
+COMMON: dict[str, Any] = {"name": None, "weight": 1.0, "stderr": None, "within": None, "expected": None}
 
 
 @dataclass(frozen=True)
 class Query:
-    """A batch of linear counting queries over one schema."""
+    """A batch of linear counting queries over one schema.
+
+    A target is a number of counts or, as a text such as "5%", a share of `expected`: a public size that
+    is never taken from the data.
+    """
 
     _: KW_ONLY
     name: str | None = None
     weight: float = 1.0
-    stderr: float | None = None
-    within: tuple[float, float] | None = None
+    stderr: Size | None = None
+    within: Interval | None = None
+    expected: float | None = None
 
     kind: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
             raise QueryError(f"a query's name must be a non-empty text, got {self.name!r}")
-        weight, stderr = to_float(self.weight), to_float(self.stderr)
+        weight = to_float(self.weight)
         if weight is None or not 0 <= weight < math.inf:
             raise QueryError(f"weight must be a finite number, zero or more, got {self.weight!r}")
         object.__setattr__(self, "weight", weight)
         if self.stderr is not None and self.within is not None:
             raise QueryError("give a target as stderr= or as within=, not both")
+        object.__setattr__(self, "expected", checked_expected(self.expected))
         if self.stderr is not None:
-            if stderr is None or not 0 < stderr < math.inf:
-                raise QueryError(f"stderr must be a positive, finite number, got {self.stderr!r}")
-            object.__setattr__(self, "stderr", stderr)
+            object.__setattr__(self, "stderr", checked_stderr(self.stderr, self.expected))
         if self.within is not None:
-            self._check_within()
-
-    def _check_within(self) -> None:
-        pair = self.within
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise QueryError(f"within must be (half-width, level), as in within=(100, 0.95), got {pair!r}")
-        half_width, level = to_float(pair[0]), to_float(pair[1])
-        if half_width is None or level is None:
-            raise QueryError(f"within must be (half-width, level), as in within=(100, 0.95), got {pair!r}")
-        if not 0 < half_width < math.inf or not 0 < level < 1:
-            raise QueryError(f"within needs a positive half-width and a level between 0 and 1, got {pair!r}")
-        if not 0 < stderr_within(half_width, level) < math.inf:
-            raise QueryError(f"within={pair!r} asks for no standard error a float can hold")
-        object.__setattr__(self, "within", (half_width, level))
+            object.__setattr__(self, "within", checked_within(self.within, self.expected))
+        if self.target is not None and not 0 < self.target < math.inf:
+            raise QueryError(f"{self.target_in_words()} asks for no standard error a float can hold")
 
     @property
     def target(self) -> float | None:
-        """The standard error each answer must keep, or None."""
-        return self.stderr if self.within is None else stderr_within(*self.within)
+        """The standard error each answer must keep, in counts, or None."""
+        if self.within is not None:
+            half_width, level = self.within
+            return stderr_within(in_counts(half_width, self.expected), level)
+        return None if self.stderr is None else in_counts(self.stderr, self.expected)
+
+    def target_in_words(self) -> str:
+        """The target as it was given; "" without one.
+
+        Example:
+            >>> Query(stderr=50).target_in_words(), Query(within=(100, 0.95)).target_in_words()
+            ('±50', '±100 at 95%')
+        """
+        if self.within is not None:
+            return f"{size_in_words(self.within[0], self.expected)} at {100 * self.within[1]:.6g}%"
+        return "" if self.stderr is None else size_in_words(self.stderr, self.expected)
+
+    def relaxed(self, factor: float) -> Query:
+        """The same query with a target that many times as wide, given in the same way; without one, itself.
+
+        Example:
+            >>> Query(expected=200, stderr="5%").relaxed(2).target_in_words()
+            '±10% of 200'
+        """
+        if self.within is not None:
+            return self.having(within=(times(self.within[0], factor), self.within[1]))
+        return self if self.stderr is None else self.having(stderr=times(self.stderr, factor))
 
     def having(self, **changes: Any) -> Query:
-        """The same query with another name, weight or target."""
+        """The same query with another name, weight, target or expected size."""
         return replace(self, **self._common_with(changes))
 
     def _common_with(self, changes: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +200,10 @@ class Query:
         common = {name: getattr(self, name) for name in COMMON}
         unknown = set(changes) - set(common)
         if unknown:
-            raise QueryError(f"a query has name, weight, stderr and within, not {', '.join(sorted(unknown))}")
+            raise QueryError(
+                f"a query has name, weight, stderr and within, not {', '.join(sorted(unknown))}; and "
+                "expected, for targets in per cent"
+            )
         if changes.get("stderr") is not None or changes.get("within") is not None:
             common |= {"stderr": None, "within": None}
         return common | changes
@@ -286,23 +318,6 @@ def check_attribute(query: Query, name: object) -> None:
             f"{type(query).__name__} takes the names of attributes, as in {type(query).__name__}('age'), "
             f"got {name!r}"
         )
-
-
-def stderr_within(half_width: float, level: float) -> float:
-    """σ such that N(0, σ²) stays within the half-width with probability `level`."""
-    # The lower tail: (1 + level) / 2 rounds to 1 for levels next to 1.
-    z = -NormalDist().inv_cdf((1 - level) / 2)
-    return half_width / z if z > 0 else math.inf
-
-
-def to_float(value: object) -> float | None:
-    """A number as a float, so that equal queries have one digest; None if it is no number."""
-    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
 
 
 def to_plain(value: Any) -> Any:

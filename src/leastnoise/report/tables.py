@@ -11,7 +11,8 @@ from leastnoise.objective import Objective, Targets
 from leastnoise.plan import Plan
 from leastnoise.printable import printable
 from leastnoise.release import Release
-from leastnoise.report.baselines import baselines
+from leastnoise.report.baselines import Baselines, baselines
+from leastnoise.report.figures import figure, number, outward, times, with_margin
 from leastnoise.workload import Workload
 
 
@@ -24,7 +25,7 @@ def cost_table(plan: Plan) -> Any:
     Raises:
         MethodError: where the plan depends on the data, so that its errors are not known.
     """
-    strategy, objective = plan.fixed_strategy(), plan.objective
+    plan.fixed_strategy()
     simple = baselines(plan)
     columns = (simple.per_count, simple.per_cell)
     table = _table("Standard errors: this plan; noise on each count; noise on each cell, added up")
@@ -33,16 +34,23 @@ def cost_table(plan: Plan) -> Any:
     for heading in ("this plan", each_count, "each cell"):
         table.add_column(heading, justify="right")
     spreads = plan.spreads or []
-    for number, (name, spread) in enumerate(zip(plan.workload.names, spreads, strict=True)):
-        others = [column.rms[number] for column in columns]
+    for place, (name, spread) in enumerate(zip(plan.workload.names, spreads, strict=True)):
+        others = [column.rms[place] for column in columns]
         table.add_row(_literal(name), *_times([math.sqrt(spread.mean_square), *others]))
     table.add_section()
-    values = [_own_value(plan.workload, strategy, objective), *(column.value for column in columns)]
-    if isinstance(objective, Targets):
-        table.add_row("largest, in targets", *_times([math.sqrt(value) for value in values]))
-    else:
-        table.add_row(objective.unit(plan.workload), *_times(values))
+    what, values = aim_of(plan, simple)
+    table.add_row(what, *_times(values))
     return table
+
+
+def aim_of(plan: Plan, simple: Baselines) -> tuple[str, list[float]]:
+    """What a plan was chosen for, and what it comes to: by the plan, on each count, on each cell."""
+    objective = plan.objective
+    own = _own_value(plan.workload, plan.fixed_strategy(), objective)
+    values = [own, simple.per_count.value, simple.per_cell.value]
+    if isinstance(objective, Targets):
+        return "largest, in targets", [math.sqrt(value) for value in values]
+    return objective.unit(plan.workload), values
 
 
 def _own_value(workload: Workload, strategy: Measured, objective: Objective) -> float:
@@ -56,7 +64,8 @@ def _own_value(workload: Workload, strategy: Measured, objective: Objective) -> 
 def cross_table(release: Release, name: str, *, level: float = 0.95) -> Any:
     """A Rich table of one batch over two attributes: answers with half-widths of their intervals.
 
-    Half-widths are rounded up far enough to cover the rounding of the answers too.
+    Half-widths are rounded up far enough to cover the rounding of the answers too. Adjusted answers may lie
+    outside of their intervals, and have these beside them.
 
     Raises:
         QueryError: if there is no batch of that name, or it is not over two attributes.
@@ -70,14 +79,20 @@ def cross_table(release: Release, name: str, *, level: float = 0.95) -> Any:
     down, across = factors
     shape = (down.labels.length, across.labels.length)
     answers = release.answers[rows].reshape(shape)
-    half = ((release.interval(level)[1] - release.answers)[rows]).reshape(shape)
-    table = _table(f"{name} (± at {100 * level:.4g}%)")
+    lower, upper = (ends[rows].reshape(shape) for ends in release.interval(level))
+    is_centred = release.adjusted is None
+
+    def cell(i: int, j: int) -> str:
+        if is_centred:
+            return with_margin(answers[i, j], (upper[i, j] - lower[i, j]) / 2)
+        return f"{number(answers[i, j], 0)} ({' to '.join(outward(lower[i, j], upper[i, j], 0))})"
+
+    table = _table(f"{name} ({'±' if is_centred else 'intervals'} at {100 * level:.4g}%)")
     table.add_column(_literal(down.title))
     for label in across.labels:
         table.add_column(_literal(label), justify="right")
     for i, label in enumerate(down.labels):
-        cells = [_with_margin(answers[i, j], half[i, j]) for j in range(shape[1])]
-        table.add_row(_literal(label), *cells)
+        table.add_row(_literal(label), *(cell(i, j) for j in range(shape[1])))
     return table
 
 
@@ -95,23 +110,8 @@ def _literal(text: str) -> Any:
     return Text(printable(text))
 
 
-def _with_margin(answer: float, half: float) -> str:
-    margin = math.ceil(half + 0.5) if half > 0 else 0
-    return f"{round(answer):,} ± {margin:,}"
-
-
 def _times(values: list[float]) -> list[str]:
     """The plan's own figure, then the others with how many times as much they are."""
     ours, *others = values
-    factors = [f" ({_ratio(other / ours)}×)" if ours > 0 else "" for other in others]
-    return [_figure(ours), *(_figure(o) + f for o, f in zip(others, factors, strict=True))]
-
-
-def _ratio(value: float) -> str:
-    return f"{value:,.1f}" if value < 1e6 else f"{value:.3g}"
-
-
-def _figure(value: float) -> str:
-    if value == 0 or 1 <= value < 1e9:
-        return f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}"
-    return f"{value:.3g}"
+    factors = [f" ({shown})" if (shown := times(ours, other)) else "" for other in others]
+    return [figure(ours), *(figure(o) + f for o, f in zip(others, factors, strict=True))]

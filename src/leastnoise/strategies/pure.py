@@ -55,7 +55,10 @@ _SEARCHES: dict[str, dict[str, Any]] = {"p-identity": {}, "lowrank": {"max_itera
 _WITH_OPTIONS_CELLS = 256
 
 # The low-rank mechanism is tried up to so many cells: 0.5 s for 8, 6 s for 64, and then far from the best.
+# And where there are so many times more cells than queries: few queries span few directions, which is what
+# it is made for and what strategies that measure every cell waste most on.
 _LOWRANK_CELLS = 16
+_LOWRANK_SHARE = 4
 
 # Tried last: where it takes longest, it is behind.
 _LAST = "weighted-basis"
@@ -95,7 +98,8 @@ def methods_to_try(methods: Sequence[Method], request: Request) -> list[Method]:
     n = request.workload.shape[1]
     willing = [m for m in methods if not m.is_data_dependent and m.refuses(request) is None]
     quick = [m for m in willing if m.is_quick]
-    searches = [m for m in willing if m.name in _SEARCHES and (m.name != "lowrank" or n <= _LOWRANK_CELLS)]
+    is_low_rank = n <= _LOWRANK_CELLS or _LOWRANK_SHARE * request.workload.shape[0] <= n
+    searches = [m for m in willing if m.name in _SEARCHES and (m.name != "lowrank" or is_low_rank)]
     chosen = quick + [m for m in searches if m not in quick] or willing
     return sorted(chosen, key=lambda m: m.name == _LAST)
 

@@ -1,0 +1,91 @@
+"""The names and types of a table's columns, and nothing else of it.
+
+What a draft of a specification says must not depend on any record. The types that a
+Parquet file states are part of its format. A CSV file states none, and guessing
+them from its values would let one record change the draft, so they stay unknown.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from leastnoise.data.sources import column_types, files_named
+from leastnoise.data.withheld import withheld
+from leastnoise.errors import DataError
+
+# A header longer than this is no header.
+_MAX_HEADER = 2**20
+_KINDS = {
+    "whole": r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)",
+    "measured": r"FLOAT|DOUBLE|DECIMAL.*",
+    "truth": r"BOOLEAN",
+    "named": r"VARCHAR|ENUM.*",
+    "time": r"DATE|TIME.*",
+}
+
+
+class Column(NamedTuple):
+    """A column and what its type says: "whole", "measured", "truth", "named", "time", or "" for nothing."""
+
+    name: str
+    kind: str
+
+
+def columns_of(source: str | Path) -> list[Column]:
+    """The columns of a CSV, TSV or Parquet file; of a glob, those of its first file.
+
+    Guarantee:
+        Of a CSV file only the first line is looked at, of a Parquet file only the schema it
+        states. No record is.
+
+    Raises:
+        DataError: if there is no such file, or its first line does not look like names. The
+            message does not hold the line, which may be somebody's record.
+    """
+    path = files_named(source)[0]
+    read = _of_parquet if path.lower().endswith((".parquet", ".pq")) else _of_text
+    found = withheld("reading the names of the columns", lambda: read(path))
+    columns = [column for column in found if column.name.strip()]  # frames are written with a nameless index
+    _check_names([column.name for column in columns])
+    return columns
+
+
+def _of_parquet(path: str) -> list[Column]:
+    import duckdb
+
+    with duckdb.connect(":memory:") as engine:
+        types = column_types(engine, "read_parquet($file, hive_partitioning=false)", {"file": path})
+    return [Column(name, _kind(stated)) for name, stated in types]
+
+
+def _kind(stated: str) -> str:
+    return next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, stated)), "unusable")
+
+
+def _of_text(path: str) -> list[Column]:
+    delimiter = "\t" if path.lower().endswith((".tsv", ".tsv.gz")) else ","
+    opened: Any = gzip.open if path.lower().endswith(".gz") else open
+    # Python decodes ahead of the first line: bytes of a record that are not UTF-8 must not raise.
+    with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+        first = lines.readline(_MAX_HEADER)
+    if len(first) == _MAX_HEADER or any("\ud800" <= c <= "\udfff" for c in first):
+        raise DataError(f"the first line of a table must be text in UTF-8 and shorter than {_MAX_HEADER:,}")
+    if first.count('"') % 2:
+        raise DataError("the first line of a table must close the quotation marks that it opens")
+    return [Column(name, "") for name in next(csv.reader([first], delimiter=delimiter), [])]
+
+
+def _check_names(names: Sequence[str]) -> None:
+    told = "the first line of a table must hold the names of its columns"
+    if not names:
+        raise DataError(f"{told}; it holds none")
+    if len(set(names)) < len(names):
+        raise DataError(f"{told}, each once; some are there twice")
+    n_numbers = sum(re.fullmatch(r"\s*[+-]?[\d.,]+\s*", name) is not None for name in names)
+    if 2 * n_numbers >= len(names):
+        raise DataError(f"{told}; half of what it holds are numbers, so that it may be a record")

@@ -1,0 +1,65 @@
+"""Numbers as people read them, rounded to the safe side where something is promised."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, Context, Decimal
+
+from leastnoise.operators import Array
+
+# Below this, answers to real-weighted queries are better read from release.to_frame().
+_MOST_DECIMALS = 12
+
+
+def decimals_for(half_widths: Array) -> int:
+    """Decimals whose last place is a third of the narrowest half-width or less; none as a rule."""
+    narrow = half_widths[half_widths > 0].min(initial=math.inf)
+    return min(max(0, 1 - math.floor(math.log10(3 * narrow))), _MOST_DECIMALS) if narrow < math.inf else 0
+
+
+def number(value: float, decimals: int) -> str:
+    """A number with commas and so many decimals, never minus zero."""
+    text = f"{value:,.{decimals}f}"
+    return text if any(digit in text for digit in "123456789") else text.removeprefix("-")
+
+
+def outward(lower: float, upper: float, decimals: int) -> tuple[str, str]:
+    """The ends of an interval, rounded outwards: what is shown holds the truth as often as it says."""
+    unit = 10.0**-decimals
+    return (
+        number(math.floor(lower / unit) * unit, decimals),
+        number(math.ceil(upper / unit) * unit, decimals),
+    )
+
+
+def with_margin(answer: float, half: float, decimals: int = 0) -> str:
+    """An answer and the half-width of its interval, rounded up far enough to cover the answer's rounding.
+
+    Example:
+        >>> with_margin(1234.4, 10.2), with_margin(0.26, 0.11, 1)
+        ('1,234 ± 11', '0.3 ± 0.2')
+    """
+    unit = 10.0**-decimals
+    margin = math.ceil(half / unit + 0.5) * unit if half > 0 else 0.0
+    return f"{number(answer, decimals)} ± {number(margin, decimals)}"
+
+
+def at_least(spent: float) -> str:
+    """Six digits of what was spent, rounded up: a report never claims less."""
+    shown = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(spent))
+    return f"{float(shown):.6g}"
+
+
+def figure(value: float) -> str:
+    """A standard error or a variance in a few digits."""
+    if value == 0 or 1 <= value < 1e9:
+        return f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def times(ours: float, other: float) -> str:
+    """How many times as much the other is, as in "2.1×"; nothing where that means nothing."""
+    if not ours > 0:
+        return ""
+    ratio = other / ours
+    return f"{ratio:,.1f}×" if ratio < 1e6 else f"{ratio:.3g}×"

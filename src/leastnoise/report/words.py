@@ -1,0 +1,142 @@
+"""What is said of a plan, whether as text or as a page."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from leastnoise.alternatives import best_pure
+from leastnoise.objective import TotalVariance
+from leastnoise.plan import Plan
+from leastnoise.privacy import ApproxDP
+from leastnoise.report.figures import at_least
+from leastnoise.workload import Block
+
+# What is usual in talks about (ε, δ), for goals that have no δ of their own.
+_USUAL_DELTA = 1e-6
+
+_LARGE_DELTA = 1e-3
+
+
+def target_of(block: Block) -> str:
+    """The standard errors asked of a batch, as in "target 50"; nothing where none was."""
+    asked = block.targets[np.isfinite(block.targets)]
+    if len(asked) == 0:
+        return ""
+    low, high = f"{asked.min():,.4g}", f"{asked.max():,.4g}"
+    return f"target {low}" if low == high else f"targets from {low} to {high}"
+
+
+def shown_delta(plan: Plan) -> float:
+    """The δ at which an ε is told: the goal's own, or a usual one."""
+    return float(plan.privacy.delta) if isinstance(plan.privacy, ApproxDP) else _USUAL_DELTA
+
+
+def spent(plan: Plan, spends: str) -> str:
+    """What measuring a plan costs one person, rounded up; `spends` is how the sentence begins."""
+    if plan.mu is None:
+        return f"{spends} epsilon = {at_least(plan.epsilon())} (pure)."
+    delta = shown_delta(plan)
+    return (
+        f"{spends} mu = {at_least(plan.mu)} in Gaussian terms; at delta = {at_least(delta)} that is "
+        f"epsilon = {at_least(plan.epsilon(delta=delta))}."
+    )
+
+
+def large_delta(plan: Plan) -> str | None:
+    """A word of warning where δ protects nobody."""
+    if isinstance(plan.privacy, ApproxDP) and plan.privacy.delta > _LARGE_DELTA:
+        return "A delta this large may expose whole records; keep it far below one over the people."
+    return None
+
+
+def noise_kind(plan: Plan) -> str:
+    """What the noise is called."""
+    return "Gaussian" if plan.privacy.noise == "gaussian" else "Laplace"
+
+
+def reached(plan: Plan) -> str:
+    """What the certificate's number is, in words."""
+    achieved, unit = plan.certificate.achieved, plan.certificate.unit
+    shown = f"{unit.capitalize()} {achieved:,.6g}"
+    if unit == "mu squared":
+        return f"{shown} per record, the least that was found to meet the targets"
+    if unit == "squared factor":
+        return f"{shown}: standard errors are at most {math.sqrt(achieved):,.6g} times their targets"
+    if plan.objective.kind == "largest":
+        return (
+            f"{shown} (a standard error of {math.sqrt(achieved):,.6g})"
+            if unit == "largest variance"
+            else shown
+        )
+    if plan.objective in (TotalVariance(), TotalVariance(within_targets=True)):
+        return f"{shown} ({achieved / plan.workload.shape[0]:,.6g} per count)"
+    return f"T{str(plan.objective)[1:]}: {achieved:,.6g}"
+
+
+def bound(plan: Plan) -> str:
+    """What no noise can undercut."""
+    under = "under the same privacy" if plan.has_goal else "and meet the targets"
+    return (
+        f"No {noise_kind(plan)} noise shaped to these counts can have less than "
+        f"{plan.certificate.lower_bound:,.6g} {under}."
+    )
+
+
+def verdict(plan: Plan) -> str:
+    """How far a plan is from that bound, and why."""
+    certificate = plan.certificate
+    if certificate.status == "optimal":
+        return f"Gap {certificate.gap:.1e}: this is the optimum, proved."
+    if certificate.status == "stopped":
+        return f"Gap {certificate.gap:.1e}: the search stopped early; a longer one may do better."
+    return f"Gap {certificate.gap:.1%}: this method does not aim at the optimum."
+
+
+def without_delta(plan: Plan) -> list[str]:
+    """What the best plan of pure privacy would have, in lines, so that a user of a delta can choose."""
+    if not isinstance(plan.privacy, ApproxDP) or not plan.has_goal:
+        return []
+    pure = best_pure(plan)
+    if pure is None:
+        lacks = "meets these targets" if plan.objective.kind == "total-within-caps" else "serves these counts"
+        return [f"Without delta no quick method {lacks}."]
+    is_factor = pure.unit == "squared factor"
+    level = f"{math.sqrt(pure.achieved):,.6g} times the targets" if is_factor else ""
+    level = level or f"{pure.unit} {pure.achieved:,.6g}"
+    has = f"{level} by {pure.method}, {pure.ratio:,.3g} times this plan's"
+    if is_factor:
+        has = f"{level} by {pure.method}, {math.sqrt(pure.ratio):,.3g} times as much as this plan"
+    if pure.ratio < 1:
+        return [
+            f"Better without delta: {has}.",
+            f"Take design() with {pure.goal!r} instead: less noise, and no delta.",
+        ]
+    return [f"Without delta: {has}; design() with", f"{pure.goal!r} searches further."]
+
+
+def likeliest_guess(plan: Plan) -> float:
+    """How often somebody is right at most who guesses between two neighbouring tables, rounded up.
+
+    Before seeing the release both are as likely. The best guess is then right with probability
+    (1 + TV)/2, TV the total variation between the two releases, which is at most
+
+        2 Φ(μ/2) − 1          for μ-Gaussian privacy: that of N(0, 1) and N(μ, 1)
+        (e^ε − 1)/(e^ε + 1)   for pure privacy: that of randomised response
+
+    Guarantee:
+        Never below the bound for what this plan alone spends; four digits.
+
+    Reference:
+        Dong, Roth and Su (2022), arXiv:1905.02383, Section 2; Kairouz, Oh and Viswanath (2015),
+        arXiv:1311.0776, Theorem 1.
+    """
+    if plan.spent_per_person == 0:
+        return 0.5
+    if plan.mu is None:
+        right = 1 / (1 + math.exp(-plan.epsilon()))
+    else:
+        right = math.erfc(-plan.mu / math.sqrt(8)) / 2
+    # What is added is more than floats lose, so that the digits never round down.
+    return min(math.ceil(right * 1e4 + 1e-9) / 1e4, 1.0)

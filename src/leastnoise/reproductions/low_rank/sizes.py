@@ -1,0 +1,20 @@
+"""The sizes of the low-rank paper's experiments, its Table 1, and how much smaller the quick ones are."""
+
+from __future__ import annotations
+
+# Table 1, defaults in bold there: m = 256, n = 1,024, s half of the smaller one.
+M, N, SHARE = 256, 1024, 0.5
+CELLS = (128, 256, 512, 1024, 2048, 4096, 8192)
+QUERIES = (64, 128, 256, 512, 1024)
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+# By how much m and n are smaller in the quick size.
+SHRINK = 16
+
+# Of the first draw of a workload.
+SEED = 1
+
+
+def rank_of(workload: str, m: int, n: int, share: float = SHARE) -> int:
+    """The rank s that WRelated is drawn with; 0 for the other workloads, which have none."""
+    return max(1, round(share * min(m, n))) if workload == "WRelated" else 0

@@ -1,0 +1,460 @@
+"""Drafts of specifications: names and types of the table alone, and something to fill in."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import leastnoise.init_columns
+from leastnoise.cli_init import init
+from leastnoise.errors import DataError, LeastnoiseError, SpecError
+from leastnoise.init_columns import Column, columns_of
+from leastnoise.init_draft import TABLES, Wishes, draft_spec
+from leastnoise.init_questions import ask_wishes
+from leastnoise.privacy import ApproxDP, PureDP
+from leastnoise.queries import QUERY_KINDS, Cube, Marginal, Total
+from leastnoise.queries.base import COMMON
+from leastnoise.schema import Schema
+from leastnoise.spec import DESIGN, FILL_IN, FURTHER, GOALS, Spec, load_spec, parse_spec
+from leastnoise.spec_schema import FILE, json_schema, own_keys, schema_text
+from support import extra
+from test_spec import NAMES, NO_GOAL, QUERY, TARGET, TEXT, VALID, asking, examples, specs, written
+
+jsonschema = extra("jsonschema")
+
+COLUMNS = [
+    Column("age", "whole"),
+    Column("sex", "named"),
+    Column("income", "measured"),
+    Column("smokes", "truth"),
+    Column("born", "time"),
+    Column("blob", "unusable"),
+]
+
+
+def drafted(columns: list[Column], wishes: Wishes | None = None) -> str:
+    return draft_spec(columns, wishes or Wishes(), spec="people.toml", table="people.csv")
+
+
+def filled(text: str) -> str:
+    """A draft as somebody would fill it in, each place with the first example that stands above it."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if FILL_IN not in line or line.startswith("#"):
+            continue
+        key = line.split(" = ")[0]
+        above = number - 1
+        while lines[above - 1].startswith("#   "):
+            above -= 1
+        lines[number] = re.sub(r"   .*", "", lines[above].removeprefix("#   "))
+        assert lines[number].startswith(f"{key} = ")
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- names and types
+
+
+def write_csv(path: Path, records: list[tuple[Any, ...]]) -> Path:
+    rows = ["id,age,sex,income"] + [",".join(map(str, record)) for record in records]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def write_parquet(path: Path, records: list[tuple[Any, ...]]) -> Path:
+    import duckdb
+
+    with duckdb.connect() as engine:
+        engine.execute(
+            "CREATE TABLE t (id BIGINT, age INTEGER, sex VARCHAR, income DOUBLE, ok BOOLEAN, day DATE)"
+        )
+        for id_, age, sex, income in records:
+            engine.execute(
+                "INSERT INTO t VALUES (?, ?, ?, ?, true, DATE '2020-01-01')", [id_, age, sex, income]
+            )
+        engine.execute(f"COPY t TO '{path}' (FORMAT parquet)")
+    return path
+
+
+ONE = [(1, 34, "F", 1000.0), (2, 7, "M", 20.5)]
+OTHERS: list[list[tuple[Any, ...]]] = [
+    [],
+    [(9, -1, "Zebra", 1e9)],
+    [(i, i % 90, "F" if i % 2 else "rare disease", i / 7) for i in range(500)],
+]
+
+
+@pytest.mark.parametrize("write", [write_csv, write_parquet])
+@pytest.mark.parametrize("others", OTHERS, ids=["empty", "one", "many"])
+def test_other_records_give_the_same_draft_to_the_byte(
+    write: Callable[[Path, Any], Path], others: Any, tmp_path: Path
+) -> None:
+    suffix = "csv" if write is write_csv else "parquet"
+    texts = []
+    for folder, records in (("a", ONE), ("b", others)):
+        (tmp_path / folder).mkdir()
+        columns = columns_of(write(tmp_path / folder / f"people.{suffix}", records))
+        texts.append(drafted(columns).encode())
+    assert texts[0] == texts[1]
+    assert b"Zebra" not in texts[1] and b"disease" not in texts[1]
+
+
+def test_a_draft_that_looks_at_records_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin: types guessed from the values of a CSV file."""
+    import pandas
+
+    def guessed(path: str) -> list[Column]:
+        types = pandas.read_csv(path).dtypes
+        return [Column(str(name), "whole" if "int" in str(kind) else "named") for name, kind in types.items()]
+
+    monkeypatch.setattr(leastnoise.init_columns, "_of_text", guessed)
+    with pytest.raises(AssertionError):
+        test_other_records_give_the_same_draft_to_the_byte(write_csv, [("x", "old", "F", "?")], tmp_path)
+
+
+def test_only_the_first_line_of_a_text_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_bytes(b'\xef\xbb\xbfage,"a, b",\r\n' + b'\xff\x00"broken\n' * 3)
+    assert columns_of(path) == [Column("age", ""), Column("a, b", "")]
+    (tmp_path / "people.tsv").write_text("age\tsex\n")
+    assert columns_of(tmp_path / "people.t*v") == [Column("age", ""), Column("sex", "")]
+
+
+def test_types_of_parquet_are_what_the_file_states(tmp_path: Path) -> None:
+    found = {column.name: column.kind for column in columns_of(write_parquet(tmp_path / "p.parquet", ONE))}
+    expected = {
+        "id": "whole",
+        "age": "whole",
+        "sex": "named",
+        "income": "measured",
+        "ok": "truth",
+        "day": "time",
+    }
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "names of its columns; it holds none"),
+        (b"34,1,Ann\n", "half of what it holds are numbers, so that it may be a record"),
+        (b"age,sex,age\n", "each once; some are there twice"),
+        (b'age,"Ann\nmore",x\n', "close the quotation marks"),
+        (b"age,na\xefve\n", "text in UTF-8"),
+        (b"a" * 2**20 + b",b\n", "shorter than 1,048,576"),
+        (b"age," + b"x" * 200_000 + b"\n", "The reason is withheld"),
+    ],
+)
+def test_first_lines_that_are_no_names_are_refused_unseen(content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_bytes(content)
+    with pytest.raises(DataError, match=words) as refused:
+        columns_of(tmp_path / "people.csv")
+    assert "Ann" not in str(refused.value) and refused.value.__context__ is None
+
+
+def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no file"):
+        columns_of(tmp_path / "none.csv")
+    (tmp_path / "p.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(DataError, match="reading the names of the columns failed"):
+        columns_of(tmp_path / "p.parquet")
+
+
+# ---------------------------------------------------------------- the draft
+
+
+def test_a_draft_names_the_first_line_to_fill_in_and_parses_once_filled() -> None:
+    text = drafted(COLUMNS)
+    first = next(n for n, line in enumerate(text.split("\n"), start=1) if line.startswith("age = "))
+    with pytest.raises(
+        SpecError, match=rf"^line {first}: \[schema\] age is still to be filled in: .*; 2 more"
+    ):
+        parse_spec(text)
+    spec = parse_spec(filled(text))
+    assert spec.schema.names == ("age", "sex", "income", "smokes")
+    assert spec.schema["smokes"].size == 2
+    assert spec.privacy == ApproxDP(1, 1e-6)
+    assert spec.queries == (Total(name="everyone"), *(Marginal(name) for name in spec.schema))
+    assert "# born holds dates or times and is left out" in text
+    assert "# blob holds neither text nor numbers" in text
+    assert "a codebook, a law, a register" in text
+
+
+@pytest.mark.parametrize("kind", ["", "named", "whole", "measured"])
+def test_every_example_in_a_comment_is_a_declaration(kind: str) -> None:
+    text = drafted([Column("my column", kind)])
+    shown = re.findall(r'^#   ("my column" = .*?)   ', text, re.M)
+    assert len(shown) >= 1 + (kind != "measured")
+    for line in shown:
+        Schema.from_dict(tomllib.loads(line))
+
+
+@pytest.mark.parametrize("tables", TABLES)
+def test_what_is_published(tables: str) -> None:
+    spec = parse_spec(filled(drafted(COLUMNS, Wishes(tables=tables))))
+    names = spec.schema.names
+    assert (
+        spec.queries[1:]
+        == {
+            "each": tuple(Marginal(name) for name in names),
+            "pairs": (Cube(*names, order=(1, 2)),),
+            "all": (Marginal(*names),),
+        }[tables]
+    )
+
+
+def test_persons_targets_and_pure_privacy() -> None:
+    text = drafted(COLUMNS, Wishes(person="sex", records_per_person=3, left_out=frozenset({"income"})))
+    spec = parse_spec(filled(text))
+    assert spec.schema.names == ("age", "smokes")
+    assert spec.privacy == ApproxDP(1, 1e-6, records_per_person=3)
+    assert "--person sex\n" in text and "# sex names the person and is not published." in text
+    assert parse_spec(filled(drafted(COLUMNS, Wishes(delta=0.0, epsilon=0.5)))).privacy == PureDP(0.5)
+    aimed = parse_spec(filled(drafted(COLUMNS, Wishes(stderr=20))))
+    assert aimed.privacy is None and {query.target for query in aimed.queries} == {20.0}
+    both = parse_spec(filled(drafted(COLUMNS, Wishes(stderr=20, person="sex", records_per_person=2))))
+    assert both.privacy is not None and both.privacy.records_per_person == 2
+    with pytest.raises(SpecError, match="at least one column"):
+        drafted([Column("born", "time")])
+
+
+@examples
+@given(
+    st.lists(NAMES, min_size=1, max_size=4, unique=True), st.sampled_from(["", "named", "whole", "measured"])
+)
+def test_names_of_columns_cannot_break_out_of_a_draft(names: list[str], kind: str) -> None:
+    text = drafted([Column(name, kind) for name in names])
+    content = tomllib.loads(text)
+    assert set(content) == {"schema", "privacy", "query"}
+    assert list(content["schema"]) == names
+    assert content["privacy"] == {"epsilon": 1.0, "delta": 1e-6}
+    assert len(content["query"]) == 1 + len(names)
+
+
+# ---------------------------------------------------------------- questions
+
+
+def answering(*answers: str) -> tuple[Callable[[str, str], str], list[str]]:
+    """Somebody at a terminal; the empty answer takes the default."""
+    waiting, questions = list(answers), []
+
+    def ask(question: str, default: str) -> str:
+        questions.append(question)
+        return waiting.pop(0) or default
+
+    return ask, questions
+
+
+UNTYPED = [Column("id", ""), Column("age", ""), Column("sex", "")]
+
+
+def test_defaults_are_what_nobody_asked_would_get() -> None:
+    ask, questions = answering(*[""] * 9)
+    assert ask_wishes(UNTYPED, ask, lambda text: None) == Wishes()
+    assert len(questions) == 9
+
+
+def test_answers_become_wishes() -> None:
+    ask, _ = answering("y", "id", "4", "age", "w", "2", "0.5", "0")
+    wishes = ask_wishes(UNTYPED, ask, lambda text: None)
+    assert wishes == Wishes({"age": "whole"}, frozenset({"sex"}), "id", 4, "pairs", 0.5, 0.0, None)
+    ask, _ = answering("n", "age, sex", "m", "categories", "3", "25")
+    wishes = ask_wishes(UNTYPED, ask, lambda text: None)
+    assert wishes == Wishes({"age": "measured", "sex": "named"}, frozenset({"id"}), tables="all", stderr=25.0)
+    ask, questions = answering(*[""] * 6)
+    ask_wishes([Column("age", "whole")], ask, lambda text: None)
+    assert not any("ategories" in question for question in questions)
+
+
+def test_a_question_is_asked_again_until_it_is_understood() -> None:
+    told: list[str] = []
+    wrong = ["maybe", "y", "nobody", "id", "0", "3", "agee", " , ", "age", "x", "w", "4", "a", "1"]
+    ask, _ = answering(*wrong, "-1", "inf", "2", "one", "1", "1e-9")
+    wishes = ask_wishes(UNTYPED, ask, told.append)
+    assert (wishes.person, wishes.records_per_person, wishes.epsilon, wishes.delta) == ("id", 3, 2.0, 1e-9)
+    assert len(told) == 1 + 12
+    assert "  there is no column 'agee'; names are spelled as in the table" in told
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    monkeypatch.chdir(tmp_path)
+    write_csv(tmp_path / "people.csv", ONE)
+    app = typer.Typer()
+    app.command()(init)
+    return lambda *arguments, **options: CliRunner().invoke(app, list(arguments), **options)
+
+
+def test_the_command_writes_a_draft(run: Callable[..., Any], tmp_path: Path) -> None:
+    done = run("people.csv")
+    assert done.exit_code == 0, done.output
+    assert done.output == (
+        'wrote people.toml\nfill in 4 places marked "<fill in>", then: leastnoise design people.toml\n'
+    )
+    text = (tmp_path / "people.toml").read_text(encoding="utf-8")
+    assert text == drafted(columns_of("people.csv"))
+    with pytest.raises(SpecError, match=r"^people\.toml:\d+: \[schema\] id is still to be filled in"):
+        load_spec("people.toml")
+    refused = run("people.csv").exception
+    assert isinstance(refused, LeastnoiseError) and "--force to replace it" in str(refused)
+    assert run("people.csv", "--force", "--yes").exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"people.csv", "people.toml"}
+
+
+def test_the_command_asks_at_a_terminal(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    import leastnoise.cli_init
+
+    class Terminal:
+        @staticmethod
+        def isatty() -> bool:
+            return True
+
+    # The runner puts its own stream in place of the terminal's; this one says what a terminal would.
+    monkeypatch.setattr(leastnoise.cli_init, "sys", type("System", (), {"stdin": Terminal}))
+    done = run("people.csv", "--out", "asked.toml", input="n\nage\nw\n1\n30\n")
+    assert done.exit_code == 0, done.output
+    spec = parse_spec(filled(Path("asked.toml").read_text(encoding="utf-8")))
+    assert spec.schema.names == ("age",) and spec.privacy is None
+    assert run("people.csv", "--out", "asked.toml", "--yes", "--force").exit_code == 0
+    assert len(tomllib.loads(Path("asked.toml").read_text(encoding="utf-8"))["schema"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "name the table, as in: leastnoise init people.csv"),
+        (["none.csv"], "there is no file"),
+        (["people.csv", "-o", "people.txt"], "ends in .toml"),
+        (["people.csv", "-o", "none/people.toml"], "there is no folder"),
+    ],
+)
+def test_the_command_refuses_by_words(arguments: list[str], words: str, run: Callable[..., Any]) -> None:
+    refused = run(*arguments).exception
+    assert isinstance(refused, LeastnoiseError) and words in str(refused)
+
+
+# ---------------------------------------------------------------- the schema for editors
+
+VALIDATOR = jsonschema.Draft202012Validator(json_schema())
+DOCS = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
+
+
+def test_the_schema_file_is_up_to_date(run: Callable[..., Any]) -> None:
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    assert FILE.read_text(encoding="utf-8") == schema_text(), "run: python -m leastnoise.spec_schema"
+    assert json.loads(run("--schema").output) == json_schema()
+
+
+def test_the_schema_names_every_key_and_kind() -> None:
+    schema = json_schema()
+    kinds = {each["properties"]["kind"]["const"]: each for each in schema["$defs"]["kind"]["anyOf"]}
+    assert set(kinds) == set(QUERY_KINDS)
+    for kind, cls in QUERY_KINDS.items():
+        assert set(kinds[kind]["properties"]) == {"kind", *own_keys(cls), *COMMON}
+        # A key without a shape would be completed and never checked.
+        assert all(shape for shape in kinds[kind]["properties"].values()), kind
+    assert set(schema["properties"]["design"]["properties"]) == set(DESIGN)
+    assert all(schema["properties"]["design"]["properties"].values())
+    goals = [set(goal["required"]) for goal in schema["properties"]["privacy"]["anyOf"]]
+    assert goals == [set(numbers) for numbers in GOALS]
+    assert all(set(FURTHER) < set(goal["properties"]) for goal in schema["properties"]["privacy"]["anyOf"])
+
+
+def accepts(text: str) -> bool:
+    return VALIDATOR.is_valid(tomllib.loads(text))
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_the_schema_accepts_what_the_pages_show(page: Path) -> None:
+    for text in re.findall(r"^```toml\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S):
+        content = tomllib.loads(text)
+        # A part of a file is put in place of that part of a whole one.
+        whole = {"privacy": {"mu": 1}, "query": [{"kind": "total"}], "schema": {"a": ["x"]}} | content
+        assert VALIDATOR.is_valid(whole), f"{page.name}: {text}"
+
+
+@examples
+@given(specs())
+def test_the_schema_accepts_every_specification_that_is_written(spec: Spec) -> None:
+    assert accepts(spec.to_toml())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        written(VALID),
+        asking("sql = 'SELECT COUNT(*) FROM t'\nstderr = 3"),
+        asking('kind = "levels"\nattribute = "region"', 'kind = "where"\ncondition = "age > 3"'),
+        asking('kind = "cube"\nattributes = ["age"]\norder = [0, 1]', 'kind = "sum"\nattribute = "age"'),
+        asking(
+            'kind = "total"\nexpected = 1000\nstderr = "5%"',
+            'kind = "total"\nexpected = 9\nwithin = ["5%", 0.9]',
+        ),
+        NO_GOAL + TARGET,
+        filled(drafted(COLUMNS)),
+        TEXT.replace("[0, 6]", '[0, 6], outside = "clamp", null = "other", other = "?"') + QUERY,
+        "[schema]\nr = { hierarchy = { North = ['a'], South = { Coast = ['b'] } } }\n[privacy]\nrho = '1/3'\n"
+        + QUERY,
+    ],
+)
+def test_the_schema_accepts(text: str) -> None:
+    assert accepts(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        asking() + "\n[extra]\nx = 1",
+        QUERY,
+        TEXT,
+        "query = []\n" + TEXT,
+        "query = [1]\n" + TEXT,
+        "[schema]\n[privacy]\nmu = 1\n" + QUERY,
+        NO_GOAL + QUERY,
+        TEXT.replace("range", "rang") + QUERY,
+        TEXT.replace("[0, 6]", "[0, 0.5]") + QUERY,
+        TEXT.replace("[0, 6]", '[0, 6], outside = "other side"') + QUERY,
+        TEXT.replace('"M"', '"F"') + QUERY,
+        TEXT.replace('"M"', "3") + QUERY,
+        TEXT.replace("[0, 1.5, 9]", "[0]") + QUERY,
+        TEXT.replace("epsilon", "epsillon") + QUERY,
+        TEXT.replace("delta", "rho") + QUERY,
+        TEXT.replace("1.0", "-1.0") + QUERY,
+        TEXT.replace("1.0", "'one'") + QUERY,
+        TEXT.replace("1e-6", "1e-6\nneighbours = 'all'") + QUERY,
+        TEXT.replace("1e-6", "1e-6\nrecords_per_person = 0") + QUERY,
+        asking('kind = "tottal"'),
+        asking('name = "x"'),
+        asking('kind = "total"\nnmae = "x"'),
+        asking('kind = "marginal"\nattribute = "age"'),
+        asking('kind = "marginal"\nattributes = "age"'),
+        asking('kind = "total"\nweight = -1'),
+        asking('kind = "total"\nstderr = 1\nwithin = [1, 0.5]'),
+        asking('kind = "total"\nstderr = "five"'),
+        asking('kind = "total"\nwithin = [100, 95]'),
+        asking("sql = 3"),
+        asking("sql = 'SELECT COUNT(*) FROM t'\nkind = 'total'"),
+        asking('kind = "product"\nleft = { kind = "total" }'),
+        asking() + "[design]\nmethods = 'dense'",
+        asking() + "[design]\ntol = 0",
+        asking() + "[design]\nobjective = 'least'",
+        drafted([Column("age", "whole")]),
+        drafted([Column("income", "measured")]),
+    ],
+)
+def test_the_schema_rejects_what_is_refused(text: str) -> None:
+    with pytest.raises(SpecError):
+        parse_spec(text)
+    assert not accepts(text)

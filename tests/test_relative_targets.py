@@ -1,0 +1,165 @@
+"""Targets in per cent of a public size."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+import leastnoise as ln
+from leastnoise.errors import QueryError, SpecError
+from leastnoise.queries import Query, query_from_dict
+from leastnoise.spec import parse_spec
+from tolerances import ROUNDING, SOLVER
+
+EVERY_KIND: list[Query] = [
+    ln.Total(),
+    ln.Marginal("a"),
+    ln.Cube("a", "b", order=1),
+    ln.Prefix("a"),
+    ln.AllRanges("a"),
+    ln.Ranges("a", [(0, 1)]),
+    ln.Where("a >= 1"),
+    ln.Prefix("a") * ln.Marginal("b"),
+    ln.Linear([[1, 2]], ["x"]),
+]
+
+
+def test_a_share_is_taken_of_the_expected_size() -> None:
+    assert ln.Marginal("region", expected=20_000, stderr="5%").target == 1_000
+    target = ln.Total(expected=2_000, within=("10%", 0.95)).target
+    assert target == pytest.approx(200 / norm.isf(0.025), rel=ROUNDING)
+    # In counts everything is as it was, whatever is expected.
+    assert ln.Total(stderr=50).target == ln.Total(stderr=50, expected=7).target == 50
+    assert ln.Total(expected=7).target is None
+
+
+@pytest.mark.parametrize("query", EVERY_KIND, ids=lambda query: query.kind)
+def test_every_kind_takes_shares_and_is_saved_with_them(query: Query) -> None:
+    for target in ({"stderr": "2.5%"}, {"within": ("10 %", 0.9)}):
+        changed = query.having(expected=400, **target)
+        assert type(changed) is type(query)
+        again = query_from_dict(json.loads(json.dumps(changed.to_dict())))
+        assert again == changed
+        assert again.target == changed.target
+        assert repr(again) == repr(changed)
+        assert "expected=400.0" in repr(changed)
+        assert changed.having(expected=None, stderr=None, within=None) == query
+        assert changed.having(stderr=3).target == 3
+        assert changed.having(expected=800).target == 2 * changed.target  # type: ignore[operator]
+    with pytest.raises(QueryError, match=r"say how large the counts are expected to be.*not from the data"):
+        query.having(stderr="5%")
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e9), st.sampled_from(["{}%", " {} % "]))
+def test_a_share_keeps_its_digits(percent: float, expected: float, form: str) -> None:
+    text = np.format_float_positional(percent)
+    query = ln.Total(expected=expected, stderr=form.format(text))
+    assert query.target == pytest.approx(percent / 100 * expected, rel=ROUNDING)
+    assert query == ln.Total(expected=expected, stderr=f"{text}%")
+    assert query_from_dict(query.to_dict()) == query
+
+
+@pytest.mark.parametrize("written", ["5%", "5 %", " 5% ", "5.0%", "05%", "5.%", "5.000 %"])
+def test_one_share_has_one_spelling(written: str) -> None:
+    query = ln.Total(expected=100, stderr=written)
+    assert query.stderr == "5%"
+    assert query.to_dict() == {"kind": "total", "stderr": "5%", "expected": 100.0}
+
+
+@pytest.mark.parametrize(
+    ("common", "words"),
+    [
+        ({"stderr": "5%"}, r"stderr='5%' is a share of a size that is not given.*Total\(expected=20_000, "),
+        ({"within": ("5%", 0.9)}, r"is a share of a size that is not given.*within=\('10%', 0.95\)"),
+        ({"stderr": "0%"}, "must be a positive number with a per cent sign, as '5%' or '0.5%', got '0%'"),
+        ({"stderr": "-5%"}, "must be a positive number with a per cent sign"),
+        ({"stderr": "%"}, "must be a positive number with a per cent sign"),
+        ({"stderr": "1e3%"}, "must be a positive number with a per cent sign"),
+        ({"stderr": "nan%"}, "must be a positive number with a per cent sign"),
+        ({"stderr": "٥%"}, "must be a positive number with a per cent sign"),
+        ({"stderr": "5%%"}, "must be a positive number with a per cent sign"),
+        ({"within": ("x%", 0.9)}, "within in per cent must be a positive number"),
+        ({"stderr": "5"}, "stderr must be a positive, finite number, got '5'; or a share of expected="),
+        ({"within": ("5%", 0.9, 1), "expected": 5}, r"within must be \(half-width, level\)"),
+        ({"within": ("5%", 2), "expected": 5}, "a level between 0 and 1"),
+        ({"within": ("5%", None), "expected": 5}, r"within must be \(half-width, level\)"),
+        ({"expected": 0}, "expected must be one positive, finite number that is public, never a count"),
+        ({"expected": -1}, "expected must be one positive, finite number"),
+        ({"expected": math.inf}, "expected must be one positive, finite number"),
+        ({"expected": math.nan}, "expected must be one positive, finite number"),
+        ({"expected": "5"}, "expected must be one positive, finite number"),
+        ({"expected": True}, "expected must be one positive, finite number"),
+        ({"expected": [1, 2]}, "give each a query of its own, as in Where"),
+        ({"expected": np.ones(2)}, "give each a query of its own, as in Where"),
+        ({"expected": 1e308, "stderr": "100000000000%"}, "asks for no standard error a float can hold"),
+        ({"expected": 1e-308, "stderr": "0.00000000000000001%"}, "asks for no standard error a float can"),
+    ],
+)
+def test_what_is_no_share_is_refused(common: dict[str, Any], words: str) -> None:
+    for make in (lambda: ln.Total(**common), lambda: ln.Marginal("a", **common)):
+        with pytest.raises(QueryError, match=words):
+            make()
+
+
+def test_targets_tell_themselves_and_can_be_relaxed() -> None:
+    cases = [
+        (ln.Total(), "", ""),
+        (ln.Total(stderr=1500), "±1,500", "±3,000"),
+        (ln.Total(stderr=2.5e7), "±2.5e+07", "±5e+07"),
+        (ln.Total(within=(100, 0.95)), "±100 at 95%", "±200 at 95%"),
+        (ln.Total(expected=20_000, stderr="5%"), "±5% of 20,000", "±10% of 20,000"),
+        (ln.Total(expected=200, within=("0.1%", 0.5)), "±0.1% of 200 at 50%", "±0.2% of 200 at 50%"),
+    ]
+    for query, words, relaxed in cases:
+        assert query.target_in_words() == words
+        wider = query.relaxed(2)
+        assert wider.target_in_words() == relaxed
+        if query.target is not None:
+            assert wider.target == pytest.approx(2 * query.target, rel=ROUNDING)
+
+
+SPEC = """
+[schema]
+region = ["n", "s"]
+[[query]]
+kind = "marginal"
+attributes = ["region"]
+expected = 20000
+TARGET
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "stderr"), [('stderr = "5%"', 1000), ('within = ["10%", 0.95]', 2000 / norm.isf(0.025))]
+)
+def test_a_specification_holds_shares(target: str, stderr: float) -> None:
+    spec = parse_spec(SPEC.replace("TARGET", target))
+    again = parse_spec(spec.to_toml())
+    assert again.queries == spec.queries
+    plan = ln.design(again.workload)
+    assert plan.factor is not None
+    assert plan.factor <= 1
+    assert plan.stderr is not None
+    assert plan.stderr.max() == pytest.approx(stderr, rel=SOLVER)
+    with pytest.raises(SpecError, match=r"number 1: .*is a share of a size that is not given"):
+        parse_spec(SPEC.replace("TARGET", target).replace("expected = 20000", ""))
+
+
+def test_a_saved_plan_keeps_its_shares(tmp_path: Any) -> None:
+    schema = ln.Schema(a=range(3), b=range(2))
+    query = ln.Marginal("a", expected=50, stderr="4%")
+    plan = ln.design(ln.assemble([query], schema))
+    again = ln.load_plan(plan.save(tmp_path / "a.plan"))
+    assert again.workload.blocks[0].query == query
+    assert again.digest == plan.digest
+    # The share and the same number of counts are different requests for the same noise.
+    in_counts = ln.design(ln.assemble([query.having(stderr=2, expected=None)], schema))
+    assert in_counts.digest != plan.digest
+    assert in_counts.mu == plan.mu

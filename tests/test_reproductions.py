@@ -1,0 +1,299 @@
+"""Running, resuming, judging and writing reproductions, whatever paper they are of."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leastnoise.errors import InputError, MethodError
+from leastnoise.reproductions import catalogue as names
+from leastnoise.reproductions import printed as printed_numbers
+from leastnoise.reproductions import running
+from leastnoise.reproductions.command import duration, in_words, listing
+from leastnoise.reproductions.page import write_pages
+from leastnoise.reproductions.points import Point, Row, Setting
+from leastnoise.reproductions.printed import Printed, PrintedNumber, printed
+from leastnoise.reproductions.reproduction import Drawing, Reproduction, cell
+from leastnoise.reproductions.running import NOTE, Outcome, Stand, run
+from leastnoise.reproductions.store import Store
+from leastnoise.reproductions.table import as_markdown, as_text, pivot, with_printed
+from leastnoise.reproductions.verdicts import Check, number, statement, verdict_of
+from leastnoise.reproductions.writing import as_words, write
+from support import extra
+
+NAME = "made-up/table-1"
+CALLS: list[int] = []
+
+
+def squares(setting: Setting, n: int) -> Iterator[Row]:
+    CALLS.append(n)
+    yield {"n": n, "method": "ours", "value": n**2 / 4}
+    yield {"n": n, "method": "theirs", "value": n**2 / 2}
+
+
+def refused(setting: Setting, n: int) -> Iterator[Row]:
+    raise MethodError("this method cannot")
+
+
+def mistaken(setting: Setting, n: int) -> Iterator[Row]:
+    raise ZeroDivisionError("a mistake of ours")
+
+
+def checks(rows: Sequence[Row]) -> list[Check]:
+    return [
+        number("two", "2.0", cell(rows, "value", n=2, method="theirs")),
+        number("two, ours", "2.0", cell(rows, "value", n=2, method="ours"), is_lower_better=True),
+        number("nine", "40.5", cell(rows, "value", n=9, method="theirs")),
+    ]
+
+
+def made_up(points: Any = None) -> Reproduction:
+    return Reproduction(
+        NAME,
+        "halves of squares",
+        points or (lambda setting: [Point(squares, {"n": n}) for n in (2, 3)]),
+        checks,
+        Drawing("n", "value", "method"),
+        ("One stated choice.",),
+    )
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    CALLS.clear()
+    numbers = (PrintedNumber({"n": 2, "method": "theirs"}, "2.0"),)
+    everything = {**printed_numbers._all(), NAME: Printed("page 7, table 1", numbers, {})}
+    monkeypatch.setattr(printed_numbers, "_all", lambda: everything)
+
+
+def outcome(tmp_path: Path, points: Any = None, **options: Any) -> Outcome:
+    (found,) = run([made_up(points)], Setting("quick"), folder=tmp_path / "points", **options)
+    return found
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize(
+    ("ours", "options", "verdict"),
+    [
+        (1.30, {}, "reached"),
+        (1.305, {}, "reached"),
+        (1.3051, {}, "differs"),
+        (1.2949, {}, "differs"),
+        (1.2949, {"is_lower_better": True}, "better"),
+        (1.3051, {"is_lower_better": True}, "differs"),
+        (1.36, {"slack": 0.05}, "reached"),
+        (1.38, {"slack": 0.05}, "differs"),
+        (None, {}, "not run"),
+        (math.nan, {}, "not run"),
+    ],
+)
+def test_a_number_is_reached_within_half_its_last_printed_digit(
+    ours: Any, options: Any, verdict: str
+) -> None:
+    assert number("claim", "1.30", ours, **options).verdict == verdict
+
+
+@given(st.decimals(-1000, 1000, places=3))
+def test_every_printed_number_reaches_itself(value: Any) -> None:
+    assert number("claim", str(value), float(value)).verdict == "reached"
+    assert number("claim", str(value), float(value) + 0.00051).verdict == "differs"
+
+
+def test_what_came_out_is_shown_with_one_digit_more() -> None:
+    assert number("claim", "1.30", 1.30512).ours == "1.305"
+    assert number("claim", "1,024", 1030.26).ours == "1,030.3"
+
+
+def test_a_statement_holds_or_not() -> None:
+    assert statement("claim", True, "so").verdict == "reached"
+    assert statement("claim", False, "not so", why="because").why == "because"
+    assert statement("claim", None, "–").verdict == "not run"
+    assert statement("claim", True, "so", is_better=True).verdict == "better"
+
+
+def test_one_check_that_differs_is_enough() -> None:
+    made = {verdict: Check("", "", "", verdict) for verdict in ("reached", "better", "differs", "not run")}
+    assert verdict_of(made.values()) == "differs"
+    assert verdict_of([made["reached"], made["better"], made["not run"]]) == "better"
+    assert verdict_of([made["reached"], made["not run"]]) == "reached"
+    assert verdict_of([]) == "not run"
+
+
+# Running
+
+
+def test_rows_come_in_the_order_of_the_points(tmp_path: Path) -> None:
+    found = outcome(tmp_path)
+    assert [row["n"] for row in found.rows] == [2, 2, 3, 3]
+    assert [check.verdict for check in found.checks] == ["reached", "better", "not run"]
+    assert found.verdict == "better"
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    stopped = run([made_up()], Setting("quick"), folder=tmp_path / "points", progress=_stop_after_one)
+    with pytest.raises(KeyboardInterrupt):
+        list(stopped)
+    assert CALLS == [2]
+    again = outcome(tmp_path)
+    assert CALLS == [2, 3]
+    assert [row["n"] for row in again.rows] == [2, 2, 3, 3]
+    outcome(tmp_path)
+    assert CALLS == [2, 3]
+    outcome(tmp_path, is_fresh=True)
+    assert CALLS == [2, 3, 2, 3]
+
+
+def _stop_after_one(stand: Stand) -> None:
+    raise KeyboardInterrupt
+
+
+def test_other_arguments_settings_or_sources_compute_anew(tmp_path: Path, monkeypatch: Any) -> None:
+    point = Point(squares, {"n": 2})
+    store = Store(tmp_path, NAME, Setting("quick"))
+    store.keep(point, running._compute(point, Setting("quick")))
+    assert Store(tmp_path, NAME, Setting("quick")).find(point) is not None
+    assert Store(tmp_path, NAME, Setting("quick")).find(Point(squares, {"n": 3})) is None
+    assert Store(tmp_path, NAME, Setting("full")).find(point) is None
+    assert Store(tmp_path, NAME, Setting("quick", time_limit=1.0)).find(point) is None
+    assert Store(tmp_path, NAME, Setting("quick", data=tmp_path)).find(point) is None
+    monkeypatch.setattr("leastnoise.reproductions.store._source", lambda module: "edited")
+    assert Store(tmp_path, NAME, Setting("quick")).find(point) is None
+
+
+def test_a_torn_line_is_computed_again(tmp_path: Path) -> None:
+    outcome(tmp_path)
+    (path,) = (tmp_path / "points").iterdir()
+    text = path.read_text()
+    path.write_text(text[:-20])
+    CALLS.clear()
+    assert [row["n"] for row in outcome(tmp_path).rows] == [2, 2, 3, 3]
+    assert CALLS == [3]
+
+
+def test_what_a_method_refuses_is_a_row_that_says_so(tmp_path: Path) -> None:
+    found = outcome(tmp_path, lambda setting: [Point(refused, {"n": 2})])
+    assert found.rows == ({"n": 2, NOTE: "not run: this method cannot"},)
+    assert found.verdict == "not run"
+    assert "this method cannot" in as_words(found)
+
+
+def test_a_mistake_costs_no_other_point_and_is_told(tmp_path: Path) -> None:
+    points = [Point(mistaken, {"n": 1}), Point(squares, {"n": 2})]
+    running_ = run([made_up(lambda setting: points)], Setting("quick"), folder=tmp_path)
+    found = next(running_)
+    assert [row.get("value") for row in found.rows] == [None, 1.0, 2.0]
+    with pytest.raises(RuntimeError, match="made-up/table-1, n 1: ZeroDivisionError"):
+        next(running_)
+
+
+def test_points_of_many_cells_wait_for_a_gpu(tmp_path: Path) -> None:
+    found = outcome(tmp_path, lambda setting: [Point(squares, {"n": 2}, n_cells=8192)])
+    assert not CALLS
+    assert found.rows[0][NOTE] == "not run: 8,192 cells need a GPU; give --backend cuda"
+    assert not list(tmp_path.iterdir())
+
+
+def test_several_processes_give_the_same(tmp_path: Path) -> None:
+    alone = outcome(tmp_path / "alone")
+    together = outcome(tmp_path / "together", jobs=2)
+    assert together.rows == alone.rows
+    with pytest.raises(InputError, match="jobs must be at least 1"):
+        outcome(tmp_path, jobs=0)
+
+
+def test_progress_says_what_is_left(tmp_path: Path) -> None:
+    seen: list[Stand] = []
+    outcome(tmp_path, progress=seen.append)
+    assert [stand.n_done for stand in seen] == [1, 2]
+    assert seen[-1].seconds_left == 0
+    assert "2 of 2 points" in in_words(seen[-1])
+    assert [duration(s) for s in (12, 600, 7200)] == ["12 s", "10 min", "2.0 h"]
+
+
+# Writing
+
+
+def test_printed_numbers_stand_beside_ours(tmp_path: Path) -> None:
+    found = outcome(tmp_path)
+    rows = with_printed(found.rows, found.reproduction.printed)
+    head, body = pivot(rows, found.reproduction.drawing)
+    assert head == ["n", "ours", "theirs"]
+    assert body == [["2", "1", "2 (2)"], ["3", "2.25", "4.5"]]
+    assert "2 (2)" in as_text(head, body)
+    assert as_markdown(head, body).splitlines()[2] == "| 2 | 1 | 2 (2) |"
+
+
+def test_files_hold_rows_pictures_and_verdict(tmp_path: Path) -> None:
+    extra("altair")
+    found = outcome(tmp_path)
+    paths = write(found, tmp_path)
+    assert sorted(path.suffix for path in paths) == [".csv", ".html", ".json", ".svg"]
+    with (tmp_path / "made-up" / "table-1.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows[1] == {"n": "2", "method": "theirs", "value": "2.0", "printed": "2.0"}
+    judged = json.loads((tmp_path / "made-up" / "table-1.json").read_text())
+    assert judged["verdict"] == "better" and len(judged["checks"]) == 3
+    svg = (tmp_path / "made-up" / "table-1.svg").read_text()
+    assert svg.startswith("<svg") and "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", svg)
+
+
+def test_pages_link_every_number_to_its_function(tmp_path: Path) -> None:
+    found = outcome(tmp_path)
+    import datetime
+
+    write_pages([found], tmp_path, tmp_path / "docs", datetime.date(2026, 11, 15))
+    text = (tmp_path / "docs" / "index.md").read_text()
+    assert "2026-11-15" in text and "1 are reached, 1 better, 0 differ and 1 were not run" in text
+
+
+# The catalogue
+
+
+def test_every_reproduction_has_its_printed_page_and_a_function() -> None:
+    found = names.catalogue()
+    assert len({entry.name for entry in found}) == len(found) >= 45
+    for entry in found:
+        assert entry.printed.page
+        assert entry.paper in names.PAPERS
+        assert entry.title and not entry.title.endswith(".")
+        for size in ("quick", "full"):
+            points = entry.points(Setting(size))  # type: ignore[arg-type]
+            assert points
+            keys = [json.dumps([p.work.__qualname__, sorted(p.arguments.items())]) for p in points]
+            assert len(set(keys)) == len(keys), entry.name
+
+
+def test_checks_without_rows_are_not_run() -> None:
+    for entry in names.catalogue():
+        assert {check.verdict for check in entry.checks(())} == {"not run"}, entry.name
+
+
+def test_everything_printed_belongs_to_a_reproduction() -> None:
+    known = {entry.name for entry in names.catalogue()}
+    assert set(printed_numbers._all()) - {NAME} == known
+
+
+def test_names_are_found_and_mistyped_ones_helped() -> None:
+    assert len(names.named(["all"])) == len(names.catalogue())
+    assert {entry.paper for entry in names.named(["coa"])} == {"coa"}
+    assert names.named(["fitness-for-use/table-2"])[0].name == "fitness-for-use/table-2"
+    with pytest.raises(InputError, match=r"did you mean 'fitness-for-use/table-2'\?"):
+        names.named(["fitness-for-us/table-2"])
+    with pytest.raises(InputError, match="nothing printed is known"):
+        printed("nowhere/table-1")
+
+
+def test_the_list_names_all() -> None:
+    text = listing()
+    assert all(entry.name in text for entry in names.catalogue())
