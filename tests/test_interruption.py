@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from leastnoise.interruption import finished_first
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_fresh_process() -> Iterator[None]:
+    """Python's own handler: other packages, Spark among them, leave theirs behind."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupted_work(done: list[str]) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +45,6 @@ class _AboveShare(Query):
 
     attribute: str
     share: float
-    kind: ClassVar[str] = "above-share"
 
     def terms(self, schema: Schema) -> list[Term]:
         values = schema[self.attribute]

@@ -189,8 +189,10 @@ def _one_by_one(
 def _side_by_side(
     waiting: list[tuple[_Job, int]], setting: Setting, jobs: int, deadline: float
 ) -> Iterator[_Turn]:
-    # The longest first, so that nobody waits for one of them at the end.
-    queue = deque(sorted(waiting, key=lambda turn: -turn[0].points[turn[1]].seconds))
+    # The longest first, so that nobody waits for one of them at the end; where time is given, the shortest,
+    # so that as many as possible are there when it is over.
+    sign = -1 if math.isinf(deadline) else 1
+    queue = deque(sorted(waiting, key=lambda turn: sign * turn[0].points[turn[1]].seconds))
     with _one_thread_each(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         running: dict[Future[Finished], tuple[_Job, int]] = {}
         try:

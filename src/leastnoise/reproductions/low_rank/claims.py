@@ -175,6 +175,7 @@ def _grown(claim: str, says: str, growth: float | None, *, holds: bool, why: str
 
 
 def checks_4(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 4, beside the rows."""
     says, k = printed("low-rank/figure-4").says, scale(rows)
     found, own = curves(rows, k, "n"), curves(rows, 1, "n")
     smallest = CELLS[0]
@@ -217,6 +218,7 @@ def checks_4(rows: Sequence[Row]) -> Sequence[Check]:
 
 
 def checks_5(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 5, beside the rows."""
     says, k = printed("low-rank/figure-5").says, scale(rows)
     found, own = curves(rows, k, "n"), curves(rows, 1, "n")
     crossed = []
@@ -252,6 +254,7 @@ def checks_5(rows: Sequence[Row]) -> Sequence[Check]:
 
 
 def checks_6(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 6, beside the rows."""
     says, k = printed("low-rank/figure-6").says, scale(rows)
     found, own = curves(rows, k, "n"), curves(rows, 1, "n")
     return [
@@ -291,6 +294,7 @@ def _two_orders(
 
 
 def checks_7(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 7, beside the rows."""
     says, k = printed("low-rank/figure-7").says, scale(rows)
     found = curves(rows, k, "m")
     few = _only(_over(found, OTHERS, "LRM"), 0, N / k / 4)
@@ -331,6 +335,7 @@ def checks_7(rows: Sequence[Row]) -> Sequence[Check]:
 
 
 def checks_8(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 8, beside the rows."""
     says, k = printed("low-rank/figure-8").says, scale(rows)
     found, own = curves(rows, k, "m"), curves(rows, 1, "m")
     most = _over(own, ["LM"], "bound")
@@ -371,6 +376,7 @@ def checks_8(rows: Sequence[Row]) -> Sequence[Check]:
 
 
 def checks_9(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 9, beside the rows."""
     says, k = printed("low-rank/figure-9").says, scale(rows)
     found, own = curves(rows, k, "s"), curves(rows, 1, "s")
     first, last = (float(rank_of("WRelated", M // k, N // k, share)) for share in (SHARES[0], SHARES[-1]))
