@@ -399,6 +399,12 @@ def test_links_between_pages_lead_somewhere() -> None:
 # ------------------------------------------------------------------ names
 
 
+def test_the_version_stands_in_one_place_and_is_cited() -> None:
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.M)
+    assert cited is not None and cited[1] == leastnoise.__version__
+    assert "version" not in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
 def test_the_reference_holds_every_public_name_in_order() -> None:
     text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     shown = re.findall(r"^\.\. auto(?:class|function|exception):: leastnoise\.(\w+)$", text, re.M)

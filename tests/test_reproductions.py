@@ -234,6 +234,22 @@ def test_printed_numbers_stand_beside_ours(tmp_path: Path) -> None:
     assert as_markdown(head, body).splitlines()[2] == "| 2 | 1 | 2 (2) |"
 
 
+def test_bars_of_one_kind_are_one_column() -> None:
+    rows = [{"method": "ours", "value": 1.0}, {"method": "theirs", "value": 2.0}]
+    assert pivot(rows, Drawing("method", "value", "method")) == (
+        ["method", "value"],
+        [["ours", "1"], ["theirs", "2"]],
+    )
+
+
+def test_a_row_without_a_series_is_its_methods_own(tmp_path: Path) -> None:
+    rows = [{"n": 1, "basis": "wavelet", "method": "eigen", "value": 1.0}, {"method": "ours", "value": 2.0}]
+    assert pivot(rows, Drawing("n", "value", "basis")) == (
+        ["n", "wavelet", "ours"],
+        [["1", "1", ""], ["–", "", "2"]],
+    )
+
+
 def test_files_hold_rows_pictures_and_verdict(tmp_path: Path) -> None:
     extra("altair")
     found = outcome(tmp_path)

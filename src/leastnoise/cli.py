@@ -161,7 +161,7 @@ def release(
     from leastnoise.plan import load_plan
 
     chosen = load_plan(plan)
-    outputs = _outputs(plan, data, out, force, chosen.workload.shape[0])
+    outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], release_id)
     result = _measure(chosen, data, person, _budget(ledger, release_id))
     _save(result, outputs)
     _say_where(result, outputs)
@@ -183,7 +183,7 @@ def publish(
     from leastnoise.spec import load_spec
 
     asked = load_spec(spec)
-    outputs = _outputs(spec, data, out, force, asked.workload.shape[0])
+    outputs = _outputs(spec, data, out, force, asked.workload.shape[0], release_id)
     vectorize(data, asked.schema, person=person)  # found missing now rather than after a long design
     budget = _budget(ledger, release_id)
     result = _measure(_design(asked, time_limit), data, person, budget)
@@ -285,7 +285,9 @@ class _Outputs(NamedTuple):
     page: Path
 
 
-def _outputs(source: Path, data: str, out: Path | None, force: bool, n_answers: int) -> _Outputs:
+def _outputs(
+    source: Path, data: str, out: Path | None, force: bool, n_answers: int, release_id: str | None
+) -> _Outputs:
     """Where the answers and the release go, checked before anything is measured."""
     from leastnoise.errors import InputError
     from leastnoise.report import answers_writer
@@ -299,10 +301,12 @@ def _outputs(source: Path, data: str, out: Path | None, force: bool, n_answers: 
     answers_writer(answers, n_answers=n_answers)  # refused now rather than after the release is paid for
     for path in (answers, saved, page):
         if path.exists() and not force:
-            raise InputError(
-                f"{str(path)!r} exists. A second release spends privacy again; keep the first, or give "
-                "another --out, or --force to replace it"
+            again = (
+                "A second release spends privacy again; keep the first, or give"
+                if release_id is None
+                else "A release whose id the ledger knows costs nothing; give"
             )
+            raise InputError(f"{str(path)!r} exists. {again} another --out, or --force to replace it")
     return _Outputs(answers, saved, page)
 
 
@@ -324,11 +328,14 @@ def _check_outputs(outputs: list[Path], inputs: list[Path]) -> None:
 
 def _save(result: Release, outputs: _Outputs) -> None:
     """Save before anything is shown: what was measured is paid for, even if nobody reads on."""
+    from leastnoise.interruption import finished_first
     from leastnoise.report import summarize, write_answers
 
-    result.save(outputs.saved)
-    write_answers(result, outputs.answers)
-    summarize(result).to_html(outputs.page)
+    # All three files or, where the disk is full, as many as there is room for; the release first.
+    with finished_first():
+        result.save(outputs.saved)
+        write_answers(result, outputs.answers)
+        summarize(result).to_html(outputs.page)
 
 
 def _say_where(result: Release, outputs: _Outputs) -> None:

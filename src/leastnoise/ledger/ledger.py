@@ -429,7 +429,8 @@ class Ledger:
             raise OverBudgetError(
                 f"the ledger {self._path.name!r} has {remaining} left, in terms of this plan {unit} = "
                 f"{shown(free or Fraction(0))}, and the plan would add {shown(history.growth(charge))}; "
-                f"design it for ledger.remaining.goal or less. {_NOTHING_SPENT}",
+                f"design it for a smaller epsilon, at most ledger.remaining.goal (in a specification: lower "
+                f"epsilon in [privacy]). {_NOTHING_SPENT}",
                 remaining=remaining,
             )
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from leastnoise.errors import InputError, MissingExtraError
 from leastnoise.reproductions.catalogue import PAPERS, catalogue, named
 from leastnoise.reproductions.page import write_pages
 from leastnoise.reproductions.points import Setting
+from leastnoise.reproductions.reproduction import Reproduction
 from leastnoise.reproductions.running import Outcome, Stand, run
 from leastnoise.reproductions.writing import as_words, write
 
@@ -53,11 +57,40 @@ def reproduce(
             f"--data is a folder that holds adult.data; there is no folder {str(setting.data)!r}"
         )
     out.mkdir(parents=True, exist_ok=True)
+    options: _Options = {"jobs": jobs, "is_fresh": is_fresh, "progress": progress}
+    outcomes = _written(chosen, setting, out, say, budget=budget, **options)
+    if docs is not None:
+        # A page shows every table: what was not run at full size is there at the quick one.
+        missing = [entry for entry in chosen if outcomes[entry.name].verdict == "not run"]
+        outcomes |= _written(missing, replace(setting, size="quick"), out, say, **options)
+    in_order = [outcomes[entry.name] for entry in chosen]
+    if docs is not None:
+        for path in write_pages(in_order, out, docs, datetime.date.today()):
+            say(f"wrote {path}")
+    if len(in_order) > 1:
+        say("\n".join(f"{outcome.reproduction.name:<32} {outcome.verdict}" for outcome in in_order))
+    return in_order
+
+
+class _Options(TypedDict):
+    jobs: int
+    is_fresh: bool
+    progress: Callable[[Stand], None] | None
+
+
+def _written(
+    chosen: Sequence[Reproduction],
+    setting: Setting,
+    out: Path,
+    say: Callable[[str], None],
+    *,
+    budget: float = math.inf,
+    **options: Unpack[_Options],
+) -> dict[str, Outcome]:
+    """Run, say what came of each and write it to files; gives the outcomes by name."""
     outcomes = {}
     lacks_pictures = None
-    for outcome in run(
-        chosen, setting, folder=out / "points", jobs=jobs, is_fresh=is_fresh, budget=budget, progress=progress
-    ):
+    for outcome in run(chosen, setting, folder=out / "points", budget=budget, **options):
         outcomes[outcome.reproduction.name] = outcome
         say(as_words(outcome))
         try:
@@ -67,13 +100,7 @@ def reproduce(
             lacks_pictures = str(error)
     if lacks_pictures is not None:
         say(lacks_pictures)
-    in_order = [outcomes[entry.name] for entry in chosen]
-    if docs is not None:
-        for path in write_pages(in_order, out, docs, datetime.date.today()):
-            say(f"wrote {path}")
-    if len(in_order) > 1:
-        say("\n".join(f"{outcome.reproduction.name:<32} {outcome.verdict}" for outcome in in_order))
-    return in_order
+    return outcomes
 
 
 def duration(seconds: float) -> str:

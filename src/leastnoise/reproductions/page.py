@@ -49,7 +49,6 @@ def _copy(outcome: Outcome, files: Path, folder: Path) -> None:
 
 def _index(outcomes: Sequence[Outcome], today: datetime.date) -> str:
     machines = list(dict.fromkeys(machine for outcome in outcomes for machine in outcome.machines))
-    sizes = sorted({outcome.setting.size for outcome in outcomes})
     n_of = {
         verdict: sum(check.verdict == verdict for outcome in outcomes for check in outcome.checks)
         for verdict in ("reached", "better", "differs", "not run")
@@ -71,18 +70,20 @@ def _index(outcomes: Sequence[Outcome], today: datetime.date) -> str:
         "where the paper drew its workload), *better* where ours is lower and lower is better, and *differs* "
         "otherwise, with the reason. *Not run* is what this size or this machine does not hold.",
         "",
-        f"Made on {today.isoformat()} ({' and '.join(sizes)} size) by "
-        "`leastnoise reproduce all --docs docs/reproductions`, on "
-        f"{'; '.join(machines)}. Of {sum(n_of.values()):,} checks {n_of['reached']:,} are reached, "
-        f"{n_of['better']:,} better, {n_of['differs']:,} differ and {n_of['not run']:,} were not run.",
+        f"Made on {today.isoformat()} by `leastnoise reproduce all --docs docs/reproductions --time-limit "
+        f"{outcomes[0].setting.time_limit:g}`, on {'; '.join(machines)}. What could not be run at full "
+        "size in the time that the machines were had for is noted, or shown at the quick size.",
+        "",
+        f"Of {sum(n_of.values()):,} checks {n_of['reached']:,} are reached, {n_of['better']:,} better, "
+        f"{n_of['differs']:,} differ and {n_of['not run']:,} were not run.",
         "",
         "```{toctree}",
         ":maxdepth: 1",
         *shown,
         "```",
         "",
-        "| name | what it shows | verdict | checks | work |",
-        "| --- | --- | --- | --- | --- |",
+        "| name | what it shows | verdict | checks | size | work |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for outcome in outcomes:
         found = outcome.reproduction
@@ -90,7 +91,8 @@ def _index(outcomes: Sequence[Outcome], today: datetime.date) -> str:
         n_run = sum(check.verdict != "not run" for check in outcome.checks)
         link = f"[{found.name}]({found.paper}.md#{_anchor(found.name)})"
         lines.append(
-            f"| {link} | {found.title} | {outcome.verdict} | {n_good} of {n_run} | {outcome.seconds:,.1f} s |"
+            f"| {link} | {found.title} | {outcome.verdict} | {n_good} of {n_run} | {outcome.setting.size} | "
+            f"{outcome.seconds:,.1f} s |"
         )
     return "\n".join([*lines, "", *_disagreements(outcomes)]) + "\n"
 
@@ -120,7 +122,8 @@ def _paper(paper: str, outcomes: Sequence[Outcome]) -> str:
             f"## {found.name}",
             "",
             f"{found.title}. Printed in {found.printed.page}; computed by `{found.made_by}`. "
-            f"Verdict: **{outcome.verdict}**. All numbers: {{download}}`{stem}.csv <{paper}/{stem}.csv>`.",
+            f"Verdict: **{outcome.verdict}**, {outcome.setting.size} size. All numbers: "
+            f"{{download}}`{stem}.csv <{paper}/{stem}.csv>`.",
             "",
             f"![{found.title}]({paper}/{stem}.svg)",
             "",

@@ -17,9 +17,14 @@ def picture(rows: Sequence[Row], drawing: Drawing, *, title: str) -> Any:
     """An Altair chart of the rows; click an entry of the legend to see its series alone."""
     import altair as alt
 
-    drawn = [dict(row) for row in rows if isinstance(row.get(drawing.y), (int, float))]
+    # What has no place on the x axis, such as a bound for all group sizes, is in the table alone.
+    drawn = [
+        {**row, drawing.series: drawing.series_of(row)}
+        for row in rows
+        if isinstance(row.get(drawing.y), (int, float)) and row.get(drawing.x) is not None
+    ]
     is_line = all(isinstance(row.get(drawing.x), (int, float)) for row in drawn)
-    series = list(dict.fromkeys(str(row[drawing.series]) for row in drawn))
+    series = list(dict.fromkeys(row[drawing.series] for row in drawn))
     panels = list(dict.fromkeys(row.get(drawing.panel) for row in drawn)) if drawing.panel else [None]
     chosen = alt.selection_point(fields=[drawing.series], bind="legend", name="chosen")
     scale_x = alt.Scale(type="log" if "x" in drawing.log else "linear", zero=False, nice=False)

@@ -31,6 +31,11 @@ class Drawing:
     x_title: str = ""
     y_title: str = ""
 
+    def series_of(self, row: Row) -> str:
+        """Which line or bar a row belongs to; one that does not say so is its method's own."""
+        found = row.get(self.series)
+        return str(row.get("method", "–") if found is None else found)
+
 
 @dataclass(frozen=True)
 class Reproduction:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from leastnoise.reproductions.points import Plain, Row
 from leastnoise.reproductions.printed import Printed
 from leastnoise.reproductions.reproduction import Drawing
 
 PRINTED = "printed"
+_ALL = "all of them"
 
 
 def with_printed(rows: Sequence[Row], printed: Printed) -> list[Row]:
@@ -33,13 +35,16 @@ def pivot(rows: Sequence[Row], drawing: Drawing) -> tuple[list[str], list[list[s
     brackets.
     """
     keys = [drawing.panel, drawing.x] if drawing.panel else [drawing.x]
-    series = list(dict.fromkeys(row[drawing.series] for row in rows if drawing.series in row))
-    lines: dict[tuple[Plain, ...], dict[Plain, list[Row]]] = {}
-    for row in rows:
-        if row.get(drawing.series) is not None and all(key in row for key in keys):
-            line = lines.setdefault(tuple(row[key] for key in keys), {})
-            line.setdefault(row[drawing.series], []).append(row)
-    head = [*keys, *map(str, series)]
+    shown = [row for row in rows if drawing.y in row]
+    if drawing.series == drawing.x:  # bars of one kind: a column for each would be a diagonal
+        shown = [{**row, _ALL: drawing.y} for row in shown]
+        drawing = replace(drawing, series=_ALL)
+    series = list(dict.fromkeys(drawing.series_of(row) for row in shown))
+    lines: dict[tuple[Plain, ...], dict[str, list[Row]]] = {}
+    for row in shown:
+        line = lines.setdefault(tuple(row.get(key, "–") for key in keys), {})
+        line.setdefault(drawing.series_of(row), []).append(row)
+    head = [*keys, *series]
     body = []
     for about, line in lines.items():
         cells = [_shown(line[name], drawing.y) if name in line else "" for name in series]

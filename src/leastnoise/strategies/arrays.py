@@ -107,7 +107,7 @@ class NumpyArrays:
         """Eigenvalues, rising, and eigenvectors as columns."""
         from scipy import linalg
 
-        values, vectors = linalg.eigh(X, check_finite=False)
+        values, vectors = linalg.eigh(X, check_finite=False, driver="evd")
         return values, vectors
 
     def svd(self, X: Array) -> tuple[Array, Array, Array]:

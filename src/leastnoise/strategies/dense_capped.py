@@ -349,5 +349,5 @@ def _weighted_root(workload: Workload, weights: Array, Q: Array | None) -> Array
         rows = rows if Q is None else rows @ Q
         return np.asarray(linalg.qr(rows, mode="r")[0][:k])
     V = workload.weighted_gram(weights)
-    values, vectors = linalg.eigh(V if Q is None else Q.T @ V @ Q)
+    values, vectors = linalg.eigh(V if Q is None else Q.T @ V @ Q, driver="evd")
     return np.asarray(np.sqrt(np.maximum(values, 0))[:, None] * vectors.T)

@@ -145,7 +145,7 @@ def _factor(operator: Operator) -> Array:
     if m <= _TALL * n and m * n <= _DENSE_ENTRIES:
         dense = operator.dense()
         return dense if m <= n else np.asarray(linalg.qr(dense, mode="r", check_finite=False)[0][:n])
-    squares, vectors = linalg.eigh(operator.gram(), check_finite=False)
+    squares, vectors = linalg.eigh(operator.gram(), check_finite=False, driver="evd")
     kept = squares > _WEAK_GRAM * n * squares[-1]
     return np.asarray((vectors[:, kept] * np.sqrt(squares[kept])).T)
 

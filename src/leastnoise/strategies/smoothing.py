@@ -293,7 +293,7 @@ def _find(request: Request) -> Found:
     if request.privacy.noise == "gaussian":
         proposal = RealStrategy(np.triu(C))
     else:
-        values, vectors = linalg.eigh(result.M)
+        values, vectors = linalg.eigh(result.M, driver="evd")
         root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
         proposal = from_rows(root, Basis(None, len(root)))
     singular = ", near singular" if result.is_near_singular else ""

@@ -109,7 +109,7 @@ def diagonals(roots: Sequence[Array]) -> Array:
     best, largest = np.stack([np.diag(root) for root in roots], axis=1), 0.0
     # The eigenvectors of a difference tell directions apart that one kind is stronger in than another.
     for first, second in combinations(np.argsort(-units)[:_COMPARED], 2):
-        Q = linalg.eigh(even[first] - even[second], check_finite=False)[1]
+        Q = linalg.eigh(even[first] - even[second], check_finite=False, driver="evd")[1]
         found = np.stack([np.einsum("ij,ij->j", Q, root @ Q) for root in roots], axis=1)
         found /= 1 + distance_from_identity(Q.T @ Q)
         spread = float(np.linalg.norm(found / units, axis=1).sum())
@@ -158,7 +158,7 @@ def _in_grown_basis(matrices: Sequence[Array], e: Array) -> SplitAxis:
     """The axis along (1), for the matrices K of its kinds."""
     from scipy import linalg
 
-    decomposed = [linalg.eigh(K, check_finite=False) for K in matrices]
+    decomposed = [linalg.eigh(K, check_finite=False, driver="evd") for K in matrices]
     grown = _grown(decomposed, e / np.linalg.norm(e))
     n_kinds, is_large = len(matrices), len(e) > MOST_DIRECTIONS
     if is_large and n_kinds == 1:

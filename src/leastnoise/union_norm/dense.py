@@ -103,7 +103,8 @@ class _Union:
         if not 0 < scale < math.inf:
             return np.zeros(len(w))
         K /= scale
-        values, E = linalg.eigh(K, check_finite=False)
+        # Divide and conquer: SciPy's default gives up on some matrices with many nearly equal eigenvalues.
+        values, E = linalg.eigh(K, check_finite=False, driver="evd")
         strong = values > _NOISE_FLOOR * len(values) * values[-1]
         values, E = values[strong], E[:, strong]
         H = E.T @ (K @ E)

@@ -129,7 +129,7 @@ class _Resolvents:
             self._shared[np.ix_(places[inside], places[inside])] += block[np.ix_(inside, inside)]
             if inside.all():
                 continue
-            values, E = linalg.eigh(block[np.ix_(~inside, ~inside)], check_finite=False)
+            values, E = linalg.eigh(block[np.ix_(~inside, ~inside)], check_finite=False, driver="evd")
             across = block[np.ix_(inside, ~inside)] @ E
             self.trace += math.fsum(np.maximum(values, 0))
             self.squares += float(np.vdot(values, values)) + 2 * float(np.vdot(across, across))
