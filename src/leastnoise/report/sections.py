@@ -50,12 +50,23 @@ def asked(plan: Plan) -> Markup:
     ]
     if schema is not None:
         parts += [
-            paragraph("Attributes and their values were declared beforehand, not read from the data."),
+            paragraph(
+                "Attributes and their values were declared beforehand, not read from the data. A record with "
+                "a value that is not counted is in none of these counts, the total included; how many there "
+                "were is not known."
+            ),
             _table(
                 "the attributes",
-                ["attribute", "kind", ">values", "from, to"],
+                ["attribute", "kind", ">values", "from, to", "other values", "no value"],
                 [
-                    (name, schema[name].kind, in_figures(schema[name].size), _value_range(schema[name]))
+                    (
+                        name,
+                        schema[name].kind,
+                        in_figures(schema[name].size),
+                        _value_range(schema[name]),
+                        _policy(schema[name], schema[name].outside),
+                        _policy(schema[name], schema[name].null),
+                    )
                     for name in schema.names[:_MOST_LINES]
                 ],
             ),
@@ -237,6 +248,13 @@ def _value_range(attribute: Attribute) -> str:
     """The first and the last value of an attribute."""
     first, last = attribute.label(0), attribute.label(attribute.size - 1)
     return first if first == last else f"{first} … {last}"
+
+
+def _policy(attribute: Attribute, chosen: str) -> str:
+    """What becomes of a record whose value was not declared, or that has none."""
+    if chosen == "other":
+        return f"counted as {attribute.other}"
+    return "counted at the nearest end" if chosen == "clamp" else "not counted"
 
 
 def _weight(block: Block) -> str:
