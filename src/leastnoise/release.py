@@ -97,7 +97,9 @@ class Release:
     def answers(self) -> Array:
         """The answer to every query of the workload, (m,): consistent with one another.
 
-        And unbiased, unless the plan depends on the data or the answers were adjusted.
+        And unbiased, unless the plan depends on the data or the answers were adjusted. Where method
+        "residuals" measures an attribute in several forms, each answer comes from the form that serves it
+        best, and sums of one may differ from another by their noise; `adjust` makes them agree.
         """
         return _read_only(self._answers_to(self.plan.workload))
 
