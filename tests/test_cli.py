@@ -346,10 +346,10 @@ def test_a_terminal_shows_the_gap_shrink(
     stderr: float | None, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextlib.contextmanager
-    def spinner(what: str) -> Iterator[_Watched]:
-        yield _Watched()
+    def spinner(what: str) -> Iterator[Callable[[str], None]]:
+        yield _Watched().update
 
-    monkeypatch.setattr("leastnoise.cli._spinner", spinner)
+    monkeypatch.setattr("leastnoise.cli_designing.spinner", spinner)
     (folder / "town.toml").write_text(SPEC if stderr is None else with_targets(stderr, goal=True))
     _Watched.lines.clear()
     succeed("design", "town.toml")

@@ -10,7 +10,6 @@ import errno
 import glob
 import os
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,19 +20,20 @@ import typer
 from typer.core import TyperGroup
 
 from leastnoise.cli_audit import audit
+from leastnoise.cli_designing import designed, designing
 from leastnoise.cli_explain import explain, tradeoff
 from leastnoise.cli_init import init
 from leastnoise.cli_ledger import ledger_app
 from leastnoise.cli_report import report
 from leastnoise.cli_reproduce import reproduce
 from leastnoise.printable import printable
-from leastnoise.terminal import console
 from leastnoise.terminal import say as _say
+from leastnoise.terminal import spinner
+from leastnoise.wholefile import check_folder, check_replaceable
 
 if TYPE_CHECKING:
     from leastnoise.plan import Plan
     from leastnoise.release import Release
-    from leastnoise.spec import Spec
 
 
 class _Commands(TyperGroup):
@@ -128,7 +128,7 @@ def demo(
     """Invent a town, publish its statistics privately, and show what that cost."""
     from leastnoise.demo import run_demo
 
-    run_demo(out, n_people=people, epsilon=epsilon, seed=seed, designing=_designing)
+    run_demo(out, n_people=people, epsilon=epsilon, seed=seed, designing=designing)
 
 
 def design(
@@ -142,7 +142,7 @@ def design(
     asked = load_spec(spec)
     target = out or spec.with_suffix(".plan")
     _check_outputs([target], [spec])
-    plan = _design(asked, time_limit)
+    plan = designed(asked, time_limit)
     plan.save(target)
     _say(plan)
     _say(f"\nwrote {target}")
@@ -186,7 +186,7 @@ def publish(
     outputs = _outputs(spec, data, out, force, asked.workload.shape[0], release_id)
     vectorize(data, asked.schema, person=person)  # found missing now rather than after a long design
     budget = _budget(ledger, release_id)
-    result = _measure(_design(asked, time_limit), data, person, budget)
+    result = _measure(designed(asked, time_limit), data, person, budget)
     _save(result, outputs)
     _say(f"{summarize(result)}\n")
     _say_where(result, outputs)
@@ -224,16 +224,6 @@ def methods() -> None:
     from leastnoise.compare import methods as known
 
     _say(known())
-
-
-def _design(spec: Spec, time_limit: float | None) -> Plan:
-    import leastnoise
-
-    settings = spec.design_settings()
-    if time_limit is not None:
-        settings["time_limit"] = time_limit
-    with _designing() as progress:
-        return leastnoise.design(spec.workload, spec.privacy, progress=progress, **settings)
 
 
 def _budget(ledger: Path | None, release_id: str | None) -> dict[str, Any]:
@@ -316,13 +306,11 @@ def _check_outputs(outputs: list[Path], inputs: list[Path]) -> None:
     if len(set(outputs)) < len(outputs):
         raise InputError(f"--out is for the answers; {outputs[0]} is kept for the release beside it")
     for path in outputs:
-        if not path.parent.is_dir():
-            raise InputError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+        check_folder(path)
         if path.exists() and any(known.exists() and path.samefile(known) for known in inputs):
             raise InputError(f"writing {str(path)!r} would replace what is read; choose another --out")
-        # Files are replaced whole, which would put one in the place of a link or a device.
-        is_special = path.is_symlink() or (path.exists() and not path.is_file())
-        if is_special or not os.access(path.parent, os.W_OK):
+        check_replaceable(path)
+        if not os.access(path.parent, os.W_OK):
             raise InputError(f"{str(path)!r} cannot be written; choose another place with --out")
 
 
@@ -347,39 +335,13 @@ def _say_where(result: Release, outputs: _Outputs) -> None:
 
 
 @contextmanager
-def _spinner(what: str) -> Iterator[Any]:
-    """A line that moves while something takes long; silent where nobody watches."""
-    screen = console(stderr=True)
-    if not screen.is_terminal:
-        yield None
-        return
-    with screen.status(what) as status:
-        yield status
-
-
-@contextmanager
-def _designing() -> Iterator[Callable[[Any], None]]:
-    """A progress callback that shows the gap shrinking, whatever is minimised."""
-    started = time.monotonic()
-    with _spinner("designing") as status:
-
-        def show(progress: Any) -> None:
-            if status is not None:
-                status.update(f"designing: step {progress.step}, gap to the optimum {progress.gap:.1e}")
-
-        yield show
-    typer.echo(f"designed in {time.monotonic() - started:.1f} s", err=True)
-
-
-@contextmanager
 def _comparing() -> Iterator[Callable[[Any], None]]:
     """A progress callback that shows whose turn it is."""
-    with _spinner("comparing methods") as status:
+    with spinner("comparing methods") as update:
 
         def show(turn: Any) -> None:
-            if status is not None:
-                gap = "" if turn.gap is None else f", gap to the optimum {turn.gap:.1e}"
-                status.update(f"comparing methods: {turn.method}, {turn.number} of {turn.n_turns}{gap}")
+            gap = "" if turn.gap is None else f", gap to the optimum {turn.gap:.1e}"
+            update(f"comparing methods: {turn.method}, {turn.number} of {turn.n_turns}{gap}")
 
         yield show
 
@@ -389,7 +351,7 @@ def _measuring() -> Iterator[None]:
     """Show the library's own warnings in one line each; others may quote the table, and are not shown."""
     from leastnoise.errors import UnrecordedSpending
 
-    with warnings.catch_warnings(record=True) as caught, _spinner("measuring"):
+    with warnings.catch_warnings(record=True) as caught, spinner("measuring"):
         warnings.simplefilter("always")
         yield
     for warning in caught:

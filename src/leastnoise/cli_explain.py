@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from leastnoise.cli_designing import designed
 from leastnoise.printable import printable
-from leastnoise.terminal import console, say
+from leastnoise.terminal import console, say, spinner
+from leastnoise.wholefile import check_replaceable
 
 if TYPE_CHECKING:
     from leastnoise.drivers import Redesign
     from leastnoise.plan import Plan
-    from leastnoise.spec import Spec
 
 # Seconds for designing changes again, unless given: as long as people wait at a terminal.
 _PATIENCE = 60.0
@@ -43,7 +43,7 @@ def explain(
 
     earlier = [load_plan(path) for path in after or []]
     is_spec = source.suffix.lower() == ".toml"
-    plan = _designed(load_spec(source), time_limit) if is_spec else load_plan(source)
+    plan = designed(load_spec(source), time_limit) if is_spec else load_plan(source)
     say(f"{summarize(plan)}\n")
     if plan.strategy is None:
         return
@@ -89,7 +89,6 @@ def tradeoff(
     time_limit: Annotated[float | None, typer.Option(help="seconds for all of it")] = None,
 ) -> None:
     """Show what accuracy costs in privacy: standard errors for a range of epsilon. Needs no data."""
-    from leastnoise.errors import InputError
     from leastnoise.spec import load_spec
     from leastnoise.tradeoff import tradeoff as traded
     from leastnoise.tradeoff.files import check_kind, write_tradeoff
@@ -97,9 +96,7 @@ def tradeoff(
     asked = load_spec(spec)
     if out is not None:
         check_kind(out)
-        # Files are replaced whole, which would put one in the place of a link or a device.
-        if out.is_symlink() or (out.exists() and not out.is_file()):
-            raise InputError(f"{str(out)!r} cannot be written; choose another place with --out")
+        check_replaceable(out)
     settings = asked.design_settings()
     if time_limit is not None:
         settings["time_limit"] = time_limit
@@ -113,44 +110,13 @@ def tradeoff(
         say(f"\nwrote {out}")
 
 
-def _designed(spec: Spec, time_limit: float | None) -> Plan:
-    import leastnoise
-
-    settings = spec.design_settings()
-    if time_limit is not None:
-        settings["time_limit"] = time_limit
-    started = time.monotonic()
-    with _spinner("designing") as update:
-
-        def show(progress: Any) -> None:
-            update(f"designing: step {progress.step}, gap to the optimum {progress.gap:.1e}")
-
-        plan = leastnoise.design(spec.workload, spec.privacy, progress=show, **settings)
-    typer.echo(f"designed in {time.monotonic() - started:.1f} s", err=True)
-    return plan
-
-
 @contextmanager
 def _watching(what: str) -> Iterator[Callable[[Redesign], None]]:
     """A progress callback that shows which of several designs is being made."""
-    with _spinner(what) as update:
+    with spinner(what) as update:
 
         def show(turn: Redesign) -> None:
             gap = "" if turn.gap is None else f", gap to the optimum {turn.gap:.1e}"
             update(f"{what}: {printable(turn.subject)}, {turn.number} of {turn.n_redesigns}{gap}")
 
         yield show
-
-
-@contextmanager
-def _spinner(what: str) -> Iterator[Callable[[str], None]]:
-    """A line that moves while something takes long; silent where nobody watches."""
-    from rich.text import Text
-
-    screen = console(stderr=True)
-    if not screen.is_terminal:
-        yield lambda text: None
-        return
-    with screen.status(what) as status:
-        # As text: square brackets in a name are no markup.
-        yield lambda text: status.update(Text(text))

@@ -33,7 +33,7 @@ def init(
     from leastnoise.init_questions import ask_wishes
     from leastnoise.spec import FILL_IN
     from leastnoise.spec_schema import schema_text
-    from leastnoise.wholefile import written_whole
+    from leastnoise.wholefile import check_folder, written_whole
 
     if schema:
         typer.echo(schema_text(), nl=False)
@@ -43,8 +43,7 @@ def init(
     target = out or Path(Path(table).name.split(".")[0].replace("*", "") or "people").with_suffix(".toml")
     if target.suffix.lower() != ".toml":
         raise InputError(f"a specification's name ends in .toml, got {str(target)!r}")
-    if not target.parent.is_dir():
-        raise InputError(f"there is no folder {str(target.parent)!r} to write {target.name!r} to")
+    check_folder(target)
     if target.exists() and not force:
         raise InputError(f"{str(target)!r} exists; give another --out, or --force to replace it")
     columns = columns_of(table)

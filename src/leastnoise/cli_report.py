@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leastnoise.terminal import say
+from leastnoise.wholefile import check_folder, check_replaceable
 
 if TYPE_CHECKING:
     from leastnoise.plan import Plan
@@ -53,8 +54,5 @@ def _check(target: Path) -> None:
 
     if target.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"a report is written as HTML: --out must end in .html, got {str(target)!r}")
-    if not target.parent.is_dir():
-        raise InputError(f"there is no folder {str(target.parent)!r} to write {target.name!r} to")
-    # Files are replaced whole, which would put one in the place of a link or a device.
-    if target.is_symlink() or (target.exists() and not target.is_file()):
-        raise InputError(f"{str(target)!r} cannot be written; choose another place with --out")
+    check_folder(target)
+    check_replaceable(target)

@@ -13,6 +13,20 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+# A cell that begins with one of these, or with its full-width twin, is a formula to some spreadsheet.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def no_formula(text: str) -> str:
+    """The text with an apostrophe before it where a spreadsheet would run it.
+
+    Example:
+        >>> no_formula("=cmd()"), no_formula("age 7")
+        ("'=cmd()", 'age 7')
+    """
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
 def counted(number: int, noun: str) -> str:
     """A number and its noun, in the singular or the plural.
 

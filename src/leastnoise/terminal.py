@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -19,3 +21,17 @@ def console(**options: Any) -> Any:
     from rich.console import Console
 
     return Console(highlight=False, **options)
+
+
+@contextmanager
+def spinner(what: str) -> Iterator[Callable[[str], None]]:
+    """A line that moves while something takes long, and what changes it; silent where nobody watches."""
+    from rich.text import Text
+
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield lambda text: None
+        return
+    with screen.status(what) as status:
+        # As text: square brackets in a name are no markup.
+        yield lambda text: status.update(Text(text))

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from leastnoise.errors import InputError
+
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
@@ -26,6 +28,26 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_folder(path: Path) -> None:
+    """Return if there is a folder to write a file of that name to.
+
+    Raises:
+        InputError: naming the folder.
+    """
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+
+
+def check_replaceable(path: Path) -> None:
+    """Return if a file may take the place: one replaced whole would end a link or a device.
+
+    Raises:
+        InputError: if something else than a plain file is there.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise InputError(f"{str(path)!r} cannot be written; choose another place with --out")
 
 
 def _umask() -> int:

@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.errors import InputError, MissingExtraError, TooLargeError
+from leastnoise.printable import no_formula
 from leastnoise.release import Release, in_unicode
 from leastnoise.wholefile import written_whole
-
-# A cell that begins with one of these, or with its full-width twin, is a formula to some spreadsheet.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 # What a sheet of Excel holds: rows, the heading included, and characters of a cell.
 _EXCEL_ROWS, _EXCEL_TEXT = 2**20, 32_767
@@ -97,11 +95,7 @@ def _write_csv(path: Path, columns: Columns, facts: Facts) -> None:
         writer.writerow(columns)
         for name, label, *figures in zip(*columns.values(), strict=True):
             # Fifteen digits are what a spreadsheet keeps; ten would round 2^40 people to hundreds.
-            writer.writerow([_harmless(name), _harmless(label), *(f"{value:.15g}" for value in figures)])
-
-
-def _harmless(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
+            writer.writerow([no_formula(name), no_formula(label), *(f"{value:.15g}" for value in figures)])
 
 
 def _write_parquet(path: Path, columns: Columns, facts: Facts) -> None:

@@ -7,13 +7,11 @@ from pathlib import Path
 
 from leastnoise.charts import to_page, to_svg
 from leastnoise.errors import InputError
+from leastnoise.printable import no_formula
 from leastnoise.tradeoff.table import Tradeoff
 from leastnoise.wholefile import written_whole
 
 KINDS = (".svg", ".html", ".csv")
-
-# A cell that begins with one of these, or with its full-width twin, is a formula to some spreadsheet.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def check_kind(path: str | Path) -> None:
@@ -51,7 +49,7 @@ def write_tradeoff(table: Tradeoff, path: str | Path) -> Path:
             writer = csv.writer(file)
             writer.writerow(rows[0])
             for row in rows:
-                writer.writerow((row | {"batch": _harmless(row["batch"])}).values())
+                writer.writerow((row | {"batch": no_formula(row["batch"])}).values())
         return target
     chart = table.plot()
     text = (
@@ -60,7 +58,3 @@ def write_tradeoff(table: Tradeoff, path: str | Path) -> Path:
     with written_whole(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return target
-
-
-def _harmless(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text

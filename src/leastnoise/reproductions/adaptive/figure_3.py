@@ -292,20 +292,23 @@ _TABLE_NOTES = (
     "Noise is in proportion to 1/ε for every method, so that its factors are the same at every ε.",
 )
 
+_ERRORS = Drawing(
+    "case",
+    "error",
+    "method",
+    panel="workload",
+    x_title="shape of the domain",
+    y_title="root mean square error",
+)
+_RELATIVE = Drawing("epsilon", "relative_error", "method", panel="panel", log="xy")
+
 FIGURE_3 = (
     Reproduction(
         "adaptive/figure-3a",
         "workload error on all ranges and on random ranges, 2,048 cells",
         points_3a,
         checks_3a,
-        Drawing(
-            "case",
-            "error",
-            "method",
-            panel="workload",
-            x_title="shape of the domain",
-            y_title="root mean square error",
-        ),
+        _ERRORS,
         (*_SHAPES, _DRAWS[0]),
     ),
     Reproduction(
@@ -313,7 +316,7 @@ FIGURE_3 = (
         "relative error on ranges of two tables, against epsilon",
         points_3b,
         checks_3b,
-        Drawing("epsilon", "relative_error", "method", panel="panel", log="xy"),
+        _RELATIVE,
         (*_TABLE_NOTES, _DRAWS[0]),
     ),
     Reproduction(
@@ -321,14 +324,7 @@ FIGURE_3 = (
         "workload error on two-way and random marginals, 2,048 cells",
         points_3c,
         checks_3c,
-        Drawing(
-            "case",
-            "error",
-            "method",
-            panel="workload",
-            x_title="shape of the domain",
-            y_title="root mean square error",
-        ),
+        _ERRORS,
         (*_SHAPES, _DRAWS[1]),
     ),
     Reproduction(
@@ -336,7 +332,7 @@ FIGURE_3 = (
         "relative error on marginals of two tables, against epsilon",
         points_3d,
         checks_3d,
-        Drawing("epsilon", "relative_error", "method", panel="panel", log="xy"),
+        _RELATIVE,
         (*_TABLE_NOTES, _DRAWS[1]),
     ),
 )
