@@ -37,14 +37,14 @@ from leastnoise import (
 )
 from leastnoise import plan as plan_module
 from leastnoise.accounting import CellCosts, Charge, limits, tally
-from leastnoise.axis_form import AxisForm, centred_form
 from leastnoise.data import blocks, counting, handle
 from leastnoise.errors import LeastnoiseError, PlanFileError, PrivacyError, UnrecordedSpending
 from leastnoise.ledger import Ledger, history, rows
 from leastnoise.plan import Plan
 from leastnoise.products import Axis
 from leastnoise.strategy import Strategy
-from leastnoise.structured import Block, Structured
+from leastnoise.structured.axis_form import AxisForm, centred_form
+from leastnoise.structured.blocks import Block, Structured
 from ledger_stress import charge_of, new_ledger
 from test_ledger import EDITS, edit, overspends
 from test_person import kept_by_engine, obeys, records

@@ -14,6 +14,7 @@ import pytest
 
 from leastnoise import container
 from leastnoise.accounting import CellCosts
+from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.certificate import certify, proves_infeasible
 from leastnoise.design import design
 from leastnoise.errors import (
@@ -31,7 +32,6 @@ from leastnoise.objective import MaxVariance, Objective, Targets, TotalVariance
 from leastnoise.operators import Array
 from leastnoise.plan import Plan, load_plan, summed_costs
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.product_bound import ProductWitness
 from leastnoise.queries import Marginal, Prefix, Query, Total, Where
 from leastnoise.release import measure
 from leastnoise.schema import Schema

@@ -29,15 +29,15 @@ from typer.testing import CliRunner
 import leastnoise as ln
 from leastnoise import audit, exact, noise, release, worst_pair
 from leastnoise.audit import AuditReport, audit_privacy, detection_power
-from leastnoise.axis_form import AxisForm
-from leastnoise.cli import app
+from leastnoise.cli.app import app
 from leastnoise.data import blocks, counting, engines, handle
 from leastnoise.errors import InputError, MethodError
 from leastnoise.ledger import Ledger
 from leastnoise.plan import Plan
 from leastnoise.strategy import Strategy
-from leastnoise.structured import Structured
-from leastnoise.tables import Tables
+from leastnoise.structured.axis_form import AxisForm
+from leastnoise.structured.blocks import Structured
+from leastnoise.structured.tables import Tables
 from test_leaks import everything_in, float_uses, numbers_in
 from test_statistics import SeededBits
 from tolerances import CHANCE

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from leastnoise import certificate, nuclear_norm
+from leastnoise import certificate
+from leastnoise.bounds import nuclear_norm
+from leastnoise.bounds.nuclear_norm import nuclear_norm_below, total_variance_bound, trace_root_below
 from leastnoise.certificate import Certificate, Witness, certify
 from leastnoise.design import design
 from leastnoise.errors import DesignError
-from leastnoise.nuclear_norm import nuclear_norm_below, total_variance_bound, trace_root_below
 from leastnoise.objective import Objective, TotalVariance
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.queries import AllRanges, Marginal, Prefix, Total

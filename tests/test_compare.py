@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise import cli
+from leastnoise.cli import app as cli
 from leastnoise.compare import N_RUNS, TIME_LIMIT, Comparison, Contender, Turn, _Race, compare, methods
 from leastnoise.design import design
 from leastnoise.errors import DataError, InputError, MethodError, MissingExtraError
@@ -212,16 +212,12 @@ def test_progress_tells_whose_turn_it_is() -> None:
 def test_the_progress_line_from_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
 
-    class Status:
-        def update(self, text: str) -> None:
-            lines.append(text)
-
     @contextmanager
-    def spinner(what: str) -> Iterator[Status]:
+    def spinner(what: str) -> Iterator[Callable[[str], None]]:
         lines.append(what)
-        yield Status()
+        yield lines.append
 
-    monkeypatch.setattr(cli, "_spinner", spinner)
+    monkeypatch.setattr(cli, "spinner", spinner)
     with cli._comparing() as show:
         compare(PREFIX, GDP(1), methods=["dense", "identity"], progress=show)
     assert lines[:2] == ["comparing methods", "comparing methods: dense, 1 of 2"]

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 import leastnoise as ln
 from leastnoise import container
-from leastnoise.cli import app
+from leastnoise.cli.app import app
 from leastnoise.errors import DesignError, MethodError, PlanFileError, PrivacyError, UnrecordedSpending
 from leastnoise.noise import discrete_laplace
 from leastnoise.objective import MaxVariance

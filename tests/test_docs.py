@@ -27,7 +27,7 @@ import pytest
 import leastnoise
 from leastnoise.errors import UnrecordedSpending
 from leastnoise.population import draw_people, write_people
-from leastnoise.spec import parse_spec
+from leastnoise.spec.reading import parse_spec
 
 PACKAGE = Path(leastnoise.__file__).parent
 ROOT = Path(__file__).parents[1]
@@ -346,7 +346,7 @@ def run_shell(text: str) -> None:
         if not words or words[0] in ("make", "pip"):
             continue
         assert words[0] == "leastnoise", line
-        command = [sys.executable, "-c", "from leastnoise.cli import main; main()", *words[1:]]
+        command = [sys.executable, "-c", "from leastnoise.cli.app import main; main()", *words[1:]]
         done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 

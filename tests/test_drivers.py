@@ -19,7 +19,7 @@ from scipy.optimize import minimize_scalar
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise.cli_explain import explain
+from leastnoise.cli.explain import explain
 from leastnoise.drivers import Drivers, Redesign, drivers
 from leastnoise.drivers.giving_way import known_of
 from leastnoise.drivers.pressure import ALIKE, Pressure, bound_if_relaxed, pressure_of

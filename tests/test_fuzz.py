@@ -26,7 +26,6 @@ from hypothesis import strategies as st
 
 import leastnoise as ln
 from leastnoise import container, exact, release
-from leastnoise.axis_form import AxisForm
 from leastnoise.errors import LeastnoiseError
 from leastnoise.ledger import Ledger, file
 from leastnoise.ledger.history import History
@@ -34,9 +33,10 @@ from leastnoise.ledger.rows import NOTHING, Row, sealed
 from leastnoise.plan import Plan, plan_from_parts
 from leastnoise.products import Axis
 from leastnoise.schema import Attribute
-from leastnoise.spec import parse_spec
+from leastnoise.spec.reading import parse_spec
 from leastnoise.strategy import Strategy
-from leastnoise.structured import Block, Structured
+from leastnoise.structured.axis_form import AxisForm
+from leastnoise.structured.blocks import Block, Structured
 from ledger_stress import charge_of, new_ledger
 from planted_bugs import brute_force
 

@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 import leastnoise as ln
 from browser import BROWSER, dom_of, requests_of, run_browser
 from leastnoise.adjustment import Adjustment
-from leastnoise.cli_report import report as report_command
+from leastnoise.cli.report import report as report_command
 from leastnoise.errors import InputError, PlanFileError
 from leastnoise.noise import SystemBits
 from leastnoise.release import measured
@@ -35,7 +35,7 @@ from leastnoise.report import markup, page, pictures, words
 from leastnoise.report.figures import with_margin
 from leastnoise.report.tables import cross_table
 from leastnoise.schema import Integers
-from leastnoise.structured import Structured
+from leastnoise.structured.blocks import Structured
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(20), sex=("F", "M"), region=("north", "south", "east"))

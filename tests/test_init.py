@@ -15,18 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-import leastnoise.init_columns
-from leastnoise.cli_init import init
+import leastnoise.drafting.columns
+from leastnoise.cli.init import init
+from leastnoise.drafting.columns import Column, columns_of
+from leastnoise.drafting.draft import TABLES, Wishes, draft_spec
+from leastnoise.drafting.questions import ask_wishes
 from leastnoise.errors import DataError, LeastnoiseError, SpecError
-from leastnoise.init_columns import Column, columns_of
-from leastnoise.init_draft import TABLES, Wishes, draft_spec
-from leastnoise.init_questions import ask_wishes
 from leastnoise.privacy import ApproxDP, PureDP
 from leastnoise.queries import QUERY_KINDS, Cube, Marginal, Total
 from leastnoise.queries.base import COMMON
 from leastnoise.schema import Schema
-from leastnoise.spec import DESIGN, FILL_IN, FURTHER, GOALS, Spec, load_spec, parse_spec
-from leastnoise.spec_schema import FILE, json_schema, own_keys, schema_text
+from leastnoise.spec.reading import DESIGN, FILL_IN, FURTHER, GOALS, Spec, load_spec, parse_spec
+from leastnoise.spec.schema import FILE, json_schema, own_keys, schema_text
 from support import extra
 from test_spec import NAMES, NO_GOAL, QUERY, TARGET, TEXT, VALID, asking, examples, specs, written
 
@@ -116,7 +116,7 @@ def test_a_draft_that_looks_at_records_is_caught(tmp_path: Path, monkeypatch: py
         types = pandas.read_csv(path).dtypes
         return [Column(str(name), "whole" if "int" in str(kind) else "named") for name, kind in types.items()]
 
-    monkeypatch.setattr(leastnoise.init_columns, "_of_text", guessed)
+    monkeypatch.setattr(leastnoise.drafting.columns, "_of_text", guessed)
     with pytest.raises(AssertionError):
         test_other_records_give_the_same_draft_to_the_byte(write_csv, [("x", "old", "F", "?")], tmp_path)
 
@@ -314,7 +314,7 @@ def test_the_command_writes_a_draft(run: Callable[..., Any], tmp_path: Path) -> 
 
 
 def test_the_command_asks_at_a_terminal(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    import leastnoise.cli_init
+    import leastnoise.cli.init
 
     class Terminal:
         @staticmethod
@@ -322,7 +322,7 @@ def test_the_command_asks_at_a_terminal(run: Callable[..., Any], monkeypatch: py
             return True
 
     # The runner puts its own stream in place of the terminal's; this one says what a terminal would.
-    monkeypatch.setattr(leastnoise.cli_init, "sys", type("System", (), {"stdin": Terminal}))
+    monkeypatch.setattr(leastnoise.cli.init, "sys", type("System", (), {"stdin": Terminal}))
     done = run("people.csv", "--out", "asked.toml", input="n\nage\nw\n1\n30\n")
     assert done.exit_code == 0, done.output
     spec = parse_spec(filled(Path("asked.toml").read_text(encoding="utf-8")))
@@ -353,7 +353,7 @@ DOCS = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
 
 def test_the_schema_file_is_up_to_date(run: Callable[..., Any]) -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema())
-    assert FILE.read_text(encoding="utf-8") == schema_text(), "run: python -m leastnoise.spec_schema"
+    assert FILE.read_text(encoding="utf-8") == schema_text(), "run: python -m leastnoise.spec.schema"
     assert json.loads(run("--schema").output) == json_schema()
 
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leastnoise import exact
-from leastnoise.axis_form import AxisForm
 from leastnoise.errors import DesignError
-from leastnoise.integer_axis import rounded_centre, split_form, whole_form
 from leastnoise.operators import Array, CumulativeSum, EveryRange, Identity, Matrix, Operator
 from leastnoise.solver import minimise_total_variance
-from leastnoise.strategies.oblique_axis import Placed, Questions, first_place, questions_of
-from leastnoise.strategies.oblique_search import spread
+from leastnoise.strategies.oblique.axis import Placed, Questions, first_place, questions_of
+from leastnoise.strategies.oblique.search import spread
+from leastnoise.structured.axis_form import AxisForm
+from leastnoise.structured.integer_axis import rounded_centre, split_form, whole_form
 from tolerances import ROUNDING
 
 CASES: dict[str, list[Operator]] = {

@@ -24,9 +24,10 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise import axis_form, exact, noise, release, strategy, structured, tables
 from leastnoise import data as data_module
+from leastnoise import exact, noise, release, strategy
 from leastnoise.errors import LeastnoiseError, UnrecordedSpending
+from leastnoise.structured import axis_form, blocks, tables
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"))
 LARGEST = 7_310_533
@@ -390,10 +391,10 @@ PATH = [
     release._read,
     strategy.Strategy.answers,
     strategy.Strategy.exact_answers,
-    structured.Structured.exact_answers,
-    structured.Structured._block_answers,
-    structured._along_axes,
-    structured._covering,
+    blocks.Structured.exact_answers,
+    blocks.Structured._block_answers,
+    blocks._along_axes,
+    blocks._covering,
     tables.Tables._block_answers,
     axis_form.AxisForm.answers,
     data_module.counts_from_vector,

@@ -17,8 +17,7 @@ import leastnoise as ln
 from leastnoise.errors import DesignError
 from leastnoise.operators import Array, CumulativeSum, EveryRange, Identity, Matrix, Operator
 from leastnoise.products import Axis, Kind, Products, ProductTerm, products_of
-from leastnoise.strategies.oblique import Split, SplitPart, _axis, _Task, split_products
-from leastnoise.strategies.oblique_axis import (
+from leastnoise.strategies.oblique.axis import (
     Oblique,
     Placed,
     first_place,
@@ -26,10 +25,11 @@ from leastnoise.strategies.oblique_axis import (
     questions_of,
     residual_place,
 )
-from leastnoise.strategies.oblique_blocks import forms_of
-from leastnoise.strategies.oblique_proposal import proposal_of
-from leastnoise.strategies.oblique_rows import alternate, leading_rows, row_tables, variance_matrix
-from leastnoise.strategies.oblique_ties import tied, tied_where_useful
+from leastnoise.strategies.oblique.blocks import forms_of
+from leastnoise.strategies.oblique.proposal import proposal_of
+from leastnoise.strategies.oblique.rows import alternate, leading_rows, row_tables, variance_matrix
+from leastnoise.strategies.oblique.splitting import Split, SplitPart, _axis, _Task, split_products
+from leastnoise.strategies.oblique.ties import tied, tied_where_useful
 from tolerances import ROUNDING, SOLVER
 
 # What the family promises above the certified optimum of total variance, and of the largest.

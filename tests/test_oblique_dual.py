@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
+from leastnoise.bounds.union_norm import union_bound
 from leastnoise.errors import DesignError
 from leastnoise.operators import Array
 from leastnoise.products import Products, products_of
 from leastnoise.solver import minimise_total_variance
-from leastnoise.strategies import oblique_dual
-from leastnoise.strategies.oblique import split_products
-from leastnoise.strategies.oblique_dual import _Search, _sum_and_marginals, _Union, dual_weights
-from leastnoise.union_norm import union_bound
+from leastnoise.strategies.oblique import dual as oblique_dual
+from leastnoise.strategies.oblique.dual import _Search, _sum_and_marginals, _Union, dual_weights
+from leastnoise.strategies.oblique.splitting import split_products
 from tolerances import ROUNDING, SOLVER
 
 # How far below the certified optimum the bound of product form may stay: gaps are printed to 0.1 %.

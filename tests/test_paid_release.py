@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import leastnoise as ln
 from leastnoise import release
-from leastnoise.cli import app
+from leastnoise.cli.app import app
 from leastnoise.errors import (
     AlreadySpentError,
     DataError,

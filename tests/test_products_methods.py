@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
+from leastnoise.bounds.product_bound import ProductWitness, checked_product_witness, product_dual_bound
 from leastnoise.certificate import certify
 from leastnoise.errors import DesignError, InfeasibleError, MethodError, QueryError, UnrecordedSpending
-from leastnoise.product_bound import ProductWitness, checked_product_witness, product_dual_bound
-from leastnoise.structured import Structured
-from leastnoise.tables import Tables
+from leastnoise.structured.blocks import Structured
+from leastnoise.structured.tables import Tables
 from tolerances import SOLVER
 
 SCHEMA = ln.Schema(a=range(3), b=("x", "y"), c=range(5))

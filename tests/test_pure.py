@@ -22,12 +22,12 @@ from leastnoise.progress import Progress
 from leastnoise.queries import AllRanges, Cube, Marginal, Prefix, Query, Total
 from leastnoise.schema import Schema
 from leastnoise.strategies import METHODS, method_named, pure
-from leastnoise.strategies import p_identity_caps as caps
-from leastnoise.strategies import p_identity_problem as problems
-from leastnoise.strategies import p_identity_search as searches
 from leastnoise.strategies import weighted_marginals as wm
 from leastnoise.strategies.arrays import load_arrays
 from leastnoise.strategies.method import Request
+from leastnoise.strategies.p_identity import caps as caps
+from leastnoise.strategies.p_identity import problem as problems
+from leastnoise.strategies.p_identity import search as searches
 from leastnoise.workload import Workload, assemble
 from support import extra
 from tolerances import ROUNDING, SOLVER, printed

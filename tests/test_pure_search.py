@@ -16,11 +16,11 @@ from leastnoise.operators import Array
 from leastnoise.privacy import PureDP
 from leastnoise.queries import AllRanges, Marginal, Prefix, Query, Ranges
 from leastnoise.schema import Schema
-from leastnoise.strategies import p_identity_problem as problems
-from leastnoise.strategies import p_identity_search as searches
 from leastnoise.strategies import pure
 from leastnoise.strategies.arrays import load_arrays
 from leastnoise.strategies.method import Request
+from leastnoise.strategies.p_identity import problem as problems
+from leastnoise.strategies.p_identity import search as searches
 from leastnoise.workload import Workload, assemble
 from support import extra
 from tolerances import ROUNDING, SOLVER

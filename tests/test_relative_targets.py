@@ -15,7 +15,7 @@ from scipy.stats import norm
 import leastnoise as ln
 from leastnoise.errors import QueryError, SpecError
 from leastnoise.queries import Query, query_from_dict
-from leastnoise.spec import parse_spec
+from leastnoise.spec.reading import parse_spec
 from tolerances import ROUNDING, SOLVER
 
 EVERY_KIND: list[Query] = [

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise import container, exact, nuclear_norm
+from leastnoise import container, exact
+from leastnoise.bounds import nuclear_norm
+from leastnoise.bounds.nuclear_norm import pair_variance_bound, total_variance_bound
 from leastnoise.certificate import Witness, certify
 from leastnoise.compare import compare
 from leastnoise.design import design
 from leastnoise.errors import DesignError, PlanFileError, PrivacyError
-from leastnoise.nuclear_norm import pair_variance_bound, total_variance_bound
 from leastnoise.plan import Plan, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.progress import Progress

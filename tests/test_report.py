@@ -18,7 +18,7 @@ from leastnoise.report import figures
 from leastnoise.report import text as report_text
 from leastnoise.report import words as report_words
 from leastnoise.report.tables import cost_table, cross_table
-from leastnoise.structured import Structured
+from leastnoise.structured.blocks import Structured
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(20), sex=("F", "M"))

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 import leastnoise as ln
 from leastnoise import exact
-from leastnoise.axis_form import AxisForm, centred_form, identity_form
-from leastnoise.block_proposal import BlockProposal
 from leastnoise.errors import DesignError, PlanFileError, TooLargeError
 from leastnoise.operators import Array
 from leastnoise.products import Axis, products_of
 from leastnoise.strategy import Strategy
-from leastnoise.structured import Structured
-from leastnoise.structured_answers import Block
-from leastnoise.structured_parts import structured_from_parts
-from leastnoise.tables import Tables
+from leastnoise.structured.answers import Block
+from leastnoise.structured.axis_form import AxisForm, centred_form, identity_form
+from leastnoise.structured.blocks import Structured
+from leastnoise.structured.parts import structured_from_parts
+from leastnoise.structured.proposal import BlockProposal
+from leastnoise.structured.tables import Tables
 from leastnoise.workload import Workload, alone
 
 SIZES = (3, 2, 4)

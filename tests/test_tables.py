@@ -269,7 +269,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     def broken(text: str) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("leastnoise.report.answers._harmless", broken)
+    monkeypatch.setattr("leastnoise.report.answers.no_formula", broken)
     with pytest.raises(OSError, match="No space left"):
         write_answers(release, path)
     assert path.read_text() == "before"

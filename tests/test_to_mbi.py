@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.axis_form import AxisForm, centred_form, identity_form
 from leastnoise.errors import MethodError, MissingExtraError, QueryError, TooLargeError, WorkloadError
 from leastnoise.measured import Measured
 from leastnoise.operators import Array
 from leastnoise.products import Axis
 from leastnoise.release import Release, count_tables
 from leastnoise.strategy import Strategy
-from leastnoise.structured import Structured
-from leastnoise.structured_answers import Block
-from leastnoise.tables import Tables
+from leastnoise.structured.answers import Block
+from leastnoise.structured.axis_form import AxisForm, centred_form, identity_form
+from leastnoise.structured.blocks import Structured
+from leastnoise.structured.tables import Tables
 from leastnoise.to_mbi import BlockQuery, ForMbi, domain_for_mbi, measurements_for_mbi, to_mbi
 from support import extra
 from tolerances import JUDGE, ROUNDING

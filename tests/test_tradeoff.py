@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise.cli_explain import tradeoff as tradeoff_command
+from leastnoise.cli.explain import tradeoff as tradeoff_command
 from leastnoise.drivers import Redesign
 from leastnoise.errors import DesignError, InputError, MethodError
 from leastnoise.privacy import epsilon_of

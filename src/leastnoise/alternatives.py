@@ -24,7 +24,7 @@ from leastnoise.plan import Plan
 from leastnoise.privacy import ApproxDP, PureDP
 from leastnoise.products import Products, products_of
 from leastnoise.strategies import METHODS, Found, Method, Request
-from leastnoise.structured import MAX_MEASURED
+from leastnoise.structured.blocks import MAX_MEASURED
 
 # Up to so many cells every quick method is tried, and p-identity from a few starts: 0.4 s for the prefix
 # sums of 512 cells, within a percent of what 24 starts reach in 3.3 s. With caps it takes far longer.

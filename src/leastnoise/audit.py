@@ -36,7 +36,7 @@ from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.printable import counted
 from leastnoise.privacy import ApproxDP, delta_of, gaussian_delta_bounds
-from leastnoise.structured import Structured
+from leastnoise.structured.blocks import Structured
 from leastnoise.workload import Workload
 from leastnoise.worst_pair import Pair, change_of, tables_of, worst_pair
 

@@ -34,13 +34,13 @@ from typing import Literal, Protocol
 import numpy as np
 
 from leastnoise.accounting import CellCosts
+from leastnoise.bounds.nuclear_norm import pair_variance_bound, total_variance_bound
+from leastnoise.bounds.product_bound import ProductWitness, checked_product_witness, product_dual_bound
 from leastnoise.errors import DesignError
 from leastnoise.measured import Measured
-from leastnoise.nuclear_norm import pair_variance_bound, total_variance_bound
 from leastnoise.objective import Objective, Targets
 from leastnoise.operators import Array
 from leastnoise.privacy import Goal
-from leastnoise.product_bound import ProductWitness, checked_product_witness, product_dual_bound
 from leastnoise.strategy import is_within, spare_of
 from leastnoise.workload import Workload
 

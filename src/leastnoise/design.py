@@ -16,7 +16,7 @@ import numpy as np
 
 from leastnoise import threads
 from leastnoise.accounting import CellCosts, shown
-from leastnoise.block_proposal import BlockProposal
+from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.certificate import Witness, largest_share
 from leastnoise.directed import root_above
 from leastnoise.errors import DesignError, InputError, MethodError, PrivacyError
@@ -26,12 +26,12 @@ from leastnoise.operators import Array
 from leastnoise.plan import Plan, cells_digest, data_dependent_plan, summed_costs
 from leastnoise.printable import counted, printable
 from leastnoise.privacy import GDP, ZCDP, Goal
-from leastnoise.product_bound import ProductWitness
 from leastnoise.progress import Progress
 from leastnoise.solver import BACKENDS
 from leastnoise.strategies import METHODS, Found, Method, Request, in_order, method_named, pure
 from leastnoise.strategies.infeasible import raised, rounded_up
 from leastnoise.strategy import MAX_DENSE_STRATEGY, RealStrategy
+from leastnoise.structured.proposal import BlockProposal
 from leastnoise.workload import Workload
 
 # Plans whose objective differs by less than this share are equally good.

@@ -27,6 +27,7 @@ import numpy as np
 
 from leastnoise import container, exact
 from leastnoise.accounting import CellCosts, Charge, shown
+from leastnoise.bounds.product_bound import ProductWitness, product_witness_from_parts
 from leastnoise.certificate import Certificate, Status, Witness, are_pairs, certify
 from leastnoise.directed import float_above, float_below, root_above
 from leastnoise.errors import (
@@ -43,11 +44,10 @@ from leastnoise.objective import Objective, Targets, TotalVariance, objective_fr
 from leastnoise.operators import Array
 from leastnoise.printable import counted, in_figures, printable
 from leastnoise.privacy import ZCDP, Goal, delta_of, epsilon_of, exact_number, goal_from_dict
-from leastnoise.product_bound import ProductWitness, product_witness_from_parts
 from leastnoise.queries import Linear, Query
 from leastnoise.strategies import Mechanism, Method, Request, method_named
 from leastnoise.strategy import Strategy, cell_costs, is_within, spare_of
-from leastnoise.structured_parts import structured_from_parts
+from leastnoise.structured.parts import structured_from_parts
 from leastnoise.workload import Workload, alone
 
 FORMAT = 1

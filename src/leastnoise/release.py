@@ -39,7 +39,7 @@ from leastnoise.printable import in_figures
 from leastnoise.quantiles import quantile_table
 from leastnoise.queries import Labels, Query
 from leastnoise.schema import Schema
-from leastnoise.structured import Structured
+from leastnoise.structured.blocks import Structured
 from leastnoise.to_mbi import ForMbi, to_mbi
 from leastnoise.workload import Workload
 

@@ -26,7 +26,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from leastnoise.axis_form import AxisForm, identity_form
 from leastnoise.errors import MissingExtraError, QueryError, TooLargeError, WorkloadError
 from leastnoise.measured import Measured
 from leastnoise.operators import Array
@@ -35,8 +34,9 @@ from leastnoise.printable import in_figures
 from leastnoise.queries import Total
 from leastnoise.schema import Schema
 from leastnoise.strategy import Strategy
-from leastnoise.structured import Structured
-from leastnoise.tables import Tables
+from leastnoise.structured.axis_form import AxisForm, identity_form
+from leastnoise.structured.blocks import Structured
+from leastnoise.structured.tables import Tables
 
 # Rows over all cells make mbi hold all cells in one factor; with more than this it is of no use.
 MAX_CELLS = 10**6

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.axis_form import AxisForm
 from leastnoise.measured import CountTables, Measured
 from leastnoise.operators import Array
 from leastnoise.strategy import Strategy
-from leastnoise.structured import Structured
-from leastnoise.tables import Tables
+from leastnoise.structured.axis_form import AxisForm
+from leastnoise.structured.blocks import Structured
+from leastnoise.structured.tables import Tables
 from leastnoise.workload import Workload
 
 # Every column, and every pair of columns, is worked out again up to so many products of integers.

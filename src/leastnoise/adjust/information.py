@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from leastnoise.axis_form import AxisForm, identity_form
 from leastnoise.errors import TooLargeError
 from leastnoise.lattice import AxisSet
 from leastnoise.operators import AllOnes, Array
@@ -32,9 +31,10 @@ from leastnoise.products import Axis, in_schema_order
 from leastnoise.queries import Marginal, Total
 from leastnoise.schema import Schema
 from leastnoise.strategy import Strategy
-from leastnoise.structured import Structured
-from leastnoise.structured_answers import Block
-from leastnoise.tables import Tables
+from leastnoise.structured.answers import Block
+from leastnoise.structured.axis_form import AxisForm, identity_form
+from leastnoise.structured.blocks import Structured
+from leastnoise.structured.tables import Tables
 from leastnoise.workload import alone
 
 # A dozen vectors of all cells are held: with more cells than this, more than a gigabyte.

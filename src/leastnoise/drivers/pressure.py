@@ -30,10 +30,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from leastnoise.bounds.product_bound import ProductWitness, per_term
 from leastnoise.certificate import Witness
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
-from leastnoise.product_bound import ProductWitness, per_term
 from leastnoise.products import Products, ProductTerm, products_of
 
 # Rows are told apart in batches of up to so many queries.

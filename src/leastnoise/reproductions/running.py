@@ -179,7 +179,7 @@ def _in_turn(
 def _one_by_one(
     waiting: list[tuple[_Job, int]], setting: Setting, jobs: int, deadline: float
 ) -> Iterator[_Turn]:
-    for job, i in waiting:
+    for job, i in _ordered(waiting, deadline):
         if time.monotonic() >= deadline:
             yield job, i, _noted(job.points[i], _OUT_OF_TIME), None
         else:
@@ -189,10 +189,7 @@ def _one_by_one(
 def _side_by_side(
     waiting: list[tuple[_Job, int]], setting: Setting, jobs: int, deadline: float
 ) -> Iterator[_Turn]:
-    # The longest first, so that nobody waits for one of them at the end; where time is given, the shortest,
-    # so that as many as possible are there when it is over.
-    sign = -1 if math.isinf(deadline) else 1
-    queue = deque(sorted(waiting, key=lambda turn: sign * turn[0].points[turn[1]].seconds))
+    queue = deque(_ordered(waiting, deadline))
     with _one_thread_each(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         running: dict[Future[Finished], tuple[_Job, int]] = {}
         try:
@@ -211,6 +208,15 @@ def _side_by_side(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _ordered(waiting: list[tuple[_Job, int]], deadline: float) -> list[tuple[_Job, int]]:
+    """The longest first, so that nobody waits for one of them at the end.
+
+    Where time is given, the shortest: as many as possible are there when it is over.
+    """
+    sign = -1 if math.isinf(deadline) else 1
+    return sorted(waiting, key=lambda turn: sign * turn[0].points[turn[1]].seconds)
 
 
 def _kept(job: _Job, i: int, compute: Callable[[], Finished]) -> _Turn:

@@ -24,7 +24,7 @@ from leastnoise.strategies.marginals import MARGINALS
 from leastnoise.strategies.mechanism import Mechanism
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategies.mwem import MWEM
-from leastnoise.strategies.p_identity import P_IDENTITY
+from leastnoise.strategies.p_identity.method import P_IDENTITY
 from leastnoise.strategies.product import PRODUCT
 from leastnoise.strategies.residuals import RESIDUALS
 from leastnoise.strategies.sdp import SDP

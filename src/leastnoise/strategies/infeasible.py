@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.certificate import Witness, proves_infeasible
 from leastnoise.directed import root_above
 from leastnoise.errors import DesignError, InfeasibleError
@@ -15,7 +16,6 @@ from leastnoise.objective import Targets
 from leastnoise.operators import Array
 from leastnoise.printable import printable
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of
-from leastnoise.product_bound import ProductWitness
 from leastnoise.workload import Workload
 
 # Batches named in a message, and the share of the proof that a batch must have to be.

@@ -31,8 +31,8 @@ from leastnoise.solver.weighting import optimal_weighting
 from leastnoise.strategies.bases import NEEDED, scaled_rows, wavelet_basis
 from leastnoise.strategies.cells import distinct_cells
 from leastnoise.strategies.hierarchical import tree
-from leastnoise.strategies.p_identity_problem import in_order, problem_of_gram, rows_of
-from leastnoise.strategies.p_identity_search import Effort, default_starts, search
+from leastnoise.strategies.p_identity.problem import in_order, problem_of_gram, rows_of
+from leastnoise.strategies.p_identity.search import Effort, default_starts, search
 from leastnoise.strategies.pure import free_rows, refine, total_of
 
 # The Gram matrix is inverted for every candidate.

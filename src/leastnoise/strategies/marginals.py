@@ -26,12 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.axis_form import centred_form, identity_form
-from leastnoise.block_proposal import BlockProposal
+from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.certificate import Status
 from leastnoise.lattice import Lattice
 from leastnoise.operators import Array
-from leastnoise.product_bound import ProductWitness
 from leastnoise.products import Products
 from leastnoise.solver.split import SplitSolution, least_largest, least_total, total_within
 from leastnoise.strategies import weighted_tables
@@ -45,6 +43,8 @@ from leastnoise.strategies.structure import (
     refuse_unstructured,
     uniform,
 )
+from leastnoise.structured.axis_form import centred_form, identity_form
+from leastnoise.structured.proposal import BlockProposal
 
 
 def _refuses(request: Request) -> str | None:

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from leastnoise.accounting import CellCosts
-from leastnoise.block_proposal import BlockProposal
+from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.certificate import Status
 from leastnoise.errors import MethodError
 from leastnoise.objective import Objective, TotalVariance
 from leastnoise.operators import MAX_ENTRIES, Array
 from leastnoise.printable import in_figures
 from leastnoise.privacy import Goal
-from leastnoise.product_bound import ProductWitness
 from leastnoise.progress import Progress
 from leastnoise.strategies.mechanism import Mechanism
 from leastnoise.strategy import RealStrategy, spare_of
+from leastnoise.structured.proposal import BlockProposal
 from leastnoise.workload import Workload
 
 

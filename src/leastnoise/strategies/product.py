@@ -14,19 +14,19 @@ from __future__ import annotations
 import numpy as np
 
 from leastnoise import exact
-from leastnoise.axis_form import AxisForm, identity_form
-from leastnoise.block_proposal import single_block
+from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.certificate import Status
 from leastnoise.objective import MaxVariance, TotalVariance
 from leastnoise.operators import Array
 from leastnoise.privacy import GDP
-from leastnoise.product_bound import ProductWitness
 from leastnoise.products import Kind
 from leastnoise.strategies.dense import DENSE
 from leastnoise.strategies.laplace_factor import best_factor
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategies.structure import asked, largest_axis, refuse_unstructured, uniform
 from leastnoise.strategy import RealStrategy, integer_strategy
+from leastnoise.structured.axis_form import AxisForm, identity_form
+from leastnoise.structured.proposal import single_block
 from leastnoise.workload import of_rows
 
 # Beyond so many cells a product of one attribute and of others that are added up is taken as one.

@@ -40,9 +40,9 @@ from leastnoise.operators import Array
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.strategies.cells import Cells
 from leastnoise.strategies.method import Method, Request
-from leastnoise.strategies.p_identity import merging
-from leastnoise.strategies.p_identity_caps import power_mean, variances
-from leastnoise.strategies.p_identity_problem import cells_of
+from leastnoise.strategies.p_identity.caps import power_mean, variances
+from leastnoise.strategies.p_identity.method import merging
+from leastnoise.strategies.p_identity.problem import cells_of
 from leastnoise.strategies.proposals import from_rows, nothing_asked, weighted_factor
 from leastnoise.strategy import RealStrategy
 

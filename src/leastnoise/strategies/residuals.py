@@ -14,25 +14,25 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.bounds.product_bound import ProductWitness, with_row_weights
 from leastnoise.certificate import Status
 from leastnoise.errors import InfeasibleError
 from leastnoise.operators import Array
-from leastnoise.product_bound import ProductWitness, with_row_weights
 from leastnoise.products import Products
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
 from leastnoise.strategies.infeasible import infeasible_products
 from leastnoise.strategies.method import Found, Method, Request
-from leastnoise.strategies.oblique import Split, split_products
-from leastnoise.strategies.oblique_dual import dual_weights
-from leastnoise.strategies.oblique_proposal import proposal_of
-from leastnoise.strategies.oblique_rows import (
+from leastnoise.strategies.oblique.dual import dual_weights
+from leastnoise.strategies.oblique.proposal import proposal_of
+from leastnoise.strategies.oblique.rows import (
     Alternated,
     alternate,
     leading_rows,
     row_tables,
     variance_matrix,
 )
-from leastnoise.strategies.oblique_ties import tied_where_useful
+from leastnoise.strategies.oblique.splitting import Split, split_products
+from leastnoise.strategies.oblique.ties import tied_where_useful
 from leastnoise.strategies.structure import Asked, asked, largest_axis, refuse_unstructured
 
 # Every product is looked at with each of its blocks: so many pairs of them at most.

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from leastnoise.bounds.product_bound import per_term
 from leastnoise.errors import LeastnoiseError
 from leastnoise.objective import TotalVariance
 from leastnoise.operators import Array
 from leastnoise.printable import in_figures
-from leastnoise.product_bound import per_term
 from leastnoise.products import Products, products_of
 from leastnoise.strategies.method import Request
 

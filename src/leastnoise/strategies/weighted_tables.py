@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.axis_form import centred_form
-from leastnoise.block_proposal import BlockProposal
+from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.lattice import Lattice
 from leastnoise.operators import Array
-from leastnoise.product_bound import ProductWitness
 from leastnoise.products import Products
 from leastnoise.strategies.method import Found, Request
 from leastnoise.strategies.structure import Asked, asked, uniform
+from leastnoise.structured.axis_form import centred_form
+from leastnoise.structured.proposal import BlockProposal
 
 # One weight for every set of attributes below a table that is asked: so many at most.
 MAX_SETS = 30_000

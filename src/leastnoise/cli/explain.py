@@ -1,0 +1,122 @@
+"""What a plan costs and why, and what accuracy costs in privacy, from a shell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leastnoise.cli.designing import designed
+from leastnoise.cli.terminal import console, say, spinner
+from leastnoise.printable import printable
+from leastnoise.wholefile import check_replaceable
+
+if TYPE_CHECKING:
+    from leastnoise.drivers import Redesign
+    from leastnoise.plan import Plan
+
+# Seconds for designing changes again, unless given: as long as people wait at a terminal.
+_PATIENCE = 60.0
+
+
+def explain(
+    source: Annotated[Path, typer.Argument(help="a specification (.toml) or a saved plan")],
+    relax: Annotated[float, typer.Option(help="by how much targets are relaxed to see what that buys")] = 2.0,
+    most: Annotated[
+        int, typer.Option(min=0, help="how many batches are designed again at most; 0 for none")
+    ] = 12,
+    after: Annotated[
+        list[Path] | None, typer.Option(help="a saved plan that this one was designed after; in order")
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="seconds for the design, and again for all changes; 60 for these")
+    ] = None,
+) -> None:
+    """Say what a plan would release, what simpler noise would cost, and which targets drive the cost."""
+    from leastnoise.plan import load_plan
+    from leastnoise.report import summarize
+    from leastnoise.report.tables import cost_table
+    from leastnoise.spec.reading import load_spec
+
+    earlier = [load_plan(path) for path in after or []]
+    is_spec = source.suffix.lower() == ".toml"
+    plan = designed(load_spec(source), time_limit) if is_spec else load_plan(source)
+    say(f"{summarize(plan)}\n")
+    if plan.strategy is None:
+        return
+    console().print(cost_table(plan))
+    _explain_cost(plan, relax, most, earlier, time_limit)
+
+
+def _explain_cost(plan: Plan, relax: float, most: int, earlier: list[Plan], time_limit: float | None) -> None:
+    from leastnoise.drivers import drivers
+    from leastnoise.report.explain import drivers_table, in_lines
+
+    # Without the earlier plans nothing can be designed after them; shares are known all the same.
+    is_missing = bool(plan.after) and not earlier
+    with _watching("designing changes") as progress:
+        found = drivers(
+            plan,
+            relax=relax,
+            most=0 if is_missing else most,
+            after=earlier,
+            time_limit=_PATIENCE if time_limit is None else time_limit,
+            progress=progress,
+        )
+    screen = console()
+    say("")
+    screen.print(drivers_table(found))
+    say("")
+    say("\n".join(in_lines(found, screen.width)))
+    if is_missing:
+        say("\nTo see what giving way would buy, name the plans that this one was designed after: --after")
+
+
+def tradeoff(
+    spec: Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")],
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="an epsilon to look at; from 0.1 to 10 unless given")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="where the specification names none; 1e-6 unless given")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="where to write it as .svg, .html or .csv")
+    ] = None,
+    time_limit: Annotated[float | None, typer.Option(help="seconds for all of it")] = None,
+) -> None:
+    """Show what accuracy costs in privacy: standard errors for a range of epsilon. Needs no data."""
+    from leastnoise.spec.reading import load_spec
+    from leastnoise.tradeoff import tradeoff as traded
+    from leastnoise.tradeoff.files import check_kind, write_tradeoff
+
+    asked = load_spec(spec)
+    if out is not None:
+        check_kind(out)
+        check_replaceable(out)
+    settings = asked.design_settings()
+    if time_limit is not None:
+        settings["time_limit"] = time_limit
+    with _watching("designing") as progress:
+        table = traded(
+            asked.workload, asked.privacy, epsilons=epsilon, delta=delta, progress=progress, **settings
+        )
+    say(table)
+    if out is not None:
+        write_tradeoff(table, out)
+        say(f"\nwrote {out}")
+
+
+@contextmanager
+def _watching(what: str) -> Iterator[Callable[[Redesign], None]]:
+    """A progress callback that shows which of several designs is being made."""
+    with spinner(what) as update:
+
+        def show(turn: Redesign) -> None:
+            gap = "" if turn.gap is None else f", gap to the optimum {turn.gap:.1e}"
+            update(f"{what}: {printable(turn.subject)}, {turn.number} of {turn.n_redesigns}{gap}")
+
+        yield show

@@ -1,0 +1,68 @@
+"""The draft of a specification from a shell."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leastnoise.cli.terminal import say
+from leastnoise.printable import printable
+
+
+def init(
+    table: Annotated[
+        str | None,
+        typer.Argument(help="a CSV, TSV or Parquet file; only the names and types of columns are read"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="where to write the draft; NAME.toml unless given")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="ask nothing, take the defaults")] = False,
+    force: Annotated[bool, typer.Option("--force", help="replace a file of that name")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="print the JSON schema of specification files, for editors")
+    ] = False,
+) -> None:
+    """Write a specification to be filled in. No value of the table is read."""
+    from leastnoise.drafting.columns import columns_of
+    from leastnoise.drafting.draft import Wishes, draft_spec
+    from leastnoise.drafting.questions import ask_wishes
+    from leastnoise.errors import InputError
+    from leastnoise.spec.reading import FILL_IN
+    from leastnoise.spec.schema import schema_text
+    from leastnoise.wholefile import check_folder, written_whole
+
+    if schema:
+        typer.echo(schema_text(), nl=False)
+        return
+    if table is None:
+        raise InputError("name the table, as in: leastnoise init people.csv")
+    target = out or Path(Path(table).name.split(".")[0].replace("*", "") or "people").with_suffix(".toml")
+    if target.suffix.lower() != ".toml":
+        raise InputError(f"a specification's name ends in .toml, got {str(target)!r}")
+    check_folder(target)
+    if target.exists() and not force:
+        raise InputError(f"{str(target)!r} exists; give another --out, or --force to replace it")
+    columns = columns_of(table)
+    is_asked = not yes and sys.stdin.isatty()
+    wishes = ask_wishes(columns, _ask, _note) if is_asked else Wishes()
+    text = draft_spec(columns, wishes, spec=str(target), table=table)
+    with written_whole(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    to_fill = sum(FILL_IN in line for line in text.splitlines() if not line.startswith("#"))
+    say(f"wrote {target}")
+    if to_fill:
+        say(f'fill in {to_fill} places marked "{FILL_IN}", then: leastnoise design {target}')
+    else:
+        say(f"next: leastnoise design {target}")
+
+
+def _ask(question: str, default: str) -> str:
+    return str(typer.prompt(question, default=default, err=True))
+
+
+def _note(text: str) -> None:
+    typer.echo(printable(text), err=True)

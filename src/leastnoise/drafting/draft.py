@@ -1,0 +1,193 @@
+"""A specification to be filled in, with words at each place about what belongs there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from leastnoise.drafting.columns import Column
+from leastnoise.errors import SpecError
+from leastnoise.printable import printable
+from leastnoise.spec.reading import FILL_IN
+from leastnoise.spec.toml import key_text, value_text
+
+# What a column may be declared as, and what that is called.
+KINDS = {
+    "named": "categories",
+    "whole": "whole numbers",
+    "measured": "measured numbers",
+    "truth": "true or false",
+}
+# Which cross tables are published, and what that is called.
+TABLES = {
+    "each": "each column by itself",
+    "pairs": "every pair of columns",
+    "all": "one table of all columns",
+}
+
+_HEAD = """\
+# {spec}: what to publish from {table}
+#
+# Written from the names and types of the columns alone. No value was read from the table, and none
+# belongs here because it was seen there: a category that is listed because one person has it gives
+# that person away, whatever noise is added. Take ranges and categories from what is public anyway:
+# a codebook, a law, a register, an earlier publication.
+#
+# To do: put something in the place of every "{mark}", delete the columns that you will not publish, then
+#   leastnoise design {shell}
+#   leastnoise publish {shell} --data {data}{person}
+#
+# Editors check this file as you type if you put  #:schema ./spec.schema.json  in its first line, after
+#   leastnoise init --schema > spec.schema.json
+"""
+
+_EXAMPLES = {
+    "named": ('["north", "south"]', "all values that count; others are left out"),
+    "more named": ('{ categories = ["north", "south"], other = "elsewhere" }', "or with a cell for the rest"),
+    "whole": ("{ range = [0, 116] }", "0, 1, … 115: the first, and one more than the last"),
+    "clamped": ('{ range = [0, 100], outside = "clamp" }', "or with 130 counted as 99"),
+    "measured": ("{ bins = [0, 18, 65, inf] }", "[0, 18), [18, 65), 65 or more"),
+}
+_SHOWN = {
+    "": ("named", "whole", "measured"),
+    "named": ("named", "more named"),
+    "whole": ("whole", "clamped", "measured"),
+    "measured": ("measured",),
+}
+_BLANK = {
+    "": f'["{FILL_IN}"]',
+    "named": f'["{FILL_IN}"]',
+    "whole": f'{{ range = ["{FILL_IN}", "{FILL_IN}"] }}',
+    "measured": f'{{ bins = ["{FILL_IN}"] }}',
+    "truth": '["false", "true"]',
+}
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a publisher answered; everything by default.
+
+    Attributes:
+        kinds: what a column is, where its type does not say so.
+        left_out: columns that are not published.
+        person: the column that names the person, where one may have several records.
+        records_per_person: how many at most.
+        tables: "each", "pairs" or "all".
+        stderr: the standard error that every count must keep; the privacy goal is left out then.
+    """
+
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
+    person: str | None = None
+    records_per_person: int = 1
+    tables: str = "each"
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    stderr: float | None = None
+
+
+def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: str) -> str:
+    """The text of a specification file, with marks where only a person knows what belongs there.
+
+    Args:
+        spec: the name of the file.
+        table: the name of the table.
+
+    Guarantee:
+        It depends on names and types of columns, and on what was answered; on no record.
+
+    Raises:
+        SpecError: if no column is left.
+    """
+    names = [column.name for column in columns if _is_published(column, wishes)]
+    if not names:
+        raise SpecError("a specification needs at least one column of text, numbers or truth values")
+    person = "" if wishes.person is None else f" --person {_in_shell(wishes.person)}"
+    head = _HEAD.format(
+        spec=printable(spec),
+        table=printable(table),
+        mark=FILL_IN,
+        shell=_in_shell(spec),
+        data=_in_shell(table),
+        person=person,
+    )
+    declared = filter(None, (_declared(column, wishes) for column in columns))
+    parts = [head, "[schema]\n", *declared, *_privacy(wishes), *_queries(names, wishes)]
+    return "\n".join(parts)
+
+
+def _is_published(column: Column, wishes: Wishes) -> bool:
+    kind = wishes.kinds.get(column.name) or column.kind
+    return kind in _BLANK and column.name not in wishes.left_out and column.name != wishes.person
+
+
+def _declared(column: Column, wishes: Wishes) -> str:
+    """The lines that declare a column, or why it is not declared."""
+    name, kind = column.name, wishes.kinds.get(column.name) or column.kind
+    shown, key = printable(name), key_text(name)
+    if name in wishes.left_out:
+        return ""
+    if name == wishes.person:
+        return f"# {shown} names the person and is not published.\n"
+    if kind == "time":
+        return (
+            f"# {shown} holds dates or times and is left out. To publish it, make a column of years or\n"
+            "# months in the table, and declare that.\n"
+        )
+    if kind not in _BLANK:
+        return f"# {shown} holds neither text nor numbers and is left out.\n"
+    if kind == "truth":
+        return f"# {shown}: true or false.\n{key} = {_BLANK[kind]}\n"
+    asked = f"{KINDS[kind]}. Write" if kind else "categories, whole numbers or measured numbers? Write one of"
+    examples = [_EXAMPLES[example] for example in _SHOWN[kind]]
+    width = max(len(text) for text, _ in examples)
+    lines = [f"#   {key} = {text:<{width}}   {words}" for text, words in examples]
+    return "\n".join([f"# {shown}: {asked}, for example", *lines, f"{key} = {_BLANK[kind]}\n"])
+
+
+def _privacy(wishes: Wishes) -> list[str]:
+    several = [] if wishes.person is None else [f"records_per_person = {wishes.records_per_person}"]
+    if wishes.stderr is not None and not several:
+        return [
+            "# No [privacy] table: the plan spends the least that keeps every standard error below, and\n"
+            "# says what that is. To set a limit yourself, write\n"
+            "#   [privacy]\n#   epsilon = 1.0\n#   delta = 1e-06\n"
+        ]
+    delta = [f"delta = {value_text(wishes.delta)}"] if wishes.delta else []
+    return [
+        "# The budget of everything below. epsilon = 1 is usual; less means more privacy and more noise.\n"
+        "# delta is what the promise may fall short by: keep it far below one over the number of people.\n"
+        "# Without delta the promise is pure, and dearer.\n"
+        + "\n".join(["[privacy]", f"epsilon = {value_text(wishes.epsilon)}", *delta, *several])
+        + "\n"
+    ]
+
+
+def _queries(names: Sequence[str], wishes: Wishes) -> list[str]:
+    target = [] if wishes.stderr is None else [f"stderr = {value_text(wishes.stderr)}"]
+    listed = value_text(list(names))
+    asked: list[list[str]] = [['kind = "total"', 'name = "everyone"']]
+    if wishes.tables == "pairs" and len(names) > 1:
+        asked.append(['kind = "cube"', f"attributes = {listed}", "order = [1, 2]"])
+    elif wishes.tables == "all":
+        asked.append(['kind = "marginal"', f"attributes = {listed}"])
+    else:
+        asked += [['kind = "marginal"', f"attributes = {value_text([name])}"] for name in names]
+    column = _sql_name(names[0])
+    words = [
+        "# What is published. A query may also hold a target, stderr = 20 or within = [40, 0.95], a weight,",
+        "# or SQL instead of a kind:",
+        "#   [[query]]",
+        f"#   sql = 'SELECT {column}, COUNT(*) AS n FROM people GROUP BY {column}'\n",  # noqa: S608 - to be read
+    ]
+    return ["\n".join(words), *("\n".join(["[[query]]", *lines, *target]) + "\n" for lines in asked)]
+
+
+def _sql_name(name: str) -> str:
+    return name if name.isascii() and name.isidentifier() else '"' + printable(name).replace('"', '""') + '"'
+
+
+def _in_shell(text: str) -> str:
+    shown = printable(text)
+    is_plain = all(c.isalnum() or c in "._-/" for c in shown)
+    return shown if is_plain else "'" + shown.replace("'", "'\\''") + "'"

@@ -1,0 +1,152 @@
+"""Axes put together: two small attributes as one, where a split of each would waste too much.
+
+Where very different things are asked of two attributes together, as sums of one by the values of the other,
+no split of each suits all. Taken as one axis they are a problem of one axis, solved to its optimum: what is
+wasted is only what the other axes waste. The price is an array of the size of the combinations, squared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from leastnoise.operators import AllOnes, Array, Identity, Kronecker, Operator
+from leastnoise.products import Axis, Kind, Products, ProductTerm
+from leastnoise.strategies.oblique.splitting import split_products
+
+
+def tied(products: Products, first: int, second: int) -> Products:
+    """The same products with two axes as one, in the place of the first; first < second."""
+    one, other = products.axes[first], products.axes[second]
+    both = Axis(one.names + other.names, one.sizes + other.sizes, one.places + other.places)
+    known: dict[tuple[int | None, int | None], int] = {}
+    terms = []
+    for term in products.terms:
+        asked = dict(zip(term.places, term.kinds, strict=True))
+        key = (asked.pop(first, None), asked.pop(second, None))
+        if key != (None, None):
+            asked[first] = known.setdefault(key, len(known))
+        new = {a - (a > second): kind for a, kind in asked.items()}
+        places = tuple(sorted(new))
+        terms.append(_moved_term(products, term, first, second, places, tuple(new[a] for a in places)))
+    kinds = tuple(_together(products, first, second, a, b) for a, b in known)
+    axes = [both if a == first else axis for a, axis in enumerate(products.axes) if a != second]
+    of_axes = [kinds if a == first else own for a, own in enumerate(products.kinds) if a != second]
+    return replace(products, axes=tuple(axes), kinds=tuple(of_axes), terms=tuple(terms))
+
+
+def _together(products: Products, first: int, second: int, a: int | None, b: int | None) -> Kind:
+    """Rows of both axes; one that is not mentioned is added up."""
+    parts: list[Operator] = [
+        AllOnes(products.axes[axis].size) if kind is None else products.kinds[axis][kind].operator
+        for axis, kind in ((first, a), (second, b))
+    ]
+    if all(isinstance(part, Identity) for part in parts):
+        return Kind(Identity(math.prod(part.shape[1] for part in parts)))
+    return Kind(Kronecker(parts))
+
+
+def _moved_term(
+    products: Products,
+    term: ProductTerm,
+    first: int,
+    second: int,
+    places: tuple[int, ...],
+    kinds: tuple[int, ...],
+) -> ProductTerm:
+    """A product with the factors of the second axis moved behind those of the first."""
+    groups = _factors_of_axes(products, term)
+    if first in groups and second in groups:
+        order = []
+        for axis in term.places:
+            if axis != second:
+                order += groups[axis]
+            if axis == first:
+                order += groups[second]
+    elif second in groups:
+        # It takes the place of the first axis, before all that come after that one.
+        before = [i for axis in term.places if axis < first for i in groups[axis]]
+        after = [i for axis in term.places if axis > first and axis != second for i in groups[axis]]
+        order = before + groups[second] + after
+    else:
+        return term._replace(places=places, kinds=kinds)
+    shape = tuple(term.row_shape[i] for i in order)
+    old = range(len(order)) if term.row_order is None else term.row_order
+    moved = tuple(order.index(i) for i in old)
+    is_same = moved == tuple(range(len(order)))
+    return term._replace(places=places, kinds=kinds, row_shape=shape, row_order=None if is_same else moved)
+
+
+def _factors_of_axes(products: Products, term: ProductTerm) -> dict[int, list[int]]:
+    """Which of a product's factors belong to which axis, by numbers of rows; those of one row are moot."""
+    found: dict[int, list[int]] = {}
+    at = 0
+    for axis, kind in zip(term.places, term.kinds, strict=True):
+        n_rows = products.kinds[axis][kind].n_rows
+        own = [at] if at < len(term.row_shape) else []
+        at += len(own)
+        while at < len(term.row_shape) and math.prod(term.row_shape[i] for i in own) < n_rows:
+            own.append(at)
+            at += 1
+        found[axis] = own
+    if found and at < len(term.row_shape):
+        found[term.places[-1]] += list(range(at, len(term.row_shape)))
+    return found
+
+
+def tied_where_useful(
+    products: Products, weights: Array | Sequence[float], *, max_size: int = 400, worth: float = 0.005
+) -> Products:
+    """The products with pairs of axes tied as long as some pair lowers the total by at least this share.
+
+    Args:
+        weights: of the products.
+        max_size: combinations of values that a tied axis may have.
+        worth: below it, axes are left as they are, because blocks of smaller axes are quicker to measure.
+    """
+    best = split_products(products, weights, tol=_TRIAL_TOL).total
+    while True:
+        trials: list[tuple[float, int, Products]] = []
+        for first, second in _pairs(products, max_size):
+            candidate = tied(products, first, second)
+            trials.append((split_products(candidate, weights, tol=_TRIAL_TOL).total, len(trials), candidate))
+        if not trials or min(trials)[0] > best * (1 - worth):
+            break
+        best, _, products = min(trials)
+    # Pairs may gain nothing where all together do.
+    whole = _all_tied(products, max(max_size, _MAX_WHOLE))
+    if whole is not None and split_products(whole, weights, tol=_TRIAL_TOL).total <= best * (1 - worth):
+        return whole
+    return products
+
+
+# All axes together, one trial, may have so many combinations.
+_MAX_WHOLE = 1_024
+
+# Totals of trials need no more digits than this; no more pairs are tried, those of fewest values first.
+_TRIAL_TOL, _MAX_TRIALS = 1e-4, 12
+
+
+def _all_tied(products: Products, max_size: int) -> Products | None:
+    """All axes that something mentions as one; None if there is one already, or it would be too large."""
+    mentioned = [place for place, kinds in enumerate(products.kinds) if kinds]
+    if len(mentioned) < 2 or math.prod(products.sizes[place] for place in mentioned) > max_size:
+        return None
+    while len(mentioned) > 1:
+        products = tied(products, mentioned[0], mentioned[1])
+        mentioned = [place for place, kinds in enumerate(products.kinds) if kinds]
+    return products
+
+
+def _pairs(products: Products, max_size: int) -> list[tuple[int, int]]:
+    """Pairs of axes that some product mentions together, at least one of them asked in several ways."""
+    together = {pair for places in products.sets for pair in combinations(places, 2)}
+    sizes = products.sizes
+    found = [
+        pair
+        for pair in together
+        if sizes[pair[0]] * sizes[pair[1]] <= max_size and any(len(products.kinds[a]) > 1 for a in pair)
+    ]
+    return sorted(found, key=lambda pair: (sizes[pair[0]] * sizes[pair[1]], pair))[:_MAX_TRIALS]
