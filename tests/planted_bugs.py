@@ -33,16 +33,17 @@ from leastnoise import (
     noise,
     privacy,
     release,
-    strategy,
 )
-from leastnoise import plan as plan_module
 from leastnoise.accounting import CellCosts, Charge, limits, tally
 from leastnoise.data import blocks, counting, handle
 from leastnoise.errors import LeastnoiseError, PlanFileError, PrivacyError, UnrecordedSpending
 from leastnoise.ledger import Ledger, history, rows
+from leastnoise.noise import many_draws, samplers
 from leastnoise.plan import Plan
+from leastnoise.plan import checks as plan_checks
+from leastnoise.plan import plan as plan_module
 from leastnoise.products import Axis
-from leastnoise.strategy import Strategy
+from leastnoise.strategy import Strategy, budget, rounding
 from leastnoise.structured.axis_form import AxisForm, centred_form
 from leastnoise.structured.blocks import Block, Structured
 from ledger_stress import charge_of, new_ledger
@@ -471,7 +472,9 @@ def _one_draw_for_all(own: Any, integers: Any, bits: Any) -> Any:
 
 
 def _repeated_chunks(law: Any, scale: int, size: int, bits: Any) -> list[int]:
-    first = noise._block(law, scale, min(noise._BLOCK, size), bits, 63 - law.log_modulus, noise._CHUNK)
+    first = many_draws._block(
+        law, scale, min(many_draws._BLOCK, size), bits, 63 - law.log_modulus, many_draws._CHUNK
+    )
     return (first * (size // max(len(first), 1) + 1))[:size]
 
 
@@ -612,7 +615,7 @@ def _multiplies_nothing(self: Any, tables: Any) -> Any:
 
 _exact_answers = Structured.exact_answers
 
-WHERE_BUDGETS_ARE_COMPARED = (strategy, plan_module, certificate)
+WHERE_BUDGETS_ARE_COMPARED = (budget, plan_checks, certificate)
 
 
 def _float_comparison(own: Any, goal: Any, spare: Any) -> bool:
@@ -660,7 +663,7 @@ BUGS = [
         "the sign of the noise is lost",
         noise_takes_both_signs,
         "test_noise.py::test_variance_is_right_and_a_twin_is_rejected",
-        _changed(noise, "_draws", lambda drawn: [abs(value) for value in drawn]),
+        _changed(samplers, "draw_many", lambda drawn: [abs(value) for value in drawn]),
     ),
     Bug(
         "noise shared by rows",
@@ -674,7 +677,7 @@ BUGS = [
         "the first block of draws is repeated",
         every_integer_has_noise_of_its_own,
         "test_planted_bugs.py::test_checks_hold",
-        _set(noise, "_draws", _repeated_chunks),
+        _set(samplers, "draw_many", _repeated_chunks),
     ),
     Bug(
         "noise shared by releases",
@@ -756,7 +759,7 @@ BUGS = [
         designs_keep_their_goal,
         "test_strategy.py::test_spent_is_at_most_promised_and_one_less_would_overspend",
         _all_of(
-            _changed(strategy, "least_scale", lambda scale: max(scale - 1, 1)),
+            _changed(rounding, "least_scale", lambda scale: max(scale - 1, 1)),
             *(_set(module, "is_within", lambda *_: True) for module in WHERE_BUDGETS_ARE_COMPARED),
         ),
     ),
@@ -789,7 +792,7 @@ BUGS = [
         "a coarse grid rounds a direction away",
         directions_survive_rounding,
         "test_strategy.py::test_rounding_keeps_the_row_space_of_an_ill_conditioned_strategy",
-        _set(strategy, "_rounded", _coarse),
+        _set(rounding, "_rounded", _coarse),
     ),
     Bug(
         "ε rounded down",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from leastnoise import exact
-from leastnoise.strategy import _product_of_limbs
+from leastnoise.strategy.integer_rows import _product_of_limbs
 
 WIDTHS = (0, 1, 7, 15, 20, 29, 30, 31, 32, 33, 44, 52, 53, 54, 59, 60, 61, 62, 63)
 WIDE = (64, 65, 100, 200)

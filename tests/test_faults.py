@@ -1118,7 +1118,7 @@ def reachable(start: Any) -> Iterator[Any]:
 
 
 def check_no_random_state(given: Any) -> None:
-    states = (SystemBits, noise._Buffer, np.random.Generator, np.random.BitGenerator, random.Random)
+    states = (SystemBits, noise.bits._Buffer, np.random.Generator, np.random.BitGenerator, random.Random)
     assert not [thing for thing in reachable(given) if isinstance(thing, states)]
 
 
@@ -1563,12 +1563,12 @@ def test_mistake_a_plan_that_cannot_answer_its_queries() -> None:
 
 
 def test_mistake_a_generator_that_survives_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "_this_process", lambda: (0, 0))
+    monkeypatch.setattr(noise.bits, "_this_process", lambda: (0, 0))
     noticed(check_fork)
 
 
 def test_mistake_another_generator_where_the_system_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "_read", lambda n: random.Random(1).randbytes(n))
+    monkeypatch.setattr(noise.bits, "_read", lambda n: random.Random(1).randbytes(n))
     for goal in (GOAL, ln.PureDP(1)):
         noticed(check_failing_generator, goal)
         noticed(check_fresh_noise, goal)

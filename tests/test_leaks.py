@@ -12,12 +12,14 @@ import ast
 import inspect
 import io
 import logging
+import pkgutil
 import re
 import textwrap
 import traceback
 import warnings
 import zipfile
 from decimal import Decimal
+from importlib import import_module
 
 import duckdb
 import numpy as np
@@ -190,7 +192,7 @@ def failing_generator(monkeypatch):
     def urandom(n):
         raise OSError("no device")
 
-    monkeypatch.setattr(noise.os, "urandom", urandom)
+    monkeypatch.setattr(noise.bits.os, "urandom", urandom)
 
 
 def damaged_parquet(table, folder):
@@ -401,7 +403,7 @@ PATH = [
     data_module.Data.counts,
     data_module.Data.vector,
     exact,
-    noise,
+    *(import_module(found.name) for found in pkgutil.iter_modules(noise.__path__, "leastnoise.noise.")),
 ]
 
 

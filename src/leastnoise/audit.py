@@ -21,6 +21,7 @@ about the noise; the group of m records is chosen such that it is sharp.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
@@ -150,6 +151,41 @@ def audit_privacy(plan: Plan, *, draws: int | None = None, level: float = 0.9999
         MethodError: where what is measured depends on the data.
         RandomnessError: if the system's generator fails.
     """
+    strategy = _measurable(plan, level)
+    n_draws = USUAL_DRAWS[strategy.noise] if draws is None else draws
+    if type(n_draws) is not int or not 1 <= n_draws <= 10**8:
+        raise InputError(f"draws must be a whole number from 1 to 10^8, got {draws!r}")
+    pair = worst_pair(plan.workload, strategy)
+    trial = _NONE if pair is None else _tried(plan.workload, strategy, pair, n_draws, level)
+    goal = plan.privacy
+    faults = [*_faults_of_noise(strategy, pair, trial), *_faults_of_arithmetic(plan)]
+    certificate = None
+    try:
+        certificate = certify(plan.workload, plan)
+    except DesignError as error:
+        faults.append(f"there is no certificate: {error}")
+    return AuditReport(
+        noise=strategy.noise,
+        pair=pair,
+        group=trial.group,
+        rows=trial.rows,
+        draws=0 if pair is None else n_draws,
+        said=trial.said,
+        at_least=trial.at_least,
+        level=level,
+        power=0.0 if pair is None else detection_power(strategy.noise, trial.apart, n_draws, level=level),
+        sensitivity=strategy.sensitivity,
+        spent=strategy.spent,
+        budget=goal.budget,
+        delta=delta_of(plan.spent_together, goal.epsilon) if isinstance(goal, ApproxDP) else None,
+        goal=goal.statement(),
+        certificate=certificate,
+        faults=tuple(faults),
+    )
+
+
+def _measurable(plan: Plan, level: float) -> Measured:
+    """The strategy of a plan that can be audited at some level."""
     if not isinstance(plan, Plan):
         raise InputError(f"audit_privacy() needs a Plan from design(), got {type(plan).__name__}")
     if plan.strategy is None:
@@ -159,52 +195,30 @@ def audit_privacy(plan: Plan, *, draws: int | None = None, level: float = 0.9999
         )
     if not isinstance(level, float) or not 0.5 < level < 1:
         raise InputError(f"level must be a number between 0.5 and 1, got {level!r}")
-    strategy = plan.strategy
-    if isinstance(strategy, Structured):
-        strategy.require_measurable()
-    n_draws = USUAL_DRAWS[strategy.noise] if draws is None else draws
-    if type(n_draws) is not int or not 1 <= n_draws <= 10**8:
-        raise InputError(f"draws must be a whole number from 1 to 10^8, got {draws!r}")
-    pair = worst_pair(plan.workload, strategy)
-    trial = None if pair is None else _tried(plan.workload, strategy, pair, n_draws, level)
-    goal = plan.privacy
-    faults = []
+    if isinstance(plan.strategy, Structured):
+        plan.strategy.require_measurable()
+    return plan.strategy
+
+
+def _faults_of_noise(strategy: Measured, pair: Pair | None, trial: _Trial) -> Iterator[str]:
+    """What the worst pair, and releases of tables that differ by it, say against the plan."""
     if pair is not None and pair.cost > strategy.sensitivity:
         share = Fraction(pair.cost, strategy.sensitivity) if strategy.sensitivity else None
         times = "" if share is None else f", {float(share):.4g} times as much"
-        faults.append(f"one record changes more than the sensitivity that the plan has{times}")
-    if trial is not None and trial.at_least > trial.said:
-        faults.append("releases are told apart better than noise of this scale allows")
+        yield f"one record changes more than the sensitivity that the plan has{times}"
+    if trial.at_least > trial.said:
+        yield "releases are told apart better than noise of this scale allows"
+
+
+def _faults_of_arithmetic(plan: Plan) -> Iterator[str]:
+    """What comparing the plan with its goal once more says against it."""
+    goal = plan.privacy
     if plan.spent_together > goal.budget * _per_person(plan):
-        faults.append("the noise is scaled for more than the goal allows")
-    delta = None
-    if isinstance(goal, ApproxDP):
-        delta = delta_of(plan.spent_together, goal.epsilon)
-        if gaussian_delta_bounds(plan.spent_together, goal.epsilon)[1] > Fraction(goal.delta):
-            faults.append("the δ of this noise is larger than the goal's")
-    certificate = None
-    try:
-        certificate = certify(plan.workload, plan)
-    except DesignError as error:
-        faults.append(f"there is no certificate: {error}")
-    return AuditReport(
-        noise=strategy.noise,
-        pair=pair,
-        group=0 if trial is None else trial.group,
-        rows=(0, 0) if trial is None else trial.rows,
-        draws=0 if trial is None else n_draws,
-        said=0.0 if trial is None else trial.said,
-        at_least=0.0 if trial is None else trial.at_least,
-        level=level,
-        power=0.0 if trial is None else detection_power(strategy.noise, trial.apart, n_draws, level=level),
-        sensitivity=strategy.sensitivity,
-        spent=strategy.spent,
-        budget=goal.budget,
-        delta=delta,
-        goal=goal.statement(),
-        certificate=certificate,
-        faults=tuple(faults),
-    )
+        yield "the noise is scaled for more than the goal allows"
+    if not isinstance(goal, ApproxDP):
+        return
+    if gaussian_delta_bounds(plan.spent_together, goal.epsilon)[1] > Fraction(goal.delta):
+        yield "the δ of this noise is larger than the goal's"
 
 
 def _per_person(plan: Plan) -> int:
@@ -222,6 +236,10 @@ class _Trial:
     apart: float
     said: float
     at_least: float
+
+
+# Where nothing is measured that depends on anybody.
+_NONE = _Trial(group=0, rows=(0, 0), apart=0.0, said=0.0, at_least=0.0)
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,38 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     strategy, objective = plan.strategy, plan.objective
     if strategy is None:
         return _data_dependent(workload, plan)
+    spare = _checked_spare(workload, plan, strategy)
+    unit_variance = _unit_variance(plan.privacy) if plan.has_goal else 1.0
+    witness, lower_bound, size = _proved(
+        workload, objective, plan.privacy, plan.witness, spare, unit_variance=unit_variance
+    )
+    # After the bound, which needs more room than what is kept of the strategy from here on.
+    achieved = _achieved(workload, plan, strategy)
+    _require_agreement(achieved, lower_bound, size, objective.unit(workload))
+    # Where both sides meet, rounding may leave the bound above; then neither is known better.
+    achieved = max(achieved, lower_bound)
+    is_laplace = strategy.noise == "laplace"
+    is_optimal = achieved <= (1 + min(plan.tol, MOST_OPTIMAL)) * lower_bound and not is_laplace
+    status: Status = "optimal" if is_optimal else plan.claim
+    among = "Laplace" if is_laplace else "Gaussian"
+    unit = objective.unit(workload, has_goal=plan.has_goal)
+    return Certificate(achieved, lower_bound, status, witness, unit, among)
+
+
+def _data_dependent(workload: Workload, plan: _PlanLike) -> Certificate:
+    if plan.mechanism is None or plan.mechanism.spent > plan.privacy.budget:
+        raise DesignError("the mechanism spends more than its privacy goal allows")
+    unit = plan.objective.unit(workload, has_goal=plan.has_goal)
+    proves_nothing = Witness(None, np.zeros(workload.shape[1]))
+    return Certificate(math.nan, math.nan, "data-dependent", proves_nothing, unit, "Laplace")
+
+
+def _checked_spare(workload: Workload, plan: _PlanLike, strategy: Measured) -> CellCosts | None:
+    """What earlier plans have left to every cell, after checking that the strategy keeps to it and its goal.
+
+    Raises:
+        DesignError: if it does not, or is for other cells or neighbours.
+    """
     n = workload.shape[1]
     if strategy.n_cells != n:
         raise DesignError(
@@ -169,44 +201,18 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     spare = _spare(plan, n)
     if strategy.noise != plan.privacy.noise or not is_within(strategy, plan.privacy, spare):
         raise DesignError("the strategy spends more than its privacy goal allows")
-    is_laplace = strategy.noise == "laplace"
-    unit_variance = _unit_variance(plan.privacy) if plan.has_goal else 1.0
-    witness: Witness | ProductWitness
-    if isinstance(plan.witness, ProductWitness):
-        _refuse_product_form(spare)
-        witness = checked_product_witness(plan.witness, workload, objective)
-        lower_bound, size = product_dual_bound(workload, objective, witness, unit_variance=unit_variance)
-    else:
-        witness = checked_witness(plan.witness, workload, plan.privacy, objective.caps(workload))
-        if spare is not None:
-            unit_variance = _unit_variance_within(spare, witness.q)
-        lower_bound, size = dual_bound(workload, objective, witness, unit_variance=unit_variance)
-    # After the bound, which needs more room than what is kept of the strategy from here on.
-    achieved = _achieved(workload, plan, strategy)
+    return spare
+
+
+def _require_agreement(achieved: float, lower_bound: float, size: float, what: str) -> None:
+    """Return if both sides are finite and contradict each other by no more than rounding."""
     if not (math.isfinite(achieved) and math.isfinite(lower_bound)):
-        raise DesignError(
-            f"the {objective.unit(workload)} is too large for floats; scale weights or rows down"
-        )
+        raise DesignError(f"the {what} is too large for floats; scale weights or rows down")
     if achieved < lower_bound - size * _DISAGREEMENT:
         raise DesignError(
             "the two sides of the certificate contradict each other by more than rounding; bring the sizes "
             "of the queries or their weights closer together"
         )
-    # Where both sides meet, rounding may leave the bound above; then neither is known better.
-    achieved = max(achieved, lower_bound)
-    is_optimal = achieved <= (1 + min(plan.tol, MOST_OPTIMAL)) * lower_bound and not is_laplace
-    status: Status = "optimal" if is_optimal else plan.claim
-    among = "Laplace" if is_laplace else "Gaussian"
-    unit = objective.unit(workload, has_goal=plan.has_goal)
-    return Certificate(achieved, lower_bound, status, witness, unit, among)
-
-
-def _data_dependent(workload: Workload, plan: _PlanLike) -> Certificate:
-    if plan.mechanism is None or plan.mechanism.spent > plan.privacy.budget:
-        raise DesignError("the mechanism spends more than its privacy goal allows")
-    unit = plan.objective.unit(workload, has_goal=plan.has_goal)
-    proves_nothing = Witness(None, np.zeros(workload.shape[1]))
-    return Certificate(math.nan, math.nan, "data-dependent", proves_nothing, unit, "Laplace")
 
 
 def _spare(plan: _PlanLike, n: int) -> CellCosts | None:
@@ -282,6 +288,29 @@ def checked_witness(witness: Witness, workload: Workload, goal: Goal, caps: Arra
     if p is not None and caps is not None:
         p = np.where(np.isfinite(caps), p, 0)
     return Witness(p, q, pairs)
+
+
+def _proved(
+    workload: Workload,
+    objective: Objective,
+    goal: Goal,
+    witness: Witness | ProductWitness,
+    spare: CellCosts | None,
+    *,
+    unit_variance: float,
+) -> tuple[Witness | ProductWitness, float, float]:
+    """The weights as they were used, the line of (1) that they prove, and the size of its numbers."""
+    if isinstance(witness, ProductWitness):
+        _refuse_product_form(spare)
+        of_products = checked_product_witness(witness, workload, objective)
+        return (
+            of_products,
+            *product_dual_bound(workload, objective, of_products, unit_variance=unit_variance),
+        )
+    fitting = checked_witness(witness, workload, goal, objective.caps(workload))
+    if spare is not None:
+        unit_variance = _unit_variance_within(spare, fitting.q)
+    return fitting, *dual_bound(workload, objective, fitting, unit_variance=unit_variance)
 
 
 def dual_bound(
@@ -392,16 +421,7 @@ def targets_bound(
     spare: CellCosts | None = None,
 ) -> float:
     """What no noise within the goal can undercut: the largest variance over its squared target."""
-    targets = Targets()
-    unit_variance = _unit_variance(goal)
-    if isinstance(witness, ProductWitness):
-        _refuse_product_form(spare)
-        of_products = checked_product_witness(witness, workload, targets)
-        return product_dual_bound(workload, targets, of_products, unit_variance=unit_variance)[0]
-    fitting = checked_witness(witness, workload, goal, targets.caps(workload))
-    if spare is not None:
-        unit_variance = _unit_variance_within(spare, fitting.q)
-    return dual_bound(workload, targets, fitting, unit_variance=unit_variance)[0]
+    return _proved(workload, Targets(), goal, witness, spare, unit_variance=_unit_variance(goal))[1]
 
 
 def _least_laplace_variance(epsilon: float) -> float:

@@ -118,48 +118,84 @@ def follow_path(
     started = time.monotonic()
     m = len(p)
     point = evaluate(forms, *kind.scaled(evaluate(forms, p, q)))
-    primal = dual = nearest = point
-    achieved, lower_bound = math.inf, -math.inf
+    so_far = _SoFar(point)
     y: Array | None = None
-    least, least_gap, last_gap, stalled, step = math.inf, math.inf, math.inf, 0, 0
+    last_gap, step = math.inf, 0
     while True:
-        reached, proved = kind.bounds(point)
-        if reached < achieved and point.is_sound:
-            primal, achieved = point, reached
-        if proved > lower_bound:
-            dual, lower_bound = point, proved
-        gap, seconds = relative_gap(achieved, lower_bound), time.monotonic() - started
+        own_gap = so_far.compared(point, *kind.bounds(point))
+        seconds = time.monotonic() - started
         if progress is not None:
-            progress(Progress(step, gap, seconds))
-        own_gap = relative_gap(reached, proved)
-        lacking = max(own_gap, _remaining(kind, point, y)) if is_thorough else gap
-        # Some step of each round may lead away from the optimum while the best of both sides close in.
-        stalled = 0 if lacking < 0.9 * least or gap < 0.9 * least_gap else stalled + 1
-        least_gap = min(gap, least_gap)
-        if lacking <= least:
-            nearest, least = point, lacking
+            progress(Progress(step, so_far.gap, seconds))
+        lacking = max(own_gap, _remaining(kind, point, y)) if is_thorough else so_far.gap
+        so_far.judged(point, lacking)
         is_late = time_limit is not None and seconds > time_limit
-        if lacking <= tol or enough(achieved, lower_bound) or step == MAX_STEPS or is_late:
+        is_answered = lacking <= tol or enough(so_far.achieved, so_far.lower_bound)
+        if is_answered or step == MAX_STEPS or is_late or so_far.stalled >= _PATIENCE:
             break
-        if stalled >= _PATIENCE:
-            break
-        z, slack = np.concatenate([point.p, point.q]), kind.gradient(point)
-        if y is None:
-            # As far from the optimum as its slacks say, and never at it.
-            away = max(float(np.abs(z * slack).mean()), 1e-9 * point.F / len(z))
-            y = np.maximum(slack, away / z)
-        # Weights that vanish together must do so in step. Where the slacks strayed from what they stand
-        # for and the last step gained nothing, return to the path before going on along it.
-        strayed = float((np.abs(slack - y) / y).max()) > 1
-        is_centring = strayed and own_gap > 0.9 * last_gap
-        # No nearer to the optimum than was asked for: what is left there is to get back on the path.
-        z, y = _step(point, kind, z, y, slack, is_centring, _NEAREST * tol * kind.scale(point) / len(z))
+        z, y = _onward(point, kind, y, tol, gained_nothing=own_gap > 0.9 * last_gap)
         last_gap = own_gap
         point = evaluate(forms, z[:m], z[m:])
         step += 1
-    return Path(
-        primal, dual, nearest, least, achieved, lower_bound, gap <= tol, step, time.monotonic() - started
-    )
+    return so_far.path(tol, step, time.monotonic() - started)
+
+
+class _SoFar:
+    """The best noise, the best proof and the nearest point until now, and for how long none was better."""
+
+    def __init__(self, point: MeanPoint) -> None:
+        self.primal = self.dual = self.nearest = point
+        self.achieved, self.lower_bound = math.inf, -math.inf
+        self.gap = self.least = self.least_gap = math.inf
+        self.stalled = 0
+
+    def compared(self, point: MeanPoint, reached: float, proved: float) -> float:
+        """The gap of a point by itself, once its two sides were compared with the best."""
+        if reached < self.achieved and point.is_sound:
+            self.primal, self.achieved = point, reached
+        if proved > self.lower_bound:
+            self.dual, self.lower_bound = point, proved
+        self.gap = relative_gap(self.achieved, self.lower_bound)
+        return relative_gap(reached, proved)
+
+    def judged(self, point: MeanPoint, lacking: float) -> None:
+        """Keep a point that is nearest to the optimum, and count those that bring nothing."""
+        # Some step of each round may lead away from the optimum while the best of both sides close in.
+        is_better = lacking < 0.9 * self.least or self.gap < 0.9 * self.least_gap
+        self.stalled = 0 if is_better else self.stalled + 1
+        self.least_gap = min(self.gap, self.least_gap)
+        if lacking <= self.least:
+            self.nearest, self.least = point, lacking
+
+    def path(self, tol: float, steps: int, seconds: float) -> Path:
+        """Where the method ended, if here."""
+        return Path(
+            self.primal,
+            self.dual,
+            self.nearest,
+            self.least,
+            self.achieved,
+            self.lower_bound,
+            self.gap <= tol,
+            steps,
+            seconds,
+        )
+
+
+def _onward(
+    point: MeanPoint, kind: Kind, y: Array | None, tol: float, *, gained_nothing: bool
+) -> tuple[Array, Array]:
+    """The next weights and slacks, from those of a point and the slacks that it was meant to have."""
+    z, slack = np.concatenate([point.p, point.q]), kind.gradient(point)
+    if y is None:
+        # As far from the optimum as its slacks say, and never at it.
+        away = max(float(np.abs(z * slack).mean()), 1e-9 * point.F / len(z))
+        y = np.maximum(slack, away / z)
+    # Weights that vanish together must do so in step. Where the slacks strayed from what they stand
+    # for and the last step gained nothing, return to the path before going on along it.
+    strayed = float((np.abs(slack - y) / y).max()) > 1
+    # No nearer to the optimum than was asked for: what is left there is to get back on the path.
+    nearest = _NEAREST * tol * kind.scale(point) / len(z)
+    return _step(point, kind, z, y, slack, strayed and gained_nothing, nearest)
 
 
 def _step(

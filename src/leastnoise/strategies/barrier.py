@@ -54,16 +54,12 @@ def interior_point(
     Raises:
         MethodError: if there are more than MAX_INTERIOR_RANK directions.
     """
-    k, n = B.shape
-    if k > MAX_INTERIOR_RANK:
-        raise MethodError(
-            f"the interior-point comparator holds at most {MAX_INTERIOR_RANK} directions, the queries span "
-            f'{k}; use optimiser "newton-cg", or method "dense"'
-        )
+    _require_few_directions(len(B))
+    n = B.shape[1]
     started = time.monotonic()
     K = L / np.sqrt(c)[:, None]
-    barrier = _Barrier(Point(starting_covariance(L, B, c, start), K, B), math.inf)
-    barrier = _Barrier(barrier.point, 1.1 * float(barrier.point.u.max()))
+    first = Point(starting_covariance(L, B, c, start), K, B)
+    barrier = _Barrier(first, 1.1 * float(first.u.max()))
     t = (n + len(c)) / barrier.alpha
     history: list[Step] = []
     has_converged = False
@@ -76,10 +72,9 @@ def interior_point(
         if step.step >= max_steps or (time_limit is not None and step.seconds > time_limit):
             break
         try:
-            rise, s, decrement = barrier.newton_step(t)
+            found = barrier.nearer(t, B)
         except np.linalg.LinAlgError:  # the Hessian is definite: rounding has used up its digits
             break
-        found = None if decrement < _CENTRED else barrier.moved(t, rise, s, decrement, B)
         if found is not None:
             barrier = found
             continue
@@ -89,6 +84,14 @@ def interior_point(
         t *= growth
     balance = (1 / (1 - point.h) / c, 1 / (barrier.alpha - point.u))
     return Outcome(point.Sigma / float(point.h.max()), (balance,), tuple(history), has_converged)
+
+
+def _require_few_directions(k: int) -> None:
+    if k > MAX_INTERIOR_RANK:
+        raise MethodError(
+            f"the interior-point comparator holds at most {MAX_INTERIOR_RANK} directions, the queries span "
+            f'{k}; use optimiser "newton-cg", or method "dense"'
+        )
 
 
 class _Barrier:
@@ -138,6 +141,15 @@ class _Barrier:
         s = np.zeros((k, k))
         s[a, b] = s[b, a] = x[1:]
         return float(x[0]), s, -float(gradient @ x)
+
+    def nearer(self, t: float, B: Array) -> _Barrier | None:
+        """A Newton step nearer to where the barrier is least, or None where that is as good as here.
+
+        Raises:
+            numpy.linalg.LinAlgError: if the Hessian is not definite.
+        """
+        rise, s, decrement = self.newton_step(t)
+        return None if decrement < _CENTRED else self.moved(t, rise, s, decrement, B)
 
     def moved(self, t: float, rise: float, s: Array, decrement: float, B: Array) -> _Barrier | None:
         """The first point along the step that lies inside and is low enough, or None."""

@@ -107,13 +107,9 @@ def coa(
     """
     gram = _checked(gram)
     arrays = load_arrays(backend)
-    n = len(gram)
     started = time.monotonic()
-    added = theta * float(np.mean(np.diag(gram)))
-    if not math.isfinite(added + float(np.abs(gram).max())):
-        raise DesignError("COA left the range of floats; scale weights or rows down")
-    V = arrays.matrix(gram + added * np.eye(n))
-    X = arrays.matrix(np.eye(n) if start is None else start)
+    V = arrays.matrix(_regularised(gram, theta))
+    X = arrays.matrix(np.eye(len(gram)) if start is None else start)
     iX = arrays.inverse(X)
     if iX is None:
         raise InputError("start must be positive definite")
@@ -123,22 +119,12 @@ def coa(
     ended: Ended = "iterations"
     for step in range(1, max_iterations + 1):
         D = _steepest(G, arrays) if step == 1 else _newton_direction(iX, G, arrays)
-        slope = float((D * G).sum())
-        for halvings in range(_MAX_HALVINGS):
-            alpha = _SHORTER**halvings
-            tried = X + alpha * D
-            inverse = arrays.inverse(tried)
-            if inverse is None:
-                continue
-            value = float((V * inverse).sum())
-            if value <= objective + alpha * _SUFFICIENT * slope:
-                break
-        else:
+        found = _lower(X, D, float((D * G).sum()), V, objective, arrays)
+        if found is None:
             ended = "line search"
             break
-        if not math.isfinite(value):
-            raise DesignError("COA left the range of floats; scale weights or rows down")
-        X, iX, last, objective = tried, inverse, objective, value
+        last = objective
+        X, iX, objective = found
         G = -(iX @ V @ iX)
         objectives.append(objective)
         seconds.append(time.monotonic() - started)
@@ -151,6 +137,32 @@ def coa(
             ended = "time"
             break
     return CoaResult(arrays.numpy(X), theta, tuple(objectives), tuple(seconds), ended)
+
+
+def _regularised(gram: Array, theta: float) -> Array:
+    """V = WᵀW + θ·mean(diag WᵀW)·I."""
+    added = theta * float(np.mean(np.diag(gram)))
+    if not math.isfinite(added + float(np.abs(gram).max())):
+        raise DesignError("COA left the range of floats; scale weights or rows down")
+    return np.asarray(gram + added * np.eye(len(gram)))
+
+
+def _lower(
+    X: Any, D: Any, slope: float, V: Any, objective: float, arrays: Any
+) -> tuple[Any, Any, float] | None:
+    """The first of X + D, X + D/2, … that is positive definite and low enough, its inverse and F; or None."""
+    for halvings in range(_MAX_HALVINGS):
+        alpha = _SHORTER**halvings
+        tried = X + alpha * D
+        inverse = arrays.inverse(tried)
+        if inverse is None:
+            continue
+        value = float((V * inverse).sum())
+        if value <= objective + alpha * _SUFFICIENT * slope:
+            if not math.isfinite(value):
+                raise DesignError("COA left the range of floats; scale weights or rows down")
+            return tried, inverse, value
+    return None
 
 
 def _steepest(G: Any, arrays: Any) -> Any:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 
-from leastnoise.certificate import Witness, proves_infeasible
+from leastnoise.certificate import Witness
 from leastnoise.errors import DesignError, InfeasibleError, MethodError
 from leastnoise.operators import Array, Matrix, Operator, Stack, require_room
-from leastnoise.privacy import epsilon_of
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.solver import (
     CappedSolution,
@@ -31,7 +29,7 @@ from leastnoise.solver import (
     total_within_caps,
 )
 from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, triangle, with_differences
-from leastnoise.strategies.infeasible import infeasible, raised, rounded_up
+from leastnoise.strategies.infeasible import infeasible, infeasible_after
 from leastnoise.strategies.method import Found, Request
 from leastnoise.strategy import RealStrategy
 from leastnoise.workload import Workload
@@ -300,41 +298,16 @@ def _total(problem: _Problem, run: Run, is_heuristic: bool) -> CappedSolution:
     return replace(solution, p=np.zeros_like(solution.p) if are_idle else solution.p * scale**2)
 
 
-def _refusal(problem: _Problem, solution: CappedSolution, factor: float) -> DesignError:
+def _refusal(problem: _Problem, solution: CappedSolution, factor: float) -> InfeasibleError:
     request = problem.request
     q, pairs = problem.cell_weights(solution.q)
     p = problem.query_weights(solution.p)
-    if problem.room is not None:
-        return _infeasible_after(request, Witness(p, q), factor, problem.room)
-    return infeasible(request.workload, request.privacy, p, q, factor, pairs)
-
-
-def _infeasible_after(request: Request, witness: Witness, factor: float, room: Room) -> DesignError:
-    """The error that says, and proves, that earlier plans leave too little for the targets."""
-    goal, spare = request.privacy, request.spare
-    factor = math.nextafter(factor, math.inf)
-    # With a budget larger by (f² − 1) max τ, every cell has at least f² times what it had.
-    total = 1 + (factor**2 - 1) * room.unit / float(goal.budget)
-    more = math.sqrt(total) * (1 + 1e-12)
-    remedy = f"multiply every stderr by at least {rounded_up(factor)}, or raise {raised(goal, more)}"
-    if not proves_infeasible(request.workload, goal, witness, spare=spare):
-        return DesignError(
-            f"it is open whether these targets can be met with what the earlier plans leave of {goal}: "
-            f"neither a plan nor a proof that there is none was found; {remedy}"
+    if problem.room is not None and request.spare is not None:
+        most_left = problem.room.unit
+        return infeasible_after(
+            request.workload, request.privacy, request.spare, Witness(p, q), factor, most_left
         )
-    mu = math.sqrt(goal.budget) * goal.records_per_person * more
-    return InfeasibleError(
-        f"these targets cannot be met with what the earlier plans leave of {goal}. To make it possible, "
-        f"{remedy}",
-        witness=witness,
-        factor=factor,
-        mu=math.nextafter(mu, math.inf),
-        curve=_epsilon,
-    )
-
-
-def _epsilon(mu: float, delta: float) -> float:
-    return epsilon_of(Fraction(mu) ** 2, delta)
+    return infeasible(request.workload, request.privacy, p, q, factor, pairs)
 
 
 def _weighted_root(workload: Workload, weights: Array, Q: Array | None) -> Array:

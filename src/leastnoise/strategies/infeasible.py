@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from leastnoise.accounting import CellCosts
 from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.certificate import Witness, proves_infeasible
 from leastnoise.directed import root_above
@@ -45,16 +46,42 @@ def infeasible_products(
     return _proved(workload, goal, witness, factor, shares)
 
 
+def infeasible_after(
+    workload: Workload, goal: Goal, spare: CellCosts, witness: Witness, factor: float, most_left: float
+) -> InfeasibleError:
+    """The error that says, and proves, that earlier plans leave too little for the targets.
+
+    Args:
+        spare: what a record of each cell may spend.
+        factor: a common factor on the standard errors at which a plan was found.
+        most_left: the most that is spare in any cell that is asked about, μ².
+
+    Raises:
+        DesignError: if the weights prove nothing; then it is open whether the targets can be met.
+    """
+    factor = math.nextafter(factor, math.inf)
+    # With a budget larger by (f² − 1) max τ, every cell has at least f² times what it had.
+    total = 1 + (factor**2 - 1) * most_left / float(goal.budget)
+    more = math.sqrt(total) * (1 + 1e-12)
+    remedy = f"multiply every stderr by at least {rounded_up(factor)}, or raise {raised(goal, more)}"
+    limit = f"with what the earlier plans leave of {goal}"
+    _require_proof(workload, goal, witness, spare, limit, remedy)
+    mu = math.sqrt(goal.budget) * goal.records_per_person * more
+    return InfeasibleError(
+        f"these targets cannot be met {limit}. To make it possible, {remedy}",
+        witness=witness,
+        factor=factor,
+        mu=math.nextafter(mu, math.inf),
+        curve=_epsilon,
+    )
+
+
 def _proved(
     workload: Workload, goal: Goal, witness: Witness | ProductWitness, factor: float, shares: Array
 ) -> InfeasibleError:
     factor = math.nextafter(factor, math.inf)
     remedy = f"multiply every stderr by at least {rounded_up(factor)}, or raise {raised(goal, factor)}"
-    if not proves_infeasible(workload, goal, witness):
-        raise DesignError(
-            f"it is open whether these targets can be met within {goal}: neither a plan nor a proof that "
-            f"there is none was found; {remedy}"
-        )
+    _require_proof(workload, goal, witness, None, f"within {goal}", remedy)
     return InfeasibleError(
         f"these targets cannot be met with {_noise(goal)} noise within {goal}. The most is asked by "
         f"{_listed(_heaviest(workload, shares))}. To make it possible, {remedy}{_other_noise(goal)}",
@@ -63,6 +90,26 @@ def _proved(
         mu=_mu(goal, factor),
         curve=_epsilon,
     )
+
+
+def _require_proof(
+    workload: Workload,
+    goal: Goal,
+    witness: Witness | ProductWitness,
+    spare: CellCosts | None,
+    limit: str,
+    remedy: str,
+) -> None:
+    """Return if dual weights prove that the targets cannot be met within some limit.
+
+    Raises:
+        DesignError: if they do not, which says neither that they can nor that they cannot.
+    """
+    if not proves_infeasible(workload, goal, witness, spare=spare):
+        raise DesignError(
+            f"it is open whether these targets can be met {limit}: neither a plan nor a proof that "
+            f"there is none was found; {remedy}"
+        )
 
 
 def raised(goal: Goal, factor: float) -> str:

@@ -146,54 +146,87 @@ def low_rank(
     arrays = load_arrays(backend)
     started = time.monotonic()
     rank = int(np.linalg.matrix_rank(W))
-    r = len(start)
-    W, L, identity = arrays.matrix(W), arrays.matrix(start), arrays.matrix(np.eye(r))
-    B, pi = arrays.matrix(np.zeros((len(W), r))), 0 * W
-    scales, residuals, errors, seconds = [], [], [], []
-    strategy, best, least, lost_rounds = None, 0, math.inf, 0
-    ended: Ended = "iterations"
+    W, L = arrays.matrix(W), arrays.matrix(start)
+    B, pi = arrays.matrix(np.zeros((len(W), len(start)))), 0 * W
+    rounds = _Rounds()
+    ended: Ended | None = None
     for number in range(1, max_iterations + 1):
-        for _ in range(_MAX_ALTERNATIONS):
-            target = beta * W + pi
-            last, B = B, arrays.solve(beta * L @ L.T + identity, L @ target.T).T
-            L = _nesterov(L, beta * B.T @ B, B.T @ target, _PROJECTIONS[norm], arrays)
-            if _length(B - last, arrays) <= _ALTERNATION_TOL * _length(B, arrays):
-                break
+        B, L = _alternated(B, L, beta * W + pi, beta, _PROJECTIONS[norm], arrays)
         missing = W - B @ L
-        scales.append(arrays.dot(B, B))
-        residuals.append(_length(missing, arrays))
-        seconds.append(time.monotonic() - started)
+        scale, residual = arrays.dot(B, B), _length(missing, arrays)
+        seconds = time.monotonic() - started
         repaired = unbiased(W, B, L, rank, arrays)
-        errors.append(math.inf if repaired is None else squared_error(W, repaired, norm, arrays))
-        if repaired is not None and errors[-1] < least:
-            strategy, best, least = repaired, number, errors[-1]
+        error = math.inf if repaired is None else squared_error(W, repaired, norm, arrays)
+        rounds.add(scale, residual, seconds, repaired, error)
         if watch is not None:
-            watch(number, scales[-1], seconds[-1])
-        lost_rounds = 0 if repaired is not None else lost_rounds + 1
-        if residuals[-1] <= gamma:
-            ended = "gamma"
-        elif beta >= _MOST_BETA:
-            ended = "beta"
-        elif lost_rounds >= _MAX_LOST_ROUNDS:
-            ended = "lost rank"
-        elif time_limit is not None and seconds[-1] > time_limit:
-            ended = "time"
-        if ended != "iterations":
+            watch(number, scale, seconds)
+        is_late = time_limit is not None and seconds > time_limit
+        ended = rounds.ending(gamma, beta, is_late)
+        if ended is not None:
             break
         if number % _ROUNDS_PER_BETA == 0:
             beta *= _BETA_FACTOR
         pi = pi + beta * missing
-    return LowRankResult(
-        arrays.numpy(B),
-        arrays.numpy(L),
-        tuple(scales),
-        tuple(residuals),
-        tuple(errors),
-        tuple(seconds),
-        ended,
-        None if strategy is None else arrays.numpy(strategy),
-        best,
-    )
+    return rounds.result(B, L, ended or "iterations", arrays)
+
+
+class _Rounds:
+    """What every round ended with, as in `LowRankResult`, and how many in a row have lost rank."""
+
+    def __init__(self) -> None:
+        self.scales: list[float] = []
+        self.residuals: list[float] = []
+        self.errors: list[float] = []
+        self.seconds: list[float] = []
+        self.strategy: Any | None = None
+        self.best, self.least, self.lost = 0, math.inf, 0
+
+    def add(self, scale: float, residual: float, seconds: float, repaired: Any | None, error: float) -> None:
+        """One more; `repaired` is L + B⁺(W − BL), with its error, or None where B lost rank."""
+        self.scales.append(scale)
+        self.residuals.append(residual)
+        self.seconds.append(seconds)
+        self.errors.append(error)
+        if repaired is not None and error < self.least:
+            self.strategy, self.best, self.least = repaired, len(self.errors), error
+        self.lost = 0 if repaired is not None else self.lost + 1
+
+    def result(self, B: Any, L: Any, ended: Ended, arrays: Arrays) -> LowRankResult:
+        """Where a start ended, with the last pair."""
+        return LowRankResult(
+            arrays.numpy(B),
+            arrays.numpy(L),
+            tuple(self.scales),
+            tuple(self.residuals),
+            tuple(self.errors),
+            tuple(self.seconds),
+            ended,
+            None if self.strategy is None else arrays.numpy(self.strategy),
+            self.best,
+        )
+
+    def ending(self, gamma: float, beta: float, is_late: bool) -> Ended | None:
+        """Which rule ends the rounds after the last, or None."""
+        if self.residuals[-1] <= gamma:
+            return "gamma"
+        if beta >= _MOST_BETA:
+            return "beta"
+        if self.lost >= _MAX_LOST_ROUNDS:
+            return "lost rank"
+        return "time" if is_late else None
+
+
+def _alternated(
+    B: Any, L: Any, target: Any, beta: float, project: Projection, arrays: Arrays
+) -> tuple[Any, Any]:
+    """B and L, each best for the other, in turn; `target` is βW + π."""
+    identity = arrays.matrix(np.eye(len(L)))
+    for _ in range(_MAX_ALTERNATIONS):
+        last, B = B, arrays.solve(beta * L @ L.T + identity, L @ target.T).T
+        L = _nesterov(L, beta * B.T @ B, B.T @ target, project, arrays)
+        if _length(B - last, arrays) <= _ALTERNATION_TOL * _length(B, arrays):
+            break
+    return B, L
 
 
 def _nesterov(start: Any, H: Any, T: Any, project: Projection, arrays: Arrays) -> Any:
@@ -294,41 +327,85 @@ def _refuses(request: Request) -> str | None:
 
 
 def _find(request: Request) -> Found:
-    gamma = positive_option("gamma", LOWRANK.option(request, "gamma"))
-    beta = positive_option("beta", LOWRANK.option(request, "beta"), least=_LEAST_BETA, most=_MOST_BETA)
-    restarts = whole_option("restarts", LOWRANK.option(request, "restarts"))
-    max_iterations = whole_option("max_iterations", LOWRANK.option(request, "max_iterations"))
-    generator = np.random.default_rng(
-        whole_option("seed", LOWRANK.option(request, "seed"), least=0, most=2**128)
-    )
+    settings = _settings(request)
     trivial = nothing_asked(request)
     if trivial is not None:
         return trivial
     basis = integer_basis(request.workload)
-    r = LOWRANK.option(request, "r")
-    r = (
-        math.ceil(RANK_FACTOR * basis.rank)
-        if r is None
-        else whole_option("r", r, most=_MOST_RANKS * basis.rank)
-    )
-    if r < basis.rank:
-        raise MethodError(
-            f"r must be at least {basis.rank}, the rank of the queries, got {r}: with less, B L misses some "
-            "of them and their answers would be biased, which is never measured here"
-        )
+    r = _n_rows(request, basis.rank)
     R = weighted_factor(request, basis)
     # γ and β are meant for coefficients of size one, as the papers' counting queries have.
     unit = math.sqrt(float(np.max(request.objective.weights(request.workload))))
     unit *= request.workload.operator.largest
     R = R / unit
     norm = 2 if request.privacy.noise == "gaussian" else 1
-    started = time.monotonic()
-    strategy = lemma_3(R, norm)
+    strategy, told = _best_of_starts(request, settings, R, r, norm, unit)
+    note = f"low-rank mechanism, {r} rows, {told}" + scaled_note(request)
+    q = uniform_weights(request.workload)
+    if norm == 1:
+        return Found(from_rows(strategy, basis), q, "heuristic", note)
+    B = np.linalg.lstsq(strategy.T, R.T, rcond=None)[0].T
+    Sigma = B @ B.T
+    proposal = from_covariance(R, Sigma, basis)
+    if len(R) == R.shape[1]:
+        # At the optimum Σ² = R diag(q) Rᵀ.
+        q = (np.linalg.solve(R, Sigma) ** 2).sum(axis=1)
+    return Found(proposal, q, "heuristic", note)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The options that say how to search."""
+
+    gamma: float
+    beta: float
+    restarts: int
+    max_iterations: int
+    seed: int
+
+
+def _settings(request: Request) -> _Settings:
+    def given(name: str) -> Any:
+        return LOWRANK.option(request, name)
+
+    return _Settings(
+        gamma=positive_option("gamma", given("gamma")),
+        beta=positive_option("beta", given("beta"), least=_LEAST_BETA, most=_MOST_BETA),
+        restarts=whole_option("restarts", given("restarts")),
+        max_iterations=whole_option("max_iterations", given("max_iterations")),
+        seed=whole_option("seed", given("seed"), least=0, most=2**128),
+    )
+
+
+def _n_rows(request: Request, rank: int) -> int:
+    """How many rows L has.
+
+    Raises:
+        MethodError: if they are fewer than the rank of the queries.
+    """
+    given = LOWRANK.option(request, "r")
+    if given is None:
+        return math.ceil(RANK_FACTOR * rank)
+    r = whole_option("r", given, most=_MOST_RANKS * rank)
+    if r < rank:
+        raise MethodError(
+            f"r must be at least {rank}, the rank of the queries, got {r}: with less, B L misses some "
+            "of them and their answers would be biased, which is never measured here"
+        )
+    return r
+
+
+def _best_of_starts(
+    request: Request, settings: _Settings, R: Array, r: int, norm: int, unit: float
+) -> tuple[Array, str]:
+    """The rows with the least error from all starts and Lemma 3, and a note on where they came from."""
+    generator = np.random.default_rng(settings.seed)
     arrays = load_arrays(request.backend)
+    started = time.monotonic()
+    strategy, origin = lemma_3(R, norm), "the decomposition of Lemma 3"
     least = squared_error(arrays.matrix(R), arrays.matrix(strategy), norm, arrays)
-    origin = "the decomposition of Lemma 3"
     lost = number = 0
-    while number - lost < restarts and lost < _MAX_LOST_STARTS:
+    while number - lost < settings.restarts and lost < _MAX_LOST_STARTS:
         passed = time.monotonic() - started
         if request.time_limit is not None and passed > request.time_limit:
             break
@@ -337,9 +414,9 @@ def _find(request: Request) -> Found:
             R,
             random_start(r, R.shape[1], norm, generator),
             norm=norm,
-            gamma=gamma,
-            beta=beta * 10.0**lost,
-            max_iterations=max_iterations,
+            gamma=settings.gamma,
+            beta=settings.beta * 10.0**lost,
+            max_iterations=settings.max_iterations,
             backend=request.backend,
             time_limit=None if request.time_limit is None else request.time_limit - passed,
         )
@@ -352,18 +429,7 @@ def _find(request: Request) -> Found:
             )
         if request.progress is not None:
             request.progress(Progress(number, math.inf, time.monotonic() - started))
-    note = f"low-rank mechanism, {r} rows, {number} starts, {lost} lost rank; best: {origin}"
-    q = uniform_weights(request.workload)
-    if norm == 1:
-        proposal = from_rows(strategy, basis)
-    else:
-        B = np.linalg.lstsq(strategy.T, R.T, rcond=None)[0].T
-        Sigma = B @ B.T
-        proposal = from_covariance(R, Sigma, basis)
-        if len(R) == R.shape[1]:
-            # At the optimum Σ² = R diag(q) Rᵀ.
-            q = (np.linalg.solve(R, Sigma) ** 2).sum(axis=1)
-    return Found(proposal, q, "heuristic", note + scaled_note(request))
+    return strategy, f"{number} starts, {lost} lost rank; best: {origin}"
 
 
 LOWRANK = Method(

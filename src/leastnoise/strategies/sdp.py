@@ -104,43 +104,64 @@ def sdp(
     started = time.monotonic()
     cvxpy = _cvxpy()
     _left(time_limit, started, solver)
-    k, n = R.shape
     # Neither the strategy nor the weights depend on the unit.
     unit = float(np.abs(R).max())
+    program = _program(cvxpy, R / unit, l1=l1, is_bounded=is_bounded)
+    try:
+        _solve(program.problem, solver, time_limit, started)
+    except cvxpy.error.SolverError:
+        raise DesignError(f"the solver {solver} failed; give it more time or try method 'dense'") from None
+    X, Y, A, status = program.X.value, program.Y.value, program.A, str(program.problem.status)
+    if not status.startswith("optimal") or not np.linalg.eigvalsh(Y)[0] > 0:
+        raise DesignError(
+            f"the solver {solver} found no noise ({status}); give it more time or try method 'dense'"
+        )
+    n = R.shape[1]
+    q = np.maximum(program.profile.dual_value, 0) if is_bounded else np.zeros(n)
+    return SdpResult(
+        unit**2 * float(program.problem.value),
+        np.asarray(X),
+        unit**2 * np.asarray(Y),
+        None if A is None else np.asarray(A.value),
+        np.asarray(q).reshape(n),
+        status,
+        time.monotonic() - started,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """(18) or (19) in the terms of CVXPY: the problem, its variables, and the constraint diag X ≤ 1."""
+
+    problem: Any
+    X: Any
+    Y: Any
+    A: Any | None
+    profile: Any
+
+
+def _program(cvxpy: Any, R: Array, *, l1: bool, is_bounded: bool) -> _Program:
+    k, n = R.shape
     X, Y = cvxpy.Variable((n, n), symmetric=True), cvxpy.Variable((k, k), symmetric=True)
     profile = cvxpy.diag(X) <= 1
-    constraints = [cvxpy.bmat([[X, R.T / unit], [R / unit, Y]]) >> 0]
+    constraints = [cvxpy.bmat([[X, R.T], [R, Y]]) >> 0]
     if is_bounded:
         constraints.append(profile)
     A = cvxpy.Variable((n, n)) if l1 else None
     if A is not None:
         constraints.append(cvxpy.bmat([[X, A.T], [A, np.eye(n)]]) >> 0)
         constraints.append(cvxpy.sum(cvxpy.abs(A), axis=0) <= 1)
-    problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.trace(Y)), constraints)
-    try:
-        with warnings.catch_warnings():
-            # That a solution may be inaccurate is in the status.
-            warnings.simplefilter("ignore")
-            # The model is written out first, which `solve` does not count as its own time.
-            problem.get_problem_data(solver)
-            left = _left(time_limit, started, solver)
-            problem.solve(solver=solver, **({} if left is None else {_TIME_LIMIT[solver]: left}))
-    except cvxpy.error.SolverError:
-        raise DesignError(f"the solver {solver} failed; give it more time or try method 'dense'") from None
-    if not str(problem.status).startswith("optimal") or not np.linalg.eigvalsh(Y.value)[0] > 0:
-        raise DesignError(
-            f"the solver {solver} found no noise ({problem.status}); give it more time or try method 'dense'"
-        )
-    q = np.maximum(profile.dual_value, 0) if is_bounded else np.zeros(n)
-    return SdpResult(
-        unit**2 * float(problem.value),
-        np.asarray(X.value),
-        unit**2 * np.asarray(Y.value),
-        None if A is None else np.asarray(A.value),
-        np.asarray(q).reshape(n),
-        str(problem.status),
-        time.monotonic() - started,
-    )
+    return _Program(cvxpy.Problem(cvxpy.Minimize(cvxpy.trace(Y)), constraints), X, Y, A, profile)
+
+
+def _solve(problem: Any, solver: str, time_limit: float | None, started: float) -> None:
+    with warnings.catch_warnings():
+        # That a solution may be inaccurate is in the status.
+        warnings.simplefilter("ignore")
+        # The model is written out first, which `solve` does not count as its own time.
+        problem.get_problem_data(solver)
+        left = _left(time_limit, started, solver)
+        problem.solve(solver=solver, **({} if left is None else {_TIME_LIMIT[solver]: left}))
 
 
 def _left(time_limit: float | None, started: float, solver: str) -> float | None:

@@ -8,7 +8,7 @@ matrix of table t is N/N_t on the residual subspace of every s ⊆ t and zero on
     x_s = Σ_{t ⊇ s} θ_t² N/N_t,     v_s = Σ_{tables j ⊇ s that are asked} w_j N/N_j
 
 per unit of noise: one weight for every attribute set, whatever the number of cells. (1) is not convex in θ;
-it is minimised by L-BFGS-B from several starts. Table of all attributes included, the family contains
+`table_weights` minimises it from several starts. Table of all attributes included, the family contains
 noise on every cell.
 
 Reference:
@@ -27,17 +27,17 @@ from itertools import combinations
 import numpy as np
 
 from leastnoise.operators import Array
+from leastnoise.strategies import table_weights
 from leastnoise.strategies.bases import scaled_rows
 from leastnoise.strategies.method import Request, kronecker
 from leastnoise.strategies.subsets import Subset, along, asked_subsets, n_combinations
+from leastnoise.strategies.table_weights import least_total, uneven_starts
 from leastnoise.strategy import RealStrategy
 
 # One weight for every set of so many attributes at most: 256 of them, and as many squared in (1).
 MAX_ATTRIBUTES = 8
 
-# Tables whose weight is below this share of all do not pay for their noise.
-_NEGLIGIBLE = 1e-7
-
+# Starts of the search, and steps from each.
 _STARTS, _STEPS = 8, 2_000
 
 
@@ -73,41 +73,13 @@ def tables(sizes: tuple[int, ...], asked: Mapping[Subset, float]) -> Tables:
 
 def total_and_gradient(problem: Tables, theta: Array) -> tuple[float, Array]:
     """(1) and its gradient; infinite where something asked is not measured."""
-    x = problem.gram @ theta**2
-    asked = problem.costs > 0
-    if (x[asked] <= 0).any():
-        return math.inf, np.zeros_like(theta)
-    each = np.where(asked, problem.costs / np.where(asked, x, 1), 0.0)
-    spread, noise = float(theta.sum()), float(each.sum())
-    falling = problem.gram.T @ np.where(asked, each / np.where(asked, x, 1), 0.0)
-    return spread**2 * noise, 2 * spread * noise - 2 * spread**2 * theta * falling
+    return table_weights.total_and_gradient(theta, problem.gram, problem.costs)
 
 
 def best_weights(problem: Tables, *, seed: int = 0) -> tuple[Array, float]:
     """θ with Σθ = 1, one for each attribute set, and the total variance (1)."""
-    from scipy import optimize
-
-    generator = np.random.default_rng(seed)
-    unit = float(problem.costs.sum())
-    scaled = Tables(problem.sizes, problem.subsets, problem.gram, problem.costs / unit)
-    best, least = np.zeros(0), math.inf
-    for number in range(_STARTS):
-        # Even weights first, then uneven ones.
-        start = generator.random(len(problem.subsets)) ** number
-        ended = optimize.minimize(
-            lambda theta: total_and_gradient(scaled, theta),
-            start / start.sum(),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=optimize.Bounds(0, math.inf),
-            options={"maxiter": _STEPS, "maxfun": 2 * _STEPS, "ftol": 1e-14, "gtol": 0},
-        )
-        theta = ended.x / ended.x.sum()
-        for candidate in (np.where(theta > _NEGLIGIBLE, theta, 0.0), theta):
-            value = total_and_gradient(scaled, candidate)[0]
-            if value < least:
-                best, least = candidate / candidate.sum(), value
-    return best, least * unit
+    starts = uneven_starts(len(problem.subsets), _STARTS, seed=seed)
+    return least_total(problem.gram, problem.costs, (start / start.sum() for start in starts), steps=_STEPS)
 
 
 def rows_of(problem: Tables, theta: Array) -> Array:

@@ -5,7 +5,7 @@ the residuals of a set s has precision x_s = Σ_{t ⊇ s} θ_t²/Π_{a in t∖s}
 
     v_j = 2 (Σ_t θ_t)² Σ_{s ⊆ j} (1/x_s) Π_{a in s} (1 − 1/n_a) Π_{a in j∖s} 1/n_a²                       (1)
 
-over ε². A total of (1) is not convex in θ; it is minimised by L-BFGS-B from several starts, with one weight
+over ε². A total of (1) is not convex in θ; `table_weights` minimises it from several starts, with one weight
 for every set whatever the number of cells. For the largest variance the weights of the tables are raised
 where the variance is largest and the search goes on; the best found is kept.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,14 +30,12 @@ from leastnoise.operators import Array
 from leastnoise.products import Products
 from leastnoise.strategies.method import Found, Request
 from leastnoise.strategies.structure import Asked, asked, uniform
+from leastnoise.strategies.table_weights import NEGLIGIBLE, least_total, uneven_starts
 from leastnoise.structured.axis_form import centred_form
 from leastnoise.structured.proposal import BlockProposal
 
 # One weight for every set of attributes below a table that is asked: so many at most.
 MAX_SETS = 30_000
-
-# Tables whose weight is below this share of all do not pay for their noise.
-_NEGLIGIBLE = 1e-7
 
 # Starts and steps of the search, and how many where there are more sets than the last number.
 _STARTS, _STEPS = 6, 2_000
@@ -58,18 +57,6 @@ class _Problem:
     lattice: Lattice
     known: Any
     asked: Any
-
-    def total(self, theta: Array, costs: Array) -> tuple[float, Array]:
-        """(Σθ)² Σ_s c_s/x_s and its gradient; infinite where something asked is not known."""
-        x = self.known @ theta**2
-        needed = costs > 0
-        if (x[needed] <= 0).any():
-            return math.inf, np.zeros_like(theta)
-        safe = np.where(needed, x, 1.0)
-        each = np.where(needed, costs / safe, 0.0)
-        spread, noise = float(theta.sum()), float(each.sum())
-        falling = self.known.T @ np.where(needed, each / safe, 0.0)
-        return spread**2 * noise, 2 * spread * noise - 2 * spread**2 * theta * falling
 
     def variances(self, theta: Array) -> Array:
         """(1) at ε² = 2 for a count of each table asked."""
@@ -141,33 +128,10 @@ def _best_weights(request: Request, question: Asked, problem: _Problem) -> Array
     return best
 
 
-def _least_total(problem: _Problem, costs: Array, start: Array | None, is_late: Any) -> Array:
-    from scipy import optimize
-
-    generator = np.random.default_rng(0)
-    unit = float(costs.sum()) or 1.0
-    scaled = costs / unit
+def _least_total(problem: _Problem, costs: Array, start: Array | None, is_late: Callable[[], bool]) -> Array:
+    """The weights with the least total, sought from a start or, without one, from several."""
     n = len(costs)
-    starts = [start] if start is not None else []
-    # Even weights first, then uneven ones.
     n_starts, steps = (_FEWER_STARTS, _FEWER_STEPS) if n > _MANY_SETS else (_STARTS, _STEPS)
-    starts += [generator.random(n) ** number for number in range(n_starts if start is None else 0)]
-    best, least = np.ones(n) / n, math.inf
-    for first in starts:
-        ended = optimize.minimize(
-            problem.total,
-            np.maximum(first, _NEGLIGIBLE) / first.sum(),
-            args=(scaled,),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=optimize.Bounds(0, math.inf),
-            options={"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-14, "gtol": 0},
-        )
-        theta = ended.x / ended.x.sum()
-        for candidate in (np.where(theta > _NEGLIGIBLE, theta, 0.0), theta):
-            value = problem.total(candidate, scaled)[0]
-            if value < least:
-                best, least = candidate / candidate.sum(), value
-        if is_late():
-            break
-    return best
+    starts = uneven_starts(n, n_starts) if start is None else [start]
+    raised = (np.maximum(first, NEGLIGIBLE) / first.sum() for first in starts)
+    return least_total(problem.known, costs, raised, steps=steps, is_late=is_late)[0]

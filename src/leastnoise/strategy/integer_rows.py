@@ -1,30 +1,9 @@
-"""The integer strategy that is really measured, and how a real-valued one becomes it.
-
-An optimiser works in floating point and is not trusted. It hands over real
-coefficients C on an integer basis B of the queries' row space. Here C is rounded
-to integers on a fine grid, the strategy A = C·B is multiplied out exactly, its
-sensitivity is taken from the integers, and the noise scale is the least integer
-that the budget allows, compared in rationals:
-
-    y = A x + noise,   Δ²/σ² ≤ μ²  (Gaussian)   or   Δ₁/b ≤ ε  (Laplace)
-
-Where records are added or removed, Δ is the largest norm of a column of A; where
-one is replaced by another, the largest distance of two columns of [A 0], the zero
-column standing for a record that is not counted.
-
-From then on only A and its scale count. Standard errors, profile, certificate
-and reconstruction are computed from them, so a wrong optimiser can cost
-accuracy, never privacy.
-
-Where earlier plans have used part of a budget μ², cell i has τ_i = μ² − Σ_r u_i^(r) left, and the
-scale is the least with ‖a_i‖²/σ² ≤ τ_i in every cell.
-"""
+"""Integer rows and the scale of the noise on their answers: what that spends and how accurate it is."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -33,32 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise import exact, laplace_tails
-from leastnoise.accounting import CellCosts, shown
 from leastnoise.directed import float_above
-from leastnoise.errors import DesignError, PrivacyError, TooLargeError
+from leastnoise.errors import DesignError, TooLargeError
 from leastnoise.measured import CountTables, Measured, Neighbours, Noise, Spread
 from leastnoise.operators import Array, Operator, require_room
-from leastnoise.privacy import Goal
 from leastnoise.workload import Workload
 
 # A published strategy beyond this many entries is left implicit.
 MAX_DENSE_STRATEGY = 10**7
-
-# Rounding may change the noise by about this relative amount; the gap asked by
-# default is a hundred times larger.
-GRID_TOLERANCE = 1e-8
-
-# With σ (or b) at least 2^28 grid steps, rounding it up to a whole number costs
-# less than 1e-8 of the variance, and rounding the noise to the grid nothing.
-LEAST_SCALE_BITS = 28
-
-# The gap those two are meant for. Where a smaller one is asked for, the grid is finer in
-# proportion, up to so many bits: floats hold no strategy to more digits.
-_USUAL_GAP, _MOST_FINER = 1e-6, 20
-
-# Goals whose μ (or ε) per record is beyond 2^±120 would need variances that floats
-# cannot describe.
-_GOAL_BITS = 120
 
 # A query this much outside what was measured, beside its own size, is refused: at
 # 2^33 people the bias of one let through is below one count.
@@ -70,23 +31,6 @@ MAX_MULTIPLIED, _CANCELLED = 2**28, 1e-9
 
 # The reconstruction treats directions this much weaker than the strongest as absent.
 _RANK_TOL = 1e-11
-
-
-@dataclass(frozen=True, eq=False)
-class RealStrategy:
-    """What a method proposes: rows C·B with real or already integer coefficients.
-
-    Attributes:
-        coefficients: C, (r, k); any positive multiple of it is the same proposal.
-        basis: B, an integer (k, n) array, or None for the identity.
-    """
-
-    coefficients: Array
-    basis: Array | None = None
-
-    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Strategy:
-        """The integer strategy that measures this within a privacy goal; see `integer_strategy`."""
-        return integer_strategy(self, goal, tol=tol, spare=spare)
 
 
 class Strategy(Operator, Measured):
@@ -370,180 +314,6 @@ class Strategy(Operator, Measured):
     def __repr__(self) -> str:
         r, n = self.shape
         return f"Strategy({r:,} integer rows over {n:,} cells, {self.noise} noise of scale {self.scale:,})"
-
-
-def integer_strategy(
-    proposal: RealStrategy, goal: Goal, *, tol: float = _USUAL_GAP, spare: CellCosts | None = None
-) -> Strategy:
-    """The integer strategy that measures a proposal within a privacy goal.
-
-    Args:
-        tol: the relative gap to the optimum that was asked for; rounding costs far less.
-        spare: what a record of each cell may spend, where earlier plans have used part of the goal.
-
-    Guarantee:
-        spent ≤ the goal's budget per record, or in every cell what is spare there, compared
-        in exact rationals, with the sensitivity taken from the integer rows that are
-        measured. Nothing about the proposal is trusted.
-
-    Raises:
-        DesignError: if the proposal is not finite, or rounding would lose a direction.
-    """
-    C = np.asarray(proposal.coefficients)
-    if not np.isfinite(C.astype(float)).all():
-        raise DesignError("the strategy found is not finite; rescale the workload's rows")
-    if C.dtype.kind == "i":
-        bits = _grid_bits_of_integers(C, goal, tol)
-        is_wide = exact.bit_length(C) + bits > exact.SAFE_BITS
-        scaled = C.astype(object if is_wide else np.int64) << bits
-    else:
-        scaled = _rounded(C, proposal.basis, goal, tol)
-    rows = exact.as_integers(scaled)
-    if proposal.basis is not None:
-        rows = exact.as_integers(exact.product(rows, exact.as_integers(proposal.basis)))
-    return _scaled_to(goal, rows, spare)
-
-
-def _scaled_to(goal: Goal, rows: Array, spare: CellCosts | None) -> Strategy:
-    """Integer rows with the least integer scale that the goal allows."""
-    noise: Noise = "laplace" if goal.noise == "laplace" else "gaussian"
-    # A goal takes no other neighbours than these two.
-    neighbours: Neighbours = "replace-one" if goal.neighbours == "replace-one" else "add-remove"
-    bare = Strategy(rows, scale=1, noise=noise, neighbours=neighbours)
-    strategy = bare.with_scale(least_scale(bare, goal, spare))
-    check_spent(strategy, goal, spare)
-    return strategy
-
-
-def spare_of(goal: Goal, used: CellCosts) -> CellCosts:
-    """What a record of each cell may still spend within a goal, exactly: τ_i = μ² − used_i.
-
-    Raises:
-        PrivacyError: if some cell has used more than the goal.
-    """
-    budget = goal.budget
-    left = tuple(budget.numerator * used.unit - budget.denominator * cost for cost in used.numerators)
-    if min(left) < 0:
-        k = goal.records_per_person
-        raise PrivacyError(
-            f"the earlier plans already spend μ² = {shown(used.largest * k * k)} per person, and the goal "
-            f"{goal} allows {shown(budget * k * k)} for all plans together; give a larger goal, or none to "
-            "stay within what they spend"
-        )
-    return CellCosts(left, budget.denominator * used.unit)
-
-
-def cell_costs(strategy: Measured) -> CellCosts:
-    """What a record of each cell spends, exactly, over the strategy's own unit.
-
-    Raises:
-        TooLargeError: where there are more cells than can be listed.
-    """
-    unit = strategy.unit
-    if isinstance(strategy, Strategy):
-        return CellCosts(strategy.column_costs, unit)
-    return CellCosts(tuple(int(spent * unit) for spent in strategy.spent_per_cell), unit)
-
-
-def is_within(strategy: Measured, goal: Goal, spare: CellCosts | None) -> bool:
-    """Whether no record spends more than the goal, or than what is spare in its cell; in rationals."""
-    if spare is None:
-        return strategy.spent <= goal.budget
-    own = cell_costs(strategy)
-    pairs = zip(own.numerators, spare.numerators, strict=True)
-    return all(cost * spare.unit <= left * own.unit for cost, left in pairs)
-
-
-def check_spent(strategy: Measured, goal: Goal, spare: CellCosts | None) -> None:
-    """Return if a scale that was chosen here keeps the budget.
-
-    Raises:
-        DesignError: if it does not, which no input can bring about.
-    """
-    if not is_within(strategy, goal, spare):
-        raise DesignError("the noise scale does not keep the budget; this is a fault of leastnoise")
-
-
-def least_scale(bare: Measured, goal: Goal, spare: CellCosts | None = None) -> int:
-    """The least integer scale of the noise that keeps a goal, for integers whose sensitivity is known.
-
-    Args:
-        bare: the integers, with noise of scale 1.
-        spare: what a record of each cell may spend, instead of the whole budget.
-
-    Raises:
-        DesignError: if the goal is beyond what can be planned, or a cell is measured in which nothing
-            is spare.
-    """
-    budget = goal.budget
-    power = 1 if bare.noise == "laplace" else 2
-    if not Fraction(1, 2 ** (power * _GOAL_BITS)) <= budget <= 2 ** (power * _GOAL_BITS):
-        raise DesignError(
-            f"the goal {goal} is beyond what can be planned: epsilon or mu per record must lie between "
-            f"{2.0**-_GOAL_BITS:.0e} and {2.0**_GOAL_BITS:.0e}"
-        )
-    # Integers a/b with a, b > 0: the least s with s·budget ≥ Δ is ⌈Δ/budget⌉.
-    if spare is None:
-        least = -(-bare.sensitivity * budget.denominator // budget.numerator)
-    else:
-        pairs = zip(cell_costs(bare).numerators, spare.numerators, strict=True)
-        measured = [(cost, left) for cost, left in pairs if cost]
-        if not all(left for _, left in measured):
-            raise DesignError("a cell would be measured in which the earlier plans leave nothing to spend")
-        least = max((-(-cost * spare.unit // left) for cost, left in measured), default=0)
-    return max(least if bare.noise == "laplace" else math.isqrt(max(least - 1, 0)) + 1, 1)
-
-
-def _rounded(C: Array, basis: Array | None, goal: Goal, tol: float) -> Array:
-    """The coefficients on a dyadic grid fine enough that rounding costs about GRID_TOLERANCE, or tol/100.
-
-    C must be square and upper triangular: then a nonzero diagonal, seen on the
-    integers, proves that no direction was lost.
-    """
-    from scipy import linalg
-
-    k = C.shape[0]
-    if C.shape != (k, k) or np.tril(C, -1).any():
-        raise DesignError("real coefficients must come as an upper triangular square")
-    if k == 0:
-        return C.astype(object)
-    largest_column = np.sqrt((C**2).sum(axis=0)).max()
-    if basis is not None:
-        largest_column = np.sqrt(((C @ basis.astype(float)) ** 2).sum(axis=0)).max()
-    normal = C / (largest_column or 1.0)
-    if not np.diag(normal).all():
-        raise DesignError("the strategy found lost a direction; rescale the workload's rows")
-    # Rounding errors E are spread over ±½ step: the relative change of the noise
-    # is about ‖E C⁻¹‖_F = step · √(k/12) · ‖C⁻¹‖_F.
-    inverse = linalg.solve_triangular(normal, np.eye(k))
-    spread = math.sqrt(k / 12) * float(np.linalg.norm(inverse))
-    bits = math.ceil(math.log2(max(spread, 1.0) / GRID_TOLERANCE)) + finer_bits(tol)
-    bits = max(bits, bits_for_scale(goal, tol))
-    real = np.rint(np.ldexp(normal, min(bits, 900)))
-    # On an ill-conditioned basis the coefficients are far larger than the columns of C·B.
-    is_wide = np.abs(real).max() >= 2.0**exact.SAFE_BITS
-    grid = np.vectorize(int, otypes=[object])(real) if is_wide else real.astype(np.int64)
-    if not grid.diagonal().all():
-        raise DesignError("rounding would lose a direction; rescale the workload's rows")
-    return np.asarray(grid)
-
-
-def bits_for_scale(goal: Goal, tol: float) -> int:
-    """Bits of Δ that leave the noise at least LEAST_SCALE_BITS wide, whatever the budget."""
-    budget = goal.budget
-    magnitude = budget.numerator.bit_length() - budget.denominator.bit_length() + 1
-    root = magnitude if goal.noise == "laplace" else -(-magnitude // 2)
-    return max(20, LEAST_SCALE_BITS + root) + finer_bits(tol)
-
-
-def _grid_bits_of_integers(C: Array, goal: Goal, tol: float) -> int:
-    # Integer rows need no rounding; the factor only makes the grid of the noise fine.
-    return max(bits_for_scale(goal, tol), 30 - exact.bit_length(C))
-
-
-def finer_bits(tol: float) -> int:
-    """Bits by which the grid is finer than usual, for a gap smaller than usual."""
-    return min(math.ceil(math.log2(max(_USUAL_GAP / tol, 1.0))), _MOST_FINER)
 
 
 def _product_of_limbs(left: Array, right: Array) -> Array:

@@ -1,0 +1,54 @@
+"""The integer strategy that is really measured, and how a real-valued one becomes it.
+
+An optimiser works in floating point and is not trusted. It hands over real
+coefficients C on an integer basis B of the queries' row space. Here C is rounded
+to integers on a fine grid, the strategy A = C·B is multiplied out exactly, its
+sensitivity is taken from the integers, and the noise scale is the least integer
+that the budget allows, compared in rationals:
+
+    y = A x + noise,   Δ²/σ² ≤ μ²  (Gaussian)   or   Δ₁/b ≤ ε  (Laplace)
+
+Where records are added or removed, Δ is the largest norm of a column of A; where
+one is replaced by another, the largest distance of two columns of [A 0], the zero
+column standing for a record that is not counted.
+
+From then on only A and its scale count. Standard errors, profile, certificate
+and reconstruction are computed from them, so a wrong optimiser can cost
+accuracy, never privacy.
+
+Where earlier plans have used part of a budget μ², cell i has τ_i = μ² − Σ_r u_i^(r) left, and the
+scale is the least with ‖a_i‖²/σ² ≤ τ_i in every cell.
+
+A module imports only modules that stand above it here:
+
+    integer_rows   the strategy: integer rows and the scale of their noise
+    budget         what its rows may spend, and the least scale that keeps to it
+    rounding       from real coefficients to such a strategy
+"""
+
+from leastnoise.strategy.budget import cell_costs, check_spent, is_within, least_scale, spare_of
+from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY, Strategy
+from leastnoise.strategy.rounding import (
+    GRID_TOLERANCE,
+    LEAST_SCALE_BITS,
+    RealStrategy,
+    bits_for_scale,
+    finer_bits,
+    integer_strategy,
+)
+
+__all__ = [
+    "GRID_TOLERANCE",
+    "LEAST_SCALE_BITS",
+    "MAX_DENSE_STRATEGY",
+    "RealStrategy",
+    "Strategy",
+    "bits_for_scale",
+    "cell_costs",
+    "check_spent",
+    "finer_bits",
+    "integer_strategy",
+    "is_within",
+    "least_scale",
+    "spare_of",
+]

@@ -1,0 +1,98 @@
+"""What a strategy may spend, in every cell, and the least scale of its noise that keeps to it.
+
+Everything is compared in integers and rationals.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from leastnoise.accounting import CellCosts, shown
+from leastnoise.errors import DesignError, PrivacyError
+from leastnoise.measured import Measured
+from leastnoise.privacy import Goal
+from leastnoise.strategy.integer_rows import Strategy
+
+# Goals whose μ (or ε) per record is beyond 2^±120 would need variances that floats
+# cannot describe.
+_GOAL_BITS = 120
+
+
+def spare_of(goal: Goal, used: CellCosts) -> CellCosts:
+    """What a record of each cell may still spend within a goal, exactly: τ_i = μ² − used_i.
+
+    Raises:
+        PrivacyError: if some cell has used more than the goal.
+    """
+    budget = goal.budget
+    left = tuple(budget.numerator * used.unit - budget.denominator * cost for cost in used.numerators)
+    if min(left) < 0:
+        k = goal.records_per_person
+        raise PrivacyError(
+            f"the earlier plans already spend μ² = {shown(used.largest * k * k)} per person, and the goal "
+            f"{goal} allows {shown(budget * k * k)} for all plans together; give a larger goal, or none to "
+            "stay within what they spend"
+        )
+    return CellCosts(left, budget.denominator * used.unit)
+
+
+def cell_costs(strategy: Measured) -> CellCosts:
+    """What a record of each cell spends, exactly, over the strategy's own unit.
+
+    Raises:
+        TooLargeError: where there are more cells than can be listed.
+    """
+    unit = strategy.unit
+    if isinstance(strategy, Strategy):
+        return CellCosts(strategy.column_costs, unit)
+    return CellCosts(tuple(int(spent * unit) for spent in strategy.spent_per_cell), unit)
+
+
+def is_within(strategy: Measured, goal: Goal, spare: CellCosts | None) -> bool:
+    """Whether no record spends more than the goal, or than what is spare in its cell; in rationals."""
+    if spare is None:
+        return strategy.spent <= goal.budget
+    own = cell_costs(strategy)
+    pairs = zip(own.numerators, spare.numerators, strict=True)
+    return all(cost * spare.unit <= left * own.unit for cost, left in pairs)
+
+
+def check_spent(strategy: Measured, goal: Goal, spare: CellCosts | None) -> None:
+    """Return if a scale that was chosen here keeps the budget.
+
+    Raises:
+        DesignError: if it does not, which no input can bring about.
+    """
+    if not is_within(strategy, goal, spare):
+        raise DesignError("the noise scale does not keep the budget; this is a fault of leastnoise")
+
+
+def least_scale(bare: Measured, goal: Goal, spare: CellCosts | None = None) -> int:
+    """The least integer scale of the noise that keeps a goal, for integers whose sensitivity is known.
+
+    Args:
+        bare: the integers, with noise of scale 1.
+        spare: what a record of each cell may spend, instead of the whole budget.
+
+    Raises:
+        DesignError: if the goal is beyond what can be planned, or a cell is measured in which nothing
+            is spare.
+    """
+    budget = goal.budget
+    power = 1 if bare.noise == "laplace" else 2
+    if not Fraction(1, 2 ** (power * _GOAL_BITS)) <= budget <= 2 ** (power * _GOAL_BITS):
+        raise DesignError(
+            f"the goal {goal} is beyond what can be planned: epsilon or mu per record must lie between "
+            f"{2.0**-_GOAL_BITS:.0e} and {2.0**_GOAL_BITS:.0e}"
+        )
+    # Integers a/b with a, b > 0: the least s with s·budget ≥ Δ is ⌈Δ/budget⌉.
+    if spare is None:
+        least = -(-bare.sensitivity * budget.denominator // budget.numerator)
+    else:
+        pairs = zip(cell_costs(bare).numerators, spare.numerators, strict=True)
+        measured = [(cost, left) for cost, left in pairs if cost]
+        if not all(left for _, left in measured):
+            raise DesignError("a cell would be measured in which the earlier plans leave nothing to spend")
+        least = max((-(-cost * spare.unit // left) for cost, left in measured), default=0)
+    return max(least if bare.noise == "laplace" else math.isqrt(max(least - 1, 0)) + 1, 1)

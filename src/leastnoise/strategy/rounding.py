@@ -1,0 +1,144 @@
+"""A real-valued proposal on a grid of integers fine enough to cost next to nothing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from leastnoise import exact
+from leastnoise.accounting import CellCosts
+from leastnoise.errors import DesignError
+from leastnoise.measured import Neighbours, Noise
+from leastnoise.operators import Array
+from leastnoise.privacy import Goal
+from leastnoise.strategy.budget import check_spent, least_scale
+from leastnoise.strategy.integer_rows import Strategy
+
+# Rounding may change the noise by about this relative amount; the gap asked by
+# default is a hundred times larger.
+GRID_TOLERANCE = 1e-8
+
+# With σ (or b) at least 2^28 grid steps, rounding it up to a whole number costs
+# less than 1e-8 of the variance, and rounding the noise to the grid nothing.
+LEAST_SCALE_BITS = 28
+
+# The gap those two are meant for. Where a smaller one is asked for, the grid is finer in
+# proportion, up to so many bits: floats hold no strategy to more digits.
+_USUAL_GAP, _MOST_FINER = 1e-6, 20
+
+
+@dataclass(frozen=True, eq=False)
+class RealStrategy:
+    """What a method proposes: rows C·B with real or already integer coefficients.
+
+    Attributes:
+        coefficients: C, (r, k); any positive multiple of it is the same proposal. Integers of any shape, or
+            a real upper triangular square; `strategies.proposals` makes either from other real rows.
+        basis: B, an integer (k, n) array, or None for the identity.
+    """
+
+    coefficients: Array
+    basis: Array | None = None
+
+    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Strategy:
+        """The integer strategy that measures this within a privacy goal; see `integer_strategy`."""
+        return integer_strategy(self, goal, tol=tol, spare=spare)
+
+
+def integer_strategy(
+    proposal: RealStrategy, goal: Goal, *, tol: float = _USUAL_GAP, spare: CellCosts | None = None
+) -> Strategy:
+    """The integer strategy that measures a proposal within a privacy goal.
+
+    Args:
+        tol: the relative gap to the optimum that was asked for; rounding costs far less.
+        spare: what a record of each cell may spend, where earlier plans have used part of the goal.
+
+    Guarantee:
+        spent ≤ the goal's budget per record, or in every cell what is spare there, compared
+        in exact rationals, with the sensitivity taken from the integer rows that are
+        measured. Nothing about the proposal is trusted.
+
+    Raises:
+        DesignError: if the proposal is not finite, or rounding would lose a direction.
+    """
+    C = np.asarray(proposal.coefficients)
+    if not np.isfinite(C.astype(float)).all():
+        raise DesignError("the strategy found is not finite; rescale the workload's rows")
+    if C.dtype.kind == "i":
+        bits = _grid_bits_of_integers(C, goal, tol)
+        is_wide = exact.bit_length(C) + bits > exact.SAFE_BITS
+        scaled = C.astype(object if is_wide else np.int64) << bits
+    else:
+        scaled = _rounded(C, proposal.basis, goal, tol)
+    rows = exact.as_integers(scaled)
+    if proposal.basis is not None:
+        rows = exact.as_integers(exact.product(rows, exact.as_integers(proposal.basis)))
+    return _scaled_to(goal, rows, spare)
+
+
+def _scaled_to(goal: Goal, rows: Array, spare: CellCosts | None) -> Strategy:
+    """Integer rows with the least integer scale that the goal allows."""
+    noise: Noise = "laplace" if goal.noise == "laplace" else "gaussian"
+    # A goal takes no other neighbours than these two.
+    neighbours: Neighbours = "replace-one" if goal.neighbours == "replace-one" else "add-remove"
+    bare = Strategy(rows, scale=1, noise=noise, neighbours=neighbours)
+    strategy = bare.with_scale(least_scale(bare, goal, spare))
+    check_spent(strategy, goal, spare)
+    return strategy
+
+
+def _rounded(C: Array, basis: Array | None, goal: Goal, tol: float) -> Array:
+    """The coefficients on a dyadic grid fine enough that rounding costs about GRID_TOLERANCE, or tol/100.
+
+    C must be square and upper triangular: then a nonzero diagonal, seen on the
+    integers, proves that no direction was lost.
+    """
+    from scipy import linalg
+
+    k = C.shape[0]
+    if C.shape != (k, k) or np.tril(C, -1).any():
+        raise DesignError(
+            "real coefficients must come as an upper triangular square; proposals.from_rows takes any rows"
+        )
+    if k == 0:
+        return C.astype(object)
+    largest_column = np.sqrt((C**2).sum(axis=0)).max()
+    if basis is not None:
+        largest_column = np.sqrt(((C @ basis.astype(float)) ** 2).sum(axis=0)).max()
+    normal = C / (largest_column or 1.0)
+    if not np.diag(normal).all():
+        raise DesignError("the strategy found lost a direction; rescale the workload's rows")
+    # Rounding errors E are spread over ±½ step: the relative change of the noise
+    # is about ‖E C⁻¹‖_F = step · √(k/12) · ‖C⁻¹‖_F.
+    inverse = linalg.solve_triangular(normal, np.eye(k))
+    spread = math.sqrt(k / 12) * float(np.linalg.norm(inverse))
+    bits = math.ceil(math.log2(max(spread, 1.0) / GRID_TOLERANCE)) + finer_bits(tol)
+    bits = max(bits, bits_for_scale(goal, tol))
+    real = np.rint(np.ldexp(normal, min(bits, 900)))
+    # On an ill-conditioned basis the coefficients are far larger than the columns of C·B.
+    is_wide = np.abs(real).max() >= 2.0**exact.SAFE_BITS
+    grid = np.vectorize(int, otypes=[object])(real) if is_wide else real.astype(np.int64)
+    if not grid.diagonal().all():
+        raise DesignError("rounding would lose a direction; rescale the workload's rows")
+    return np.asarray(grid)
+
+
+def bits_for_scale(goal: Goal, tol: float) -> int:
+    """Bits of Δ that leave the noise at least LEAST_SCALE_BITS wide, whatever the budget."""
+    budget = goal.budget
+    magnitude = budget.numerator.bit_length() - budget.denominator.bit_length() + 1
+    root = magnitude if goal.noise == "laplace" else -(-magnitude // 2)
+    return max(20, LEAST_SCALE_BITS + root) + finer_bits(tol)
+
+
+def _grid_bits_of_integers(C: Array, goal: Goal, tol: float) -> int:
+    # Integer rows need no rounding; the factor only makes the grid of the noise fine.
+    return max(bits_for_scale(goal, tol), 30 - exact.bit_length(C))
+
+
+def finer_bits(tol: float) -> int:
+    """Bits by which the grid is finer than usual, for a gap smaller than usual."""
+    return min(math.ceil(math.log2(max(_USUAL_GAP / tol, 1.0))), _MOST_FINER)
