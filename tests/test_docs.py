@@ -28,6 +28,7 @@ import leastnoise
 from leastnoise.errors import UnrecordedSpending
 from leastnoise.population import draw_people, write_people
 from leastnoise.spec.reading import parse_spec
+from leastnoise.strategies import METHODS
 
 PACKAGE = Path(leastnoise.__file__).parent
 ROOT = Path(__file__).parents[1]
@@ -527,3 +528,10 @@ def test_the_pictures_of_ideas_are_drawn_from_runs() -> None:
     assert shown == names | {"walk"} == {path.stem for path in (ROOT / "docs/pictures").glob("*.svg")}
     for picture in pictures.PICTURES:
         assert pictures.drawn(picture).startswith("<svg")
+
+
+def test_the_comparison_on_the_start_page_holds_every_method() -> None:
+    text = (ROOT / "docs/index.md").read_text()
+    table = text[text.index("method                    total variance") :].split("```")[0]
+    named = {line.split(",")[0].split()[0] for line in table.splitlines()[1:]}
+    assert {method.name for method in METHODS} <= named, "make the table again: leastnoise compare town.toml"

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from leastnoise.certificate import certify
-from leastnoise.design import design
-from leastnoise.errors import MethodError
+from leastnoise.design import design, plan_by
+from leastnoise.errors import DesignError, MethodError
 from leastnoise.objective import MaxVariance, TotalVariance
+from leastnoise.plan import load_plan
 from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.queries import AllRanges, Marginal, Prefix, Total
 from leastnoise.schema import Schema
 from leastnoise.strategies import METHODS, method_named
 from leastnoise.strategies.cells import distinct_cells
 from leastnoise.strategies.hierarchical import best_branchings, branchings, tree
-from leastnoise.strategies.method import Request, kronecker, refuse_large
+from leastnoise.strategies.method import Method, Request, kronecker, refuse_large
 from leastnoise.strategies.wavelet import haar, is_small
+from leastnoise.strategy import RealStrategy
 from leastnoise.workload import Workload, assemble
 from tolerances import ROUNDING, SOLVER
 
@@ -191,6 +195,59 @@ def test_no_family_is_below_the_certified_bound(workload: Workload) -> None:
         assert own.lower_bound <= best.achieved * (1 + ROUNDING)
         assert best.lower_bound <= own.achieved
         assert own.status == ("optimal" if own.gap <= SOLVER else "heuristic")
+
+
+FAMILIES = [m for m in METHODS if not m.is_data_dependent]
+
+
+def keeps_the_laws(method: Method, workload: Workload, goal: Goal, folder: Path) -> bool | None:
+    """Whether a family obeys what every family must; None where it refuses.
+
+    It refuses in words or serves, leaves it to the certificate to call it optimal, proves no more than the
+    optimum allows, and its plan is the same after it was saved.
+    """
+    request = Request(workload, goal, time_limit=60.0)
+    reason = method.why_not(request)
+    if reason is not None:
+        assert reason.strip() and reason == method.why_not(request)
+        return None
+    plan = plan_by(method, request, has_goal=True)
+    own = certify(workload, plan)
+    is_proved = own.gap <= SOLVER and goal.noise == "gaussian"
+    if plan.claim not in ("stopped", "heuristic") or (own.status == "optimal") != is_proved:
+        return False
+    if goal.noise == "gaussian":
+        best = design(workload, goal, method="dense").certificate
+        if own.lower_bound > best.achieved * (1 + ROUNDING) or own.achieved < best.lower_bound:
+            return False
+    path = folder / "a.plan"
+    path.unlink(missing_ok=True)
+    plan.save(path)
+    return load_plan(path).certificate.achieved == own.achieved
+
+
+@pytest.mark.parametrize("goal", [GDP(0.7), PureDP(0.3), GDP(1, neighbours="replace-one")], ids=str)
+@pytest.mark.parametrize("method", FAMILIES, ids=lambda method: method.name)
+def test_every_family_keeps_the_laws(method: Method, goal: Goal, tmp_path: Path) -> None:
+    zero = Workload.from_matrix(np.zeros((1, 3)))
+    for workload in (*workloads(), zero):
+        assert keeps_the_laws(method, workload, goal, tmp_path) in (True, None)
+
+
+def test_broken_families_break_the_laws(tmp_path: Path) -> None:
+    identity, workload = method_named("identity"), assemble([Prefix("a")], Schema(a=range(4)))
+
+    def changed(**changes: Any) -> Method:
+        return replace(identity, find=lambda request: replace(identity.find(request), **changes))
+
+    assert keeps_the_laws(changed(), workload, GDP(1), tmp_path)
+    with pytest.raises(DesignError, match="whether a plan is optimal is for its certificate to say"):
+        keeps_the_laws(changed(claim="optimal"), workload, GDP(1), tmp_path)
+    for proposal in (RealStrategy(np.eye(3, dtype=int)), RealStrategy(np.eye(4, dtype=int)[:3])):
+        with pytest.raises(DesignError):
+            keeps_the_laws(changed(proposal=proposal), workload, GDP(1), tmp_path)
+    with pytest.raises(DesignError):
+        keeps_the_laws(changed(q=np.full(4, -1.0)), workload, GDP(1), tmp_path)
 
 
 @pytest.mark.parametrize("branching", [2, 3, 16])
