@@ -174,7 +174,7 @@ def test_a_release_is_paid_for_once_and_given_out_again(ledger: Ledger) -> None:
 
 def test_what_was_paid_for_and_never_stored_is_not_replayed(ledger: Ledger) -> None:
     for again in (ledger.check, ledger.spend):
-        with pytest.raises(AlreadySpentError, match="new release_id"):
+        with pytest.raises(AlreadySpentError, match="new release id"):
             again(charge_of("plan 2"), "r2")
     # Even a stored one cannot be paid for twice under its id.
     with pytest.raises(AlreadySpentError, match="ask for it again"):

@@ -18,13 +18,14 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 
 
 def no_formula(text: str) -> str:
-    """The text with an apostrophe before it where a spreadsheet would run it.
+    """The text with an apostrophe before it where a spreadsheet would run it, spaces before it or not.
 
     Example:
-        >>> no_formula("=cmd()"), no_formula("age 7")
-        ("'=cmd()", 'age 7')
+        >>> no_formula("=cmd()"), no_formula("  =cmd()"), no_formula("age 7")
+        ("'=cmd()", "'  =cmd()", 'age 7')
     """
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    # Some programs drop leading spaces of any kind on import, and see a formula then.
+    return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
 
 
 def counted(number: int, noun: str) -> str:

@@ -24,6 +24,8 @@ from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
 from leastnoise.errors import (
     DataError,
     InputError,
+    LedgerFileError,
+    LedgerMismatchError,
     MissingExtraError,
     PlanFileError,
     UnrecordedSpending,
@@ -36,6 +38,7 @@ from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_g
 from leastnoise.operators import Array
 from leastnoise.plan import Plan, plan_from_parts
 from leastnoise.printable import in_figures
+from leastnoise.privacy import Goal, goal_from_dict
 from leastnoise.quantiles import quantile_table
 from leastnoise.queries import Labels, Query
 from leastnoise.schema import Schema
@@ -387,8 +390,8 @@ def measure(
         return _measured_with(ledger, plan, source, release_id)
     if plan.after:
         raise InputError(
-            "this plan was designed after others, and is within its goal only together with them; give the "
-            "ledger that holds their releases, as in measure(plan, data, ledger=ledger)"
+            "this plan was designed after others, and is within its goal only together with them; name the "
+            "ledger that holds their releases: ledger="
         )
     if release_id is not None:
         raise InputError("release_id= is what a ledger knows a release by; give ledger= too, or leave it out")
@@ -407,17 +410,60 @@ def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | No
         raise InputError(f"ledger must be a Ledger, got {type(ledger).__name__}")
     chosen = f"{SystemBits().bits(128):032x}" if release_id is None else release_id
     charge = plan.charge
-    stored = ledger.check(charge, chosen, plan.after, expected_bytes=_bytes_of(plan))
+    # What was not given cannot be given smaller.
+    goal = plan.privacy if plan.has_goal and not plan.after else None
+    stored = ledger.check(charge, chosen, plan.after, expected_bytes=_bytes_of(plan), goal=goal)
     if stored is not None:
         return _release_from_parts(*container.from_bytes(stored, "release", chosen), chosen)
     read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
     # Whoever interrupts here would have paid for answers that nobody has.
     with finished_first():
-        entry = ledger.spend(charge, chosen, plan.after)
+        entry = ledger.spend(charge, chosen, plan.after, goal=goal)
         receipt = Receipt(ledger.dataset, chosen, entry.head)
         release = Release(plan, _noisy(plan, read, SystemBits()), receipt)
         ledger.store(entry, release.to_bytes())
     return release
+
+
+def stored_release(ledger: Ledger, release_id: str) -> Release:
+    """The release that a ledger has stored under an id. Costs nothing, and needs neither data nor plan.
+
+    Raises:
+        LedgerMismatchError: if the ledger knows no release of that id.
+        AlreadySpentError: if it was paid for and its answers never stored.
+        LedgerFileError: if what is stored is not a release of the plan that was paid for.
+    """
+    found = ledger.fetch(release_id)
+    if found is None:
+        raise LedgerMismatchError(
+            f"the ledger {ledger.path.name!r} knows no release {release_id!r}; ledger.entries lists those it "
+            "does, and so does `leastnoise ledger show`"
+        )
+    entry, body = found
+    release = _release_from_parts(*container.from_bytes(body, "release", release_id), release_id)
+    receipt = Receipt(ledger.dataset, release_id, entry.head)
+    if release.plan.digest != entry.charge.plan_digest or release.receipt != receipt:
+        raise LedgerFileError(
+            f"what is stored as release {release_id!r} is not what was paid for; restore the file"
+        )
+    return release
+
+
+def stored_goal(ledger: Ledger, release_id: str) -> Goal | None:
+    """The goal that a stored release was designed for, without reading the rest of it.
+
+    None where it followed from targets or other plans, or what is stored was made by something else.
+
+    Raises:
+        AlreadySpentError: if the release was paid for and its answers never stored.
+    """
+    found = ledger.fetch(release_id)
+    try:
+        content = {} if found is None else container.from_bytes(found[1], "release", release_id)[0]
+    except PlanFileError:
+        return None
+    plan = content.get("plan", {})
+    return goal_from_dict(plan["privacy"]) if plan.get("has_goal") and not plan.get("after") else None
 
 
 def _bytes_of(plan: Plan) -> int:

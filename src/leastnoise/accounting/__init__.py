@@ -7,7 +7,7 @@ limits        whether charges stay within a limit, and what it leaves
 """
 
 from leastnoise.accounting.charge import CellCosts, Charge, charge_from_parts, is_short_text, shown
-from leastnoise.accounting.limits import Remaining, check_kind, check_limit, within
+from leastnoise.accounting.limits import Remaining, check_kind, check_limit, full_charge, within
 from leastnoise.accounting.mixed_curve import mixed_delta, mixed_epsilon, mu_squared_of_pure, rho_of_pure
 from leastnoise.accounting.tally import Tally, tally_of
 
@@ -19,6 +19,7 @@ __all__ = [
     "charge_from_parts",
     "check_kind",
     "check_limit",
+    "full_charge",
     "is_short_text",
     "mixed_delta",
     "mixed_epsilon",

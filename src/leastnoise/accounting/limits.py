@@ -23,10 +23,13 @@ only where the series is ``planned``, that is fixed before the first answer was 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Any
 
 from leastnoise.accounting.charge import Charge
 from leastnoise.accounting.mixed_curve import mixed_delta, mu_squared_of_pure, rho_of_pure
@@ -37,6 +40,9 @@ from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of, mu
 
 # What is left where it has to be searched for, as a share of the answer.
 _SEARCH_SLACK = Fraction(1, 10**9)
+
+# Steps of one in the fourth digit that `Remaining.like` goes down at most; rounding takes one.
+_STEPS_DOWN = 10
 
 
 def within(limit: Goal, charges: Iterable[Charge] | Tally, *, planned: bool = False) -> bool:
@@ -101,9 +107,22 @@ def check_kind(limit: Goal, charge: Charge) -> None:
 
 
 _NEVER_PURE = (
-    "Gaussian noise never satisfies a limit of pure privacy; design the plan for PureDP(epsilon), or keep a "
-    "ledger with an ApproxDP, ZCDP or GDP limit"
+    "Gaussian noise never satisfies a limit of pure privacy; design the plan for PureDP(epsilon) (in a "
+    "specification: epsilon without delta), or keep a ledger with an ApproxDP, ZCDP or GDP limit"
 )
+
+
+def full_charge(goal: Goal, worst: Fraction | None = None) -> Charge:
+    """The charge of a plan that spends a goal, or some cost per record, in every cell: as much as it can."""
+    return Charge(
+        noise=goal.noise,
+        neighbours=goal.neighbours,
+        records_per_person=goal.records_per_person,
+        worst=goal.budget if worst is None else worst,
+        per_cell=None,
+        cells="every cell",
+        plan_digest="any plan",
+    )
 
 
 @dataclass(frozen=True)
@@ -184,6 +203,40 @@ class Remaining:
         assert isinstance(limit, ApproxDP)
         epsilon = _epsilon_below(left, Fraction(limit.delta))
         return replace(limit, epsilon=epsilon, calibration="exact") if epsilon > 0 else None
+
+    def like(self, goal: Goal) -> Goal | None:
+        """The largest goal of the kind of another whose plans still fit, rounded down to four digits.
+
+        ε, ρ or μ is sought; δ, calibration, neighbours and records per person are those of ``goal``. None
+        if nothing is left.
+
+        Guarantee:
+            Whatever plan is designed for it stays within the limit: `within` was asked for a charge of the
+            whole goal in every cell.
+
+        Raises:
+            PrivacyError: if no plan of that kind fits the limit, whatever it costs.
+
+        Example:
+            >>> Remaining(ApproxDP(1, 1e-8), Tally()).like(ApproxDP(1, 1e-6))
+            ApproxDP(epsilon=0.8164, delta=1e-06)
+        """
+        check_kind(self.limit, full_charge(goal))
+        left = self.epsilon if goal.noise == "laplace" else self.mu_squared
+        assert left is not None
+        if left <= 0:
+            return None
+        # From a hair above, so that no rounding on the way loses a whole digit: 0.2999 for 0.3.
+        value = _four_digits_below(_parameter_near(goal, left) * (1 + float(_SEARCH_SLACK)))
+        for _ in range(_STEPS_DOWN):
+            if value <= 0:
+                return None
+            # Tried as the float that people type: it may lie above the digits it stands for.
+            found = _with_parameter(goal, float(value))
+            if within(self.limit, self.tally.plus(full_charge(found)), planned=self.planned):
+                return found
+            value -= Decimal(1).scaleb(value.adjusted() - 3)
+        return None
 
     @property
     def value(self) -> float:
@@ -279,6 +332,30 @@ def _letter(goal: Goal) -> tuple[str, str]:
     """The name of a goal's main parameter, and its letter."""
     names = {PureDP: ("epsilon", "ε"), ApproxDP: ("epsilon", "ε"), ZCDP: ("rho", "ρ"), GDP: ("mu", "μ")}
     return names[type(goal)]
+
+
+def _with_parameter(goal: Goal, value: float) -> Goal:
+    changed: Any = {_letter(goal)[0]: value}
+    return replace(goal, **changed)
+
+
+def _parameter_near(goal: Goal, left: Fraction) -> float:
+    """About the ε, ρ or μ of the goal of this kind for which one person spends ``left``."""
+    if isinstance(goal, PureDP):
+        return float(left)
+    if isinstance(goal, ZCDP):
+        return float(left / 2)
+    if isinstance(goal, GDP):
+        return math.sqrt(left)
+    assert isinstance(goal, ApproxDP)
+    if goal.calibration == "exact":
+        return _epsilon_below(left, Fraction(goal.delta))
+    # ε²/(2 ln(2/δ)) = μ² keeps its promise for small ε only: for this one, and so for those below.
+    return min(float(goal.epsilon), math.sqrt(float(left) * 2 * math.log(2 / float(goal.delta))))
+
+
+def _four_digits_below(value: float) -> Decimal:
+    return Context(prec=4, rounding=ROUND_FLOOR).create_decimal(Decimal(value))
 
 
 def _epsilon_below(mu_squared: Fraction, delta: Fraction) -> float:

@@ -74,6 +74,13 @@ class CellSums:
         candidates = {cell for cell, floor in zip(self.classes, self.floors, strict=True) if floor >= least}
         return max(self._total(cell) for cell in candidates)
 
+    @cached_property
+    def least(self) -> Fraction:
+        """min_i Σ_r u_i, exactly."""
+        most = min(self.floors) + self.count
+        candidates = {cell for cell, floor in zip(self.classes, self.floors, strict=True) if floor <= most}
+        return min(self._total(cell) for cell in candidates)
+
     def _total(self, cell: int) -> Fraction:
         return sum((Fraction(sums[cell], unit) for unit, sums in self.by_unit.items()), Fraction(0))
 
@@ -149,6 +156,17 @@ class Tally:
             _pure_parts=one + Counter(self._pure_parts),
             _late_parts=one + Counter(self._late_parts) if self.has_gaussian else self._late_parts,
         )
+
+    def slack(self, noise: str, cells: str, records_per_person: int) -> Fraction:
+        """How much further one record may spend in some cell before the largest sum over these cells grows.
+
+        Zero where nothing was added up cell by cell: then all that a charge costs is added.
+        """
+        part = self._gaussian if noise == "gaussian" else self._pure
+        if (cells, records_per_person) not in part.groups:
+            return Fraction(0)
+        sums = part.groups[cells, records_per_person][1]
+        return sums.largest - sums.least
 
     @property
     def has_gaussian(self) -> bool:

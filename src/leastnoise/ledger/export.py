@@ -11,6 +11,7 @@ from typing import Any
 from leastnoise.directed import float_above
 from leastnoise.errors import InputError
 from leastnoise.ledger.history import Entry
+from leastnoise.printable import no_formula
 from leastnoise.wholefile import written_whole
 
 
@@ -33,7 +34,7 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:
         with written_whole(target) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.DictWriter(stream, _COLUMNS)
             writer.writeheader()
-            writer.writerows({name: _for_spreadsheet(value) for name, value in row.items()} for row in rows)
+            writer.writerows(map(_for_spreadsheet, rows))
     else:
         raise InputError(f"a ledger is exported to a .csv or .jsonl file, got {target.name!r}")
     return target
@@ -82,7 +83,6 @@ def _row(entry: Entry) -> dict[str, Any]:
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-def _for_spreadsheet(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula, made text."""
-    is_formula = isinstance(value, str) and value.lstrip().startswith(("=", "+", "-", "@"))
-    return f"'{value}" if is_formula else value
+def _for_spreadsheet(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row whose texts are no formulas; its numbers may begin with a minus."""
+    return {name: no_formula(value) if isinstance(value, str) else value for name, value in row.items()}

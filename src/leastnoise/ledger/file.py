@@ -306,7 +306,7 @@ def _translated(path: Path, aftermath: str) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise LedgerBusyError(
-                f"others hold the ledger {path.name!r}; try again, or open it with a longer timeout=. "
+                f"others hold the ledger {path.name!r}; try again; in Python, wait with a longer timeout=. "
                 f"{aftermath}"
             ) from None
         reason = _REASONS.get(code, "is damaged; restore it")

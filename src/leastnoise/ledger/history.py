@@ -15,6 +15,7 @@ from leastnoise.accounting import (
     charge_from_parts,
     check_kind,
     check_limit,
+    full_charge,
     is_short_text,
     within,
 )
@@ -126,6 +127,25 @@ class History:
         """
         check_kind(self.limit, charge)
         return within(self.limit, self.tally.plus(charge), planned=self.planned)
+
+    def rules_out(self, goal: Goal, cells: str, share: Fraction) -> bool:
+        """Whether no plan can be admitted that spends at least a share of a goal in one of its cells.
+
+        The largest sum then grows by that cost less what the emptiest cell has left below it, at least: where
+        the plan spends most in that very cell, and nothing elsewhere.
+
+        Args:
+            cells: a digest of what the plan's cells are, as a charge holds it.
+
+        Raises:
+            PrivacyError: if no plan of this kind fits the limit, whatever it costs.
+        """
+        check_kind(self.limit, full_charge(goal))
+        least = share * goal.budget - self.tally.slack(goal.noise, cells, goal.records_per_person)
+        # Judged by the curve of a mixture, less might be found to cost more, by a rounding.
+        if self.planned or least <= 0:
+            return False
+        return not self.admits(full_charge(goal, least))
 
     def growth(self, charge: Charge) -> Fraction:
         """By how much a charge raises what one person has spent, in its own kind: μ² or ε."""

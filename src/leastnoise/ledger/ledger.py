@@ -23,17 +23,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from leastnoise.accounting import Charge, Remaining, check_limit, is_short_text, shown, within
+from leastnoise.accounting import Charge, Remaining, check_limit, is_short_text, within
 from leastnoise.errors import (
     AlreadySpentError,
     InputError,
     LedgerFileError,
     LedgerMismatchError,
-    OverBudgetError,
     PrivacyError,
     TooLargeError,
 )
 from leastnoise.ledger import file
+from leastnoise.ledger.advice import over_budget
 from leastnoise.ledger.export import rows_of, write_rows
 from leastnoise.ledger.history import FORMAT, Entry, History
 from leastnoise.ledger.rows import NOTHING, Row, opened, sealed
@@ -49,6 +49,10 @@ _USUAL_BYTES = 2**20
 _MOST_AFTER = 1000
 
 _NOTHING_SPENT = "Nothing was spent."
+
+# How much of its goal a plan that counts anybody spends in one of its cells, at least. Rounding keeps all
+# methods within 1e-6 of the whole; a test measures them.
+SURELY_SPENT = Fraction(99, 100)
 
 
 @dataclass(frozen=True)
@@ -197,12 +201,15 @@ class Ledger:
         after: Sequence[str] = (),
         *,
         expected_bytes: int = _USUAL_BYTES,
+        goal: Goal | None = None,
     ) -> bytes | None:
         """The stored answers of a release, if there are; None if it can be paid for. Changes nothing.
 
         Args:
             after: digests of the plans that the plan was designed after.
             expected_bytes: about how large the answers will be; room for them is made sure of.
+            goal: what the plan was designed for, so that a refusal names the largest that would fit; None
+                where it follows from targets or from other plans.
 
         Raises:
             OverBudgetError: if too little is left.
@@ -218,7 +225,7 @@ class Ledger:
             entry = history.entry(release_id)
             if entry is not None:
                 return self._replayed(log.connection, entry, charge)
-            self._check_charge(history, charge, after)
+            self._check_charge(history, charge, after, goal)
             row = _spend_row(history, charge, release_id, after)
             # A file that cannot be written to is found out here, before any data is read.
             file.rehearse(log.connection, row)
@@ -227,8 +234,53 @@ class Ledger:
         )
         return None
 
-    def spend(self, charge: Charge, release_id: str, after: Sequence[str] = ()) -> Entry:
+    def check_goal(self, goal: Goal, cells: str, *, share: Fraction = SURELY_SPENT) -> None:
+        """Return unless no plan for a goal can be paid for: asked before a long design. Changes nothing.
+
+        What passes may still be refused once the plan is there. What is refused here would have been refused
+        then: a plan spends its goal in some cell, and even if that were the cell that has spent least,
+        too little is left.
+
+        Args:
+            cells: a digest of what the plan's cells are, as a charge holds it.
+            share: how much of the goal the plan is sure to spend in one of its cells; 0 to ask only whether
+                plans of this kind fit the limit at all.
+
+        Raises:
+            OverBudgetError: naming the largest goal of this kind that would fit.
+            LedgerMismatchError: if no plan of this kind fits the limit, whatever it costs.
+            LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
+        """
+        if not isinstance(goal, Goal):
+            raise InputError(f"goal must be a privacy goal such as ApproxDP, got {type(goal).__name__}")
+        if not 0 <= share <= 1:
+            raise InputError(f"share must lie between 0 and 1, got {share!r}")
+        with self._reading() as (_, history):
+            try:
+                is_out = history.rules_out(goal, cells, Fraction(share))
+            except PrivacyError as error:
+                raise LedgerMismatchError(f"{error}. {_NOTHING_SPENT}") from None
+            if is_out:
+                raise over_budget(self._path.name, history, None, goal)
+
+    def fetch(self, release_id: str) -> tuple[Entry, bytes] | None:
+        """A release that was paid for and its stored answers, whatever its plan; None if there is none.
+
+        Raises:
+            AlreadySpentError: if it was paid for and its answers never stored.
+            LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
+        """
+        with self._reading() as (connection, history):
+            entry = history.entry(release_id)
+            return None if entry is None else (entry, self._stored(connection, entry))
+
+    def spend(
+        self, charge: Charge, release_id: str, after: Sequence[str] = (), *, goal: Goal | None = None
+    ) -> Entry:
         """Pay for a release. Only when this has returned may noise be drawn.
+
+        Args:
+            goal: as in `check`.
 
         Guarantee:
             The charge is on the disk, and everything on the disk stays within the limit: both are
@@ -243,9 +295,9 @@ class Ledger:
             if history.entry(release_id) is not None:
                 raise AlreadySpentError(
                     f"release {release_id!r} was paid for in the meantime; ask for it again to have its "
-                    "answers once they are stored, or use a new release_id"
+                    "answers once they are stored, or use a new release id"
                 )
-            self._check_charge(history, charge, after)
+            self._check_charge(history, charge, after, goal)
             row = _spend_row(history, charge, release_id, after)
             entry = history.entry_of(row, opened(row, history.head, history.n_rows))
             log.append(row)
@@ -410,7 +462,9 @@ class Ledger:
                 f"the ledger {name!r} was made with planned={history.planned}, which is fixed; leave it out"
             )
 
-    def _check_charge(self, history: History, charge: Charge, after: Sequence[str]) -> None:
+    def _check_charge(
+        self, history: History, charge: Charge, after: Sequence[str], goal: Goal | None
+    ) -> None:
         """Refuse a charge that cannot be paid for."""
         missing = history.missing(after)
         if missing:
@@ -423,27 +477,21 @@ class Ledger:
         except PrivacyError as error:
             raise LedgerMismatchError(f"{error}. {_NOTHING_SPENT}") from None
         if not fits:
-            remaining = history.remaining
-            unit = "μ²" if charge.noise == "gaussian" else "ε"
-            free = remaining.mu_squared if charge.noise == "gaussian" else remaining.epsilon
-            raise OverBudgetError(
-                f"the ledger {self._path.name!r} has {remaining} left, in terms of this plan {unit} = "
-                f"{shown(free or Fraction(0))}, and the plan would add {shown(history.growth(charge))}; "
-                f"design it for a smaller epsilon, at most ledger.remaining.goal (in a specification: lower "
-                f"epsilon in [privacy]). {_NOTHING_SPENT}",
-                remaining=remaining,
-            )
+            raise over_budget(self._path.name, history, charge, goal)
 
     def _replayed(self, connection: sqlite3.Connection, entry: Entry, charge: Charge) -> bytes:
         if entry.charge.plan_digest != charge.plan_digest:
             raise LedgerMismatchError(
-                f"release {entry.release_id!r} is of another plan; use a new release_id. {_NOTHING_SPENT}"
+                f"release {entry.release_id!r} is of another plan; use a new release id. {_NOTHING_SPENT}"
             )
+        return self._stored(connection, entry)
+
+    def _stored(self, connection: sqlite3.Connection, entry: Entry) -> bytes:
         if entry.stored is None:
             raise AlreadySpentError(
                 f"release {entry.release_id!r} was paid for and its answers were never stored: another "
                 "process is at it, or was stopped before it had them. Its budget stays spent; use a new "
-                "release_id, which pays again"
+                "release id, which pays again"
             )
         return self._answers(connection, entry)
 

@@ -1,0 +1,101 @@
+"""A charge that does not fit, refused in words that say what would."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+
+from leastnoise.accounting import CellCosts, Charge, Remaining, shown
+from leastnoise.directed import float_above, root_above
+from leastnoise.errors import OverBudgetError
+from leastnoise.ledger.history import History
+from leastnoise.privacy import ApproxDP, Goal
+
+# Beyond this no plan is the same plan with more noise.
+_MOST_WIDENING = 10**6
+
+
+def over_budget(name: str, history: History, charge: Charge | None, goal: Goal | None) -> OverBudgetError:
+    """The refusal of a charge, or before one is known of a goal, and the largest that would be accepted.
+
+    Args:
+        name: the ledger's.
+        charge: None where no plan was designed yet.
+        goal: what the plan is for; None where it follows from targets or from other plans.
+    """
+    remaining = history.remaining
+    if charge is not None:
+        gaussian = charge.noise == "gaussian"
+        unit, free = ("μ²", remaining.mu_squared) if gaussian else ("ε", remaining.epsilon)
+        added = (
+            f"in terms of this plan {unit} = {shown(free or Fraction(0))}, and the plan would add "
+            f"{shown(history.growth(charge))}"
+        )
+    else:
+        added = f"and no plan for {'a goal' if goal is None else goal} can be cheap enough"
+    if goal is not None:
+        advice = _smaller_goal(remaining, goal)
+    else:
+        advice = "" if charge is None else _more_noise(history, charge)
+    return OverBudgetError(
+        f"the ledger {name!r} has {remaining} left, {added}{advice}. Nothing was spent.", remaining=remaining
+    )
+
+
+def in_words(goal: Goal) -> str:
+    """The numbers of a goal as a specification holds them.
+
+    Example:
+        >>> in_words(ApproxDP(epsilon=0.5, delta=1e-6))
+        'epsilon = 0.5 with delta = 1e-06'
+    """
+    plain = goal.to_dict()
+    (name,) = (name for name in ("epsilon", "rho", "mu") if name in plain)
+    return f"{name} = {plain[name]}" + (f" with delta = {plain['delta']}" if "delta" in plain else "")
+
+
+def _smaller_goal(remaining: Remaining, goal: Goal) -> str:
+    found = remaining.like(goal)
+    delta = f" with delta = {goal.to_dict()['delta']}" if isinstance(goal, ApproxDP) else ""
+    if found is None:
+        return f"; nothing is left for a plan{delta} that counts everybody"
+    name, _, value = in_words(found).partition(" with ")[0].partition(" = ")
+    return f"; set {name} to at most {value}{delta} (in a specification: in [privacy]), and any plan fits"
+
+
+def _more_noise(history: History, charge: Charge) -> str:
+    """By how much the noise of a plan must grow to fit, rounded up and tried.
+
+    What a charge adds is convex in its size and nothing at zero, so that a share of the charge adds that
+    share of the growth at most.
+    """
+    remaining = history.remaining
+    gaussian = charge.noise == "gaussian"
+    left = remaining.mu_squared if gaussian else remaining.epsilon
+    if not left:
+        return "; nothing is left for a plan that counts everybody"
+    # A pure release under a limit of another kind is converted as a whole, not by what it adds.
+    ratio = (history.growth(charge) if gaussian else charge.per_person) / left
+    if not 1 < ratio < _MOST_WIDENING:
+        return "; design it for a smaller goal"
+    factor = _three_digits_above(root_above(ratio) if gaussian else float_above(ratio))
+    if not history.admits(_divided(charge, factor**2 if gaussian else factor)):
+        return "; design it for a smaller goal"
+    return (
+        f"; with standard errors {float(factor):g} times as large it would fit: widen the targets by that "
+        "much, or design it for a smaller goal (`leastnoise explain` shows which targets cost most)"
+    )
+
+
+def _three_digits_above(value: float) -> Fraction:
+    return Fraction(Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(value)))
+
+
+def _divided(charge: Charge, by: Fraction) -> Charge:
+    costs = charge.per_cell
+    if costs is None:
+        return replace(charge, worst=charge.worst / by)
+    numerators = tuple(cost * by.denominator for cost in costs.numerators)
+    smaller = CellCosts(numerators, costs.unit * by.numerator)
+    return replace(charge, worst=smaller.largest, per_cell=smaller)

@@ -1,0 +1,331 @@
+"""What a ledger leaves in the terms of the plan at hand: found exactly, refused early, never wrongly."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import leastnoise as ln
+from leastnoise.accounting import CellCosts, Charge, Remaining, Tally, full_charge, tally_of, within
+from leastnoise.errors import (
+    AlreadySpentError,
+    DesignError,
+    InputError,
+    LedgerFileError,
+    LedgerMismatchError,
+    OverBudgetError,
+    PrivacyError,
+)
+from leastnoise.ledger import SURELY_SPENT, Ledger
+from leastnoise.ledger.advice import in_words
+from leastnoise.ledger.history import History
+from leastnoise.ledger.ledger import _opening
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.release import stored_goal, stored_release
+from leastnoise.strategies import METHODS
+
+SCHEMA = ln.Schema(age=range(6), sex=("F", "M"))
+COUNTS = np.arange(12)
+PARAMETER = {PureDP: "epsilon", ApproxDP: "epsilon", ZCDP: "rho", GDP: "mu"}
+
+
+def costing(*costs: Fraction | int, noise: str = "gaussian", **others: Any) -> Charge:
+    """A charge of these costs, cell by cell."""
+    cells = CellCosts.of(Fraction(cost) for cost in costs)
+    return replace(Charge(noise, "add-remove", 1, cells.largest, cells, "cells", "plan"), **others)
+
+
+def plan_of(goal: Goal | None, *queries: ln.Query, **settings: Any) -> ln.Plan:
+    return ln.design(ln.assemble(queries or [ln.Marginal("age", "sex")], SCHEMA), goal, **settings)
+
+
+# ------------------------------------------------------------------ what is left, as it may be typed
+
+SPENT = {
+    "nothing": (),
+    "gaussian": (costing(Fraction(1, 90), Fraction(1, 100)),),
+    "pure": (costing(Fraction(1, 9), noise="laplace"),),
+    "pure, then gaussian": (costing(Fraction(1, 9), noise="laplace"), costing(Fraction(1, 90))),
+}
+KINDS = [ApproxDP(1, 1e-6), ApproxDP(3, 1e-9), ApproxDP(0.5, 1e-6, calibration="classic"), ZCDP(1), GDP(1)]
+KINDS += [ApproxDP(2, 1e-8), PureDP(1), PureDP(1, records_per_person=2), GDP(1, records_per_person=3)]
+
+
+def fits(goal: Goal, limit: Goal, spent: tuple[Charge, ...], planned: bool = False) -> bool:
+    """Whether any plan for a goal fits: the ledger's own rule, asked for the whole goal in every cell."""
+    return within(limit, tally_of(spent).plus(full_charge(goal)), planned=planned)
+
+
+def typed(goal: Goal, value: Decimal) -> Goal:
+    changed: Any = {PARAMETER[type(goal)]: float(value)}
+    return replace(goal, **changed)
+
+
+def searched(goal: Goal, limit: Goal, spent: tuple[Charge, ...]) -> Decimal | None:
+    """The largest number of four digits that fits, by bisection over all there are; no closed form."""
+    exponents = range(-12, 4)
+    for exponent in reversed(exponents):
+        if not fits(typed(goal, Decimal(1000).scaleb(exponent)), limit, spent):
+            continue
+        low, high = 1000, 10000
+        while high - low > 1:
+            middle = (low + high) // 2
+            if fits(typed(goal, Decimal(middle).scaleb(exponent)), limit, spent):
+                low = middle
+            else:
+                high = middle
+        return Decimal(low).scaleb(exponent)
+    return None
+
+
+@pytest.mark.parametrize("goal", KINDS, ids=repr)
+@pytest.mark.parametrize("limit", [ApproxDP(1, 1e-8), ZCDP(0.3), GDP(0.7), PureDP(1)], ids=repr)
+@pytest.mark.parametrize("spent", SPENT.values(), ids=SPENT)
+def test_what_is_left_is_the_largest_goal_of_the_plans_own_kind(
+    goal: Goal, limit: Goal, spent: tuple[Charge, ...]
+) -> None:
+    if isinstance(limit, PureDP):
+        spent = tuple(charge for charge in spent if charge.noise == "laplace")
+        if goal.noise == "gaussian":
+            with pytest.raises(PrivacyError, match="never satisfies a limit of pure privacy"):
+                Remaining(limit, tally_of(spent)).like(goal)
+            return
+    found = Remaining(limit, tally_of(spent)).like(goal)
+    assert found is not None
+    name = PARAMETER[type(goal)]
+    assert replace(found, **{name: getattr(goal, name)}) == goal  # type: ignore[arg-type]
+    assert fits(found, limit, spent)
+    if isinstance(goal, ApproxDP) and goal.calibration == "classic":
+        # Its formula holds for small ε only, so that no more than the goal's own is offered.
+        assert found.epsilon <= goal.epsilon  # type: ignore[attr-defined]
+        return
+    assert Decimal(repr(getattr(found, name))) == searched(goal, limit, spent)
+
+
+def test_of_a_series_fixed_beforehand_more_is_left() -> None:
+    spent = (costing(Fraction(1, 9), noise="laplace"), costing(Fraction(1, 90)))
+    limit, goal = ApproxDP(1, 1e-6), ApproxDP(1, 1e-5)
+    along = Remaining(limit, tally_of(spent)).like(goal)
+    planned = Remaining(limit, tally_of(spent), planned=True).like(goal)
+    assert isinstance(along, ApproxDP) and isinstance(planned, ApproxDP)
+    assert planned.epsilon > along.epsilon
+    assert fits(planned, limit, spent, planned=True) and not fits(planned, limit, spent)
+
+
+def test_an_epsilon_at_another_delta_overspends() -> None:
+    """What used to be said, the ε left at the limit's δ, is refused when typed beside the plan's own."""
+    limit, goal = ApproxDP(1.5, 1e-8), ApproxDP(1, 1e-6)
+    spent = (costing(goal.budget),)
+    left = Remaining(limit, tally_of(spent))
+    assert not fits(replace(goal, epsilon=left.value), limit, spent)
+    found = left.like(goal)
+    assert isinstance(found, ApproxDP) and fits(found, limit, spent)
+    assert not fits(
+        replace(found, epsilon=float(Decimal(repr(found.epsilon)) + Decimal("1e-4"))), limit, spent
+    )
+
+
+def test_nothing_left_is_none() -> None:
+    used = tally_of([costing(GDP(1).budget)])
+    for goal in (GDP(1), ApproxDP(1, 1e-6), ZCDP(0.1), PureDP(1)):
+        assert Remaining(GDP(1), used).like(goal) is None
+    with pytest.raises(PrivacyError, match="replace-one"):
+        Remaining(GDP(1), Tally()).like(GDP(1, neighbours="replace-one"))
+    with pytest.raises(PrivacyError, match="records_per_person=2"):
+        Remaining(GDP(1, records_per_person=2), Tally()).like(GDP(1))
+
+
+def test_goals_are_written_as_specifications_hold_them() -> None:
+    told = [in_words(goal) for goal in (ApproxDP(0.5, 1e-6), PureDP(2), ZCDP(Fraction(1, 3)), GDP(1))]
+    assert told == ["epsilon = 0.5 with delta = 1e-06", "epsilon = 2", "rho = 1/3", "mu = 1"]
+
+
+# ------------------------------------------------------------------ refusals that say what would fit
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "people.ledger"
+
+
+def refused(ledger: Ledger, plan: ln.Plan) -> str:
+    before = ledger.head
+    with pytest.raises(OverBudgetError, match=r"Nothing was spent\.$") as caught:
+        ln.measure(plan, COUNTS, ledger=ledger)
+    assert ledger.head == before
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("limit", "goal"),
+    [
+        (ApproxDP(1.5, 1e-8), ApproxDP(1.0, 1e-6)),
+        (ApproxDP(1.5, 1e-6), ZCDP(0.05)),
+        (GDP(1), ApproxDP(4.0, 1e-6, records_per_person=2)),
+        (PureDP(1), PureDP(0.75)),
+        (ZCDP(0.3), PureDP(0.7)),
+    ],
+    ids=repr,
+)
+def test_the_epsilon_that_a_refusal_names_is_accepted(limit: Goal, goal: Goal, path: Path) -> None:
+    ledger = Ledger(path, dataset="people", limit=limit)
+    settings = {"method": "identity"}
+    ln.measure(plan_of(goal, **settings), COUNTS, ledger=ledger)
+    told = refused(ledger, plan_of(goal, **settings))
+    found = re.search(r"; set (epsilon|rho|mu) to at most (\S+?)( with delta = 1e-06)? \(in a spec", told)
+    assert found is not None, told
+    assert found[1] == PARAMETER[type(goal)] and bool(found[3]) == isinstance(goal, ApproxDP)
+    value = Decimal(found[2])
+    above = value + Decimal(1).scaleb(value.adjusted() - 3)
+    # The plan of method "identity" spends as much in every cell, so that not one digit more fits.
+    refused(ledger, plan_of(typed(goal, above), **settings))
+    ln.measure(plan_of(typed(goal, value), **settings), COUNTS, ledger=ledger)
+    assert "; nothing is left" in refused(ledger, plan_of(goal, **settings)) or len(ledger.entries) == 2
+
+
+def test_targets_that_cost_too_much_are_told_by_how_much(path: Path) -> None:
+    ledger = Ledger(path, dataset="people", limit=ApproxDP(1, 1e-6))
+    women, men = ln.Where("sex == 'F'", stderr=9), ln.Where("sex == 'M'", stderr=30)
+    ln.measure(plan_of(None, women, men, method="dense"), COUNTS, ledger=ledger)
+    ages = ln.Marginal("age", stderr=3)
+    told = refused(ledger, plan_of(None, ages))
+    assert "left" in told and "at δ = 1e-06" in told and "leastnoise explain" in told
+    found = re.search(r"standard errors (\S+) times as large it would fit", told)
+    assert found is not None, told
+    refused(ledger, plan_of(None, ages.having(stderr=3 * float(found[1]) * 0.98)))
+    # A design may spend more than the least by its tolerance, which the three digits cover as a rule.
+    ln.measure(plan_of(None, ages.having(stderr=3 * float(found[1]) * 1.001)), COUNTS, ledger=ledger)
+
+
+def test_nothing_left_and_far_too_much_are_told_plainly(path: Path) -> None:
+    ledger = Ledger(path, dataset="people", limit=GDP(1))
+    with pytest.raises(OverBudgetError, match="design it for a smaller goal"):
+        ledger.check(costing(10**400), "far too much")
+    with pytest.raises(OverBudgetError, match="standard errors 2 times as large it would fit"):
+        ledger.check(costing(4), "too much")
+    ledger.spend(costing(1), "all")
+    with pytest.raises(OverBudgetError, match="nothing is left for a plan that counts everybody"):
+        ledger.check(costing(1), "more")
+    with pytest.raises(OverBudgetError, match="nothing is left for a plan with delta = 1e-06"):
+        ledger.spend(costing(1), "more", goal=ApproxDP(1, 1e-6))
+
+
+# ------------------------------------------------------------------ refused before a long design
+
+
+def plans(spent: list[Charge], goal: Goal, draw: np.random.Generator) -> list[Charge]:
+    """Plans that spend a sure share of a goal in a cell: the cheapest, in the emptiest cell, and others."""
+    most = SURELY_SPENT * goal.budget
+    totals = [sum(charge.per_cell[i] for charge in spent if charge.per_cell) for i in range(3)]
+    found = [costing(*(most if i == totals.index(min(totals)) else 0 for i in range(3)))]
+    for _ in range(5):
+        shares = [Fraction(int(share), 10) for share in draw.integers(0, 11, 3)]
+        shares[int(draw.integers(3))] = Fraction(1)
+        found.append(costing(*(share * most for share in shares)))
+    return found
+
+
+def early_refusals() -> Counter[tuple[bool, bool]]:
+    """For histories and goals drawn at random: whether a plan could fit, and whether it is ruled out."""
+    draw, judged = np.random.default_rng(8), Counter[tuple[bool, bool]]()
+    for _ in range(300):
+        spent = [costing(*(Fraction(int(c), 40) for c in draw.integers(0, 9, 3))) for _ in range(3)]
+        limit, goal = (GDP(Fraction(int(draw.integers(low, 13)), 8)) for low in (5, 2))
+        if within(limit, spent):
+            history = History(_opening("people", limit, planned=False))
+            history.tally = tally_of(spent)
+            fits = any(within(limit, [*spent, plan]) for plan in plans(spent, goal, draw))
+            judged[fits, history.rules_out(goal, "cells", SURELY_SPENT)] += 1
+    return judged
+
+
+def test_no_plan_that_fits_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = early_refusals()
+    assert judged[True, True] == 0 and judged[True, False] > 20
+    # Nor is anything let through in vain that the cheapest plan could tell.
+    assert judged[False, False] == 0 and judged[False, True] > 20
+    # Whoever forgets that another cell may have room refuses what would fit.
+    monkeypatch.setattr(Tally, "slack", lambda *_: Fraction(0))
+    assert early_refusals()[True, True] > 0
+
+
+def test_every_method_spends_nearly_all_of_its_goal() -> None:
+    """A goal is refused early because every plan that counts anybody spends it: measured by method."""
+    seen = set()
+    for goal in (ApproxDP(1, 1e-6), GDP(0.01, records_per_person=3), PureDP(2)):
+        for method in METHODS:
+            for stderr in (None, 4000):
+                asked = [ln.Marginal("age", "sex", stderr=stderr), ln.Prefix("age", stderr=stderr)]
+                try:
+                    plan = plan_of(goal, *asked, method=method.name, time_limit=5)
+                except DesignError:
+                    continue
+                seen.add(method.name)
+                assert (
+                    plan.charge.worst >= Fraction(999_999, 10**6) * goal.budget > SURELY_SPENT * goal.budget
+                )
+    assert len(seen) > 15, seen
+
+
+def test_what_only_a_design_can_tell_is_not_refused_early(path: Path) -> None:
+    ledger = Ledger(path, dataset="people", limit=GDP(1))
+    ledger.spend(costing(1, 0), "first")
+    ledger.check_goal(GDP(1), "cells")  # the second cell has room for all of it
+    with pytest.raises(OverBudgetError, match=r"and no plan for 1-GDP.*; nothing is left"):
+        ledger.check_goal(GDP(1), "other cells")
+    ledger.check_goal(GDP(1), "other cells", share=Fraction(0))
+    with pytest.raises(LedgerMismatchError, match=r"add-remove neighbours.*Nothing was spent"):
+        ledger.check_goal(GDP(1, neighbours="replace-one"), "cells", share=Fraction(0))
+    planned = Ledger(path.with_name("b.ledger"), dataset="people", limit=GDP(1), planned=True)
+    planned.check_goal(GDP(2), "cells")
+    with pytest.raises(InputError, match="privacy goal"):
+        ledger.check_goal(1, "cells")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="between 0 and 1"):
+        ledger.check_goal(GDP(1), "cells", share=Fraction(2))
+
+
+def test_the_room_in_the_emptiest_cell_is_exact() -> None:
+    """Added up in floats, 1/10 and 2/10 leave more or less than they do."""
+    spent = tally_of([costing(Fraction(1, 10), 0, 1), costing(Fraction(2, 10), Fraction(3, 10), 0)])
+    assert spent.slack("gaussian", "cells", 1) == Fraction(7, 10)
+    for other in (("laplace", "cells", 1), ("gaussian", "others", 1), ("gaussian", "cells", 2)):
+        assert spent.slack(*other) == 0
+
+
+# ------------------------------------------------------------------ stored releases
+
+
+def test_a_stored_release_is_had_by_its_id_alone(path: Path) -> None:
+    ledger = Ledger(path, dataset="people", limit=GDP(2))
+    given = ln.measure(plan_of(GDP(1)), COUNTS, ledger=ledger, release_id="first")
+    before = ledger.head
+    again = stored_release(Ledger(path), "first")
+    assert (again.measurements == given.measurements).all() and again.receipt == given.receipt
+    assert again.plan.digest == given.plan.digest and ledger.head == before
+    assert stored_goal(ledger, "first") == GDP(1) and stored_goal(ledger, "none") is None
+    with pytest.raises(LedgerMismatchError, match="knows no release 'second'"):
+        stored_release(ledger, "second")
+    ledger.spend(costing(1), "second")
+    with pytest.raises(AlreadySpentError, match="never stored"):
+        stored_release(ledger, "second")
+
+
+def test_what_is_stored_under_the_name_of_another_is_not_handed_out(path: Path) -> None:
+    ledger = Ledger(path, dataset="people", limit=GDP(2))
+    plan = plan_of(GDP(1))
+    given = ln.measure(plan, COUNTS, ledger=ledger, release_id="first")
+    entry = ledger.spend(plan.charge, "second")
+    ledger.store(entry, given.to_bytes())
+    with pytest.raises(LedgerFileError, match="'second' is not what was paid for"):
+        stored_release(ledger, "second")
+    entry = ledger.spend(costing(1), "third")
+    ledger.store(entry, b"made by something else")
+    assert stored_goal(ledger, "third") is None
