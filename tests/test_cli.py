@@ -218,7 +218,7 @@ def test_a_folder_with_an_awkward_name(folder: Path, monkeypatch: pytest.MonkeyP
 def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """A publication that is designed at once."""
     from leastnoise.population import publication
-    from leastnoise.spec.reading import Spec
+    from leastnoise.spec import Spec
 
     def few(*, epsilon: float) -> Spec:
         whole = publication(epsilon=epsilon)
@@ -380,7 +380,7 @@ NASTY = '[bold]x[/bold] [red] :smile: \x1b[31m "q" \u202e'
 def test_names_are_shown_as_they_are(folder: Path) -> None:
     """Names come from a file that somebody else may have written."""
     schema = leastnoise.Schema(**{"[i]a": (NASTY, "b"), "sex": ("F", "M")})
-    from leastnoise.spec.reading import Spec
+    from leastnoise.spec import Spec
 
     spec = Spec(schema, (leastnoise.Marginal("[i]a", "sex", name=NASTY),), leastnoise.GDP(1))
     (folder / "town.toml").write_text(spec.to_toml(), encoding="utf-8")

@@ -16,7 +16,7 @@ from leastnoise.cli.paying import _counts_anybody
 from leastnoise.cli.refusals import in_options
 from leastnoise.ledger import Ledger
 from leastnoise.printable import no_formula
-from leastnoise.spec.reading import load_spec
+from leastnoise.spec import load_spec
 
 SPEC = """
 [schema]

@@ -27,7 +27,7 @@ import pytest
 import leastnoise
 from leastnoise.errors import UnrecordedSpending
 from leastnoise.population import draw_people, write_people
-from leastnoise.spec.reading import parse_spec
+from leastnoise.spec import parse_spec
 from leastnoise.strategies import METHODS
 
 PACKAGE = Path(leastnoise.__file__).parent

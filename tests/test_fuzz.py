@@ -33,7 +33,7 @@ from leastnoise.ledger.rows import NOTHING, Row, sealed
 from leastnoise.plan import Plan, plan_from_parts
 from leastnoise.products import Axis
 from leastnoise.schema import Attribute
-from leastnoise.spec.reading import parse_spec
+from leastnoise.spec import parse_spec
 from leastnoise.strategy import Strategy
 from leastnoise.structured.axis_form import AxisForm
 from leastnoise.structured.blocks import Block, Structured

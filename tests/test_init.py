@@ -227,6 +227,42 @@ def test_persons_targets_and_pure_privacy() -> None:
         drafted([Column("born", "time")])
 
 
+def test_columns_that_tell_records_apart_are_no_attributes() -> None:
+    columns = [Column("patient_id", "whole"), Column("age", "whole")]
+    text = drafted(columns)
+    assert "# patient_id tells records apart, by its name, and is left out" in text
+    assert "--person patient_id  to check and publish" in text
+    spec = parse_spec(filled(text))
+    assert spec.schema.names == ("age",)
+    assert [query.title() for query in spec.queries] == ["total", "age"]
+    assert list(tomllib.loads(drafted(columns, Wishes(named=frozenset({"patient_id"}))))["schema"]) == [
+        "patient_id",
+        "age",
+    ]
+    with pytest.raises(SpecError, match="does not only tell records apart"):
+        drafted(columns[:1])
+
+
+def test_examples_in_comments_can_be_taken_out_of_them() -> None:
+    """Policies and targets are shown once; without the sign of a comment they are a specification."""
+    lines = filled(drafted([Column("age", "whole")])).split("\n")
+    assert sum("[[query]]" in line for line in lines) == 4
+    # Below the heading of the queries every example is whole; above it they declare one column several times.
+    start = next(i for i, line in enumerate(lines) if line.startswith("# What is published"))
+    text = "\n".join([*lines[:start], *(line.removeprefix("#   ") for line in lines[start:])])
+    spec = parse_spec(text)
+    assert [query.target for query in spec.queries] == [20.0, None, None, None]
+    assert [query.name for query in spec.queries] == ["by age", "n", "everyone", None]
+    policies = [line.removeprefix("#   ") for line in lines if re.match(r"#   (region|age   ) =", line)]
+    assert len(policies) == 3
+    for line in policies:
+        Schema.from_dict(tomllib.loads(line))
+    order = ["leastnoise check", "leastnoise explain", "leastnoise publish"]
+    told = [line for line in lines if re.match(r"#   leastnoise (?!init)", line)]
+    assert [" ".join(line.split()[1:3]) for line in told] == order
+    assert any("Delete what is no attribute to count by" in line for line in lines)
+
+
 @examples
 @given(
     st.lists(NAMES, min_size=1, max_size=4, unique=True), st.sampled_from(["", "named", "whole", "measured"])
@@ -258,9 +294,11 @@ UNTYPED = [Column("id", ""), Column("age", ""), Column("sex", "")]
 
 
 def test_defaults_are_what_nobody_asked_would_get() -> None:
-    ask, questions = answering(*[""] * 9)
-    assert ask_wishes(UNTYPED, ask, lambda text: None) == Wishes()
-    assert len(questions) == 9
+    told: list[str] = []
+    ask, questions = answering(*[""] * 8)
+    assert ask_wishes(UNTYPED, ask, told.append) == Wishes()
+    assert len(questions) == 8
+    assert told[1] == "  id: only tells records apart, by its name, and is left out unless you name it"
 
 
 def test_answers_become_wishes() -> None:
@@ -269,7 +307,13 @@ def test_answers_become_wishes() -> None:
     assert wishes == Wishes({"age": "whole"}, frozenset({"sex"}), "id", 4, "pairs", 0.5, 0.0, None)
     ask, _ = answering("n", "age, sex", "m", "categories", "3", "25")
     wishes = ask_wishes(UNTYPED, ask, lambda text: None)
-    assert wishes == Wishes({"age": "measured", "sex": "named"}, frozenset({"id"}), tables="all", stderr=25.0)
+    assert wishes == Wishes({"age": "measured", "sex": "named"}, tables="all", stderr=25.0)
+    ask, _ = answering("n", "id, age", "c", "w", "1", "25")
+    wishes = ask_wishes(UNTYPED, ask, lambda text: None)
+    assert (wishes.left_out, wishes.named) == ({"sex"}, {"id"})
+    assert list(tomllib.loads(drafted(UNTYPED, wishes))["schema"]) == ["id", "age"]
+    ask, questions = answering("y", "", "2", "", "", "", "", "", "")
+    assert ask_wishes([*UNTYPED[1:], UNTYPED[0]], ask, lambda text: None).person == "id"
     ask, questions = answering(*[""] * 6)
     ask_wishes([Column("age", "whole")], ask, lambda text: None)
     assert not any("ategories" in question for question in questions)
@@ -282,7 +326,8 @@ def test_a_question_is_asked_again_until_it_is_understood() -> None:
     wishes = ask_wishes(UNTYPED, ask, told.append)
     assert (wishes.person, wishes.records_per_person, wishes.epsilon, wishes.delta) == ("id", 3, 2.0, 1e-9)
     assert len(told) == 1 + 12
-    assert "  there is no column 'agee'; names are spelled as in the table" in told
+    assert "  there is no column 'agee'; did you mean 'age'?" in told
+    assert "  there is no column 'nobody'; names are spelled as in the table" in told
 
 
 # ---------------------------------------------------------------- the command
@@ -301,11 +346,16 @@ def test_the_command_writes_a_draft(run: Callable[..., Any], tmp_path: Path) -> 
     done = run("people.csv")
     assert done.exit_code == 0, done.output
     assert done.output == (
-        'wrote people.toml\nfill in 4 places marked "<fill in>", then: leastnoise design people.toml\n'
+        'wrote people.toml\nfill in 3 places marked "<fill in>", and delete what is no attribute to count '
+        "by, with the queries that mention it\nnext, in this order:\n"
+        "  leastnoise check people.toml --data people.csv   # does the table keep to it? For its owner "
+        "alone\n"
+        "  leastnoise explain people.toml   # what would be released, and how accurate\n"
+        "  leastnoise publish people.toml --data people.csv\n"
     )
     text = (tmp_path / "people.toml").read_text(encoding="utf-8")
     assert text == drafted(columns_of("people.csv"))
-    with pytest.raises(SpecError, match=r"^people\.toml:\d+: \[schema\] id is still to be filled in"):
+    with pytest.raises(SpecError, match=r"^people\.toml:\d+: \[schema\] age is still to be filled in"):
         load_spec("people.toml")
     refused = run("people.csv").exception
     assert isinstance(refused, LeastnoiseError) and "--force to replace it" in str(refused)
@@ -328,7 +378,15 @@ def test_the_command_asks_at_a_terminal(run: Callable[..., Any], monkeypatch: py
     spec = parse_spec(filled(Path("asked.toml").read_text(encoding="utf-8")))
     assert spec.schema.names == ("age",) and spec.privacy is None
     assert run("people.csv", "--out", "asked.toml", "--yes", "--force").exit_code == 0
-    assert len(tomllib.loads(Path("asked.toml").read_text(encoding="utf-8"))["schema"]) == 4
+    assert list(tomllib.loads(Path("asked.toml").read_text(encoding="utf-8"))["schema"]) == [
+        "age",
+        "sex",
+        "income",
+    ]
+    done = run("people.csv", "--out", "asked.toml", "--force", "--person", "id", "--records-per-person", "3")
+    assert "--data people.csv --person id\n" in done.output
+    text = Path("asked.toml").read_text(encoding="utf-8")
+    assert "records_per_person = 3\n" in text and "# id names the person and is not published." in text
 
 
 @pytest.mark.parametrize(
@@ -337,6 +395,9 @@ def test_the_command_asks_at_a_terminal(run: Callable[..., Any], monkeypatch: py
         ([], "name the table, as in: leastnoise init people.csv"),
         (["none.csv"], "there is no file"),
         (["people.csv", "-o", "people.txt"], "ends in .toml"),
+        (["people.csv", "--person", "ID"], "--person: there is no column 'ID'; did you mean 'id'?"),
+        (["people.csv", "--person", "zzz"], "no column 'zzz'; names are spelled as in the table"),
+        (["people.csv", "--records-per-person", "2"], "--records-per-person needs --person"),
         (["people.csv", "-o", "none/people.toml"], "there is no folder"),
     ],
 )
@@ -401,6 +462,11 @@ def test_the_schema_accepts_every_specification_that_is_written(spec: Spec) -> N
         asking(
             'kind = "total"\nexpected = 1000\nstderr = "5%"',
             'kind = "total"\nexpected = 9\nwithin = ["5%", 0.9]',
+            'kind = "marginal"\nattributes = ["sex"]\nexpected = [9, 12]\nwithin = ["5%", 0.9]',
+        ),
+        asking(
+            'kind = "cases"\nheading = "life"\ncases = { young = "age < 3", old = "age >= 3" }',
+            'kind = "cases"\ncases = [["young", "age < 3"]]',
         ),
         NO_GOAL + TARGET,
         filled(drafted(COLUMNS)),
@@ -445,6 +511,10 @@ def test_the_schema_accepts(text: str) -> None:
         asking('kind = "total"\nstderr = "five"'),
         asking('kind = "total"\nwithin = [100, 95]'),
         asking("sql = 3"),
+        asking('kind = "cases"\ncases = {}'),
+        asking('kind = "cases"\ncases = { young = 3 }'),
+        asking('kind = "total"\nexpected = []\nstderr = "5%"'),
+        asking('kind = "total"\nexpected = [-1]\nstderr = "5%"'),
         asking("sql = 'SELECT COUNT(*) FROM t'\nkind = 'total'"),
         asking('kind = "product"\nleft = { kind = "total" }'),
         asking() + "[design]\nmethods = 'dense'",

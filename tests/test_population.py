@@ -14,7 +14,7 @@ from leastnoise.design import design
 from leastnoise.errors import InputError, PrivacyError
 from leastnoise.population import EDUCATION, REGIONS, draw_people, publication, write_people
 from leastnoise.privacy import ApproxDP
-from leastnoise.spec.reading import parse_spec
+from leastnoise.spec import parse_spec
 
 N = 40_000
 PEOPLE = draw_people(N, np.random.default_rng(1))

@@ -15,7 +15,7 @@ from scipy.stats import norm
 import leastnoise as ln
 from leastnoise.errors import QueryError, SpecError
 from leastnoise.queries import Query, query_from_dict
-from leastnoise.spec.reading import parse_spec
+from leastnoise.spec import parse_spec
 from tolerances import ROUNDING, SOLVER
 
 EVERY_KIND: list[Query] = [
@@ -96,8 +96,15 @@ def test_one_share_has_one_spelling(written: str) -> None:
         ({"expected": math.nan}, "expected must be one positive, finite number"),
         ({"expected": "5"}, "expected must be one positive, finite number"),
         ({"expected": True}, "expected must be one positive, finite number"),
-        ({"expected": [1, 2]}, "give each a query of its own, as in Where"),
-        ({"expected": np.ones(2)}, "give each a query of its own, as in Where"),
+        ({"expected": "5"}, "for rows of different sizes give a list, in the order of the query's labels"),
+        ({"expected": {"a": 5}}, "for rows of different sizes give a list"),
+        ({"expected": []}, "expected must hold one size for each row of the query, and holds none"),
+        ({"expected": [1, -2]}, "^number 2 of expected must be a positive, finite number .*got -2$"),
+        ({"expected": [1, 0, 3]}, "^number 2 of expected must be a positive.*got 0$"),
+        ({"expected": [1, True]}, "^number 2 of expected must be a positive.*got True$"),
+        ({"expected": [math.nan]}, "^number 1 of expected must be a positive.*got nan$"),
+        ({"expected": [[1, 2], [3, 4]]}, "got a list; a cross table's are given in one list"),
+        ({"expected": np.ones((2, 2))}, "got a list; a cross table's are given in one list"),
         ({"expected": 1e308, "stderr": "100000000000%"}, "asks for no standard error a float can hold"),
         ({"expected": 1e-308, "stderr": "0.00000000000000001%"}, "asks for no standard error a float can"),
     ],

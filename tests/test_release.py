@@ -189,6 +189,7 @@ KINDS = [
     ln.Sum("age") * ln.Marginal("income"),
     ln.Where("age >= 1 and sex == 'F'"),
     ln.Where("age >= 2 or income < 20"),
+    ln.Cases({"few": "age < 2", "women or more": "age >= 2 or sex == 'F'"}, heading="group"),
     ln.Linear(np.random.default_rng(3).integers(-3, 4, (4, N)), labels=["a", "b", "c", "d"]),
     ln.Linear(np.random.default_rng(4).normal(size=(3, N))),
 ]

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 
 import leastnoise.sql.conditions
 import leastnoise.sql.expressing
+import leastnoise.sql.groups
 import leastnoise.sql.reading
+import leastnoise.sql.telling
 from leastnoise.errors import InputError, LeastnoiseError, SqlError
 from leastnoise.predicates import Negation
-from leastnoise.queries import Cube, Linear, Marginal, Query, Ranges, Sum, Total, Where
+from leastnoise.queries import Cases, Cube, Linear, Marginal, Query, Ranges, Sum, Total, Where
 from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
 from leastnoise.sql import queries_from_sql
 from leastnoise.workload import assemble
@@ -221,8 +223,20 @@ BROKEN = {
             name, values, mask & (np.arange(len(mask)) < np.flatnonzero(mask)[-1] + (mask.sum() == 1))
         ),
     ),
-    "conditions are taken apart where they must not": (
+    "a group is lost": (
         leastnoise.sql.expressing,
+        "groups_of",
+        lambda tied, schema, _real=leastnoise.sql.groups.groups_of: _real(tied, schema)[-1:],
+    ),
+    "conditions are forgotten": (
+        leastnoise.sql.expressing,
+        "tied_together",
+        lambda parts, buckets, shared, schema, _real=leastnoise.sql.groups.tied_together: _real(
+            parts[:0], buckets, shared, schema
+        ),
+    ),
+    "conditions are taken apart where they must not": (
+        leastnoise.sql.telling,
         "_is_product",
         lambda mask, sides: True,
     ),
@@ -286,6 +300,9 @@ WIDE = Schema(
 )
 
 
+CLASSES = {"low": "income < 10", "middle": "income >= 10 and income < 50", "high": "income >= 50"}
+
+
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
@@ -330,7 +347,7 @@ WIDE = Schema(
         ),
         (
             "SELECT age, COUNT(*) FROM t WHERE age NOT BETWEEN 1 AND 9 GROUP BY age",
-            [Where("age == 0", name="age 0"), Where("age == 'unknown'", name="age unknown")],
+            [Cases([("0", "age == 0"), ("unknown", "age == 'unknown'")], "age")],
         ),
         (
             "SELECT COUNT(*) FROM t WHERE NOT (sex = 'F' OR income >= 50)",
@@ -339,10 +356,27 @@ WIDE = Schema(
         (
             "SELECT CASE WHEN income < 10 THEN 'low' WHEN income < 50 THEN 'middle' ELSE 'high' END "
             "AS class, sex, COUNT(*) AS n FROM t GROUP BY class, sex",
+            [(Cases(CLASSES, "class") * Marginal("sex")).having(name="n")],
+        ),
+        (
+            "SELECT COUNT(*) FROM t GROUP BY CASE WHEN income < 10 THEN 'low' WHEN income < 50 THEN 'middle' "
+            "ELSE 'high' END",
+            [Cases(CLASSES)],
+        ),
+        (
+            "SELECT sex, COUNT(*) FROM t WHERE income < 10 OR sex = 'F' GROUP BY sex",
+            [Cases([("F", "sex == 'F'"), ("M", "sex == 'M' and income < 10")], "sex")],
+        ),
+        (
+            "SELECT income < 10 AS poor, sex, COUNT(*) FROM t WHERE income < 10 OR sex = 'F' GROUP BY ALL",
             [
-                (Where("income < 10") * Marginal("sex")).having(name="n: class low"),
-                (Where("income >= 10 and income < 50") * Marginal("sex")).having(name="n: class middle"),
-                (Where("income >= 50") * Marginal("sex")).having(name="n: class high"),
+                Cases(
+                    [
+                        ("poor true, sex F", "sex == 'F' and income < 10"),
+                        ("poor true, sex M", "sex == 'M' and income < 10"),
+                        ("poor false, sex F", "sex == 'F' and income >= 10"),
+                    ]
+                )
             ],
         ),
         (
@@ -579,11 +613,17 @@ MANY = Schema({f"a{i}": range(2) for i in range(40)})
         (
             f"SELECT COUNT(*) FROM t WHERE {' OR '.join(f'a{i} = 1' for i in range(14))} "
             f"GROUP BY {', '.join(MANY.names[:13])}",
-            "each a query of its own; at most 1,000",
+            "make more than 1,000 groups, each with a condition of its own",
         ),
         (
-            f"SELECT {', '.join(f'a{i} = 0' for i in range(12))}, COUNT(*) FROM t GROUP BY ALL",
-            "more than 1,000 queries",
+            f"SELECT {', '.join(f'a{i} = 0 OR a{i + 1} = 1' for i in range(15))}, COUNT(*) FROM t "
+            "GROUP BY ALL",
+            "make more than 1,000 groups",
+        ),
+        (
+            f"SELECT {', '.join(f'a{i} = 0 AS b{i}' for i in range(12))}, COUNT(*) FROM t "
+            f"GROUP BY CUBE ({', '.join(f'b{i}' for i in range(12))})",
+            "this asks more than 1,000 cross tables",
         ),
         ("SELECT COUNT(*) FROM t; " * 1_001, "the text asks more than 1,000 queries"),
         ("SELECT COUNT(*) FROM t -- " + "x" * 2_000_000, "at most 2,000,000 characters"),

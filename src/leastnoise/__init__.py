@@ -23,6 +23,7 @@ from leastnoise.plan import Plan, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
 from leastnoise.queries import (
     AllRanges,
+    Cases,
     Cube,
     Levels,
     Linear,
@@ -55,6 +56,7 @@ __all__ = [  # noqa: RUF022
     "AllRanges",
     "Ranges",
     "Where",
+    "Cases",
     "Cube",
     "Levels",
     "Sum",

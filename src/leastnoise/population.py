@@ -16,7 +16,7 @@ from leastnoise.operators import Array
 from leastnoise.privacy import ApproxDP
 from leastnoise.queries import Marginal, Prefix, Query, Ranges, Total
 from leastnoise.schema import Bins, Schema
-from leastnoise.spec.reading import Spec
+from leastnoise.spec import Spec
 
 REGIONS = ("Centre", "Harbour", "Hills", "Riverside")
 _REGION_SHARES = (0.41, 0.27, 0.12, 0.20)

@@ -257,7 +257,6 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
             raise WorkloadError(f"assemble() takes queries such as Total(), got {type(query).__name__}")
     blocks = []
     for query, name in zip(given, _names(given), strict=True):
-        target = query.target
         operator = query.operator(schema)
         if operator.shape[0] == 0:
             raise WorkloadError(f"query {name!r} has no rows; leave it out")
@@ -268,7 +267,7 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
                 operator=operator,
                 labels=query.labels(schema),
                 weights=_read_only(np.array([query.weight])),
-                targets=_read_only(np.array([np.inf if target is None else target])),
+                targets=_read_only(query.targets(schema)),
             )
         )
     check_spread(np.concatenate([block.weights for block in blocks]))

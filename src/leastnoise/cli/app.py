@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leastnoise.cli.audit import audit
+from leastnoise.cli.check import check
 from leastnoise.cli.designing import designed, designing
 from leastnoise.cli.explain import explain, tradeoff
 from leastnoise.cli.init import init
@@ -106,7 +107,7 @@ def design(
     force: Force = False,
 ) -> None:
     """Choose the noise for a specification and save the plan. Needs no data."""
-    from leastnoise.spec.reading import load_spec
+    from leastnoise.spec import load_spec
 
     asked = load_spec(spec)
     target = out or spec.with_suffix(".plan")
@@ -152,7 +153,7 @@ def publish(
     """Do the whole walk: read the specification, design, measure, write the answers."""
     from leastnoise.data import vectorize
     from leastnoise.report import summarize
-    from leastnoise.spec.reading import load_spec
+    from leastnoise.spec import load_spec
 
     asked = load_spec(spec)
     outputs = _outputs(spec, data, out, force, asked.workload.shape[0], release_id)
@@ -180,7 +181,7 @@ def compare(
 ) -> None:
     """Put every method side by side, with its distance from the proven bound."""
     import leastnoise
-    from leastnoise.spec.reading import load_spec
+    from leastnoise.spec import load_spec
 
     asked = load_spec(spec)
     with _comparing() as progress:
@@ -266,6 +267,7 @@ def _measuring() -> Iterator[None]:
 _COMMANDS: tuple[Callable[..., None], ...] = (
     demo,
     init,
+    check,
     publish,
     design,
     release,

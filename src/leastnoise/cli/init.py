@@ -20,6 +20,13 @@ def init(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="where to write the draft; NAME.toml unless given")
     ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option("--person", help="the column that names the person, where one may have several records"),
+    ] = None,
+    records_per_person: Annotated[
+        int, typer.Option("--records-per-person", min=1, help="how many records of one person count at most")
+    ] = 1,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="ask nothing, take the defaults")] = False,
     force: Annotated[bool, typer.Option("--force", help="replace a file of that name")] = False,
     schema: Annotated[
@@ -28,10 +35,10 @@ def init(
 ) -> None:
     """Write a specification to be filled in. No value of the table is read."""
     from leastnoise.drafting.columns import columns_of
-    from leastnoise.drafting.draft import Wishes, draft_spec
-    from leastnoise.drafting.questions import ask_wishes
+    from leastnoise.drafting.draft import Wishes, draft_spec, in_shell
+    from leastnoise.drafting.questions import ask_wishes, column_named
     from leastnoise.errors import InputError
-    from leastnoise.spec.reading import FILL_IN
+    from leastnoise.spec import FILL_IN
     from leastnoise.spec.schema import schema_text
     from leastnoise.wholefile import check_folder, written_whole
 
@@ -47,17 +54,35 @@ def init(
     if target.exists() and not force:
         raise InputError(f"{str(target)!r} exists; give another --out, or --force to replace it")
     columns = columns_of(table)
-    is_asked = not yes and sys.stdin.isatty()
-    wishes = ask_wishes(columns, _ask, _note) if is_asked else Wishes()
+    if person is not None:
+        try:
+            column_named(person, [column.name for column in columns])
+        except ValueError as error:
+            raise InputError(f"--person: {error}") from None
+    elif records_per_person > 1:
+        raise InputError("--records-per-person needs --person, the column that tells whose record is whose")
+    is_asked = person is None and not yes and sys.stdin.isatty()
+    wishes = (
+        ask_wishes(columns, _ask, _note)
+        if is_asked
+        else Wishes(person=person, records_per_person=records_per_person)
+    )
     text = draft_spec(columns, wishes, spec=str(target), table=table)
     with written_whole(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
     to_fill = sum(FILL_IN in line for line in text.splitlines() if not line.startswith("#"))
     say(f"wrote {target}")
     if to_fill:
-        say(f'fill in {to_fill} places marked "{FILL_IN}", then: leastnoise design {target}')
-    else:
-        say(f"next: leastnoise design {target}")
+        say(
+            f'fill in {to_fill} places marked "{FILL_IN}", and delete what is no attribute to count by, with '
+            "the queries that mention it"
+        )
+    named = "" if wishes.person is None else f" --person {in_shell(wishes.person)}"
+    spec, data = in_shell(str(target)), in_shell(table)
+    say("next, in this order:")
+    say(f"  leastnoise check {spec} --data {data}{named}   # does the table keep to it? For its owner alone")
+    say(f"  leastnoise explain {spec}   # what would be released, and how accurate")
+    say(f"  leastnoise publish {spec} --data {data}{named}")
 
 
 def _ask(question: str, default: str) -> str:

@@ -129,7 +129,7 @@ def _room_for_one_more(ledger: Ledger, spec: Path | None) -> list[str]:
     Each has its own delta, and an epsilon at one of them says little about another.
     """
     from leastnoise.release import stored_goal
-    from leastnoise.spec.reading import load_spec
+    from leastnoise.spec import load_spec
 
     # Looked up once: of a series fixed beforehand it is searched for.
     remaining = ledger.remaining

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leastnoise.ledger import Ledger
     from leastnoise.plan import Plan
     from leastnoise.release import Release
-    from leastnoise.spec.reading import Spec
+    from leastnoise.spec import Spec
     from leastnoise.workload import Workload
 
 LedgerFile = Annotated[

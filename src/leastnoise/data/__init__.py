@@ -48,6 +48,7 @@ Messages hold nothing true about the table: what the engine says is withheld.
     blocks.py     many tables from few scans
     asking.py     one scan, by whichever engine holds the table
     counting.py   by the embedded engine: from values to cells, in SQL
+    fitting.py    how far a table keeps to its schema, for its owner's eyes
     sources.py    files and data frames, as the embedded engine reads them
     engines.py    by any other engine, through Ibis
     placing.py    from values to cells, in Ibis expressions

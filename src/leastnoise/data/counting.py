@@ -51,7 +51,35 @@ def ask(
 ) -> list[npt.NDArray[np.int64]]:
     """The counts of every block of attributes, each of shape (n_cells of the block,), from one scan."""
     names = schema.names
-    columns = names if records_per_person is None else (*names, str(person))
+    who = None if records_per_person is None else person
+    with opened(source, schema, who) as (engine, query, parameters):
+        query = with_cells(engine, schema, query, parameters)
+        is_placed = " AND ".join(f"i{k} IS NOT NULL" for k in range(len(names)))
+        query = f"SELECT * FROM ({query}) WHERE {is_placed}"
+        if records_per_person is not None:
+            parameters["most"] = min(records_per_person, 2**62)
+            query = _truncated(query, len(names))
+        watch.attach(stop=engine.interrupt)
+        answer = engine.execute(_grouped(query, schema, blocks), parameters).fetchnumpy()
+        watch.attach()
+    sizes = [math.prod(schema[name].size for name in block) for block in blocks]
+    return tallied(answer["which"], answer["cell"], answer["n"], sizes)
+
+
+@contextmanager
+def opened(
+    source: Any, schema: Schema, person: str | None, *, as_written: bool = False
+) -> Iterator[tuple[Any, str, dict[str, Any]]]:
+    """An engine, a query for the records as the schema reads them, and its parameters.
+
+    The query has columns v0, v1, … with values of the attributes' types, null where a record has none that
+    can be read so, p0, p1, … which tell whether there is any value, and ``who``, with a person.
+
+    Args:
+        as_written: with columns t0, t1, … too, the values as text.
+    """
+    names = schema.names
+    columns = names if person is None else (*names, person)
     with _engine(source) as engine:
         if isinstance(source, list):
             parts = file_parts(engine, source, columns)
@@ -67,24 +95,14 @@ def ask(
                 check_kind(name, schema[name], _family(kind))
             values = [f"{_value(schema[name], *column)} AS v{k}" for k, (name, column) in pairs]
             present = [f"{_present(*column)} AS p{k}" for k, (_, column) in pairs]
+            written = [f"CAST({column} AS VARCHAR) AS t{k}" for k, (_, (column, _)) in pairs]
             who = []
-            if records_per_person is not None:
-                check_kind(str(person), None, _family(part.columns[-1][1]))
+            if person is not None:
+                check_kind(person, None, _family(part.columns[-1][1]))
                 who = [f"{_person(*part.columns[-1])} AS who"]
-            selected.append(f"SELECT {', '.join(values + present + who)} FROM {part.table}")
-        query = " UNION ALL ".join(selected)
-        for k, name in enumerate(names):
-            query = _placed(engine, schema[name], k, query, parameters)
-        is_placed = " AND ".join(f"i{k} IS NOT NULL" for k in range(len(names)))
-        query = f"SELECT * FROM ({query}) WHERE {is_placed}"
-        if records_per_person is not None:
-            parameters["most"] = min(records_per_person, 2**62)
-            query = _truncated(query, len(names))
-        watch.attach(stop=engine.interrupt)
-        answer = engine.execute(_grouped(query, schema, blocks), parameters).fetchnumpy()
-        watch.attach()
-    sizes = [math.prod(schema[name].size for name in block) for block in blocks]
-    return tallied(answer["which"], answer["cell"], answer["n"], sizes)
+            chosen = [*values, *present, *(written if as_written else []), *who]
+            selected.append(f"SELECT {', '.join(chosen)} FROM {part.table}")
+        yield engine, " UNION ALL ".join(selected), parameters
 
 
 def _grouped(query: str, schema: Schema, blocks: Sequence[Subset]) -> str:
@@ -242,14 +260,16 @@ def _family(kind: str) -> str:
     return "time" if kind.startswith(("DATE", "TIME")) else "plain"
 
 
+def with_cells(engine: Any, schema: Schema, query: str, parameters: dict[str, Any], first: int = 0) -> str:
+    """The query with the cell of every attribute by its policies, or null, as columns from i{first} on."""
+    for k, name in enumerate(schema, start=first):
+        query = _placed(engine, schema[name], k, query, parameters)
+    return query
+
+
 def _placed(engine: Any, attribute: Attribute, k: int, query: str, parameters: dict[str, Any]) -> str:
     """The query with one more column ``i{k}``: the cell of value ``v{k}``, or null."""
-    if isinstance(attribute, Bins):
-        query = _in_bins(attribute, k, query, parameters)
-    elif isinstance(attribute, Integers):
-        query = _in_range(attribute, k, query, parameters)
-    else:
-        query = _among_names(engine, attribute, k, query)
+    query = found(engine, attribute, k, query, parameters)
     policies = {"outside": attribute.outside, "null": attribute.null}
     cells = {
         case: f"{attribute.n_values}::BIGINT" if policy == "other" else "NULL::BIGINT"
@@ -257,6 +277,15 @@ def _placed(engine: Any, attribute: Attribute, k: int, query: str, parameters: d
     }
     index = f"CASE WHEN p{k} THEN coalesce(i{k}, {cells['outside']}) ELSE {cells['null']} END"
     return f"SELECT * REPLACE ({index} AS i{k}) FROM ({query})"
+
+
+def found(engine: Any, attribute: Attribute, k: int, query: str, parameters: dict[str, Any]) -> str:
+    """The query with one more column ``i{k}``: the index of ``v{k}`` among the declared values, or null."""
+    if isinstance(attribute, Bins):
+        return _in_bins(attribute, k, query, parameters)
+    if isinstance(attribute, Integers):
+        return _in_range(attribute, k, query, parameters)
+    return _among_names(engine, attribute, k, query)
 
 
 def _among_names(engine: Any, attribute: Attribute, k: int, query: str) -> str:

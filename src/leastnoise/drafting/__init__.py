@@ -1,6 +1,8 @@
 """A first specification, drafted from the names and types of a table's columns.
 
-columns    the names and types, and nothing else: no value is read
-draft      the specification, to be filled in
-questions  what is asked first
+    columns    the names and types, and nothing else: no value is read
+    draft      the specification, to be filled in
+    questions  what is asked first
+
+`leastnoise init` puts them together.
 """

@@ -8,6 +8,7 @@ them from its values would let one record change the draft, so they stay unknown
 from __future__ import annotations
 
 import csv
+import difflib
 import gzip
 import re
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from leastnoise.errors import DataError
 
 # A header longer than this is no header.
 _MAX_HEADER = 2**20
+# Names of columns that tell whose record it is, or which: id, patient_id, patientId, uuid.
+_IDENTIFIER = re.compile(r"(.*[\W_])?(id|ids|uuid|guid|ssn|nhs_?number)|.*[a-z](Id|ID|Uuid|UUID)")
 _KINDS = {
     "whole": r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)",
     "measured": r"FLOAT|DOUBLE|DECIMAL.*",
@@ -53,6 +56,28 @@ def columns_of(source: str | Path) -> list[Column]:
     columns = [column for column in found if column.name.strip()]  # frames are written with a nameless index
     _check_names([column.name for column in columns])
     return columns
+
+
+def is_identifier(name: str) -> bool:
+    """Whether a column's name says that it tells records or persons apart. Its values are not looked at.
+
+    Example:
+        >>> [is_identifier(name) for name in ("id", "patient_id", "PersonID", "paid", "age", "idle")]
+        [True, True, True, False, False, False]
+    """
+    return _IDENTIFIER.fullmatch(name) is not None or _IDENTIFIER.fullmatch(name.lower()) is not None
+
+
+def alike(name: str, names: Sequence[str]) -> str | None:
+    """That one of some names which is spelled almost as another, whatever the case of its letters; or None.
+
+    Example:
+        >>> alike("sex", ["age", "Sex "]), alike("agee", ["age", "sex"]), alike("x", ["age"])
+        ('Sex ', 'age', None)
+    """
+    folded = {other.casefold().strip(): other for other in names}
+    close = difflib.get_close_matches(name.casefold().strip(), folded, n=1)
+    return folded[close[0]] if close else None
 
 
 def _of_parquet(path: str) -> list[Column]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from leastnoise.drafting.columns import Column
+from leastnoise.drafting.columns import Column, is_identifier
 from leastnoise.errors import SpecError
 from leastnoise.printable import printable
-from leastnoise.spec.reading import FILL_IN
+from leastnoise.spec import FILL_IN
 from leastnoise.spec.toml import key_text, value_text
 
 # What a column may be declared as, and what that is called.
@@ -33,12 +33,22 @@ _HEAD = """\
 # that person away, whatever noise is added. Take ranges and categories from what is public anyway:
 # a codebook, a law, a register, an earlier publication.
 #
-# To do: put something in the place of every "{mark}", delete the columns that you will not publish, then
-#   leastnoise design {shell}
+# To do: put something in the place of every "{mark}". Delete what is no attribute to count by, such as
+# numbers of records, names or free text, with the queries that mention it. Then
+#   leastnoise check {shell} --data {data}{person}   # does the table keep to it? For its owner alone
+#   leastnoise explain {shell}   # what would be released, how accurate, and why; reads no data
 #   leastnoise publish {shell} --data {data}{person}
 #
 # Editors check this file as you type if you put  #:schema ./spec.schema.json  in its first line, after
 #   leastnoise init --schema > spec.schema.json
+"""
+
+_POLICIES = """\
+# A value that is not listed, and a missing one (in a CSV file, an empty field), leaves its record out, and
+# nothing says how many there were, unless a column says otherwise:
+#   region = { categories = ["north", "south"], other = "elsewhere" }   # others in a cell of their own
+#   region = { categories = ["north", "south"], other = "unknown", null = "other" }   # and missing ones
+#   age    = { range = [0, 100], outside = "clamp" }   # 130 counts as 99
 """
 
 _EXAMPLES = {
@@ -73,6 +83,7 @@ class Wishes:
         person: the column that names the person, where one may have several records.
         records_per_person: how many at most.
         tables: "each", "pairs" or "all".
+        named: columns to publish though they look as if they told records apart.
         stderr: the standard error that every count must keep; the privacy goal is left out then.
     """
 
@@ -84,6 +95,7 @@ class Wishes:
     epsilon: float = 1.0
     delta: float = 1e-6
     stderr: float | None = None
+    named: frozenset[str] = frozenset()
 
 
 def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: str) -> str:
@@ -101,24 +113,32 @@ def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: s
     """
     names = [column.name for column in columns if _is_published(column, wishes)]
     if not names:
-        raise SpecError("a specification needs at least one column of text, numbers or truth values")
-    person = "" if wishes.person is None else f" --person {_in_shell(wishes.person)}"
+        raise SpecError(
+            "a specification needs at least one column of text, numbers or truth values that does not only "
+            "tell records apart"
+        )
+    person = "" if wishes.person is None else f" --person {in_shell(wishes.person)}"
     head = _HEAD.format(
         spec=printable(spec),
         table=printable(table),
         mark=FILL_IN,
-        shell=_in_shell(spec),
-        data=_in_shell(table),
+        shell=in_shell(spec),
+        data=in_shell(table),
         person=person,
     )
     declared = filter(None, (_declared(column, wishes) for column in columns))
-    parts = [head, "[schema]\n", *declared, *_privacy(wishes), *_queries(names, wishes)]
+    parts = [head, _POLICIES + "[schema]\n", *declared, *_privacy(wishes), *_queries(names, wishes)]
     return "\n".join(parts)
 
 
 def _is_published(column: Column, wishes: Wishes) -> bool:
     kind = wishes.kinds.get(column.name) or column.kind
-    return kind in _BLANK and column.name not in wishes.left_out and column.name != wishes.person
+    is_left_out = column.name in wishes.left_out or column.name == wishes.person
+    return kind in _BLANK and not is_left_out and not _tells_apart(column, wishes)
+
+
+def _tells_apart(column: Column, wishes: Wishes) -> bool:
+    return is_identifier(column.name) and column.name not in wishes.named
 
 
 def _declared(column: Column, wishes: Wishes) -> str:
@@ -129,6 +149,13 @@ def _declared(column: Column, wishes: Wishes) -> str:
         return ""
     if name == wishes.person:
         return f"# {shown} names the person and is not published.\n"
+    if _tells_apart(column, wishes):
+        return (
+            f"# {shown} tells records apart, by its name, and is left out: nothing is counted by it.\n"
+            "# If it names a person who may have several records, write  records_per_person = 3  under\n"
+            f"# [privacy], or how many may count, and add  --person {in_shell(name)}  to check and publish.\n"
+            f'# If it is an attribute after all, declare it:  {key} = ["a", "b"]\n'
+        )
     if kind == "time":
         return (
             f"# {shown} holds dates or times and is left out. To publish it, make a column of years or\n"
@@ -141,7 +168,7 @@ def _declared(column: Column, wishes: Wishes) -> str:
     asked = f"{KINDS[kind]}. Write" if kind else "categories, whole numbers or measured numbers? Write one of"
     examples = [_EXAMPLES[example] for example in _SHOWN[kind]]
     width = max(len(text) for text, _ in examples)
-    lines = [f"#   {key} = {text:<{width}}   {words}" for text, words in examples]
+    lines = [f"#   {key} = {text:<{width}}   # {words}" for text, words in examples]
     return "\n".join([f"# {shown}: {asked}, for example", *lines, f"{key} = {_BLANK[kind]}\n"])
 
 
@@ -175,10 +202,15 @@ def _queries(names: Sequence[str], wishes: Wishes) -> list[str]:
         asked += [['kind = "marginal"', f"attributes = {value_text([name])}"] for name in names]
     column = _sql_name(names[0])
     words = [
-        "# What is published. A query may also hold a target, stderr = 20 or within = [40, 0.95], a weight,",
-        "# or SQL instead of a kind:",
+        "# What is published. A query may also hold a name, a weight, and a target: the standard error that",
+        "# each of its counts must keep, or how far it may be off and how surely. Or SQL, and no kind:",
         "#   [[query]]",
-        f"#   sql = 'SELECT {column}, COUNT(*) AS n FROM people GROUP BY {column}'\n",  # noqa: S608 - to be read
+        '#   kind = "marginal"',
+        f"#   attributes = {value_text([names[0]])}",
+        f"#   name = {value_text(f'by {names[0]}')}",
+        "#   stderr = 20   # or, instead, within = [40, 0.95]: at most 40 off, 95 times in 100",
+        "#   [[query]]",
+        f'#   sql = """SELECT {column}, COUNT(*) AS n FROM people GROUP BY {column}"""\n',  # noqa: S608 - to be read
     ]
     return ["\n".join(words), *("\n".join(["[[query]]", *lines, *target]) + "\n" for lines in asked)]
 
@@ -187,7 +219,8 @@ def _sql_name(name: str) -> str:
     return name if name.isascii() and name.isidentifier() else '"' + printable(name).replace('"', '""') + '"'
 
 
-def _in_shell(text: str) -> str:
+def in_shell(text: str) -> str:
+    """A word of a command line, in quotes where it needs them."""
     shown = printable(text)
     is_plain = all(c.isalnum() or c in "._-/" for c in shown)
     return shown if is_plain else "'" + shown.replace("'", "'\\''") + "'"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from leastnoise.drafting.columns import Column
+from leastnoise.drafting.columns import Column, alike, is_identifier
 from leastnoise.drafting.draft import KINDS, TABLES, Wishes
 from leastnoise.printable import printable
 
@@ -26,11 +26,18 @@ def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
     several = _asked(ask, say, "Can one person have several records? y or n", "n", _yes)
     person, records = None, 1
     if several:
+        likely = next(filter(is_identifier, names), names[0])
         person = _asked(
-            ask, say, "Which column names the person?", names[0], lambda text: _column(text, names)
+            ask, say, "Which column names the person?", likely, lambda text: column_named(text, names)
         )
         records = _asked(ask, say, "How many records of one person count at most?", "1", _whole)
     rest = [name for name in names if name != person]
+    telling = [name for name in rest if is_identifier(name)]
+    if telling:
+        say(
+            f"  {', '.join(map(printable, telling))}: only tells records apart, by its name, and is left out "
+            "unless you name it"
+        )
     chosen = _asked(
         ask,
         say,
@@ -56,9 +63,10 @@ def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
     if stderr is None:
         epsilon = _asked(ask, say, "epsilon", "1.0", _positive)
         delta = _asked(ask, say, "delta, 0 for pure privacy", "1e-6", _chance)
-    left_out = frozenset(name for name in rest if name not in chosen)
+    left_out = frozenset(name for name in rest if name not in chosen and name not in telling)
+    named = frozenset(name for name in chosen if name in telling)
     known = {name: kind for name, kind in kinds.items() if kind}
-    return Wishes(known, left_out, person, records, tables, epsilon, delta, stderr)
+    return Wishes(known, left_out, person, records, tables, epsilon, delta, stderr, named)
 
 
 def _asked(ask: Ask, say: Say, question: str, default: str, read: Callable[[str], T]) -> T:
@@ -77,16 +85,23 @@ def _yes(text: str) -> bool:
     raise ValueError("please type y or n")
 
 
-def _column(text: str, names: Sequence[str]) -> str:
+def column_named(text: str, names: Sequence[str]) -> str:
+    """The column of that name.
+
+    Raises:
+        ValueError: if there is none, with the name that was probably meant.
+    """
     if text not in names:
-        raise ValueError(f"there is no column {text!r}; names are spelled as in the table")
+        close = alike(text, names)
+        hint = "names are spelled as in the table" if close is None else f"did you mean {close!r}?"
+        raise ValueError(f"there is no column {text!r}; {hint}")
     return text
 
 
 def _columns(text: str, names: Sequence[str]) -> list[str]:
     if text == "all":
-        return list(names)
-    chosen = [_column(part.strip(), names) for part in text.split(",") if part.strip()]
+        return [name for name in names if not is_identifier(name)]
+    chosen = [column_named(part.strip(), names) for part in text.split(",") if part.strip()]
     if not chosen:
         raise ValueError("please name at least one")
     return chosen

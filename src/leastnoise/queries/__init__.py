@@ -13,11 +13,13 @@ and ``a * b`` crosses two queries on different attributes.
     base.py     what every query has, products, labels
     counts.py   totals, cross tables, distributions, ranges, hierarchies, sums
     where.py    conditions
+    cases.py    several conditions, a row each
     linear.py   any linear combinations
     plain.py    queries as plain values, for files
 """
 
 from leastnoise.queries.base import Factor, Labels, Product, Query, Term
+from leastnoise.queries.cases import Cases
 from leastnoise.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
 from leastnoise.queries.linear import Linear
 from leastnoise.queries.plain import QUERY_KINDS, query_from_dict
@@ -26,6 +28,7 @@ from leastnoise.queries.where import Where
 __all__ = [
     "QUERY_KINDS",
     "AllRanges",
+    "Cases",
     "Cube",
     "Factor",
     "Labels",

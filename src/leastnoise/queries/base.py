@@ -12,8 +12,9 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from leastnoise.errors import QueryError
-from leastnoise.operators import AllOnes, Deferred, Kronecker, Operator, Reordered, Stack
+from leastnoise.operators import AllOnes, Array, Deferred, Kronecker, Operator, Reordered, Stack
 from leastnoise.queries.targets import (
+    Expected,
     Interval,
     Size,
     checked_expected,
@@ -74,20 +75,24 @@ class Factor:
         attributes: their names, in schema order.
         operator: rows over the combinations of their values, the last attribute fastest.
         labels: what each row is called; of a single attribute, without its name.
+        is_condition: whether the labels say themselves what they are about, as conditions do.
+        heading: what heads a column of the labels, where it is not the attributes.
     """
 
     attributes: tuple[str, ...]
     operator: Operator
     labels: Labels
     is_condition: bool = False
+    heading: str | None = None
 
     @property
     def title(self) -> str:
-        """What heads a column of its labels."""
-        return "where" if self.is_condition else " and ".join(self.attributes)
+        """What heads a column of its labels; conditions on different attributes have different heads."""
+        named = " and ".join(self.attributes)
+        return self.heading or (f"where {named}" if self.is_condition else named)
 
     def label(self, j: int) -> str:
-        """What row j is called among others; a condition names its attributes itself."""
+        """What row j is called among others."""
         return self.labels[j] if self.is_condition else f"{self.title} {self.labels[j]}"
 
 
@@ -132,7 +137,7 @@ class Query:
     """A batch of linear counting queries over one schema.
 
     A target is a number of counts or, as a text such as "5%", a share of `expected`: a public size that
-    is never taken from the data.
+    is never taken from the data, or a list of them, one for each row in the order of `labels`.
     """
 
     _: KW_ONLY
@@ -140,7 +145,7 @@ class Query:
     weight: float = 1.0
     stderr: Size | None = None
     within: Interval | None = None
-    expected: float | None = None
+    expected: Expected | None = None
 
     kind: ClassVar[str] = ""
 
@@ -158,16 +163,37 @@ class Query:
             object.__setattr__(self, "stderr", checked_stderr(self.stderr, self.expected))
         if self.within is not None:
             object.__setattr__(self, "within", checked_within(self.within, self.expected))
-        if self.target is not None and not 0 < self.target < math.inf:
+        if not all(0 < one < math.inf for one in self._targets()):
             raise QueryError(f"{self.target_in_words()} asks for no standard error a float can hold")
 
     @property
     def target(self) -> float | None:
-        """The standard error each answer must keep, in counts, or None."""
+        """The standard error each answer must keep, in counts, or None; where rows differ, the least."""
+        return min(self._targets(), default=None)
+
+    def targets(self, schema: Schema) -> Array:
+        """The standard errors that the answers must keep, ∞ without a target; (1,) for all alike, or (m,).
+
+        Raises:
+            QueryError: if sizes are expected of more or of fewer rows than there are.
+        """
+        if isinstance(self.expected, tuple):
+            labels = self.labels(schema)
+            if len(self.expected) != labels.length:
+                shown = ", ".join(repr(labels[i]) for i in range(min(3, labels.length)))
+                told = shown + (", …" if labels.length > 3 else "")
+                raise QueryError(
+                    f"expected holds {len(self.expected):,} sizes and the query has {labels.length:,} rows, "
+                    f"{told}; give one for each, in that order, or one number for all"
+                )
+        return np.array(self._targets() or (math.inf,))
+
+    def _targets(self) -> tuple[float, ...]:
+        """The standard errors asked for: none, one for all rows, or one for each."""
         if self.within is not None:
             half_width, level = self.within
-            return stderr_within(in_counts(half_width, self.expected), level)
-        return None if self.stderr is None else in_counts(self.stderr, self.expected)
+            return tuple(stderr_within(size, level) for size in in_counts(half_width, self.expected))
+        return () if self.stderr is None else in_counts(self.stderr, self.expected)
 
     def target_in_words(self) -> str:
         """The target as it was given; "" without one.
@@ -296,7 +322,12 @@ class Product(Query):
         for name in {name for factor in left for name in factor.attributes}:
             if any(name in factor.attributes for factor in right):
                 raise QueryError(f"a product crosses different attributes, {name!r} is on both sides")
-        return sorted([*left, *right], key=lambda factor: schema.names.index(factor.attributes[0]))
+        crossed = sorted([*left, *right], key=lambda factor: schema.names.index(factor.attributes[0]))
+        titles = [factor.title for factor in crossed]
+        twice = next((title for title in titles if titles.count(title) > 1), None)
+        if twice is not None:
+            raise QueryError(f"two columns of a product would be called {twice!r}; give one another title")
+        return crossed
 
     def title(self) -> str:
         return f"{self.left.name or self.left.title()} x {self.right.name or self.right.title()}"

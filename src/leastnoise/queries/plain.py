@@ -7,13 +7,14 @@ from typing import Any
 
 from leastnoise.errors import QueryError
 from leastnoise.queries.base import COMMON, Product, Query
+from leastnoise.queries.cases import Cases
 from leastnoise.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
 from leastnoise.queries.linear import Linear, sparse_from_plain
 from leastnoise.queries.where import Where
 
 QUERY_KINDS: dict[str, type[Query]] = {
     cls.kind: cls
-    for cls in (Total, Marginal, Cube, Prefix, AllRanges, Ranges, Levels, Sum, Where, Product, Linear)
+    for cls in (Total, Marginal, Cube, Prefix, AllRanges, Ranges, Levels, Sum, Where, Cases, Product, Linear)
 }
 
 

@@ -1,7 +1,13 @@
 """A specification: everything that is published, in one TOML file.
 
-lines    on which line something stands
-toml     plain values as TOML
-reading  from the file to schema, queries, privacy and objective
-schema   what the file may hold, for editors
+    lines    on which line something stands
+    toml     plain values as TOML
+    reading  from the file to schema, queries, privacy and objective
+    schema   what the file may hold, for editors
+
+`load_spec` reads a file.
 """
+
+from leastnoise.spec.reading import FILL_IN, Spec, load_spec, parse_spec
+
+__all__ = ["FILL_IN", "Spec", "load_spec", "parse_spec"]

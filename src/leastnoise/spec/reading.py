@@ -25,7 +25,7 @@
 A query may hold a target, stderr = 50 or within = [100, 0.95]. Where some do, [privacy] may be
 left out: the plan then spends the least that meets them.
 
-Kinds are total, marginal, cube, prefix, all-ranges, ranges, levels, sum, where, product
+Kinds are total, marginal, cube, prefix, all-ranges, ranges, levels, sum, where, cases, product
 and linear; instead of a kind, a query may hold sql = "SELECT …". An attribute may also be a
 hierarchy, and say what becomes of other values.
 """
@@ -271,7 +271,9 @@ def _queries(number: int, plain: dict[str, Any], schema: Schema) -> list[Query]:
     try:
         found = _from_sql(plain, schema) if "sql" in plain else [query_from_dict(plain)]
         for query in found:
-            query.operator(schema)  # so that a wrong attribute is found here, with the query's number
+            # So that a wrong attribute or a wrong number of sizes is found here, with the query's number.
+            query.operator(schema)
+            query.targets(schema)
         return found
     except InputError as error:
         raise _Refusal(f"[[query]] number {number + 1}: {error}", "query", number) from None
@@ -292,7 +294,14 @@ def _from_sql(plain: dict[str, Any], schema: Schema) -> list[Query]:
         return [found[0].having(name=name, **common)]
     if name is not None and (not isinstance(name, str) or not name):
         raise SpecError(f"a query's name must be a non-empty text, got {name!r}")
-    names = [query.name if name is None else f"{name}: {query.name or query.title()}" for query in found]
+    if name is None:
+        return [query.having(**common) for query in found]
+    names: list[str] = []
+    for query in found:
+        wanted = own = f"{name}: {query.name or query.title()}"
+        while own in names:
+            own = f"{wanted} ({2 + sum(other.startswith(f'{wanted} (') for other in names)})"
+        names.append(own)
     return [query.having(name=own, **common) for query, own in zip(found, names, strict=True)]
 
 

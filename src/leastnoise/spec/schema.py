@@ -53,18 +53,29 @@ _QUERY_KEYS: dict[str, Json] = {
         "maxItems": 2,
         "description": "half-width and level of the interval each answer must keep, as [100, 0.95]",
     },
-    "expected": _POSITIVE | {"description": "a public size, for targets in per cent"},
+    "expected": {
+        "anyOf": [_POSITIVE, {"type": "array", "items": _POSITIVE, "minItems": 1}],
+        "description": "a public size, for targets in per cent; or a list, one for each row",
+    },
     "attributes": _TEXTS | {"description": "names of attributes of the schema"},
     "attribute": _TEXT | {"description": "an attribute of the schema"},
     "order": {"anyOf": [{"type": "integer", "minimum": 0}, _SOME_COUNTS]},
     "ranges": {"type": "array", "items": _ENDS, "minItems": 1},
     "condition": _TEXT | {"description": "such as age >= 18 and sex == 'F'"},
+    "cases": {
+        "anyOf": [
+            {"type": "object", "additionalProperties": _TEXT, "minProperties": 1},
+            {"type": "array", "items": _ENDS | {"items": _TEXT}, "minItems": 1},
+        ],
+        "description": 'conditions by label, such as { minor = "age < 18", adult = "age >= 18" }',
+    },
+    "heading": {"type": "string", "minLength": 1, "description": "what heads the column of the cases"},
     "left": _SIDE,
     "right": _SIDE,
     "matrix": {"anyOf": [{"type": "array", "items": {"anyOf": [_NUMBERS, {"type": "number"}]}}, _SPARSE]},
     "labels": {"type": "array", "items": _TEXT},
 }
-_OPTIONAL = {"order", "labels"}
+_OPTIONAL = {"order", "labels", "heading"}
 # Where a key of a file is called otherwise in Python.
 _WRITTEN = {"row_labels": "labels"}
 

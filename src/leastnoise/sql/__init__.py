@@ -10,6 +10,8 @@ happen to be empty are part of the answer, because leaving them out would tell.
     places.py       where in the text something stands
     conditions.py   WHERE, FILTER and CASE
     reading.py      statements, taken apart: what is counted, of whom, by what
+    telling.py      conditions told shortly
+    groups.py       attributes that belong together, and the groups that they make
     expressing.py   the same as queries of `leastnoise.queries`
 """
 
@@ -28,7 +30,8 @@ def queries_from_sql(sql: str, schema: Schema) -> list[Query]:
     Understood are COUNT(*), COUNT_IF and SUM of a whole-number attribute, of one table, with
     WHERE and FILTER, GROUP BY attributes, CASE or comparisons, CUBE, ROLLUP, GROUPING SETS,
     UNION ALL, and several statements divided by semicolons. What a count is called,
-    ``AS "age by sex"``, becomes the name of its query.
+    ``AS "age by sex"``, becomes the name of its query; every cross table is one query, and the groups of
+    a CASE are its rows, called what THEN says.
 
     Args:
         sql: one or more SELECT statements; text from strangers is safe, it is never run.

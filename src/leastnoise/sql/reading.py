@@ -68,12 +68,14 @@ class Asked:
         sum_of: the attribute that is added up, or None where records are counted.
         condition: whom it is about, or None for everyone.
         sets: the sets of keys it is grouped by, one cross table each.
+        columns: the keys that SELECT lists, in that order.
         name: what it is called, or None.
     """
 
     sum_of: str | None
     condition: Condition | None
     sets: tuple[frozenset[Key], ...]
+    columns: tuple[Key, ...]
     name: str | None
     text: Text
     node: Any
@@ -196,7 +198,7 @@ class _Reader:
         if not counted:
             raise self._text.error(select, "nothing is counted; add COUNT(*) or SUM(attribute)")
         for item in counted:
-            yield self._asked(item, condition, sets)
+            yield self._asked(item, condition, sets, tuple(key for _, _, key in titled))
 
     # ---------------------------------------------------------------- FROM
 
@@ -329,7 +331,13 @@ class _Reader:
 
     # ---------------------------------------------------------------- SELECT
 
-    def _asked(self, item: Any, condition: Condition | None, sets: tuple[frozenset[Key], ...]) -> Asked:
+    def _asked(
+        self,
+        item: Any,
+        condition: Condition | None,
+        sets: tuple[frozenset[Key], ...],
+        columns: tuple[Key, ...],
+    ) -> Asked:
         node = item.unalias().unnest()
         conditions = [] if condition is None else [condition]
         if isinstance(node, exp.Filter):
@@ -347,7 +355,7 @@ class _Reader:
         else:
             raise self._text.error(item, self._instead(node))
         whom = joined("and", conditions) if conditions else None
-        asked = Asked(sum_of, whom, sets, item.alias or None, self._text, item)
+        asked = Asked(sum_of, whom, sets, columns, item.alias or None, self._text, item)
         return asked if sum_of is None else replace(asked, sum_of=self._summable(asked))
 
     def _counted(self, node: Any) -> list[Condition]:

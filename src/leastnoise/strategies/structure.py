@@ -39,6 +39,8 @@ def refuse_unstructured(request: Request) -> str | None:
     objective = request.objective
     if isinstance(objective, TotalVariance) and objective.relative_to is not None:
         return "it takes one weight for each batch of queries, and relative_to gives each query its own"
+    if any(len(caps) > 1 for caps in objective.batch_caps(request.workload) or []):
+        return "it takes one target for each batch of queries, and expected= gives each query its own"
     try:
         products = products_of(request.workload)
     except LeastnoiseError as error:
