@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from typer.testing import CliRunner
 
 import leastnoise as ln
 from leastnoise.cli.explain import explain
-from leastnoise.drivers import Drivers, Redesign, drivers
+from leastnoise.drivers import Change, Drivers, Redesign, drivers
 from leastnoise.drivers.giving_way import known_of
 from leastnoise.drivers.pressure import ALIKE, Pressure, bound_if_relaxed, pressure_of
 from leastnoise.errors import InputError, MethodError, PrivacyError
 from leastnoise.plan import Plan
 from leastnoise.queries import Query
+from leastnoise.report.explain import in_lines
 from tolerances import ROUNDING, SOLVER
 
 N = 8
@@ -397,6 +399,27 @@ def test_shares_that_nothing_proves_are_not_told() -> None:
     table = drivers(plan, most=0)
     assert [driver.share for driver in table.drivers] == [None, None]
     assert "not known" in str(table)
+    why = "this one is far from proved, where 1% is needed; method identity proves no more"
+    assert plan.certificate.gap > 1 and why in str(table)
+    hasty = ln.design(workload, ln.GDP(1), objective=ln.Targets(), time_limit=1e-9)
+    assert hasty.certificate.gap > 0.01
+    late = drivers(hasty, most=0)
+    assert "give the design more time, or judge by what giving way buys." in str(late)
+    assert not drivers(ln.design(workload, ln.GDP(1), objective=ln.Targets()), most=0).unknown
+    # Nothing is said of sizes of shares that are not known.
+    assert "Of 2 nothing was designed again; most= takes more." in str(late)
+    assert "Of 2 nothing was designed again; --most takes more." in in_lines(late, 80)
+
+
+def test_a_search_that_ended_early_does_not_say_that_nothing_is_bought() -> None:
+    """It said that giving way buys nothing of plans that were far from their optimum."""
+    loose = Change("a", "Relaxing 'a'", "the total variance", 100.0, 101.0, 0.5, "stopped")
+    assert str(loose).startswith("Relaxing 'a': no better plan was found, and whether there is one is open")
+    assert str(loose).endswith("at 101 (gap 50.0%, not proved to be its optimum)")
+    tight = replace(loose, gap=1e-6, status="optimal")
+    assert "buys nothing: the total variance stays at 100" in str(tight)
+    better = replace(loose, after=80.0)
+    assert str(better).endswith("from 100 to 80 (gap 50.0%, not proved to be its optimum)")
 
 
 def test_after_earlier_plans() -> None:

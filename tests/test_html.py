@@ -781,9 +781,20 @@ def test_targets_are_said_to_be_met_or_missed():
     asked = [ln.Marginal("sex", stderr=100, name="easy"), ln.Prefix("age", stderr=1, name="hard"), ln.Total()]
     plan = plan_of(asked, objective=ln.TotalVariance())
     lines = table_rows(section(page_of(plan), "accuracy"))
-    largest = plan.spreads[1].high
-    assert [line[4:] for line in lines] == [["100", "met"], ["1", f"{largest:.3g} times"], ["–", "–"]]
+    largest, used = plan.spreads[1].high, plan.spreads[0].high  # of a target of 100
+    assert [line[4:] for line in lines] == [
+        ["100", f"met, {used:.3g}% used"],
+        ["1", f"{largest:.3g} times"],
+        ["–", "–"],
+    ]
     assert "Targets: missed; every standard error is within" in words_of(plan, "accuracy")
+    assert "missed by" in next(page_of(plan).all("dl")).text
+    kept = plan_of([ln.Marginal("sex", stderr=100, name="easy"), ln.Total()])
+    assert "The aim was the least total variance that keeps within the targets." in words_of(kept, "asked")
+    share = 100 * kept.spreads[0].high / 100
+    told = f"Targets: met by every query; the closest, 'easy', uses {share:.3g}% of what it may."
+    assert told in words_of(kept, "accuracy") and told in ln.summarize(kept).text()
+    assert "all met" in next(page_of(kept).all("dl")).text
     rows = ln.Workload.from_matrix(np.eye(3), stderr=[1000, 1, np.inf])
     own = ln.design(rows, ln.GDP(0.1), objective=ln.TotalVariance())
     ((*_, reached),) = table_rows(section(page_of(own), "accuracy"))
@@ -990,3 +1001,39 @@ def test_the_command_refuses_what_it_should(release, tmp_path, monkeypatch):
         done = CliRunner().invoke(APP, arguments)
         assert isinstance(done.exception, kind) and words_ in str(done.exception)
     assert ln.load_release("a.release")
+
+
+def test_the_command_replaces_no_page_unasked(release, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    release.save("a.release")
+    Path("a.html").write_text("an older page")
+    done = CliRunner().invoke(APP, ["a.release"])
+    assert isinstance(done.exception, InputError)
+    assert "'a.html' exists; give another --out, or --force to replace it" in str(done.exception)
+    assert Path("a.html").read_text() == "an older page"
+    assert CliRunner().invoke(APP, ["a.release", "--force"]).output == "wrote a.html\n"
+    assert Path("a.html").read_text("utf-8") == ln.summarize(release).html()
+
+
+def test_the_command_names_the_file_that_is_meant(tmp_path, monkeypatch, release):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.csv", "b.csv", "c.toml", "d.html"):
+        Path(name).write_text("x")
+    release.save("a.release")
+    release.plan.save("c.plan")
+    for name, words_ in (
+        (
+            "a.csv",
+            "'a.csv' is a table, not a saved release or plan; .* is meant: leastnoise report a.release",
+        ),
+        ("b.csv", "`leastnoise publish` writes NAME-answers.release beside the answers: name that one"),
+        ("c.toml", "'c.toml' is a specification, .*leastnoise report c.plan"),
+        ("d.html", "'d.html' is a page, not a saved release or plan"),
+    ):
+        done = CliRunner().invoke(APP, [name])
+        assert isinstance(done.exception, InputError) and re.search(words_, str(done.exception)), (
+            done.exception
+        )
+    Path("c.plan").unlink()
+    done = CliRunner().invoke(APP, ["c.toml"])
+    assert "`leastnoise design c.toml` saves a plan" in str(done.exception)

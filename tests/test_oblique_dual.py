@@ -18,6 +18,7 @@ from leastnoise.errors import DesignError
 from leastnoise.operators import Array
 from leastnoise.products import Products, products_of
 from leastnoise.solver import minimise_total_variance
+from leastnoise.strategies.deadline import NEVER, Deadline
 from leastnoise.strategies.oblique import dual as oblique_dual
 from leastnoise.strategies.oblique.dual import _Search, _sum_and_marginals, _Union, dual_weights
 from leastnoise.strategies.oblique.splitting import split_products
@@ -138,7 +139,7 @@ def marginals_by_search(products: Products, weights: Array, q: list[Array], F: f
 @pytest.mark.parametrize("case", CASES)
 def test_marginals_are_those_of_the_root_over_all_cells(case: str) -> None:
     products, weights = CASES[case]
-    q = plain_where_simple(_Search(products, weights, {}, None), some_weights(products))
+    q = plain_where_simple(_Search(products, weights, {}, NEVER), some_weights(products))
     exact = marginals_by_cells(matrix(products, weights, {}), q)
     F = float(exact[0].sum())
     for a, m in marginals_by_search(products, weights, q, F).items():
@@ -151,7 +152,7 @@ def test_slopes_are_differences_of_the_norm(case: str) -> None:
     """∂F/∂q(i) = m(i)/(2q(i)); a twin with the diagonal of K in the place of its root is found out."""
     products, weights = CASES[case]
     A = matrix(products, weights, {})
-    q = plain_where_simple(_Search(products, weights, {}, None), some_weights(products))
+    q = plain_where_simple(_Search(products, weights, {}, NEVER), some_weights(products))
     F = float(root_by_cells(A, q).sum())
     wrong = added_up((reduce(np.kron, q) * (A**2).sum(axis=0)).reshape(products.sizes))
     for a, m in marginals_by_search(products, weights, q, F).items():
@@ -223,7 +224,7 @@ def test_an_axis_beside_whole_others_is_exact(case: str, monkeypatch: pytest.Mon
     products, weights = CASES[case]
     monkeypatch.setattr(oblique_dual, "_MOST_BESIDE", 100)
     monkeypatch.setattr(oblique_dual, "_MOST_OF_ONE", 10_000)
-    search = _Search(products, weights, {}, None)
+    search = _Search(products, weights, {}, NEVER)
     q = some_weights(products)
     problems = search._without_simple(search._terms())
     exact = marginals_by_cells(matrix(products, weights, {}), q)
@@ -242,7 +243,7 @@ def test_cuts_lose_nothing_where_e_is_by_itself(directions: int, monkeypatch: py
     monkeypatch.setattr(oblique_dual, "_MOST_BESIDE", directions)
     q = [some_weights(products)[0], np.full(4, 1 / 4), np.full(3, 1 / 3)]
     exact = marginals_by_cells(matrix(products, weights, {}), q)[0]
-    search = _Search(products, weights, {}, None)
+    search = _Search(products, weights, {}, NEVER)
     F, m = _sum_and_marginals(search._beside([search._terms()], 0, q), {0: np.sqrt(q[0])})
     assert (1 + SOLVER) * exact.sum() >= F
     np.testing.assert_allclose(m[0] + (exact.sum() - F) * q[0], exact, atol=SOLVER * F)
@@ -263,7 +264,7 @@ def test_never_worse_than_what_was_given(case: str) -> None:
     best = padded(products, dual_weights(products, weights))
     assert never_worse(products, weights, best)
     assert never_worse(products, weights, some_weights(products), rounds=1)
-    assert never_worse(products, weights, best, time_limit=0.0)
+    assert never_worse(products, weights, best, deadline=Deadline.after(0.0))
 
 
 def test_a_wrong_slope_does_no_harm_because_the_bound_judges(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,11 @@ def test_every_objective_is_said_in_words(goal, objective, words):
     assert re.search(words, text), text
     assert f"less than {plan.certificate.lower_bound:,.6g} under the same privacy" in text
     assert "  age up to  median" in text and "(20 counts), target 20\n" in text
-    assert "  Targets: met by every query.\n" in text
+    pairs = zip(plan.workload.blocks, plan.spreads, strict=True)
+    shares = [spread.high / float(block.targets[0]) for block, spread in pairs]
+    closest = int(np.argmax(shares))
+    kept = f"the closest, {plan.workload.names[closest]!r}, uses {100 * shares[closest]:.3g}% of what it may"
+    assert f"  Targets: met by every query; {kept}.\n" in text
     assert text.count("target ") == 2
 
 
@@ -222,7 +226,14 @@ def test_heuristic_and_stopped_plans_say_so():
     stopped = plan_of(tol=1e-15)
     assert stopped.certificate.status == "stopped"
     text = ln.summarize(stopped).text()
-    assert f"Gap {stopped.certificate.gap:.1e}: the search stopped early; a longer one may do better." in text
+    # It went as far as floats allow: more time would do nothing.
+    gap = f"Gap {stopped.certificate.gap:.1e}"
+    assert f"{gap}: at most that share above the optimum; method {stopped.method} proves no more." in text
+    assert "a longer one may do better" not in ln.summarize(stopped).html()
+    hasty = plan_of(time_limit=1e-9)
+    assert hasty.certificate.status == "stopped"
+    for told in (ln.summarize(hasty).text(), ln.summarize(hasty).html()):
+        assert "the search stopped early; a longer one may do better" in told
     for wrong in (heuristic, stopped):
         assert "this is the optimum" not in ln.summarize(wrong).text()
 

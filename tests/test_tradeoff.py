@@ -176,7 +176,7 @@ def test_within_targets_every_epsilon_is_designed_where_they_press() -> None:
         ln.design(asked, ln.ApproxDP(missed.epsilon, DELTA))
     notes = " ".join(table.notes)
     assert f"Below epsilon = {least:.4g} no Gaussian noise meets the targets" in notes
-    assert f"From {last:.4g} on the least total variance meets all targets" in notes
+    assert f"From epsilon = {last:.4g} on the least total variance meets all targets" in notes
 
 
 def test_scaling_within_targets_would_be_wrong() -> None:
@@ -298,9 +298,10 @@ def test_the_table_says_what_it_found(table: Tradeoff) -> None:
     assert text == repr(table)
     assert "Accuracy against privacy: total variance within targets" in text
     assert re.search(r"^table \(12 counts, target ±9, met from epsilon [\d.]+\)$", text, re.M)
-    assert re.search(
-        r"^ +1\* +[\d.]+ +[\d.]+ +[\d.]+ \([\d.]+×\) +[\d.]+ \([\d.]+×\)  (met|missed)$", text, re.M
-    )
+    figures = r"^ +1\* +[\d.]+ +[\d.]+ +[\d.]+ \([\d.]+×\) +[\d.]+ \([\d.]+×\)"
+    assert re.search(rf"{figures}  (met|missed by [\d.]+×)$", text, re.M)
+    assert "the root mean square (rms) and the largest" in text
+    assert "A target is met where the largest standard error is no larger." in " ".join(text.split())
     assert "every target times" in text
     assert max(map(len, text.splitlines())) <= 100
 

@@ -7,6 +7,7 @@ Everything heavy is imported inside the command that needs it, so that
 from __future__ import annotations
 
 import glob
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -165,7 +166,9 @@ def publish(
         payer.check_before_design(asked)
         result = _measure(designed(asked, time_limit), data, person, payer)
     save(result, outputs)
-    _say(f"{summarize(result)}\n")
+    with spinner("putting the summary together"):
+        summary = str(summarize(result))
+    _say(f"{summary}\n")
     say_where(outputs)
     payer.say_receipt(result)
 
@@ -244,7 +247,7 @@ def _comparing() -> Iterator[Callable[[Any], None]]:
     with spinner("comparing methods") as update:
 
         def show(turn: Any) -> None:
-            gap = "" if turn.gap is None else f", gap to the optimum {turn.gap:.1e}"
+            gap = "" if turn.gap is None or math.isinf(turn.gap) else f", gap to the optimum {turn.gap:.1e}"
             update(f"comparing methods: {turn.method}, {turn.number} of {turn.n_turns}{gap}")
 
         yield show

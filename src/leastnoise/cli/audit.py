@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from leastnoise.cli.terminal import say
+from leastnoise.cli.terminal import say, spinner
 
 
 def audit(
@@ -20,7 +20,9 @@ def audit(
     from leastnoise.audit import audit_privacy
     from leastnoise.plan import load_plan
 
-    report = audit_privacy(load_plan(plan), draws=draws)
+    chosen = load_plan(plan)
+    with spinner("auditing"):
+        report = audit_privacy(chosen, draws=draws)
     say(report)
     if not report.keeps_its_word:
         raise typer.Exit(1)

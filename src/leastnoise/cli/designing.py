@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from leastnoise.cli.terminal import spinner
 
 if TYPE_CHECKING:
     from leastnoise.plan import Plan
-    from leastnoise.spec.reading import Spec
+    from leastnoise.spec import Spec
 
 
 @contextmanager
@@ -23,7 +24,9 @@ def designing() -> Iterator[Callable[[Any], None]]:
     with spinner("designing") as update:
 
         def show(progress: Any) -> None:
-            update(f"designing: step {progress.step}, gap to the optimum {progress.gap:.1e}")
+            # Infinite where a method knows it only at its end.
+            gap = f", gap to the optimum {progress.gap:.1e}" if math.isfinite(progress.gap) else ""
+            update(f"designing: step {progress.step}{gap}")
 
         yield show
     typer.echo(f"designed in {time.monotonic() - started:.1f} s", err=True)

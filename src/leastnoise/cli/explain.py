@@ -39,15 +39,18 @@ def explain(
     from leastnoise.plan import load_plan
     from leastnoise.report import summarize
     from leastnoise.report.tables import cost_table
-    from leastnoise.spec.reading import load_spec
+    from leastnoise.spec import load_spec
 
     earlier = [load_plan(path) for path in after or []]
     is_spec = source.suffix.lower() == ".toml"
     plan = designed(load_spec(source), time_limit) if is_spec else load_plan(source)
-    say(f"{summarize(plan)}\n")
-    if plan.strategy is None:
+    with spinner("comparing with simpler noise"):
+        summary = summarize(plan).text()
+        costs = None if plan.strategy is None else cost_table(plan)
+    say(f"{summary}\n")
+    if costs is None:
         return
-    console().print(cost_table(plan))
+    console().print(costs)
     _explain_cost(plan, relax, most, earlier, time_limit)
 
 
@@ -89,7 +92,7 @@ def tradeoff(
     time_limit: Annotated[float | None, typer.Option(help="seconds for all of it")] = None,
 ) -> None:
     """Show what accuracy costs in privacy: standard errors for a range of epsilon. Needs no data."""
-    from leastnoise.spec.reading import load_spec
+    from leastnoise.spec import load_spec
     from leastnoise.tradeoff import tradeoff as traded
     from leastnoise.tradeoff.files import check_kind, write_tradeoff
 

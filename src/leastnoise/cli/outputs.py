@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from leastnoise.cli.terminal import say
+from leastnoise.cli.terminal import say, spinner
 from leastnoise.wholefile import check_folder, check_replaceable
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def save(result: Release, outputs: Outputs) -> None:
     from leastnoise.report import summarize, write_answers
 
     # All three files or, where the disk is full, as many as there is room for; the release first.
-    with finished_first():
+    with finished_first(), spinner("writing the answers and the page"):
         result.save(outputs.saved)
         write_answers(result, outputs.answers)
         summarize(result).to_html(outputs.page)

@@ -162,12 +162,25 @@ class Known:
             by=self._kind_of_cap,
             proved_in=proof.unit,
             method=method,
+            unknown=self._why_unknown() if None in self.shares else "",
         )
+
+    def _why_unknown(self) -> str:
+        """Why shares are not known, and what to do about it."""
+        proof = self.plan.certificate
+        proved = f"proved to {proof.gap:.1%}" if proof.gap < 1 else "far from proved"
+        says = (
+            f"Shares of the cost are not known: they are read off the proof that a plan is the optimum, and "
+            f"this one is {proved}, where {_PROVED:.0%} is needed; "
+        )
+        if is_cut_short(self.plan):
+            return says + "give the design more time, or judge by what giving way buys."
+        return says + f"method {self.plan.method} proves no more, so judge by what giving way buys."
 
     def _driver(self, b: int, results: Sequence[tuple[Job, Change | str]]) -> Driver:
         block, used = self.plan.workload.blocks[b], self.used[b]
-        failed = [f"{job.how} failed: {result}" for job, result in results if isinstance(result, str)]
-        reason = self._why_not(b) or "; ".join(failed)
+        failed = [result for _, result in results if isinstance(result, str)]
+        reason = self._why_not(b) or ". ".join(failed)
         assert self.plan.spreads is not None
         return Driver(
             name=block.name,
@@ -205,6 +218,11 @@ class Known:
         )
 
 
+def is_cut_short(plan: Plan) -> bool:
+    """Whether the search for a plan ended before its time, so that a longer one may do better."""
+    return "stopped early" in plan.note or "no time left" in plan.note
+
+
 def known_of(plan: Plan, relax: float, delta: float) -> Known:
     """What the plan and its certificate say of every batch."""
     n_batches = len(plan.workload.blocks)
@@ -212,7 +230,7 @@ def known_of(plan: Plan, relax: float, delta: float) -> Known:
     if plan.objective.kind == "total":
         return Known(plan, plan, relax, delta, None, _variance_shares(plan), _used(plan), nothing)
     pressure = pressure_of(plan)
-    if pressure is None and plan.certificate.status == "optimal":
+    if pressure is None and plan.certificate.gap <= _PROVED:
         # A proof without any weight on a target: none of them presses.
         shares: tuple[float | None, ...] = (0.0,) * n_batches
         return Known(plan, plan, relax, delta, None, shares, _used(plan), (plan.certificate.gap,) * n_batches)

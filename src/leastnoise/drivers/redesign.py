@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -53,6 +54,10 @@ class Job:
     read: Callable[[Plan], Change]
 
 
+class _Late(DesignError):
+    """Raised instead of a design for which no time is left."""
+
+
 class _Ended(Exception):
     """Raised inside a design once nobody waits for it any more."""
 
@@ -77,10 +82,13 @@ class Runner:
         self.is_over = threading.Event()
         self.telling = threading.Lock()
 
-    def as_it_is(self) -> Plan:
-        """The plan that is found for the request as it is."""
+    def as_it_is(self) -> Plan | None:
+        """The plan that is found for the request as it is; None where none is found in the time there is."""
         self.n_before = 1
-        return self._design("the plan as it is", self.plan.workload, 1, 1)
+        try:
+            return self._design("the plan as it is", self.plan.workload, 1, 1)
+        except DesignError:
+            return None
 
     def run(self, jobs: Sequence[Job], workers: int | None) -> list[Change | str]:
         """What came of every job, in their order; a text where nothing did."""
@@ -117,8 +125,10 @@ class Runner:
         """What came of one job, or why nothing did."""
         try:
             return job.read(self._design(job.subject, job.workload, number, at_once))
+        except _Late:
+            return f"{job.how} was not tried: the time limit was reached before its turn; give more time"
         except LeastnoiseError as error:
-            return str(error)
+            return f"{job.how} failed: {error}"
 
     def _design(self, subject: str, workload: Workload, number: int, at_once: int) -> Plan:
         self._tell(subject, number, None)
@@ -128,10 +138,10 @@ class Runner:
             # What is left, shared fairly among those that still have to be designed.
             limit = (self.time_limit - passed) * min(at_once / (self.n_jobs - number + 1), 1.0)
             if limit <= 0:
-                raise DesignError("the time limit was reached before its turn; give more")
+                raise _Late
 
         def tell(step: Progress) -> None:
-            self._tell(subject, number, step.gap)
+            self._tell(subject, number, step.gap if math.isfinite(step.gap) else None)
 
         return design(
             workload,

@@ -54,13 +54,23 @@ class Change:
         return 1 - self.after / self.before if self.before > 0 else 0.0
 
     def __str__(self) -> str:
+        if self.lowers_by < NEGLIGIBLE and self.is_open:
+            return (
+                f"{self.how}: no better plan was found, and whether there is one is open; the search ended "
+                f"with {self.unit} at {_figure(self.after)} ({_unproved(self.gap)})"
+            )
         if self.lowers_by < NEGLIGIBLE:
             says = f"{self.how} buys nothing: {self.unit} stays at {_figure(self.before)}"
         else:
             says = f"{self.how} lowers {self.unit} from {_figure(self.before)} to {_figure(self.after)}"
         if self.rms is not None:
             says += f"; its own standard error goes from {_figure(self.rms[0])} to {_figure(self.rms[1])}"
-        return f"{says} ({'' if self.status == 'optimal' else f'{self.status}, '}{_gap(self.gap)})"
+        return f"{says} ({_gap(self.gap) if self.status == 'optimal' else _unproved(self.gap)})"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a plan better than the present one is not ruled out, though none was found."""
+        return self.lowers_by < NEGLIGIBLE and self.status != "optimal" and self.gap > NEGLIGIBLE
 
 
 @dataclass(frozen=True)
@@ -135,6 +145,7 @@ class Drivers:
         by: on what to give way, "target" or "weight".
         proved_in: what the certificate measures, and `most_bought` is a share of.
         method: by which everything was designed again.
+        unknown: why shares are not known, and what to do about it; "" where they are.
     """
 
     drivers: tuple[Driver, ...]
@@ -148,6 +159,7 @@ class Drivers:
     by: str
     proved_in: str
     method: str
+    unknown: str = ""
 
     def __getitem__(self, name: str) -> Driver:
         for driver in self.drivers:
@@ -176,18 +188,24 @@ class Drivers:
             lines += [own | vars(change) for change in driver.changes] or [own]
         return pd.DataFrame(lines)
 
-    def sentences(self, most: int | None = None) -> tuple[str, ...]:
-        """What giving way on each batch would buy, in words; or on the first so many of them."""
+    def sentences(self, most: int | None = None, *, more: str = "most=") -> tuple[str, ...]:
+        """What giving way on each batch would buy, in words; or on the first so many of them.
+
+        Args:
+            more: what to name as the way to have more of them designed again.
+        """
         says = [words for driver in self.drivers[:most] for words in _says(driver, self)]
         n_untried = sum(driver.is_untried for driver in self.drivers)
         if n_untried:
-            says.append(f"Of {n_untried:,} with smaller shares nothing was designed again; most= takes more.")
+            smaller = " with smaller shares" if not self.unknown else ""
+            says.append(f"Of {n_untried:,}{smaller} nothing was designed again; {more} takes more.")
         return tuple(says)
 
-    def left_out(self) -> list[str]:
-        """A line that says how many batches are not printed; none where all are."""
+    def left_out(self, where: str = ", in .to_frame()") -> list[str]:
+        """A line that says how many batches are not printed, and where they are; none where all are."""
         more = len(self.drivers) - SHOWN
-        return [f"… and {more:,} batches with smaller shares, in .to_frame()"] if more > 0 else []
+        smaller = " with smaller shares" if not self.unknown else ""
+        return [f"… and {more:,} batches{smaller}{where}"] if more > 0 else []
 
     def __str__(self) -> str:
         title = "What drives the cost"
@@ -199,14 +217,18 @@ class Drivers:
 
     def cost_in_words(self) -> list[str]:
         """What the plan costs, and how sure that is."""
-        proof = f"the optimum, proved; {_gap(self.gap)}" if self.status == "optimal" else self.status
-        proof += "" if self.status == "optimal" else f", {_gap(self.gap)}"
+        is_optimal = self.status == "optimal"
+        proof = f"the optimum, proved; {_gap(self.gap)}"
+        if not is_optimal:
+            proof = f"{_gap(self.gap)}: the {self.proved_in} may be that share above the least there is"
         words = [f"{self.unit[0].upper()}{self.unit[1:]}: {_figure(self.cost)} ({proof})."]
         if self.again is not None:
             words.append(
-                f"How close this is to the optimum is not proved. Designed again, it costs "
-                f"{_figure(self.again)}; searches that differ by a few per cent say nothing."
+                f"That it is the optimum is not proved. Designed again, it costs {_figure(self.again)}; so "
+                "much, searches differ among themselves, and what giving way buys must be more to count."
             )
+        if self.unknown:
+            words.append(self.unknown)
         return words
 
     def figures(self, driver: Driver) -> tuple[str, str, str]:
@@ -236,6 +258,10 @@ def _gap(gap: float) -> str:
     return f"gap {gap:.0e}" if gap < 0.01 else f"gap {gap:.1%}" if gap < 1 else f"gap {gap:,.0%}"
 
 
+def _unproved(gap: float) -> str:
+    return f"{_gap(gap)}, not proved to be its optimum"
+
+
 def _says(driver: Driver, table: Drivers) -> Iterator[str]:
     name = repr(short(driver.name))
     for change in driver.changes:
@@ -249,7 +275,8 @@ def _says(driver: Driver, table: Drivers) -> Iterator[str]:
         tighter = f"; making it as narrow as {driver.tightens_to} costs nothing" if driver.tightens_to else ""
         yield f"Relaxing {name} buys {bought}, proved{tighter}."
     else:
-        yield f"{name}: {driver.reason}."
+        # What went wrong with a change is a sentence of its own.
+        yield f"{driver.reason}." if driver.reason[0].isupper() else f"{name}: {driver.reason}."
 
 
 def short(text: str) -> str:

@@ -30,8 +30,13 @@ def drivers_table(found: Drivers) -> Any:
 
 
 def in_lines(found: Drivers, width: int) -> list[str]:
-    """What the plan costs and what giving way would buy, in lines of at most that many characters."""
-    lines = [line for says in found.cost_in_words() for line in textwrap.wrap(printable(says), width)]
-    for says in [*found.left_out(), *found.sentences(SHOWN)]:
+    """What the plan costs and what giving way would buy, in lines of at most that many characters.
+
+    What a reader may change is named as at a shell.
+    """
+    lines: list[str] = []
+    for says in found.cost_in_words():
+        lines += [*([""] if lines else []), *textwrap.wrap(printable(says), width)]
+    for says in [*found.left_out(where=""), *found.sentences(SHOWN, more="--most")]:
         lines += ["", *textwrap.wrap(printable(says), width)]
     return lines

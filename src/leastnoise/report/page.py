@@ -100,6 +100,8 @@ def _facts(plan: Plan) -> Markup:
     if plan.spreads is not None:
         low, high = figure(min(s.low for s in plan.spreads)), figure(max(s.high for s in plan.spreads))
         facts.append(("standard errors", low if low == high else f"{low} to {high}"))
+    if plan.factor is not None:
+        facts.append(("targets", "all met" if plan.factor <= 1 else f"missed by {at_least(plan.factor)}×"))
     facts.append(_status(plan))
     cells = [element("div", element("dt", name), element("dd", value)) for name, value in facts]
     return element("dl", *cells, class_="facts")
@@ -189,11 +191,11 @@ def _origin(plan: Plan, release: Release | None) -> Markup:
         facts += [
             ("dataset", receipt.dataset),
             ("release id", receipt.release_id),
-            ("ledger head", element("code", receipt.head)),
+            ("ledger head when paid for", element("code", receipt.head)),
         ]
         note = paragraph(
-            "Whoever notes the ledger's head can tell later, with ledger.verify(head=...), whether any of "
-            "its rows is gone."
+            "Whoever notes this head can tell later, with leastnoise ledger verify FILE --head HEAD, whether "
+            "any row up to it is gone. Storing the answers adds a row, so ledger show has a later head."
         )
     elif release is not None:
         note = paragraph(

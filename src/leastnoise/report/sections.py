@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
-from leastnoise.plan import Plan, targets_in_words
+from leastnoise.drivers.giving_way import is_cut_short
+from leastnoise.plan import Plan
 from leastnoise.printable import counted, in_figures
 from leastnoise.report import words
 from leastnoise.report.baselines import Baselines
@@ -23,9 +22,15 @@ _MOST_LINES = 200
 
 _STATUS_IN_WORDS = {
     "optimal": "no noise of this kind does better, up to the gap",
-    "stopped": "the search stopped early; a longer one may do better",
+    "stopped": "close to the optimum, which this method does not quite prove",
     "heuristic": "this method does not aim at the optimum",
 }
+
+
+def _status_in_words(plan: Plan) -> str:
+    if plan.certificate.status == "stopped" and is_cut_short(plan):
+        return "the search stopped early; a longer one may do better"
+    return _STATUS_IN_WORDS[plan.certificate.status]
 
 
 def asked(plan: Plan) -> Markup:
@@ -99,9 +104,10 @@ def accuracy(plan: Plan) -> Markup:
         _table("standard errors of every batch", heads, rows),
         _first(_batches(len(plan.workload.blocks)), len(plan.workload.blocks)),
     ]
-    if plan.factor is not None:
-        kind = "met" if plan.factor <= 1 else "missed"
-        parts.append(paragraph(f"Targets: {targets_in_words(plan.factor)}.", kind))
+    kept = words.targets_kept(plan)
+    if kept is not None:
+        # Before the table: whether targets are met is what a reader looks for.
+        parts.insert(0, paragraph(kept, "met" if plan.factor is not None and plan.factor <= 1 else "missed"))
     return joined(*parts)
 
 
@@ -159,7 +165,7 @@ def proof(plan: Plan, *, is_released: bool) -> Markup:
         ("achieved", f"{certificate.achieved:,.9g}", certificate.unit),
         ("lower bound", f"{certificate.lower_bound:,.9g}", among),
         ("gap", f"{certificate.gap:.1e}", "achieved over bound, less one"),
-        ("status", certificate.status, _STATUS_IN_WORDS[certificate.status]),
+        ("status", certificate.status, _status_in_words(plan)),
     ]
     source = 'ln.load_release("FILE.release").plan' if is_released else 'ln.load_plan("FILE.plan")'
     return joined(
@@ -241,6 +247,8 @@ def _batches(n: int) -> str:
 
 
 def _aim(plan: Plan) -> str:
+    if plan.objective.kind == "total-within-caps":
+        return "total variance that keeps within the targets"
     return plan.objective.unit(plan.workload, has_goal=plan.has_goal)
 
 
@@ -269,14 +277,11 @@ def _target(block: Block) -> str:
 
 def _met(plan: Plan, block: Block, largest: float) -> Markup:
     """Whether a batch keeps its targets, row by row where it has several."""
-    if not np.isfinite(block.targets).any():
+    share = words.used_of(plan, block, largest)
+    if share is None:
         return Markup("–")
-    if len(block.targets) == 1:
-        share = largest / float(block.targets[0])
-    else:
-        share = float((plan.known_stderr()[plan.workload.rows_of(block.name)] / block.targets).max())
     if share <= 1:
-        return element("span", "met", class_="met")
+        return element("span", f"met, {100 * share:.3g}% used", class_="met")
     return element("span", f"{share:.3g} times", class_="missed")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from leastnoise.operators import Array
-from leastnoise.plan import Plan, targets_in_words
+from leastnoise.plan import Plan
 from leastnoise.printable import counted, printable
 from leastnoise.release import Release
 from leastnoise.report import words
@@ -26,6 +26,7 @@ def plan_text(plan: Plan) -> str:
     return "\n".join(
         [
             *_heading(f"A plan for {counted(plan.workload.shape[0], 'count')}, not measured yet"),
+            *_size(plan),
             *_accuracy(plan),
             *_privacy(plan, "Measuring it once would spend"),
             *_proof(plan),
@@ -36,7 +37,7 @@ def plan_text(plan: Plan) -> str:
 def release_text(release: Release) -> str:
     """The summary of a release."""
     plan = release.plan
-    lines = _heading(f"A private release of {counted(plan.workload.shape[0], 'count')}")
+    lines = [*_heading(f"A private release of {counted(plan.workload.shape[0], 'count')}"), *_size(plan)]
     lower, upper = (None, None) if plan.strategy is None else release.interval(LEVEL)
     start = 0
     for block in plan.workload.blocks:
@@ -69,6 +70,13 @@ def release_text(release: Release) -> str:
 
 def _heading(title: str) -> list[str]:
     return [title, "=" * len(title), ""]
+
+
+def _size(plan: Plan) -> list[str]:
+    """How much was asked of how large a table."""
+    n_batches, n = len(plan.workload.blocks), plan.workload.shape[1]
+    batches = "1 query" if n_batches == 1 else f"{n_batches:,} queries"
+    return [f"Asked in {batches}, over a table of {counted(n, 'cell')}.", ""]
 
 
 def _answers(block: Block, answers: Array, lower: Array, upper: Array) -> list[str]:
@@ -118,8 +126,9 @@ def _accuracy(plan: Plan) -> list[str]:
             f"  {printable(block.name):<{width}}  median {spread.median:,.4g}, from {spread.low:,.4g} to "
             f"{spread.high:,.4g} ({counted(block.n_rows, 'count')}){target and ', ' + target}"
         )
-    if plan.factor is not None:
-        lines.append(f"  Targets: {targets_in_words(plan.factor)}.")
+    kept = words.targets_kept(plan)
+    if kept is not None:
+        lines.append(f"  {kept}")
     return [*lines, ""]
 
 

@@ -7,8 +7,10 @@ import math
 import numpy as np
 
 from leastnoise.alternatives import best_pure
+from leastnoise.drivers.giving_way import is_cut_short
 from leastnoise.objective import TotalVariance
-from leastnoise.plan import Plan
+from leastnoise.plan import Plan, targets_in_words
+from leastnoise.printable import printable
 from leastnoise.privacy import ApproxDP
 from leastnoise.report.figures import at_least
 from leastnoise.workload import Block
@@ -18,6 +20,9 @@ _USUAL_DELTA = 1e-6
 
 _LARGE_DELTA = 1e-3
 
+# A target is met with nothing to spare from this share of it on.
+_JUST_MET = 0.9995
+
 
 def target_of(block: Block) -> str:
     """The standard errors asked of a batch, as in "target 50"; nothing where none was."""
@@ -26,6 +31,34 @@ def target_of(block: Block) -> str:
         return ""
     low, high = f"{asked.min():,.4g}", f"{asked.max():,.4g}"
     return f"target {low}" if low == high else f"targets from {low} to {high}"
+
+
+def used_of(plan: Plan, block: Block, largest: float) -> float | None:
+    """The largest standard error of a batch as a share of its target, row by row; None without one.
+
+    Args:
+        largest: its largest standard error, which decides where all rows have one target.
+    """
+    if not np.isfinite(block.targets).any():
+        return None
+    if len(block.targets) == 1:
+        return largest / float(block.targets[0])
+    return float((plan.known_stderr()[plan.workload.rows_of(block.name)] / block.targets).max())
+
+
+def targets_kept(plan: Plan) -> str | None:
+    """Whether every target is met, and by how much, in a sentence; None where none was given."""
+    if plan.factor is None or plan.spreads is None:
+        return None
+    said = f"Targets: {targets_in_words(plan.factor)}"
+    if plan.factor > 1:
+        return f"{said}."
+    pairs = zip(plan.workload.blocks, plan.spreads, strict=True)
+    used = [(used_of(plan, block, spread.high) or 0.0, block.name) for block, spread in pairs]
+    most, name = max(used, key=lambda pair: pair[0])
+    if most >= _JUST_MET:
+        return f"{said}, with nothing to spare in {printable(name)!r}."
+    return f"{said}; the closest, {printable(name)!r}, uses {100 * most:.3g}% of what it may."
 
 
 def shown_delta(plan: Plan) -> float:
@@ -89,6 +122,9 @@ def verdict(plan: Plan) -> str:
     certificate = plan.certificate
     if certificate.status == "optimal":
         return f"Gap {certificate.gap:.1e}: this is the optimum, proved."
+    if certificate.status == "stopped" and not is_cut_short(plan):
+        close = "at most that share above the optimum"
+        return f"Gap {certificate.gap:.1e}: {close}; method {plan.method} proves no more."
     if certificate.status == "stopped":
         return f"Gap {certificate.gap:.1e}: the search stopped early; a longer one may do better."
     return f"Gap {certificate.gap:.1%}: this method does not aim at the optimum."

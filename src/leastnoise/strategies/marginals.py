@@ -116,7 +116,7 @@ def _split(request: Request, question: Asked, A: Any) -> SplitSolution:
         return least_total(A, totals)
     limits: dict[str, Any] = {
         "tol": request.tol / 4,
-        "time_limit": request.time_limit,
+        "time_limit": request.deadline.left,
         "progress": request.progress,
     }
     budget = 1.0 if kind == "largest" else float(request.privacy.budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,7 @@ from leastnoise.operators import MAX_ENTRIES, Array
 from leastnoise.printable import in_figures
 from leastnoise.privacy import Goal
 from leastnoise.progress import Progress
+from leastnoise.strategies.deadline import Deadline
 from leastnoise.strategies.mechanism import Mechanism
 from leastnoise.strategy import RealStrategy, spare_of
 from leastnoise.structured.proposal import BlockProposal
@@ -31,6 +33,7 @@ class Request:
     Where the objective is of the kind "largest", only the shape of the noise matters;
     if no privacy goal was given either, `privacy` is GDP(1). Where earlier plans have used part of
     the goal, `after` are their digests and `used` is what they spend together in each cell.
+    The time limit counts from `began`, when the request was made.
     """
 
     workload: Workload
@@ -43,6 +46,12 @@ class Request:
     objective: Objective = TotalVariance()  # noqa: RUF009 - a frozen value
     after: tuple[str, ...] = ()
     used: CellCosts | None = None
+    began: float = field(default_factory=time.monotonic, init=False)
+
+    @property
+    def deadline(self) -> Deadline:
+        """When the search must end with what it has."""
+        return Deadline.after(self.time_limit, began=self.began)
 
     @cached_property
     def spare(self) -> CellCosts | None:

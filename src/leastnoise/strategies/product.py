@@ -19,7 +19,8 @@ from leastnoise.certificate import Status
 from leastnoise.objective import MaxVariance, TotalVariance
 from leastnoise.operators import Array
 from leastnoise.privacy import GDP
-from leastnoise.products import Kind
+from leastnoise.products import Kind, ProductTerm
+from leastnoise.strategies.deadline import Deadline
 from leastnoise.strategies.dense import DENSE
 from leastnoise.strategies.laplace_factor import best_factor
 from leastnoise.strategies.method import Found, Method, Request
@@ -34,6 +35,12 @@ _ONE_AXIS = 512
 
 # Factors of more values are given equal dual weights with Laplace noise, whose bound is loose anyway.
 _MAX_WEIGHED = 512
+
+# How much of the time is for the search; the rest is for rounding to integers and for the proof.
+_SEARCHING = 0.75
+
+# With Laplace noise, how much of that is for rows; the rest is for the weights that prove something.
+_SEARCHED = 0.8
 
 
 def _refuses(request: Request) -> str | None:
@@ -61,13 +68,18 @@ def _find(request: Request) -> Found:
     q = list(uniform(products))
     rows: dict[tuple[int, int], Array] = {}
     notes = []
-    for place, number in zip(term.places, term.kinds, strict=True):
+    # What is still to be searched shares the time that is left.
+    n_searched = sum(not products.kinds[place][number].is_identity for place, number in _parts(term))
+    for place, number in _parts(term):
         kind = products.kinds[place][number]
         if kind.is_identity:
             forms[place] = [identity_form(products.sizes[place])]
             continue
         factor = _with_laplace_noise if request.privacy.noise == "laplace" else _optimal
-        form, weights, p, how = factor(request, kind, max(len(term.places), 1))
+        left = request.deadline.part(_SEARCHING).left
+        limit = None if left is None else left / n_searched
+        n_searched -= 1
+        form, weights, p, how = factor(request, kind, max(len(term.places), 1), limit)
         forms[place], q[place] = [form], weights
         if p is not None:
             rows[0, place] = p
@@ -81,7 +93,14 @@ def _find(request: Request) -> Found:
     return Found(single_block(products.axes, forms), witness, claim, note)
 
 
-def _optimal(request: Request, kind: Kind, n_factors: int) -> tuple[AxisForm, Array, Array | None, str]:
+def _parts(term: ProductTerm) -> list[tuple[int, int]]:
+    """The axes of a product, each with the kind of its rows."""
+    return list(zip(term.places, term.kinds, strict=True))
+
+
+def _optimal(
+    request: Request, kind: Kind, n_factors: int, time_limit: float | None
+) -> tuple[AxisForm, Array, Array | None, str]:
     """The certified optimum for one factor, its dual weights of values and rows, and how it was found."""
     is_largest = request.objective.kind == "largest"
     # Each factor may use its part of the tolerance.
@@ -92,7 +111,7 @@ def _optimal(request: Request, kind: Kind, n_factors: int) -> tuple[AxisForm, Ar
             GDP(1),
             {},
             tol,
-            request.time_limit,
+            time_limit,
             request.backend,
             request.progress,
             MaxVariance() if is_largest else TotalVariance(),
@@ -107,15 +126,15 @@ def _optimal(request: Request, kind: Kind, n_factors: int) -> tuple[AxisForm, Ar
 
 
 def _with_laplace_noise(
-    request: Request, kind: Kind, n_factors: int
+    request: Request, kind: Kind, n_factors: int, time_limit: float | None
 ) -> tuple[AxisForm, Array, Array | None, str]:
     """The best strategy found for one factor under the L1 norm."""
     n = kind.operator.shape[1]
-    limit = None if request.time_limit is None else request.time_limit / n_factors
-    factor = best_factor(kind.gram, time_limit=limit)
+    deadline = Deadline.after(time_limit)
+    factor = best_factor(kind.gram, time_limit=None if time_limit is None else _SEARCHED * time_limit)
     q = np.ones(n)
     if n <= _MAX_WEIGHED:
-        found = DENSE.find(Request(of_rows(kind.operator), GDP(1), tol=1e-3))
+        found = DENSE.find(Request(of_rows(kind.operator), GDP(1), tol=1e-3, time_limit=deadline.left))
         assert isinstance(found, Found)
         q = np.asarray(found.q)
     return AxisForm("whole", n, _lowest_terms(factor.rows)), q, None, factor.how

@@ -9,17 +9,22 @@ mostly within a percent of it. The bound is that of `union_norm`, and the gap is
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from leastnoise.bounds.product_bound import ProductWitness, with_row_weights
+from leastnoise.bounds.union_norm import union_bound
 from leastnoise.certificate import Status
-from leastnoise.errors import InfeasibleError
+from leastnoise.errors import DesignError, InfeasibleError
 from leastnoise.operators import Array
-from leastnoise.products import Products
+from leastnoise.products import Kind, Products
+from leastnoise.progress import Progress
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
+from leastnoise.strategies.deadline import Deadline
 from leastnoise.strategies.infeasible import infeasible_products
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategies.oblique.dual import dual_weights
@@ -37,6 +42,34 @@ from leastnoise.strategies.structure import Asked, asked, largest_axis, refuse_u
 
 # Every product is looked at with each of its blocks: so many pairs of them at most.
 MAX_PIECES = 2_000_000
+
+# How much of the time is over when attributes have been tied; with caps, when axes have been chosen for the
+# total alone, for both, and for the largest variance; when the last axes are chosen; and when shares of the
+# budget are. The rest is for the bound.
+_TYING, _FIRST, _HALVED, _SECOND, _SEARCHING, _SHARING = 0.15, 0.25, 0.35, 0.5, 0.65, 0.75
+
+
+# Seconds per kind of rows and cubed number of values for what follows a search: rounding to integers and
+# spans of integers. Measured at 1,000 values; a limit cannot interrupt it.
+_ROUNDING_TIME = 6e-9
+
+
+def _deadline(request: Request) -> Deadline:
+    """When the search must end, so that what was found can still be rounded."""
+    products = asked(request).products
+    pairs = zip(products.sizes, products.kinds, strict=True)
+    return request.deadline.before(
+        _ROUNDING_TIME
+        * sum(float(size) ** 3 * sum(not kind.is_identity for kind in own) for size, own in pairs)
+    )
+
+
+def _telling(request: Request) -> Callable[[Progress], None] | None:
+    """Who is told of steps over shares of the budget; their gap is not the plan's, known only at the end."""
+    listener = request.progress
+    if listener is None:
+        return None
+    return lambda step: listener(Progress(step.step, math.inf, time.monotonic() - request.began))
 
 
 def _refuses(request: Request) -> str | None:
@@ -56,13 +89,15 @@ def _find(request: Request) -> Found:
     kind = request.objective.kind
     if kind == "total":
         # Attributes of few values that are asked in several ways are better measured together.
-        products = tied_where_useful(question.products, question.weights)
-        split = split_products(products, question.weights)
+        deadline = _deadline(request)
+        products = tied_where_useful(question.products, question.weights, deadline=deadline.part(_TYING))
+        split = split_products(products, question.weights, deadline=deadline.part(_SEARCHING))
         return _found(request, split, question.weights, None, f"{split.sweeps} sweeps over the attributes")
     assert question.caps is not None
     if kind == "largest":
-        products = tied_where_useful(question.products, 1 / question.caps)
-        found, _ = _least_largest(request, products, question.caps)
+        deadline = _deadline(request).part(_TYING)
+        products = tied_where_useful(question.products, 1 / question.caps, deadline=deadline)
+        found, _ = _least_largest(request, products, question.caps, _SEARCHING)
         return _found(request, found.split, None, dual_of(found), "in turns with weights of their queries")
     return _find_within_caps(request, question)
 
@@ -83,51 +118,84 @@ class Rows:
         return cls(terms, np.concatenate([own for _, own in chosen])), variance_matrix(split, tables, chosen)
 
 
-def _least_largest(request: Request, products: Products, caps: Array) -> tuple[Alternated, SplitSolution]:
-    """Axes and shares of the budget for the least largest variance beside the caps, at profile 1."""
-    tol = request.tol / 4
+def _least_largest(
+    request: Request, products: Products, caps: Array, share: float
+) -> tuple[Alternated, SplitSolution]:
+    """Axes and shares of the budget for the least largest variance beside the caps, at profile 1.
+
+    Args:
+        share: how much of the time is over when axes must be chosen.
+    """
+    tol, last = request.tol / 4, _deadline(request).part(_SHARING)
 
     def inner(A: Any, own: Array) -> SplitSolution:
-        return least_largest(A, own, tol=tol)
+        return least_largest(A, own, tol=tol, time_limit=last.left)
 
-    found = alternate(products, caps, inner)
+    found = alternate(products, caps, inner, deadline=_deadline(request).part(share))
     rows, A = Rows.leading(found.split, np.isfinite(caps))
-    solution = least_largest(A, caps[rows.terms], tol=tol, progress=request.progress)
+    own = caps[rows.terms]
+    solution = least_largest(A, own, tol=tol, time_limit=last.left, progress=_telling(request))
+    if solution.achieved > found.largest:
+        # Late, it ends before it is as good as what the rounds had found.
+        solution = replace(solution, x=found.split.x, achieved=found.largest)
     return replace(found, split=replace(found.split, x=solution.x)), solution
 
 
 def _find_within_caps(request: Request, question: Asked) -> Found:
     """The least total within caps: axes chosen for the total, for the caps, and for both together."""
     assert question.caps is not None
-    caps = question.caps * float(request.privacy.budget)
+    # At profile 1. What rounding to integers adds to a variance must not take it over its cap.
+    caps = question.caps * float(request.privacy.budget) * (1 - _ROUNDING_ROOM)
     weights = question.weights
-    products = tied_where_useful(question.products, weights + np.where(np.isfinite(caps), 1 / caps, 0))
+    asked_for = weights + np.where(np.isfinite(caps), 1 / caps, 0)
+    deadline = _deadline(request)
+    products = tied_where_useful(question.products, asked_for, deadline=deadline.part(_TYING))
     n_rows = np.array([float(term.n_rows) for term in products.terms])
     tried: list[tuple[Split, SplitSolution, Array]] = []
 
-    def attempt(split: Split) -> SplitSolution:
-        solution, p = _total_within(request, split, weights, caps)
+    def attempt(split: Split, start: Array | None = None) -> SplitSolution:
+        solution, p = _total_within(request, split, weights, caps, start)
         tried.append((replace(split, x=solution.x), solution, p / n_rows))
         return solution
 
     if products is not question.products:
         # Tied axes leave less to choose where caps bind.
-        attempt(split_products(question.products, weights))
-    first = attempt(split_products(products, weights))
+        attempt(split_products(question.products, weights, deadline=deadline.part(_FIRST)))
+    alone = split_products(products, weights, deadline=deadline.part(_FIRST))
+    first = attempt(alone)
     if not first.is_feasible or tried[-1][2].any():
-        found, largest = _least_largest(request, products, caps)
+        # Axes that suit the total alone may not keep the caps at all: half of the weight for these.
+        capped = np.isfinite(caps)
+        halved = weights + np.where(capped, alone.total / (caps * n_rows * capped.sum()), 0)
+        attempt(split_products(products, halved, deadline=deadline.part(_HALVED)))
+        found, largest = _least_largest(request, products, caps, _SECOND)
         if largest.achieved <= 1:
-            attempt(found.split)
+            if not attempt(found.split, largest.p).is_feasible:
+                tried.append(_keeping_caps(found.split, largest, weights))
         elif not any(one[1].is_feasible for one in tried):
             raise _infeasible(request, question, found)
         for _ in range(_ROUNDS):
+            if deadline.part(_SEARCHING).is_past:
+                break
             best = min((one for one in tried if one[1].is_feasible), key=_achieved)
-            attempt(split_products(best[0].products, weights + best[2]))
+            new = split_products(best[0].products, weights + best[2], deadline=deadline.part(_SEARCHING))
+            attempt(new)
             if min((one for one in tried if one[1].is_feasible), key=_achieved) is best:
                 break
     split, _, p = min((one for one in tried if one[1].is_feasible), key=_achieved)
-    return _found(request, split, weights, None, "within the targets", p if p.any() else None)
+    return _found(request, split, weights, None, "within the targets", p if p.any() else None, caps)
 
+
+def _keeping_caps(split: Split, largest: SplitSolution, weights: Array) -> tuple[Split, SplitSolution, Array]:
+    """The shares of least largest variance, where the time was too short to lower the total within caps."""
+    used = np.flatnonzero(largest.x > 0)
+    total = float(weights @ (_totals(split)[:, used] @ (1 / largest.x[used])))
+    solution = replace(largest, achieved=total, lower_bound=0.0, is_feasible=True)
+    return replace(split, x=largest.x), solution, np.zeros(len(weights))
+
+
+# Rounding has been seen to raise the variance of a query by a ten-millionth.
+_ROUNDING_ROOM = 1e-6
 
 # How often axes are chosen again for the total and the caps that bind.
 _ROUNDS = 4
@@ -137,8 +205,14 @@ def _achieved(one: tuple[Split, SplitSolution, Array]) -> float:
     return one[1].achieved
 
 
-def _total_within(request: Request, split: Split, weights: Array, caps: Array) -> tuple[SplitSolution, Array]:
-    """The shares of the budget for the least total within caps, at profile 1, and weights of the products."""
+def _total_within(
+    request: Request, split: Split, weights: Array, caps: Array, start: Array | None
+) -> tuple[SplitSolution, Array]:
+    """The shares of the budget for the least total within caps, at profile 1, and weights of the products.
+
+    Args:
+        start: weights of the leading rows for which caps are kept best, to begin with.
+    """
     from scipy import sparse
 
     rows, A = Rows.leading(split, np.isfinite(caps))
@@ -146,7 +220,15 @@ def _total_within(request: Request, split: Split, weights: Array, caps: Array) -
     stacked = sparse.vstack([totals, A], format="csr")
     w = np.concatenate([weights, np.zeros(len(rows.terms))])
     c = np.concatenate([np.full(len(weights), math.inf), caps[rows.terms]])
-    solution = total_within(stacked, w, c, tol=request.tol / 4, progress=request.progress)
+    solution = total_within(
+        stacked,
+        w,
+        c,
+        tol=request.tol / 4,
+        time_limit=_deadline(request).part(_SHARING).left,
+        progress=_telling(request),
+        start=None if start is None else np.concatenate([np.zeros(len(weights)), start]),
+    )
     if solution.p is None:
         return solution, np.zeros(len(weights))
     return solution, np.bincount(rows.terms, weights=solution.p[len(weights) :], minlength=len(weights))
@@ -201,24 +283,33 @@ def dual_of(found: Alternated) -> Dual:
 
 def _infeasible(request: Request, question: Asked, found: Alternated) -> InfeasibleError:
     dual = dual_of(found)
-    witness = _proof(found.split, dual)
+    witness = _proof(request, found.split, dual)
     shares = np.zeros(len(request.workload.blocks))
     assert question.caps is not None
     for term, weight, cap in zip(question.products.terms, dual.p, question.caps, strict=True):
         shares[term.block] += weight * cap if weight > 0 else 0.0
-    return infeasible_products(request.workload, request.privacy, witness, math.sqrt(found.largest), shares)
+    try:
+        return infeasible_products(
+            request.workload, request.privacy, witness, math.sqrt(found.largest), shares
+        )
+    except DesignError as error:
+        if not _deadline(request).part(_SEARCHING).is_past:
+            raise
+        raise DesignError(f"{error}; or give more time than {request.time_limit:g} s") from None
 
 
-def _proof(split: Split, dual: Dual) -> ProductWitness:
+def _proof(request: Request, split: Split, dual: Dual) -> ProductWitness:
     products = with_row_weights(split.products, dual.rows)
-    q = _weights_of_values(split, products, dual.p)
+    q = _weights_of_values(request, split, products, dual.p)
     return ProductWitness(q, dual.p, dual.rows, split.products.axes)
 
 
-def _weights_of_values(split: Split, products: Products, weights: Array) -> tuple[Array, ...]:
+def _weights_of_values(
+    request: Request, split: Split, products: Products, weights: Array
+) -> tuple[Array, ...]:
     pairs = zip(split.axes, split.products.kinds, strict=True)
     start = tuple(axis.q if kinds else np.ones(1) for axis, kinds in pairs)
-    return dual_weights(products, weights, start=start)
+    return dual_weights(products, weights, start=start, deadline=_deadline(request))
 
 
 def _found(
@@ -228,17 +319,58 @@ def _found(
     dual: Dual | None,
     how: str,
     p: Array | None = None,
+    caps: Array | None = None,
 ) -> Found:
+    is_late = _deadline(request).part(_SEARCHING).is_past
     if dual is not None:
-        witness = _proof(split, dual)
+        witness = _proof(request, split, dual)
     else:
         assert weights is not None
         counted = weights if p is None else weights + p
-        q = _weights_of_values(split, split.products, counted)
+        q = _weights_of_values(request, split, split.products, counted)
+        if p is not None and caps is not None:
+            p = _proving_most(split.products, weights, p, caps, q)
         witness = ProductWitness(q, p, axes=split.products.axes)
     claim: Status = "heuristic" if request.privacy.neighbours == "replace-one" else "stopped"
-    note = f"oblique residuals of {len(split.products.terms):,} products, {how}"
+    early = ", stopped early" if is_late else ""
+    note = f"oblique residuals of {len(split.products.terms):,} products, {how}{early}"
     return Found(proposal_of(split, tol=request.tol), witness, claim, note)
+
+
+# Shares of the dual weights of caps that are tried where all of them prove little.
+_SHARES_OF_CAPS = (0.3, 0.0)
+
+# Where Σ p c leaves at least this share of F², little is lost with it.
+_LITTLE_LOST = 0.9
+
+
+def _proving_most(
+    products: Products, weights: Array, p: Array, caps: Array, q: tuple[Array, ...]
+) -> Array | None:
+    """The dual weights of caps, or that share of them that proves most for these weights of values.
+
+    Weights p of caps that are hard to keep are large, and F² − Σ p c is what is left of two large numbers:
+    where the search for q ends early, less of p proves more.
+    """
+    whole = [own if kinds else np.full(size, 1 / size) for own, kinds, size in _axes(products, q)]
+    finite = np.where(np.isfinite(caps), caps, 0.0)
+    allowed = float((p * finite) @ np.array([float(term.n_rows) for term in products.terms]))
+
+    def bound(share: float) -> float:
+        return union_bound(products, weights + share * p, whole) - share * allowed
+
+    best, most = 1.0, bound(1.0)
+    if most >= _LITTLE_LOST * (most + allowed):
+        return p
+    for share in _SHARES_OF_CAPS:
+        proved = bound(share)
+        if proved > most:
+            best, most = share, proved
+    return best * p if best > 0 else None
+
+
+def _axes(products: Products, q: tuple[Array, ...]) -> Iterator[tuple[Array, tuple[Kind, ...], int]]:
+    return zip(q, products.kinds, products.sizes, strict=True)
 
 
 RESIDUALS = Method(

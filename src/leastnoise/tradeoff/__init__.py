@@ -34,7 +34,7 @@ from leastnoise.drivers.pressure import largest_shares
 from leastnoise.errors import DesignError, InputError, LeastnoiseError
 from leastnoise.objective import Objective, Targets, TotalVariance, default_objective
 from leastnoise.plan import Plan
-from leastnoise.printable import printable
+from leastnoise.printable import counted, printable
 from leastnoise.privacy import ApproxDP, Goal, PureDP, epsilon_of
 from leastnoise.progress import Progress
 from leastnoise.report import Baselines, baselines
@@ -181,7 +181,7 @@ class _Designer:
         def tell(step: Progress | None = None) -> None:
             if self.progress is not None:
                 passed = time.monotonic() - self.started
-                gap = None if step is None else step.gap
+                gap = None if step is None or math.isinf(step.gap) else step.gap
                 self.progress(Redesign(subject, number, n_designs, passed, gap))
 
         tell()
@@ -263,10 +263,9 @@ class _Curve:
 
     def notes(self) -> list[str]:
         """What was designed, what was scaled, and why that is right."""
-        most = ", at most" if self.base.simple.per_count.is_bound else ""
-        notes = [
-            f"Each count: noise on every count as asked{most}. Each cell: noise on every cell, added up."
-        ]
+        notes = []
+        if self.base.simple.per_count.is_bound:
+            notes.append("What noise on each count would have is not known exactly here: it is at most that.")
         errors = "1/epsilon" if self.base.is_laplace else "1/mu"
         proof = self.base.plan.certificate
         if not self.is_within:
@@ -283,11 +282,15 @@ class _Curve:
         )
         notes.append(f"Below epsilon = {first:.4g} {none}; what is shown misses them by the least factor.")
         if self.n_designed:
-            notes.append(f"Above it every epsilon was designed on its own ({self.n_designed} of them).")
+            each = counted(self.n_designed, "design")
+            notes.append(f"Above it targets bind, and every epsilon has a design of its own ({each}).")
         if self.least_total is not None:
             power = 1 if self.base.is_laplace else 2
             last = _epsilon_at(self.goal, self.least_total.budget * self.least_total.largest_factor**power)
-            notes.append(f"From {last:.4g} on the least total variance meets all targets, and is scaled.")
+            notes.append(
+                f"From epsilon = {last:.4g} on the least total variance meets all targets by itself: one "
+                "design, scaled."
+            )
         return [*notes, *self.failures]
 
 

@@ -28,7 +28,7 @@ def chart_of(table: Tradeoff) -> Any:
         ) from None
     values = _values(table)
     x = alt.X("epsilon:Q", scale=alt.Scale(type="log"), title="epsilon")
-    y = alt.Y("stderr:Q", scale=alt.Scale(type="log"), title="standard error (rms)")
+    y = alt.Y("stderr:Q", scale=alt.Scale(type="log"), title="standard error (root mean square)")
     color = alt.Color("way:N", title=None, sort=[_OURS, _COUNT, _CELL])
     base = alt.Chart()
     lines = (
@@ -37,12 +37,14 @@ def chart_of(table: Tradeoff) -> Any:
         .encode(x=x, y=y, color=color, tooltip=["way:N", "epsilon:Q", "stderr:Q", "told:N"])
     )
     layers = [lines]
+    told = ["Both axes in powers of ten: further right is less privacy, further down is less noise."]
     if any(row["kind"] == "target" for row in values):
         layers.append(
             base.transform_filter("datum.kind == 'target'")
             .mark_rule(strokeDash=[4, 4])
             .encode(y=y, tooltip=["told:N"])
         )
+        told.append("Dashed: the target of each batch. Diamond: from there on all of its answers keep it.")
         # From this ε on the largest standard error, which is what a target is about, is below the line.
         layers.append(
             base.transform_filter("datum.kind == 'met'")
@@ -55,6 +57,7 @@ def chart_of(table: Tradeoff) -> Any:
         .properties(width=280, height=200)
         .facet(facet=alt.Facet("batch:N", title=None, sort=shown), columns=2)
         .resolve_scale(y="independent")
+        .properties(title=alt.Title(f"Accuracy against privacy: {table.what}", subtitle=told, anchor="start"))
     )
 
 

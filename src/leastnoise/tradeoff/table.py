@@ -161,11 +161,13 @@ class Tradeoff:
         noise = "Laplace noise" if self.delta is None else f"Gaussian noise, delta = {self.delta:g}"
         yield from (title, "=" * len(title), "")
         yield from (f"Standard errors with {noise}, {self.neighbours}.", "")
+        yield from textwrap.wrap(self._how_to_read(), 100)
+        yield ""
         for number, batch in enumerate(self.asked[:_SHOWN]):
             yield from self._of_batch(number, batch)
             yield ""
         if len(self.asked) > _SHOWN:
-            yield f"… and {len(self.asked) - _SHOWN:,} more, in .to_frame()"
+            yield f"… and {len(self.asked) - _SHOWN:,} more batches, in .to_frame() and in a .csv of it"
             yield ""
         if self.needed:
             factors = [f"{needed.factor:.3g}" for needed in self.needed]
@@ -177,10 +179,29 @@ class Tradeoff:
         for note in self.notes:
             yield from textwrap.wrap(note, 100)
 
+    def _how_to_read(self) -> str:
+        """What the columns are."""
+        says = (
+            "For each epsilon: the root mean square (rms) and the largest of this plan's standard errors. "
+            "Beside it the rms that simpler noise of the same privacy has, and how many times this plan's "
+            "that is: noise on each count as asked, or on each cell, added up."
+        )
+        if any(batch.target for batch in self.asked):
+            says += " A target is met where the largest standard error is no larger."
+        if any(point.how == "missed" for point in self.points):
+            says += (
+                " Where no plan meets all targets, what is shown misses all of them by as little as can be, "
+                "which may be more noise than one batch alone would need."
+            )
+        return says
+
     def _of_batch(self, number: int, batch: AskedBatch) -> Iterator[str]:
         told = [counted(batch.n_queries, "count")]
         if batch.target:
-            told.append(f"target {batch.target}")
+            is_plain = batch.stderr is None or batch.target.lstrip("±") == f"{batch.stderr:,.6g}"
+            told.append(
+                f"target {batch.target}" + ("" if is_plain else f", as std. error {batch.stderr:,.4g}")
+            )
         if batch.met_from is not None:
             told.append(f"met from epsilon {batch.met_from:.4g}")
         yield f"{printable(batch.name)} ({', '.join(told)})"
@@ -189,7 +210,7 @@ class Tradeoff:
         for point in self.points:
             own = point.batches[number]
             mark = "*" if point.is_asked else ""
-            met = "" if own.is_met is None else "  met" if own.is_met else "  missed"
+            met = "" if own.factor is None else "  met" if own.is_met else f"  missed by {own.factor:,.3g}×"
             yield (
                 f"  {f'{point.epsilon:.4g}{mark}':>8}  {_figure(own.rms):>8}  {_figure(own.largest):>8}  "
                 f"{_beside(own.per_count, own.rms):>15}  {_beside(own.per_cell, own.rms):>15}{met}"

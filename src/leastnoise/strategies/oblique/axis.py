@@ -35,6 +35,7 @@ from leastnoise.operators import Array, Identity, Operator, is_whole_space, requ
 from leastnoise.rowspace import integer_basis
 from leastnoise.solver import Solution, minimise_total_variance
 from leastnoise.strategies.cells import Cells, distinct_cells
+from leastnoise.strategies.deadline import NEVER, Deadline
 from leastnoise.workload import Workload
 
 # Rows of a kind are factored as they are up to so many per value, and so many numbers in all; beyond, their
@@ -241,17 +242,25 @@ class Placed:
         return self.questions.per_owner(self.centred**2)
 
 
-def first_place(questions: Questions, weights: Array, *, tol: float) -> Placed:
+def first_place(questions: Questions, weights: Array, *, tol: float, deadline: Deadline = NEVER) -> Placed:
     """The split of the optimum for the axis alone: all owners by their weights, and the total."""
     rows = questions.rows * np.sqrt(weights[questions.owner])[:, None]
     mean = rows.mean(axis=1)
     total = math.sqrt(float(mean @ mean)) or float(np.abs(rows).max(initial=0)) or 1.0
     R = _of_full_rank(np.vstack([rows, np.full((1, rows.shape[1]), total)]), questions.rank)
-    found = _solved(R, None, tol)
+    found = _solved(R, None, tol, deadline)
     return Placed(questions, Oblique.from_root(found.root, found.q))
 
 
-def residual_place(questions: Questions, g: Array, u: Array, *, start: Array | None, tol: float) -> Placed:
+def residual_place(
+    questions: Questions,
+    g: Array,
+    u: Array,
+    *,
+    start: Array | None,
+    tol: float,
+    deadline: Deadline = NEVER,
+) -> Placed:
     """The best residual rows for a given g, Σg = 1: P of least trace(V_u P^#) with P g = 0, diag P ≤ 1.
 
     Args:
@@ -269,7 +278,7 @@ def residual_place(questions: Questions, g: Array, u: Array, *, start: Array | N
     lengths = np.sqrt((R**2).sum(axis=0))
     used = lengths > _WEAK * lengths.max()
     first = None if start is None or not start[used].any() else start[used]
-    found = _solved(R[:, used], first, tol)
+    found = _solved(R[:, used], first, tol, deadline)
     root, q = np.zeros((rank, n)), np.zeros(n)
     root[:, used], q[used] = found.root, found.q
     return Placed(questions, Oblique.from_root(np.vstack([ones, root]), q))
@@ -291,7 +300,9 @@ _LOST = (
 )
 
 
-def improvements(place: Placed, u: Array, t: Array, *, tol: float) -> Iterator[Placed]:
+def improvements(
+    place: Placed, u: Array, t: Array, *, tol: float, deadline: Deadline = NEVER
+) -> Iterator[Placed]:
     """Splits that may have a smaller Σ_k u_k ρ_k + t_k h_k, the boldest first.
 
     Solutions of (2), nearer and nearer to the split given; then splits along the slope of g. Unless the
@@ -300,13 +311,14 @@ def improvements(place: Placed, u: Array, t: Array, *, tol: float) -> Iterator[P
     Args:
         u, t: weights of ρ and h of every owner, none negative.
         tol: the relative gap to which one-axis problems are solved.
+        deadline: when they are left where they stand.
     """
     questions, oblique = place.questions, place.oblique
     if len(oblique.root) == 0:
         return
     c, R = _model(place, u, t)
     if R is not None:
-        found = _solved(R, oblique.q, tol)
+        found = _solved(R, oblique.q, tol, deadline)
         for share in _SHARES:
             beta = found.root
             if share < 1:
@@ -314,10 +326,10 @@ def improvements(place: Placed, u: Array, t: Array, *, tol: float) -> Iterator[P
             q = (1 - share) * oblique.q + share * found.q / found.q.sum()
             yield Placed(questions, Oblique.from_root(beta, q))
     # The slope of ρ is known where P is the best for its g.
-    here = residual_place(questions, oblique.g, u, start=oblique.q, tol=tol)
+    here = residual_place(questions, oblique.g, u, start=oblique.q, tol=tol, deadline=deadline)
     part = (here.oblique.root, here.oblique.q, float(u @ here.rho))
     for g in centre_steps(questions, oblique.g, t, [part]):
-        yield residual_place(questions, g, u, start=here.oblique.q, tol=tol)
+        yield residual_place(questions, g, u, start=here.oblique.q, tol=tol, deadline=deadline)
     yield here
 
 
@@ -389,5 +401,5 @@ def _model(place: Placed, u: Array, t: Array) -> tuple[float, Array | None]:
     return c, R
 
 
-def _solved(R: Array, start: Array | None, tol: float) -> Solution:
-    return minimise_total_variance(R / np.abs(R).max(), tol=tol, start=start)
+def _solved(R: Array, start: Array | None, tol: float, deadline: Deadline) -> Solution:
+    return minimise_total_variance(R / np.abs(R).max(), tol=tol, start=start, time_limit=deadline.left)

@@ -33,6 +33,7 @@ from leastnoise.errors import DesignError
 from leastnoise.lattice import Lattice
 from leastnoise.operators import Array
 from leastnoise.products import Products
+from leastnoise.strategies.deadline import NEVER, Deadline
 
 # All axes move at once where the cubes of the directions of all problems add up to no more than this: about
 # a fifth of a second for one gradient. One axis alone takes more directions of the others up to so many.
@@ -67,7 +68,7 @@ def dual_weights(
     start: Sequence[Array] | None = None,
     row_weights: Mapping[tuple[int, int], Array] | None = None,
     rounds: int = 4,
-    time_limit: float | None = None,
+    deadline: Deadline = NEVER,
 ) -> tuple[Array, ...]:
     """Weights of the values of every axis, Σ = 1, for which `union_bound` is nearly the largest.
 
@@ -78,20 +79,21 @@ def dual_weights(
         start: weights to start from, as they come back from here.
         row_weights: for (axis, kind) the weights of that kind's rows; 1 unless given.
         rounds: how often every axis is visited at most.
-        time_limit: seconds after which no further step is begun.
+        deadline: when no further step is begun.
 
     Guarantee:
-        `union_bound` is no less than for `start`, and no less than for equal weights.
+        `union_bound` is no less than for `start`, and, unless the time is up, no less than for equal weights.
 
     Raises:
         DesignError: if weights do not fit the products.
         TooLargeError: if a product crosses so many axes that their subsets cannot be listed.
     """
-    search = _Search(products, np.asarray(weights, dtype=float), row_weights or {}, time_limit)
-    search.consider([np.full(size, 1 / size) for size in products.sizes])
+    search = _Search(products, np.asarray(weights, dtype=float), row_weights or {}, deadline)
     if start is not None:
         search.consider(_whole(products, start))
-    if search.bound > 0:
+    if start is None or not search.is_late:
+        search.consider([np.full(size, 1 / size) for size in products.sizes])
+    if search.bound > 0 and not search.is_late:
         search.run(rounds)
     return tuple(own if kinds else np.ones(1) for own, kinds in zip(search.q, products.kinds, strict=True))
 
@@ -124,10 +126,12 @@ class _Search:
         products: Products,
         weights: Array,
         row_weights: Mapping[tuple[int, int], Array],
-        time_limit: float | None,
+        deadline: Deadline,
     ) -> None:
         self._products, self._weights, self._row_weights = products, weights, row_weights
-        self._ends = math.inf if time_limit is None else time.monotonic() + time_limit
+        self._deadline = deadline
+        # Seconds that the bound takes: no search is worth more than the proof of what it found.
+        self._judging = 0.0
         self.q: list[Array] = []
         self.bound = -math.inf
         self._grams: dict[int, list[Array]] = {}
@@ -135,12 +139,15 @@ class _Search:
 
     @property
     def is_late(self) -> bool:
-        """Whether the time is up."""
-        return time.monotonic() > self._ends
+        """Whether the time that is left is needed to judge what was found, here and for the certificate."""
+        left = self._deadline.left
+        return left is not None and left <= 2 * self._judging
 
     def consider(self, q: Sequence[Array]) -> bool:
         """Keep the weights if they are the best so far; say whether the bound grew by enough to go on."""
+        began = time.monotonic()
         bound = union_bound(self._products, self._weights, q, self._row_weights)
+        self._judging = max(self._judging, time.monotonic() - began)
         before = self.bound
         if bound > before:
             self.q, self.bound = list(q), bound

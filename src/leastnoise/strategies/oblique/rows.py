@@ -21,6 +21,7 @@ import numpy as np
 from leastnoise.errors import TooLargeError
 from leastnoise.operators import MAX_ENTRIES, Array, Operator
 from leastnoise.products import Products
+from leastnoise.strategies.deadline import NEVER, Deadline
 from leastnoise.strategies.oblique.axis import Oblique
 from leastnoise.strategies.oblique.search import RowByRow, Search
 from leastnoise.strategies.oblique.splitting import Searched, Split, searched
@@ -268,6 +269,7 @@ def alternate(
     *,
     rounds: int = 60,
     tol: float = 1e-4,
+    deadline: Deadline = NEVER,
 ) -> Alternated:
     """A split of small largest variance beside the caps.
 
@@ -279,27 +281,30 @@ def alternate(
         inner: `solver.split.least_largest`, or another that does the same.
         rounds: at most so many.
         tol: rounds end when the largest ratio fell by less than this share at two uses of `inner` in a row.
+        deadline: when no further round is begun; `inner` is used once at least.
 
     Raises:
         TooLargeError: if there are too many rows.
     """
     of_terms = np.asarray(caps, dtype=float)
-    found = searched(products, 1 / of_terms, largest=True)
+    # Half of the time is left to the rounds.
+    found = searched(products, 1 / of_terms, largest=True, deadline=deadline.part(0.5))
     split = found.to_split()
     chosen = _told_apart(split)
-    search, weights, sums = _row_by_row(found, split, chosen, of_terms)
+    search, weights, sums = _row_by_row(found, split, chosen, of_terms, deadline)
     terms = np.repeat(np.arange(len(chosen)), [len(rows) for _, rows in chosen])
     flat = np.concatenate([rows for _, rows in chosen])
     best, idle = Alternated(split, math.inf, terms, flat, weights / of_terms[terms]), 0
     for done in range(rounds + 1):
-        if done % _ROUNDS_PER_INNER == 0:
+        is_last = deadline.is_past
+        if done % _ROUNDS_PER_INNER == 0 or is_last:
             split = replace(found, search=search).to_split()
             x, value = _best_precisions(split, of_terms, inner)
             idle = idle + 1 if value > best.largest * (1 - tol) else 0
             if value < best.largest:
                 split = replace(split, x=x, total=math.nan)
                 best = replace(best, split=split, largest=value, p=weights / of_terms[terms])
-            if idle == _PATIENCE:
+            if idle == _PATIENCE or is_last:
                 break
         sums.reweigh(weights)
         search.run(until=0.0, max_sweeps=1)
@@ -365,7 +370,7 @@ class _RowSums(Sums):
 
 
 def _row_by_row(
-    found: Searched, split: Split, chosen: Sequence[tuple[int, Array]], caps: Array
+    found: Searched, split: Split, chosen: Sequence[tuple[int, Array]], caps: Array, deadline: Deadline
 ) -> tuple[Search, Array, _RowSums]:
     """The same centres and parts with a number for every row, and weights of all rows to begin with.
 
@@ -374,7 +379,7 @@ def _row_by_row(
     products, blocks = split.products, split.blocks
     layout = _Layout(products)
     operators = [[kind.operator for kind in kinds] for kinds in products.kinds]
-    search = Search(blocks, RowByRow(operators), tol=_ROUND_TOL, floor=_FLOOR)
+    search = Search(blocks, RowByRow(operators), tol=_ROUND_TOL, floor=_FLOOR, deadline=deadline)
     tables = row_tables(split)
     terms, index, _ = layout.indexed(split, tables, chosen)
     numbers = search.retabulated(found.search)

@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from leastnoise.operators import Array, Operator
+from leastnoise.strategies.deadline import NEVER, Deadline
 from leastnoise.strategies.oblique.axis import (
     Placed,
     Questions,
@@ -147,14 +148,17 @@ class Search:
     Args:
         tol: the gap at which sweeps are meant to end.
         floor: every row of an axis counts for at least this share of the one that counts most.
+        deadline: when the search ends with what it has.
 
     Attributes:
         centres: those that are searched for, by their places among all.
         sums: set by whoever knows which products take which numbers.
     """
 
-    def __init__(self, blocks: Blocks, rows: Rows, *, tol: float, floor: float = 0.0) -> None:
-        self.blocks, self.rows, self.tol, self.floor = blocks, rows, tol, floor
+    def __init__(
+        self, blocks: Blocks, rows: Rows, *, tol: float, floor: float = 0.0, deadline: Deadline = NEVER
+    ) -> None:
+        self.blocks, self.rows, self.tol, self.floor, self.deadline = blocks, rows, tol, floor, deadline
         sizes = [rows.n_slots(centre.axis) for centre in blocks.centres]
         sizes += [rows.n_slots(part.axis) for part in blocks.parts]
         first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -177,7 +181,7 @@ class Search:
                 continue
             asked = self.rows.asked(centre.axis, centre.kinds)
             weights = kind_weights[centre.axis][asked.slots]
-            shared = first_place(asked.questions, weights, tol=max(self.tol, 1e-6))
+            shared = first_place(asked.questions, weights, tol=max(self.tol, 1e-6), deadline=self.deadline)
             of_parts = [self.rows.asked(centre.axis, self.blocks.parts[p].kinds) for p in parts]
             state = CentreState(centre.axis, asked, parts, of_parts, shared, [], np.zeros(0))
             self.centres[number] = state
@@ -230,6 +234,8 @@ class Search:
         for sweep in range(1, max_sweeps + 1):
             before = self.sums.total
             for centre in self.centres:
+                if self.deadline.is_past:
+                    return sweep - 1
                 self._improve(centre)
             if self.sums.total >= before * (1 - until):
                 return sweep
@@ -248,11 +254,13 @@ class Search:
             return
         u = np.sum([slopes[self.first_of_part[part] + state.asked.slots] for part in state.parts], axis=0)
         u = self._counted(state.asked, u)
-        for candidate in improvements(state.shared, u, t, tol=_INNER * self.tol):
+        for candidate in improvements(state.shared, u, t, tol=_INNER * self.tol, deadline=self.deadline):
             numbers = self.sums.numbers.copy()
             self._put_shared(numbers, centre, candidate)
             if self._is_taken(state.axis, numbers):
                 state.shared = candidate
+                return
+            if self.deadline.is_past:
                 return
 
     def _counted(self, asked: Asked, u: Array) -> Array:
@@ -279,6 +287,9 @@ class Search:
         for centre, state in self.centres.items():
             if len(state.parts) < 2 or state.shared is None:
                 continue
+            if self.deadline.is_past:
+                # One split for all parts answers as much, only with more noise.
+                return found
             found = True
             shared = state.shared
             state.set_apart(spread(state.asked.questions, shared.oblique.g), [])
@@ -299,7 +310,11 @@ class Search:
             own = self._counted(asked, u)
             start = state.placed[place].oblique.q if state.placed else None
             at = gathered(asked.questions, g)
-            found.append(residual_place(asked.questions, at, own, start=start, tol=_INNER * self.tol))
+            found.append(
+                residual_place(
+                    asked.questions, at, own, start=start, tol=_INNER * self.tol, deadline=self.deadline
+                )
+            )
         return found
 
     def _put_apart(self, numbers: Array, centre: int, g: Array, placed: list[Placed]) -> None:
@@ -319,6 +334,8 @@ class Search:
             self._put_apart(numbers, centre, g, placed)
             if self._is_taken(state.axis, numbers):
                 state.set_apart(g, placed)
+                return
+            if self.deadline.is_past:
                 return
 
     def _steps_of_centre(self, state: CentreState, us: list[Array], t: Array) -> Iterator[Array]:

@@ -15,6 +15,7 @@ from leastnoise.operators import Array, Operator, RowScaled
 from leastnoise.products import Kind, Products
 from leastnoise.solver import ImplicitRows, Run, least_profile, load_backend, minimise_total_variance
 from leastnoise.strategies.cells import Cells, distinct_cells
+from leastnoise.strategies.deadline import NEVER, Deadline
 from leastnoise.strategies.oblique.axis import Placed, asked_basis, factor_rows, residual_place
 from leastnoise.strategies.oblique.blocks import Blocks, Form, Piece, forms_of
 from leastnoise.strategies.oblique.search import Rows, Search, all_entries, gathered, spread
@@ -124,6 +125,7 @@ def split_products(
     *,
     row_weights: Sequence[Sequence[Array | None]] | None = None,
     tol: float = _TOL,
+    deadline: Deadline = NEVER,
 ) -> Split:
     """Blocks, residual rows and precisions of least total variance, as far as one axis at a time can tell.
 
@@ -132,11 +134,12 @@ def split_products(
         row_weights: further factors for every axis, kind and row, (n_rows,), or None for 1: the weight of a
             query is that of its product, times those of its rows.
         tol: sweeps end when the total falls by less than this share.
+        deadline: when the search ends with what it has, which answers everything, with more noise.
 
     Raises:
         DesignError: if something that only queries of weight zero ask could not be answered.
     """
-    return searched(products, weights, row_weights=row_weights, tol=tol).to_split()
+    return searched(products, weights, row_weights=row_weights, tol=tol, deadline=deadline).to_split()
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +211,7 @@ def searched(
     row_weights: Sequence[Sequence[Array | None]] | None = None,
     tol: float = _TOL,
     largest: bool = False,
+    deadline: Deadline = NEVER,
 ) -> Searched:
     """The same as `split_products`, before it is written out.
 
@@ -221,12 +225,17 @@ def searched(
         )
     asked = products if row_weights is None else _reweighted(products, row_weights)
     forms = forms_of(asked)
-    axes = tuple(_axis(asked, axis, form, largest) for axis, form in enumerate(forms))
+    axes = tuple(_axis(asked, axis, form, largest, deadline) for axis, form in enumerate(forms))
     of_terms = of_terms * math.prod(axis.cost for axis in axes)
-    task = _Task(asked, forms, axes, of_terms)
-    best = min((task.run(order, (), _COARSE_TOL) for order in _orders(asked, forms)), key=_total)
-    apart = _better_apart(best.search, of_terms)
-    if apart:
+    task = _Task(asked, forms, axes, of_terms, deadline)
+    first, *others = _orders(asked, forms)
+    best = task.run(first, (), _COARSE_TOL)
+    for order in others:
+        if deadline.is_past:
+            break
+        best = min(best, task.run(order, (), _COARSE_TOL), key=_total)
+    apart = [] if deadline.is_past else _better_apart(best.search, of_terms)
+    if apart and not deadline.is_past:
         best = min(best, task.run(best.search.blocks.order, apart, _COARSE_TOL), key=_total)
     sweeps = best.search.run(until=tol)
     _refuse_unanswered(best.search.sums)
@@ -243,12 +252,13 @@ class _Task:
     forms: tuple[Form, ...]
     axes: tuple[SplitAxis, ...]
     weights: Array
+    deadline: Deadline = NEVER
 
     def run(self, order: Sequence[int], separated: Sequence[AxisSet], tol: float) -> Searched:
         """The search with one order of the axes."""
         blocks = Blocks(self.products, self.forms, order, separated)
         rows = Rows([[kind.operator for kind in kinds] for kinds in self.products.kinds])
-        search = Search(blocks, rows, tol=_TOL, floor=_FLOOR)
+        search = Search(blocks, rows, tol=_TOL, floor=_FLOOR, deadline=self.deadline)
         numbers = search.start(self._kind_weights())
         search.sums = Sums(all_entries(search), self.weights, numbers, blocks.n_blocks)
         sweeps = search.run(until=tol)
@@ -278,7 +288,7 @@ def _orders(products: Products, forms: Sequence[Form]) -> list[tuple[int, ...]]:
     return [others + tuple(several)]
 
 
-def _axis(products: Products, axis: int, form: Form, largest: bool) -> SplitAxis:
+def _axis(products: Products, axis: int, form: Form, largest: bool, deadline: Deadline = NEVER) -> SplitAxis:
     """What is known of an axis before the search."""
     size = products.axes[axis].size
     uniform = np.full(size, 1 / size)
@@ -292,13 +302,15 @@ def _axis(products: Products, axis: int, form: Form, largest: bool) -> SplitAxis
     cells = distinct_cells(rows, np.abs(rows).max(axis=0) > 0)
     scale = float(np.abs(rows).max())
     if largest:
-        return _whole_for_largest(operator, cells, basis)
-    found = minimise_total_variance(rows[:, cells.first] / scale, tol=_TOL)
+        return _whole_for_largest(operator, cells, basis, deadline)
+    found = minimise_total_variance(rows[:, cells.first] / scale, tol=_TOL, time_limit=deadline.left)
     q = cells.spread((found.q / cells.counts)[None, :])[0]
     return SplitAxis(form, cells.spread(found.root), basis, found.achieved * scale**2, q / q.sum())
 
 
-def _whole_for_largest(operator: Operator, cells: Cells, basis: Array | None) -> SplitAxis:
+def _whole_for_largest(
+    operator: Operator, cells: Cells, basis: Array | None, deadline: Deadline
+) -> SplitAxis:
     """A whole axis whose rows have the least largest variance."""
     from scipy import linalg
 
@@ -306,7 +318,8 @@ def _whole_for_largest(operator: Operator, cells: Cells, basis: Array | None) ->
     Q = None if basis is None else linalg.qr(basis.T.astype(float), mode="economic")[0]
     columns = np.eye(n) if Q is None else Q.T
     rows = ImplicitRows(operator, Q, load_backend("numpy"))
-    found = least_profile(rows, columns[:, cells.first], np.ones(operator.shape[0]), Run(_LARGEST_TOL))
+    run = Run(_LARGEST_TOL, deadline.left)
+    found = least_profile(rows, columns[:, cells.first], np.ones(operator.shape[0]), run)
     root = found.strategy / math.sqrt(float((found.strategy**2).sum(axis=0).max()))
     q = cells.spread((found.q / cells.counts)[None, :])[0]
     inverse = np.linalg.pinv(cells.spread(root))
@@ -334,6 +347,8 @@ def _better_apart(search: Search, weights: Array) -> list[AxisSet]:
     alone: dict[tuple[int, int], float] = {}
     found = []
     for block, listed in mixed.items():
+        if search.deadline.is_past:
+            break
         C: dict[tuple[int, ...], float] = {}
         for product, kinds, piece in listed:
             value = float(weights[product])

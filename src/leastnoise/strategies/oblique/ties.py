@@ -14,6 +14,7 @@ from itertools import combinations
 
 from leastnoise.operators import AllOnes, Array, Identity, Kronecker, Operator
 from leastnoise.products import Axis, Kind, Products, ProductTerm
+from leastnoise.strategies.deadline import NEVER, Deadline
 from leastnoise.strategies.oblique.splitting import split_products
 
 
@@ -97,7 +98,12 @@ def _factors_of_axes(products: Products, term: ProductTerm) -> dict[int, list[in
 
 
 def tied_where_useful(
-    products: Products, weights: Array | Sequence[float], *, max_size: int = 400, worth: float = 0.005
+    products: Products,
+    weights: Array | Sequence[float],
+    *,
+    max_size: int = 400,
+    worth: float = 0.005,
+    deadline: Deadline = NEVER,
 ) -> Products:
     """The products with pairs of axes tied as long as some pair lowers the total by at least this share.
 
@@ -105,19 +111,28 @@ def tied_where_useful(
         weights: of the products.
         max_size: combinations of values that a tied axis may have.
         worth: below it, axes are left as they are, because blocks of smaller axes are quicker to measure.
+        deadline: when no further pair is tried.
     """
-    best = split_products(products, weights, tol=_TRIAL_TOL).total
+
+    def total(tried: Products) -> float:
+        return split_products(tried, weights, tol=_TRIAL_TOL, deadline=deadline).total
+
+    best = total(products)
     while True:
         trials: list[tuple[float, int, Products]] = []
         for first, second in _pairs(products, max_size):
+            if deadline.is_past:
+                break
             candidate = tied(products, first, second)
-            trials.append((split_products(candidate, weights, tol=_TRIAL_TOL).total, len(trials), candidate))
+            trials.append((total(candidate), len(trials), candidate))
         if not trials or min(trials)[0] > best * (1 - worth):
             break
         best, _, products = min(trials)
+    if deadline.is_past:
+        return products
     # Pairs may gain nothing where all together do.
     whole = _all_tied(products, max(max_size, _MAX_WHOLE))
-    if whole is not None and split_products(whole, weights, tol=_TRIAL_TOL).total <= best * (1 - worth):
+    if whole is not None and total(whole) <= best * (1 - worth):
         return whole
     return products
 
