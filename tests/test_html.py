@@ -813,7 +813,7 @@ def test_the_ledger_is_named_or_missed(release):
         "first",
         "ledger head",
         "f" * 64,
-        "ledger.verify(head=...)",
+        "leastnoise ledger verify",
     ):
         assert part in paid
     assert "No ledger" not in paid and "No ledger" not in words_of(release.plan, "origin")
