@@ -32,7 +32,6 @@ from leastnoise import (
     intervals,
     noise,
     privacy,
-    release,
 )
 from leastnoise.accounting import CellCosts, Charge, limits, tally
 from leastnoise.data import blocks, counting, handle
@@ -43,6 +42,8 @@ from leastnoise.plan import Plan
 from leastnoise.plan import checks as plan_checks
 from leastnoise.plan import plan as plan_module
 from leastnoise.products import Axis
+from leastnoise.release import Receipt, count_tables, measuring
+from leastnoise.release import release as release_module
 from leastnoise.strategy import Strategy, budget, rounding
 from leastnoise.structured.axis_form import AxisForm, centred_form
 from leastnoise.structured.blocks import Block, Structured
@@ -86,7 +87,7 @@ def _keeps_its_word(plan: Plan) -> bool:
     truths = [own.exact_answers(lambda _, m=m: [m * np.eye(8, dtype=np.int64)[0]]) for m in (0, group)]
     statistics = []
     for seed, truth in enumerate(truths):
-        y = np.array([release.with_noise(own, truth, SeededBits(9999 * seed + i)) for i in range(1500)])
+        y = np.array([measuring.with_noise(own, truth, SeededBits(9999 * seed + i)) for i in range(1500)])
         statistics.append((y - truths[0]).astype(float) / own.scale @ direction)
     bound = audit._gaussian_bound if own.noise == "gaussian" else audit._laplace_bound
     return bound(statistics[0], statistics[1], apart, 1e-6) <= apart
@@ -95,7 +96,7 @@ def _keeps_its_word(plan: Plan) -> bool:
 def every_integer_has_noise_of_its_own(folder: Path) -> bool:
     """No two draws agree, nor do two that are a chunk apart: a chance of 1e-4 for the seed used here."""
     plan = ln.design(ln.assemble([ln.Marginal("a")], ln.Schema(a=range(64))), ln.GDP(1e-6), method="identity")
-    y = release.measured(plan, np.zeros(64, dtype=np.int64), SeededBits(1))
+    y = measuring.measured(plan, np.zeros(64, dtype=np.int64), SeededBits(1))
     many = noise.rounded_gaussian(2**60, 40_000, SeededBits(2))
     return len(set(y.tolist())) == 64 and len(set(many)) == 40_000
 
@@ -290,7 +291,7 @@ def integers_are_exact_at_any_size(folder: Path) -> bool:
     own = Strategy(A, scale=1, noise="gaussian")
     found = own.answers(counts).tolist()
     drawn = noise.rounded_gaussian(1, 2, SeededBits(5))
-    noisy = release.with_noise(own, own.answers(counts), SeededBits(5)).tolist()
+    noisy = measuring.with_noise(own, own.answers(counts), SeededBits(5)).tolist()
     return found == expected and noisy == [e + n for e, n in zip(expected, drawn, strict=True)]
 
 
@@ -349,8 +350,8 @@ def a_release_is_paid_for_before_noise_is_drawn(folder: Path) -> bool:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("check", "spend", "store"):
             patch.setattr(Ledger, name, _logged(name, getattr(Ledger, name), events))
-        patch.setattr(release, "_read", _logged("read", release._read, events))
-        patch.setattr(release, "with_noise", _logged("draw", release.with_noise, events))
+        patch.setattr(measuring, "_read", _logged("read", measuring._read, events))
+        patch.setattr(measuring, "with_noise", _logged("draw", measuring.with_noise, events))
         ln.measure(plan, [1] * 8, ledger=ledger)
     return events == ["check", "read", "spend", "draw", "store"]
 
@@ -439,7 +440,7 @@ class Bug:
 def _scaled_noise(name: str, percent: int) -> Callable[[pytest.MonkeyPatch], None]:
     def plant(patch: pytest.MonkeyPatch) -> None:
         draw = getattr(noise, name)
-        patch.setattr(release, name, lambda scale, size, bits: draw(scale * percent // 100, size, bits))
+        patch.setattr(measuring, name, lambda scale, size, bits: draw(scale * percent // 100, size, bits))
 
     return plant
 
@@ -487,30 +488,28 @@ def _through_floats(own: Any, integers: Any, bits: Any) -> Any:
 def _draws_first(ledger: Any, plan: Any, source: Any, release_id: Any) -> Any:
     charge = plan.charge
     ledger.check(charge, "id", plan.after)
-    read = release._read(plan, release.count_tables(plan.workload, source, 1))
-    noisy = release._noisy(plan, read, noise.SystemBits())
+    read = measuring._read(plan, count_tables(plan.workload, source, 1))
+    noisy = measuring._noisy(plan, read, noise.SystemBits())
     entry = ledger.spend(charge, "id", plan.after)
-    given = ln.Release(plan, noisy, release.Receipt(ledger.dataset, "id", entry.head))
+    given = ln.Release(plan, noisy, Receipt(ledger.dataset, "id", entry.head))
     ledger.store(entry, given.to_bytes())
     return given
 
 
 def _never_pays(ledger: Any, plan: Any, source: Any, release_id: Any) -> Any:
     ledger.check(plan.charge, "id", plan.after)
-    read = release._read(plan, release.count_tables(plan.workload, source, 1))
-    return ln.Release(
-        plan, release._noisy(plan, read, noise.SystemBits()), release.Receipt("town", "id", "0")
-    )
+    read = measuring._read(plan, count_tables(plan.workload, source, 1))
+    return ln.Release(plan, measuring._noisy(plan, read, noise.SystemBits()), Receipt("town", "id", "0"))
 
 
 def _replays_with_new_noise(patch: pytest.MonkeyPatch) -> None:
-    right = release._release_from_parts
+    right = measuring.release_from_parts
 
     def wrong(*given: Any) -> Any:
         found = right(*given)
         return replace(found, measurements=found.measurements + np.array(1, dtype=object))
 
-    patch.setattr(release, "_release_from_parts", wrong)
+    patch.setattr(measuring, "release_from_parts", wrong)
 
 
 def _sensitivity(cost: Callable[[Structured], int]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -670,7 +669,7 @@ BUGS = [
         "one draw is added to every integer",
         every_integer_has_noise_of_its_own,
         "test_statistics.py::test_answers_err_together_as_the_covariance_says",
-        _set(release, "with_noise", _one_draw_for_all),
+        _set(measuring, "with_noise", _one_draw_for_all),
     ),
     Bug(
         "noise shared by chunks",
@@ -684,7 +683,7 @@ BUGS = [
         "the generator has a seed",
         releases_differ,
         "test_planted_bugs.py::test_checks_hold",
-        _set(release, "SystemBits", lambda: SeededBits(0)),
+        _set(measuring, "SystemBits", lambda: SeededBits(0)),
     ),
     Bug(
         "L1 for L2",
@@ -848,7 +847,7 @@ BUGS = [
         "integers and noise meet in floats",
         integers_are_exact_at_any_size,
         "test_leaks.py::test_no_float_lies_between_the_counts_and_the_measurements",
-        _set(release, "with_noise", _through_floats),
+        _set(measuring, "with_noise", _through_floats),
     ),
     Bug(
         "int64 wraps",
@@ -885,28 +884,28 @@ BUGS = [
         "half-widths are a tenth too short",
         single_intervals_have_their_width,
         "test_statistics.py::test_single_intervals_hold_as_often_as_they_say",
-        _changed(release, "half_widths", lambda half: 0.9 * half),
+        _changed(release_module, "half_widths", lambda half: 0.9 * half),
     ),
     Bug(
         "simultaneous is single",
         "intervals for all answers at once are those for each",
         simultaneous_intervals_are_wider,
         "test_statistics.py::test_single_intervals_would_not_hold_all_at_once",
-        _set(release, "half_widths", _ignores_simultaneous),
+        _set(release_module, "half_widths", _ignores_simultaneous),
     ),
     Bug(
         "noise before payment",
         "noise is drawn, then the release is paid for",
         a_release_is_paid_for_before_noise_is_drawn,
         "test_ledger_stress.py::test_planted_twins_are_caught",
-        _set(release, "_measured_with", _draws_first),
+        _set(measuring, "_measured_with", _draws_first),
     ),
     Bug(
         "unpaid release",
         "a release is handed out and never charged",
         every_release_is_in_the_ledger,
         "test_ledger_stress.py::test_planted_twins_are_caught",
-        _set(release, "_measured_with", _never_pays),
+        _set(measuring, "_measured_with", _never_pays),
     ),
     Bug(
         "replay with new noise",

@@ -111,9 +111,7 @@ def test_information_is_that_of_the_rows(case: tuple[str, str, str]) -> None:
     assert information.times(h) == pytest.approx(A.T @ (A @ h), rel=ROUNDING, abs=ROUNDING * A.size)
     estimates = information.estimates(release.measurements)
     answers = release.plan.workload.operator.apply(estimates)
-    # Where an axis is measured in several forms, each answer comes from the block that serves it best.
-    is_simple = getattr(release.plan.strategy, "is_simple", True)
-    assert not is_simple or answers == pytest.approx(release.answers, rel=ROUNDING, abs=ROUNDING * 1e3)
+    assert answers == pytest.approx(release.answers, rel=ROUNDING, abs=ROUNDING * 1e3)
     linear = information.linear(estimates, release.measurements)
     scale = np.abs(A.T @ y).max()
     assert linear == pytest.approx(A.T @ (A @ estimates - y), abs=ROUNDING * scale)
@@ -167,8 +165,8 @@ def test_a_bound_that_forgets_the_total_is_too_small() -> None:
 def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     release = measured(plan_of("cube", "gaussian", "marginals"), sparse_counts(36))
     monkeypatch.setattr(nonnegative, "_MOST_VISITS", 0)
-    early = adjust(release)
-    assert early.adjusted.precision > PRECISION
+    early = adjust(release, time_limit=600)
+    assert early.adjusted.precision > PRECISION and not early.adjusted.stopped
     assert "The search ended early" in early.adjusted.statement()
     A, y = whitened(release)
     judge = best_of_total(A, y, float(early.estimates.sum()))
@@ -296,7 +294,11 @@ def test_whole_numbers_may_be_negative_if_asked() -> None:
 
 
 def test_sparse_counts_come_out_nearer() -> None:
-    """Forty releases of a table that is mostly zeros: the squared error falls by a fifth or more."""
+    """Forty releases of a table that is mostly zeros: the squared error falls by a seventh or more.
+
+    It falls to 0.775 of what it was, with a deviation of 0.015 over forty releases: five of these are left to
+    the bound, a false alarm in a million.
+    """
     plan = plan_of("cube", "gaussian", "marginals")
     x = sparse_counts(36)
     truth = plan.workload.dense() @ x
@@ -305,7 +307,7 @@ def test_sparse_counts_come_out_nearer() -> None:
         release = measured(plan, x)
         before += float(((release.answers - truth) ** 2).sum())
         after += float(((adjust(release).answers - truth) ** 2).sum())
-    assert after < 0.8 * before
+    assert after < (1 - 1 / 7) * before
 
 
 # --------------------------------------------------------------------------------- intervals
@@ -417,7 +419,8 @@ SPOILED = {
     "fractional": lambda plain, cells: (plain, cells + 0.5),
     "short": lambda plain, cells: (plain, cells[:-1]),
     "not a number": lambda plain, cells: (plain, cells * np.nan),
-    "nothing done": lambda plain, cells: (plain | {"nonnegative": False, "integer": False}, cells),
+    "intervals moved": lambda plain, cells: (plain | {"centred": True}, cells),
+    "stopped perhaps": lambda plain, cells: (plain | {"stopped": "maybe"}, cells),
     "no precision": lambda plain, cells: (plain | {"precision": "high"}, cells),
     "other keys": lambda plain, cells: ({"integer": True}, cells),
 }
@@ -438,7 +441,8 @@ def test_files_whose_cells_are_not_as_said_are_refused(spoil: Any, tmp_path: Any
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"nonnegative": False}, "nothing is to be adjusted"),
+        ({"time_limit": 0}, "time_limit must be a positive number of seconds"),
+        ({"time_limit": "an hour"}, "time_limit must be a positive number of seconds"),
         ({"integer": 1}, "integer= must be True or False"),
         ({"nonnegative": "yes"}, "nonnegative= must be True or False"),
     ],
@@ -470,7 +474,13 @@ def test_plans_that_depend_on_the_data_are_adjusted_without_a_proof() -> None:
 
 def test_nothing_but_the_measurements_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     release = measured(plan_of("cube", "gaussian", "marginals"), sparse_counts(36))
-    for name in ("vectorize", "count_tables", "counts_of", "_read"):
+    for name in (
+        "counts.vectorize",
+        "counts.count_tables",
+        "counts.counts_of",
+        "measuring.count_tables",
+        "measuring._read",
+    ):
         monkeypatch.setattr(
             f"leastnoise.release.{name}", lambda *given, **named: pytest.fail("data were read")
         )

@@ -34,6 +34,7 @@ from leastnoise.data import blocks, counting, engines, handle
 from leastnoise.errors import InputError, MethodError
 from leastnoise.ledger import Ledger
 from leastnoise.plan import Plan
+from leastnoise.release import measuring
 from leastnoise.strategy import Strategy
 from leastnoise.structured.axis_form import AxisForm
 from leastnoise.structured.blocks import Structured
@@ -92,7 +93,7 @@ def with_less_noise(monkeypatch: pytest.MonkeyPatch, percent: int = 95) -> None:
     for name in ("rounded_gaussian", "discrete_laplace"):
         draw = getattr(noise, name)
         monkeypatch.setattr(
-            release, name, lambda scale, size, bits, draw=draw: draw(scale * percent // 100, size, bits)
+            measuring, name, lambda scale, size, bits, draw=draw: draw(scale * percent // 100, size, bits)
         )
 
 
@@ -400,7 +401,7 @@ def traces_of(plan: Plan, *, warm: bool = True) -> list[list[tuple[str, int]]]:
 
     def measure(counts: np.ndarray) -> None:
         tables_of = release.count_tables(plan.workload, counts, 1)
-        release._noisy(plan, release._read(plan, tables_of), SeededBits(5))
+        measuring._noisy(plan, measuring._read(plan, tables_of), SeededBits(5))
 
     return [lines_run(lambda counts=counts: measure(counts)) for counts in neighbouring_counts(plan)]
 
@@ -424,7 +425,7 @@ def test_a_branch_on_a_count_would_be_noticed(name: str, monkeypatch: pytest.Mon
             return drawn
         return integers + drawn
 
-    monkeypatch.setattr(release, "with_noise", skips_zeros)
+    monkeypatch.setattr(measuring, "with_noise", skips_zeros)
     first, *others = traces_of(plan_named(name))
     assert any(other != first for other in others)
 
@@ -446,7 +447,7 @@ def test_reading_a_table_does_not_branch_on_its_records(name: str) -> None:
     for source in (table, table.iloc[1:], pd.concat([table, odd]), table.iloc[:0]):
         data = ln.vectorize(source, SCHEMA)
         found.append(
-            lines_run(lambda data=data: release._read(plan, release.count_tables(plan.workload, data, 1)))
+            lines_run(lambda data=data: measuring._read(plan, release.count_tables(plan.workload, data, 1)))
         )
     assert len(found[0]) > 100
     assert all(other == found[0] for other in found)
@@ -552,7 +553,7 @@ def test_a_structured_release_from_a_ledger_tells_nothing_true(
 def test_without_noise_files_and_texts_would_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge judged."""
     for name in ("rounded_gaussian", "discrete_laplace"):
-        monkeypatch.setattr(release, name, lambda scale, size, bits: [0] * size)
+        monkeypatch.setattr(measuring, name, lambda scale, size, bits: [0] * size)
     texts, _ = walk(tmp_path, marked_plan("tables"), marked_table())
     assert sum(bool(told(text)) for text in texts) >= 3
     assert told_by_bytes(b"..." + np.int64(86_753).tobytes()) == [86_753]
@@ -723,7 +724,7 @@ def test_every_value_between_a_table_and_its_integers_is_one(name: str) -> None:
     plan = plan_named(name)
     table = pd.DataFrame({"age": [1, 2, 2], "sex": ["F", "M", "F"], "area": ["n", "n", "s"]})
     data = ln.vectorize(table, SCHEMA)
-    _, floats = values_seen(lambda: release._read(plan, release.count_tables(plan.workload, data, 1)))
+    _, floats = values_seen(lambda: measuring._read(plan, release.count_tables(plan.workload, data, 1)))
     assert [where for where in floats if where.split(":")[0].rpartition(".")[0] not in CLOCKS] == []
 
 

@@ -656,7 +656,7 @@ def test_an_interruption_after_paying_says_where_the_answers_are(
 ) -> None:
     """Ctrl-C between paying and storing is heard once the answers are stored, and they can be had again."""
     succeed("ledger", "create", "budget.db", "--dataset", "town", "--epsilon", "9", "--delta", "1e-5")
-    room = sys.modules["leastnoise.release"]
+    room = sys.modules["leastnoise.release.measuring"]
 
     noisy = room._noisy
 

@@ -73,7 +73,7 @@ def test_slow_methods_are_left_alone_unless_nobody_else_can(monkeypatch: pytest.
 
         return replace(method, find=find, **changes)
 
-    module = sys.modules["leastnoise.design"]
+    module = sys.modules["leastnoise.design.choice"]
     quick, slow = spied("identity"), spied("wavelet", is_quick=False)
     monkeypatch.setattr(module, "METHODS", (quick, slow, spied("dawa")))
     assert design(PREFIX, PureDP(1)).method == "identity" and tried == ["identity"]
@@ -103,7 +103,7 @@ def test_a_method_that_fails_leaves_the_choice_to_the_others(monkeypatch: pytest
     def fails(request: Request) -> Any:
         raise DesignError("rounding would lose a direction")
 
-    module = sys.modules["leastnoise.design"]  # the package has a function of that name
+    module = sys.modules["leastnoise.design.choice"]  # the package has a function of that name
     failing = replace(method_named("identity"), name="failing", find=fails)
     monkeypatch.setattr(module, "METHODS", (failing, method_named("wavelet")))
     assert design(PREFIX, PureDP(1)).method == "wavelet"

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import leastnoise as ln
-from leastnoise import release
 from leastnoise.errors import UnrecordedSpending
 from leastnoise.queries import Query
+from leastnoise.release import measuring
 from leastnoise.schema import Schema
 from test_data import Table, as_csv, as_pandas, as_parquet, schemas_with_tables
 from test_queries import cell_by_cell, queries
@@ -50,7 +50,7 @@ def published(asked: list[Query], schema: Schema, source: Any) -> ln.Release:
 def test_without_noise_the_published_numbers_are_the_truth(
     write: Any, monkeypatch: pytest.MonkeyPatch, drawn: tuple[Schema, Table], data: st.DataObject
 ) -> None:
-    monkeypatch.setattr(release, "rounded_gaussian", lambda scale, size, bits: [0] * size)
+    monkeypatch.setattr(measuring, "rounded_gaussian", lambda scale, size, bits: [0] * size)
     schema, table = drawn
     # Values of 10^30 cannot be added up beside counts in floats; such sums are refused, elsewhere.
     assume(schema.n_cells <= 300)

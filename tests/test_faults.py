@@ -40,7 +40,7 @@ import pytest
 import scipy.sparse
 
 import leastnoise as ln
-from leastnoise import container, exact, noise, plan, privacy, release, strategy, wholefile, workload
+from leastnoise import container, exact, noise, plan, privacy, strategy, wholefile, workload
 from leastnoise.data import counting, handle, sources
 from leastnoise.errors import (
     AlreadySpentError,
@@ -65,6 +65,8 @@ from leastnoise.errors import (
 from leastnoise.noise import SystemBits
 from leastnoise.operators import entries
 from leastnoise.queries import linear
+from leastnoise.release import counts as counts_module
+from leastnoise.release import measuring
 from leastnoise.schema import bins, declared
 from leastnoise.strategies import dense
 from leastnoise.strategy import Strategy
@@ -176,7 +178,7 @@ def measured(given: ln.Plan, source: Any) -> ln.Release:
 def noiseless() -> Iterator[None]:
     """Releases tell the truth, so that it can be compared."""
     silent = mock.Mock(side_effect=lambda scale, size, bits: [0] * size)
-    with mock.patch.multiple(release, rounded_gaussian=silent, discrete_laplace=silent):
+    with mock.patch.multiple(measuring, rounded_gaussian=silent, discrete_laplace=silent):
         yield
 
 
@@ -1459,14 +1461,16 @@ def test_mistake_a_number_of_cells_that_wraps(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_mistake_counts_that_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "counts_from_vector", lambda given, n: np.array(given).astype(np.int64))
+    monkeypatch.setattr(
+        counts_module, "counts_from_vector", lambda given, *size: np.array(given).astype(np.int64)
+    )
     noticed(check_counts, [1, 2, -MANY, 0], "must not be negative")
     noticed(check_counts, [1.5, 2, MANY, 0], "whole numbers")
 
 
 def test_mistake_counts_as_floats(monkeypatch: pytest.MonkeyPatch) -> None:
-    rounded = lambda given, n: np.array([int(float(c)) for c in given], dtype=object)  # noqa: E731
-    monkeypatch.setattr(release, "counts_from_vector", rounded)
+    rounded = lambda given, *size: np.array([int(float(c)) for c in given], dtype=object)  # noqa: E731
+    monkeypatch.setattr(counts_module, "counts_from_vector", rounded)
     noticed(check_wide_counts, [2**63, 0, 1, 2**100 + 1])
     noticed(check_wide_counts, [2**63 - 1] * 4)
 

@@ -25,13 +25,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import leastnoise as ln
-from leastnoise import container, exact, release
+from leastnoise import container, exact
 from leastnoise.errors import LeastnoiseError
 from leastnoise.ledger import Ledger, file
 from leastnoise.ledger.history import History
 from leastnoise.ledger.rows import NOTHING, Row, sealed
 from leastnoise.plan import Plan, plan_from_parts
 from leastnoise.products import Axis
+from leastnoise.release import count_tables, measuring, reading
 from leastnoise.schema import Attribute
 from leastnoise.spec import parse_spec
 from leastnoise.strategy import Strategy
@@ -385,7 +386,7 @@ COUNTS = st.one_of(
 def test_counts(counts: Any) -> None:
     plan = plan_named("dense")
     with suppress(LeastnoiseError):
-        tables = release.count_tables(plan.workload, counts, 1)
+        tables = count_tables(plan.workload, counts, 1)
         assert [int(count) for count in tables(None)[0]] == np.array(counts, dtype=object).ravel().tolist()
 
 
@@ -489,7 +490,7 @@ def test_plan_files_that_were_changed(parts: tuple[Any, Any]) -> None:
 def release_bytes(name: str) -> bytes:
     plan = plan_named(name)
     n = plan.workload.shape[1]
-    y = release.measured(plan, np.arange(n), release.SystemBits())
+    y = measuring.measured(plan, np.arange(n), measuring.SystemBits())
     return ln.Release(plan, y).to_bytes()
 
 
@@ -502,7 +503,7 @@ def test_release_files_that_were_changed(name: str, data: Any) -> None:
     else:
         arrays = changed_arrays(data.draw, arrays)
     with suppress(LeastnoiseError):
-        found = release._release_from_parts(content, arrays, "a.release")
+        found = reading.release_from_parts(content, arrays, "a.release")
         assert all(type(value) is int for value in found.measurements)
         if found.plan.strategy is not None:
             assert len(found.measurements) == found.plan.strategy.n_measured

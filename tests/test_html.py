@@ -1024,10 +1024,10 @@ def test_the_command_names_the_file_that_is_meant(tmp_path, monkeypatch, release
     for name, words_ in (
         (
             "a.csv",
-            "'a.csv' is a table, not a saved release or plan; .* is meant: leastnoise report a.release",
+            "'a.csv' is a table, not a saved release or plan; .* is meant: a.release",
         ),
         ("b.csv", "`leastnoise publish` writes NAME-answers.release beside the answers: name that one"),
-        ("c.toml", "'c.toml' is a specification, .*leastnoise report c.plan"),
+        ("c.toml", "'c.toml' is a specification, .*is meant: c.plan"),
         ("d.html", "'d.html' is a page, not a saved release or plan"),
     ):
         done = CliRunner().invoke(APP, [name])

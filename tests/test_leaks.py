@@ -27,8 +27,9 @@ import pytest
 
 import leastnoise as ln
 from leastnoise import data as data_module
-from leastnoise import exact, noise, release, strategy
+from leastnoise import exact, noise, strategy
 from leastnoise.errors import LeastnoiseError, UnrecordedSpending
+from leastnoise.release import counts, measuring
 from leastnoise.structured import axis_form, blocks, tables
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"))
@@ -168,7 +169,7 @@ def test_a_release_tells_nothing_true(goal, route, table, tmp_path, capfd, caplo
 def test_without_noise_everything_would_tell(goal, table, tmp_path, monkeypatch):
     """The judge judged: the same walk with the noise switched off."""
     for name in ("rounded_gaussian", "discrete_laplace"):
-        monkeypatch.setattr(release, name, lambda scale, size, bits: [0] * size)
+        monkeypatch.setattr(measuring, name, lambda scale, size, bits: [0] * size)
     plan = plan_for(goal)
     texts, files = all_that_is_said(plan, ln.vectorize(table, SCHEMA), tmp_path)
     telling = [text for text in texts if told(text)]
@@ -214,12 +215,12 @@ def failures(table, folder, monkeypatch):
     """Name to something that fails, with the truth within reach of its message."""
     plan = plan_for(GOALS[0])
     given = ln.Release(
-        plan, release.with_noise(plan.strategy, plan.strategy.answers(np.array(COUNTS)), noise.SystemBits())
+        plan, measuring.with_noise(plan.strategy, plan.strategy.answers(np.array(COUNTS)), noise.SystemBits())
     )
     small = ln.design(ln.assemble([ln.Total()], SCHEMA), GOALS[0])
     small_release = ln.Release(
         small,
-        release.with_noise(small.strategy, small.strategy.answers(np.array(COUNTS)), noise.SystemBits()),
+        measuring.with_noise(small.strategy, small.strategy.answers(np.array(COUNTS)), noise.SystemBits()),
     )
     broken = table.project("age, sex AS gender")
     failing = table.filter("sex LIKE 'CAN%'").project("CAST(sex AS INTEGER) AS age, sex")
@@ -385,12 +386,12 @@ def float_uses(source):
 
 
 PATH = [
-    release.count_tables,
-    release._tables_of_vector,
-    release._summed,
-    release._noisy,
-    release.with_noise,
-    release._read,
+    counts.count_tables,
+    counts.tables_of_vector,
+    counts._summed,
+    measuring._noisy,
+    measuring.with_noise,
+    measuring._read,
     strategy.Strategy.answers,
     strategy.Strategy.exact_answers,
     blocks.Structured.exact_answers,

@@ -365,7 +365,7 @@ def test_who_waits_too_long_is_told(ledger: Ledger) -> None:
 
 def test_a_ledger_within_a_ledgers_transaction_does_not_hang(ledger: Ledger) -> None:
     hasty = Ledger(ledger.path, timeout=0.01)
-    with hasty._writing("") as _, pytest.raises(LedgerBusyError, match="in this process"):
+    with hasty._file.writing("") as _, pytest.raises(LedgerBusyError, match="in this process"):
         hasty.check(charge_of(), "new")
 
 

@@ -25,9 +25,9 @@ from leastnoise.errors import (
     PrivacyError,
 )
 from leastnoise.ledger import SURELY_SPENT, Ledger
+from leastnoise.ledger.additions import opening_row
 from leastnoise.ledger.advice import in_words
 from leastnoise.ledger.history import History
-from leastnoise.ledger.ledger import _opening
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.release import stored_goal, stored_release
 from leastnoise.strategies import METHODS
@@ -240,7 +240,7 @@ def early_refusals() -> Counter[tuple[bool, bool]]:
         spent = [costing(*(Fraction(int(c), 40) for c in draw.integers(0, 9, 3))) for _ in range(3)]
         limit, goal = (GDP(Fraction(int(draw.integers(low, 13)), 8)) for low in (5, 2))
         if within(limit, spent):
-            history = History(_opening("people", limit, planned=False))
+            history = History(opening_row("people", limit, planned=False))
             history.tally = tally_of(spent)
             fits = any(within(limit, [*spent, plan]) for plan in plans(spent, goal, draw))
             judged[fits, history.rules_out(goal, "cells", SURELY_SPENT)] += 1

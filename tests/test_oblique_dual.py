@@ -19,8 +19,10 @@ from leastnoise.operators import Array
 from leastnoise.products import Products, products_of
 from leastnoise.solver import minimise_total_variance
 from leastnoise.strategies.deadline import NEVER, Deadline
-from leastnoise.strategies.oblique import dual as oblique_dual
-from leastnoise.strategies.oblique.dual import _Search, _sum_and_marginals, _Union, dual_weights
+from leastnoise.strategies.oblique.dual import dual_weights
+from leastnoise.strategies.oblique.dual import search as dual_search
+from leastnoise.strategies.oblique.dual.search import _Search
+from leastnoise.strategies.oblique.dual.union import MovingUnion, sum_and_marginals
 from leastnoise.strategies.oblique.splitting import split_products
 from tolerances import ROUNDING, SOLVER
 
@@ -115,7 +117,7 @@ def plain_where_simple(search: _Search, q: list[Array]) -> list[Array]:
 
 
 def one_axis_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oblique_dual, "_MOST_TOGETHER", 0)
+    monkeypatch.setattr(dual_search, "_MOST_TOGETHER", 0)
 
 
 @pytest.fixture(params=["all at once", "one axis at a time"])
@@ -130,7 +132,7 @@ def marginals_by_search(products: Products, weights: Array, q: list[Array], F: f
     problems = search._without_simple(search._terms())
     moving = sorted({a for problem in problems for part in problem for a, _ in part})
     e = {a: np.sqrt(q[a]) for a in moving}
-    part, found = _sum_and_marginals([search._union(problem, moving, {}) for problem in problems], e)
+    part, found = sum_and_marginals([search._union(problem, moving, {}) for problem in problems], e)
     unit = math.sqrt(weights.max())
     assert unit * part <= (1 + SOLVER) * F
     return {a: unit * m + (F - unit * part) * q[a] for a, m in found.items()}
@@ -213,7 +215,7 @@ def test_few_directions_of_the_other_axes_are_enough(case: str, monkeypatch: pyt
     together = union_bound(products, weights, dual_weights(products, weights))
     one_axis_at_a_time(monkeypatch)
     for directions in (1, 2):
-        monkeypatch.setattr(oblique_dual, "_MOST_BESIDE", directions)
+        monkeypatch.setattr(dual_search, "_MOST_BESIDE", directions)
         apart = union_bound(products, weights, dual_weights(products, weights))
         assert apart >= (1 - NEAR) * together
 
@@ -222,14 +224,14 @@ def test_few_directions_of_the_other_axes_are_enough(case: str, monkeypatch: pyt
 def test_an_axis_beside_whole_others_is_exact(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is cut off, the slopes of one axis are those of all axes together."""
     products, weights = CASES[case]
-    monkeypatch.setattr(oblique_dual, "_MOST_BESIDE", 100)
-    monkeypatch.setattr(oblique_dual, "_MOST_OF_ONE", 10_000)
+    monkeypatch.setattr(dual_search, "_MOST_BESIDE", 100)
+    monkeypatch.setattr(dual_search, "_MOST_OF_ONE", 10_000)
     search = _Search(products, weights, {}, NEVER)
     q = some_weights(products)
     problems = search._without_simple(search._terms())
     exact = marginals_by_cells(matrix(products, weights, {}), q)
     for a, own in enumerate(q):
-        F, m = _sum_and_marginals(search._beside(problems, a, q), {a: np.sqrt(own)})
+        F, m = sum_and_marginals(search._beside(problems, a, q), {a: np.sqrt(own)})
         left_out = float(exact[a].sum()) - F
         np.testing.assert_allclose(m[a] + left_out * own, exact[a], atol=SOLVER * F)
 
@@ -240,11 +242,11 @@ def test_cuts_lose_nothing_where_e_is_by_itself(directions: int, monkeypatch: py
     products, weights = asked(
         [P("a"), M("a", "b"), P("a") * M("c"), M("b", "c"), P("a") * M("b", "c")], a=9, b=4, c=3
     )
-    monkeypatch.setattr(oblique_dual, "_MOST_BESIDE", directions)
+    monkeypatch.setattr(dual_search, "_MOST_BESIDE", directions)
     q = [some_weights(products)[0], np.full(4, 1 / 4), np.full(3, 1 / 3)]
     exact = marginals_by_cells(matrix(products, weights, {}), q)[0]
     search = _Search(products, weights, {}, NEVER)
-    F, m = _sum_and_marginals(search._beside([search._terms()], 0, q), {0: np.sqrt(q[0])})
+    F, m = sum_and_marginals(search._beside([search._terms()], 0, q), {0: np.sqrt(q[0])})
     assert (1 + SOLVER) * exact.sum() >= F
     np.testing.assert_allclose(m[0] + (exact.sum() - F) * q[0], exact, atol=SOLVER * F)
 
@@ -271,15 +273,15 @@ def test_a_wrong_slope_does_no_harm_because_the_bound_judges(monkeypatch: pytest
     """With slopes turned round weights get worse; a twin that keeps them all the same is found out."""
     products, weights = CASES["three kinds on one axis"]
     best = padded(products, dual_weights(products, weights))
-    right = _Union.norm_and_marginals
+    right = MovingUnion.norm_and_marginals
 
-    def wrong(union: _Union, e: Mapping[int, Array]) -> tuple[float, dict[int, Array]]:
+    def wrong(union: MovingUnion, e: Mapping[int, Array]) -> tuple[float, dict[int, Array]]:
         F, m = right(union, e)
         # What is asked most gets least: 1/F grows where F falls.
         turned = {a: 2 * F * e[a] ** 2 - own for a, own in m.items()}
         return 1 / F, {a: own / F**2 for a, own in turned.items()}
 
-    monkeypatch.setattr(_Union, "norm_and_marginals", wrong)
+    monkeypatch.setattr(MovingUnion, "norm_and_marginals", wrong)
     start = [0.9 * own + 0.1 * other for own, other in zip(best, some_weights(products), strict=True)]
     assert never_worse(products, weights, start)
 

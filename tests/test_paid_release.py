@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise import release
 from leastnoise.cli.app import app
 from leastnoise.errors import (
     AlreadySpentError,
@@ -22,6 +21,7 @@ from leastnoise.errors import (
     PlanFileError,
     RandomnessError,
 )
+from leastnoise.release import measuring, reading
 
 SCHEMA = ln.Schema(age=range(6), sex=("F", "M"))
 COUNTS = np.arange(12)
@@ -86,7 +86,7 @@ def test_a_generator_that_fails_leaves_the_budget_spent(
     def fails(*_: Any) -> Any:
         raise RandomnessError("no randomness")
 
-    monkeypatch.setattr(release, "rounded_gaussian", fails)
+    monkeypatch.setattr(measuring, "rounded_gaussian", fails)
     with pytest.raises(RandomnessError):
         ln.measure(plan_of(), COUNTS, ledger=ledger, release_id="broken")
     monkeypatch.undo()
@@ -110,8 +110,8 @@ def test_noise_is_drawn_after_spending_and_handed_out_after_storing(
 
     for name in ("check", "spend", "store"):
         monkeypatch.setattr(ln.Ledger, name, watched(name, getattr(ln.Ledger, name)))
-    monkeypatch.setattr(release, "_read", watched("read", release._read))
-    monkeypatch.setattr(release, "rounded_gaussian", watched("draw", release.rounded_gaussian))
+    monkeypatch.setattr(measuring, "_read", watched("read", measuring._read))
+    monkeypatch.setattr(measuring, "rounded_gaussian", watched("draw", measuring.rounded_gaussian))
     ln.measure(plan_of(), COUNTS, ledger=ledger)
     assert seen == ["check", "read", "spend", "draw", "store"]
 
@@ -141,7 +141,7 @@ def test_arguments_that_make_no_sense(ledger: ln.Ledger, tmp_path: Path) -> None
     given = ln.measure(plan_of(), COUNTS, ledger=ledger)
     content, arrays = given._to_parts()
     with pytest.raises(PlanFileError, match="receipt"):
-        release._release_from_parts({**content, "receipt": {"head": 7}}, arrays, "x")
+        reading.release_from_parts({**content, "receipt": {"head": 7}}, arrays, "x")
 
 
 def test_the_ledger_from_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

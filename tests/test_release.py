@@ -26,6 +26,7 @@ from leastnoise.errors import (
 )
 from leastnoise.noise import discrete_laplace, rounded_gaussian
 from leastnoise.queries import QUERY_KINDS
+from leastnoise.release import measuring
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(5), sex=ln.Hierarchy({"all": ["F", "M"]}), income=ln.Bins([0, 10, 20, 50]))
@@ -56,7 +57,7 @@ def measured(plan, source):
 def no_noise(monkeypatch):
     """Both samplers give zeros, so that a release is the truth."""
     for name in ("rounded_gaussian", "discrete_laplace"):
-        monkeypatch.setattr(release, name, lambda scale, size, bits: [0] * size)
+        monkeypatch.setattr(measuring, name, lambda scale, size, bits: [0] * size)
 
 
 # ------------------------------------------------------------------ the opening example
@@ -152,7 +153,7 @@ def test_public_step_is_exact_beyond_64_bits(monkeypatch):
         noise.extend(rounded_gaussian(scale, size, bits))
         return list(noise)
 
-    monkeypatch.setattr(release, "rounded_gaussian", watch)
+    monkeypatch.setattr(measuring, "rounded_gaussian", watch)
     plan = ln.design(ln.Workload.from_matrix(np.tri(4, dtype=int)), ln.GDP(1))
     for x in ([2**62 - 1] * 4, [2**63 + 5, 0, 10**25, 1], np.array([2**64 - 1] * 4, dtype=np.uint64)):
         noise.clear()
@@ -303,7 +304,7 @@ def test_warning_is_one_line_without_data_and_points_here():
 
 def test_a_warning_made_an_error_comes_before_any_noise(monkeypatch):
     drawn = []
-    monkeypatch.setattr(release, "rounded_gaussian", lambda *args: drawn.append(args))
+    monkeypatch.setattr(measuring, "rounded_gaussian", lambda *args: drawn.append(args))
     plan = ln.design(ln.Workload.from_matrix(np.eye(2)), ln.GDP(1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

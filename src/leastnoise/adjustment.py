@@ -27,6 +27,9 @@ from leastnoise.workload import Block, Workload
 # Entries of these are zeros and ones.
 _INDICATORS = (AllOnes, CumulativeSum, EveryLevel, EveryRange, Groups, Identity, SomeRanges)
 
+# What a file says of an adjustment only where it is so.
+_MARKS = ("stopped", "centred")
+
 
 @dataclass(frozen=True, eq=False)
 class Adjustment:
@@ -36,32 +39,51 @@ class Adjustment:
         nonnegative: whether no cell is below zero.
         integer: whether cells are whole numbers.
         cells: the table, (n,), in schema order.
-        precision: before rounding, no answer is further from that of the exact non-negative least-squares
-            cells than this many of its own standard errors, which is proved; None where nothing is known
-            about the errors, because the plan depends on the data.
+        precision: before rounding, no answer is further from that of the exact least-squares cells, the
+            non-negative ones if asked for, than this many of its own standard errors. Proved for
+            non-negative cells; None where it is not known, because the plan depends on the data.
+        stopped: whether a time limit ended the search.
+        centred: whether intervals are around the adjusted answers, which err no more than the unadjusted
+            ones: those of least-squares cells under Gaussian noise.
     """
 
     nonnegative: bool
     integer: bool
     cells: Array
     precision: float | None
+    stopped: bool = False
+    centred: bool = False
 
     def __post_init__(self) -> None:
         self.cells.setflags(write=False)
 
     @property
     def kinds(self) -> str:
-        """ "non-negative", "whole numbers" or both."""
+        """ "non-negative", "whole numbers" or both; "made to agree" where neither was asked for."""
         kinds = [("non-negative", self.nonnegative), ("whole numbers", self.integer)]
-        return " ".join(kind for kind, is_so in kinds if is_so)
+        return " ".join(kind for kind, is_so in kinds if is_so) or "made to agree"
+
+    @property
+    def is_unbiased(self) -> bool:
+        """Whether answers were made to agree and nothing else."""
+        return not (self.nonnegative or self.integer)
 
     def statement(self) -> str:
         """What a reader has to know, in one sentence or two."""
         early = ""
         # A hundredth is what is aimed at; a little more is as good.
-        if self.precision is not None and self.precision > 0.1:
-            early = (
-                f" The search ended early, up to {self.precision:.2g} standard errors from the best answers."
+        if self.precision is not None and (self.stopped or self.precision > 0.1):
+            ended = "was stopped by its time limit" if self.stopped else "ended early"
+            early = f" The search {ended}, up to {self.precision:.2g} standard errors from the best answers."
+        elif self.stopped:
+            early = " The search was stopped by its time limit; how far from the best answers is not known."
+        if self.is_unbiased:
+            around = "these" if self.centred else "the unadjusted"
+            return (
+                f"Answers were adjusted after they were measured ({self.kinds}): they add up, and are "
+                "unbiased. Standard errors are those of the unadjusted answers, and these err no more; "
+                f"intervals are around {around} answers and hold the true count as often as they say, or "
+                f"more.{early}"
             )
         return (
             f"Answers were adjusted after they were measured ({self.kinds}): they add up, and are biased. "
@@ -70,11 +92,16 @@ class Adjustment:
         )
 
     def possible(self, workload: Workload, lower: Array, upper: Array) -> tuple[Array, Array]:
-        """Intervals cut down to what a true count can be; they hold it as often as before.
+        """Intervals cut down to what a true count can be, or moved to answers that err less.
 
-        A count is never below zero, so an interval loses nothing there. Where it held nothing else, what
-        is left is the nearest possible count.
+        They hold it as often as before. A count is never below zero, so an interval loses nothing there.
+        Where it held nothing else, what is left is the nearest possible count.
         """
+        if self.centred:
+            # As long as those of the unadjusted answers, whose errors are at least as large.
+            half = (upper - lower) / 2
+            answers = workload.operator.apply(self.cells)
+            return answers - half, answers + half
         if self.nonnegative:
             is_count = has_no_negative_entry(workload)
             lower = np.where(is_count, np.maximum(lower, 0.0), lower)
@@ -97,7 +124,13 @@ class Adjustment:
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Plain values and arrays that `adjustment_from_parts` reads back."""
-        plain = {"nonnegative": self.nonnegative, "integer": self.integer, "precision": self.precision}
+        plain: dict[str, Any] = {
+            "nonnegative": self.nonnegative,
+            "integer": self.integer,
+            "precision": self.precision,
+        }
+        # Named only where they are so: files of all other adjustments are read by earlier versions too.
+        plain |= {name: True for name in _MARKS if getattr(self, name)}
         return plain, {"adjusted_cells": self.cells}
 
 
@@ -115,12 +148,16 @@ def adjustment_from_parts(
     unfit = PlanFileError(f"{name!r} holds adjusted cells that are not what it says they are")
     if (
         not isinstance(plain, dict)
-        or sorted(plain) != ["integer", "nonnegative", "precision"]
+        or sorted(set(plain) - set(_MARKS)) != ["integer", "nonnegative", "precision"]
         or cells is None
     ):
         raise unfit
     nonnegative, integer, precision = plain["nonnegative"], plain["integer"], plain["precision"]
-    if not (isinstance(nonnegative, bool) and isinstance(integer, bool) and (nonnegative or integer)):
+    marks = {name: plain[name] for name in _MARKS if name in plain}
+    if not all(isinstance(given, bool) for given in (nonnegative, integer, *marks.values())):
+        raise unfit
+    # Only answers that were made to agree and nothing else can stand in the middle of their intervals.
+    if marks.get("centred", False) and (nonnegative or integer or precision is None):
         raise unfit
     if precision is not None and not (isinstance(precision, float) and precision >= 0):
         raise unfit
@@ -128,7 +165,7 @@ def adjustment_from_parts(
         raise unfit
     if (nonnegative and (cells < 0).any()) or (integer and (cells != np.rint(cells)).any()):
         raise unfit
-    return Adjustment(nonnegative, integer, cells, precision)
+    return Adjustment(nonnegative, integer, cells, precision, **marks)
 
 
 def has_no_negative_entry(workload: Workload) -> Array:

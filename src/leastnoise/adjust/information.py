@@ -17,18 +17,20 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
+from leastnoise.adjust.reduced_sums import ReducedSums, SumTerm
 from leastnoise.errors import TooLargeError
 from leastnoise.lattice import AxisSet
 from leastnoise.operators import AllOnes, Array
 from leastnoise.plan import Plan
 from leastnoise.printable import in_figures
 from leastnoise.products import Axis, in_schema_order
-from leastnoise.queries import Marginal, Total
+from leastnoise.queries import Total
 from leastnoise.schema import Schema
 from leastnoise.strategy import Strategy
 from leastnoise.structured.answers import Block
@@ -39,6 +41,12 @@ from leastnoise.workload import alone
 
 # A dozen vectors of all cells are held: with more cells than this, more than a gigabyte.
 MAX_CELLS = 10**7
+
+# Sums of cells are looked at instead of cells where they are at most so many, and this share of the cells.
+_MOST_SUMS, _LARGEST_SHARE = 8_000, 0.5
+
+# A sum of which so little follows from nothing but measuring it, beside its size, is taken as not measured.
+_WEAKEST = 1e-6
 
 
 class Information(ABC):
@@ -72,6 +80,37 @@ class Information(ABC):
     def matrix(self) -> Array | None:
         """G as an (n, n) array, where it is held as one."""
         return None
+
+    def sums(self) -> SumsOfCells | None:
+        """The few sums that G knows; None where it knows most of the cells, or too many sums for a matrix."""
+        return None
+
+
+class SumsOfCells:
+    """M and S of G = MᵀS M, for cells in schema order.
+
+    Attributes:
+        variances: S⁻¹, (k, k).
+    """
+
+    def __init__(self, reduced: ReducedSums, axes: tuple[Axis, ...], variances: Array) -> None:
+        self._reduced, self._axes = reduced, axes
+        self.variances = variances
+
+    def apply(self, x: Array) -> Array:
+        """M x, (k,)."""
+        return self._reduced.apply(self._as_array(x))
+
+    def spread(self, v: Array) -> Array:
+        """Mᵀv, (n,)."""
+        return in_schema_order(self._axes, self._reduced.spread(v).reshape(-1))
+
+    def weighted_gram(self, theta: Array) -> Array:
+        """M diag(θ) Mᵀ, (k, k)."""
+        return self._reduced.weighted_gram(self._as_array(theta))
+
+    def _as_array(self, values: Array) -> Array:
+        return _in_axis_order(self._axes, values).reshape(self._reduced.shape)
 
 
 class DenseInformation(Information):
@@ -124,6 +163,7 @@ class BlockInformation(Information):
         weights = [float(block.multiplier) ** 2 / strategy.noise_variance for block in strategy.blocks]
         self._terms = _terms(blocks, weights)
         self._covering = _covering([*(term.axes for term in self._terms), *map(tuple, blocks)])
+        self._told_by: dict[int, Array] = {}
         self._grams = {id(form): _gram(form) for term in self._terms for form in term.forms}
 
     def _forms(self, block: Block) -> dict[int, AxisForm]:
@@ -133,14 +173,13 @@ class BlockInformation(Information):
         return forms
 
     def times(self, h: Array) -> Array:
-        cells = _in_axis_order(self._strategy.axes, h).reshape(self._shape)
-        tables: dict[AxisSet, Array] = {}
+        every = tuple(range(len(self._shape)))
+        tables = {every: _in_axis_order(self._strategy.axes, h).reshape(self._shape)}
         spread: dict[AxisSet, Array] = {}
         for term in self._terms:
             largest = self._covering[term.axes]
-            if largest not in tables:
-                tables[largest] = _summed(cells, largest)
-                spread[largest] = np.zeros_like(tables[largest])
+            if largest not in spread:
+                spread[largest] = np.zeros_like(_table_of(largest, tables))
             own = _summed(tables[largest], tuple(largest.index(a) for a in term.axes))
             for a, form in zip(term.held, term.forms, strict=True):
                 own = _along(self._grams[id(form)], own, term.axes.index(a))
@@ -148,20 +187,56 @@ class BlockInformation(Information):
         return self._over_cells(spread)
 
     def estimates(self, measurements: Array) -> Array:
-        strategy, schema = self._strategy, self._schema
-        axes = zip(strategy.axes, strategy.forms, strict=True)
-        known = {name for axis, own in axes if own for name in axis.names}
-        asked = Marginal(*(name for name in schema if name in known)) if known else Total()
-        table = strategy.answers_of(alone(asked, schema), measurements)
-        # What nobody asked about is spread evenly. Attributes with one value are no axis of the array.
-        varied = [name for name in schema if schema[name].size > 1]
-        shape = [schema[name].size for name in varied]
-        table = table.reshape([schema[name].size if name in known else 1 for name in varied])
-        return np.broadcast_to(table / (self.n_cells // table.size), shape).reshape(-1)
+        return self._strategy.estimates(measurements)
+
+    @cached_property
+    def is_spanned(self) -> bool:
+        """Whether all residuals of a set of axes follow from one of its blocks, for every set measured."""
+        return self._strategy.is_each_set_spanned
+
+    def block_covariance(self, r: Array) -> Array:
+        """P r, (n,): P is the sum over all blocks of the covariance of the cells as a block alone tells them.
+
+        Each is (ν/k²) ⊗ G_aG_aᵀ over the axes that the block holds, ⊗ g_ag_aᵀ/(1ᵀg_a)² over all others.
+        """
+        strategy = self._strategy
+        cells = _in_axis_order(strategy.axes, r).reshape(self._shape)
+        total = np.zeros(self._shape)
+        for number, variance in enumerate(strategy.component_variances):
+            inside = strategy.component_forms(number)
+            own = cells
+            shares = {}
+            for a in reversed(range(len(self._shape))):
+                if a not in inside:
+                    shares[a] = self._share(a, tuple(inside))
+                    own = np.tensordot(own, shares[a], axes=(a, 0))
+            for position, form in enumerate(inside.values()):
+                own = self._told(form, own, position)
+            own = variance * _widened(own, tuple(inside), tuple(range(len(self._shape))))
+            for a, share in shares.items():
+                own = own * share.reshape([-1 if i == a else 1 for i in range(len(self._shape))])
+            total += own
+        return in_schema_order(strategy.axes, total.reshape(-1))
+
+    def _share(self, place: int, held: AxisSet) -> Array:
+        """g/(1ᵀg) of an axis that a block adds up; alike for all values where nothing tells them apart."""
+        strategy = self._strategy
+        share = None
+        if strategy.forms[place]:
+            share = strategy.centre_form(place, tuple(a for a in held if a not in strategy.whole)).share
+        return np.full(self._shape[place], 1 / self._shape[place]) if share is None else share
+
+    def _told(self, form: AxisForm, table: Array, position: int) -> Array:
+        """G_aG_aᵀ along one axis of a table."""
+        if form.rows is None:
+            # I, or (I − 11ᵀ/n)/n², which is its own transpose.
+            return form.apply_inverse(form.apply_inverse(table, position), position)
+        if id(form) not in self._told_by:
+            self._told_by[id(form)] = form.inverse @ form.inverse.T
+        return _along(self._told_by[id(form)], table, position)
 
     def linear(self, estimates: Array, measurements: Array) -> Array:
-        # Where an axis is measured in one way only, the answers are those of least squares.
-        if self._strategy.is_simple:
+        if self._strategy.is_consistent:
             return np.zeros(self.n_cells)
         spread: dict[AxisSet, Array] = {}
         start = 0
@@ -185,16 +260,52 @@ class BlockInformation(Information):
     def _over_cells(self, spread: dict[AxisSet, Array]) -> Array:
         """Tables of some axes, each the same along the others, added up over all cells, in schema order."""
         every = tuple(range(len(self._shape)))
-        total = np.zeros(self._shape)
-        for axes, table in spread.items():
-            total += _widened(table, axes, every)
-        return in_schema_order(self._strategy.axes, total.reshape(-1))
+        # Small tables are added to the table that they were added up from, so that few run over all cells.
+        waiting = dict(spread)
+        while len(waiting) > 1 or every not in waiting:
+            axes = min(waiting, key=lambda s: (len(s), s))
+            wide = _wider(axes, len(every))
+            table = _widened(waiting.pop(axes), axes, wide)
+            if wide in waiting:
+                waiting[wide] = waiting[wide] + table
+            else:
+                waiting[wide] = np.broadcast_to(table, [self._shape[a] for a in wide])
+        return in_schema_order(self._strategy.axes, waiting[every].reshape(-1))
 
     def counting(self) -> tuple[Array, float] | None:
         everyone = alone(Total(), self._schema)
         if not self._strategy.can_answer_all(everyone):
             return None
         return np.ones(self.n_cells), math.sqrt(float(self._strategy.variances_of(everyone)[0]))
+
+    def sums(self) -> SumsOfCells | None:
+        from scipy import linalg
+
+        sets = sorted(set(self._covering.values()))
+        most = min(_MOST_SUMS, _LARGEST_SHARE * self.n_cells)
+        if max(math.prod(self._shape[a] for a in axes) for axes in sets) > most:
+            return None
+        terms = [SumTerm(term.weight, dict.fromkeys(term.axes) | self._held(term)) for term in self._terms]
+        reduced = ReducedSums(self._shape, sets, terms)
+        if reduced.n_sums > most:
+            return None
+        S = reduced.information()
+        # Rows and columns of one size, so that the condition is that of what is measured.
+        size = np.sqrt(np.maximum(np.diag(S), 0.0))
+        if not (size > 0).all():
+            return None
+        try:
+            factor = linalg.cho_factor(S / np.outer(size, size))
+        except linalg.LinAlgError:
+            return None
+        # Some of the sums are measured too weakly, or not at all.
+        if np.diag(factor[0]).min() < _WEAKEST:
+            return None
+        inverse = linalg.cho_solve(factor, np.eye(len(S)))
+        return SumsOfCells(reduced, self._strategy.axes, inverse / np.outer(size, size))
+
+    def _held(self, term: _Term) -> dict[int, Array | None]:
+        return {a: self._grams[id(form)] for a, form in zip(term.held, term.forms, strict=True)}
 
 
 class _Term(NamedTuple):
@@ -277,6 +388,27 @@ def _widened(table: Array, axes: tuple[int, ...], wide: tuple[int, ...]) -> Arra
     """A table over some axes as one over more, of length 1 along the others."""
     sizes = dict(zip(axes, table.shape, strict=True))
     return table.reshape([sizes.get(a, 1) for a in wide])
+
+
+def _wider(axes: AxisSet, n_axes: int) -> AxisSet:
+    """A set of axes and the first that is missing: the chain of sets from any to all."""
+    missing = next(a for a in range(n_axes) if a not in axes)
+    return tuple(sorted((*axes, missing)))
+
+
+def _table_of(axes: AxisSet, tables: dict[AxisSet, Array]) -> Array:
+    """A cross table from those that are there already, one axis less at a time; all that come up are kept.
+
+    All pairs of five axes: three sums over all cells instead of ten.
+    """
+    if axes not in tables:
+        wide = _wider(axes, max(map(len, tables)))
+        tables[axes] = np.asarray(_table_of(wide, tables).sum(axis=wide.index(_only(wide, axes))))
+    return tables[axes]
+
+
+def _only(wide: AxisSet, axes: AxisSet) -> int:
+    return next(a for a in wide if a not in axes)
 
 
 def _covering(sets: list[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:

@@ -26,7 +26,8 @@ of the feasible set nearest to z − (G w + b)/ρ, r = X − x̂ − w and F the
 
 where P takes the mean over F away if there is a T. This is solved by a Cholesky factor where G is a small
 matrix, else by conjugate gradients. Unlike steps that stop at the first bound they meet, these change as many
-cells at once as need be: a million cells take some two hundred products with G.
+cells at once as need be: a million cells take some two hundred products with G, if all are measured. Where
+few sums of them are, it begins near the end, where an interior-point method leaves it (`interior`).
 
 Reference:
     Li, Sun and Toh (2018), A highly efficient semismooth Newton augmented Lagrangian method for solving
@@ -43,6 +44,8 @@ from typing import NamedTuple
 import numpy as np
 
 from leastnoise.adjust.information import Information
+from leastnoise.adjust.interior import through_the_inside
+from leastnoise.adjust.watch import Watch
 from leastnoise.operators import Array
 
 # No answer may be further from the exact one than this many of its standard errors.
@@ -67,19 +70,26 @@ class Fit(NamedTuple):
     Attributes:
         cells: x ≥ 0, (n,).
         precision: δ of (2): no answer is further from the exact one, in its standard errors.
-        n_products: how many products with G it took.
+        n_products: how many products with G it took, those of `interior` left out.
+        is_exhausted: whether it ended because these were too many.
     """
 
     cells: Array
     precision: float
     n_products: int
+    is_exhausted: bool = False
 
 
 def nearest_nonnegative(
-    information: Information, estimates: Array, linear: Array, *, precision: float = PRECISION
+    information: Information,
+    estimates: Array,
+    linear: Array,
+    *,
+    precision: float = PRECISION,
+    watch: Watch | None = None,
 ) -> Fit:
     """The minimiser of (1) up to a distance that is proved."""
-    return _Search(information, estimates, linear, precision).run()
+    return _Search(information, estimates, linear, precision, watch or Watch()).run()
 
 
 class _Point(NamedTuple):
@@ -91,10 +101,13 @@ class _Point(NamedTuple):
 
 
 class _Search:
-    def __init__(self, information: Information, estimates: Array, linear: Array, precision: float) -> None:
+    def __init__(
+        self, information: Information, estimates: Array, linear: Array, precision: float, watch: Watch
+    ) -> None:
         self.information, self.estimates, self.linear = information, estimates, linear
-        self.precision = precision
+        self.precision, self.watch = precision, watch
         self.n_products = 0
+        self.nearest = math.inf
         self.most_products = _MOST_VISITS // information.n_cells
         # All in terms of h: of 10^12 records, x holds less digits than the noise has.
         self.least = -estimates
@@ -103,7 +116,7 @@ class _Search:
         # vᵀGv of signs v is about the sum of the diagonal, exactly that on average.
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=n)
         self.unit = float(signs @ self.times(signs)) / n or 1.0
-        self.matrix = information.matrix() if n <= _MOST_FACTORISED else None
+        self.matrix: Array | None = information.matrix() if n <= _MOST_FACTORISED else None
         if self.matrix is None and n <= _MOST_FACTORISED:
             self.matrix = np.array([information.times(row) for row in np.eye(n)])
 
@@ -125,12 +138,17 @@ class _Search:
     def run(self) -> Fit:
         z = nearest_of_total(np.zeros_like(self.least), max(0.0, float(self.least.sum())), self.least)
         best = self.point(z, self.times(z) + self.linear)
-        last, rho, least_rho = best, self.unit, _LEAST_RHO * self.unit
+        rho, least_rho = self.unit, _LEAST_RHO * self.unit
+        if best.distance > self.precision and self.matrix is None and not self.is_over():
+            best = self._inside(best)
+            # What is left to do near the best point is done by short steps.
+            rho = self.unit if best.h is z else least_rho
+        last, self.nearest = best, best.distance
         for _ in range(_MOST_OUTER):
-            if best.distance <= self.precision or self.n_products > self.most_products:
+            if best.distance <= self.precision or self.is_over():
                 break
             found = self._proximal(last, rho)
-            if found.distance > self.precision:
+            if found.distance > self.precision and not self.watch.is_over():
                 polished = self._on_face(found)
                 found = polished if polished.distance < found.distance else found
             if found.distance > 2 * best.distance and rho < self.unit:
@@ -140,8 +158,35 @@ class _Search:
                 continue
             last = found
             best = last if last.distance < best.distance else best
+            self.nearest = min(self.nearest, best.distance)
             rho = max(rho * _SHRINK, least_rho)
-        return Fit(self.cells(best.h), best.distance, self.n_products)
+        is_exhausted = best.distance > self.precision and self.n_products > self.most_products
+        return Fit(self.cells(best.h), best.distance, self.n_products, is_exhausted)
+
+    def is_over(self) -> bool:
+        return self.n_products > self.most_products or self.watch.is_over()
+
+    def _inside(self, start: _Point) -> _Point:
+        """A point found through the inside, where few sums of the cells are measured; else the start."""
+        x = self.cells(start.h)
+        sums = self.information.sums() if x.any() else None
+        if sums is None:
+            return start
+        found = through_the_inside(
+            self.information,
+            sums,
+            self.estimates,
+            self.linear,
+            x,
+            has_total=self.total is not None,
+            distance=self.distance,
+            unit=self.unit,
+            precision=self.precision,
+            watch=self.watch,
+        )
+        h = self.feasible(found.h)
+        point = self.point(h, self.times(h) + self.linear)
+        return point if point.distance < start.distance else start
 
     def _proximal(self, start: _Point, rho: float) -> _Point:
         """About the minimiser of f + ½ρ‖x − z‖², z the start."""
@@ -153,10 +198,12 @@ class _Search:
             r = X - w
             Gr = self.times(r)
             point = self.point(X, v + Gr)
+            self.nearest = min(self.nearest, point.distance)
+            self.watch.tell(self.nearest)
             left = float(r @ Gr)
             moved = rho * float((X - z) @ (X - z))
             is_done = left <= max(1e-2 * moved, (0.1 * self.precision) ** 2)
-            if point.distance <= self.precision or is_done or self.n_products > self.most_products:
+            if point.distance <= self.precision or is_done or self.is_over():
                 return point
             step = r + self._solved(self.least < X, -Gr, rho, 1e-4)
             Gstep = self.times(step)
@@ -203,7 +250,7 @@ class _Search:
         x, r = np.zeros_like(right), right.copy()
         p, square = r.copy(), float(r @ r)
         enough = tol**2 * square
-        while square > enough and self.n_products <= self.most_products:
+        while square > enough and not self.is_over():
             q = product(p)
             curvature = float(p @ q)
             if not curvature > 0:

@@ -19,8 +19,9 @@ import numpy as np
 from leastnoise.adjust.information import Information
 from leastnoise.operators import Array
 
-# Exchanges are tried together, some of the best at a time.
-_FIRST_SHARE, _MOST_TRIALS = 8, 60
+# Exchanges are tried together, some of the best at a time; so many trials at least, and more while they visit
+# few cells in all. Pairs of five attributes, 114,660 cells: 400 trials, one second, lose a quarter less.
+_FIRST_SHARE, _TRIALS, _MOST_VISITS = 8, 60, 5 * 10**7
 
 
 def rounded(cells: Array, last: int, information: Information | None) -> Array:
@@ -39,8 +40,8 @@ def _exchanged(x: Array, z: Array, last: int, information: Information) -> Array
     q = information.times(e)
     value = float(e @ q)
     n_tried = max(1, len(x) // _FIRST_SHARE)
-    trials = 0
-    while n_tried and trials < _MOST_TRIALS:
+    trials, most_trials = 0, max(_TRIALS, _MOST_VISITS // len(x))
+    while n_tried and trials < most_trials:
         before = value
         for offset in (0, 1):
             move = _best_moves(e, q, last, offset, n_tried)

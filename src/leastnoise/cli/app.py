@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from leastnoise.cli.adjust import adjust
 from leastnoise.cli.audit import audit
 from leastnoise.cli.check import check
 from leastnoise.cli.designing import designed, designing
@@ -34,6 +35,7 @@ from leastnoise.cli.outputs import (
     say_where,
 )
 from leastnoise.cli.paying import LedgerFile, Payment, ReleaseId, payment
+from leastnoise.cli.quantiles import quantiles
 from leastnoise.cli.refusals import Commands
 from leastnoise.cli.report import report
 from leastnoise.cli.reproduce import reproduce
@@ -275,6 +277,8 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     design,
     release,
     report,
+    adjust,
+    quantiles,
     explain,
     tradeoff,
     compare,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from leastnoise.cli.saved import saved_release_or_plan
 from leastnoise.cli.terminal import say, spinner
 from leastnoise.errors import InputError
 from leastnoise.wholefile import check_folder, check_replaceable
-
-if TYPE_CHECKING:
-    from leastnoise.plan import Plan
-    from leastnoise.release import Release
 
 
 def report(
@@ -26,58 +23,12 @@ def report(
     """Write what was released, how accurate it is and what it cost as one HTML page. Needs no data."""
     from leastnoise.report import summarize
 
-    if not source.name:
-        raise InputError(f"{str(source)!r} is no file; name a release, as in: leastnoise report x.release")
+    subject = saved_release_or_plan(source)
     target = out or source.with_suffix(".html")
-    subject = _loaded(source)
     _check(target, force)
     with spinner("writing the page"):
         summarize(subject).to_html(target)
     say(f"wrote {target}")
-
-
-def _loaded(source: Path) -> Plan | Release:
-    """The release or the plan that a file holds."""
-    from leastnoise.errors import PlanFileError
-    from leastnoise.plan import load_plan
-    from leastnoise.release import load_release
-
-    if source.suffix.lower() in _OTHER_FILES:
-        raise InputError(_wrong_file(source))
-    if source.suffix.lower() == ".plan":
-        return load_plan(source)
-    try:
-        return load_release(source)
-    except PlanFileError as error:
-        try:
-            return load_plan(source)
-        except PlanFileError:
-            # Neither: what was wrong with it as a release is the better answer.
-            raise error from None
-
-
-# Files that people have beside a release, and what they are.
-_OTHER_FILES = {
-    ".csv": "a table",
-    ".tsv": "a table",
-    ".parquet": "a table",
-    ".json": "a table",
-    ".xlsx": "a table",
-    ".html": "a page",
-    ".htm": "a page",
-    ".toml": "a specification",
-}
-
-
-def _wrong_file(source: Path) -> str:
-    """What to say of a file that is neither a release nor a plan, and which one was probably meant."""
-    is_a = f"{str(source)!r} is {_OTHER_FILES[source.suffix.lower()]}, not a saved release or plan"
-    for near in (source.with_suffix(".release"), source.with_suffix(".plan")):
-        if near.is_file():
-            return f"{is_a}; the one beside it is meant: leastnoise report {near}"
-    if source.suffix.lower() == ".toml":
-        return f"{is_a}; `leastnoise design {source}` saves a plan, `leastnoise publish {source}` a release"
-    return f"{is_a}; `leastnoise publish` writes NAME-answers.release beside the answers: name that one"
 
 
 def _check(target: Path, force: bool) -> None:

@@ -113,19 +113,20 @@ class Data:
         found: dict[int, npt.NDArray[np.int64]] = {}
         totals = set()
         for blocks in scans:
-            given = (self._source, self.schema, blocks, self.person, records_per_person, watch)
-            counted = watch.scan(lambda given=given: withheld("counting the table", lambda: ask(*given)))  # type: ignore[misc]
-            for block, x in zip(blocks, counted, strict=True):
+            for block, x in zip(blocks, self._scanned(blocks, records_per_person, watch), strict=True):
                 totals.add(int(x.sum()))
                 for place, subset in enumerate(asked):
                     if place not in found and set(subset) <= set(block):
                         found[place] = summed(x, block, subset, self.schema)
-        if len(totals) > 1:
-            # Tables of different records would each be right and together say more than one of them.
-            raise DataError(
-                "the table changed while it was counted; count a copy or a snapshot that stays as it is"
-            )
+        _check_unchanged(totals)
         return [found[place] for place in range(len(asked))]
+
+    def _scanned(
+        self, blocks: list[Subset], records_per_person: int | None, watch: Watch
+    ) -> list[npt.NDArray[np.int64]]:
+        """The counts of some blocks, from one scan of the table."""
+        given = (self._source, self.schema, blocks, self.person, records_per_person, watch)
+        return watch.scan(lambda: withheld("counting the table", lambda: ask(*given)))
 
     def _checked_subset(self, subset: Iterable[str]) -> Subset:
         if isinstance(subset, str) or not isinstance(subset, Iterable):
@@ -237,3 +238,12 @@ def _opened(source: Any, kind: str, opener: Any, schema: Schema, person: str | N
     opened = (opener, source)
     withheld("opening the table", lambda: check_source(opened, schema, person))
     return Data(schema, kind, opened, person)
+
+
+def _check_unchanged(totals: set[int]) -> None:
+    """Return if all blocks count the same number of records."""
+    if len(totals) > 1:
+        # Tables of different records would each be right and together say more than one of them.
+        raise DataError(
+            "the table changed while it was counted; count a copy or a snapshot that stays as it is"
+        )

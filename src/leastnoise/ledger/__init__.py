@@ -1,15 +1,21 @@
 """The budget across processes and crashes: one file that only grows.
 
-file      the SQLite file: made, opened, locked, never believed
-rows      its rows, chained by hash
-history   what the rows say
-advice    what would fit where a charge does not
-ledger    check, spend, store; verify
-export    plain rows for people and programs
+A module imports only modules that stand above it here:
+
+    rows         the rows of the file, chained by hash
+    file         the SQLite file: made, opened, locked, never believed
+    history      what the rows say
+    additions    the rows that a ledger adds
+    seen         the file as one object has seen it
+    soundness    whether the file still holds what was written into it
+    advice       what would fit where a charge does not
+    export       plain rows for people and programs
+    ledger       check, spend, store; verify
 """
 
 from leastnoise.ledger.advice import in_words
 from leastnoise.ledger.history import Entry, Stored
-from leastnoise.ledger.ledger import SURELY_SPENT, Ledger, Verification
+from leastnoise.ledger.ledger import SURELY_SPENT, Ledger
+from leastnoise.ledger.soundness import Verification
 
 __all__ = ["SURELY_SPENT", "Entry", "Ledger", "Stored", "Verification", "in_words"]

@@ -13,30 +13,35 @@ paid for, and no noise is used twice: what was spent and never stored can only b
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from leastnoise.accounting import Charge, Remaining, check_limit, is_short_text, within
+from leastnoise.accounting import Charge, Remaining, is_short_text
 from leastnoise.errors import (
     AlreadySpentError,
     InputError,
-    LedgerFileError,
     LedgerMismatchError,
     PrivacyError,
     TooLargeError,
 )
 from leastnoise.ledger import file
+from leastnoise.ledger.additions import opening_row, spend_row, store_row
 from leastnoise.ledger.advice import over_budget
 from leastnoise.ledger.export import rows_of, write_rows
-from leastnoise.ledger.history import FORMAT, Entry, History
-from leastnoise.ledger.rows import NOTHING, Row, opened, sealed
+from leastnoise.ledger.history import Entry, History
+from leastnoise.ledger.rows import opened
+from leastnoise.ledger.seen import SeenFile
+from leastnoise.ledger.soundness import (
+    Verification,
+    check_answers,
+    check_head,
+    check_pages,
+    check_spent,
+    stored_answers,
+)
 from leastnoise.printable import counted
 from leastnoise.privacy import Goal
 
@@ -53,23 +58,6 @@ _NOTHING_SPENT = "Nothing was spent."
 # How much of its goal a plan that counts anybody spends in one of its cells, at least. Rounding keeps all
 # methods within 1e-6 of the whole; a test measures them.
 SURELY_SPENT = Fraction(99, 100)
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What `Ledger.verify` has confirmed."""
-
-    dataset: str
-    n_entries: int
-    n_stored: int
-    head: str
-    remaining: Remaining
-
-    def __str__(self) -> str:
-        return (
-            f"{counted(self.n_entries, 'release')} of {self.dataset!r}, {self.n_stored} of them stored; "
-            f"left: {self.remaining}; head {self.head}"
-        )
 
 
 class Ledger:
@@ -122,16 +110,14 @@ class Ledger:
             raise InputError(f"planned must be True or False, got {planned!r}")
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= 10**6:
             raise InputError(f"timeout must be a number of seconds, got {timeout!r}")
-        self._timeout = float(timeout)
-        self._history: History | None = None
-        self._last_seen: tuple[int, str] | None = None
+        self._file = SeenFile(self._path, float(timeout), _NOTHING_SPENT)
         if limit is not None and not self._path.exists() and not self._path.is_symlink():
             if dataset is None:
                 raise InputError("a new ledger needs dataset=, a name for the people it is about")
-            file.create(self._path, _opening(dataset, limit, bool(planned)))
-        with self._reading() as (connection, history):
-            self._check_pages(connection)
-            self._check_spent(history)
+            file.create(self._path, opening_row(dataset, limit, bool(planned)))
+        with self._file.reading() as (connection, history):
+            check_pages(self._path.name, connection)
+            check_spent(self._path.name, history)
             self._check_identity(history, dataset, limit, planned)
 
     # -------------------------------------------------------------- what it says
@@ -144,34 +130,34 @@ class Ledger:
     @property
     def dataset(self) -> str:
         """The name of the people it is about."""
-        return self._seen.dataset
+        return self._file.history.dataset
 
     @property
     def limit(self) -> Goal:
         """The most that one person may ever spend."""
-        return self._seen.limit
+        return self._file.history.limit
 
     @property
     def planned(self) -> bool:
         """Whether everything charged is fixed before the first answer is seen."""
-        return self._seen.planned
+        return self._file.history.planned
 
     @property
     def remaining(self) -> Remaining:
         """What the limit leaves, read from the file now."""
-        with self._reading() as (_, history):
+        with self._file.reading() as (_, history):
             return history.remaining
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """Every release that was paid for, in order, read from the file now."""
-        with self._reading() as (_, history):
+        with self._file.reading() as (_, history):
             return history.entries
 
     @property
     def head(self) -> str:
         """The digest over all rows; whoever has noted it can tell later whether any is gone."""
-        with self._reading() as (_, history):
+        with self._file.reading() as (_, history):
             return history.head
 
     @property
@@ -221,12 +207,12 @@ class Ledger:
         _check_arguments(charge, release_id, after)
         if type(expected_bytes) is not int or expected_bytes < 0:
             raise InputError(f"expected_bytes must be a whole number of bytes, got {expected_bytes!r}")
-        with self._writing(_NOTHING_SPENT) as (log, history):
+        with self._file.writing(_NOTHING_SPENT) as (log, history):
             entry = history.entry(release_id)
             if entry is not None:
                 return self._replayed(log.connection, entry, charge)
             self._check_charge(history, charge, after, goal)
-            row = _spend_row(history, charge, release_id, after)
+            row = spend_row(history, charge, release_id, after)
             # A file that cannot be written to is found out here, before any data is read.
             file.rehearse(log.connection, row)
         file.check_room(
@@ -255,7 +241,7 @@ class Ledger:
             raise InputError(f"goal must be a privacy goal such as ApproxDP, got {type(goal).__name__}")
         if not 0 <= share <= 1:
             raise InputError(f"share must lie between 0 and 1, got {share!r}")
-        with self._reading() as (_, history):
+        with self._file.reading() as (_, history):
             try:
                 is_out = history.rules_out(goal, cells, Fraction(share))
             except PrivacyError as error:
@@ -270,9 +256,9 @@ class Ledger:
             AlreadySpentError: if it was paid for and its answers never stored.
             LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
         """
-        with self._reading() as (connection, history):
+        with self._file.reading() as (connection, history):
             entry = history.entry(release_id)
-            return None if entry is None else (entry, self._stored(connection, entry))
+            return None if entry is None else (entry, stored_answers(connection, entry))
 
     def spend(
         self, charge: Charge, release_id: str, after: Sequence[str] = (), *, goal: Goal | None = None
@@ -291,14 +277,14 @@ class Ledger:
             `check` does; nothing was spent then.
         """
         _check_arguments(charge, release_id, after)
-        with self._writing(f"{_NOTHING_SPENT} If in doubt, look at ledger.entries.") as (log, history):
+        with self._file.writing(f"{_NOTHING_SPENT} If in doubt, look at ledger.entries.") as (log, history):
             if history.entry(release_id) is not None:
                 raise AlreadySpentError(
                     f"release {release_id!r} was paid for in the meantime; ask for it again to have its "
                     "answers once they are stored, or use a new release id"
                 )
             self._check_charge(history, charge, after, goal)
-            row = _spend_row(history, charge, release_id, after)
+            row = spend_row(history, charge, release_id, after)
             entry = history.entry_of(row, opened(row, history.head, history.n_rows))
             log.append(row)
         return entry
@@ -319,7 +305,7 @@ class Ledger:
                 f"{file.MAX_ANSWER_BYTES:,}. The release is paid for; its answers must not be handed out"
             )
         aftermath = "The release is paid for, its answers are not stored and must not be handed out."
-        with self._writing(aftermath) as (log, history):
+        with self._file.writing(aftermath) as (log, history):
             known = history.entry(entry.release_id)
             if known is None or (known.number, known.head) != (entry.number, entry.head):
                 raise LedgerMismatchError(f"release {entry.release_id!r} was not paid for from this ledger")
@@ -327,15 +313,8 @@ class Ledger:
                 raise LedgerMismatchError(
                     f"release {entry.release_id!r} has answers already; ask for it again to have those"
                 )
-            said = {
-                "release_id": entry.release_id,
-                "spend": entry.number,
-                "size": len(answers),
-                "sha256": hashlib.sha256(answers).hexdigest(),
-                "at": _now(),
-            }
             log.connection.execute("INSERT INTO answers VALUES (?, ?)", (entry.number, answers))
-            log.append(sealed(history.head, history.n_rows, "store", said, None))
+            log.append(store_row(history, entry, answers))
 
     # -------------------------------------------------------------- proofs
 
@@ -353,97 +332,27 @@ class Ledger:
             LedgerFileError: if anything is not as it was written, or the head is not found: then
                 the file was replaced, by an older copy or by another history.
         """
-        with self._reading() as (connection, _):
-            self._check_pages(connection)
-            self._history = None
-            history = self._read(connection)
-            self._check_spent(history)
-            self._check_answers(connection, history)
-        if head is not None and head not in history.digests:
-            raise LedgerFileError(
-                f"the ledger {self._path.name!r} does not contain the head {head!r}: it was replaced, or is "
-                "older than what printed it; find the newest copy and release nothing until then"
-            )
+        name = self._path.name
+        with self._file.reading() as (connection, _):
+            check_pages(name, connection)
+            history = self._file.read_anew(connection)
+            check_spent(name, history)
+            check_answers(name, connection, history)
+        if head is not None:
+            check_head(name, history, head)
         stored = sum(entry.is_stored for entry in history.entries)
         return Verification(history.dataset, len(history.entries), stored, history.head, history.remaining)
 
     def __repr__(self) -> str:
-        seen = self._seen
+        seen = self._file.history
         releases = counted(len(seen.entries), "release")
         return f"Ledger({self._path.name!r}, {seen.dataset!r}, {releases}, left: {seen.remaining})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # In another process it is opened anew, and checked.
-        return _reopened, (str(self._path), self.dataset, self.limit, self.planned, self._timeout)
+        return _reopened, (str(self._path), self.dataset, self.limit, self.planned, self._file.timeout)
 
     # -------------------------------------------------------------- inside
-
-    @property
-    def _seen(self) -> History:
-        """The history as this object saw it last, without looking at the file if need not be."""
-        if self._history is not None:
-            return self._history
-        with self._reading() as (_, history):
-            return history
-
-    def _read(self, connection: sqlite3.Connection) -> History:
-        """The history in the file, continuing what this object has checked before.
-
-        Raises:
-            LedgerFileError: if a row is not as it was written, or rows that were there are gone.
-        """
-        self._check_last_seen(connection)
-        # Until it is read to the end it is forgotten: an interrupt could leave it half changed.
-        known, self._history = self._history, None
-        rows = file.rows_from(connection, None if known is None else known.n_rows)
-        if known is None:
-            first = next(rows, None)
-            if first is None:
-                raise LedgerFileError("the ledger has no rows; restore the file")
-            known = History(first)
-        for row in rows:
-            known.add(row)
-        self._remember(known)
-        return known
-
-    def _remember(self, history: History) -> None:
-        self._history, self._last_seen = history, (history.n_rows - 1, history.head)
-
-    def _check_last_seen(self, connection: sqlite3.Connection) -> None:
-        """Refuse a file that lacks what this object has seen in it."""
-        if self._last_seen is None:
-            return
-        number, digest = self._last_seen
-        found = connection.execute("SELECT digest FROM log WHERE number = ?", (number,)).fetchone()
-        if found is None or found[0] != digest:
-            raise LedgerFileError(
-                "rows that the ledger held a moment ago are gone or changed: the file was replaced, perhaps "
-                "by an older copy; restore the newest one"
-            )
-
-    @contextmanager
-    def _reading(self) -> Iterator[tuple[sqlite3.Connection, History]]:
-        with file.transaction(
-            self._path, writes=False, timeout=self._timeout, aftermath=_NOTHING_SPENT
-        ) as connection:
-            yield connection, self._read(connection)
-
-    @contextmanager
-    def _writing(self, aftermath: str) -> Iterator[tuple[_Appending, History]]:
-        appended: list[Row] = []
-
-        def take_in() -> None:
-            # So that an older copy of the file, put in its place next, is known for what it is.
-            history, self._history = self._history, None
-            if history is not None:
-                for row in appended:
-                    history.add(row)
-                self._remember(history)
-
-        with file.transaction(
-            self._path, writes=True, timeout=self._timeout, aftermath=aftermath, committed=take_in
-        ) as connection:
-            yield _Appending(connection, appended), self._read(connection)
 
     def _check_identity(
         self, history: History, dataset: str | None, limit: Goal | None, planned: bool | None
@@ -484,80 +393,7 @@ class Ledger:
             raise LedgerMismatchError(
                 f"release {entry.release_id!r} is of another plan; use a new release id. {_NOTHING_SPENT}"
             )
-        return self._stored(connection, entry)
-
-    def _stored(self, connection: sqlite3.Connection, entry: Entry) -> bytes:
-        if entry.stored is None:
-            raise AlreadySpentError(
-                f"release {entry.release_id!r} was paid for and its answers were never stored: another "
-                "process is at it, or was stopped before it had them. Its budget stays spent; use a new "
-                "release id, which pays again"
-            )
-        return self._answers(connection, entry)
-
-    def _answers(self, connection: sqlite3.Connection, entry: Entry) -> bytes:
-        assert entry.stored is not None
-        found = connection.execute("SELECT body FROM answers WHERE number = ?", (entry.number,)).fetchone()
-        body = None if found is None else found[0]
-        if not isinstance(body, bytes) or hashlib.sha256(body).hexdigest() != entry.stored.sha256:
-            raise LedgerFileError(
-                f"the stored answers of release {entry.release_id!r} are missing or altered; restore the file"
-            )
-        return body
-
-    def _check_answers(self, connection: sqlite3.Connection, history: History) -> None:
-        expected = [entry.number for entry in history.entries if entry.is_stored]
-        found = [number for (number,) in connection.execute("SELECT number FROM answers ORDER BY number")]
-        if found != expected:
-            raise LedgerFileError(
-                f"the ledger {self._path.name!r} holds answers without a record, or lacks some; restore it"
-            )
-        for entry in history.entries:
-            if entry.stored is not None and len(self._answers(connection, entry)) != entry.stored.size:
-                raise LedgerFileError(f"the size of release {entry.release_id!r} is wrong; restore the file")
-
-    def _check_pages(self, connection: sqlite3.Connection) -> None:
-        if file.damage(connection) is not None:
-            raise LedgerFileError(f"the ledger {self._path.name!r} is damaged; restore it")
-
-    def _check_spent(self, history: History) -> None:
-        if not within(history.limit, history.tally, planned=history.planned):
-            raise LedgerFileError(
-                f"the ledger {self._path.name!r} records more than its limit allows, which no ledger lets "
-                "through; restore the file"
-            )
-
-
-class _Appending(NamedTuple):
-    """A transaction that adds rows, and those it has added."""
-
-    connection: sqlite3.Connection
-    rows: list[Row]
-
-    def append(self, row: Row) -> None:
-        file.append(self.connection, row)
-        self.rows.append(row)
-
-
-def _opening(dataset: str, limit: Goal, planned: bool) -> Row:
-    check_limit(limit)
-    try:
-        content = {
-            "format": FORMAT,
-            "dataset": dataset,
-            "limit": limit.to_dict(),
-            "planned": planned,
-            "at": _now(),
-        }
-        return sealed(NOTHING, 0, "open", content, None)
-    except ValueError:
-        raise InputError("the limit has more digits than can be written; round it") from None
-
-
-def _spend_row(history: History, charge: Charge, release_id: str, after: Sequence[str]) -> Row:
-    content, profile = charge.to_parts()
-    said = {"release_id": release_id, "after": list(after), "at": _now(), "charge": content}
-    return sealed(history.head, history.n_rows, "spend", said, profile)
+        return stored_answers(connection, entry)
 
 
 def _check_arguments(charge: Any, release_id: Any, after: Any) -> None:
@@ -567,10 +403,6 @@ def _check_arguments(charge: Any, release_id: Any, after: Any) -> None:
         raise InputError("release_id must be a text of 1 to 200 printable characters")
     if isinstance(after, str) or not all(map(is_short_text, after)) or len(after) > _MOST_AFTER:
         raise InputError(f"after must be a sequence of at most {_MOST_AFTER:,} plan digests")
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _reopened(path: str, dataset: str, limit: Goal, planned: bool, timeout: float) -> Ledger:

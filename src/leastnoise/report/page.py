@@ -154,7 +154,7 @@ def _batch(release: Release, block: Block, rows: slice, ends: tuple[Array, Array
     own = None if ends is None else (ends[0][rows], ends[1][rows])
     schema = release.plan.workload.schema
     tables, n_left = parts_of(
-        block, schema, release.answers[rows], own, level=LEVEL, is_centred=release.adjusted is None
+        block, schema, release.answers[rows], own, level=LEVEL, is_centred=release.is_centred
     )
     parts: list[str] = [element("h3", block.name)]
     for table in tables:

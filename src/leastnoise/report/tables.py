@@ -80,7 +80,7 @@ def cross_table(release: Release, name: str, *, level: float = 0.95) -> Any:
     shape = (down.labels.length, across.labels.length)
     answers = release.answers[rows].reshape(shape)
     lower, upper = (ends[rows].reshape(shape) for ends in release.interval(level))
-    is_centred = release.adjusted is None
+    is_centred = release.is_centred
 
     def cell(i: int, j: int) -> str:
         if is_centred:

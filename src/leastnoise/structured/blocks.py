@@ -379,12 +379,39 @@ class Structured(Measured):
 
     def estimates(self, measurements: Array) -> Array:
         require_room(self.n_cells, 1, "the estimated cells")
-        every = tuple(range(len(self.axes)))
-        term = ProductTerm(0, 0, every, (0,) * len(every), tuple(axis.size for axis in self.axes), None)
-        kinds = tuple((Kind(Identity(axis.size)),) for axis in self.axes)
-        view = View(self, Products(self.axes, kinds, (term,)))
+        view, term = self._known_cells(partly=True)
         values = term_values(view, term, self._components(measurements[:, None]))
-        return in_schema_order(self.axes, np.broadcast_to(values, (*term.row_shape, 1)).reshape(-1))
+        table = np.broadcast_to(values, (*term.row_shape, 1))
+        # Nothing tells apart the values of an axis that is never measured: they share alike.
+        shares = math.prod(axis.size for a, axis in enumerate(self.axes) if a not in term.places)
+        table = table.reshape([axis.size if a in term.places else 1 for a, axis in enumerate(self.axes)])
+        cells = np.broadcast_to(table / shares, [axis.size for axis in self.axes])
+        return in_schema_order(self.axes, cells.reshape(-1))
+
+    def _known_cells(self, *, partly: bool) -> tuple[View, ProductTerm]:
+        """The cross table of all axes that are measured, as the one product of a view."""
+        known = tuple(a for a, own in enumerate(self.forms) if own)
+        sizes = tuple(self.axes[a].size for a in known)
+        term = ProductTerm(0, 0, known, (0,) * len(known), sizes, None)
+        kinds = tuple((Kind(Identity(axis.size)),) for axis in self.axes)
+        return View(self, Products(self.axes, kinds, (term,)), partly=partly), term
+
+    @cached_property
+    def is_consistent(self) -> bool:
+        """Whether all answers follow from the same cells, those of `estimates`, which are of least squares.
+
+        So it is where the residuals of every set of axes are measured in one block: residuals of different
+        sets know nothing of one another.
+        """
+        return all(len(blocks) == 1 for blocks in self.places.values())
+
+    @cached_property
+    def is_each_set_spanned(self) -> bool:
+        """Whether, for every set of split axes that is measured, one block alone tells all its residuals."""
+        view, term = self._known_cells(partly=False)
+        split = {a for a, own in enumerate(self.forms) if own and own[0].is_split}
+        found = {tuple(a for a in piece.inside if a in split) for piece in view.pieces(term)}
+        return found >= set(self.places)
 
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
         return self._answers(workload, measurements[:, None])[:, 0]

@@ -58,11 +58,17 @@ class Piece(NamedTuple):
 
 
 class View:
-    """The products of a workload, and what a strategy makes of them."""
+    """The products of a workload, and what a strategy makes of them.
 
-    def __init__(self, strategy: _Seen, products: Products) -> None:
+    Args:
+        partly: whether a component that tells only a part of what a product asks is taken too, where none
+            tells all of it. What it does not tell is then left at zero.
+    """
+
+    def __init__(self, strategy: _Seen, products: Products, *, partly: bool = False) -> None:
         self.strategy = strategy
         self.products = products
+        self._partly = partly
         self._gains: dict[tuple[int, int, int], Any] = {}
         self._numbers_of_rows: dict[tuple[str, int, int, int], Array] = {}
         self._pieces: dict[tuple[AxisSet, tuple[int, ...]], list[Piece]] = {}
@@ -102,16 +108,23 @@ class View:
         return self._pieces[key]
 
     def _best_piece(self, term: ProductTerm, axes: AxisSet) -> Piece | None:
-        """The component of a set that answers a product with least variance; None where none does."""
+        """The component of a set that answers a product with least variance; None where none does.
+
+        Where parts are taken too, the largest of them if none answers it.
+        """
         kinds = dict(zip(term.places, term.kinds, strict=True))
         strategy = self.strategy
         outside = {
             a: strategy.centre_form(a, axes) for a in term.places if a in self._split and a not in axes
         }
         best, least = None, math.inf
+        part, largest = None, 0
         for number in strategy.places.get(axes, ()):
             inside = strategy.component_forms(number)
             if any(not self.spans(a, inside[a], kinds[a]) for a in inside if a in kinds):
+                n_rows = math.prod(form.n_rows for form in inside.values())
+                if self._partly and n_rows > largest:
+                    part, largest = Piece(number, inside, outside), n_rows
                 continue
             variance = float(strategy.component_variances[number])
             for a in axes:
@@ -120,7 +133,7 @@ class View:
                 )
             if variance < least or best is None:
                 best, least = Piece(number, inside, outside), variance
-        return best
+        return part if best is None else best
 
     def spans(self, place: int, form: AxisForm, kind: int) -> bool:
         """Whether the rows of a kind lie within what a form measures."""

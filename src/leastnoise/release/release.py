@@ -1,15 +1,11 @@
-"""Measure a plan on data: the one private step, and what may be read from it.
+"""What was released: noisy integers, and everything that may be read from them.
 
-`measure` goes check, read, spend, draw, store, hand out. Between the counts and
-the stored noisy integers there are only integers: y = A x + noise, or the stages
-of a mechanism that depends on the data. Everything after that is post-processing,
-done in floating point from y alone, and costs no privacy however often it is done.
+All of it is post-processing, done in floating point from the noisy integers alone, and costs no privacy
+however often it is done.
 """
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -19,30 +15,14 @@ from typing import Any
 import numpy as np
 
 from leastnoise import container, exact
-from leastnoise.adjustment import Adjustment, adjustment_from_parts
-from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
-from leastnoise.errors import (
-    DataError,
-    InputError,
-    LedgerFileError,
-    LedgerMismatchError,
-    MissingExtraError,
-    PlanFileError,
-    UnrecordedSpending,
-)
-from leastnoise.interruption import finished_first
+from leastnoise.adjustment import Adjustment
+from leastnoise.errors import MissingExtraError
 from leastnoise.intervals import half_widths
-from leastnoise.ledger import Ledger
-from leastnoise.measured import CountTables, Measured
-from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_gaussian
 from leastnoise.operators import Array
-from leastnoise.plan import Plan, plan_from_parts
+from leastnoise.plan import Plan
 from leastnoise.printable import in_figures
-from leastnoise.privacy import Goal, goal_from_dict
 from leastnoise.quantiles import quantile_table
 from leastnoise.queries import Labels, Query
-from leastnoise.schema import Schema
-from leastnoise.structured.blocks import Structured
 from leastnoise.to_mbi import ForMbi, to_mbi
 from leastnoise.workload import Workload
 
@@ -101,8 +81,9 @@ class Release:
         """The answer to every query of the workload, (m,): consistent with one another.
 
         And unbiased, unless the plan depends on the data or the answers were adjusted. Where method
-        "residuals" measures an attribute in several forms, each answer comes from the form that serves it
-        best, and sums of one may differ from another by their noise; `adjust` makes them agree.
+        "residuals" measures the same attributes in several blocks, each answer comes from the block that
+        serves it best, and sums of one may differ from another by their noise;
+        ``adjust(release, nonnegative=False)`` makes them agree, unbiased.
         """
         return _read_only(self._answers_to(self.plan.workload))
 
@@ -125,6 +106,11 @@ class Release:
         """
         return self.plan.stderr
 
+    @property
+    def is_centred(self) -> bool:
+        """Whether every answer stands in the middle of its interval."""
+        return self.adjusted is None or self.adjusted.centred
+
     def interval(
         self, level: float = 0.95, *, simultaneous: bool = False, generator: np.random.Generator | None = None
     ) -> tuple[Array, Array]:
@@ -138,7 +124,8 @@ class Release:
 
         Of an adjusted release they are those of the unadjusted answers, cut down to what is possible: to
         zero or more, and to whole numbers. A true count is always possible, so they hold it as often as
-        they say; an adjusted answer may lie outside.
+        they say; an adjusted answer may lie outside. Where answers were only made to agree, Gaussian
+        intervals are around them.
 
         Args:
             generator: for the simulation; a fixed one unless given, so that the
@@ -317,187 +304,6 @@ class Release:
         return f"{self!r}; see summarize(release), release.to_frame() or release[{first!r}]"
 
 
-def load_release(path: str | Path) -> Release:
-    """The release that `Release.save` wrote; its plan is checked as `load_plan` does."""
-    name = Path(path).name
-    return _release_from_parts(*container.read(path, "release"), name)
-
-
-def _release_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], name: str) -> Release:
-    if not isinstance(content.get("plan"), dict) or "measurements" not in arrays:
-        raise PlanFileError(f"{name!r} is no saved release")
-    plan = plan_from_parts(content["plan"], arrays, name)
-    limbs = arrays["measurements"]
-    if limbs.ndim != 2 or limbs.dtype.kind != "i" or not limbs.size:
-        raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
-    measurements = exact.from_limbs(limbs).astype(object)
-    if plan.mechanism is not None:
-        fits = plan.mechanism.fits(measurements)
-    else:
-        fits = len(measurements) == plan.fixed_strategy().n_measured
-    if not fits:
-        raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
-    adjusted = adjustment_from_parts(content.get("adjusted"), arrays, plan.workload.shape[1], name)
-    return Release(plan, measurements, _receipt(content.get("receipt"), name), adjusted)
-
-
-def _receipt(plain: Any, name: str) -> Receipt | None:
-    if plain is None:
-        return None
-    fields = ("dataset", "release_id", "head")
-    if not isinstance(plain, dict) or sorted(plain) != sorted(fields):
-        raise PlanFileError(f"{name!r} holds a receipt that no ledger gave")
-    if not all(isinstance(plain[field], str) for field in fields):
-        raise PlanFileError(f"{name!r} holds a receipt that no ledger gave")
-    return Receipt(**plain)
-
-
-def measure(
-    plan: Plan, source: Any, *, ledger: Ledger | None = None, release_id: str | None = None
-) -> Release:
-    """The noisy answers of a plan on a table: the one step that spends privacy.
-
-    Args:
-        source: what `vectorize` takes, its `Data`, or a vector of integer counts. `Data`
-            with a ``person`` is cut down to the goal's ``records_per_person`` of each
-            person; anything else is taken as it is, and that nobody has more
-            records is then the publisher's promise.
-        ledger: the budget that pays for it; without one, a line of warning. The order is: check, read
-            the counts, spend, draw noise, store the answers, hand them out. A failure while reading costs
-            nothing; one after spending may waste budget, and never gives an answer that was not paid for.
-        release_id: what the release is known by in the ledger; a fresh one unless given. Asking again for
-            one whose answers are stored gives the same answers and costs nothing.
-
-    Guarantee:
-        For tables that differ in one record (up to `records_per_person` records of
-        one person), the release satisfies the plan's privacy goal exactly: the
-        strategy is an integer matrix whose sensitivity was taken in exact
-        arithmetic, the counts are integers, and the noise is exactly a rounded
-        Gaussian or a discrete Laplace variable from the system's generator. Where
-        the plan depends on the data, the stages of its mechanism add up to the goal,
-        each with a proof in its module, and they too hold to integers.
-
-    Raises:
-        DataError: if the source does not fit the plan; nothing is spent.
-        LedgerError: if the ledger cannot pay for it, or cannot be relied on; nothing is spent.
-        RandomnessError: if the system's generator fails; nothing is released, and what was spent stays so.
-    """
-    if not isinstance(plan, Plan):
-        raise InputError(f"measure() needs a Plan from design(), got {type(plan).__name__}")
-    if isinstance(plan.strategy, Structured):
-        plan.strategy.require_measurable()
-    if ledger is not None:
-        return _measured_with(ledger, plan, source, release_id)
-    if plan.after:
-        raise InputError(
-            "this plan was designed after others, and is within its goal only together with them; name the "
-            "ledger that holds their releases: ledger="
-        )
-    if release_id is not None:
-        raise InputError("release_id= is what a ledger knows a release by; give ledger= too, or leave it out")
-    read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
-    warnings.warn(
-        f"no ledger records this release: it spends {plan.privacy}, and so does every repetition",
-        UnrecordedSpending,
-        stacklevel=2,
-    )
-    return Release(plan, _noisy(plan, read, SystemBits()))
-
-
-def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | None) -> Release:
-    """Check, read, spend, draw, store, hand out."""
-    if not isinstance(ledger, Ledger):
-        raise InputError(f"ledger must be a Ledger, got {type(ledger).__name__}")
-    chosen = f"{SystemBits().bits(128):032x}" if release_id is None else release_id
-    charge = plan.charge
-    # What was not given cannot be given smaller.
-    goal = plan.privacy if plan.has_goal and not plan.after else None
-    stored = ledger.check(charge, chosen, plan.after, expected_bytes=_bytes_of(plan), goal=goal)
-    if stored is not None:
-        return _release_from_parts(*container.from_bytes(stored, "release", chosen), chosen)
-    read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
-    # Whoever interrupts here would have paid for answers that nobody has.
-    with finished_first():
-        entry = ledger.spend(charge, chosen, plan.after, goal=goal)
-        receipt = Receipt(ledger.dataset, chosen, entry.head)
-        release = Release(plan, _noisy(plan, read, SystemBits()), receipt)
-        ledger.store(entry, release.to_bytes())
-    return release
-
-
-def stored_release(ledger: Ledger, release_id: str) -> Release:
-    """The release that a ledger has stored under an id. Costs nothing, and needs neither data nor plan.
-
-    Raises:
-        LedgerMismatchError: if the ledger knows no release of that id.
-        AlreadySpentError: if it was paid for and its answers never stored.
-        LedgerFileError: if what is stored is not a release of the plan that was paid for.
-    """
-    found = ledger.fetch(release_id)
-    if found is None:
-        raise LedgerMismatchError(
-            f"the ledger {ledger.path.name!r} knows no release {release_id!r}; ledger.entries lists those it "
-            "does, and so does `leastnoise ledger show`"
-        )
-    entry, body = found
-    release = _release_from_parts(*container.from_bytes(body, "release", release_id), release_id)
-    receipt = Receipt(ledger.dataset, release_id, entry.head)
-    if release.plan.digest != entry.charge.plan_digest or release.receipt != receipt:
-        raise LedgerFileError(
-            f"what is stored as release {release_id!r} is not what was paid for; restore the file"
-        )
-    return release
-
-
-def stored_goal(ledger: Ledger, release_id: str) -> Goal | None:
-    """The goal that a stored release was designed for, without reading the rest of it.
-
-    None where it followed from targets or other plans, or what is stored was made by something else.
-
-    Raises:
-        AlreadySpentError: if the release was paid for and its answers never stored.
-    """
-    found = ledger.fetch(release_id)
-    try:
-        content = {} if found is None else container.from_bytes(found[1], "release", release_id)[0]
-    except PlanFileError:
-        return None
-    plan = content.get("plan", {})
-    return goal_from_dict(plan["privacy"]) if plan.get("has_goal") and not plan.get("after") else None
-
-
-def _bytes_of(plan: Plan) -> int:
-    """About how large a release of a plan is, for the room it needs."""
-    content, arrays = plan.to_parts()
-    n = 1 if plan.strategy is None else plan.strategy.n_measured
-    return len(json.dumps(content)) + sum(array.nbytes for array in arrays.values()) + 16 * n + 2**16
-
-
-def measured(plan: Plan, counts: Array, bits: RandomBits) -> Array:
-    """What a plan releases about counts, (n,), with noise from these bits: the private step itself."""
-    return _noisy(plan, _read(plan, _tables_of_vector(plan.workload, counts)), bits)
-
-
-def _read(plan: Plan, tables: CountTables) -> Array:
-    """All that is needed of the table, in whole numbers: what a strategy measures, or the counts."""
-    if plan.mechanism is not None:
-        return tables(None)[0].reshape(-1)
-    return plan.fixed_strategy().exact_answers(tables)
-
-
-def _noisy(plan: Plan, read: Array, bits: RandomBits) -> Array:
-    """What was read with noise, in Python integers, one independent draw per integer."""
-    if plan.mechanism is not None:
-        return plan.mechanism.measure(read, lambda scale, size: discrete_laplace(scale, size, bits))
-    return with_noise(plan.fixed_strategy(), read, bits)
-
-
-def with_noise(strategy: Measured, integers: Array, bits: RandomBits) -> Array:
-    """What a strategy measures, in Python integers, with its noise: one independent draw for each."""
-    draw = discrete_laplace if strategy.noise == "laplace" else rounded_gaussian
-    return integers + np.array(draw(strategy.scale, strategy.n_measured, bits), dtype=object)
-
-
 def in_unicode(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Columns whose texts hold Unicode only; what is none is written out, as \\udc80."""
     return {
@@ -511,68 +317,3 @@ def in_unicode(columns: Mapping[str, Any]) -> dict[str, Any]:
 def _read_only(values: Array) -> Array:
     values.setflags(write=False)
     return values
-
-
-def count_tables(workload: Workload, source: Any, records_per_person: int) -> CountTables:
-    """How the counts of a workload's attributes are asked, from whatever `measure` takes.
-
-    Raises:
-        DataError: if the source does not fit the workload.
-    """
-    n, schema = workload.shape[1], workload.schema
-    if is_count_vector(source):
-        return _tables_of_vector(
-            workload, counts_from_vector(source, n, None if schema is None else schema.shape)
-        )
-    if schema is None:
-        raise DataError(f"a plan made from a matrix without a schema needs a vector of {n:,} integer counts")
-    if isinstance(source, Data) and source.schema != schema:
-        raise DataError("the data was vectorized with another schema than the plan's; vectorize it again")
-    data = vectorize(source, schema)
-    # Without a person, records_per_person is what the publisher declares about the table.
-    most = None if data.person is None else records_per_person
-
-    def ask(subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
-        if subsets is None:
-            return [data.vector(records_per_person=most)]
-        return data.tables(subsets, records_per_person=most)
-
-    return ask
-
-
-def counts_of(workload: Workload, source: Any, records_per_person: int) -> Array:
-    """The counts of all cells of a workload, (n,), from whatever `measure` takes.
-
-    Raises:
-        DataError: if the source does not fit the workload.
-    """
-    return count_tables(workload, source, records_per_person)(None)[0]
-
-
-def _tables_of_vector(workload: Workload, counts: Array) -> CountTables:
-    """Cross tables by adding up counts of all cells."""
-    schema = workload.schema
-
-    def ask(subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
-        if subsets is None or schema is None:
-            return [counts]
-        # In Python integers where int64 sums could wrap, whatever the counts are.
-        wide = counts.astype(object)
-        return [_summed(wide, schema, names) for names in subsets]
-
-    return ask
-
-
-def _summed(counts: Array, schema: Schema, names: tuple[str, ...]) -> Array:
-    """The table of some attributes, in the order named, from counts of all cells."""
-    # One attribute at a time, as (before, this one, after): a schema may have more than NumPy has axes.
-    table, before = counts, 1
-    for name, size in zip(schema.names, schema.shape, strict=True):
-        table = table.reshape(before, size, -1)
-        if name in names:
-            before *= size
-        else:
-            table = table.sum(axis=1)
-    kept = [name for name in schema.names if name in names]
-    shaped = table.reshape([schema[name].size for name in kept])
-    return np.asarray(shaped.transpose([kept.index(name) for name in names]))

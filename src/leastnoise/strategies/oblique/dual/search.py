@@ -1,39 +1,24 @@
-"""Dual weights of product form: those under which the bound of a union of products is nearly the largest.
-
-Any weights q = ⊗_a q_a prove the bound F(w, q)²/ΠΣq_a of `union_norm`; the best of this form are looked for
-here. With e_a = √q_a, |e_a| = 1, and K = E V E over all cells,
-
-    F = trace K^½,    ∂F/∂e_a(i) = m_a(i)/e_a(i),    m_a(i) = Σ of (K^½)_cc over cells with value i        (1)
-
-and Σ_i m_a(i) = F, so the best weights are q_a = m_a. F is concave in the q of every axis, and in e it grows
-as evenly as it can (for plain counts it is linear), so a quasi-Newton method over e needs few steps: some
-twenty for what q ← m does in hundreds.
-
-As in `union_norm`, axes of which only plain counts are asked have equal weights, and are numbers; of the
-others only those combinations of directions count that some product mentions together. Where these are few,
-(1) is exact, for all axes at once. Else one axis after the other moves: the others are cut after a few
-directions that hold e, and what lies beyond is as if it were diagonal. The bound itself is the judge.
-"""
+"""The search for weights: all axes at once where that is little, else one after the other."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from leastnoise.bounds.union_norm import union_bound
 from leastnoise.bounds.union_norm.axes import SplitAxis, dense_axis, plain_axis
-from leastnoise.bounds.union_norm.dense import Asked, Directions
-from leastnoise.bounds.union_norm.resolvent import Blocks
 from leastnoise.errors import DesignError
 from leastnoise.lattice import Lattice
 from leastnoise.operators import Array
 from leastnoise.products import Products
 from leastnoise.strategies.deadline import NEVER, Deadline
+from leastnoise.strategies.oblique.dual.cuts import Cut, blocks_left
+from leastnoise.strategies.oblique.dual.problems import Gathered, Terms, n_combinations
+from leastnoise.strategies.oblique.dual.union import MovingUnion, sum_and_marginals
 
 # All axes move at once where the cubes of the directions of all problems add up to no more than this: about
 # a fifth of a second for one gradient. One axis alone takes more directions of the others up to so many.
@@ -51,14 +36,8 @@ _STEPS, _STEPS_TOGETHER = 8, 25
 # A round that raises the bound by less than this share is the last, and so is a step by a tenth of it.
 _LITTLE = 1e-5
 
-# Problems that differ in their weights alone are at most so many; more are put together.
-_MOST_COLUMNS = 6
-
 # No value starts with less than this share of what it has under equal weights: (1) does not lift a zero.
 _LEAST_SHARE = 1e-4
-
-# The weight of every different product.
-_Terms = dict[Asked, float]
 
 
 def dual_weights(
@@ -167,7 +146,7 @@ class _Search:
         moving = sorted({a for terms in problems for asked in terms for a, _ in asked})
         moving = [a for a in moving if len(found[a]) <= _MOST_VALUES]
         sizes = np.array(self._products.sizes, dtype=float)
-        is_small = sum(_count(terms, sizes) ** 3 for terms in problems) <= _MOST_TOGETHER
+        is_small = sum(n_combinations(terms, sizes) ** 3 for terms in problems) <= _MOST_TOGETHER
         if is_small and moving:
             unions = [self._union(terms, moving, {}) for terms in problems]
             self._climb(unions, moving, found, rounds * _STEPS_TOGETHER)
@@ -182,9 +161,9 @@ class _Search:
             if not self.consider(found) or self.is_late:
                 return
 
-    def _terms(self) -> _Terms:
+    def _terms(self) -> Terms:
         """The weights of different products, in units of the largest."""
-        terms: _Terms = {}
+        terms: Terms = {}
         unit = float(self._weights.max())
         for term, weight in zip(self._products.terms, (self._weights / unit).tolist(), strict=True):
             if weight > 0:
@@ -192,7 +171,7 @@ class _Search:
                 terms[asked] = terms.get(asked, 0.0) + weight
         return terms
 
-    def _split_off(self, terms: _Terms) -> tuple[dict[int, int], _Terms]:
+    def _split_off(self, terms: Terms) -> tuple[dict[int, int], Terms]:
         """The axes that all products ask alike, each a problem of its own, and the products without them."""
         counts = Counter(part for asked in terms for part in asked)
         common = {a: kind for (a, kind), count in counts.items() if count == len(terms)}
@@ -208,7 +187,7 @@ class _Search:
                 return False
         return True
 
-    def _without_simple(self, terms: _Terms) -> list[_Terms]:
+    def _without_simple(self, terms: Terms) -> list[Terms]:
         """Problems of the other axes, one for every set of simple ones that are off their totals."""
         from scipy import sparse
 
@@ -229,7 +208,7 @@ class _Search:
         columns = sparse.csc_array(sums @ per_set)
         columns.sort_indices()
         scale = lattice.product_over((sizes - 1) / np.sqrt(sizes)) ** 2
-        gathered = _Gathered()
+        gathered = Gathered()
         for r, (first, last) in enumerate(zip(columns.indptr, columns.indptr[1:], strict=False)):
             asked_there = tuple(listed[place] for place in columns.indices[first:last])
             if any(asked_there):
@@ -255,9 +234,9 @@ class _Search:
                 self._grams[a].append(np.asarray(V, dtype=float))
         return self._grams[a]
 
-    def _union(self, terms: _Terms, moving: Sequence[int], fixed: Mapping[int, SplitAxis]) -> _Union:
+    def _union(self, terms: Terms, moving: Sequence[int], fixed: Mapping[int, SplitAxis]) -> MovingUnion:
         mentioned = {a for asked in terms for a, _ in asked}
-        return _Union(terms, {a: self._grams_of(a) for a in moving if a in mentioned}, fixed)
+        return MovingUnion(terms, {a: self._grams_of(a) for a in moving if a in mentioned}, fixed)
 
     def _split(self, a: int, q: Array) -> SplitAxis:
         """An axis that does not move, in a basis that starts with e."""
@@ -274,7 +253,7 @@ class _Search:
             return plain_axis(q[kept], [np.asarray(of_kind, dtype=float)[kept] for of_kind in rows])[0]
         return dense_axis(q[kept], [V[np.ix_(kept, kept)] for V in self._grams_of(a)])[0]
 
-    def _beside(self, problems: Sequence[_Terms], a: int, q: Sequence[Array]) -> list[_Union]:
+    def _beside(self, problems: Sequence[Terms], a: int, q: Sequence[Array]) -> list[MovingUnion]:
         """The problems as functions of one axis, the others cut after a few directions."""
         beside = sorted({b for terms in problems for asked in terms for b, _ in asked if b != a})
         splits = {b: self._split(b, q[b]) for b in beside}
@@ -283,19 +262,21 @@ class _Search:
         for directions in range(_MOST_BESIDE, 0, -1):
             for b, split in splits.items():
                 sizes[b] = min(directions, split.size)
-            if directions == 1 or max(_count(terms, sizes) for terms in problems) <= _MOST_OF_ONE:
+            if directions == 1 or max(n_combinations(terms, sizes) for terms in problems) <= _MOST_OF_ONE:
                 break
-        cuts = {b: _Cut.of(split, int(sizes[b])) for b, split in splits.items()}
-        gathered = _Gathered()
+        cuts = {b: Cut.of(split, int(sizes[b])) for b, split in splits.items()}
+        gathered = Gathered()
         for terms in problems:
-            for part in _blocks(terms, a, beside, cuts):
+            for part in blocks_left(terms, a, beside, cuts):
                 if self.is_late:
                     return []
                 gathered.add(tuple(part), np.array(list(part.values())))
         fixed = {b: cut.first for b, cut in cuts.items()}
         return [self._union(terms, [a], fixed) for terms in gathered.problems()]
 
-    def _climb(self, unions: Sequence[_Union], moving: Sequence[int], q: list[Array], steps: int) -> None:
+    def _climb(
+        self, unions: Sequence[MovingUnion], moving: Sequence[int], q: list[Array], steps: int
+    ) -> None:
         """Raise the sum of the norms over the weights of some axes, which are replaced."""
         from scipy import optimize
 
@@ -312,7 +293,7 @@ class _Search:
             parts = np.split(point, ends[:-1])
             lengths = [float(np.linalg.norm(part)) for part in parts]
             e = {a: np.abs(part) / length for a, part, length in zip(moving, parts, lengths, strict=True)}
-            F, m = _sum_and_marginals(unions, e)
+            F, m = sum_and_marginals(unions, e)
             slopes = []
             for a, part, length in zip(moving, parts, lengths, strict=True):
                 ratio = np.divide(m[a], (F + tiny) * e[a], out=np.zeros(len(part)), where=e[a] > tiny)
@@ -337,190 +318,3 @@ class _Search:
         )
         for a, part in zip(moving, np.split(best, ends[:-1]), strict=True):
             q[a] = part**2 / float(part @ part)
-
-
-def _count(terms: _Terms, sizes: Array) -> float:
-    """How many combinations of directions count, for some number of them on every axis."""
-    return Blocks([tuple(a for a, _ in asked) for asked in terms]).count(sizes)
-
-
-@dataclass(frozen=True, eq=False)
-class _Cut:
-    """An axis that does not move: a few directions, and the roots of its kinds in groups of the others."""
-
-    first: SplitAxis
-    beyond: Array
-
-    @classmethod
-    def of(cls, split: SplitAxis, kept: int) -> _Cut:
-        first, others = split.cut(kept)
-        others = others[(others > 0).any(axis=1)]
-        return cls(first, np.sqrt(_fewer(others.T**2)).T if len(others) else others)
-
-
-def _blocks(terms: _Terms, a: int, pending: Sequence[int], cuts: Mapping[int, _Cut]) -> Iterator[_Terms]:
-    """The problems that cuts of the other axes leave, of those in which axis a is mentioned.
-
-    What no product mentions a in does not depend on its weights. Every other axis is in its first directions,
-    or, one after the other, beyond them, where only products that mention it are left.
-    """
-    if not any(b == a for asked in terms for b, _ in asked):
-        return
-    reduced: _Terms = {}
-    for asked, weight in terms.items():
-        left = []
-        for b, kind in asked:
-            if b != a and cuts[b].first.size == 1:
-                weight *= float(cuts[b].first.grams[kind][0, 0])
-            else:
-                left.append((b, kind))
-        reduced[tuple(left)] = reduced.get(tuple(left), 0.0) + weight
-    yield reduced
-    for place, b in enumerate(pending):
-        with_b = [(asked, dict(asked)[b], weight) for asked, weight in terms.items() if b in dict(asked)]
-        for roots in cuts[b].beyond if with_b else ():
-            inside: _Terms = {}
-            for asked, kind, weight in with_b:
-                without = tuple(part for part in asked if part[0] != b)
-                inside[without] = inside.get(without, 0.0) + weight * float(roots[kind]) ** 2
-            yield from _blocks(inside, a, pending[place + 1 :], cuts)
-
-
-@dataclass
-class _Gathered:
-    """Problems, those that ask the same products together."""
-
-    _columns: dict[tuple[Asked, ...], list[Array]] = field(default_factory=dict)
-
-    def add(self, asked: tuple[Asked, ...], weights: Array) -> None:
-        """Add a problem to those that ask the same."""
-        order = sorted(range(len(asked)), key=asked.__getitem__)
-        self._columns.setdefault(tuple(asked[i] for i in order), []).append(weights[order])
-
-    def problems(self) -> list[_Terms]:
-        """All of them, similar ones as one."""
-        return [
-            dict(zip(asked, column.tolist(), strict=True))
-            for asked, columns in self._columns.items()
-            for column in _fewer(np.stack(columns, axis=1)).T
-            if column.any()
-        ]
-
-
-def _fewer(weights: Array) -> Array:
-    """At most a few columns that stand for all: F(c w) = √c F(w), and similar ones are put together."""
-    sums = weights.sum(axis=0)
-    weights, sums = weights[:, sums > 0], sums[sums > 0]
-    if not len(sums):
-        return weights
-    shapes = np.sqrt(weights / sums)
-    groups = [np.arange(len(sums))]
-    spread = float((shapes.max(axis=1) - shapes.min(axis=1)).max())
-    if spread > 1e-9:
-        middle = shapes - shapes.mean(axis=1, keepdims=True)
-        along = np.linalg.svd(middle, full_matrices=False)[2][0]
-        groups = np.array_split(np.argsort(along, kind="stable"), min(_MOST_COLUMNS, len(sums)))
-    found = []
-    for group in groups:
-        roots = np.sqrt(sums[group])
-        shape = (shapes[:, group] ** 2) @ (roots / roots.sum())
-        found.append(shape * roots.sum() ** 2)
-    return np.stack(found, axis=1)
-
-
-class _Union:
-    """One union of products as a function of the weights of the axes that move.
-
-    Attributes:
-        grams: V of the kinds of every axis that moves.
-    """
-
-    def __init__(
-        self, terms: _Terms, grams: Mapping[int, Sequence[Array]], fixed: Mapping[int, SplitAxis]
-    ) -> None:
-        self.grams = dict(grams)
-        self._terms = self._mixed(terms)
-        self._fixed = fixed
-        sets = [tuple(a for a, _ in asked) for asked, _ in self._terms]
-        sizes = {a: len(own[0]) for a, own in self.grams.items()}
-        sizes |= {a: fixed[a].size for asked in sets for a in asked if a not in sizes}
-        directions = Directions(sizes, sets)
-        self._count = directions.count
-        self._places = [directions.of(asked) for asked in sets]
-        # For every axis that moves: which combinations differ in its direction alone, (others, directions),
-        # and those in which it has only its first one.
-        self._lines: dict[int, Array] = {}
-        self._loose: dict[int, Array] = {}
-        for a in self.grams:
-            lines = [
-                np.moveaxis(directions.of(own).reshape([sizes[b] for b in own]), own.index(a), -1)
-                for own in dict.fromkeys(sets)
-                if a in own
-            ]
-            table = np.concatenate([line.reshape(-1, sizes[a]) for line in lines])
-            self._lines[a] = table[np.unique(table[:, 0], return_index=True)[1]]
-            self._loose[a] = np.setdiff1d(np.arange(self._count), self._lines[a])
-
-    def _mixed(self, terms: _Terms) -> list[tuple[Asked, float]]:
-        """Products that differ only in what they ask of one axis as one, of a kind that is a mixture."""
-        a = max(self.grams, key=lambda axis: len(self.grams[axis]))
-        groups: dict[Asked, dict[int, float]] = {}
-        found: list[tuple[Asked, float]] = []
-        for asked, weight in terms.items():
-            kind = dict(asked).get(a)
-            if kind is None:
-                found.append((asked, weight))
-            else:
-                groups.setdefault(tuple(part for part in asked if part[0] != a), {})[kind] = weight
-        mixtures: list[Array] = []
-        for others, kinds in groups.items():
-            found.append((tuple(sorted([*others, (a, len(mixtures))])), 1.0))
-            mixtures.append(np.sum([weight * self.grams[a][kind] for kind, weight in kinds.items()], axis=0))
-        self.grams[a] = mixtures
-        return found
-
-    def norm_and_marginals(self, e: Mapping[int, Array]) -> tuple[float, dict[int, Array]]:
-        """F and m of (1), for roots e of weights that add up to 1."""
-        from scipy import linalg
-
-        K = np.zeros((self._count, self._count))
-        turned = {a: [_turned(V, e[a]) for V in own] for a, own in self.grams.items()}
-        for (asked, weight), places in zip(self._terms, self._places, strict=True):
-            block = np.full((1, 1), weight)
-            for a, kind in asked:
-                block = np.kron(block, turned[a][kind] if a in turned else self._fixed[a].grams[kind])
-            K[np.ix_(places, places)] += block
-        values, E = linalg.eigh(K, overwrite_a=True, check_finite=False, driver="evd")
-        roots = np.sqrt(np.maximum(values, 0))
-        marginals = {}
-        for a, lines in self._lines.items():
-            m = np.zeros(len(e[a]))
-            for line in lines:
-                m += _reflected(E[line], e[a]) ** 2 @ roots
-            marginals[a] = m + e[a] ** 2 * float((E[self._loose[a]] ** 2 @ roots).sum())
-        return float(roots.sum()), marginals
-
-
-def _turned(V: Array, e: Array) -> Array:
-    """diag(e) V diag(e) in a basis that starts with e."""
-    return _reflected(_reflected(e[:, None] * V * e, e).T, e)
-
-
-def _reflected(columns: Array, e: Array) -> Array:
-    """The columns after the reflection that swaps e, |e| = 1, with the first unit vector."""
-    u = e.copy()
-    u[0] -= 1
-    squared = float(u @ u)
-    return columns - np.outer(u, (2 / squared) * (u @ columns)) if squared > 0 else columns
-
-
-def _sum_and_marginals(unions: Sequence[_Union], e: Mapping[int, Array]) -> tuple[float, dict[int, Array]]:
-    """Σ of F, and of m of every axis, over some unions."""
-    total, marginals = 0.0, {a: np.zeros(len(own)) for a, own in e.items()}
-    for union in unions:
-        F, m = union.norm_and_marginals(e)
-        total += F
-        for a, own in e.items():
-            # A union that does not mention the axis has K ⊗ e eᵀ.
-            marginals[a] += m.get(a, F * own**2)
-    return total, marginals

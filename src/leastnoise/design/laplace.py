@@ -1,0 +1,179 @@
+"""Laplace noise, for which no method is the best: several are tried, and the best plan is refined."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+
+import numpy as np
+
+from leastnoise import threads
+from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.design.one_method import plan_by, plan_of
+from leastnoise.design.refusals import MissesTargets, closest_of
+from leastnoise.errors import DesignError
+from leastnoise.operators import Array
+from leastnoise.plan import Plan
+from leastnoise.progress import Progress
+from leastnoise.strategies import Found, Method, Request, pure
+from leastnoise.strategy import MAX_DENSE_STRATEGY, RealStrategy
+
+# Plans whose objective differs by less than this share are equally good.
+_SAME = 1e-9
+
+
+def best_with_laplace_noise(willing: Sequence[Method], request: Request, has_goal: bool) -> Plan:
+    """The best plan of several methods and of what refining it directly gives; its note lists them all.
+
+    Raises:
+        MethodError: if no method meets the targets.
+        DesignError: the first method's, if none finds a plan.
+    """
+    pure.check_options(willing, request)
+    trials = _Trials(request)
+    _try_methods(trials, willing, has_goal)
+    best = trials.best()
+    if trials.left > 0 and pure.may_refine(request):
+        _try_refinements(trials, best)
+    return _with_list(trials.best(), trials.tried)
+
+
+class _Trials:
+    """What was tried so far, and what came of it.
+
+    Attributes:
+        request: what is asked.
+        ends: the moment of the monotonic clock when the time is up.
+        plans: all that were found.
+        tried: every attempt in words.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._started, self._limit = time.monotonic(), pure.time_limit_of(request)
+        self.ends = self._started + self._limit
+        self.plans: list[Plan] = []
+        self.tried: list[str] = []
+        self._missed: list[MissesTargets] = []
+        self._failed: list[DesignError] = []
+        self._steps = count(1)
+
+    @property
+    def left(self) -> float:
+        """Seconds until the time is up."""
+        return self._limit - (time.monotonic() - self._started)
+
+    def judge(self, name: str, make: Callable[[], Plan | None]) -> None:
+        """Take note of the plan that is made, if any, or of why there is none."""
+        try:
+            plan = make()
+        except MissesTargets as error:
+            self._missed.append(error)
+            self.tried.append(f"{name} misses the targets")
+        except DesignError as error:
+            self._failed.append(error)
+            self.tried.append(f"{name} failed")
+        else:
+            if plan is not None:
+                self.plans.append(plan)
+                self.tried.append(f"{name} {plan.certificate.achieved:.6g}")
+        self.tell()
+
+    def tell(self, _: Progress | None = None) -> None:
+        """Report the gap of the best plan to whoever asked for progress."""
+        if self.request.progress is not None:
+            gap = min((plan.certificate.gap for plan in self.plans), default=math.inf)
+            self.request.progress(Progress(next(self._steps), gap, time.monotonic() - self._started))
+
+    def best(self) -> Plan:
+        """The best plan so far.
+
+        Raises:
+            MethodError: if no method meets the targets.
+            DesignError: the first method's, if none found a plan.
+        """
+        if not self.plans and not self._missed:
+            raise self._failed[0]
+        if not self.plans:
+            raise closest_of(self._missed)
+        return _least(self.plans)
+
+
+def _least(plans: Sequence[Plan]) -> Plan:
+    """The best plan; of those that are equal but for rounding, the first."""
+    best = plans[0]
+    for plan in plans[1:]:
+        if plan.certificate.achieved < best.certificate.achieved * (1 - _SAME):
+            best = plan
+    return best
+
+
+def _try_methods(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> None:
+    """Ask one method after the other; the slow ones only while time is left or there is no plan yet."""
+    request = trials.request
+    for method in willing:
+        if not method.is_quick and trials.plans and trials.left <= 0:
+            trials.tried.append(f"{method.name} had no time left")
+            continue
+        options, seconds = pure.options_for(method, request), pure.time_for(method, trials.left)
+        given = replace(request, options=options, time_limit=seconds, progress=trials.tell)
+        trials.judge(method.name, partial(plan_by, method, given, has_goal))
+
+
+def _try_refinements(trials: _Trials, best: Plan) -> None:
+    """Move the rows of the best plan, and of the others, until the time is up."""
+    request = trials.request
+    weights = _weights_to_refine(best)
+    others = sorted(trials.plans, key=lambda plan: plan.certificate.achieved)
+    ranked = (best, *(plan for plan in others if plan is not best))
+    rows = [_unit_rows(plan) for plan in ranked if _can_be_listed(plan)]
+    # A step that goes too far ends in numbers that are not finite, and is taken back.
+    with threads.suited_to(request.workload.shape[1]), np.errstate(all="ignore"):
+        for how, propose in pure.refinements(request, rows, weights, trials.ends):
+            trials.judge(how, partial(_refined, best, request, how, propose))
+
+
+def _weights_to_refine(plan: Plan) -> Array:
+    """The weights of the queries for whose total a plan's strategy was chosen."""
+    w, p = plan.objective.weights(plan.workload), plan.witness.p
+    if p is None or plan.objective.kind == "largest" or isinstance(plan.witness, ProductWitness):
+        return w
+    return w + p
+
+
+def _refined(
+    best: Plan, request: Request, how: str, propose: Callable[[], RealStrategy | None]
+) -> Plan | None:
+    """The plan for rows that were made from those of another, if there are any."""
+    proposal = propose()
+    if proposal is None:
+        return None
+    witness = best.witness
+    q = witness if isinstance(witness, ProductWitness) else witness.q
+    found = Found(proposal, q, "heuristic", f"{best.note}, {how}", p=witness.p)
+    return plan_of(best.method, best.options, request, best.has_goal, found)
+
+
+def _can_be_listed(plan: Plan) -> bool:
+    strategy = plan.fixed_strategy()
+    return strategy.n_measured * strategy.n_cells <= MAX_DENSE_STRATEGY
+
+
+def _unit_rows(plan: Plan) -> Array:
+    """The rows that a plan measures, as floats of sensitivity 1."""
+    strategy = plan.fixed_strategy()
+    return np.asarray(strategy.dense().astype(float) / float(max(strategy.sensitivity, 1)))
+
+
+def _with_list(best: Plan, tried: Sequence[str]) -> Plan:
+    """The plan with everything that was tried in its note, where there was more than one thing."""
+    if len(tried) == 1:
+        return best
+    # The certificate was worked out already and says nothing of the note.
+    listed = replace(best, note=f"{best.note}; tried: {', '.join(tried)}")
+    vars(listed)["certificate"] = best.certificate
+    return listed

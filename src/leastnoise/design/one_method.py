@@ -1,0 +1,87 @@
+"""The plan that one method finds: its proposal in whole numbers, within the goal, with its proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from leastnoise import threads
+from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.certificate import Witness
+from leastnoise.design.refusals import misses_targets
+from leastnoise.design.targets import meeting_targets
+from leastnoise.errors import MethodError
+from leastnoise.measured import Measured
+from leastnoise.operators import Array
+from leastnoise.plan import Plan, data_dependent_plan
+from leastnoise.strategies import METHODS, Found, Method, Request
+
+
+def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
+    """The plan that one method finds.
+
+    Raises:
+        MethodError: if it cannot serve the request; the message names those that can.
+    """
+    method.check_options(request.options)
+    reason = method.why_not(request)
+    if reason is not None:
+        able = [m.name for m in METHODS if m.why_not(request) is None]
+        can = f"; {', '.join(able)} can" if able else "; no method can"
+        raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
+    if method.is_data_dependent:
+        return data_dependent_plan(method, request)
+    with threads.suited_to(method.matrix_size(request)):
+        found = method.find(request)
+    assert isinstance(found, Found)
+    return plan_of(method.name, request.options, request, has_goal, found)
+
+
+def plan_of(method: str, options: Mapping[str, Any], request: Request, has_goal: bool, found: Found) -> Plan:
+    """The plan that measures what was found, in whole numbers, with its certificate."""
+    workload, objective = request.workload, request.objective
+    if has_goal:
+        goal = request.privacy
+        strategy: Measured = found.proposal.measured_within(goal, tol=request.tol, spare=request.spare)
+    else:
+        strategy, goal = meeting_targets(found.proposal, workload, request.tol)
+    plan = Plan(
+        workload=workload,
+        privacy=goal,
+        objective=objective,
+        method=method,
+        strategy=strategy,
+        witness=_witness(found, request),
+        claim=found.claim,
+        tol=request.tol,
+        note=found.note,
+        options=dict(options),
+        has_goal=has_goal,
+        after=request.after,
+        used=request.used,
+    )
+    if objective.kind == "total-within-caps" and strategy.can_answer_all(workload):
+        assert plan.factor is not None
+        if plan.factor > 1:
+            raise misses_targets(method, plan.factor, goal)
+    # The proof belongs to the plan, and finds a strategy that cannot answer what was asked.
+    plan.certificate  # noqa: B018
+    return plan
+
+
+def _witness(found: Found, request: Request) -> Witness | ProductWitness:
+    if isinstance(found.q, ProductWitness):
+        return found.q
+    return Witness(_query_weights(found.p, request), found.q, found.pairs)
+
+
+def _query_weights(p: Array | None, request: Request) -> Array | None:
+    """The dual weights of the queries: those found, else equal ones in units of the caps."""
+    caps = request.objective.caps(request.workload)
+    if caps is None:
+        return None
+    if p is not None:
+        return np.where(np.isfinite(caps), p, 0)
+    return 1 / caps if request.objective.kind == "largest" else None

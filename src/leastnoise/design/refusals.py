@@ -1,0 +1,50 @@
+"""Why there is no plan: methods that miss the targets, or cannot serve at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leastnoise.errors import MethodError
+from leastnoise.privacy import Goal
+from leastnoise.strategies import Method, Request
+from leastnoise.strategies.infeasible import raised, rounded_up
+
+
+class MissesTargets(MethodError):
+    """A method's plan does not meet the targets; another method's may.
+
+    Attributes:
+        factor: by which it misses them.
+        misses: that in words.
+        remedy: what to do to take it all the same.
+    """
+
+    method: str
+    factor: float
+    misses: str
+    remedy: str
+
+
+def misses_targets(method: str, factor: float, goal: Goal) -> MissesTargets:
+    """The error of a method whose plan misses the targets by this factor."""
+    misses = f"misses the targets by a factor of {rounded_up(factor)}"
+    remedy = f"multiply every stderr by at least that, or raise {raised(goal, factor)}"
+    error = MissesTargets(f"method {method!r} {misses}; another may meet them. To take this one, {remedy}")
+    error.method, error.factor, error.misses, error.remedy = method, factor, misses, remedy
+    return error
+
+
+def closest_of(missed: Sequence[MissesTargets]) -> MethodError:
+    """The error where every method misses the targets: which comes closest, and how to take it."""
+    closest = min(missed, key=lambda error: error.factor)
+    return MethodError(
+        f"no method meets the targets; the closest, {closest.method!r}, {closest.misses}. "
+        f"To take it, {closest.remedy}"
+    )
+
+
+def nobody_can(methods: Sequence[Method], request: Request) -> MethodError:
+    """The error where no method takes a request, with the reason of each."""
+    by_name = "it depends on the data and is taken only when named"
+    reasons = [f"{method.name}: {method.why_not(request) or by_name}" for method in methods]
+    return MethodError("no method can serve this workload. " + "; ".join(reasons))

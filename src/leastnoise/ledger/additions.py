@@ -1,0 +1,56 @@
+"""The rows that a ledger adds: one to begin with, one when a release is paid for, one when it is stored."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from leastnoise.accounting import Charge, check_limit
+from leastnoise.errors import InputError
+from leastnoise.ledger.history import FORMAT, Entry, History
+from leastnoise.ledger.rows import NOTHING, Row, sealed
+from leastnoise.privacy import Goal
+
+
+def opening_row(dataset: str, limit: Goal, planned: bool) -> Row:
+    """The first row, which fixes what the ledger is about.
+
+    Raises:
+        InputError: if the limit cannot be written down.
+    """
+    check_limit(limit)
+    try:
+        content = {
+            "format": FORMAT,
+            "dataset": dataset,
+            "limit": limit.to_dict(),
+            "planned": planned,
+            "at": _now(),
+        }
+        return sealed(NOTHING, 0, "open", content, None)
+    except ValueError:
+        raise InputError("the limit has more digits than can be written; round it") from None
+
+
+def spend_row(history: History, charge: Charge, release_id: str, after: Sequence[str]) -> Row:
+    """The row that pays for a release."""
+    content, profile = charge.to_parts()
+    said = {"release_id": release_id, "after": list(after), "at": _now(), "charge": content}
+    return sealed(history.head, history.n_rows, "spend", said, profile)
+
+
+def store_row(history: History, entry: Entry, answers: bytes) -> Row:
+    """The row that says which answers a release has."""
+    said = {
+        "release_id": entry.release_id,
+        "spend": entry.number,
+        "size": len(answers),
+        "sha256": hashlib.sha256(answers).hexdigest(),
+        "at": _now(),
+    }
+    return sealed(history.head, history.n_rows, "store", said, None)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,124 @@
+"""A ledger's file as one object has seen it.
+
+The file is opened for one step at a time, and other processes add to it in between. What was read and
+checked once is kept, so that only new rows are read; and a file that lacks what was seen in it is refused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from leastnoise.errors import LedgerFileError
+from leastnoise.ledger import file
+from leastnoise.ledger.history import History
+from leastnoise.ledger.rows import Row
+
+
+class Appending(NamedTuple):
+    """A transaction that adds rows, and those it has added."""
+
+    connection: sqlite3.Connection
+    rows: list[Row]
+
+    def append(self, row: Row) -> None:
+        """Add a row to the log."""
+        file.append(self.connection, row)
+        self.rows.append(row)
+
+
+class SeenFile:
+    """A ledger's file, and the history that was read from it last.
+
+    Args:
+        timeout: how many seconds to wait for others.
+        aftermath: the sentence that ends every refusal while reading, on what was spent.
+    """
+
+    def __init__(self, path: Path, timeout: float, aftermath: str) -> None:
+        self.path = path
+        self.timeout = timeout
+        self._aftermath = aftermath
+        self._history: History | None = None
+        self._last_seen: tuple[int, str] | None = None
+
+    @property
+    def history(self) -> History:
+        """The history as this object saw it last, without looking at the file if need not be."""
+        if self._history is not None:
+            return self._history
+        with self.reading() as (_, history):
+            return history
+
+    @contextmanager
+    def reading(self) -> Iterator[tuple[sqlite3.Connection, History]]:
+        """A transaction that changes nothing, and the history in the file."""
+        with file.transaction(
+            self.path, writes=False, timeout=self.timeout, aftermath=self._aftermath
+        ) as connection:
+            yield connection, self._read(connection)
+
+    @contextmanager
+    def writing(self, aftermath: str) -> Iterator[tuple[Appending, History]]:
+        """A transaction that keeps all other writers out, and the history in the file.
+
+        Args:
+            aftermath: the sentence that ends every refusal, on what was spent.
+        """
+        appended: list[Row] = []
+
+        def take_in() -> None:
+            # So that an older copy of the file, put in its place next, is known for what it is.
+            history, self._history = self._history, None
+            if history is not None:
+                for row in appended:
+                    history.add(row)
+                self._remember(history)
+
+        with file.transaction(
+            self.path, writes=True, timeout=self.timeout, aftermath=aftermath, committed=take_in
+        ) as connection:
+            yield Appending(connection, appended), self._read(connection)
+
+    def read_anew(self, connection: sqlite3.Connection) -> History:
+        """The history in the file, from its first row on, whatever was checked before.
+
+        Raises:
+            LedgerFileError: if a row is not as it was written, or rows that were there are gone.
+        """
+        self._history = None
+        return self._read(connection)
+
+    def _read(self, connection: sqlite3.Connection) -> History:
+        """The history in the file, continuing what this object has checked before."""
+        self._check_last_seen(connection)
+        # Until it is read to the end it is forgotten: an interrupt could leave it half changed.
+        known, self._history = self._history, None
+        rows = file.rows_from(connection, None if known is None else known.n_rows)
+        if known is None:
+            first = next(rows, None)
+            if first is None:
+                raise LedgerFileError("the ledger has no rows; restore the file")
+            known = History(first)
+        for row in rows:
+            known.add(row)
+        self._remember(known)
+        return known
+
+    def _remember(self, history: History) -> None:
+        self._history, self._last_seen = history, (history.n_rows - 1, history.head)
+
+    def _check_last_seen(self, connection: sqlite3.Connection) -> None:
+        """Refuse a file that lacks what this object has seen in it."""
+        if self._last_seen is None:
+            return
+        number, digest = self._last_seen
+        found = connection.execute("SELECT digest FROM log WHERE number = ?", (number,)).fetchone()
+        if found is None or found[0] != digest:
+            raise LedgerFileError(
+                "rows that the ledger held a moment ago are gone or changed: the file was replaced, perhaps "
+                "by an older copy; restore the newest one"
+            )

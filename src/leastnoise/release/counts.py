@@ -1,0 +1,84 @@
+"""The counts of a table, asked for as a plan needs them.
+
+A strategy asks for the tables of some attributes, or for the counts of all cells; where they come from, a
+table in an engine or a vector of counts, it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
+from leastnoise.errors import DataError
+from leastnoise.measured import CountTables
+from leastnoise.operators import Array
+from leastnoise.schema import Schema
+from leastnoise.workload import Workload
+
+
+def count_tables(workload: Workload, source: Any, records_per_person: int) -> CountTables:
+    """How the counts of a workload's attributes are asked, from whatever `measure` takes.
+
+    Raises:
+        DataError: if the source does not fit the workload.
+    """
+    n, schema = workload.shape[1], workload.schema
+    if is_count_vector(source):
+        return tables_of_vector(
+            workload, counts_from_vector(source, n, None if schema is None else schema.shape)
+        )
+    if schema is None:
+        raise DataError(f"a plan made from a matrix without a schema needs a vector of {n:,} integer counts")
+    if isinstance(source, Data) and source.schema != schema:
+        raise DataError("the data was vectorized with another schema than the plan's; vectorize it again")
+    data = vectorize(source, schema)
+    # Without a person, records_per_person is what the publisher declares about the table.
+    most = None if data.person is None else records_per_person
+
+    def ask(subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
+        if subsets is None:
+            return [data.vector(records_per_person=most)]
+        return data.tables(subsets, records_per_person=most)
+
+    return ask
+
+
+def counts_of(workload: Workload, source: Any, records_per_person: int) -> Array:
+    """The counts of all cells of a workload, (n,), from whatever `measure` takes.
+
+    Raises:
+        DataError: if the source does not fit the workload.
+    """
+    return count_tables(workload, source, records_per_person)(None)[0]
+
+
+def tables_of_vector(workload: Workload, counts: Array) -> CountTables:
+    """Cross tables by adding up counts of all cells."""
+    schema = workload.schema
+
+    def ask(subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
+        if subsets is None or schema is None:
+            return [counts]
+        # In Python integers where int64 sums could wrap, whatever the counts are.
+        wide = counts.astype(object)
+        return [_summed(wide, schema, names) for names in subsets]
+
+    return ask
+
+
+def _summed(counts: Array, schema: Schema, names: tuple[str, ...]) -> Array:
+    """The table of some attributes, in the order named, from counts of all cells."""
+    # One attribute at a time, as (before, this one, after): a schema may have more than NumPy has axes.
+    table, before = counts, 1
+    for name, size in zip(schema.names, schema.shape, strict=True):
+        table = table.reshape(before, size, -1)
+        if name in names:
+            before *= size
+        else:
+            table = table.sum(axis=1)
+    kept = [name for name in schema.names if name in names]
+    shaped = table.reshape([schema[name].size for name in kept])
+    return np.asarray(shaped.transpose([kept.index(name) for name in names]))

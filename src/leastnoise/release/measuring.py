@@ -1,0 +1,131 @@
+"""The one private step: check, read, spend, draw, store, hand out.
+
+Between the counts and the stored noisy integers there are only integers: y = A x + noise, or the stages
+of a mechanism that depends on the data.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import numpy as np
+
+from leastnoise import container
+from leastnoise.errors import InputError, UnrecordedSpending
+from leastnoise.interruption import finished_first
+from leastnoise.ledger import Ledger
+from leastnoise.measured import CountTables, Measured
+from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_gaussian
+from leastnoise.operators import Array
+from leastnoise.plan import Plan
+from leastnoise.release.counts import count_tables, tables_of_vector
+from leastnoise.release.reading import release_from_parts
+from leastnoise.release.release import Receipt, Release
+from leastnoise.structured.blocks import Structured
+
+
+def measure(
+    plan: Plan, source: Any, *, ledger: Ledger | None = None, release_id: str | None = None
+) -> Release:
+    """The noisy answers of a plan on a table: the one step that spends privacy.
+
+    Args:
+        source: what `vectorize` takes, its `Data`, or a vector of integer counts. `Data`
+            with a ``person`` is cut down to the goal's ``records_per_person`` of each
+            person; anything else is taken as it is, and that nobody has more
+            records is then the publisher's promise.
+        ledger: the budget that pays for it; without one, a line of warning. The order is: check, read
+            the counts, spend, draw noise, store the answers, hand them out. A failure while reading costs
+            nothing; one after spending may waste budget, and never gives an answer that was not paid for.
+        release_id: what the release is known by in the ledger; a fresh one unless given. Asking again for
+            one whose answers are stored gives the same answers and costs nothing.
+
+    Guarantee:
+        For tables that differ in one record (up to `records_per_person` records of
+        one person), the release satisfies the plan's privacy goal exactly: the
+        strategy is an integer matrix whose sensitivity was taken in exact
+        arithmetic, the counts are integers, and the noise is exactly a rounded
+        Gaussian or a discrete Laplace variable from the system's generator. Where
+        the plan depends on the data, the stages of its mechanism add up to the goal,
+        each with a proof in its module, and they too hold to integers.
+
+    Raises:
+        DataError: if the source does not fit the plan; nothing is spent.
+        LedgerError: if the ledger cannot pay for it, or cannot be relied on; nothing is spent.
+        RandomnessError: if the system's generator fails; nothing is released, and what was spent stays so.
+    """
+    if not isinstance(plan, Plan):
+        raise InputError(f"measure() needs a Plan from design(), got {type(plan).__name__}")
+    if isinstance(plan.strategy, Structured):
+        plan.strategy.require_measurable()
+    if ledger is not None:
+        return _measured_with(ledger, plan, source, release_id)
+    if plan.after:
+        raise InputError(
+            "this plan was designed after others, and is within its goal only together with them; name the "
+            "ledger that holds their releases: ledger="
+        )
+    if release_id is not None:
+        raise InputError("release_id= is what a ledger knows a release by; give ledger= too, or leave it out")
+    read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
+    warnings.warn(
+        f"no ledger records this release: it spends {plan.privacy}, and so does every repetition",
+        UnrecordedSpending,
+        stacklevel=2,
+    )
+    return Release(plan, _noisy(plan, read, SystemBits()))
+
+
+def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | None) -> Release:
+    """Check, read, spend, draw, store, hand out."""
+    if not isinstance(ledger, Ledger):
+        raise InputError(f"ledger must be a Ledger, got {type(ledger).__name__}")
+    chosen = f"{SystemBits().bits(128):032x}" if release_id is None else release_id
+    charge = plan.charge
+    # What was not given cannot be given smaller.
+    goal = plan.privacy if plan.has_goal and not plan.after else None
+    stored = ledger.check(charge, chosen, plan.after, expected_bytes=_bytes_of(plan), goal=goal)
+    if stored is not None:
+        return release_from_parts(*container.from_bytes(stored, "release", chosen), chosen)
+    read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
+    # Whoever interrupts here would have paid for answers that nobody has.
+    with finished_first():
+        entry = ledger.spend(charge, chosen, plan.after, goal=goal)
+        receipt = Receipt(ledger.dataset, chosen, entry.head)
+        release = Release(plan, _noisy(plan, read, SystemBits()), receipt)
+        ledger.store(entry, release.to_bytes())
+    return release
+
+
+def _bytes_of(plan: Plan) -> int:
+    """About how large a release of a plan is, for the room it needs."""
+    content, arrays = plan.to_parts()
+    n = 1 if plan.strategy is None else plan.strategy.n_measured
+    return len(json.dumps(content)) + sum(array.nbytes for array in arrays.values()) + 16 * n + 2**16
+
+
+def measured(plan: Plan, counts: Array, bits: RandomBits) -> Array:
+    """What a plan releases about counts, (n,), with noise from these bits: the private step itself."""
+    return _noisy(plan, _read(plan, tables_of_vector(plan.workload, counts)), bits)
+
+
+def _read(plan: Plan, tables: CountTables) -> Array:
+    """All that is needed of the table, in whole numbers: what a strategy measures, or the counts."""
+    if plan.mechanism is not None:
+        return tables(None)[0].reshape(-1)
+    return plan.fixed_strategy().exact_answers(tables)
+
+
+def _noisy(plan: Plan, read: Array, bits: RandomBits) -> Array:
+    """What was read with noise, in Python integers, one independent draw per integer."""
+    if plan.mechanism is not None:
+        return plan.mechanism.measure(read, lambda scale, size: discrete_laplace(scale, size, bits))
+    return with_noise(plan.fixed_strategy(), read, bits)
+
+
+def with_noise(strategy: Measured, integers: Array, bits: RandomBits) -> Array:
+    """What a strategy measures, in Python integers, with its noise: one independent draw for each."""
+    draw = discrete_laplace if strategy.noise == "laplace" else rounded_gaussian
+    return integers + np.array(draw(strategy.scale, strategy.n_measured, bits), dtype=object)
