@@ -165,7 +165,8 @@ def test_a_plan_with_a_delta_says_what_it_would_cost_without():
         ratio = value / plan.certificate.achieved
         words = rf"Better without delta: {plan.certificate.unit} {value:,.6g} by \S+, {ratio:.3g} times this"
         assert re.search(words, text), text
-        assert "Take design() with PureDP(epsilon=1) instead: less noise, and no delta." in text
+        advice = "Ask for PureDP(epsilon=1) instead (in a specification, leave delta out)"
+        assert f"{advice}: less noise, and no delta." in text
     aimed = plan_of(queries=few, objective=ln.Targets(), method="identity")
     assert (
         f"Better without delta: {math.sqrt(2) / 50:,.6g} times the targets by " in ln.summarize(aimed).text()
@@ -176,7 +177,7 @@ def test_a_plan_with_a_delta_says_what_it_would_cost_without():
     assert found.ratio > 1
     assert f"  Without delta: total variance {found.achieved:,.6g} by {found.method}, " in text
     assert (
-        f"{found.ratio:.3g} times this plan's; design() with\n  PureDP(epsilon=1) searches further." in text
+        f"{found.ratio:.3g} times this plan's; designing for\n  PureDP(epsilon=1) searches further." in text
     )
     assert "Better" not in text
     for goal in (ln.GDP(1), ln.PureDP(1)):

@@ -78,7 +78,12 @@ def run_demo(
     console.print("\nNext, with this town or with files of your own:")
     town, table = (shlex.quote(str(folder / name)) for name in ("town.toml", "people.csv"))
     program = "leastnoise" if shutil.which("leastnoise") else shlex.quote(os.path.relpath(sys.argv[0]))
-    for command in (f"explain {town}", f"compare {town}", f"publish {town} --data {table}"):
+    for command in (
+        f"check {town} --data {table}",
+        f"explain {town}",
+        f"compare {town}",
+        f"publish {town} --data {table}",
+    ):
         console.print(f"  {program} {command}", soft_wrap=True)
     return release
 

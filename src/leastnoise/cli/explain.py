@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leastnoise.cli.designing import designed
+from leastnoise.cli.outputs import Force, check_new
 from leastnoise.cli.terminal import console, say, spinner
 from leastnoise.printable import printable
 from leastnoise.wholefile import check_replaceable
@@ -90,6 +91,7 @@ def tradeoff(
         Path | None, typer.Option("--out", "-o", help="where to write it as .svg, .html or .csv")
     ] = None,
     time_limit: Annotated[float | None, typer.Option(help="seconds for all of it")] = None,
+    force: Force = False,
 ) -> None:
     """Show what accuracy costs in privacy: standard errors for a range of epsilon. Needs no data."""
     from leastnoise.spec import load_spec
@@ -100,6 +102,7 @@ def tradeoff(
     if out is not None:
         check_kind(out)
         check_replaceable(out)
+        check_new(out, force=force)
     settings = asked.design_settings()
     if time_limit is not None:
         settings["time_limit"] = time_limit

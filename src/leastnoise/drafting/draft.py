@@ -184,7 +184,8 @@ def _privacy(wishes: Wishes) -> list[str]:
     return [
         "# The budget of everything below. epsilon = 1 is usual; less means more privacy and more noise.\n"
         "# delta is what the promise may fall short by: keep it far below one over the number of people.\n"
-        "# Without delta the promise is pure, and dearer.\n"
+        "# Without delta the promise is pure: dearer where a person is in many of the counts, and sometimes\n"
+        "# cheaper; explain says which.\n"
         + "\n".join(["[privacy]", f"epsilon = {value_text(wishes.epsilon)}", *delta, *several])
         + "\n"
     ]

@@ -147,9 +147,9 @@ def without_delta(plan: Plan) -> list[str]:
     if pure.ratio < 1:
         return [
             f"Better without delta: {has}.",
-            f"Take design() with {pure.goal!r} instead: less noise, and no delta.",
+            f"Ask for {pure.goal!r} instead (in a specification, leave delta out): less noise, and no delta.",
         ]
-    return [f"Without delta: {has}; design() with", f"{pure.goal!r} searches further."]
+    return [f"Without delta: {has}; designing for", f"{pure.goal!r} searches further."]
 
 
 def likeliest_guess(plan: Plan) -> float:
