@@ -46,7 +46,8 @@ from leastnoise.release import Receipt, count_tables, measuring
 from leastnoise.release import release as release_module
 from leastnoise.strategy import Strategy, budget, rounding
 from leastnoise.structured.axis_form import AxisForm, centred_form
-from leastnoise.structured.blocks import Block, Structured
+from leastnoise.structured.blocks import Structured
+from leastnoise.structured.layout import Block
 from ledger_stress import charge_of, new_ledger
 from test_ledger import EDITS, edit, overspends
 from test_person import kept_by_engine, obeys, records

@@ -37,7 +37,8 @@ from leastnoise.schema import Attribute
 from leastnoise.spec import parse_spec
 from leastnoise.strategy import Strategy
 from leastnoise.structured.axis_form import AxisForm
-from leastnoise.structured.blocks import Block, Structured
+from leastnoise.structured.blocks import Structured
+from leastnoise.structured.layout import Block
 from ledger_stress import charge_of, new_ledger
 from planted_bugs import brute_force
 

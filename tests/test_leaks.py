@@ -30,7 +30,7 @@ from leastnoise import data as data_module
 from leastnoise import exact, noise, strategy
 from leastnoise.errors import LeastnoiseError, UnrecordedSpending
 from leastnoise.release import counts, measuring
-from leastnoise.structured import axis_form, blocks, tables
+from leastnoise.structured import axis_form, blocks, counting, tables
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"))
 LARGEST = 7_310_533
@@ -396,8 +396,7 @@ PATH = [
     strategy.Strategy.exact_answers,
     blocks.Structured.exact_answers,
     blocks.Structured._block_answers,
-    blocks._along_axes,
-    blocks._covering,
+    counting,
     tables.Tables._block_answers,
     axis_form.AxisForm.answers,
     data_module.counts_from_vector,

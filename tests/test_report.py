@@ -18,6 +18,7 @@ from leastnoise.report import figures
 from leastnoise.report import text as report_text
 from leastnoise.report import words as report_words
 from leastnoise.report.tables import cost_table, cross_table
+from leastnoise.structured import accuracy
 from leastnoise.structured.blocks import Structured
 from tolerances import ROUNDING
 
@@ -414,7 +415,7 @@ def test_no_report_on_a_plan_lists_its_queries(monkeypatch):
     def listed(*_):
         raise AssertionError("one number for every query")
 
-    monkeypatch.setattr(Structured, "variances_of", listed)
+    monkeypatch.setattr(accuracy, "variances", listed)
     for name in ("weights", "targets"):
         monkeypatch.setattr(ln.Workload, name, property(listed))
     asked = ln.assemble([CUBE, ln.Total(weight=2)], FORTY)

@@ -17,9 +17,9 @@ from leastnoise.errors import DesignError, PlanFileError, TooLargeError
 from leastnoise.operators import Array
 from leastnoise.products import Axis, products_of
 from leastnoise.strategy import Strategy
-from leastnoise.structured.answers import Block
 from leastnoise.structured.axis_form import AxisForm, centred_form, identity_form
 from leastnoise.structured.blocks import Structured
+from leastnoise.structured.layout import Block
 from leastnoise.structured.parts import structured_from_parts
 from leastnoise.structured.proposal import BlockProposal
 from leastnoise.structured.tables import Tables

@@ -1,7 +1,7 @@
 """What every kind of strategy has in common: integers to measure, one scale of noise, and what follows.
 
-    strategy.py      rows over all cells, as one integer matrix
-    structured.py    blocks of products, for domains that no matrix holds
+    strategy/        rows over all cells, as one integer matrix
+    structured/      blocks of products, for domains that no matrix holds
 
 Both are exact where privacy is concerned, and both answer the same questions about accuracy, for any
 workload over the same cells. Sizes are Python integers: a structured strategy may speak of 10^40 cells.

@@ -84,38 +84,46 @@ def adjust(
         TooLargeError: if there are more cells than one vector may hold, or if no good cells were found in
             some minutes and no ``time_limit`` was given.
     """
+    _check_arguments(release, nonnegative=nonnegative, integer=integer, time_limit=time_limit)
+    if release.adjusted is not None or not (nonnegative or integer or _may_disagree(release)):
+        return release
+    require_cells(release.plan.workload.shape[1])
+    adjustment = _adjustment(release, bool(nonnegative), bool(integer), Watch(progress, time_limit))
+    return replace(release, adjusted=adjustment)
+
+
+def _check_arguments(release: Release, *, nonnegative: bool, integer: bool, time_limit: float | None) -> None:
+    """Return if they are as `adjust` says, and the release is not adjusted, or in this way."""
     if not isinstance(release, Release):
         raise InputError(f"adjust() takes a Release from measure(), got {type(release).__name__}")
     for name, given in {"nonnegative": nonnegative, "integer": integer}.items():
         if not isinstance(given, (bool, np.bool_)):
             raise InputError(f"{name}= must be True or False, got {given!r}")
     require_time_limit(time_limit)
-    if release.adjusted is not None:
-        if (release.adjusted.nonnegative, release.adjusted.integer) == (nonnegative, integer):
-            return release
+    done = release.adjusted
+    if done is not None and (done.nonnegative, done.integer) != (nonnegative, integer):
         raise InputError(
-            f"this release is adjusted already ({release.adjusted.kinds}); adjust what was measured instead, "
+            f"this release is adjusted already ({done.kinds}); adjust what was measured instead, "
             f"as in adjust(release.unadjusted, nonnegative={bool(nonnegative)}, integer={bool(integer)})"
         )
-    if not (nonnegative or integer or _may_disagree(release)):
-        return release
-    require_cells(release.plan.workload.shape[1])
-    watch = Watch(progress, time_limit)
+
+
+def _adjustment(release: Release, nonnegative: bool, integer: bool, watch: Watch) -> Adjustment:
+    """Cells of the kinds asked for, and how near they are to the best."""
     information = None if release.plan.strategy is None else information_of(release.plan)
-    cells, precision = _cells(release, information, bool(nonnegative), watch)
+    cells, precision = _cells(release, information, nonnegative, watch)
     if integer:
         schema = release.plan.workload.schema
         cells = rounded(cells, len(cells) if schema is None else schema.shape[-1], information)
-    adjustment = Adjustment(
-        nonnegative=bool(nonnegative),
-        integer=bool(integer),
+    return Adjustment(
+        nonnegative=nonnegative,
+        integer=integer,
         # A negative zero would be printed as −0.
         cells=cells + 0.0,
         precision=precision,
         stopped=watch.was_needed,
         centred=not (nonnegative or integer) and _err_no_more(release, precision),
     )
-    return replace(release, adjusted=adjustment)
 
 
 def _err_no_more(release: Release, precision: float | None) -> bool:

@@ -33,9 +33,9 @@ from leastnoise.products import Axis, in_schema_order
 from leastnoise.queries import Total
 from leastnoise.schema import Schema
 from leastnoise.strategy import Strategy
-from leastnoise.structured.answers import Block
 from leastnoise.structured.axis_form import AxisForm, identity_form
 from leastnoise.structured.blocks import Structured
+from leastnoise.structured.layout import Block
 from leastnoise.structured.tables import Tables
 from leastnoise.workload import alone
 

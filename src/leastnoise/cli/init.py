@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from leastnoise.cli.terminal import say
 from leastnoise.printable import printable
+
+if TYPE_CHECKING:
+    from leastnoise.drafting.columns import Column
+    from leastnoise.drafting.draft import Wishes
 
 
 def init(
@@ -35,25 +40,48 @@ def init(
 ) -> None:
     """Write a specification to be filled in. No value of the table is read."""
     from leastnoise.drafting.columns import columns_of
-    from leastnoise.drafting.draft import Wishes, draft_spec, in_shell
-    from leastnoise.drafting.questions import ask_wishes, column_named
+    from leastnoise.drafting.draft import draft_spec
     from leastnoise.errors import InputError
-    from leastnoise.spec import FILL_IN
     from leastnoise.spec.schema import schema_text
-    from leastnoise.wholefile import check_folder, written_whole
+    from leastnoise.wholefile import written_whole
 
     if schema:
         typer.echo(schema_text(), nl=False)
         return
     if table is None:
         raise InputError("name the table, as in: leastnoise init people.csv")
+    target = _new_file(out, table, force=force)
+    columns = columns_of(table)
+    wishes = _wishes(columns, person, records_per_person, may_ask=not yes)
+    text = draft_spec(columns, wishes, spec=str(target), table=table)
+    with written_whole(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    say(f"wrote {target}")
+    _say_what_is_next(text, target, table, wishes)
+
+
+def _new_file(out: Path | None, table: str, *, force: bool) -> Path:
+    """Where the draft goes, once it is known that it may be written there."""
+    from leastnoise.errors import InputError
+    from leastnoise.wholefile import check_folder
+
     target = out or Path(Path(table).name.split(".")[0].replace("*", "") or "people").with_suffix(".toml")
     if target.suffix.lower() != ".toml":
         raise InputError(f"a specification's name ends in .toml, got {str(target)!r}")
     check_folder(target)
     if target.exists() and not force:
         raise InputError(f"{str(target)!r} exists; give another --out, or --force to replace it")
-    columns = columns_of(table)
+    return target
+
+
+def _wishes(
+    columns: Sequence[Column], person: str | None, records_per_person: int, *, may_ask: bool
+) -> Wishes:
+    """What the options say, or, where they leave it open and somebody is there, what the answers say."""
+    from leastnoise.drafting.draft import Wishes
+    from leastnoise.drafting.questions import ask_wishes, column_named
+    from leastnoise.errors import InputError
+
     if person is not None:
         try:
             column_named(person, [column.name for column in columns])
@@ -61,17 +89,17 @@ def init(
             raise InputError(f"--person: {error}") from None
     elif records_per_person > 1:
         raise InputError("--records-per-person needs --person, the column that tells whose record is whose")
-    is_asked = person is None and not yes and sys.stdin.isatty()
-    wishes = (
-        ask_wishes(columns, _ask, _note)
-        if is_asked
-        else Wishes(person=person, records_per_person=records_per_person)
-    )
-    text = draft_spec(columns, wishes, spec=str(target), table=table)
-    with written_whole(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    if person is None and may_ask and sys.stdin.isatty():
+        return ask_wishes(columns, _ask, _note)
+    return Wishes(person=person, records_per_person=records_per_person)
+
+
+def _say_what_is_next(text: str, target: Path, table: str, wishes: Wishes) -> None:
+    """What is left to fill in, and the commands that follow, to be copied."""
+    from leastnoise.drafting.draft import in_shell
+    from leastnoise.spec import FILL_IN
+
     to_fill = sum(FILL_IN in line for line in text.splitlines() if not line.startswith("#"))
-    say(f"wrote {target}")
     if to_fill:
         say(
             f'fill in {to_fill} places marked "{FILL_IN}", and delete what is no attribute to count by, with '

@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from leastnoise.lattice import AxisSet
 from leastnoise.operators import Array, require_room
 from leastnoise.products import ProductTerm
+from leastnoise.structured.layout import Block
 from leastnoise.structured.view import Piece, View
 
 
-class Block(NamedTuple):
-    """What one block holds.
+def components_of(blocks: Sequence[Block], shapes: Sequence[tuple[int, ...]], y: Array) -> list[Array]:
+    """The noisy blocks divided by their multipliers, each (rows of its axes..., draws)."""
+    parts, start = [], 0
+    for shape, block in zip(shapes, blocks, strict=True):
+        size, k = math.prod(shape), block.multiplier
+        part = y[start : start + size]
+        # A quotient of Python integers is correctly rounded, however wide they are.
+        values = (part / k).astype(float) if y.dtype == object else part / float(k)
+        parts.append(values.reshape(*shape, y.shape[1]))
+        start += size
+    return parts
 
-    Attributes:
-        axes: the split axes of which it holds residuals, rising.
-        forms: which form of each of them.
-        multiplier: k, a positive integer.
-    """
 
-    axes: AxisSet
-    forms: tuple[int, ...]
-    multiplier: int
+def workload_values(view: View, components: Sequence[Array], shape: tuple[int, int]) -> Array:
+    """The answers to all products of a workload, (m, draws)."""
+    m, draws = shape
+    require_room(m, draws, "the answers")
+    result = np.empty((m, draws))
+    for term in view.products.terms:
+        values = term_values(view, term, components)
+        values = np.broadcast_to(values, (*(k.n_rows for k in view.kinds(term)), draws))
+        if term.row_order is not None:
+            values = values.reshape(*term.row_shape, draws)
+            values = values.transpose(*term.row_order, len(term.row_shape))
+        result[term.start : term.start + term.n_rows] = values.reshape(-1, draws)
+    return result
 
 
 def term_values(view: View, term: ProductTerm, components: Sequence[Array]) -> Array:

@@ -17,9 +17,7 @@ in which only blocks s within the row's own axes have a part. A record meets one
 
     Δ² = Σ_s k_s² Π_{a in s or whole} max_i ‖M_a e_i‖² ,    Δ₁ likewise with absolute sums,                (3)
 
-exactly where axes have one form each: the worst cell takes the largest column of every axis. Where a record
-is replaced by another, the difference of two columns of (1) is bounded through the inner products of columns
-of each axis, from above.
+exactly where axes have one form each. `sensitivity` says why, and bounds what a replaced record changes.
 
 Axes may have several forms. They are split in a fixed order, and the centre of an axis may depend on its
 history, the axes before it that are in s: two different sets then differ at some first axis, where one has
@@ -35,14 +33,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property, partial
-from itertools import combinations
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from leastnoise import exact, laplace_tails
+from leastnoise import exact
 from leastnoise.errors import DesignError, TooLargeError
 from leastnoise.lattice import AxisSet
 from leastnoise.measured import CountTables, Measured, Neighbours, Noise, Spread
@@ -58,8 +55,11 @@ from leastnoise.products import (
     products_of,
 )
 from leastnoise.strategy import MAX_DENSE_STRATEGY
-from leastnoise.structured.answers import Block, gain_norms, gains, term_covariances, term_values
+from leastnoise.structured import accuracy, counting
+from leastnoise.structured.answers import components_of, gain_norms, gains, term_values, workload_values
 from leastnoise.structured.axis_form import AxisForm
+from leastnoise.structured.layout import Block, check_blocks, check_centres, check_forms
+from leastnoise.structured.sensitivity import Columns, RecordCosts
 from leastnoise.structured.view import View
 from leastnoise.workload import Workload
 
@@ -68,12 +68,6 @@ MAX_MEASURED = 2**25
 
 # Cells up to this many have their spending listed one by one.
 _MAX_LISTED = 2**20
-
-# Beyond so many coefficients of noise in answers, intervals with Laplace noise follow from their norms.
-_MOST_GAINS = 2**26
-
-# Bits of a limb of the counts, which leave room for sums and differences along the axes.
-_LIMB = 32
 
 
 class Structured(Measured):
@@ -108,44 +102,16 @@ class Structured(Measured):
         self.blocks = tuple(blocks)
         self.centres = dict(centres or {})
         self.order = tuple(range(len(self.axes)) if order is None else order)
-        self._check_forms()
-        self._check_blocks()
+        self._check()
         self.__dict__["_is_complete"] = True
 
-    def _check_forms(self) -> None:
-        if len(self.forms) != len(self.axes) or sorted(self.order) != list(range(len(self.axes))):
-            raise DesignError("a structured strategy needs forms for every axis, and an order of all axes")
-        for axis, own in zip(self.axes, self.forms, strict=True):
-            if any(form.size != axis.size for form in own):
-                raise DesignError(
-                    f"the axis {', '.join(axis.names)} has {axis.size:,} values, a form has others"
-                )
-            if len(own) > 1 and not all(form.is_split for form in own):
-                raise DesignError("a whole axis has one form")
-
-    def _check_blocks(self) -> None:
-        if not self.blocks:
-            raise DesignError("a structured strategy needs at least one block")
-        if any(type(block.multiplier) is not int or block.multiplier < 1 for block in self.blocks):
-            raise DesignError("multipliers of blocks must be positive whole numbers")
-        if len({(block.axes, block.forms) for block in self.blocks}) < len(self.blocks):
-            raise DesignError("every block may be measured once")
-        n_forms = [len(own) if own and own[0].is_split else 0 for own in self.forms]
-        for block in self.blocks:
-            fits = len(block.axes) == len(block.forms) and list(block.axes) == sorted(set(block.axes))
-            for a, form in zip(block.axes, block.forms, strict=False):
-                fits = fits and 0 <= a < len(n_forms) and 0 <= form < n_forms[a]
-            if not fits:
-                raise DesignError("a block names split axes, each once, rising, and a form of each")
-        if any(
-            not (0 <= a < len(n_forms) and 0 <= form < n_forms[a]) for (a, _), form in self.centres.items()
-        ):
-            raise DesignError("a centre is that of a form which its axis does not have")
-        if not self.is_simple:
-            self._check_centres()
-
-    def _check_centres(self) -> None:
-        """Residuals in a block must be those of the centre that holds there."""
+    def _check(self) -> None:
+        check_forms(self.axes, self.forms, self.order)
+        check_blocks(self.forms, self.blocks)
+        check_centres(self.forms, [(a, form) for (a, _), form in self.centres.items()])
+        if self.is_simple:
+            return
+        # Residuals in a block must be those of the centre that holds there.
         for block in self.blocks:
             for a, form in zip(block.axes, block.forms, strict=True):
                 if not self.forms[a][form].has_centre_of(self.centre_form(a, block.axes)):
@@ -226,63 +192,17 @@ class Structured(Measured):
 
     @cached_property
     def sensitivity(self) -> int:
+        return self._record_costs.largest(self.neighbours)
+
+    @property
+    def _record_costs(self) -> RecordCosts:
         power = 2 if self.noise == "gaussian" else 1
-        costs = [[self._largest_cost(form, power) for form in own] for own in self.forms]
-        of_whole = math.prod(costs[a][0] for a in self.whole)
-        each = [
-            of_whole * math.prod([costs[a][form] for a, form in zip(block.axes, block.forms, strict=True)])
-            for block in self.blocks
-        ]
-        added = sum(block.multiplier**power * cost for block, cost in zip(self.blocks, each, strict=True))
-        for place, own in enumerate(self.forms):
-            if len(own) > 1:
-                added = min(added, self._along_one(place, power, costs, each))
-        return added if self.neighbours == "add-remove" else max(added, self._replaced(power, each))
+        return RecordCosts(self._columns, self.whole, self.blocks, power)
 
-    def _along_one(self, place: int, power: int, costs: Sequence[Sequence[int]], each: Sequence[int]) -> int:
-        """(3) with the columns of one axis as they are, value by value, and the largest of all others."""
-        total: Array = np.zeros(self.axes[place].size, dtype=object)
-        columns = [np.array(self._costs(form, power), dtype=object) for form in self.forms[place]]
-        for block, cost in zip(self.blocks, each, strict=True):
-            chosen = dict(zip(block.axes, block.forms, strict=True)).get(place)
-            largest = block.multiplier**power * cost
-            if chosen is None:
-                total = total + largest
-            else:
-                total = total + (largest // costs[place][chosen]) * columns[chosen]
-        return int(total.max())
-
-    def _largest_cost(self, form: AxisForm, power: int) -> int:
-        return form.largest_cost(power)
-
-    def _costs(self, form: AxisForm, power: int) -> list[int]:
-        return form.costs(power)
-
-    def _inner_products(self, form: AxisForm) -> tuple[int, int]:
-        return form.inner_products()
-
-    def _replaced(self, power: int, costs: Sequence[int]) -> int:
-        """A bound on what replacing one record by another changes, from the largest costs of the blocks.
-
-        Block by block, ‖a − b‖² = ‖a‖² + ‖b‖² − 2 a·b, and a·b is a product of inner products of columns, one
-        for each axis, each within known ends. ‖a − b‖₁ ≤ ‖a‖₁ + ‖b‖₁. A block of no axis does not change.
-        """
-        ends = [[self._inner_products(form) for form in own] for own in self.forms] if power == 2 else []
-        total = 0
-        for block, cost in zip(self.blocks, costs, strict=True):
-            k = block.multiplier
-            if not block.axes and not self.whole:
-                continue
-            if power == 1:
-                total += 2 * k * cost
-                continue
-            low, high = 1, 1
-            chosen = dict(zip(block.axes, block.forms, strict=True))
-            for a in (*block.axes, *self.whole):
-                products = [x * y for x in (low, high) for y in ends[a][chosen.get(a, 0)]]
-                low, high = min(products), max(products)
-            total += 2 * k * k * (cost - low)
-        return total
+    @property
+    def _columns(self) -> Sequence[Sequence[Columns]]:
+        """The columns of what is measured along each axis, one of which a record meets."""
+        return self.forms
 
     @property
     def spent_per_cell(self) -> list[Fraction]:
@@ -293,16 +213,8 @@ class Structured(Measured):
             )
         if self.neighbours == "replace-one":
             return [self.spent] * self.n_cells
-        power = 2 if self.noise == "gaussian" else 1
-        total = np.zeros(self.n_cells, dtype=object)
-        for block in self.blocks:
-            of_block = np.array([block.multiplier**power], dtype=object)
-            forms = self.block_forms(block)
-            for a, axis in enumerate(self.axes):
-                costs = self._costs(forms[a], power) if a in forms else [1] * axis.size
-                of_block = np.multiply.outer(of_block, np.array(costs, dtype=object)).reshape(-1)
-            total += of_block
-        return [Fraction(int(cost), self.unit) for cost in in_schema_order(self.axes, total)]
+        costs = in_schema_order(self.axes, self._record_costs.of_cells([axis.size for axis in self.axes]))
+        return [Fraction(int(cost), self.unit) for cost in costs]
 
     def with_scale(self, scale: int) -> Structured:
         other = type(self)(
@@ -325,25 +237,12 @@ class Structured(Measured):
 
     def exact_answers(self, tables: CountTables) -> Array:
         self.require_measurable()
-        sets = [tuple(self.block_forms(block)) for block in self.blocks]
-        source = _covering(sets)
-        largest = list(dict.fromkeys(source.values()))
-        names = [tuple(name for a in axes for name in self.axes[a].names) for axes in largest]
-        sizes = [axis.size for axis in self.axes]
-        counted = {
-            axes: np.asarray(table).reshape([sizes[a] for a in axes])
-            for axes, table in zip(largest, tables(names), strict=True)
-        }
-        parts = []
-        for axes, block in zip(sets, self.blocks, strict=True):
-            covering = source[axes]
-            # Sums of Python integers, or of int64 below 2^63 in all, as the counts of one table are.
-            left_out = tuple(i for i, a in enumerate(covering) if a not in axes)
-            table = counted[covering]
-            if left_out:
-                table = np.asarray(table.sum(axis=left_out), dtype=table.dtype)
-            forms = list(self.block_forms(block).values())
-            parts.append(self._block_answers(table, forms).reshape(-1) * block.multiplier)
+        forms = [self.block_forms(block) for block in self.blocks]
+        counted = counting.cross_tables(self.axes, [tuple(own) for own in forms], tables)
+        parts = [
+            self._block_answers(table, list(own.values())).reshape(-1) * block.multiplier
+            for table, own, block in zip(counted, forms, self.blocks, strict=True)
+        ]
         return np.concatenate(parts)
 
     def require_measurable(self) -> None:
@@ -359,21 +258,7 @@ class Structured(Measured):
             )
 
     def _block_answers(self, table: Array, forms: Sequence[AxisForm]) -> Array:
-        """⊗ M_a applied to a table of counts, as Python integers, the work independent of the counts."""
-        if not forms:
-            return np.array([int(table.reshape(-1)[0])], dtype=object)
-        if table.dtype == object:
-            return _along_axes(table, forms)
-        table = table.astype(np.int64, casting="safe")
-        grown = math.prod(2 * form.size for form in forms if form.kind == "centred").bit_length()
-        if _LIMB + grown > exact.SAFE_BITS:
-            return _along_axes(table.astype(object), forms)
-        # Centred axes in two limbs of int64, each too small to wrap; then, in Python integers, the others.
-        centred = [form if form.rows is None else None for form in forms]
-        high = _along_axes(table >> _LIMB, centred)
-        low = _along_axes(table & ((1 << _LIMB) - 1), centred)
-        whole = (high.astype(object) << _LIMB) + low.astype(object)
-        return _along_axes(whole, [None if form.rows is None else form for form in forms])
+        return counting.block_answers(table, forms)
 
     # From integers to answers -------------------------------------------------------------------------
 
@@ -421,31 +306,12 @@ class Structured(Measured):
 
     def _answers(self, workload: Workload, y: Array) -> Array:
         """Answers, (m, draws), from measured integers or noise alone, (n_measured, draws)."""
-        view = self.view(workload)
-        components = self._components(y)
-        m, draws = workload.shape[0], y.shape[1]
-        require_room(m, draws, "the answers")
-        result = np.empty((m, draws))
-        for term in view.products.terms:
-            values = term_values(view, term, components)
-            values = np.broadcast_to(values, (*(k.n_rows for k in view.kinds(term)), draws))
-            if term.row_order is not None:
-                values = values.reshape(*term.row_shape, draws)
-                values = values.transpose(*term.row_order, len(term.row_shape))
-            result[term.start : term.start + term.n_rows] = values.reshape(-1, draws)
-        return result
+        shape = workload.shape[0], y.shape[1]
+        return workload_values(self.view(workload), self._components(y), shape)
 
     def _components(self, y: Array) -> list[Array]:
-        """The noisy blocks divided by their multipliers, each (rows of its axes..., draws)."""
-        parts, start = [], 0
-        for shape, block in zip(self.block_shapes, self.blocks, strict=True):
-            size, k = math.prod(shape), block.multiplier
-            part = y[start : start + size]
-            # A quotient of Python integers is correctly rounded, however wide they are.
-            values = (part / k).astype(float) if y.dtype == object else part / float(k)
-            parts.append(values.reshape(*shape, y.shape[1]))
-            start += size
-        return parts
+        """What is known of every component, each (rows of its axes..., draws)."""
+        return components_of(self.blocks, self.block_shapes, y)
 
     # Accuracy ---------------------------------------------------------------------------------------
 
@@ -486,95 +352,30 @@ class Structured(Measured):
         return found
 
     def variances_of(self, workload: Workload) -> Array:
-        require_room(workload.shape[0], 1, "the variances")
-        view = self.view(workload)
-        result = np.empty(workload.shape[0])
-        constant = view.constant_variances
-        for number, term in enumerate(view.products.terms):
-            rows = slice(term.start, term.start + term.n_rows)
-            if math.isnan(constant[number]):
-                shape = tuple(kind.n_rows for kind in view.kinds(term))
-                values = np.broadcast_to(view.term_variances(term), shape)
-                result[rows] = term.in_workload_order(values)
-            else:
-                result[rows] = constant[number]
-        return result
+        return accuracy.variances(self.view(workload), workload)
 
     def covariances_of(self, left: Workload, right: Workload) -> Array:
-        require_room(left.shape[0], right.shape[0], "the covariances")
-        views = self.view(left), self.view(right)
-        result = np.zeros((left.shape[0], right.shape[0]))
-        for one in views[0].products.terms:
-            for other in views[1].products.terms:
-                part = term_covariances(views[0], one, views[1], other)
-                rows = slice(one.start, one.start + one.n_rows)
-                columns = slice(other.start, other.start + other.n_rows)
-                part = np.apply_along_axis(other.in_workload_order, 1, part)
-                result[rows, columns] = np.apply_along_axis(one.in_workload_order, 0, part)
-        return result
+        shape = left.shape[0], right.shape[0]
+        return accuracy.covariances(self.view(left), self.view(right), shape)
 
     def spreads(self, workload: Workload) -> list[Spread]:
-        view = self.view(workload)
-        constant, sums = view.constant_variances, view.variance_sums
-        blocks = np.array([term.block for term in view.products.terms])
-        result = []
-        for number, block in enumerate(workload.blocks):
-            mine = np.flatnonzero(blocks == number)
-            # Variances that occur, and how often: a cross table has one.
-            values, counts = [constant[mine]], [np.array([view.products.terms[j].n_rows for j in mine])]
-            for j in mine[np.isnan(constant[mine])]:
-                term = view.products.terms[j]
-                varied = view.term_variances(term).reshape(-1)
-                values.append(varied)
-                counts.append(np.full(len(varied), term.n_rows // len(varied)))
-            v, n = np.concatenate(values), np.concatenate(counts)
-            known = ~np.isnan(v)
-            mean = math.fsum(sums[mine]) / block.n_rows
-            low, high = math.sqrt(v[known].min()), math.sqrt(v[known].max())
-            result.append(Spread(low, math.sqrt(_median(v[known], n[known])), high, mean))
-        return result
+        return accuracy.spreads(self.view(workload), workload)
 
     def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
-        if all(len(own) == 1 for own in weights):
-            view = self.view(workload)
-            blocks = np.array([term.block for term in view.products.terms])
-            return math.fsum(view.variance_sums * np.concatenate(weights)[blocks])
-        w = workload.per_query(weights, "the weights")
-        return math.fsum(w * self.variances_of(workload))
+        return accuracy.total_variance(self.view(workload), workload, weights)
 
     def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
-        if all(len(own) == 1 for own in caps):
-            spreads = self.spreads(workload)
-            with np.errstate(over="ignore"):
-                return max(s.high**2 / float(own[0]) for s, own in zip(spreads, caps, strict=True))
-        c = workload.per_query(caps, "the caps")
-        with np.errstate(over="ignore"):
-            return float((self.variances_of(workload) / c).max(initial=0))
+        return accuracy.largest_share(self.view(workload), workload, caps)
 
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
-        view = self.view(workload)
-        result = np.empty(workload.shape[0])
-        shown_rows = [self._shown(view, term) for term in view.products.terms]
-        work = sum(math.prod(shown) for shown in shown_rows) * self.n_measured
-        for term, shown in zip(view.products.terms, shown_rows, strict=True):
-            shape = tuple(kind.n_rows for kind in view.kinds(term))
-            if work > _MOST_GAINS:
-                norms = [np.broadcast_to(norm, shape) for norm in self._gain_norms(view, term)]
-                values = laplace_tails.half_widths_by_norms(*norms, scale=self.scale, alpha=alpha)
-                result[term.start : term.start + term.n_rows] = term.in_workload_order(values)
-                continue
-            halves = laplace_tails.half_widths(
-                partial(self._gains, view, term, shown), scale=self.scale, alpha=alpha
-            )
-            values = np.broadcast_to(halves.reshape(shown), shape)
-            result[term.start : term.start + term.n_rows] = term.in_workload_order(values)
-        return result
-
-    def _shown(self, view: View, term: ProductTerm) -> tuple[int, ...]:
-        """How many rows of each kind of a product to look at: those that no query tells apart are alike."""
-        return tuple(
-            1 if view.is_constant(a, k) else view.products.kinds[a][k].n_rows
-            for a, k in zip(term.places, term.kinds, strict=True)
+        return accuracy.laplace_half_widths(
+            self.view(workload),
+            workload,
+            gains=self._gains,
+            gain_norms=self._gain_norms,
+            n_measured=self.n_measured,
+            scale=self.scale,
+            alpha=alpha,
         )
 
     def _gain_norms(self, view: View, term: ProductTerm) -> tuple[Array, Array, Array]:
@@ -614,31 +415,3 @@ class Structured(Measured):
             f"{type(self).__name__}({self.n_measured:,} integers in {len(self.blocks):,} blocks, "
             f"{in_figures(self.n_cells)} cells, {self.noise} noise of scale {self.scale:,})"
         )
-
-
-def _median(values: Array, counts: Array) -> float:
-    """The middle one of values that occur so often."""
-    order = np.argsort(values)
-    rising = np.cumsum(counts[order])
-    return float(values[order][np.searchsorted(rising, rising[-1] / 2)])
-
-
-def _along_axes(table: Array, forms: Sequence[AxisForm | None]) -> Array:
-    """Integer matrices along the axes of a table; None leaves an axis as it is."""
-    for position, form in enumerate(forms):
-        if form is not None:
-            front = np.moveaxis(table, position, 0)
-            result = form.answers(front.reshape(front.shape[0], -1))
-            table = np.moveaxis(result.reshape(form.n_rows, *front.shape[1:]), 0, position)
-    return table
-
-
-def _covering(sets: Sequence[AxisSet]) -> dict[AxisSet, AxisSet]:
-    """For every set one that holds it and is part of no other: few tables are counted, the rest added up."""
-    covered: dict[AxisSet, AxisSet] = {}
-    for axes in sorted(set(sets), key=lambda s: (-len(s), s)):
-        if axes not in covered:
-            for size in range(len(axes) + 1):
-                for part in combinations(axes, size):
-                    covered.setdefault(part, axes)
-    return {axes: covered[axes] for axes in sets}

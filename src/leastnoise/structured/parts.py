@@ -13,9 +13,9 @@ from leastnoise.errors import PlanFileError
 from leastnoise.measured import Neighbours, Noise
 from leastnoise.operators import Array
 from leastnoise.products import axes_from_words
-from leastnoise.structured.answers import Block
 from leastnoise.structured.axis_form import form_from_parts
 from leastnoise.structured.blocks import Structured
+from leastnoise.structured.layout import Block
 from leastnoise.structured.tables import Tables
 
 

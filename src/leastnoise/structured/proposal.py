@@ -22,9 +22,9 @@ from leastnoise.operators import Array
 from leastnoise.privacy import Goal
 from leastnoise.products import Axis
 from leastnoise.strategy import bits_for_scale, check_spent, finer_bits, least_scale
-from leastnoise.structured.answers import Block
 from leastnoise.structured.axis_form import AxisForm
 from leastnoise.structured.blocks import Structured
+from leastnoise.structured.layout import Block
 from leastnoise.structured.tables import Tables
 
 # The least multiplier has so many bits: rounding it moves its variance by 1e-8.

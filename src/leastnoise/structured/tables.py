@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -27,30 +28,42 @@ from leastnoise.operators import Array, require_room
 from leastnoise.products import ProductTerm
 from leastnoise.structured.axis_form import AxisForm
 from leastnoise.structured.blocks import Structured
+from leastnoise.structured.sensitivity import Columns
 from leastnoise.structured.view import View
+
+
+@dataclass(frozen=True)
+class _UnitColumns:
+    """The columns of the identity: a single one in each."""
+
+    size: int
+
+    def costs(self, power: int) -> list[int]:
+        return [1] * self.size
+
+    def largest_cost(self, power: int) -> int:
+        return 1
+
+    def inner_products(self) -> tuple[int, int]:
+        return (0, 1)
 
 
 class Tables(Structured):
     """Weighted cross tables with one scale of noise. Every axis that is measured is centred."""
 
-    def _check_blocks(self) -> None:
-        super()._check_blocks()
+    def _check(self) -> None:
+        super()._check()
         if not self.is_simple or any(form.kind != "centred" for own in self.forms for form in own):
             raise DesignError("weighted tables hold plain counts of every axis")
 
     # Privacy: a record has one count in every table ------------------------------------------------------
 
-    def _largest_cost(self, form: AxisForm, power: int) -> int:
-        return 1
-
-    def _costs(self, form: AxisForm, power: int) -> list[int]:
-        return [1] * form.size
+    @property
+    def _columns(self) -> Sequence[Sequence[Columns]]:
+        return [[_UnitColumns(form.size) for form in own] for own in self.forms]
 
     def _entries(self, form: AxisForm) -> Array:
         return np.eye(form.size, dtype=object)
-
-    def _inner_products(self, form: AxisForm) -> tuple[int, int]:
-        return (0, 1)
 
     def _block_answers(self, table: Array, forms: Sequence[AxisForm]) -> Array:
         return table.astype(object)
