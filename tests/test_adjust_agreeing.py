@@ -194,6 +194,8 @@ def test_a_limit_leaves_intervals_where_they_were() -> None:
     stopped = adjust(release, nonnegative=False, time_limit=1e-9)
     assert stopped.adjusted.stopped and not stopped.adjusted.centred
     assert "stopped by its time limit" in stopped.adjusted.statement()
+    assert "err no more" not in stopped.adjusted.statement()
+    assert "err no more" in adjust(release, nonnegative=False).adjusted.statement()
 
 
 def test_files_keep_what_was_made_to_agree(tmp_path: Any) -> None:

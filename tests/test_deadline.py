@@ -227,3 +227,14 @@ def test_progress_tells_no_gap_that_is_not_the_plans() -> None:
         progress=seen.append,
     )
     assert seen and all(step.gap == math.inf and step.seconds >= 0 for step in seen)
+
+
+def test_laplace_noise_is_sought_no_longer_than_asked() -> None:
+    """Quick methods are left out too where a limit is set and over, and one plan is there."""
+    workload = ln.assemble([ln.Prefix("a"), ln.Marginal("a")], ln.Schema(a=range(32)))
+    stopped = ln.design(workload, ln.PureDP(1), time_limit=1e-9)
+    assert "had no time left" in stopped.note and stopped.note.count("had no time left") >= 3
+    assert ln.certify(workload, stopped).achieved == stopped.certificate.achieved
+    free = ln.design(workload, ln.PureDP(1))
+    assert "hierarchical had no time left" not in free.note
+    assert free.certificate.achieved < stopped.certificate.achieved

@@ -780,3 +780,34 @@ def test_a_condition_is_never_negated_twice_or_lost() -> None:
             halves.append(query.operator(SCHEMA).dense()[0])
         assert (np.sum(halves, axis=0) == 1).all()
     assert isinstance(leastnoise.sql.conditions.negated(Where("age < 3").parsed), Negation)
+
+
+@pytest.mark.parametrize(
+    ("branches", "labels"),
+    [
+        ("WHEN age < 3 THEN 1 ELSE 1.0", ["1"]),
+        ("WHEN age < 3 THEN 'a' WHEN age < 5 THEN 'b' ELSE 'a'", ["a", "b"]),
+        ("WHEN age < 3 THEN 'x'", ["x", "none"]),
+        ("WHEN age < 3 THEN '' ELSE 'x'", ["''", "x"]),
+    ],
+)
+def test_groups_of_a_case_are_told_apart_by_what_they_are(branches: str, labels: list[str]) -> None:
+    (query,) = queries_from_sql(f"SELECT CASE {branches} END AS g, COUNT(*) FROM t GROUP BY g", SCHEMA)
+    workload = assemble([query], SCHEMA)
+    assert [label.removeprefix("g ") for label in workload.labels] == labels
+    assert workload.dense().sum(axis=0).tolist() == [1.0] * N_CELLS
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        "WHEN age < 3 THEN 'none'",
+        "WHEN age < 3 THEN NULL ELSE 'none'",
+        "WHEN age < 3 THEN '' ELSE ''''''",
+        "WHEN age < 3 THEN 1 ELSE '1'",
+    ],
+)
+def test_groups_of_a_case_that_would_have_one_name_are_refused(branches: str) -> None:
+    """They had been joined: one row, over everybody."""
+    with pytest.raises(SqlError, match="two groups would be called"):
+        queries_from_sql(f"SELECT CASE {branches} END AS g, COUNT(*) FROM t GROUP BY g", SCHEMA)

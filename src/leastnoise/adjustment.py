@@ -27,6 +27,9 @@ from leastnoise.workload import Block, Workload
 # Entries of these are zeros and ones.
 _INDICATORS = (AllOnes, CumulativeSum, EveryLevel, EveryRange, Groups, Identity, SomeRanges)
 
+# Answers this near to those of least squares have their errors and intervals: 1/1000 of a standard error.
+NEAR_ENOUGH = 1e-3
+
 # What a file says of an adjustment only where it is so.
 _MARKS = ("stopped", "centred")
 
@@ -68,6 +71,11 @@ class Adjustment:
         """Whether answers were made to agree and nothing else."""
         return not (self.nonnegative or self.integer)
 
+    @property
+    def _is_near(self) -> bool:
+        """Whether answers are those of least squares, for all that can be seen in them."""
+        return self.precision is not None and self.precision <= NEAR_ENOUGH
+
     def statement(self) -> str:
         """What a reader has to know, in one sentence or two."""
         early = ""
@@ -79,9 +87,11 @@ class Adjustment:
             early = " The search was stopped by its time limit; how far from the best answers is not known."
         if self.is_unbiased:
             around = "these" if self.centred else "the unadjusted"
+            # Only the best answers are known to err no more, and those that are near enough to them.
+            less = ", and these err no more" if self._is_near else ""
             return (
                 f"Answers were adjusted after they were measured ({self.kinds}): they add up, and are "
-                "unbiased. Standard errors are those of the unadjusted answers, and these err no more; "
+                f"unbiased. Standard errors are those of the unadjusted answers{less}; "
                 f"intervals are around {around} answers and hold the true count as often as they say, or "
                 f"more.{early}"
             )

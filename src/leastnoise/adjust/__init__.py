@@ -23,11 +23,11 @@ from dataclasses import replace
 import numpy as np
 
 from leastnoise.adjust.information import BlockInformation, Information, information_of, require_cells
-from leastnoise.adjust.least_squares import NEAR_ENOUGH, least_squares_cells
+from leastnoise.adjust.least_squares import least_squares_cells
 from leastnoise.adjust.nonnegative import PRECISION, nearest_nonnegative, nearest_of_total
 from leastnoise.adjust.rounding import rounded
 from leastnoise.adjust.watch import AdjustProgress, Watch, require_time_limit
-from leastnoise.adjustment import Adjustment
+from leastnoise.adjustment import NEAR_ENOUGH, Adjustment
 from leastnoise.errors import InputError, TooLargeError
 from leastnoise.operators import Array
 from leastnoise.release import Release

@@ -40,9 +40,6 @@ from leastnoise.operators import Array
 # No answer is to be further from that of the exact cells than this many standard errors.
 PRECISION = 1e-5
 
-# Cells this near to the exact ones have the intervals of those: a thousandth of a standard error.
-NEAR_ENOUGH = 1e-3
-
 _MOST_STEPS = 1_000
 
 

@@ -113,10 +113,14 @@ def _least(plans: Sequence[Plan]) -> Plan:
 
 
 def _try_methods(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> None:
-    """Ask one method after the other; the slow ones only while time is left or there is no plan yet."""
+    """Ask one method after the other, while time is left or there is no plan yet.
+
+    Quick ones are always asked where nobody set a limit.
+    """
     request = trials.request
     for method in willing:
-        if not method.is_quick and trials.plans and trials.left <= 0:
+        is_limited = not method.is_quick or request.time_limit is not None
+        if is_limited and trials.plans and trials.left <= 0:
             trials.tried.append(f"{method.name} had no time left")
             continue
         options, seconds = pure.options_for(method, request), pure.time_for(method, trials.left)

@@ -38,7 +38,7 @@ def checked_request(
     if privacy is not None and not isinstance(privacy, Goal):
         raise InputError(f"privacy must be PureDP, ApproxDP, ZCDP or GDP, got {type(privacy).__name__}")
     for name, number in (("tol", tol), ("time_limit", time_limit)):
-        if number is not None and not isinstance(number, (int, float)):
+        if number is not None and (not isinstance(number, (int, float)) or isinstance(number, bool)):
             raise InputError(f"{name} must be a number, got {type(number).__name__}")
     if not 0 < tol < math.inf:
         raise InputError(f"tol must be a positive number, got {tol!r}")

@@ -128,11 +128,20 @@ class Conditions:
         if self.is_condition(node):
             holds = self.condition(node, tables)
             return Buckets((("true", holds), ("false", negated(holds))), title)
-        labelled: dict[str, list[Condition]] = {}
+        # By what the group is and not by what it is called: a null is no text 'none', and 1.0 is 1.
+        grouped: dict[Value | None, list[Condition]] = {}
         for value, condition in self.cases(node, tables):
-            label = "none" if value is None else self._label(value)
-            labelled.setdefault(label, []).append(condition)
-        return Buckets(tuple((label, joined("or", parts)) for label, parts in labelled.items()), title)
+            grouped.setdefault(self._group(value), []).append(condition)
+        labels = ["none" if group is None else str(group) or "''" for group in grouped]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise self._text.error(
+                    node,
+                    f"two groups would be called {label}; call one of them otherwise"
+                    + (", as in ELSE 'other'" if None in grouped and label == "none" else ""),
+                )
+        conditions = (joined("or", parts) for parts in grouped.values())
+        return Buckets(tuple(zip(labels, conditions, strict=True)), title)
 
     def cases(self, node: Any, tables: Iterable[str]) -> list[tuple[Any, Condition]]:
         """What a CASE or IF gives (an expression, or None for null), and exactly when."""
@@ -201,12 +210,13 @@ class Conditions:
                 pass
         raise self._text.error(node, "this number cannot be read; write one that a table could hold")
 
-    def _label(self, node: Any) -> str:
-        if isinstance(node, exp.Null):
-            return "none"
+    def _group(self, node: Any) -> Value | None:
+        """The constant that a branch gives; None for null."""
+        if node is None or isinstance(node, exp.Null):
+            return None
         if isinstance(node, exp.Column):
             raise self._text.error(node, "CASE must give constants, such as THEN 'child', and not a column")
-        return str(self.constant(node)) or "''"
+        return self.constant(node)
 
     def _column(self, node: Any, whole: Any, tables: Iterable[str]) -> str:
         node = node.unnest()
