@@ -322,7 +322,8 @@ def test_targets_within_a_goal(folder: Path) -> None:
     line = refuse("design", "town.toml", "--force")
     assert line.startswith("error: these targets cannot be met with Gaussian noise within (1, 1e-06)-DP")
     assert "The most is asked by 'ages'." in line
-    assert re.search(r"multiply every stderr by at least [\d.]+, or raise epsilon to [\d.]+\. Laplace", line)
+    assert re.search(r"multiply every stderr and within of the specification by at least [\d.]+", line)
+    assert re.search(r"or raise epsilon to [\d.]+", line) and "Laplace" in line
     assert files(folder) == {"town.toml", "people.csv", "town.plan"}
     factor = with_targets(0.5, goal=True) + '\n[design]\nobjective = "targets"\n'
     (folder / "town.toml").write_text(factor.replace('"marginal"', '"marginal"\nstderr = 8'))
@@ -646,7 +647,8 @@ def test_an_interruption_writes_nothing(
     monkeypatch.setattr("leastnoise.demo.design", interrupted)
     result = run(*arguments)
     assert result.exit_code == 130
-    assert result.stderr == "interrupted\n"
+    # What cannot spend need not say that it has not.
+    assert result.stderr == "interrupted" + "; nothing was spent" * (arguments[0] == "publish") + "\n"
     assert files(folder) == {"town.toml", "people.csv"}
 
 
@@ -773,6 +775,66 @@ def test_persons_are_named_by_their_column(folder: Path) -> None:
     succeed("publish", "town.toml", "--data", "people.csv", "--person", "who")
     release = leastnoise.load_release(folder / "town-answers.release")
     assert abs(release["age x sex"]["answer"].sum() - 2) < 25
-    assert "named 'whom'" in refuse(
-        "publish", "town.toml", "--data", "people.csv", "--person", "whom", "--force"
+    assert release.is_truncated is True
+    told = refuse("publish", "town.toml", "--data", "people.csv", "--person", "whom", "--force")
+    assert "exactly one column named 'whom', spelled just so; it has none; 'who' is there for 'whom'" in told
+    assert "schema" not in told
+
+
+TRUST = "warning: records_per_person = 2 is taken on trust, because no column tells whose record is whose"
+
+
+def several_records(folder: Path, *, person: str | None) -> None:
+    """Five hundred records of one person; the specification lets two count, and may say whose they are."""
+    named = "" if person is None else f'person = "{person}"\n'
+    spec = SPEC.replace("delta", f"records_per_person = 2\n{named}delta").replace(
+        "epsilon = 1", "epsilon = 100"
     )
+    (folder / "town.toml").write_text(spec)
+    rows = "".join(f"{i % 4},{'FM'[i % 3 == 0]},me,{i}\n" for i in range(500))
+    (folder / "people.csv").write_text(f"age,sex,who,row\n{rows}")
+
+
+def test_the_person_of_the_specification_is_used_unless_another_is_named(folder: Path) -> None:
+    several_records(folder, person="who")
+    done = run("publish", "town.toml", "--data", "people.csv")
+    assert done.exit_code == 0 and TRUST not in done.stderr
+    release = leastnoise.load_release(folder / "town-answers.release")
+    assert release.is_truncated is True and abs(release["age x sex"]["answer"].sum() - 2) < 25
+    succeed("publish", "town.toml", "--data", "people.csv", "--person", "row", "--force")
+    release = leastnoise.load_release(folder / "town-answers.release")
+    assert abs(release["age x sex"]["answer"].sum() - 500) < 25
+    several_records(folder, person="Who")
+    told = refuse("publish", "town.toml", "--data", "people.csv", "--force")
+    assert "named 'Who'" in told and told.endswith("; 'who' is there for 'Who'")
+    assert refuse("check", "town.toml", "--data", "people.csv").endswith("; 'who' is there for 'Who'")
+
+
+def test_records_on_trust_are_said_before_anything_is_paid(folder: Path) -> None:
+    """It used to publish and pay without a word where the column was forgotten."""
+    several_records(folder, person=None)
+    limit = ("--epsilon", "500", "--delta", "1e-5", "--records-per-person", "2")
+    succeed("ledger", "create", "b.db", "--dataset", "t", *limit)
+    arguments = ("--data", "people.csv", "--ledger", "b.db", "--release-id", "first", "--force")
+    told = run("publish", "town.toml", *arguments).stderr.splitlines()
+    warned = [line for line in told if line.startswith(TRUST)]
+    assert len(warned) == 1 and told.index(warned[0]) == 0, "before the design, in one line"
+    assert warned[0].endswith('; name it in the specification, as in person = "patient_id", or with --person')
+    assert leastnoise.load_release(folder / "town-answers.release").is_truncated is False
+    assert TRUST not in run("publish", "town.toml", *arguments).stderr, "it is paid for, and costs nothing"
+    succeed("design", "town.toml")
+    told = run("release", "town.plan", "--data", "people.csv", "--force").stderr
+    assert told.startswith(TRUST) and told.splitlines()[0].endswith("; name the column with --person")
+    told = run("release", "town.plan", "--data", "people.csv", "--person", "who", "--force").stderr
+    assert TRUST not in told
+    (folder / "town.toml").write_text(SPEC)
+    assert "on trust" not in run("publish", "town.toml", "--data", "people.csv", "--force").stderr
+
+
+def test_columns_spelled_otherwise_are_named_by_publish_and_release(folder: Path) -> None:
+    succeed("design", "town.toml")
+    (folder / "people.csv").write_text("Age,sex\n1,F\n")
+    for command in (["publish", "town.toml"], ["release", "town.plan"]):
+        assert refuse(*command, "--data", "people.csv").endswith("it has none; 'Age' is there for 'age'")
+    (folder / "people.csv").write_text(f"{CANARY},sex\n1,F\n")
+    assert refuse("publish", "town.toml", "--data", "people.csv").endswith("; it has none")

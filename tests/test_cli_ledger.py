@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 
 import leastnoise
 from leastnoise.cli.app import app
+from leastnoise.cli.outputs import file_name
 from leastnoise.cli.paying import _counts_anybody
-from leastnoise.cli.refusals import in_options
+from leastnoise.cli.refusals import in_keys, in_options
+from leastnoise.errors import PlanFileError
 from leastnoise.ledger import Ledger
 from leastnoise.printable import no_formula
 from leastnoise.spec import load_spec
@@ -93,7 +95,7 @@ def test_what_is_left_can_be_typed(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert f"for town.toml: at most epsilon = {like_last[1]} with delta = 1e-06" in asked
     with monkeypatch.context() as patched:
         patched.setattr(leastnoise, "design", forbidden)
-        line = refuse(*PUBLISH, "--out", "b.csv")
+        line = refuse(*PUBLISH, "--out", "b.csv", "--release-id", "again")
         assert f"set epsilon to at most {like_last[1]} with delta = 1e-06" in line and "[privacy]" in line
         assert line.endswith("Nothing was spent.")
         respecified(("epsilon = 1.0", f"epsilon = {own[1]}"))
@@ -192,8 +194,8 @@ def test_a_plan_that_is_no_proved_optimum_is_compared_by_design(folder: Path) ->
     """
     by_hand = ('["age", "sex"]\n', '["age", "sex"]\n[[query]]\nkind = "prefix"\nattribute = "age"\n')
     respecified(by_hand, ("[schema]", '[design]\nmethod = "identity"\n[schema]'))
-    succeed(*PUBLISH, "--release-id", "spring")
-    succeed(*PUBLISH, "--release-id", "spring", "--out", "same.csv")
+    assert "stored already" not in succeed(*PUBLISH, "--release-id", "spring")
+    assert "stored already" in succeed(*PUBLISH, "--release-id", "spring", "--out", "same.csv")
     assert Path("same.csv").read_bytes() == Path("town-answers.csv").read_bytes()
     respecified(by_hand)
     line = refuse(*PUBLISH, "--release-id", "spring", "--out", "b.csv")
@@ -202,12 +204,282 @@ def test_a_plan_that_is_no_proved_optimum_is_compared_by_design(folder: Path) ->
 
 def test_fetching_replaces_nothing_unasked(folder: Path) -> None:
     succeed(*PUBLISH, "--release-id", "spring")
-    assert "'town-answers.csv' exists. Give another --out" in refuse("ledger", "fetch", "town.db", "spring")
+    succeed("ledger", "fetch", "town.db", "spring")
+    assert Path("spring-answers.csv").read_bytes() == Path("town-answers.csv").read_bytes()
+    assert "'spring-answers.csv' exists. Give another --out" in refuse("ledger", "fetch", "town.db", "spring")
     succeed("ledger", "fetch", "town.db", "spring", "--out", "b.json")
     assert Path("b.json").exists() and Path("b.html").exists()
     succeed("ledger", "fetch", "town.db", "spring", "--force")
-    assert "knows no release 'summer'" in refuse("ledger", "fetch", "town.db", "summer")
+    told = refuse("ledger", "fetch", "town.db", "summer")
+    assert "knows no release 'summer', only 'spring'; `leastnoise ledger show town.db` lists them" in told
+    assert "ledger.entries" not in told
     assert "would replace what is read" in refuse("ledger", "fetch", "town.db", "spring", "-o", "town.db")
+
+
+STORED = (
+    r"release '2025' is stored already: these are its answers of \d{4}-\d\d-\d\d. The table was not read, "
+)
+STORED += "nothing was spent. For new answers give another --release-id\n"
+
+
+@pytest.mark.parametrize("command", ["publish", "publish pure", "release"])
+def test_old_answers_are_never_taken_for_new_ones(command: str, folder: Path) -> None:
+    """Another table under a known id gave last year's answers in a file of this year's name, silently."""
+    if command == "publish pure":
+        # No method proves an optimum for pure privacy, so that the plans themselves are compared.
+        respecified(("epsilon = 1.0\ndelta = 1e-6", "epsilon = 0.25"))
+    asked = list(PUBLISH)
+    if command == "release":
+        succeed("design", "town.toml")
+        asked[:2] = ["release", "town.plan"]
+    first = run(*asked, "--release-id", "2025", "--out", "y2025.csv")
+    assert first.exit_code == 0 and "stored already" not in first.output
+    head = Ledger("town.db").head
+    Path("later.csv").write_text("age,sex\n" + "0,M\n" * 4000)
+    asked[3] = "later.csv"
+    again = run(*asked, "--release-id", "2025", "--out", "y2026.csv")
+    assert again.exit_code == 0
+    assert re.match(STORED, again.stdout), again.stdout
+    assert re.search(f"^note: {STORED}", again.stderr, re.MULTILINE)
+    assert Path("y2026.csv").read_bytes() == Path("y2025.csv").read_bytes()
+    assert Ledger("town.db").head == head
+    asked[3] = "none.csv"
+    assert "none.csv" in refuse(*asked, "--release-id", "2025", "--out", "y2027.csv")
+    assert not Path("y2027.csv").exists()
+
+
+def test_a_plan_is_not_paid_for_twice_unasked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another --out was all it took to pay for the same answers again."""
+    respecified(("epsilon = 1.0", "epsilon = 0.2"))
+    succeed(*PUBLISH, "--release-id", "readm 1")
+    spent = Ledger("town.db").head
+    with monkeypatch.context() as patched:
+        patched.setattr(leastnoise, "design", forbidden)
+        line = refuse(*PUBLISH, "--out", "b.csv")
+    assert "this plan was released already as 'readm 1'; `leastnoise ledger fetch town.db 'readm 1'`" in line
+    assert "--release-id NEW" in line and line.endswith("Nothing was spent.")
+    assert Ledger("town.db").head == spent and not Path("b.csv").exists()
+    succeed(*PUBLISH, "--release-id", "readm 2", "--out", "b.csv")
+    # Another plan is nobody's business, and neither is one whose answers were lost.
+    respecified(("epsilon = 1.0", "epsilon = 0.1"))
+    lost = leastnoise.design(load_spec("town.toml").workload, load_spec("town.toml").privacy)
+    Ledger("town.db").spend(lost.charge, "lost")
+    succeed(*PUBLISH, "--out", "c.csv")
+    assert len(Ledger("town.db").entries) == 4
+    assert "released already as" in refuse(*PUBLISH, "--out", "d.csv")
+    # A twin that sees nothing in the ledger pays once more.
+    monkeypatch.setattr("leastnoise.cli.paying._stored", lambda _: iter(()))
+    succeed(*PUBLISH, "--out", "e.csv")
+    assert len(Ledger("town.db").entries) == 5
+
+
+def test_a_saved_plan_is_not_paid_for_twice_unasked(folder: Path) -> None:
+    respecified(("epsilon = 1.0\ndelta = 1e-6", "epsilon = 0.25"))
+    succeed("design", "town.toml")
+    given = ("release", "town.plan", "--data", "people.csv", "--ledger", "town.db")
+    succeed(*given)
+    before = Ledger("town.db").head
+    assert "this plan was released already as" in refuse(*given, "--out", "b.csv")
+    # What only a design can tell is found after it, and before anything is paid.
+    assert "this plan was released already as" in refuse(*PUBLISH, "--out", "b.csv")
+    assert Ledger("town.db").head == before and not Path("b.csv").exists()
+    succeed(*given, "--out", "b.csv", "--release-id", "anew")
+
+
+@pytest.mark.parametrize(
+    ("release_id", "name"),
+    [("spring 2026/first", "spring-2026-first"), ("../../x", "x"), ("1.2", "1.2"), ("§§", "release")],
+)
+def test_fetched_answers_are_named_after_their_release(release_id: str, name: str, folder: Path) -> None:
+    """They used to be named after the ledger, all of them alike."""
+    succeed(*PUBLISH, "--release-id", release_id)
+    succeed("ledger", "fetch", "town.db", release_id)
+    for suffix in ("csv", "release", "html"):
+        assert (folder / f"{name}-answers.{suffix}").exists()
+
+
+def test_long_names_fit_on_a_disk(tmp_path: Path) -> None:
+    for text in ("x" * 200, "𝔵" * 200):
+        (tmp_path / f"{file_name(text)}-answers.release").write_bytes(b"")
+
+
+# ------------------------------------------------------------------ how large a ledger
+
+
+@pytest.mark.parametrize(
+    ("privacy", "limit"),
+    [
+        ("epsilon = 1.0\ndelta = 1e-6", "(1.455, 1e-06)-DP, adding or removing one record"),
+        ("epsilon = 0.25", "0.5-DP, adding or removing one record"),
+        ("rho = 0.05", "0.1-zCDP, adding or removing one record"),
+        (
+            'epsilon = 1.0\ndelta = 1e-6\nrecords_per_person = 3\nneighbours = "replace-one"',
+            "(1.455, 1e-06)-DP, replacing up to 3 records of one person",
+        ),
+    ],
+)
+def test_a_ledger_for_so_many_releases(privacy: str, limit: str, folder: Path) -> None:
+    """How large a limit two years need was left to the reader, who had to know how costs add up."""
+    respecified(("epsilon = 1.0\ndelta = 1e-6", privacy))
+    made = ("ledger", "create", "two.db", "--dataset", "town", "--for", "town.toml", "--times", "2")
+    told = succeed(*made)
+    assert f"limit {limit}: town.toml fits 2 times" in told
+    assert ("a pure limit" in told) == ("delta" not in privacy and "rho" not in privacy)
+    assert ("needs records_per_person = 3" in told) == ("3" in privacy)
+    asked = ("publish", "town.toml", "--data", "people.csv", "--ledger", "two.db")
+    shown = ("ledger", "show", "two.db", "--spec", "town.toml")
+    assert "; as it is, it fits 2 more times" in succeed(*shown)
+    succeed(*asked, "--release-id", "2025", "--out", "a.csv")
+    assert "; as it is, it fits 1 more time\n" in succeed(*shown)
+    succeed(*asked, "--release-id", "2026", "--out", "b.csv")
+    assert "; as it is, it does not fit\n" in succeed(*shown)
+    before = Ledger("two.db").head
+    assert "Nothing was spent." in refuse(*asked, "--release-id", "2027", "--out", "c.csv")
+    assert Ledger("two.db").head == before
+
+
+def test_a_ledger_for_targets_is_found_by_design(folder: Path) -> None:
+    respecified(("[privacy]\nepsilon = 1.0\ndelta = 1e-6\n", ""), ('"marginal"', '"marginal"\nstderr = 20.0'))
+    made = ("ledger", "create", "two.db", "--dataset", "town", "--for", "town.toml", "--times", "2")
+    assert "-GDP, adding or removing one record: town.toml fits 2 times" in succeed(*made)
+    asked = ("publish", "town.toml", "--data", "people.csv", "--ledger", "two.db")
+    for year in ("2025", "2026"):
+        succeed(*asked, "--release-id", year, "--out", f"{year}.csv")
+    assert "standard errors" in refuse(*asked, "--release-id", "2027", "--out", "2027.csv")
+
+
+def test_many_times_are_counted_up_to_a_thousand(folder: Path) -> None:
+    respecified(("epsilon = 1.0", "epsilon = 0.001"))
+    shown = ("ledger", "show", "town.db", "--spec", "town.toml")
+    assert "it fits more than 1,000 times" in succeed(*shown)
+    # Where one cell has spent less than another, a plan may cost less than its whole goal.
+    respecified(('"marginal"\nattributes = ["age", "sex"]', '"where"\ncondition = "sex == \'F\'"'))
+    succeed(*PUBLISH)
+    respecified(("epsilon = 1.0", "epsilon = 0.5"))
+    assert re.search(r"it fits at least \d more time", succeed(*shown))
+
+
+def test_a_limit_is_given_in_one_way(folder: Path) -> None:
+    made = ("ledger", "create", "x.db", "--dataset", "town")
+    for more in (("--epsilon", "1"), ("--delta", "1e-6"), ("--rho", "1"), ("--mu", "1")):
+        assert f"leave out {more[0]}" in refuse(*made, "--for", "town.toml", *more)
+    for more in (("--neighbours", "add-remove"), ("--records-per-person", "1")):
+        assert f"leave out {more[0]}" in refuse(*made, "--for", "town.toml", *more)
+    assert "name it with --for" in refuse(*made, "--times", "2")
+    assert "--for SPEC.toml --times N" in refuse(*made)
+    assert not Path("x.db").exists()
+
+
+# ------------------------------------------------------------------ ledgers of another kind
+
+
+def test_a_pure_limit_says_that_it_is_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a delta the limit was pure for good, which showed at the first release."""
+    told = succeed("ledger", "create", "pure.db", "--dataset", "town", "--epsilon", "1")
+    assert (
+        "note: a pure limit, for good: releases with a delta never fit; give --delta 1e-6 for those" in told
+    )
+    told = succeed("ledger", "create", "other.db", "--dataset", "town", "--epsilon", "1", "--delta", "1e-6")
+    assert "note:" not in told
+    monkeypatch.setattr(leastnoise, "design", forbidden)
+    asked = ("publish", "town.toml", "--data", "people.csv", "--ledger", "pure.db")
+    assert "keep a ledger whose limit has a delta" in refuse(*asked)
+
+
+def test_records_per_person_of_ledger_and_specification(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan for more records than the limit's is charged for them; one for fewer is refused at once."""
+    one = load_spec("town.toml")
+    respecified(("delta = 1e-6", "delta = 1e-6\nrecords_per_person = 3"))
+    succeed(*PUBLISH, "--out", "a.csv")
+    [entry] = Ledger("town.db").entries
+    assert entry.charge.records_per_person == 3 and one.privacy is not None
+    assert entry.charged == entry.charge.worst * 9 <= one.privacy.budget
+    made = ("ledger", "create", "three.db", "--dataset", "town", "--epsilon", "1", "--delta", "1e-6")
+    assert "needs records_per_person = 3 or more" in succeed(*made, "--records-per-person", "3")
+    respecified()
+    assert "nothing: the limit is for people with up to 3 records" in succeed(
+        "ledger", "show", "three.db", "--spec", "town.toml"
+    )
+    monkeypatch.setattr(leastnoise, "design", forbidden)
+    line = refuse("publish", "town.toml", "--data", "people.csv", "--ledger", "three.db")
+    assert "design it with records_per_person=3 (in a specification: in [privacy]" in line
+
+
+def test_a_pure_release_after_a_gaussian_one_is_told_why_it_costs_more(folder: Path) -> None:
+    """ε = 1.67 left, and 0.5 refused: that a pure release is converted was not said."""
+    succeed("ledger", "create", "two.db", "--dataset", "town", "--epsilon", "2", "--delta", "1e-6")
+    asked = ("publish", "town.toml", "--data", "people.csv", "--ledger", "two.db")
+    succeed(*asked, "--out", "a.csv")
+    respecified(("epsilon = 1.0\ndelta = 1e-6", "epsilon = 1.0"))
+    line = refuse(*asked, "--out", "b.csv")
+    assert "costs more than its epsilon after Gaussian ones" in line
+    found = re.search(r"with Gaussian noise, epsilon = (\S+) with delta = 1e-06 would fit", line)
+    assert found is not None
+    above = f"{float(found[1]) + 0.001:.3f}"
+    respecified(("epsilon = 1.0", f"epsilon = {above}"))
+    assert "costs more than its epsilon" not in refuse(*asked, "--out", "b.csv")
+    respecified(("epsilon = 1.0", f"epsilon = {found[1]}"))
+    succeed(*asked, "--out", "b.csv")
+
+
+# ------------------------------------------------------------------ other files, interruptions
+
+
+def test_a_table_as_ledger_is_no_damaged_ledger(folder: Path) -> None:
+    """Told to restore it, people feared for their table."""
+    for command in (["ledger", "show", "people.csv"], [*PUBLISH[:-1], "people.csv"]):
+        line = refuse(*command)
+        assert "people.csv' is no ledger; name the file" in line
+        assert "damaged" not in line and "restore" not in line
+
+
+@pytest.mark.parametrize("command", ["report", "adjust", "quantiles", "explain"])
+def test_a_ledger_is_not_read_as_a_release(command: str, folder: Path) -> None:
+    """The first of the releases that it stores used to be found within the file."""
+    succeed(*PUBLISH, "--release-id", "spring")
+    more = ["age"] if command == "quantiles" else []
+    line = refuse(command, "town.db", *more)
+    assert "'town.db' is a ledger; `leastnoise ledger fetch town.db ID` hands out a release" in line
+    with pytest.raises(PlanFileError, match="is a ledger"):
+        leastnoise.load_release("town.db")
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+def test_an_interruption_says_whether_anything_was_spent(
+    ledger: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    asked = PUBLISH if ledger else PUBLISH[:4]
+    with monkeypatch.context() as patched:
+        patched.setattr(leastnoise, "design", interrupted)
+        result = run(*asked)
+    assert (result.exit_code, result.stderr) == (130, "interrupted; nothing was spent\n")
+    # Once answers are being handed out, it is no longer said.
+    with monkeypatch.context() as patched:
+        patched.setattr("leastnoise.report.write_answers", interrupted)
+        result = run(*asked)
+    assert result.exit_code == 130 and "interrupted" in result.stderr
+    assert "nothing was spent" not in result.stderr
+
+
+def test_an_interruption_after_paying_never_says_that_nothing_was_spent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ledger, "store", interrupted)
+    result = run(*PUBLISH)
+    assert result.exit_code == 130 and len(Ledger("town.db").entries) == 1
+    assert "nothing was spent" not in result.stderr
+    # A twin that does not note payments would say it.
+    monkeypatch.setattr("leastnoise.ledger.ledger.begin_to_spend", lambda: None)
+    respecified(("epsilon = 1.0", "epsilon = 0.1"))
+    assert "nothing was spent" in run(*PUBLISH).stderr
 
 
 # ------------------------------------------------------------------ heads and ids, as they can be compared
@@ -220,11 +492,12 @@ def test_ids_and_heads_are_shown_whole_and_found_again(columns: int, folder: Pat
     given = leastnoise.load_release("town-answers.release").receipt
     assert given is not None and given.head != Ledger("town.db").head
     shown = succeed("ledger", "show", "town.db", columns=columns)
-    for text in (told, shown):
-        for known in (given.release_id, given.head, Ledger("town.db").head):
+    for text, heads in ((told, 1), (shown, 2)):
+        for known in (given.release_id, Ledger("town.db").head, given.head)[: 1 + heads]:
             assert len(re.findall(rf"(?<!\w){known}(?!\w)", text)) == 1
-    assert f"when it was paid for, as in the report: {given.head}" in told
-    assert f"ledger head now, as `leastnoise ledger show` has it: {Ledger('town.db').head}" in told
+        assert len(re.findall(r"\b[0-9a-f]{64}\b", text)) == heads
+    assert f"ledger head {Ledger('town.db').head}\n  note it down elsewhere" in told
+    assert "`leastnoise ledger verify town.db --head ...` proves later that nothing was removed" in told
     assert f"head     {Ledger('town.db').head}" in shown and f"paid at head {given.head}" in shown
     for head in (given.head, Ledger("town.db").head):
         assert "verified: 1 release" in succeed("ledger", "verify", "town.db", "--head", head)
@@ -265,6 +538,16 @@ def test_arguments_are_spelled_as_options_and_nothing_else_is() -> None:
     }.items():
         assert in_options(message, options) == expected
         assert in_options(message, {}) == message
+
+
+def test_goals_and_targets_are_said_as_a_specification_holds_them(folder: Path) -> None:
+    """A shell was told to try PureDP(1), which is nothing that can be typed there."""
+    respecified(('"marginal"', '"marginal"\nstderr = 0.001'))
+    line = refuse("design", "town.toml")
+    assert "multiply every stderr and within of the specification by at least" in line
+    assert "try epsilon = 1 without delta, in [privacy]" in line and "PureDP(" not in line
+    for said in ("PureDP(epsilon)", "every stderr", "'NoPureDP(1)'"):
+        assert in_keys(said) == said
 
 
 # ------------------------------------------------------------------ files that exist

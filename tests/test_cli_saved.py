@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ from typer.testing import CliRunner
 import leastnoise as ln
 from leastnoise.cli.app import app
 from leastnoise.release import Release, measured
+from leastnoise.report.quantiles import write_quantiles
 from leastnoise.simulation import RepeatableBits
+from leastnoise.spec import load_spec
+from support import extra
 
 
 def run(*arguments: str) -> Any:
@@ -89,3 +94,80 @@ def test_quantiles(saved: Release) -> None:
     assert quartiles.startswith(saved.quantiles("age", [0.25, 0.5, 0.75]).to_string())
     refused = run("quantiles", "few.release", "sex")
     assert refused.exit_code == 1 and "order" in refused.output
+
+
+def test_whole_is_another_name_for_integer(saved: Release) -> None:
+    assert run("adjust", "few.release", "--whole", "--out", "w.csv").exit_code == 0
+    assert answers_in("w.csv") == ln.adjust(saved, integer=True).answers.tolist()
+
+
+def test_a_refusal_to_adjust_names_the_file(saved: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    # By its module: the package has a function of that name.
+    monkeypatch.setattr(sys.modules["leastnoise.adjust.information"], "MAX_CELLS", 15)
+    refused = run("adjust", "few.release")
+    assert refused.exit_code == 1
+    assert "leastnoise.load_release('few.release').to_mbi() in Python" in refused.output
+    assert "take release.to_mbi()" not in refused.output
+
+
+@pytest.mark.parametrize("by", [None, "sex"])
+def test_quantiles_are_written(saved: Release, by: str | None) -> None:
+    grouped = () if by is None else ("--by", by)
+    result = run("quantiles", "few.release", "age", "--at", "0.5", "--at", "0.9", *grouped, "--out", "q.csv")
+    assert result.exit_code == 0 and result.stdout.endswith("wrote q.csv\n"), result.output
+    with Path("q.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["attribute", "share", "group", "quantile", "from", "to", "lower", "upper"]
+    expected = saved.quantiles("age", [0.5, 0.9], by=by).reset_index()
+    assert [float(row["share"]) for row in rows] == expected["q"].tolist()
+    for name, column in (
+        ("quantile", "quantile"),
+        ("from", "quantile"),
+        ("to", "quantile"),
+        ("lower", "lower"),
+    ):
+        assert [float(row[name]) for row in rows] == expected[column].tolist()
+    assert [row["group"] for row in rows] == (["", ""] if by is None else expected[by].tolist())
+    again = run("quantiles", "few.release", "age", "--out", "q.csv")
+    assert again.exit_code == 1 and "exists" in again.output and "--force" in again.output
+    assert run("quantiles", "few.release", "age", "--out", "q.csv", "--force").exit_code == 0
+    for out, words in (("q.txt", "end in .csv"), ("few.release", "would replace what is read")):
+        refused = run("quantiles", "few.release", "age", "--out", out, "--force")
+        assert refused.exit_code == 1 and words in refused.output
+
+
+def test_open_ends_of_quantiles(tmp_path: Path) -> None:
+    """JSON and Excel have no number beyond all."""
+    schema = ln.Schema(pay=ln.Bins([0, 10, float("inf")]))
+    plan = ln.design(ln.assemble([ln.Prefix("pay")], schema), ln.GDP(1))
+    bits = RepeatableBits(np.random.default_rng(0))
+    release = Release(plan, measured(plan, np.array([10, 1000]), bits))
+    ends = {}
+    for kind in ("csv", "json", "parquet", "xlsx"):
+        ends[kind] = write_quantiles(release, tmp_path / f"q.{kind}", "pay", [0.5])
+    (row,) = csv.DictReader(ends["csv"].read_text(encoding="utf-8").splitlines())
+    assert (row["quantile"], row["to"], row["upper"]) == ("10 or more", "inf", "inf")
+    (plain,) = json.loads(ends["json"].read_text())["quantiles"]
+    assert (plain["from"], plain["to"], plain["upper"]) == (10.0, None, None)
+    (sheet,) = (
+        extra("openpyxl").load_workbook(ends["xlsx"])["quantiles"].iter_rows(min_row=2, values_only=True)
+    )
+    assert sheet[4:] == (10, None, 10, None)
+
+
+def test_a_refused_distribution_is_asked_for_in_a_specification(saved: Release) -> None:
+    plan = ln.design(
+        ln.assemble([ln.Prefix("age"), ln.Marginal("sex")], saved.plan.workload.schema), ln.GDP(1)
+    )
+    bits = RepeatableBits(np.random.default_rng(0))
+    Release(plan, measured(plan, np.zeros(16, dtype=int), bits)).save("apart.release")
+    refused = run("quantiles", "apart.release", "age", "--by", "sex")
+    query = 'kind = "product", left = { kind = "prefix", attribute = "age" }, right = { kind = "marginal", '
+    assert refused.exit_code == 1 and query in refused.output and "design()" not in refused.output
+    # What it says to add is understood.
+    told = refused.output.split("[[query]] with ")[1].split(" to the specification")[0]
+    written = "\n".join(told.replace(", left", "\nleft").replace(", right", "\nright").splitlines())
+    schema = "[schema]\nage = { range = [0, 8] }\nsex = ['F', 'M']\n[privacy]\nmu = 1\n"
+    Path("s.toml").write_text(f"{schema}[[query]]\n{written}\n", encoding="utf-8")
+    asked = load_spec("s.toml").workload
+    assert asked.shape == (16, 16)

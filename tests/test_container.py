@@ -17,6 +17,9 @@ import pytest
 
 from leastnoise import container
 from leastnoise.errors import PlanFileError, TooLargeError
+from leastnoise.ledger import Ledger
+from leastnoise.ledger import file as ledger_file
+from leastnoise.privacy import GDP
 
 CONTENT = {"a": 1, "text": "ä <b>", "nested": {"list": [1.5, None, True]}}
 ARRAYS = {"rows": np.arange(6).reshape(2, 3), "q": np.array([0.1, 1e-300, 1e300])}
@@ -83,6 +86,67 @@ def test_truncation_at_every_length_is_refused(saved: Path, tmp_path: Path) -> N
     for length in range(0, len(data), 7):
         (tmp_path / "cut").write_bytes(data[:length])
         refused(tmp_path / "cut", "damaged or no leastnoise file")
+
+
+SURROUNDED = "'around' cannot be read: it is damaged or no leastnoise file"
+
+
+@pytest.mark.parametrize("before", [b"x", b"PK\x03\x04", bytes(4096), b"SQLite format 2\0"])
+def test_nothing_may_stand_before_the_archive(before: bytes, saved: Path, tmp_path: Path) -> None:
+    """zipfile finds an archive anywhere in a file, also where its places were moved on purpose."""
+    around = tmp_path / "around"
+    around.write_bytes(before + saved.read_bytes())
+    assert zipfile.is_zipfile(around)
+    refused(around, SURROUNDED)
+    with pytest.raises(PlanFileError, match=SURROUNDED):
+        container.from_bytes(around.read_bytes(), "thing", "around")
+    parts = members(saved)
+    around.write_bytes(before)
+    with zipfile.ZipFile(around, "a") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    refused(around, SURROUNDED)
+
+
+def test_an_archive_that_skips_its_first_part_is_refused(saved: Path, tmp_path: Path) -> None:
+    """Begun as an archive and ended as one, with something that is no part of it in front."""
+    around = tmp_path / "around"
+    around.write_bytes(saved.read_bytes() * 2)
+    with zipfile.ZipFile(around) as archive:
+        assert archive.infolist()[0].header_offset > 0
+    refused(around, SURROUNDED)
+
+
+@pytest.mark.parametrize("after", [b"x", bytes(22), b"PK\x05\x06" + bytes(17), bytes(4096)])
+def test_nothing_may_stand_after_the_archive(
+    after: bytes, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    around = tmp_path / "around"
+    around.write_bytes(saved.read_bytes() + after)
+    refused(around, SURROUNDED)
+    # A twin that leaves the looking to zipfile reads most of them.
+    monkeypatch.setattr(container, "_whole_size", lambda source, _: source.seek(0, io.SEEK_END))
+    if b"PK" not in after and len(after) != 22:
+        assert container.read(around, "thing")[0] == CONTENT
+
+
+def test_a_comment_is_something_after_the_archive(saved: Path) -> None:
+    with zipfile.ZipFile(saved, "a") as archive:
+        archive.comment = b"hidden"
+    refused(saved, "damaged or no leastnoise file")
+
+
+def test_a_ledger_is_named_as_one(saved: Path, tmp_path: Path) -> None:
+    """The releases that a ledger stores used to be found within its file."""
+    path = tmp_path / "budget.db"
+    Ledger(path, dataset="people", limit=GDP(1))
+    words = "'budget.db' is a ledger; `leastnoise ledger fetch budget.db ID` hands out a release"
+    refused(path, words)
+    path.write_bytes(path.read_bytes() + saved.read_bytes())
+    refused(path, words)
+    assert path.read_bytes()[68:72] == container._LEDGER == ledger_file._APPLICATION.to_bytes(4, "big")
+    path.write_bytes(b"SQLite format 3\0" + bytes(100))
+    refused(path, "'budget.db' is a database, not a saved plan or release")
 
 
 def test_an_altered_part_is_noticed(saved: Path) -> None:

@@ -32,7 +32,7 @@ from leastnoise.errors import InputError, PlanFileError
 from leastnoise.noise import SystemBits
 from leastnoise.release import measured
 from leastnoise.report import markup, page, pictures, words
-from leastnoise.report.figures import with_margin
+from leastnoise.report.figures import share_above, with_margin
 from leastnoise.report.tables import cross_table
 from leastnoise.schema import Integers
 from leastnoise.structured.blocks import Structured
@@ -333,7 +333,7 @@ def test_text_stands_out_from_what_is_behind_it(selector):
     for name in ("ink", "soft", "accent", "good", "care"):
         assert contrast(colours[name], colours["paper"]) >= 4.5, name
         assert contrast(colours[name], colours["card"]) >= 4.5, name
-    for name in ("s1", "s2", "s3", "s4"):
+    for name in ("s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"):
         assert contrast(colours[name], colours["paper"]) >= 3, name
     # The darkest shade of a cross table is laid over the page at 47%.
     pairs = zip(colours["heat"], colours["paper"], strict=True)
@@ -618,6 +618,9 @@ def kinds_of(part):
         (ln.Marginal("other"), {"bars"}),
         (ln.Prefix("age") * ln.Marginal("sex"), {"lines"}),
         (ln.Prefix("age") * ln.Where("sex == 'F'"), {"lines"}),
+        (ln.Prefix("age") * ln.Marginal("bin"), {"lines"}),
+        (ln.Prefix("age") * ln.Marginal("letter"), {"shaded"}),
+        (ln.Prefix("age") * ln.Marginal("wide"), {"map"}),
         (ln.Marginal("age", "bin"), {"shaded"}),
         (ln.Marginal("bin", "letter"), {"shaded"}),
         (ln.Marginal("age", "wide"), {"map"}),
@@ -876,6 +879,71 @@ def test_margins_cover_what_rounding_takes(answer, half, decimals):
 
 def test_margins_rounded_to_the_nearest_would_not_cover():
     assert with_margin(0.4, 10.4) == "0 ± 11" and 0 + round(10.4) < 0.4 + 10.4
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1, 1e4), st.floats(0, 2), st.integers(0, 3))
+def test_a_kept_accuracy_is_never_shown_as_missed(answer, asked, missing, decimals):
+    asked = float(f"{asked:.6g}")
+    half = max(asked - missing, asked / 2)
+    shown, margin = map(number, with_margin(answer, half, decimals, asked).split(" ± "))
+    slack = 1e-9 * (abs(answer) + asked)
+    assert half - slack <= margin <= asked + slack
+    assert abs(shown - answer) <= 0.5 * 10.0**-decimals + slack
+    # One that is missed looks missed, and covers what rounding takes as ever.
+    _, wider = map(number, with_margin(answer, asked * 1.001, decimals, asked).split(" ± "))
+    assert wider > asked
+
+
+def test_the_page_shows_a_kept_target_as_kept():
+    """876 ± 76 stood beside a target of ±75 that was met."""
+    query = ln.Marginal("age", "sex", name="t", within=(75, 0.95))
+    plan = ln.design(ln.assemble([query], SCHEMA))
+    release = release_of(plan)
+    half = float((release.interval()[1] - release.interval()[0]).max() / 2)
+    assert 74.5 < half <= 75 and math.ceil(half + 0.5) == 76
+    words = by_batch(page_of(release))["t"].text
+    assert "± 75" in words and "± 76" not in words
+    assert "about the answer before it was rounded" in words
+    # Without a target it is rounded up as ever, and nothing is said.
+    free = plan_of([ln.Marginal("age", "sex", name="t")], goal=plan.privacy)
+    assert "before it was rounded" not in by_batch(page_of(release_of(free)))["t"].text
+
+
+def test_a_gap_that_nothing_stopped_is_told_as_one():
+    """The page said "stopped" of a search that went to its end."""
+    plan = plan_of()
+    proof = dataclasses.replace(
+        plan.certificate, status="stopped", lower_bound=plan.certificate.achieved / 1.020156
+    )
+    hasty = dataclasses.replace(plan, note="stopped early")
+    for own in (plan, hasty):
+        vars(own)["certificate"] = proof
+    facts = next(page_of(plan).all("dl", "facts")).text
+    assert "of the best possible, proved" in facts and "within 2.02%" in facts and "stopped" not in facts
+    assert "the search cut short" in next(page_of(hasty).all("dl", "facts")).text
+    assert [share_above(gap) for gap in (0.25, 0.0201001, 0.5, 3.999, 25.0)] == [
+        "25%",
+        "2.02%",
+        "50%",
+        "400%",
+        "2,500%",
+    ]
+
+
+def test_the_title_names_the_dataset_that_a_ledger_knows():
+    receipt = ln.release.Receipt("<b>stays</b> 2025", "first", "f" * 64)
+    root = page_of(release_of(plan_of(), receipt=receipt))
+    for tag in ("h1", "title"):
+        assert next(root.all(tag)).text.startswith("<b>stays</b> 2025: a private release of ")
+    assert not any(root.all("b"))
+    assert next(page_of(release_of(plan_of())).all("h1")).text.startswith("A private release of ")
+
+
+def test_a_map_says_what_its_shades_are():
+    schema = ln.Schema(age=range(16), wide=tuple(f"w{i}" for i in range(20)))
+    release, part = shown_as(ln.Prefix("age") * ln.Marginal("wide"), schema)
+    low, high = (f"{round(v):,}" for v in (release.answers.min(), release.answers.max()))
+    assert f"counts of all up to a value from {low} to {high}" in part.text
 
 
 @given(st.floats(-1e12, 0), st.floats(0, 1e12))

@@ -25,7 +25,7 @@ from leastnoise.privacy import ApproxDP, PureDP
 from leastnoise.queries import QUERY_KINDS, Cube, Marginal, Total
 from leastnoise.queries.base import COMMON
 from leastnoise.schema import Schema
-from leastnoise.spec.reading import DESIGN, FILL_IN, FURTHER, GOALS, Spec, load_spec, parse_spec
+from leastnoise.spec.reading import DESIGN, FILL_IN, FURTHER, GOALS, PERSON, Spec, load_spec, parse_spec
 from leastnoise.spec.schema import FILE, json_schema, own_keys, schema_text
 from support import extra
 from test_spec import NAMES, NO_GOAL, QUERY, TARGET, TEXT, VALID, asking, examples, specs, written
@@ -127,6 +127,11 @@ def test_only_the_first_line_of_a_text_file_is_read(tmp_path: Path) -> None:
     assert columns_of(path) == [Column("age", ""), Column("a, b", "")]
     (tmp_path / "people.tsv").write_text("age\tsex\n")
     assert columns_of(tmp_path / "people.t*v") == [Column("age", ""), Column("sex", "")]
+    path.write_text('"one, with a comma"\n')
+    assert columns_of(path) == [Column("one, with a comma", "")]
+    (tmp_path / "people.tsv").write_text("age,sex\n")
+    with pytest.raises(DataError, match="is the separator a tab"):
+        columns_of(tmp_path / "people.tsv")
 
 
 def test_types_of_parquet_are_what_the_file_states(tmp_path: Path) -> None:
@@ -152,6 +157,8 @@ def test_types_of_parquet_are_what_the_file_states(tmp_path: Path) -> None:
         (b"age,na\xefve\n", "text in UTF-8"),
         (b"a" * 2**20 + b",b\n", "shorter than 1,048,576"),
         (b"age," + b"x" * 200_000 + b"\n", "The reason is withheld"),
+        (b"Ann;age;sex\n", "is the separator a comma. .* save the table again as CSV with commas"),
+        (b"Ann\tage\n", "is the separator a comma"),
     ],
 )
 def test_first_lines_that_are_no_names_are_refused_unseen(content: bytes, words: str, tmp_path: Path) -> None:
@@ -217,12 +224,15 @@ def test_persons_targets_and_pure_privacy() -> None:
     spec = parse_spec(filled(text))
     assert spec.schema.names == ("age", "smokes")
     assert spec.privacy == ApproxDP(1, 1e-6, records_per_person=3)
-    assert "--person sex\n" in text and "# sex names the person and is not published." in text
+    assert spec.person == "sex" and "# sex names the person and is not published." in text
+    assert "--person" not in text, "the file says it, so that nobody can forget it"
     assert parse_spec(filled(drafted(COLUMNS, Wishes(delta=0.0, epsilon=0.5)))).privacy == PureDP(0.5)
     aimed = parse_spec(filled(drafted(COLUMNS, Wishes(stderr=20))))
     assert aimed.privacy is None and {query.target for query in aimed.queries} == {20.0}
     both = parse_spec(filled(drafted(COLUMNS, Wishes(stderr=20, person="sex", records_per_person=2))))
     assert both.privacy is not None and both.privacy.records_per_person == 2
+    once = parse_spec(filled(drafted(COLUMNS, Wishes(stderr=20, person="sex", records_per_person=1))))
+    assert (once.privacy, once.person, once.records_per_person) == (None, "sex", 1)
     with pytest.raises(SpecError, match="at least one column"):
         drafted([Column("born", "time")])
 
@@ -231,7 +241,7 @@ def test_columns_that_tell_records_apart_are_no_attributes() -> None:
     columns = [Column("patient_id", "whole"), Column("age", "whole")]
     text = drafted(columns)
     assert "# patient_id tells records apart, by its name, and is left out" in text
-    assert "--person patient_id  to check and publish" in text
+    assert '# as in  records_per_person = 3, and whose they are:  person = "patient_id"\n' in text
     spec = parse_spec(filled(text))
     assert spec.schema.names == ("age",)
     assert [query.title() for query in spec.queries] == ["total", "age"]
@@ -257,7 +267,7 @@ def test_examples_in_comments_can_be_taken_out_of_them() -> None:
     assert len(policies) == 3
     for line in policies:
         Schema.from_dict(tomllib.loads(line))
-    order = ["leastnoise check", "leastnoise explain", "leastnoise publish"]
+    order = ["leastnoise check", "leastnoise explain", "leastnoise ledger", "leastnoise publish"]
     told = [line for line in lines if re.match(r"#   leastnoise (?!init)", line)]
     assert [" ".join(line.split()[1:3]) for line in told] == order
     assert any("Delete what is no attribute to count by" in line for line in lines)
@@ -325,7 +335,7 @@ def test_a_question_is_asked_again_until_it_is_understood() -> None:
     ask, _ = answering(*wrong, "-1", "inf", "2", "one", "1", "1e-9")
     wishes = ask_wishes(UNTYPED, ask, told.append)
     assert (wishes.person, wishes.records_per_person, wishes.epsilon, wishes.delta) == ("id", 3, 2.0, 1e-9)
-    assert len(told) == 1 + 12
+    assert len(told) == 2 + 12
     assert "  there is no column 'agee'; did you mean 'age'?" in told
     assert "  there is no column 'nobody'; names are spelled as in the table" in told
 
@@ -350,8 +360,10 @@ def test_the_command_writes_a_draft(run: Callable[..., Any], tmp_path: Path) -> 
         "by, with the queries that mention it\nnext, in this order:\n"
         "  leastnoise check people.toml --data people.csv   # does the table keep to it? For its owner "
         "alone\n"
-        "  leastnoise explain people.toml   # what would be released, and how accurate\n"
-        "  leastnoise publish people.toml --data people.csv\n"
+        "  leastnoise explain people.toml   # what would be released, how accurate, and why; reads no data\n"
+        "  leastnoise ledger create people.ledger --dataset people --epsilon E --delta D   # once: the most "
+        "that all releases may spend\n"
+        "  leastnoise publish people.toml --data people.csv --ledger people.ledger\n"
     )
     text = (tmp_path / "people.toml").read_text(encoding="utf-8")
     assert text == drafted(columns_of("people.csv"))
@@ -363,7 +375,8 @@ def test_the_command_writes_a_draft(run: Callable[..., Any], tmp_path: Path) -> 
     assert {path.name for path in tmp_path.iterdir()} == {"people.csv", "people.toml"}
 
 
-def test_the_command_asks_at_a_terminal(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     import leastnoise.cli.init
 
     class Terminal:
@@ -373,6 +386,56 @@ def test_the_command_asks_at_a_terminal(run: Callable[..., Any], monkeypatch: py
 
     # The runner puts its own stream in place of the terminal's; this one says what a terminal would.
     monkeypatch.setattr(leastnoise.cli.init, "sys", type("System", (), {"stdin": Terminal}))
+
+
+def test_a_single_place_is_one_place(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("age\n3\n", encoding="utf-8")
+    assert "\nfill in 1 place marked " in run("one.csv").output
+
+
+def test_the_commands_that_follow_are_those_there_are(run: Callable[..., Any]) -> None:
+    """They are copied into a shell: each command must have its options, and k must be that of the file."""
+    from typer.main import get_command
+
+    from leastnoise.cli.app import app
+
+    told = run("people.csv", "--person", "id", "--records-per-person", "3").output
+    lines = [line.split("#")[0].split()[1:] for line in told.splitlines() if line.startswith("  leastnoise ")]
+    assert [line[0] for line in lines] == ["check", "explain", "ledger", "publish"]
+    for words in lines:
+        command: Any = get_command(app)
+        while words and hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known
+    assert lines[2][-2:] == ["--records-per-person", "3"]
+    assert not any("--person" in line for line in lines)
+    assert lines[3][-2:] == ["--ledger", lines[2][0]]
+    assert "--records-per-person" not in run("people.csv", "--force").output
+
+
+def test_how_many_records_count_is_never_a_default(
+    run: Callable[..., Any], at_terminal: None, tmp_path: Path
+) -> None:
+    """A draft for one record of each person used to be written unasked, and dropped a third of the stays."""
+    done = run("people.csv", "--person", "id", input="\n0\n3\n")
+    assert done.exit_code == 0, done.output
+    content = tomllib.loads((tmp_path / "people.toml").read_text(encoding="utf-8"))["privacy"]
+    assert (content["records_per_person"], content["person"]) == (3, "id")
+    refused = run("people.csv", "--person", "id", "--yes", "--force").exception
+    assert isinstance(refused, LeastnoiseError)
+    assert str(refused).startswith(
+        "--person needs --records-per-person, how many records of one person count"
+    )
+    said = run("people.csv", "--person", "id", "--records-per-person", "1", "--yes", "--force")
+    assert said.exit_code == 0 and "records_per_person = 1\n" in (tmp_path / "people.toml").read_text()
+    ask, _ = answering("y", "id", "", "2", "", "", "", "", "", "")
+    told: list[str] = []
+    assert ask_wishes(UNTYPED, ask, told.append).records_per_person == 2
+    assert "  please type a whole number, 1 or more" in told
+
+
+def test_the_command_asks_at_a_terminal(run: Callable[..., Any], at_terminal: None) -> None:
     done = run("people.csv", "--out", "asked.toml", input="n\nage\nw\n1\n30\n")
     assert done.exit_code == 0, done.output
     spec = parse_spec(filled(Path("asked.toml").read_text(encoding="utf-8")))
@@ -384,26 +447,29 @@ def test_the_command_asks_at_a_terminal(run: Callable[..., Any], monkeypatch: py
         "income",
     ]
     done = run("people.csv", "--out", "asked.toml", "--force", "--person", "id", "--records-per-person", "3")
-    assert "--data people.csv --person id\n" in done.output
+    assert done.exit_code == 0, done.output
     text = Path("asked.toml").read_text(encoding="utf-8")
-    assert "records_per_person = 3\n" in text and "# id names the person and is not published." in text
+    assert 'records_per_person = 3\nperson = "id"\n' in text
+    assert "# id names the person and is not published." in text
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ([], "name the table, as in: leastnoise init people.csv"),
-        (["none.csv"], "there is no file"),
+        (["none.csv"], "there is no file 'none.csv'; name a table by the path or a glob of .csv, "),
         (["people.csv", "-o", "people.txt"], "ends in .toml"),
         (["people.csv", "--person", "ID"], "--person: there is no column 'ID'; did you mean 'id'?"),
         (["people.csv", "--person", "zzz"], "no column 'zzz'; names are spelled as in the table"),
         (["people.csv", "--records-per-person", "2"], "--records-per-person needs --person"),
+        (["people.csv", "--person", "id"], "--person needs --records-per-person"),
         (["people.csv", "-o", "none/people.toml"], "there is no folder"),
     ],
 )
 def test_the_command_refuses_by_words(arguments: list[str], words: str, run: Callable[..., Any]) -> None:
     refused = run(*arguments).exception
     assert isinstance(refused, LeastnoiseError) and words in str(refused)
+    assert "LazyFrame" not in str(refused), "nobody has one in a shell"
 
 
 # ---------------------------------------------------------------- the schema for editors
@@ -429,8 +495,11 @@ def test_the_schema_names_every_key_and_kind() -> None:
     assert set(schema["properties"]["design"]["properties"]) == set(DESIGN)
     assert all(schema["properties"]["design"]["properties"].values())
     goals = [set(goal["required"]) for goal in schema["properties"]["privacy"]["anyOf"]]
-    assert goals == [set(numbers) for numbers in GOALS]
-    assert all(set(FURTHER) < set(goal["properties"]) for goal in schema["properties"]["privacy"]["anyOf"])
+    assert goals == [*(set(numbers) for numbers in GOALS), set()]
+    assert all(
+        {*FURTHER, PERSON} <= set(goal["properties"]) and all(goal["properties"].values())
+        for goal in schema["properties"]["privacy"]["anyOf"]
+    )
 
 
 def accepts(text: str) -> bool:
@@ -469,7 +538,11 @@ def test_the_schema_accepts_every_specification_that_is_written(spec: Spec) -> N
             'kind = "cases"\ncases = [["young", "age < 3"]]',
         ),
         NO_GOAL + TARGET,
+        NO_GOAL + '[privacy]\nperson = "who"\n' + TARGET,
+        NO_GOAL + '[privacy]\nrecords_per_person = 1\nneighbours = "add-remove"\n' + TARGET,
+        TEXT.replace("1e-6", "1e-6\nrecords_per_person = 3\nperson = 'who'") + QUERY,
         filled(drafted(COLUMNS)),
+        filled(drafted(COLUMNS, Wishes(stderr=20, person="sex", records_per_person=1))),
         TEXT.replace("[0, 6]", '[0, 6], outside = "clamp", null = "other", other = "?"') + QUERY,
         "[schema]\nr = { hierarchy = { North = ['a'], South = { Coast = ['b'] } } }\n[privacy]\nrho = '1/3'\n"
         + QUERY,
@@ -501,6 +574,12 @@ def test_the_schema_accepts(text: str) -> None:
         TEXT.replace("1.0", "'one'") + QUERY,
         TEXT.replace("1e-6", "1e-6\nneighbours = 'all'") + QUERY,
         TEXT.replace("1e-6", "1e-6\nrecords_per_person = 0") + QUERY,
+        TEXT.replace("1e-6", "1e-6\nperson = 3") + QUERY,
+        TEXT.replace("1e-6", "1e-6\nperson = ''") + QUERY,
+        NO_GOAL + "[privacy]\nperson = 'who'\n" + QUERY,
+        NO_GOAL + "[privacy]\nrecords_per_person = 3\n" + TARGET,
+        NO_GOAL + "[privacy]\nneighbours = 'replace-one'\n" + TARGET,
+        NO_GOAL + "[privacy]\n" + TARGET,
         asking('kind = "tottal"'),
         asking('name = "x"'),
         asking('kind = "total"\nnmae = "x"'),

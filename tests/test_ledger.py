@@ -696,6 +696,21 @@ def test_other_files_are_refused(path: Path) -> None:
         Ledger(path)
 
 
+def test_what_never_was_a_ledger_is_not_called_damaged(path: Path, ledger: Ledger) -> None:
+    whole = ledger.path.read_bytes()
+    other = path.with_name("admissions.csv")
+    for content in (b"age,sex\n1,F\n", b"S", os.urandom(8192)):
+        other.write_bytes(content)
+        if content[:1] != b"S":
+            with pytest.raises(LedgerFileError, match="is no ledger; name the file that `leastnoise ledger"):
+                Ledger(other)
+    # What begins as one may have been cut short: that is said as before.
+    for keep in (0, 1, 16, 99):
+        other.write_bytes(whole[:keep])
+        with pytest.raises(LedgerFileError, match="damaged, cut short or no ledger; restore it"):
+            Ledger(other)
+
+
 def test_a_ledger_that_vanished_is_not_made_anew(ledger: Ledger) -> None:
     ledger.path.unlink()
     for step in (lambda: ledger.check(charge_of(), "new"), lambda: ledger.remaining, ledger.verify):

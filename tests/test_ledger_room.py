@@ -14,7 +14,16 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.accounting import CellCosts, Charge, Remaining, Tally, full_charge, tally_of, within
+from leastnoise.accounting import (
+    CellCosts,
+    Charge,
+    Remaining,
+    Tally,
+    full_charge,
+    least_limit,
+    tally_of,
+    within,
+)
 from leastnoise.errors import (
     AlreadySpentError,
     DesignError,
@@ -146,6 +155,140 @@ def test_nothing_left_is_none() -> None:
 def test_goals_are_written_as_specifications_hold_them() -> None:
     told = [in_words(goal) for goal in (ApproxDP(0.5, 1e-6), PureDP(2), ZCDP(Fraction(1, 3)), GDP(1))]
     assert told == ["epsilon = 0.5 with delta = 1e-06", "epsilon = 2", "rho = 1/3", "mu = 1"]
+
+
+# ------------------------------------------------------------------ how often, and how large a limit
+
+SERIES = [ApproxDP(1, 1e-6), ApproxDP(0.5, 1e-6, calibration="classic"), ZCDP(0.05), GDP(0.3), PureDP(0.1)]
+SERIES += [
+    PureDP(0.3, records_per_person=3),
+    ApproxDP(2, 1e-9, records_per_person=2, neighbours="replace-one"),
+]
+
+
+def whole_limit(goal: Goal, value: Decimal) -> Goal:
+    found = typed(goal, value)
+    return replace(found, calibration="exact") if isinstance(found, ApproxDP) else found
+
+
+def fits_so_often(limit: Goal, goal: Goal, times: int) -> bool:
+    """Asked charge by charge, as a ledger would be."""
+    return within(limit, [full_charge(goal)] * times)
+
+
+@pytest.mark.parametrize("goal", SERIES, ids=repr)
+@pytest.mark.parametrize("times", [1, 2, 7])
+def test_the_least_limit_for_so_many_releases(goal: Goal, times: int) -> None:
+    found = least_limit(goal, times)
+    name = PARAMETER[type(goal)]
+    assert found.neighbours == goal.neighbours and found.records_per_person == goal.records_per_person
+    assert getattr(found, "delta", None) == getattr(goal, "delta", None)
+    assert fits_so_often(found, goal, times)
+    value = Decimal(repr(getattr(found, name)))
+    assert len(value.normalize().as_tuple().digits) <= 4
+    below = value - Decimal(1).scaleb(
+        value.adjusted() - (3 if value.normalize().as_tuple().digits != (1,) else 4)
+    )
+    assert not fits_so_often(whole_limit(goal, below), goal, times)
+
+
+def test_a_limit_that_adds_up_the_epsilons_is_no_least_one() -> None:
+    """Twins: n times ε is far more than Gaussian noise needs, and √n times too little, also for pure ones."""
+    goal = ApproxDP(1, 1e-6)
+    found = least_limit(goal, 4)
+    assert isinstance(found, ApproxDP) and found.epsilon < 0.6 * 4 * goal.epsilon
+    assert not fits_so_often(ApproxDP(2, 1e-6), goal, 4)
+    pure = least_limit(PureDP(0.25), 4)
+    assert pure == PureDP(1.0) and not fits_so_often(PureDP(0.5), PureDP(0.25), 4)
+
+
+@pytest.mark.parametrize("planned", [False, True])
+@pytest.mark.parametrize("limit", [ApproxDP(2, 1e-6), ZCDP(0.3), GDP(0.7), PureDP(2)], ids=repr)
+@pytest.mark.parametrize("spent", SPENT.values(), ids=SPENT)
+def test_how_often_a_charge_fits_is_counted_as_the_ledger_would(
+    limit: Goal, spent: tuple[Charge, ...], planned: bool
+) -> None:
+    charges = [costing(Fraction(1, 60), Fraction(1, 50)), costing(Fraction(1, 7), 0, noise="laplace")]
+    if isinstance(limit, PureDP):
+        spent, charges = tuple(c for c in spent if c.noise == "laplace"), charges[1:]
+    if any(charge.per_cell and len(charge.per_cell) == 1 for charge in spent):
+        charges = [replace(charge, cells="others") for charge in charges]
+    for charge in charges:
+        # One after the other, in a tally that knows nothing of repetitions.
+        tally, n = tally_of(spent).plus(charge), 0
+        while n < 40 and within(limit, tally, planned=planned):
+            tally, n = tally.plus(charge), n + 1
+        left = Remaining(limit, tally_of(spent), planned=planned)
+        assert left.times(charge, most=40) == n
+        assert left.times(charge, most=3) == min(n, 3)
+        assert left.times(charge, most=1000) == n or n == 40
+
+
+def test_what_a_person_who_changes_cells_has_spent() -> None:
+    """What the page on ledgers says of next year: sums hold for one plan, or for cells that differ."""
+    yearly, other = costing(Fraction(1, 9), 0), costing(0, Fraction(1, 9))
+    for first, second, is_covered in (
+        (yearly, yearly, True),
+        (yearly, replace(other, cells="of another schema"), True),
+        # Not two plans over the same cells: that is why the page warns of it.
+        (yearly, other, False),
+    ):
+        worst = first.worst + second.worst  # in the dearest cell of either
+        assert (tally_of([first, second]).mu_squared >= worst) is is_covered
+
+
+def test_repeated_charges_are_those_charges(monkeypatch: pytest.MonkeyPatch) -> None:
+    def totals(n_at_once: int) -> tuple[Any, ...]:
+        tally = tally_of(
+            [costing(Fraction(1, 9), Fraction(1, 3)), costing(Fraction(1, 8), 0, noise="laplace")]
+        )
+        for charge in (costing(Fraction(2, 7), Fraction(1, 5)), costing(Fraction(1, 6), 0, noise="laplace")):
+            for _ in range(12 // n_at_once):
+                tally = tally.plus(charge, n_at_once)
+        parts = (dict(tally.pure_parts), dict(tally.pure_parts_after_gaussian))
+        return tally.mu_squared, tally.epsilon, tally.epsilon_before_gaussian, *parts
+
+    assert totals(1) == totals(3) == totals(12)
+    assert tally_of([]).plus(costing(1), 0).mu_squared == 0
+    # A twin that takes twelve pure releases for one large one does not agree, nor one that counts them once.
+    whole = costing(Fraction(1, 6), 0, noise="laplace")
+    assert Tally().plus(whole.times(12)).pure_parts != Tally().plus(whole, 12).pure_parts
+    monkeypatch.setattr(Charge, "times", lambda charge, factor: charge)
+    assert totals(12) != totals(1)
+
+
+def test_a_charge_that_never_fits_is_not_counted() -> None:
+    with pytest.raises(PrivacyError, match="pure privacy"):
+        Remaining(PureDP(1), Tally()).times(costing(1), most=10)
+    with pytest.raises(PrivacyError, match=r"records_per_person=2 \(in a specification: in \[privacy\]\)"):
+        Remaining(GDP(1, records_per_person=2), Tally()).times(costing(1), most=10)
+
+
+@pytest.mark.parametrize("limit", [ApproxDP(2, 1e-6), ZCDP(0.1), GDP(0.6)], ids=repr)
+def test_why_a_pure_release_costs_more_is_said_where_it_does(limit: Goal, path: Path) -> None:
+    """Also which Gaussian one would fit, which is then accepted, and not a digit more."""
+    ledger = Ledger(path, dataset="people", limit=limit)
+    first, pure = GDP(0.23), PureDP(0.5)
+    if isinstance(limit, ApproxDP):
+        # Before the first Gaussian release its ε counts as it is.
+        with pytest.raises(OverBudgetError) as caught:
+            ledger.check(full_charge(PureDP(3)), "pure", goal=PureDP(3))
+        assert "costs more than its epsilon" not in str(caught.value)
+    ledger.spend(full_charge(first), "first")
+    with pytest.raises(OverBudgetError) as caught:
+        ledger.check(full_charge(pure), "pure", goal=pure)
+    told = re.search(
+        r"(costs more than its epsilon after Gaussian ones|counts under this limit)\b.*; with Gaussian "
+        r"noise, (\w+) = (\S+)( with delta = 1e-06)? would fit\. Nothing was spent\.$",
+        str(caught.value),
+    )
+    assert told is not None, caught.value
+    assert told[2] == PARAMETER[type(limit)] and bool(told[4]) == isinstance(limit, ApproxDP)
+    value = Decimal(told[3])
+    above = typed(limit, value + Decimal(1).scaleb(value.adjusted() - 3))
+    with pytest.raises(OverBudgetError):
+        ledger.check(full_charge(above), "more", goal=above)
+    assert ledger.check(full_charge(typed(limit, value)), "more") is None
 
 
 # ------------------------------------------------------------------ refusals that say what would fit

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import math
 import random
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import leastnoise as ln
+from leastnoise import container
 from leastnoise.data import vectorize
-from leastnoise.errors import DataError
-from leastnoise.release import counts_of
+from leastnoise.errors import DataError, PlanFileError, UnrecordedSpending
+from leastnoise.release import counts_of, stored_release
+from leastnoise.report import sections
+from leastnoise.report.words import who_is_protected
 from leastnoise.schema import Bins, Categories, Integers, Schema
 from test_data import EXTRAS, PLAIN, SOURCES, Table, as_csv, as_pandas, as_parquet, as_parts
 
@@ -225,6 +230,84 @@ def test_measuring_keeps_what_the_plan_promises() -> None:
         # Without a person, the number is what the publisher declares about the table.
         whole = vectorize(table, SCHEMA).vector().tolist()
         assert counted(plan, table).tolist() == counted(plan, vectorize(table, SCHEMA)).tolist() == whole
+
+
+# ------------------------------------------------------------------ what a release says of it
+
+
+def released(source: Any, k: int, **options: Any) -> ln.Release:
+    plan = ln.design(ln.assemble([ln.Marginal("sex")], SCHEMA), ln.GDP(1, records_per_person=k))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnrecordedSpending)
+        return ln.measure(plan, source, **options)
+
+
+def test_a_release_knows_whether_records_were_left_out(tmp_path: Path) -> None:
+    table = as_pandas(table_of(records()), Path())
+    ledger = ln.Ledger(tmp_path / "a.db", dataset="a", limit=ln.GDP(9, records_per_person=3))
+    for source, expected in (
+        (vectorize(table, SCHEMA, person="id"), True),
+        (vectorize(table, SCHEMA), False),
+        (table, False),
+        (vectorize(table, SCHEMA).vector(), False),
+    ):
+        release = released(source, 3)
+        assert release.is_truncated is expected
+        assert ln.load_release(release.save(tmp_path / "a.release")).is_truncated is expected
+        paid = released(source, 3, ledger=ledger)
+        assert paid.receipt is not None and paid.is_truncated is expected
+        assert stored_release(ledger, paid.receipt.release_id).is_truncated is expected
+        assert ln.adjust(release).is_truncated is expected
+
+
+def test_it_says_what_was_chosen_and_nothing_of_the_records() -> None:
+    """Somebody with too many records changes nothing: else the release would tell that there is one."""
+    few = [("a", 1, "F"), ("b", 2, "M")]
+    for rows in (few, few * 9, []):
+        table = as_pandas(table_of(rows), Path())
+        assert released(vectorize(table, SCHEMA, person="id"), 1).is_truncated is True
+        assert released(vectorize(table, SCHEMA), 1).is_truncated is False
+
+
+def test_files_of_earlier_versions_do_not_say_and_lies_are_refused(tmp_path: Path) -> None:
+    release = released(as_pandas(table_of(records()), Path()), 3)
+    content, arrays = release._to_parts()
+    assert content.pop("is_truncated") is False
+    older = ln.load_release(container.write(tmp_path / "old", "release", content, arrays))
+    assert older.is_truncated is None
+    assert "is_truncated" not in older._to_parts()[0]
+    for wrong in (1, "yes", [True]):
+        path = container.write(tmp_path / "bad", "release", {**content, "is_truncated": wrong}, arrays)
+        with pytest.raises(PlanFileError, match="does not say whether records of one person were left out"):
+            ln.load_release(path)
+
+
+@pytest.mark.parametrize(
+    ("k", "is_truncated", "words"),
+    [
+        (3, True, "Every person, however many records they have: at most 3 records of each were counted, so"),
+        (1, True, "Every person, however many records they have: at most one record of each was counted, so"),
+        (3, False, "Every person who has at most 3 records in the table. If somebody has more, the promise"),
+        (3, None, "Every person who has at most 3 records in the table. If somebody has more, the promise"),
+        (1, None, "Every person who has at most one record in the table."),
+    ],
+)
+def test_who_is_protected_is_said_as_it_is(k: int, is_truncated: bool | None, words: str) -> None:
+    plan = ln.design(ln.assemble([ln.Marginal("sex")], SCHEMA), ln.GDP(1, records_per_person=k))
+    said = who_is_protected(plan, is_truncated)
+    assert said.startswith(words)
+    assert ("weaker" in said) != ("counts may be too low" in said)
+    assert said in sections.privacy(plan, is_released=True, is_truncated=is_truncated)
+
+
+@pytest.mark.parametrize("person", ["id", None])
+def test_the_page_says_who_is_protected(person: str | None) -> None:
+    """It used to say that more records weaken the promise where further records had been left out."""
+    data = vectorize(as_pandas(table_of(records()), Path()), SCHEMA, person=person)
+    release = released(data, 3)
+    page = html.unescape(ln.summarize(release).html())
+    assert who_is_protected(release.plan, person is not None) in page
+    assert who_is_protected(release.plan, person is None) not in page
 
 
 # ------------------------------------------------------------------ refusals

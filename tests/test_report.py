@@ -310,19 +310,32 @@ def test_nothing_is_shown_as_minus_zero():
 # ----------------------------------------------------------------------- long and short
 
 
+def test_targets_are_told_as_they_were_asked():
+    schema = ln.Schema(age=range(3), sex=("F", "M"))
+    asked = [
+        ln.Marginal("age", name="a", within=(75, 0.95)),
+        ln.Marginal("sex", name="b", stderr=50),
+        ln.Total(name="c", expected=1000, stderr="5%"),
+    ]
+    text = ln.summarize(ln.design(ln.assemble(asked, schema), ln.GDP(1))).text()
+    assert "(3 counts), target ±75 at 95%, as std. error 38.27\n" in text
+    assert "(2 counts), target 50\n" in text
+    assert "(1 count), target ±5% of 1,000, as std. error 50\n" in text
+
+
 def test_long_batches_are_cut_with_a_pointer():
     schema = ln.Schema(age=range(13), sex=("F", "M"))
     plan = ln.design(ln.assemble([ln.Marginal("age"), ln.Prefix("age", name="it's")], schema), ln.GDP(1))
     lines = ln.summarize(release_of(plan)).text().splitlines()
-    assert "  … and 7 more, in release['age']" in lines
-    assert """  … and 7 more, in release["it's"]""" in lines
+    assert "  … and 7 more, in the file of answers and in release['age']" in lines
+    assert """  … and 7 more, in the file of answers and in release["it's"]""" in lines
     assert sum(LINE.match(line) is not None for line in lines) == 12
 
 
 def test_batches_of_up_to_twelve_are_shown_whole():
     plan = ln.design(ln.assemble([ln.Marginal("age")], ln.Schema(age=range(12))), ln.GDP(1))
     text = ln.summarize(release_of(plan)).text()
-    assert len(shown(text)) == 12 and "more, in release" not in text
+    assert len(shown(text)) == 12 and " more, in " not in text
 
 
 def test_one_is_a_count_and_two_are_counts():

@@ -249,9 +249,8 @@ def specs(draw: st.DrawFn) -> Spec:
             st.just(ApproxDP(1, 1e-6)),
         )
     )
-    return Spec(
-        schema, tuple(asked), goal, draw(st.sampled_from([{}, {"tol": 1e-4, "options": {"a b": [1]}}]))
-    )
+    settings = draw(st.sampled_from([{}, {"tol": 1e-4, "options": {"a b": [1]}}]))
+    return Spec(schema, tuple(asked), goal, settings, draw(st.none() | NAMES))
 
 
 @examples
@@ -263,6 +262,7 @@ def test_what_is_written_is_read_back(spec: Spec) -> None:
     assert again.queries == spec.queries
     assert again.privacy == spec.privacy
     assert again.design == spec.design
+    assert again.person == spec.person
     assert again.workload.digest == spec.workload.digest
     assert again.to_toml() == text
 
@@ -281,6 +281,54 @@ def test_a_goal_may_be_left_out_where_there_are_targets() -> None:
     assert "[privacy]" not in spec.to_toml()
     asked = parse_spec(NO_GOAL + TARGET + '[design]\nobjective = "targets"')
     assert asked.design_settings() == {"objective": Targets()}
+
+
+def test_the_person_is_named_beside_how_many_records_count() -> None:
+    named = TEXT.replace("1e-6", '1e-6\nrecords_per_person = 3\nperson = "patient id"') + QUERY
+    spec = parse_spec(named)
+    assert (spec.person, spec.records_per_person) == ("patient id", 3)
+    assert spec.privacy == ApproxDP(1.0, 1e-6, records_per_person=3), "a goal knows no columns"
+    assert (parse_spec(TEXT + QUERY).person, parse_spec(TEXT + QUERY).records_per_person) == (None, 1)
+
+
+def test_a_person_may_be_named_where_targets_take_the_place_of_a_goal() -> None:
+    alone = '[privacy]\nperson = "id"\n'
+    for more in ("", "records_per_person = 1\n", 'neighbours = "add-remove"\n'):
+        spec = parse_spec(NO_GOAL + alone + more + TARGET)
+        assert (spec.privacy, spec.person, spec.records_per_person) == (None, "id", 1)
+    again = parse_spec(spec.to_toml())
+    assert (again.privacy, again.person) == (None, "id")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("epsilon = 1,0", "; write a decimal point, as in 1.0"),
+        ("epsilon = -0,5   # too little", "; write a decimal point, as in -0.5"),
+        ("a = { bins = [0, 75, infinity] }", "; infinity is written inf"),
+        ("a = { bins = [0, 75, Inf] }", "; infinity is written inf"),
+        ("a = [0,\n  75,\n  ∞]", "; infinity is written inf"),
+        ("within=(100, 0.95)", "; a list stands in square brackets, as in [100, 0.95]"),
+        ("ranges = [\n  (0, 17)]", "; a list stands in square brackets, as in [100, 0.95]"),
+        ("a = True", "; true and false are written in small letters"),
+        ("delta = 10^-6", "; a power of ten is written as in 1e-6"),
+        ("sex = [F, M]", '; text stands in quotes, as in "F"'),
+        ("kind = total", '; text stands in quotes, as in "F"'),
+        ("a = { range = [0, 5], null = other }", '; text stands in quotes, as in "F"'),
+        # Where nothing is known, nothing is said: texts and comments are somebody's own.
+        ("a = [0 1]", ""),
+        ('a = "(3) 1,0 infinity" x', ""),
+        ("a = [0 1] # infinity", ""),
+        ("[[query]", ""),
+    ],
+)
+def test_slips_that_are_no_toml_are_told_how_to_write_it(line: str, words: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        parse_spec(f"[schema]\n{line}\n")
+    at = 2 + line.count("\n")
+    assert re.fullmatch(
+        rf"line {at}: this is not TOML: .* \(at line {at}, column \d+\){re.escape(words)}", str(refused.value)
+    )
 
 
 @pytest.mark.parametrize(
@@ -390,6 +438,25 @@ def test_text_outside_unicode_cannot_be_written() -> None:
         (TEXT.replace("1e-6", "1e-6\nneighbours = 'all'") + QUERY, r"^\[privacy\]: neighbours must be"),
         (TEXT.replace("1e-6", "1e-6\nrecords_per_person = 1.5") + QUERY, r"^\[privacy\]: records_per_person"),
         (TEXT.replace("1e-6", "1e-6\ncalibration = 'mine'") + QUERY, r"^\[privacy\]: calibration must be"),
+        (
+            TEXT.replace("1e-6", "1e-6\nperson = 3") + QUERY,
+            r"^\[privacy\]: person must be the name of a column",
+        ),
+        (TEXT.replace("1e-6", "1e-6\nperson = ''") + QUERY, r"^\[privacy\]: person must be .*, got ''"),
+        (NO_GOAL + "[privacy]\nperson = 'id'\n" + QUERY, r"^\[privacy\] must hold .*it holds 'person'"),
+        (
+            NO_GOAL + "[privacy]\nperson = 'id'\nrecords_per_person = 3\n" + TARGET,
+            r"^\[privacy\]: records_per_person = 3 needs a budget beside it; give an epsilon and a delta "
+            r"too, and leastnoise tradeoff says the least epsilon that meets the targets",
+        ),
+        (
+            NO_GOAL + "[privacy]\nneighbours = 'replace-one'\n" + TARGET,
+            r"^\[privacy\]: neighbours = 'replace-one' needs a budget beside it",
+        ),
+        (
+            NO_GOAL + "[privacy]\nrecords_per_person = true\n" + TARGET,
+            r"^\[privacy\]: records_per_person = True needs",
+        ),
         (
             asking('kind = "total"', 'kind = "tottal"'),
             r"^\[\[query\]\] number 2: .*kind must be one of total, marg",
@@ -515,7 +582,13 @@ VALID: dict[str, Any] = {
         "income": {"bins": [0, 1.5]},
         "region": {"categories": ["a"], "other": "z"},
     },
-    "privacy": {"epsilon": 1.0, "delta": 1e-6, "neighbours": "add-remove", "records_per_person": 2},
+    "privacy": {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "neighbours": "add-remove",
+        "records_per_person": 2,
+        "person": "id",
+    },
     "query": [
         {"kind": "total", "name": "n", "weight": 2.0},
         {"kind": "marginal", "attributes": ["age", "sex"]},

@@ -20,9 +20,9 @@ from leastnoise.operators import Array
 from leastnoise.products import Axis
 from leastnoise.release import Release, count_tables
 from leastnoise.strategy import Strategy
-from leastnoise.structured.answers import Block
 from leastnoise.structured.axis_form import AxisForm, centred_form, identity_form
 from leastnoise.structured.blocks import Structured
+from leastnoise.structured.layout import Block
 from leastnoise.structured.tables import Tables
 from leastnoise.to_mbi import BlockQuery, ForMbi, domain_for_mbi, measurements_for_mbi, to_mbi
 from support import extra

@@ -265,6 +265,60 @@ def test_other_refusals() -> None:
         tradeoff(alone, ln.PureDP(1), method="dawa")
 
 
+class Clock:
+    """A clock that a design moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("seconds", [1.0, 8.0])
+def test_a_time_limit_is_shared_and_the_own_epsilon_comes_first(
+    monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """Two designs took all of the time, and the goal that was given had none."""
+    asked = workload(**TARGETS)
+    least = ln.design(asked).epsilon(delta=DELTA)
+    module, clock, true_design = sys.modules["leastnoise.tradeoff"], Clock(), ln.design
+    given: list[float] = []
+
+    def design(*arguments: Any, time_limit: float, **options: Any) -> Any:
+        given.append(time_limit)
+        clock.now += seconds
+        return true_design(*arguments, **options)
+
+    monkeypatch.setattr(module, "design", design)
+    monkeypatch.setattr(module, "time", clock)
+    begun: list[str] = []
+
+    def note(turn: Redesign) -> None:
+        if turn.gap is None:
+            begun.append(turn.subject)
+
+    epsilons = [factor * least for factor in (1.02, 1.03, 1.04)]
+    own = 1.05 * least
+    table = tradeoff(asked, ln.ApproxDP(own, DELTA), epsilons=epsilons, time_limit=12, progress=note)
+    # Four points and the two that all of them need: each a share of what is left.
+    assert given[:2] == [12 / 6, (12 - seconds) / 5]
+    assert begun[2] == f"epsilon = {own:.4g}"
+    (point,) = [point for point in table.points if point.is_asked]
+    assert point.how == "designed"
+    assert [point.epsilon for point in table.points] == sorted([*epsilons, own])
+    if seconds == 1:
+        assert all(point.how == "designed" for point in table.points)
+        assert "time limit" not in str(table)
+        return
+    # Late already, the own one has a tenth of the limit; the others are named, once.
+    assert given[2:] == pytest.approx([1.2], rel=ROUNDING)
+    late = ", ".join(f"{epsilon:.4g}" for epsilon in epsilons)
+    said = " ".join(str(table).split())
+    assert said.count(f"The time limit was reached before epsilon = {late}: there the targets alone") == 1
+    assert all(point.how == "scaled" and point.status == "stopped" for point in table.points[:3])
+
+
 def test_progress_and_an_interruption() -> None:
     seen: list[Redesign] = []
     asked = workload(**TARGETS)

@@ -3,6 +3,8 @@
 A zip archive with `content.json` and one `.npy` per array. Nothing is ever
 unpickled; sizes are checked before anything is unpacked, names and types are
 compared with what is expected, and a digest over everything finds accidents.
+The archive is the whole file: one that lies within another file, as the releases
+that a ledger stores lie in its database, is not taken for the file itself.
 The digest is no signature: whoever can write the file can also write the digest,
 so readers recompute every claim that matters.
 """
@@ -18,7 +20,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -117,7 +119,8 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]
     """
     source = Path(path)
     try:
-        return _unpacked(source, source.stat().st_size, source.name, kind)
+        with source.open("rb") as file:
+            return _unpacked(file, source.name, kind)
     except FileNotFoundError:
         raise PlanFileError(f"there is no file {str(source)!r}") from None
     except OSError:
@@ -130,19 +133,19 @@ def from_bytes(data: bytes, kind: str, name: str) -> tuple[dict[str, Any], dict[
     Raises:
         PlanFileError: as `read`.
     """
-    return _unpacked(io.BytesIO(data), len(data), name, kind)
+    return _unpacked(io.BytesIO(data), name, kind)
 
 
-def _unpacked(
-    source: Path | io.BytesIO, size: int, name: str, kind: str
-) -> tuple[dict[str, Any], dict[str, Array]]:
+def _unpacked(source: BinaryIO, name: str, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
     try:
+        size = _whole_size(source, name)
         with zipfile.ZipFile(source) as archive:
             members = archive.infolist()
+            # An archive may name places within a larger file; one that was written here begins with a part.
+            if min((member.header_offset for member in members), default=0) != 0:
+                raise zipfile.BadZipFile
             _check_members(name, members, size)
             data = {member.filename: archive.read(member) for member in members}
-    except FileNotFoundError:
-        raise
     except zipfile.BadZipFile:
         is_spec = name.lower().endswith(".toml")
         hint = "; a specification goes to `leastnoise design` or `leastnoise publish`" if is_spec else ""
@@ -152,6 +155,37 @@ def _unpacked(
             raise
         raise PlanFileError(f"{name!r} cannot be read: it is damaged or no leastnoise file") from None
     return _decoded(name, kind, data)
+
+
+# A ledger is an SQLite database with a number of its own, at byte 68 (sqlite.org/fileformat2.html, 1.3).
+_DATABASE, _LEDGER = b"SQLite format 3\0", b"lnlg"
+
+# What an archive without a comment ends with: so many bytes, beginning and ending so.
+_END_BYTES, _END_BEGINS, _NO_COMMENT = 22, b"PK\x05\x06", b"\0\0"
+
+
+def _whole_size(source: BinaryIO, name: str) -> int:
+    """The size of a file that an archive can fill from its first byte to its last.
+
+    Raises:
+        PlanFileError: for a ledger, which holds archives, and is none.
+        BadZipFile: if something else stands before or after the archive; zipfile looks for one anywhere.
+    """
+    begins = source.read(72)
+    size = source.seek(0, io.SEEK_END)
+    if begins.startswith(_DATABASE):
+        if begins[68:72] == _LEDGER:
+            raise PlanFileError(
+                f"{name!r} is a ledger; `leastnoise ledger fetch {name} ID` hands out a release that it "
+                f"stores, `leastnoise ledger show {name}` lists them"
+            )
+        raise PlanFileError(f"{name!r} is a database, not a saved plan or release")
+    source.seek(max(0, size - _END_BYTES))
+    ends = source.read(_END_BYTES)
+    is_whole = ends.startswith(_END_BEGINS) and ends.endswith(_NO_COMMENT)
+    if not begins.startswith(b"PK\x03\x04") or not is_whole:
+        raise zipfile.BadZipFile
+    return size
 
 
 def _decoded(name: str, kind: str, data: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, Array]]:

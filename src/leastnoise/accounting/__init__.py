@@ -7,7 +7,14 @@ limits        whether charges stay within a limit, and what it leaves
 """
 
 from leastnoise.accounting.charge import CellCosts, Charge, charge_from_parts, is_short_text, shown
-from leastnoise.accounting.limits import Remaining, check_kind, check_limit, full_charge, within
+from leastnoise.accounting.limits import (
+    Remaining,
+    check_kind,
+    check_limit,
+    full_charge,
+    least_limit,
+    within,
+)
 from leastnoise.accounting.mixed_curve import mixed_delta, mixed_epsilon, mu_squared_of_pure, rho_of_pure
 from leastnoise.accounting.tally import Tally, tally_of
 
@@ -21,6 +28,7 @@ __all__ = [
     "check_limit",
     "full_charge",
     "is_short_text",
+    "least_limit",
     "mixed_delta",
     "mixed_epsilon",
     "mu_squared_of_pure",

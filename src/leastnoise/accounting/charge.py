@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
 from typing import Any, overload
@@ -170,6 +170,19 @@ class Charge:
     def per_person(self) -> Fraction:
         """What one person spends at most: μ² or ε."""
         return self.weight * self.worst
+
+    def times(self, factor: Fraction | int) -> Charge:
+        """The charge with every cost multiplied, exactly; the factor is positive.
+
+        Costs of one kind add up cell by cell, so that so many releases of one plan cost as much together.
+        """
+        by, costs = Fraction(factor), self.per_cell
+        if costs is None:
+            return replace(self, worst=self.worst * by)
+        numerators = tuple(cost * by.numerator for cost in costs.numerators)
+        return replace(
+            self, worst=self.worst * by, per_cell=CellCosts(numerators, costs.unit * by.denominator)
+        )
 
     def to_parts(self) -> tuple[dict[str, Any], bytes | None]:
         """Plain values that JSON holds, and the packed costs of the cells, for `charge_from_parts`.

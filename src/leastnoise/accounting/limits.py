@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
@@ -41,8 +41,8 @@ from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of, mu
 # What is left where it has to be searched for, as a share of the answer.
 _SEARCH_SLACK = Fraction(1, 10**9)
 
-# Steps of one in the fourth digit that `Remaining.like` goes down at most; rounding takes one.
-_STEPS_DOWN = 10
+# Steps of one in the fourth digit that searches for a number to type take at most; rounding takes one.
+_MOST_STEPS = 10
 
 
 def within(limit: Goal, charges: Iterable[Charge] | Tally, *, planned: bool = False) -> bool:
@@ -94,13 +94,14 @@ def check_kind(limit: Goal, charge: Charge) -> None:
     if charge.neighbours != limit.neighbours:
         raise PrivacyError(
             f"the limit is for {limit.neighbours} neighbours, the plan for {charge.neighbours}; design the "
-            f'plan with neighbours="{limit.neighbours}"'
+            f'plan with neighbours="{limit.neighbours}" (in a specification: in [privacy])'
         )
     if charge.records_per_person < limit.records_per_person:
         # Whoever declared k in one place has probably forgotten it in the other.
         raise PrivacyError(
             f"the limit is for people with up to {limit.records_per_person} records, the plan for "
-            f"{charge.records_per_person}; design it with records_per_person={limit.records_per_person}"
+            f"{charge.records_per_person}; design it with records_per_person={limit.records_per_person} (in "
+            "a specification: in [privacy])"
         )
     if limit.noise == "laplace" and charge.noise == "gaussian":
         raise PrivacyError(_NEVER_PURE)
@@ -108,7 +109,7 @@ def check_kind(limit: Goal, charge: Charge) -> None:
 
 _NEVER_PURE = (
     "Gaussian noise never satisfies a limit of pure privacy; design the plan for PureDP(epsilon) (in a "
-    "specification: epsilon without delta), or keep a ledger with an ApproxDP, ZCDP or GDP limit"
+    "specification: epsilon without delta), or keep a ledger whose limit has a delta, a rho or a mu"
 )
 
 
@@ -123,6 +124,35 @@ def full_charge(goal: Goal, worst: Fraction | None = None) -> Charge:
         cells="every cell",
         plan_digest="any plan",
     )
+
+
+def least_limit(goal: Goal, times: int) -> Goal:
+    """The least limit of a goal's own kind under which its plans fit so many times, in four digits.
+
+    ε, ρ or μ is sought and rounded up; δ, neighbours and records per person are those of ``goal``. Of pure
+    plans the ε add up, of Gaussian ones the μ²: four releases need twice the μ of one, not four times.
+
+    Guarantee:
+        `within` was asked for as many charges of the whole goal in every cell.
+
+    Raises:
+        PrivacyError: if no limit of that kind can be kept.
+
+    Example:
+        >>> least_limit(ApproxDP(1, 1e-6), 2)
+        ApproxDP(epsilon=1.455, delta=1e-06)
+    """
+    charge = full_charge(goal)
+    kind = replace(goal, calibration="exact") if isinstance(goal, ApproxDP) else goal
+    # From a hair below, so that no rounding on the way costs a whole digit: 0.3001 for 0.3.
+    value = _four_digits_above(_parameter_near(kind, charge.per_person * times) * (1 - float(_SEARCH_SLACK)))
+    for _ in range(_MOST_STEPS):
+        limit = _with_parameter(kind, float(value))
+        if within(limit, Tally().plus(charge, times)):
+            check_limit(limit)
+            return limit
+        value += Decimal(1).scaleb(value.adjusted() - 3)
+    raise PrivacyError(f"no limit was found under which a plan for {goal} fits {times:,} times; give one")
 
 
 @dataclass(frozen=True)
@@ -228,7 +258,7 @@ class Remaining:
             return None
         # From a hair above, so that no rounding on the way loses a whole digit: 0.2999 for 0.3.
         value = _four_digits_below(_parameter_near(goal, left) * (1 + float(_SEARCH_SLACK)))
-        for _ in range(_STEPS_DOWN):
+        for _ in range(_MOST_STEPS):
             if value <= 0:
                 return None
             # Tried as the float that people type: it may lie above the digits it stands for.
@@ -237,6 +267,28 @@ class Remaining:
                 return found
             value -= Decimal(1).scaleb(value.adjusted() - 3)
         return None
+
+    def times(self, charge: Charge, *, most: int) -> int:
+        """How many times a charge still fits, one after the other; ``most`` where it is as many or more.
+
+        Guarantee:
+            `within` was asked for so many, and for one more; what it says of fewer follows.
+
+        Raises:
+            PrivacyError: if it does not fit the limit, whatever it costs.
+        """
+        check_kind(self.limit, charge)
+
+        def fits(n: int) -> bool:
+            return within(self.limit, self.tally.plus(charge, n), planned=self.planned)
+
+        if fits(most):
+            return most
+        low, high = 0, most
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
 
     @property
     def value(self) -> float:
@@ -356,6 +408,10 @@ def _parameter_near(goal: Goal, left: Fraction) -> float:
 
 def _four_digits_below(value: float) -> Decimal:
     return Context(prec=4, rounding=ROUND_FLOOR).create_decimal(Decimal(value))
+
+
+def _four_digits_above(value: float) -> Decimal:
+    return Context(prec=4, rounding=ROUND_CEILING).create_decimal(Decimal(value))
 
 
 def _epsilon_below(mu_squared: Fraction, delta: Fraction) -> float:

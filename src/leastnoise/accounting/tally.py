@@ -127,8 +127,8 @@ class Tally:
     _pure_parts: Mapping[Fraction, int] = field(default_factory=dict)
     _late_parts: Mapping[Fraction, int] = field(default_factory=dict)
 
-    def plus(self, charge: Charge) -> Tally:
-        """The tally with one charge more.
+    def plus(self, charge: Charge, times: int = 1) -> Tally:
+        """The tally with one charge more, or with the same one so many times in a row.
 
         Raises:
             PrivacyError: if it speaks of other neighbours than those before it.
@@ -138,23 +138,25 @@ class Tally:
                 f"charges for {self.neighbours} and {charge.neighbours} neighbours do not add up; "
                 "keep one ledger for each notion"
             )
-        if not charge.worst:
+        if not charge.worst or not times:
             return replace(self, neighbours=charge.neighbours)
+        all_of_them = charge if times == 1 else charge.times(times)
         if charge.noise == "gaussian":
             first = self._pure_at_first_gaussian
             return replace(
                 self,
                 neighbours=charge.neighbours,
-                _gaussian=self._gaussian.plus(charge),
+                _gaussian=self._gaussian.plus(all_of_them),
                 _pure_at_first_gaussian=self._pure.total if first is None else first,
             )
-        one = Counter({charge.per_person: 1})
+        # Each by itself: where pure releases are converted, several small ones cost less than one large one.
+        added = Counter({charge.per_person: times})
         return replace(
             self,
             neighbours=charge.neighbours,
-            _pure=self._pure.plus(charge),
-            _pure_parts=one + Counter(self._pure_parts),
-            _late_parts=one + Counter(self._late_parts) if self.has_gaussian else self._late_parts,
+            _pure=self._pure.plus(all_of_them),
+            _pure_parts=added + Counter(self._pure_parts),
+            _late_parts=added + Counter(self._late_parts) if self.has_gaussian else self._late_parts,
         )
 
     def slack(self, noise: str, cells: str, records_per_person: int) -> Fraction:

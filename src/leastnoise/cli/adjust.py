@@ -10,6 +10,7 @@ import typer
 from leastnoise.cli.outputs import Force, outputs_of, save, say_where
 from leastnoise.cli.saved import ReleaseFile, saved_release
 from leastnoise.cli.terminal import say, spinner
+from leastnoise.errors import TooLargeError
 
 if TYPE_CHECKING:
     from leastnoise.adjust import AdjustProgress
@@ -26,7 +27,7 @@ def adjust(
             help="the answers, as .csv, .parquet, .json or .xlsx; NAME-adjusted.csv unless given",
         ),
     ] = None,
-    integer: Annotated[bool, typer.Option("--integer", help="whole numbers, too")] = False,
+    integer: Annotated[bool, typer.Option("--integer", "--whole", help="whole numbers, too")] = False,
     keep_negative: Annotated[
         bool, typer.Option("--keep-negative", help="do not raise what is below zero")
     ] = False,
@@ -44,7 +45,10 @@ def adjust(
         force=force,
         n_answers=release.plan.workload.shape[0],
     )
-    adjusted = _adjusted(release, integer, not keep_negative, time_limit)
+    try:
+        adjusted = _adjusted(release, integer, not keep_negative, time_limit)
+    except TooLargeError as error:
+        raise TooLargeError(_for_a_shell(str(error), source)) from None
     save(adjusted, outputs)
     if adjusted.adjusted is None:
         say("the answers agree already, and nothing was asked that would change them")
@@ -62,3 +66,10 @@ def _adjusted(release: Release, integer: bool, nonnegative: bool, time_limit: fl
             update(f"adjusting: step {state.step}, within {state.precision:.1g} standard errors of the best")
 
         return adjusted(release, nonnegative, integer, progress=show, time_limit=time_limit)
+
+
+def _for_a_shell(message: str, source: Path) -> str:
+    """A refusal whose advice can be followed by somebody who has a file, and no variable called release."""
+    in_python = f"leastnoise.load_release({source.name!r}).to_mbi() in Python"
+    told = message.replace("release.to_mbi()", in_python)
+    return told.replace(", and look at release.adjusted.precision", ", which is said with how near it came")

@@ -19,7 +19,7 @@ import typer
 
 from leastnoise.cli.adjust import adjust
 from leastnoise.cli.audit import audit
-from leastnoise.cli.check import check
+from leastnoise.cli.check import alike_columns, check
 from leastnoise.cli.designing import designed, designing
 from leastnoise.cli.explain import explain, tradeoff
 from leastnoise.cli.init import init
@@ -43,8 +43,10 @@ from leastnoise.cli.terminal import say as _say
 from leastnoise.cli.terminal import spinner
 
 if TYPE_CHECKING:
+    from leastnoise.data import Data
     from leastnoise.plan import Plan
     from leastnoise.release import Release
+    from leastnoise.schema import Schema
 
 
 app = typer.Typer(
@@ -60,8 +62,10 @@ app = typer.Typer(
 SpecFile = Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")]
 DataFile = Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")]
 TimeLimit = Annotated[float | None, typer.Option(help="seconds; the best plan so far is taken")]
-Person = Annotated[
-    str | None, typer.Option("--person", help="the column that names the person, for records_per_person")
+_PERSON = "the column that names the person, of whom records_per_person count at most"
+Person = Annotated[str | None, typer.Option("--person", help=_PERSON)]
+OtherPerson = Annotated[
+    str | None, typer.Option("--person", help=f"{_PERSON}; that of the specification unless given")
 ]
 
 
@@ -137,6 +141,7 @@ def release(
     chosen = load_plan(plan)
     outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], release_id)
     payer = payment(ledger, release_id)
+    _warn_of_trust(chosen.privacy.records_per_person, person, payer, "name the column with --person")
     result = _measure(chosen, data, person, payer)
     save(result, outputs)
     say_where(outputs)
@@ -147,25 +152,27 @@ def publish(
     spec: SpecFile,
     data: DataFile,
     out: AnswersFile = None,
-    person: Person = None,
+    person: OtherPerson = None,
     ledger: LedgerFile = None,
     release_id: ReleaseId = None,
     time_limit: TimeLimit = None,
     force: Force = False,
 ) -> None:
     """Do the whole walk: read the specification, design, measure, write the answers."""
-    from leastnoise.data import vectorize
     from leastnoise.report import summarize
     from leastnoise.spec import load_spec
 
     asked = load_spec(spec)
+    person = asked.person if person is None else person
     outputs = _outputs(spec, data, out, force, asked.workload.shape[0], release_id)
     payer = payment(ledger, release_id)
+    # What is missing, or cannot be paid for, is found now rather than after a long design.
+    _table(data, asked.schema, person)
     result = payer.stored_for(asked)
     if result is None:
-        # What is missing, or cannot be paid for, is found now rather than after a long design.
-        vectorize(data, asked.schema, person=person)
         payer.check_before_design(asked)
+        how = 'name it in the specification, as in person = "patient_id", or with --person'
+        _warn_of_trust(asked.records_per_person, person, payer, how)
         result = _measure(designed(asked, time_limit), data, person, payer)
     save(result, outputs)
     with spinner("putting the summary together"):
@@ -216,11 +223,11 @@ def _measure(plan: Plan, data: str, person: str | None, payer: Payment) -> Relea
     schema = plan.workload.schema
     if schema is None:
         raise InputError("a plan without a schema is measured on counts, in Python; a table needs a schema")
+    payer.check_plan(plan)
     known = payer.known_ids
     try:
         with _measuring():
-            table = leastnoise.vectorize(data, schema, person=person)
-            return leastnoise.measure(plan, table, **payer.arguments)
+            result = leastnoise.measure(plan, _table(data, schema, person), **payer.arguments)
     except KeyboardInterrupt:
         for release_id in payer.known_ids - known:
             typer.echo(
@@ -229,6 +236,31 @@ def _measure(plan: Plan, data: str, person: str | None, payer: Payment) -> Relea
                 err=True,
             )
         raise
+    if payer.release_id in known:
+        payer.say_stored_already()
+    return result
+
+
+def _table(data: str, schema: Schema, person: str | None) -> Data:
+    """The table in files, or a refusal that names columns spelled almost as one that is missing."""
+    from leastnoise.data import vectorize
+    from leastnoise.errors import DataError
+
+    try:
+        return vectorize(data, schema, person=person)
+    except DataError as error:
+        raise DataError(f"{error}{alike_columns(data, schema, person)}") from None
+
+
+def _warn_of_trust(records_per_person: int, person: str | None, payer: Payment, how: str) -> None:
+    """Say in one line, before anything is paid, that nothing makes the table keep to a number of records."""
+    is_paid = payer.release_id in payer.known_ids
+    if records_per_person > 1 and person is None and not is_paid:
+        typer.echo(
+            f"warning: records_per_person = {records_per_person} is taken on trust, because no column tells "
+            f"whose record is whose: whoever has more is protected less; {how}",
+            err=True,
+        )
 
 
 def _outputs(

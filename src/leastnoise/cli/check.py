@@ -12,7 +12,7 @@ from leastnoise.cli.terminal import say, spinner
 
 if TYPE_CHECKING:
     from leastnoise.data.fitting import ColumnFit, Fit
-    from leastnoise.schema import Attribute
+    from leastnoise.schema import Attribute, Schema
     from leastnoise.spec import Spec
 
 _WARNING = """\
@@ -27,7 +27,10 @@ def check(
     spec: Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")],
     data: Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")],
     person: Annotated[
-        str | None, typer.Option("--person", help="the column that names the person, for records_per_person")
+        str | None,
+        typer.Option(
+            "--person", help="the column that names the person, where the specification has another"
+        ),
     ] = None,
     show_values: Annotated[
         bool, typer.Option("--show-values", help="show a few values that are not declared, too")
@@ -40,19 +43,20 @@ def check(
     from leastnoise.spec import load_spec
 
     asked = load_spec(spec)
-    limit = 1 if asked.privacy is None else asked.privacy.records_per_person
+    limit = asked.records_per_person
+    person = asked.person if person is None else person
     try:
         table = vectorize(data, asked.schema, person=person)
         with spinner("checking"):
             fit = fit_of(table, records_per_person=limit, n_examples=_N_SHOWN if show_values else 0)
     except DataError as error:
-        hint = _alike(data, [*asked.schema, *([] if person is None else [person])])
+        hint = alike_columns(data, asked.schema, person)
         raise DataError(f"publish would stop: {error}{hint}") from None
     say(f"{_WARNING}\n")
     say("\n".join(_lines(fit, asked, person, limit, show_values)))
 
 
-def _alike(data: str, names: list[str]) -> str:
+def alike_columns(data: str, schema: Schema, person: str | None) -> str:
     """Columns that are spelled almost as one that is missing: no more of a first line than that."""
     from leastnoise.drafting.columns import alike, columns_of
     from leastnoise.errors import DataError
@@ -61,6 +65,7 @@ def _alike(data: str, names: list[str]) -> str:
         there = [column.name for column in columns_of(data)]
     except DataError:
         return ""
+    names = [*schema, *([] if person is None else [person])]
     close = {name: alike(name, there) for name in names if name not in there}
     told = [f"{own!r} is there for {name!r}" for name, own in close.items() if own is not None]
     return f"; {', '.join(told)}" if told else ""
@@ -133,8 +138,8 @@ def _person_lines(fit: Fit, person: str | None, limit: int) -> Iterator[str]:
     if fit.person is None:
         if limit > 1:
             yield (
-                f"records_per_person = {limit} is taken on trust. Name the column with --person, here and\n"
-                "for publish, and further records of one person are left out"
+                f"records_per_person = {limit} is taken on trust. Name the column beside it, as in\n"
+                'person = "patient_id", and further records of one person are left out'
             )
         return
     found = fit.person

@@ -30,8 +30,9 @@ def init(
         typer.Option("--person", help="the column that names the person, where one may have several records"),
     ] = None,
     records_per_person: Annotated[
-        int, typer.Option("--records-per-person", min=1, help="how many records of one person count at most")
-    ] = 1,
+        int | None,
+        typer.Option("--records-per-person", min=1, help="how many records of one person count at most"),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="ask nothing, take the defaults")] = False,
     force: Annotated[bool, typer.Option("--force", help="replace a file of that name")] = False,
     schema: Annotated[
@@ -75,46 +76,52 @@ def _new_file(out: Path | None, table: str, *, force: bool) -> Path:
 
 
 def _wishes(
-    columns: Sequence[Column], person: str | None, records_per_person: int, *, may_ask: bool
+    columns: Sequence[Column], person: str | None, records_per_person: int | None, *, may_ask: bool
 ) -> Wishes:
     """What the options say, or, where they leave it open and somebody is there, what the answers say."""
     from leastnoise.drafting.draft import Wishes
-    from leastnoise.drafting.questions import ask_wishes, column_named
+    from leastnoise.drafting.questions import ask_records, ask_wishes, column_named
     from leastnoise.errors import InputError
 
-    if person is not None:
-        try:
-            column_named(person, [column.name for column in columns])
-        except ValueError as error:
-            raise InputError(f"--person: {error}") from None
-    elif records_per_person > 1:
-        raise InputError("--records-per-person needs --person, the column that tells whose record is whose")
-    if person is None and may_ask and sys.stdin.isatty():
-        return ask_wishes(columns, _ask, _note)
-    return Wishes(person=person, records_per_person=records_per_person)
+    is_asked = may_ask and sys.stdin.isatty()
+    if person is None:
+        if records_per_person is not None and records_per_person > 1:
+            raise InputError(
+                "--records-per-person needs --person, the column that tells whose record is whose"
+            )
+        return ask_wishes(columns, _ask, _note) if is_asked else Wishes()
+    try:
+        column_named(person, [column.name for column in columns])
+    except ValueError as error:
+        raise InputError(f"--person: {error}") from None
+    if records_per_person is None and not is_asked:
+        raise InputError(
+            "--person needs --records-per-person, how many records of one person count at most; what is "
+            "beyond it is left out, and the noise grows with it"
+        )
+    most = ask_records(_ask, _note) if records_per_person is None else records_per_person
+    return Wishes(person=person, records_per_person=most)
 
 
 def _say_what_is_next(text: str, target: Path, table: str, wishes: Wishes) -> None:
     """What is left to fill in, and the commands that follow, to be copied."""
-    from leastnoise.drafting.draft import in_shell
+    from leastnoise.drafting.draft import next_commands
+    from leastnoise.printable import counted
     from leastnoise.spec import FILL_IN
 
     to_fill = sum(FILL_IN in line for line in text.splitlines() if not line.startswith("#"))
     if to_fill:
         say(
-            f'fill in {to_fill} places marked "{FILL_IN}", and delete what is no attribute to count by, with '
-            "the queries that mention it"
+            f'fill in {counted(to_fill, "place")} marked "{FILL_IN}", and delete what is no attribute to '
+            "count by, with the queries that mention it"
         )
-    named = "" if wishes.person is None else f" --person {in_shell(wishes.person)}"
-    spec, data = in_shell(str(target)), in_shell(table)
     say("next, in this order:")
-    say(f"  leastnoise check {spec} --data {data}{named}   # does the table keep to it? For its owner alone")
-    say(f"  leastnoise explain {spec}   # what would be released, and how accurate")
-    say(f"  leastnoise publish {spec} --data {data}{named}")
+    for command in next_commands(wishes, spec=str(target), table=table):
+        say(f"  {command}")
 
 
 def _ask(question: str, default: str) -> str:
-    return str(typer.prompt(question, default=default, err=True))
+    return str(typer.prompt(question, default=default or None, err=True))
 
 
 def _note(text: str) -> None:

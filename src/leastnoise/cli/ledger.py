@@ -12,11 +12,12 @@ from leastnoise.cli.outputs import (
     Force,
     check_new,
     check_outputs,
+    file_name,
     outputs_of,
     save,
     say_where,
 )
-from leastnoise.cli.paying import Payment, opened
+from leastnoise.cli.paying import Payment, opened, release_of, typed
 from leastnoise.cli.refusals import Commands
 from leastnoise.cli.terminal import say
 
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
     from leastnoise.accounting import Remaining
     from leastnoise.ledger import Ledger
     from leastnoise.privacy import Goal
+    from leastnoise.spec import Spec
 
 ledger_app = typer.Typer(
     cls=Commands, help="The budget across releases.", no_args_is_help=True, rich_markup_mode=None
 )
 
 LedgerFile = Annotated[Path, typer.Argument(help="the file of the ledger")]
+
+# How many releases a ledger is made for, and further ones are counted, at most.
+_MOST_TIMES = 1000
 
 
 @ledger_app.command()
@@ -44,17 +49,54 @@ def create(
         float | None, typer.Option(help="instead: the most rho of zero-concentrated privacy")
     ] = None,
     mu: Annotated[float | None, typer.Option(help="instead: the most mu of Gaussian privacy")] = None,
-    neighbours: Annotated[str, typer.Option(help="add-remove or replace-one")] = "add-remove",
-    records_per_person: Annotated[int, typer.Option(min=1, help="the most records of one person")] = 1,
+    spec: Annotated[
+        Path | None,
+        typer.Option("--for", help="instead: a specification; the least limit under which it fits --times"),
+    ] = None,
+    times: Annotated[
+        int | None, typer.Option(min=1, max=_MOST_TIMES, help="with --for: how many releases; 1 unless given")
+    ] = None,
+    neighbours: Annotated[
+        str | None, typer.Option(help="add-remove or replace-one; add-remove unless given")
+    ] = None,
+    records_per_person: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="the most records of one person, at least, in every release; 1 unless given"
+        ),
+    ] = None,
 ) -> None:
     """Begin a ledger for a dataset, with the most that one person may ever spend."""
     from leastnoise.errors import InputError
     from leastnoise.ledger import Ledger
+    from leastnoise.privacy import PureDP
 
     if path.exists():
         raise InputError(f"{str(path)!r} exists; a ledger is begun once. See: leastnoise ledger show {path}")
-    limit = _limit(epsilon, delta, rho, mu, neighbours, records_per_person)
-    say(f"{Ledger(path, dataset=dataset, limit=limit)}\nwrote {path}; release with --ledger {path}")
+    given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    people = {"neighbours": neighbours, "records_per_person": records_per_person}
+    if spec is not None:
+        others = [
+            f"--{name.replace('_', '-')}" for name, value in (given | people).items() if value is not None
+        ]
+        if others:
+            raise InputError(
+                f"--for finds the limit by the specification's own [privacy]; leave out {others[0]}"
+            )
+        limit = _limit_for(spec, times or 1)
+    elif times is not None:
+        raise InputError("--times says how often a specification is released; name it with --for SPEC.toml")
+    else:
+        named: dict[str, Any] = {name: value for name, value in people.items() if value is not None}
+        limit = _limit(epsilon, delta, rho, mu, **named)
+    say(Ledger(path, dataset=dataset, limit=limit))
+    say(f"limit {limit}" + ("" if spec is None else f": {spec.name} fits {_so_often(times or 1)}"))
+    if isinstance(limit, PureDP):
+        say("note: a pure limit, for good: releases with a delta never fit; give --delta 1e-6 for those")
+    if limit.records_per_person > 1:
+        k = limit.records_per_person
+        say(f"note: every specification needs records_per_person = {k} or more in its [privacy]")
+    say(f"wrote {path}; release with --ledger {path}")
 
 
 @ledger_app.command()
@@ -91,9 +133,12 @@ def fetch(
     from leastnoise.release import stored_release
 
     ledger = opened(path)
+    _check_known(ledger, release_id)
     result = stored_release(ledger, release_id)
     n_answers = result.plan.workload.shape[0]
-    outputs = outputs_of(path, [path], out=out, force=force, n_answers=n_answers)
+    # After the release: a ledger has many, and each its own answers.
+    named_after = path.with_name(f"{file_name(release_id)}.release")
+    outputs = outputs_of(named_after, [path], out=out, force=force, n_answers=n_answers)
     save(result, outputs)
     say_where(outputs)
     Payment(ledger, release_id).say_receipt(result)
@@ -136,9 +181,11 @@ def _room_for_one_more(ledger: Ledger, spec: Path | None) -> list[str]:
     own = _most(remaining, ledger.limit)
     lines = [f"for one more release: {own}"]
     if spec is not None:
-        goal = load_spec(spec).privacy
+        asked = load_spec(spec)
+        goal = asked.privacy
         by_targets = f"what its targets need; see: leastnoise explain {spec}"
-        return [*lines, f"for {spec.name}: {by_targets if goal is None else _most(remaining, goal)}"]
+        most = by_targets if goal is None else _most(remaining, goal)
+        return [*lines, f"for {spec.name}: {most}{_more_times(ledger, remaining, asked)}"]
     stored = [entry.release_id for entry in ledger.entries if entry.is_stored]
     goal = stored_goal(ledger, stored[-1]) if stored else None
     like_last = own if goal is None else _most(remaining, goal)
@@ -156,24 +203,83 @@ def _most(remaining: Remaining, goal: Goal) -> str:
     return "nothing" if found is None else f"at most {in_words(found)}"
 
 
+def _more_times(ledger: Ledger, remaining: Remaining, spec: Spec) -> str:
+    """How often a specification fits as it is: by the plan itself where it was released, else by its goal."""
+    from leastnoise.accounting import full_charge
+    from leastnoise.errors import PrivacyError
+    from leastnoise.plan import cells_digest
+
+    released, goal = release_of(ledger, spec), spec.privacy
+    if released is not None:
+        charge, at_least = released.charge, False
+    elif goal is not None:
+        charge = full_charge(goal)
+        # A plan that spends where others have spent little costs less than its whole goal.
+        cells = cells_digest(spec.workload)
+        at_least = remaining.tally.slack(goal.noise, cells, goal.records_per_person) > 0
+    else:
+        return ""
+    try:
+        n = remaining.times(charge, most=_MOST_TIMES + 1)
+    except PrivacyError:
+        # Said already, with what to do.
+        return ""
+    if n > _MOST_TIMES:
+        return f"; as it is, it fits more than {_so_often(_MOST_TIMES)}"
+    if n == 0:
+        return f"; as it is, it {'may not fit' if at_least else 'does not fit'}"
+    return f"; as it is, it fits {'at least ' if at_least else ''}{_so_often(n, more=True)}"
+
+
+def _so_often(times: int, *, more: bool = False) -> str:
+    return f"{times:,}{' more' if more else ''} time{'' if times == 1 else 's'}"
+
+
+def _check_known(ledger: Ledger, release_id: str) -> None:
+    """Refuse an id that the ledger does not have, naming some that it has."""
+    from leastnoise.errors import InputError
+
+    known = [entry.release_id for entry in ledger.entries]
+    if release_id in known:
+        return
+    some = ", ".join(map(repr, known[-3:])) or "none yet"
+    raise InputError(
+        f"the ledger {ledger.path.name!r} knows no release {release_id!r}, only {some}"
+        f"{' and others' if len(known) > 3 else ''}; `leastnoise ledger show {typed(ledger.path)}` lists them"
+    )
+
+
+def _limit_for(path: Path, times: int) -> Goal:
+    """The least limit under which a specification fits so many times."""
+    from leastnoise.accounting import least_limit
+    from leastnoise.cli.designing import designed
+    from leastnoise.spec import load_spec
+
+    spec = load_spec(path)
+    # What targets need is known once a plan meets them.
+    goal = designed(spec, None).privacy if spec.privacy is None else spec.privacy
+    return least_limit(goal, times)
+
+
 def _limit(
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
     mu: float | None,
-    neighbours: str,
-    records_per_person: int,
+    **people: Any,
 ) -> Goal:
     from leastnoise.errors import InputError
     from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
 
-    common: dict[str, Any] = {"neighbours": neighbours, "records_per_person": records_per_person}
     given = [name for name, value in (("epsilon", epsilon), ("rho", rho), ("mu", mu)) if value is not None]
     if len(given) != 1 or (delta is not None and epsilon is None):
-        raise InputError("give the limit as --epsilon (with --delta, unless pure), as --rho or as --mu")
+        raise InputError(
+            "give the limit as --epsilon (with --delta, unless pure), as --rho or as --mu, or have it found "
+            "for a specification: --for SPEC.toml --times N"
+        )
     if rho is not None:
-        return ZCDP(rho, **common)
+        return ZCDP(rho, **people)
     if mu is not None:
-        return GDP(mu, **common)
+        return GDP(mu, **people)
     assert epsilon is not None
-    return PureDP(epsilon, **common) if delta is None else ApproxDP(epsilon, delta, **common)
+    return PureDP(epsilon, **people) if delta is None else ApproxDP(epsilon, delta, **people)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -92,13 +93,27 @@ def check_new(path: Path, *, force: bool, again: str = "") -> None:
 def save(result: Release, outputs: Outputs) -> None:
     """Save before anything is shown: what was measured is paid for, even if nobody reads on."""
     from leastnoise.interruption import finished_first
+    from leastnoise.ledger import begin_to_spend
     from leastnoise.report import summarize, write_answers
 
+    # Without a ledger it is spent once somebody can read the answers.
+    begin_to_spend()
     # All three files or, where the disk is full, as many as there is room for; the release first.
     with finished_first(), spinner("writing the answers and the page"):
         result.save(outputs.saved)
         write_answers(result, outputs.answers)
         summarize(result).to_html(outputs.page)
+
+
+def file_name(text: str) -> str:
+    """A text as part of a file's name: letters, digits, dots and dashes, and not too many of them.
+
+    Example:
+        >>> file_name("spring 2026/first"), file_name("../..")
+        ('spring-2026-first', 'release')
+    """
+    # A name has 255 bytes at most on common disks, and a letter up to four.
+    return re.sub(r"[^\w.-]+", "-", text).strip("-.")[:48] or "release"
 
 
 def say_where(outputs: Outputs) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -10,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leastnoise.cli.terminal import say
+from leastnoise.printable import printable
 
 if TYPE_CHECKING:
-    from leastnoise.ledger import Ledger
+    from leastnoise.ledger import Entry, Ledger
     from leastnoise.plan import Plan
     from leastnoise.release import Release
     from leastnoise.spec import Spec
@@ -48,13 +51,19 @@ class Payment:
         return set() if self.ledger is None else {entry.release_id for entry in self.ledger.entries}
 
     def check_before_design(self, spec: Spec) -> None:
-        """Refuse what surely cannot be paid for, before a long design; nothing that is paid for already."""
+        """Refuse what surely cannot be paid for, before a long design; nothing that is paid for already.
+
+        Raises:
+            LedgerMismatchError: also if the same plan is stored already, and no id says it is wanted anew.
+        """
         from leastnoise.ledger import SURELY_SPENT
         from leastnoise.plan import cells_digest
         from leastnoise.privacy import GDP
 
         if self.ledger is None or self.release_id in self.known_ids:
             return
+        if self.release_id is None:
+            self._refuse_again(release_of(self.ledger, spec))
         workload = spec.workload
         # Without a goal the plan has Gaussian noise, and what it costs is for the design to find out.
         is_sure = spec.privacy is not None and _counts_anybody(workload)
@@ -62,8 +71,37 @@ class Payment:
         share = SURELY_SPENT if is_sure else Fraction(0)
         self.ledger.check_goal(goal, cells_digest(workload), share=share)
 
+    def check_plan(self, plan: Plan) -> None:
+        """Refuse a plan whose answers the ledger stores, unless an id says that it is wanted anew.
+
+        Python's `measure` pays for every call without an id. A command that is typed again is more often
+        meant to give the same answers, and a second noise for the same table only wastes what is left.
+
+        Raises:
+            LedgerMismatchError: naming the release that is stored.
+        """
+        if self.ledger is None or self.release_id is not None:
+            return
+        same = [entry for entry in _stored(self.ledger) if entry.charge.plan_digest == plan.digest]
+        self._refuse_again(same[-1] if same else None)
+
+    def _refuse_again(self, entry: Entry | None) -> None:
+        from leastnoise.errors import LedgerMismatchError
+
+        if entry is None or self.ledger is None:
+            return
+        known = entry.release_id
+        fetch = f"leastnoise ledger fetch {typed(self.ledger.path)} {shlex.quote(known)}"
+        raise LedgerMismatchError(
+            f"this plan was released already as {known!r}; `{fetch}` gives its answers at no cost. For a "
+            "table that has changed give the new release an id of its own: --release-id NEW. Nothing was "
+            "spent."
+        )
+
     def stored_for(self, spec: Spec) -> Release | None:
         """The release that is stored under the id, if it is sure to be what the specification asks.
+
+        Then it is said, before anything else, that these are no new answers.
 
         None where the ledger does not know the id, or only a design can tell: `measure` then compares the
         plans themselves.
@@ -83,16 +121,37 @@ class Payment:
                 f"release {self.release_id!r} is of another plan, {difference}; use a new --release-id, or "
                 "have the stored one with: leastnoise ledger fetch. Nothing was spent."
             )
-        return release if _is_what_design_gives(release.plan, spec) else None
+        if not _is_what_design_gives(release.plan, spec):
+            return None
+        self.say_stored_already()
+        return release
+
+    def say_stored_already(self) -> None:
+        """Say, before any answer, that they are those of an earlier release and not of the table given."""
+        stored = () if self.ledger is None else _stored(self.ledger)
+        for entry in stored:
+            if entry.release_id == self.release_id:
+                text = (
+                    f"release {entry.release_id!r} is stored already: these are its answers of "
+                    f"{entry.at[:10]}. The table was not read, nothing was spent. For new answers give "
+                    "another --release-id"
+                )
+                # On both: whoever keeps one of them would take old answers for new ones.
+                typer.echo(f"note: {printable(text)}", err=True)
+                say(f"{text}\n")
 
     def say_receipt(self, release: Release) -> None:
-        """Name the release and the heads, which differ: storing the answers adds a row to the ledger."""
+        """Name the release, and a head by which it can be proved later that nothing was removed."""
         receipt = release.receipt
         if receipt is None or self.ledger is None:
             return
         say(f"release id {receipt.release_id}")
-        say(f"ledger head when it was paid for, as in the report: {receipt.head}")
-        say(f"ledger head now, as `leastnoise ledger show` has it: {self.ledger.head}")
+        # The head now, not that of the receipt, which the page holds: storing the answers has added a row.
+        say(f"ledger head {self.ledger.head}")
+        say(
+            "  note it down elsewhere: `leastnoise ledger verify "
+            f"{typed(self.ledger.path)} --head ...` proves later that nothing was removed"
+        )
 
 
 def payment(ledger: Path | None, release_id: str | None) -> Payment:
@@ -115,6 +174,39 @@ def opened(path: Path) -> Ledger:
             "--dataset NAME --epsilon E --delta D"
         )
     return Ledger(path)
+
+
+def typed(path: Path) -> str:
+    """A path as it may be typed in the folder where the command runs."""
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+def release_of(ledger: Ledger, spec: Spec) -> Entry | None:
+    """The latest stored release of the plan that a specification is sure to give; None where none is sure."""
+    from leastnoise.errors import PlanFileError
+    from leastnoise.plan import cells_digest
+    from leastnoise.release import stored_release
+
+    cells, tried = cells_digest(spec.workload), set[str]()
+    for entry in reversed(list(_stored(ledger))):
+        # Loading a plan takes long; most are told apart by what the ledger holds of them anyway.
+        if entry.charge.cells != cells or entry.charge.plan_digest in tried:
+            continue
+        tried.add(entry.charge.plan_digest)
+        try:
+            plan = stored_release(ledger, entry.release_id).plan
+        except PlanFileError:
+            # Stored by something else than `measure`: then it is no plan that could be compared.
+            continue
+        if _difference(plan, spec) is None and _is_what_design_gives(plan, spec):
+            return entry
+    return None
+
+
+def _stored(ledger: Ledger) -> Iterator[Entry]:
+    """The releases whose answers can be had; one that was paid for and lost may be wanted again."""
+    return (entry for entry in ledger.entries if entry.is_stored)
 
 
 def _counts_anybody(workload: Workload) -> bool:

@@ -1,7 +1,8 @@
 """What goes wrong in a command, told in one line and in the words of the shell.
 
 The library speaks of Python's arguments, as in ``release_id=``. Whoever typed a command knows the option, so
-names are put in its spelling by what the command itself declares: there is no list to keep up.
+names are put in its spelling by what the command itself declares: there is no list to keep up. Goals and
+targets are keys of a specification there, and the few sentences that speak of them otherwise are put so.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         from leastnoise.errors import LeastnoiseError, SpecError
+        from leastnoise.ledger import n_begun
 
+        before = n_begun()
         try:
             return super().invoke(ctx)
         except SpecError as error:
             # It names the keys of a file, which may be called as options are.
             message = str(error)
         except LeastnoiseError as error:
-            message = in_options(str(error), self._options(ctx))
+            message = in_options(in_keys(str(error)), self._options(ctx))
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -37,7 +40,9 @@ class Commands(TyperGroup):
         except MemoryError:
             message = "there is not enough memory for this"
         except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
+            # Said by the commands that could have spent, and only where none of it had begun.
+            is_unspent = "ledger" in self._options(ctx) and n_begun() == before
+            typer.echo(f"interrupted{'; nothing was spent' if is_unspent else ''}", err=True)
             raise typer.Exit(130) from None
         typer.echo(f"error: {printable(' '.join(message.split()))}", err=True)
         raise typer.Exit(1)
@@ -47,6 +52,25 @@ class Commands(TyperGroup):
         command = self.get_command(ctx, ctx.invoked_subcommand)
         given = () if command is None else command.params
         return {option.name: option.opts[0] for option in given if option.opts[0].startswith("--")}
+
+
+# What the library says to Python, and what a specification says instead.
+_KEYS = {
+    r"\bPureDP\((\d[\w.+-]*)\)": r"epsilon = \1 without delta, in [privacy]",
+    r"\bmultiply every stderr by\b": "multiply every stderr and within of the specification by",
+}
+
+
+def in_keys(message: str) -> str:
+    """A message with what it asks for said as a specification holds it.
+
+    Example:
+        >>> in_keys("Laplace noise may do: try PureDP(1)")
+        'Laplace noise may do: try epsilon = 1 without delta, in [privacy]'
+    """
+    for said, instead in _KEYS.items():
+        message = re.sub(said, instead, message)
+    return message
 
 
 def in_options(message: str, options: Mapping[str, str]) -> str:

@@ -15,9 +15,10 @@ import numpy as np
 
 from leastnoise.errors import DataError
 
+_FILES = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq files"
 ACCEPTED = (
-    "a path or glob of .csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq files, a pandas or polars DataFrame, "
-    "a polars LazyFrame, a pyarrow Table, RecordBatch or Dataset, a DuckDB relation, or an Ibis table"
+    f"a path or glob of {_FILES}, a pandas or polars DataFrame, a polars LazyFrame, a pyarrow Table, "
+    "RecordBatch or Dataset, a DuckDB relation, or an Ibis table"
 )
 # The delimiter and the compression that a suffix promises, or neither for Parquet.
 _SUFFIXES: dict[str, tuple[str, str]] = {
@@ -52,7 +53,7 @@ def files_named(source: str | Path) -> list[str]:
     """The absolute paths of the files that a path or glob stands for."""
     found = [str(source)] if Path(source).exists() else sorted(glob.glob(str(source), recursive=True))
     if not found:
-        raise DataError(f"there is no file {str(source)!r}; a table must be {ACCEPTED}")
+        raise DataError(f"there is no file {str(source)!r}; name a table by the path or a glob of {_FILES}")
     paths = [str(Path(name).absolute()) for name in found]
     for path in paths:
         _format(path)
@@ -106,15 +107,23 @@ def column_places(columns: Sequence[Any], names: Sequence[str], delimiter: str =
     for name in names:
         if texts.count(name) != 1:
             # A header may hold what should not be shown, in a file without one; it is not printed.
-            hint = ""
-            if delimiter and len(columns) == 1 and any(sign in columns[0] for sign in ";\t,|"):
-                separator = "a comma" if delimiter == "," else "a tab"
-                hint = f". The header holds one field; is the separator {separator}?"
+            hint = f". {doubt}" if (doubt := other_separator(columns, delimiter)) else ""
             raise DataError(
-                f"the table must have exactly one column named {name!r}, spelled as in the schema; it has "
+                f"the table must have exactly one column named {name!r}, spelled just so; it has "
                 f"{'several' if name in texts else 'none'}{hint}"
             )
     return [texts.index(name) for name in names]
+
+
+def other_separator(header: Sequence[Any], delimiter: str) -> str:
+    """Words of doubt where a header of one field looks as if another sign parted it; "" elsewhere.
+
+    Nothing of the header is in them.
+    """
+    others = set(";\t,|") - {delimiter}  # a comma in a field of its own stands in quotes
+    if not delimiter or len(header) != 1 or others.isdisjoint(header[0]):
+        return ""
+    return f"The header holds one field; is the separator {'a comma' if delimiter == ',' else 'a tab'}?"
 
 
 def column_types(engine: Any, table: str, parameters: dict[str, Any] | None = None) -> list[tuple[str, str]]:

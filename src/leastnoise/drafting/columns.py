@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from leastnoise.data.sources import column_types, files_named
+from leastnoise.data.sources import column_types, files_named, other_separator
 from leastnoise.data.withheld import withheld
 from leastnoise.errors import DataError
 
@@ -102,7 +102,14 @@ def _of_text(path: str) -> list[Column]:
         raise DataError(f"the first line of a table must be text in UTF-8 and shorter than {_MAX_HEADER:,}")
     if first.count('"') % 2:
         raise DataError("the first line of a table must close the quotation marks that it opens")
-    return [Column(name, "") for name in next(csv.reader([first], delimiter=delimiter), [])]
+    header = next(csv.reader([first], delimiter=delimiter), [])
+    doubt = other_separator(header, delimiter)
+    if doubt:
+        raise DataError(
+            f"{doubt} A .csv file has commas between its fields and a .tsv file tabs; where a spreadsheet "
+            "wrote semicolons, save the table again as CSV with commas"
+        )
+    return [Column(name, "") for name in header]
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from leastnoise.drafting.columns import Column, is_identifier
 from leastnoise.errors import SpecError
@@ -35,9 +36,7 @@ _HEAD = """\
 #
 # To do: put something in the place of every "{mark}". Delete what is no attribute to count by, such as
 # numbers of records, names or free text, with the queries that mention it. Then
-#   leastnoise check {shell} --data {data}{person}   # does the table keep to it? For its owner alone
-#   leastnoise explain {shell}   # what would be released, how accurate, and why; reads no data
-#   leastnoise publish {shell} --data {data}{person}
+{commands}
 #
 # Editors check this file as you type if you put  #:schema ./spec.schema.json  in its first line, after
 #   leastnoise init --schema > spec.schema.json
@@ -117,18 +116,26 @@ def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: s
             "a specification needs at least one column of text, numbers or truth values that does not only "
             "tell records apart"
         )
-    person = "" if wishes.person is None else f" --person {in_shell(wishes.person)}"
-    head = _HEAD.format(
-        spec=printable(spec),
-        table=printable(table),
-        mark=FILL_IN,
-        shell=in_shell(spec),
-        data=in_shell(table),
-        person=person,
-    )
+    commands = "\n".join(f"#   {command}" for command in next_commands(wishes, spec=spec, table=table))
+    head = _HEAD.format(spec=printable(spec), table=printable(table), mark=FILL_IN, commands=commands)
     declared = filter(None, (_declared(column, wishes) for column in columns))
     parts = [head, _POLICIES + "[schema]\n", *declared, *_privacy(wishes), *_queries(names, wishes)]
     return "\n".join(parts)
+
+
+def next_commands(wishes: Wishes, *, spec: str, table: str) -> list[str]:
+    """What follows once a draft is filled in, to be copied in this order; comments say what it is for."""
+    name = Path(spec).stem
+    shell, data = in_shell(spec), in_shell(table)
+    ledger = in_shell(str(Path(spec).with_suffix(".ledger")))
+    several = f" --records-per-person {wishes.records_per_person}" if wishes.records_per_person > 1 else ""
+    return [
+        f"leastnoise check {shell} --data {data}   # does the table keep to it? For its owner alone",
+        f"leastnoise explain {shell}   # what would be released, how accurate, and why; reads no data",
+        f"leastnoise ledger create {ledger} --dataset {in_shell(name)} --epsilon E --delta D{several}   "
+        "# once: the most that all releases may spend",
+        f"leastnoise publish {shell} --data {data} --ledger {ledger}",
+    ]
 
 
 def _is_published(column: Column, wishes: Wishes) -> bool:
@@ -152,8 +159,8 @@ def _declared(column: Column, wishes: Wishes) -> str:
     if _tells_apart(column, wishes):
         return (
             f"# {shown} tells records apart, by its name, and is left out: nothing is counted by it.\n"
-            "# If it names a person who may have several records, write  records_per_person = 3  under\n"
-            f"# [privacy], or how many may count, and add  --person {in_shell(name)}  to check and publish.\n"
+            "# If it names a person who may have several records, write under [privacy] how many may count,\n"
+            f"# as in  records_per_person = 3, and whose they are:  person = {value_text(name)}\n"
             f'# If it is an attribute after all, declare it:  {key} = ["a", "b"]\n'
         )
     if kind == "time":
@@ -173,12 +180,12 @@ def _declared(column: Column, wishes: Wishes) -> str:
 
 
 def _privacy(wishes: Wishes) -> list[str]:
-    several = [] if wishes.person is None else [f"records_per_person = {wishes.records_per_person}"]
-    if wishes.stderr is not None and not several:
+    if wishes.stderr is not None and wishes.records_per_person == 1:
         return [
-            "# No [privacy] table: the plan spends the least that keeps every standard error below, and\n"
-            "# says what that is. To set a limit yourself, write\n"
-            "#   [privacy]\n#   epsilon = 1.0\n#   delta = 1e-06\n"
+            "# No budget: the plan spends the least that keeps every standard error below, and says what\n"
+            "# that is. To set a limit yourself, write\n"
+            "#   [privacy]\n#   epsilon = 1.0\n#   delta = 1e-06\n",
+            *(["\n".join(["[privacy]", *_several(wishes)]) + "\n"] if wishes.person is not None else []),
         ]
     delta = [f"delta = {value_text(wishes.delta)}"] if wishes.delta else []
     return [
@@ -186,8 +193,20 @@ def _privacy(wishes: Wishes) -> list[str]:
         "# delta is what the promise may fall short by: keep it far below one over the number of people.\n"
         "# Without delta the promise is pure: dearer where a person is in many of the counts, and sometimes\n"
         "# cheaper; explain says which.\n"
-        + "\n".join(["[privacy]", f"epsilon = {value_text(wishes.epsilon)}", *delta, *several])
+        + "\n".join(["[privacy]", f"epsilon = {value_text(wishes.epsilon)}", *delta, *_several(wishes)])
         + "\n"
+    ]
+
+
+def _several(wishes: Wishes) -> list[str]:
+    """How many records of one person count, and whose they are."""
+    if wishes.person is None:
+        return []
+    return [
+        "# At most so many records of each person count, and the noise grows with the number. What is",
+        "# beyond it is left out; how much that is, check tells the owner of the table.",
+        f"records_per_person = {wishes.records_per_person}",
+        f"person = {value_text(wishes.person)}",
     ]
 
 

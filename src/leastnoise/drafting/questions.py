@@ -12,7 +12,7 @@ from leastnoise.printable import printable
 
 T = TypeVar("T")
 
-# A question and its default; what was typed comes back.
+# A question and its default, "" for none; what was typed comes back.
 Ask = Callable[[str, str], str]
 Say = Callable[[str], None]
 
@@ -30,7 +30,7 @@ def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
         person = _asked(
             ask, say, "Which column names the person?", likely, lambda text: column_named(text, names)
         )
-        records = _asked(ask, say, "How many records of one person count at most?", "1", _whole)
+        records = ask_records(ask, say)
     rest = [name for name in names if name != person]
     telling = [name for name in rest if is_identifier(name)]
     if telling:
@@ -56,7 +56,7 @@ def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
     listed = ", ".join(f"{number} {TABLES[key]}" for number, key in numbered.items())
     tables = _asked(ask, say, f"What is published? {listed}", "1", lambda text: _numbered(text, numbered))
     stderr = None
-    if not several:  # who counts how often is part of a privacy goal, so that there must be one
+    if records == 1:  # several records of one person are part of a privacy goal, so that there must be one
         question = "Which standard error must every count keep? A number, or none to set epsilon"
         stderr = _asked(ask, say, question, "none", _stderr)
     epsilon, delta = 1.0, 1e-6
@@ -67,6 +67,12 @@ def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
     named = frozenset(name for name in chosen if name in telling)
     known = {name: kind for name, kind in kinds.items() if kind}
     return Wishes(known, left_out, person, records, tables, epsilon, delta, stderr, named)
+
+
+def ask_records(ask: Ask, say: Say) -> int:
+    """How many records of one person count at most, without a default: any would leave some out unasked."""
+    say("  Records of one person beyond this number are left out; the noise grows with it.")
+    return _asked(ask, say, "How many records of one person count at most?", "", _whole)
 
 
 def _asked(ask: Ask, say: Say, question: str, default: str, read: Callable[[str], T]) -> T:

@@ -186,7 +186,7 @@ class Known:
             name=block.name,
             n_queries=block.n_rows,
             weight=float(block.weights[0]) if (block.weights == block.weights[0]).all() else None,
-            target=_target_in_words(block),
+            target=target_in_words(block),
             stderr=self.plan.spreads[b].high,
             used=used,
             share=self.shares[b],
@@ -279,7 +279,8 @@ def _narrowest(block: Block, used: float | None) -> str:
     return block.query.relaxed(math.ceil(1000 * used) / 1000).target_in_words() if used > 0 else ""
 
 
-def _target_in_words(block: Block) -> str:
+def target_in_words(block: Block) -> str:
+    """What was asked of a batch, as it was given: "±75 at 95%"; "" without a target."""
     if block.query.target is not None:
         return block.query.target_in_words()
     asked = block.targets[np.isfinite(block.targets)]

@@ -231,18 +231,29 @@ class Drivers:
             words.append(self.unknown)
         return words
 
-    def figures(self, driver: Driver) -> tuple[str, str, str]:
-        """What a line of the table says of a batch: what was asked, what it has, and its share."""
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """What heads the columns of `figures`."""
+        return (self.by, "largest std. error", *((self.share_of,) if self._has_shares else ()))
+
+    @property
+    def _has_shares(self) -> bool:
+        """Whether the share of any batch is known; `unknown` says why none is."""
+        return any(driver.share is not None for driver in self.drivers)
+
+    def figures(self, driver: Driver) -> tuple[str, ...]:
+        """What a line of the table says of a batch: what was asked, what it has, and its share if known."""
         weight = "various" if driver.weight is None else f"{driver.weight:,.4g}"
         asked = (driver.target or "none") if self.by == "target" else weight
         error = f"{driver.stderr:,.4g}" + (" (binds)" if driver.is_binding else "")
-        return asked, error, "not known" if driver.share is None else f"{100 * driver.share:.1f} %"
+        share = "not known" if driver.share is None else f"{100 * driver.share:.1f} %"
+        return (asked, error, *((share,) if self._has_shares else ()))
 
     def _table(self) -> Iterator[str]:
         shown = self.drivers[:SHOWN]
         lines = [(short(driver.name), *self.figures(driver)) for driver in shown]
-        heads = ("counts", self.by, "largest std. error", self.share_of)
-        first, *others = (max(len(line[i]) for line in (heads, *lines)) for i in range(4))
+        heads = ("counts", *self.heads)
+        first, *others = (max(len(line[i]) for line in (heads, *lines)) for i in range(len(heads)))
         for line, driver in zip((heads, *lines), (None, *shown), strict=True):
             cells = zip(line[1:], others, strict=True)
             yield f"  {line[0]:<{first}}  " + "  ".join(f"{cell:>{width}}" for cell, width in cells)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
-from leastnoise.accounting import CellCosts, Charge, Remaining, shown
+from leastnoise.accounting import Charge, Remaining, shown
 from leastnoise.directed import float_above, root_above
 from leastnoise.errors import OverBudgetError
 from leastnoise.ledger.history import History
-from leastnoise.privacy import ApproxDP, Goal
+from leastnoise.privacy import ApproxDP, Goal, PureDP
 
 # Beyond this no plan is the same plan with more noise.
 _MOST_WIDENING = 10**6
@@ -61,7 +61,30 @@ def _smaller_goal(remaining: Remaining, goal: Goal) -> str:
     if found is None:
         return f"; nothing is left for a plan{delta} that counts everybody"
     name, _, value = in_words(found).partition(" with ")[0].partition(" = ")
-    return f"; set {name} to at most {value}{delta} (in a specification: in [privacy]), and any plan fits"
+    return (
+        f"; set {name} to at most {value}{delta} (in a specification: in [privacy]), and any plan fits"
+        f"{_with_gaussian_noise(remaining, goal)}"
+    )
+
+
+def _with_gaussian_noise(remaining: Remaining, goal: Goal) -> str:
+    """Why a pure release costs more than its ε once there were Gaussian ones, and what would cost less.
+
+    Nothing where its ε counts as it is. ``remaining.like`` tries what is offered by the ledger's own rule.
+    """
+    limit = remaining.limit
+    is_converted = remaining.tally.has_gaussian or not isinstance(limit, ApproxDP)
+    if not isinstance(goal, PureDP) or isinstance(limit, PureDP) or not is_converted:
+        return ""
+    kind = replace(limit, neighbours=goal.neighbours, records_per_person=goal.records_per_person)
+    found = remaining.like(kind)
+    instead = "" if found is None else f"; with Gaussian noise, {in_words(found)} would fit"
+    costs = (
+        "costs more than its epsilon after Gaussian ones: it counts as"
+        if isinstance(limit, ApproxDP)
+        else "counts under this limit as"
+    )
+    return f". A release without a delta {costs} Gaussian noise that protects as little{instead}"
 
 
 def _more_noise(history: History, charge: Charge) -> str:
@@ -80,7 +103,7 @@ def _more_noise(history: History, charge: Charge) -> str:
     if not 1 < ratio < _MOST_WIDENING:
         return "; design it for a smaller goal"
     factor = _three_digits_above(root_above(ratio) if gaussian else float_above(ratio))
-    if not history.admits(_divided(charge, factor**2 if gaussian else factor)):
+    if not history.admits(charge.times(1 / (factor**2 if gaussian else factor))):
         return "; design it for a smaller goal"
     return (
         f"; with standard errors {float(factor):g} times as large it would fit: widen the targets by that "
@@ -90,12 +113,3 @@ def _more_noise(history: History, charge: Charge) -> str:
 
 def _three_digits_above(value: float) -> Fraction:
     return Fraction(Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(value)))
-
-
-def _divided(charge: Charge, by: Fraction) -> Charge:
-    costs = charge.per_cell
-    if costs is None:
-        return replace(charge, worst=charge.worst / by)
-    numerators = tuple(cost * by.denominator for cost in costs.numerators)
-    smaller = CellCosts(numerators, costs.unit * by.numerator)
-    return replace(charge, worst=smaller.largest, per_cell=smaller)

@@ -33,6 +33,9 @@ MAX_ANSWER_BYTES = 2**29
 
 _APPLICATION, _FORMAT, _PAGE = 0x6C6E6C67, 1, 4096
 
+# What every SQLite database begins with.
+_BEGINS = b"SQLite format 3\0"
+
 _SCHEMA = {
     "log": "CREATE TABLE log (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, content TEXT NOT NULL, "
     "profile BLOB, digest TEXT NOT NULL)",
@@ -233,6 +236,10 @@ def _check_file(path: Path) -> None:
         raise LedgerFileError(f"{str(path)!r} may be written by everybody; run: chmod o-w {path.name}")
     with path.open("rb") as file:
         header = file.read(100)
+    if header[: len(_BEGINS)] != _BEGINS[: len(header)]:
+        raise LedgerFileError(
+            f"{str(path)!r} is no ledger; name the file that `leastnoise ledger create` or Ledger() made"
+        )
     if not _is_header(header):
         raise LedgerFileError(f"{str(path)!r} is damaged, cut short or no ledger; restore it")
 
@@ -246,7 +253,7 @@ def _is_header(header: bytes) -> bool:
         return int.from_bytes(header[at : at + 4], "big")
 
     # sqlite.org/fileformat2.html, section 1.3: rollback journal, no vacuum, UTF-8, our own numbers.
-    begins = header[:24] == b"SQLite format 3\0" + _PAGE.to_bytes(2, "big") + bytes((1, 1, 0, 64, 32, 32))
+    begins = header[:24] == _BEGINS + _PAGE.to_bytes(2, "big") + bytes((1, 1, 0, 64, 32, 32))
     fixed = {44: 4, 48: 0, 52: 0, 56: 1, 60: _FORMAT, 64: 0, 68: _APPLICATION}
     return begins and all(number(at) == value for at, value in fixed.items()) and not any(header[72:92])
 

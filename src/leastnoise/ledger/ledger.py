@@ -30,6 +30,7 @@ from leastnoise.errors import (
 from leastnoise.ledger import file
 from leastnoise.ledger.additions import opening_row, spend_row, store_row
 from leastnoise.ledger.advice import over_budget
+from leastnoise.ledger.begun import begin_to_spend
 from leastnoise.ledger.export import rows_of, write_rows
 from leastnoise.ledger.history import Entry, History
 from leastnoise.ledger.rows import opened
@@ -277,7 +278,8 @@ class Ledger:
             `check` does; nothing was spent then.
         """
         _check_arguments(charge, release_id, after)
-        with self._file.writing(f"{_NOTHING_SPENT} If in doubt, look at ledger.entries.") as (log, history):
+        in_doubt = f"{_NOTHING_SPENT} If in doubt, see what the ledger lists."
+        with self._file.writing(in_doubt) as (log, history):
             if history.entry(release_id) is not None:
                 raise AlreadySpentError(
                     f"release {release_id!r} was paid for in the meantime; ask for it again to have its "
@@ -286,6 +288,7 @@ class Ledger:
             self._check_charge(history, charge, after, goal)
             row = spend_row(history, charge, release_id, after)
             entry = history.entry_of(row, opened(row, history.head, history.n_rows))
+            begin_to_spend()
             log.append(row)
         return entry
 

@@ -46,6 +46,11 @@ def count_tables(workload: Workload, source: Any, records_per_person: int) -> Co
     return ask
 
 
+def is_truncated(source: Any) -> bool:
+    """Whether `count_tables` keeps at most so many records of each person, as the publisher chose."""
+    return isinstance(source, Data) and source.person is not None
+
+
 def counts_of(workload: Workload, source: Any, records_per_person: int) -> Array:
     """The counts of all cells of a workload, (n,), from whatever `measure` takes.
 

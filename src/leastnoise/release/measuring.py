@@ -20,7 +20,7 @@ from leastnoise.measured import CountTables, Measured
 from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_gaussian
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
-from leastnoise.release.counts import count_tables, tables_of_vector
+from leastnoise.release.counts import count_tables, is_truncated, tables_of_vector
 from leastnoise.release.reading import release_from_parts
 from leastnoise.release.release import Receipt, Release
 from leastnoise.structured.blocks import Structured
@@ -75,7 +75,7 @@ def measure(
         UnrecordedSpending,
         stacklevel=2,
     )
-    return Release(plan, _noisy(plan, read, SystemBits()))
+    return Release(plan, _noisy(plan, read, SystemBits()), is_truncated=is_truncated(source))
 
 
 def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | None) -> Release:
@@ -94,7 +94,8 @@ def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | No
     with finished_first():
         entry = ledger.spend(charge, chosen, plan.after, goal=goal)
         receipt = Receipt(ledger.dataset, chosen, entry.head)
-        release = Release(plan, _noisy(plan, read, SystemBits()), receipt)
+        noisy = _noisy(plan, read, SystemBits())
+        release = Release(plan, noisy, receipt, is_truncated=is_truncated(source))
         ledger.store(entry, release.to_bytes())
     return release
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from leastnoise import container, exact
 from leastnoise.adjustment import adjustment_from_parts
-from leastnoise.errors import LedgerFileError, LedgerMismatchError, PlanFileError
+from leastnoise.errors import LedgerFileError, LedgerMismatchError, PlanFileError, PrivacyError
 from leastnoise.ledger import Ledger
 from leastnoise.operators import Array
 from leastnoise.plan import plan_from_parts
@@ -33,8 +33,8 @@ def stored_release(ledger: Ledger, release_id: str) -> Release:
     found = ledger.fetch(release_id)
     if found is None:
         raise LedgerMismatchError(
-            f"the ledger {ledger.path.name!r} knows no release {release_id!r}; ledger.entries lists those it "
-            "does, and so does `leastnoise ledger show`"
+            f"the ledger {ledger.path.name!r} knows no release {release_id!r}; `leastnoise ledger show`, or "
+            "ledger.entries in Python, lists those it does"
         )
     entry, body = found
     release = release_from_parts(*container.from_bytes(body, "release", release_id), release_id)
@@ -59,8 +59,14 @@ def stored_goal(ledger: Ledger, release_id: str) -> Goal | None:
         content = {} if found is None else container.from_bytes(found[1], "release", release_id)[0]
     except PlanFileError:
         return None
-    plan = content.get("plan", {})
-    return goal_from_dict(plan["privacy"]) if plan.get("has_goal") and not plan.get("after") else None
+    plan = content.get("plan")
+    if not isinstance(plan, dict) or not plan.get("has_goal") or plan.get("after"):
+        return None
+    privacy = plan.get("privacy")
+    try:
+        return goal_from_dict(privacy) if isinstance(privacy, dict) else None
+    except PrivacyError:
+        return None
 
 
 def release_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], name: str) -> Release:
@@ -86,7 +92,10 @@ def release_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], 
     if not fits:
         raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
     adjusted = adjustment_from_parts(content.get("adjusted"), arrays, plan.workload.shape[1], name)
-    return Release(plan, measurements, _receipt(content.get("receipt"), name), adjusted)
+    is_truncated = content.get("is_truncated")
+    if not isinstance(is_truncated, bool | None):
+        raise PlanFileError(f"{name!r} does not say whether records of one person were left out")
+    return Release(plan, measurements, _receipt(content.get("receipt"), name), adjusted, is_truncated)
 
 
 def _receipt(plain: Any, name: str) -> Receipt | None:

@@ -53,12 +53,16 @@ class Release:
             Where the plan depends on the data, what its mechanism released.
         receipt: where a ledger recorded it; None for a release without one.
         adjusted: what `adjust` did to the answers afterwards; None where they are as measured.
+        is_truncated: whether at most the goal's ``records_per_person`` records of each person were counted,
+            because the data named the person. False where the table was taken as it was, so that nobody
+            having more is a promise of the publisher's. None where a file of an earlier version does not say.
     """
 
     plan: Plan
     measurements: Array
     receipt: Receipt | None = None
     adjusted: Adjustment | None = None
+    is_truncated: bool | None = None
 
     def __post_init__(self) -> None:
         _read_only(self.measurements)
@@ -281,6 +285,8 @@ class Release:
         receipt = None if self.receipt is None else asdict(self.receipt)
         arrays = {**arrays, "measurements": exact.to_limbs(self.measurements)}
         parts: dict[str, Any] = {"plan": content, "receipt": receipt}
+        if self.is_truncated is not None:
+            parts["is_truncated"] = self.is_truncated
         if self.adjusted is not None:
             parts["adjusted"], cells = self.adjusted.to_parts()
             arrays |= cells

@@ -1,4 +1,4 @@
-"""Answers as a file for a spreadsheet, a database or another program, chosen by its suffix.
+"""Answers and quantiles as a file for a spreadsheet, a database or another program, chosen by its suffix.
 
     .csv       opens in a spreadsheet without running anything
     .parquet   typed columns
@@ -7,13 +7,18 @@
 
 A label may be any text that the schema declares, such as ``=cmd()``. In CSV a text that some spreadsheet
 would take for a formula gets an apostrophe before it; the other formats hold text as text, and it stays as it
-is. In Excel it goes into cells of text, never of formulas or links. Files are written whole or not at all.
+is. In Excel it goes into cells of text, never of formulas or links. A value of an attribute that is a plain
+number, as -5, is none of these and stays a number to whoever reads it. Files are written whole or not at all.
+
+A column is a list of texts, `Texts` where few different ones repeat, or an array of numbers.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,24 +26,34 @@ from typing import Any
 from leastnoise.errors import InputError, MissingExtraError, TooLargeError
 from leastnoise.printable import no_formula
 from leastnoise.release import Release, in_unicode
+from leastnoise.report.columns import Texts, attribute_columns
 from leastnoise.wholefile import written_whole
 
 # What a sheet of Excel holds: rows, the heading included, and characters of a cell.
 _EXCEL_ROWS, _EXCEL_TEXT = 2**20, 32_767
 
-# Columns of text; all others are numbers.
-_TEXTS = ("query", "label")
+# The columns of answers, whatever release they are of; attributes of these names are kept apart.
+_OWN = ("query", "label", "answer", "unadjusted", "stderr", "lower", "upper")
+
+# What is a number in every spreadsheet, and no formula.
+_PLAIN_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII)
 
 Columns = Mapping[str, Any]
 Facts = Mapping[str, Any]
+# Where to, the columns, what has to be known about them, and what they are.
+Writer = Callable[[Path, Columns, Facts, str], None]
 
 
 def write_answers(release: Release, path: str | Path, *, level: float = 0.95) -> Path:
-    """Write one row per count: batch, label, answer, standard error and interval; returns the path.
+    """Write one row per count: batch, label, attributes, answer, standard error, interval; returns the path.
 
     The suffix says how: .csv, .parquet, .json or .xlsx. All or nothing: a file of that name is replaced once
     the new one is complete. The last two are left out where the plan depends on the data. An adjusted release
     has a column more, "unadjusted", which standard errors and intervals are about.
+
+    After the label comes a column for every attribute that the queries mention, in schema order, and for
+    every condition or group as ``release["name"]`` heads it: what the row asks of it, empty where it adds up
+    all of its values. One that is called like another column has "attribute_" before its name.
 
     Raises:
         InputError: if the suffix is none of these.
@@ -54,14 +69,16 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
         "level": level,
         "adjusted": None if release.adjusted is None else release.adjusted.statement(),
     }
+    own = {renamed.get(name, name): values for name, values in columns.items()}
+    attributes = attribute_columns(release.plan.workload, {*_OWN, *own})
     with written_whole(target) as temporary:
-        write(temporary, {renamed.get(name, name): values for name, values in columns.items()}, facts)
+        # The first two are texts.
+        held = list(own.items())
+        write(temporary, {**dict(held[:2]), **attributes, **dict(held[2:])}, facts, "answers")
     return target
 
 
-def answers_writer(
-    path: str | Path, *, n_answers: int | None = None
-) -> Callable[[Path, Columns, Facts], None]:
+def answers_writer(path: str | Path, *, n_answers: int | None = None) -> Writer:
     """What writes answers to a file of that name; to be asked for before anything is measured.
 
     Args:
@@ -88,41 +105,76 @@ def answers_writer(
     return _WRITERS[suffix]
 
 
-def _write_csv(path: Path, columns: Columns, facts: Facts) -> None:
+def _write_csv(path: Path, columns: Columns, facts: Facts, what: str) -> None:
     # A label may hold what UTF-8 cannot; it is written out as \udc80.
     with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
-        writer.writerow(columns)
-        for name, label, *figures in zip(*columns.values(), strict=True):
-            # Fifteen digits are what a spreadsheet keeps; ten would round 2^40 people to hundreds.
-            writer.writerow([no_formula(name), no_formula(label), *(f"{value:.15g}" for value in figures)])
+        writer.writerow([no_formula(name) for name in columns])
+        writer.writerows(zip(*(_in_csv(values) for values in columns.values()), strict=True))
 
 
-def _write_parquet(path: Path, columns: Columns, facts: Facts) -> None:
+def _in_csv(values: Any) -> Iterator[str | None]:
+    if isinstance(values, Texts):
+        return values.changed(_number_or_text).or_else("")
+    if isinstance(values, list):
+        return map(no_formula, values)
+    # Fifteen digits are what a spreadsheet keeps; ten would round 2^40 people to hundreds.
+    return (f"{value:.15g}" for value in values)
+
+
+def _number_or_text(text: str) -> str:
+    return text if _PLAIN_NUMBER.fullmatch(text) else no_formula(text)
+
+
+def _write_parquet(path: Path, columns: Columns, facts: Facts, what: str) -> None:
     import duckdb
     import pandas as pd
 
-    held = {
-        name: pd.Series(values, dtype=object if name in _TEXTS else float)
-        for name, values in in_unicode(columns).items()
-    }
+    # Numbered, as names of attributes may be any text; they get their names in the query.
+    held = {str(i): _in_pandas(values, pd) for i, values in enumerate(columns.values())}
+    # Categories would come out as a type of their own.
+    chosen = ", ".join(
+        f'"{i}"{"::VARCHAR" if isinstance(values, Texts) else ""} AS {_named(name)}'
+        for i, (name, values) in enumerate(columns.items())
+    )
     known = ", ".join(f"{_quoted(key)}: {_quoted(str(value))}" for key, value in facts.items() if value)
     with duckdb.connect() as engine:
         engine.register("answers", pd.DataFrame(held))
         engine.execute(
-            f"COPY (SELECT * FROM answers) TO {_quoted(str(path))} "  # noqa: S608 - quoted, no values of people
+            f"COPY (SELECT {chosen} FROM answers) TO {_quoted(str(path))} "  # noqa: S608 - quoted, no values of people
             f"(FORMAT PARQUET, KV_METADATA {{{known}}})"
         )
+
+
+def _in_pandas(values: Any, pd: Any) -> Any:
+    if isinstance(values, Texts):
+        # Two texts may be written out alike, and categories must differ.
+        texts = [_in_unicode(text) for text in values.known]
+        if len(set(texts)) < len(texts) or not texts:
+            return pd.Series(list(values.changed(_in_unicode).or_else(None)), dtype=object)
+        return pd.Series(pd.Categorical.from_codes(values.codes, texts))
+    if isinstance(values, list):
+        return pd.Series([_in_unicode(text) for text in values], dtype=object)
+    return pd.Series(values, dtype=float)
+
+
+def _in_unicode(text: str) -> str:
+    (shown,) = in_unicode({"label": [text]})["label"]
+    return str(shown)
+
+
+def _named(name: str) -> str:
+    return '"' + _in_unicode(name).replace('"', '""') + '"'
 
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _write_json(path: Path, columns: Columns, facts: Facts) -> None:
+def _write_json(path: Path, columns: Columns, facts: Facts, what: str) -> None:
     with path.open("w", encoding="ascii") as file:
         head = _plain_json(facts)
-        file.write(f'{head[:-1]}, "answers": [')
+        file.write(f'{head[:-1]}, "{what}": [')
         for number, row in enumerate(_rows(columns)):
             file.write(",\n" if number else "\n")
             file.write(_plain_json(row))
@@ -135,12 +187,21 @@ def _plain_json(value: Any) -> str:
 
 
 def _rows(columns: Columns) -> Iterator[dict[str, Any]]:
-    held = in_unicode(columns)
-    for row in zip(*held.values(), strict=True):
-        yield {name: value if name in _TEXTS else float(value) for name, value in zip(held, row, strict=True)}
+    """Rows of texts, numbers, and None where a row has none or the number is beyond all."""
+    names = [_in_unicode(name) for name in columns]
+    for row in zip(*map(_plain, columns.values()), strict=True):
+        yield dict(zip(names, row, strict=True))
 
 
-def _write_excel(path: Path, columns: Columns, facts: Facts) -> None:
+def _plain(values: Any) -> Iterator[str | float | None]:
+    if isinstance(values, Texts):
+        return values.changed(_in_unicode).or_else(None)
+    if isinstance(values, list):
+        return map(_in_unicode, values)
+    return (float(value) if math.isfinite(value) else None for value in values)
+
+
+def _write_excel(path: Path, columns: Columns, facts: Facts, what: str) -> None:
     xlsxwriter = _imported_excel()
     # Nothing in other files, and nothing in the text that is taken for a formula, a link or a number.
     options = {
@@ -150,15 +211,15 @@ def _write_excel(path: Path, columns: Columns, facts: Facts) -> None:
         "strings_to_numbers": False,
     }
     with xlsxwriter.Workbook(str(path), options) as book:
-        sheet = book.add_worksheet("answers")
+        sheet = book.add_worksheet(what)
         about = book.add_worksheet("about")
         for j, name in enumerate(columns):
-            sheet.write_string(0, j, name)
+            sheet.write_string(0, j, _cut(_in_unicode(name)))
         for i, row in enumerate(_rows(columns), start=1):
             for j, value in enumerate(row.values()):
                 if isinstance(value, str):
                     sheet.write_string(i, j, _cut(value))
-                else:
+                elif value is not None:
                     sheet.write_number(i, j, value)
         for i, (name, value) in enumerate(facts.items()):
             about.write_string(i, 0, name)
@@ -178,7 +239,7 @@ def _imported_excel() -> Any:
     return xlsxwriter
 
 
-_WRITERS: dict[str, Callable[[Path, Columns, Facts], None]] = {
+_WRITERS: dict[str, Writer] = {
     ".csv": _write_csv,
     ".parquet": _write_parquet,
     ".json": _write_json,

@@ -21,6 +21,7 @@ import numpy as np
 from leastnoise.operators import Array, CumulativeSum, EveryRange, Identity, Padded
 from leastnoise.printable import counted
 from leastnoise.queries import Factor, Labels, Linear
+from leastnoise.queries.targets import in_counts
 from leastnoise.report.figures import decimals_for, number, outward, with_margin
 from leastnoise.report.markup import Markup, element, joined, paragraph, shortened, table
 from leastnoise.report.pictures import Series, bar, legend, lines, shaded_map, shades
@@ -33,8 +34,9 @@ _MOST_BARS, _MOST_ROWS = 40, 120
 # A cross table is shown in full up to so many rows and columns.
 _CROSS = (48, 12)
 
-# Lines beside one another, and the most points that are drawn of one.
-_MOST_LINES, _MOST_POINTS = 4, 160
+# Lines beside one another: of plain counts, and of sums up to a value, which cross less; and the most points
+# that are drawn of one.
+_MOST_LINES, _MOST_SUMS, _MOST_POINTS = 4, 8, 160
 
 # The fewest values that make a line: of sums up to a value, which rise smoothly, and of plain counts.
 _FEWEST_SUMS, _FEWEST_COUNTS = 6, 16
@@ -57,6 +59,7 @@ class Part:
         factors: what was crossed, None where it is no product; factors of a single row are left out.
         lower: the lower ends of the intervals, None where errors are not known; so is `upper`.
         is_centred: whether answers lie in the middle of their intervals; adjusted ones may lie outside.
+        asked: the half-widths that were asked for at this level; None where none were.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Part:
     schema: Schema | None
     level: float
     is_centred: bool
+    asked: Array | None = None
 
     @cached_property
     def half(self) -> Array | None:
@@ -78,6 +82,15 @@ class Part:
     def decimals(self) -> int:
         """How many are worth showing."""
         return 0 if self.half is None else decimals_for(self.half)
+
+    @cached_property
+    def has_finer_cells(self) -> bool:
+        """Whether some answer is shown with a digit more, so that an accuracy that is kept looks kept."""
+        if self.half is None or self.asked is None or not self.is_centred:
+            return False
+        unit = 10.0**-self.decimals
+        rounded_up = np.ceil(self.half / unit + 0.5) * unit
+        return bool(((self.half > 0) & (self.half <= self.asked) & (self.asked < rounded_up)).any())
 
     def told(self, j: int) -> str:
         """Answer j with its interval, in a few words."""
@@ -92,7 +105,8 @@ class Part:
         if self.half is None or self.lower is None or self.upper is None:
             return answer
         if self.is_centred:
-            return with_margin(self.answers[j], self.half[j], self.decimals)
+            asked = None if self.asked is None else float(self.asked[j])
+            return with_margin(self.answers[j], self.half[j], self.decimals, asked)
         return f"{answer} ({' to '.join(outward(self.lower[j], self.upper[j], self.decimals))})"
 
 
@@ -107,8 +121,10 @@ def parts_of(
 ) -> tuple[list[Part], int]:
     """A batch as one part, or as the tables of a cube; and how many of these are left out."""
     lower, upper = ends or (None, None)
+    asked = _half_widths_asked(block, level)
     if schema is None or isinstance(block.query, Linear):
-        return [Part(block.name, None, block.labels, answers, lower, upper, schema, level, is_centred)], 0
+        whole = Part(block.name, None, block.labels, answers, lower, upper, schema, level, is_centred, asked)
+        return [whole], 0
     terms = block.query.terms(schema)
     parts, start = [], 0
     for term in terms[:_MOST_PRODUCTS]:
@@ -125,10 +141,19 @@ def parts_of(
                 schema,
                 level,
                 is_centred,
+                None if asked is None else asked[rows],
             )
         )
         start = rows.stop
     return parts, len(terms) - len(parts)
+
+
+def _half_widths_asked(block: Block, level: float) -> Array | None:
+    """How far each answer may be off at a level, where targets were given at that level."""
+    if block.query.within is None or block.query.within[1] != level:
+        return None
+    asked = np.array(in_counts(block.query.within[0], block.query.expected), dtype=float)
+    return np.broadcast_to(asked, (block.n_rows,))
 
 
 def shown(part: Part) -> Markup:
@@ -139,8 +164,10 @@ def shown(part: Part) -> Markup:
     if len(factors) == 1 and _inner(factors[0]) is EveryRange:
         return _range_map(part, factors[0])
     sequence = next((f for f in factors if _is_in_order(f, part.schema)), None)
-    if sequence is not None and len(part.answers) <= _MOST_LINES * sequence.labels.length:
-        return _drawn_lines(part, factors, sequence)
+    if sequence is not None:
+        most = _MOST_SUMS if _inner(sequence) is CumulativeSum else _MOST_LINES
+        if len(part.answers) <= most * sequence.labels.length:
+            return _drawn_lines(part, factors, sequence)
     if len(part.answers) <= 12 or len(factors) < 2:
         return _with_bars(part)
     shape = (len(part.answers) // factors[-1].labels.length, factors[-1].labels.length)
@@ -166,6 +193,10 @@ def _is_in_order(factor: Factor, schema: Schema | None) -> bool:
     values = schema[factor.attributes[0]]
     is_scale = isinstance(values, (Integers, Bins)) and values.other is None
     return is_scale and _inner(factor) is Identity and factor.labels.length >= _FEWEST_COUNTS
+
+
+def _has_sums(factors: Sequence[Factor]) -> bool:
+    return any(_inner(factor) is CumulativeSum for factor in factors)
 
 
 def _row_names(factors: Sequence[Factor]) -> Callable[[int], str]:
@@ -279,6 +310,8 @@ def _cross_table(
     if part.half is not None:
         sign = "±" if part.is_centred else "what is in brackets"
         notes.append(f"{sign} holds the true count with {part.level:.0%} probability")
+        if part.has_finer_cells:
+            notes.append("beside an answer with a decimal it is about the answer before it was rounded")
     if shown_rows < n_down:
         notes.append(f"the first {shown_rows:,} of {n_down:,} rows")
     crossed = table(part.name, heads, rows, class_="cross shaded" if is_shaded else "cross")
@@ -318,8 +351,10 @@ def _drawn_lines(part: Part, factors: Sequence[Factor], sequence: Factor) -> Mar
     labels = [sequence.labels[int(i)] for i in points]
     named = f", one line for each of {n_lines} values of {_titles(others)}" if others else ""
     band = "" if part.lower is None else f" with {part.level:.0%} bands"
+    sums = _inner(sequence) is CumulativeSum
     description = f"Line chart of {shortened(part.name, 60)} by {sequence.title}{named}{band}."
-    notes = [] if part.half is None else [_band_in_words(part, part.half)]
+    notes = [f"Across: {sequence.title}{', counts of all up to each value' if sums else ''}"]
+    notes += [] if part.half is None else [_band_in_words(part, part.half)]
     if len(points) < n:
         notes.append(f"drawn: {len(points):,} of {n:,} values, evenly spaced")
     numbers = (
@@ -336,7 +371,7 @@ def _drawn_lines(part: Part, factors: Sequence[Factor], sequence: Factor) -> Mar
 
 def _band_in_words(part: Part, half: Array) -> str:
     narrow = _NARROW * float(np.abs(part.answers).max(initial=0)) > float(half.max())
-    return f"The bands are {part.level:.0%} intervals" + (", narrower here than the lines" if narrow else "")
+    return f"the bands are {part.level:.0%} intervals" + (", narrower here than the lines" if narrow else "")
 
 
 def _range_map(part: Part, factor: Factor) -> Markup:
@@ -392,7 +427,10 @@ def _large_map(part: Part, factors: Sequence[Factor]) -> Markup:
     description = (
         f"Map of {shortened(part.name, 60)}: {_titles(factors[:-1])} down, {factors[-1].title} across."
     )
-    notes = [f"Down: {_titles(factors[:-1])}; across: {factors[-1].title}; darker is more"]
+    ends = " to ".join(number(float(end), part.decimals) for end in (means.min(), means.max()))
+    what = "counts of all up to a value" if _has_sums(factors) else "counts"
+    notes = [f"Down: {_titles(factors[:-1])}; across: {factors[-1].title}"]
+    notes.append(f"darker is more; {what} from {ends}")
     if not is_whole:
         notes.append(f"a square is the mean of up to {sides[0]} by {sides[1]} counts, named by the first")
     return joined(

@@ -18,7 +18,7 @@ def drivers_table(found: Drivers) -> Any:
 
     table = Table(title="What drives the cost", title_justify="left", box=SIMPLE_HEAD, show_edge=False)
     table.add_column("counts")
-    for heading in (found.by, "largest std. error", found.share_of):
+    for heading in found.heads:
         table.add_column(heading, justify="right")
     for driver in found.drivers[:SHOWN]:
         cells = (driver.name, *found.figures(driver))

@@ -32,16 +32,34 @@ def outward(lower: float, upper: float, decimals: int) -> tuple[str, str]:
     )
 
 
-def with_margin(answer: float, half: float, decimals: int = 0) -> str:
+def with_margin(answer: float, half: float, decimals: int = 0, asked: float | None = None) -> str:
     """An answer and the half-width of its interval, rounded up far enough to cover the answer's rounding.
+
+    Args:
+        asked: the half-width that was asked for. One that is kept is never shown as more than that: where
+            rounding up would, the answer has a digit more, and the half-width is that of the answer before
+            it was rounded.
 
     Example:
         >>> with_margin(1234.4, 10.2), with_margin(0.26, 0.11, 1)
         ('1,234 ± 11', '0.3 ± 0.2')
+        >>> with_margin(876.31, 74.99, asked=75), with_margin(876.31, 74.62, asked=75)
+        ('876.3 ± 75', '876.3 ± 74.7')
     """
     unit = 10.0**-decimals
     margin = math.ceil(half / unit + 0.5) * unit if half > 0 else 0.0
-    return f"{number(answer, decimals)} ± {number(margin, decimals)}"
+    if asked is None or not half <= asked < margin:
+        return f"{number(answer, decimals)} ± {number(margin, decimals)}"
+    fine = unit / 10
+    margin = math.ceil(half / fine) * fine
+    shown = number(margin, decimals + 1) if margin < asked else f"{asked:,.6g}"
+    return f"{number(answer, decimals + 1)} ± {shown}"
+
+
+def share_above(gap: float) -> str:
+    """A gap as a share, in three digits and rounded up, as in "2.02%"."""
+    shown = Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(gap) * 100)
+    return f"{float(shown):,.3g}%" if gap < 10 else f"{float(shown):,.0f}%"
 
 
 def at_least(spent: float) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
+from leastnoise.drivers.giving_way import is_cut_short
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.printable import counted, in_figures
@@ -18,8 +19,8 @@ from leastnoise.release import Release
 from leastnoise.report import sections, words
 from leastnoise.report.baselines import baselines
 from leastnoise.report.batches import parts_of, shown
-from leastnoise.report.figures import at_least, figure
-from leastnoise.report.markup import Markup, element, joined, paragraph
+from leastnoise.report.figures import at_least, figure, share_above
+from leastnoise.report.markup import Markup, element, joined, paragraph, shortened
 from leastnoise.report.text import LEVEL
 from leastnoise.workload import Block
 
@@ -28,6 +29,9 @@ _MOST_CHARACTERS = 1_500_000
 
 # How many of them are.
 _MOST_NAMED = 20
+
+# Characters of the name of a dataset in the title.
+_MOST_OF_A_NAME = 60
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -39,12 +43,22 @@ def page(subject: Plan | Release) -> str:
     is_released = release is not None
     n = counted(plan.workload.shape[0], "count")
     title = f"A private release of {n}" if is_released else f"A plan for {n}, not measured yet"
+    if release is not None and release.receipt is not None:
+        title = f"{shortened(release.receipt.dataset, _MOST_OF_A_NAME)}: a private release of {n}"
     simple = Markup("") if plan.strategy is None else sections.simple_ways(plan, baselines(plan))
     content = [
         ("asked", "What was asked", sections.asked(plan)),
         ("released", "What was released", Markup("") if release is None else _released(release)),
         ("accuracy", "How accurate it is", sections.accuracy(plan)),
-        ("privacy", "What it costs in privacy", sections.privacy(plan, is_released=is_released)),
+        (
+            "privacy",
+            "What it costs in privacy",
+            sections.privacy(
+                plan,
+                is_released=is_released,
+                is_truncated=None if release is None else release.is_truncated,
+            ),
+        ),
         ("proof", "How good this is, and the proof", sections.proof(plan, is_released=is_released)),
         ("simple", "What simpler noise would have cost", simple),
         ("origin", "Where this comes from", _origin(plan, release)),
@@ -111,8 +125,13 @@ def _status(plan: Plan) -> tuple[str, str]:
     certificate = plan.certificate
     if certificate.status == "data-dependent":
         return "proof of accuracy", "none"
-    gap = f"{certificate.gap:.1%}" if certificate.status == "heuristic" else f"{certificate.gap:.1e}"
-    return f"proof (gap {gap})", certificate.status
+    if certificate.status == "optimal":
+        return f"proof (gap {certificate.gap:.1e})", "optimal"
+    if certificate.status == "heuristic":
+        return f"proof (gap {certificate.gap:.1%})", "heuristic"
+    # Nothing need have been stopped: some methods end with a gap, however long they are given.
+    cut = ", the search cut short" if is_cut_short(plan) else ""
+    return f"of the best possible, proved{cut}", f"within {share_above(certificate.gap)}"
 
 
 # ------------------------------------------------------------------------------------ what was released
@@ -171,7 +190,7 @@ def _left_out(blocks: Sequence[Block]) -> Markup:
     more = ", …" if len(blocks) > _MOST_NAMED else ""
     return joined(
         paragraph(f"{counted(len(blocks), 'further table')} not shown, as the page is long enough.", "note"),
-        paragraph(f"They are in release.to_frame() and in the file of answers: {named}{more}", "note"),
+        paragraph(f"They are in the file of answers, and in release.to_frame(): {named}{more}", "note"),
     )
 
 

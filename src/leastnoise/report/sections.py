@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from leastnoise.drivers.giving_way import is_cut_short
+from leastnoise.drivers.giving_way import is_cut_short, target_in_words
 from leastnoise.plan import Plan
 from leastnoise.printable import counted, in_figures
 from leastnoise.report import words
@@ -45,7 +45,7 @@ def asked(plan: Plan) -> Markup:
         ),
         _table(
             "the batches of counts",
-            ["batch", "kind", ">counts", ">weight", "standard error asked"],
+            ["batch", "kind", ">counts", ">weight", "standard error or ± asked"],
             [
                 (block.name, block.query.kind, in_figures(block.n_rows), _weight(block), _target(block))
                 for block in blocks[:_MOST_LINES]
@@ -111,10 +111,10 @@ def accuracy(plan: Plan) -> Markup:
     return joined(*parts)
 
 
-def privacy(plan: Plan, *, is_released: bool) -> Markup:
-    """What is promised to whom, in plain words."""
+def privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None = None) -> Markup:
+    """What is promised to whom, in plain words; `is_truncated` is that of the release."""
     goal, k = plan.privacy, plan.privacy.records_per_person
-    record, most = ("the record", "one record") if k == 1 else (f"up to {k} records", f"{k} records")
+    record = "the record" if k == 1 else f"up to {k} records"
     numbers = "these numbers" if is_released else "the numbers"
     if goal.neighbours == "add-remove":
         change, question = f"Without {record} of one person", "whether a certain person is in the table"
@@ -132,11 +132,7 @@ def privacy(plan: Plan, *, is_released: bool) -> Markup:
         ),
         *(paragraph(f"{line[0].upper()}{line[1:]}.") for line in plan.after_in_words()),
         paragraph(warning, "care") if warning else "",
-        _begun(
-            "Who is protected",
-            f"Every person who has at most {most} in the table. If somebody has more, the promise to them is "
-            "weaker.",
-        ),
+        _begun("Who is protected", words.who_is_protected(plan, is_truncated)),
         _begun(
             "What it means",
             f"{change}, {numbers} would have come out nearly as likely. {_factor_in_words(plan)}",
@@ -271,7 +267,9 @@ def _weight(block: Block) -> str:
 
 
 def _target(block: Block) -> str:
-    """The standard errors asked of a batch, without the word for it."""
+    """What was asked of a batch: a standard error, or an interval or a share as it was asked."""
+    if block.query.within is not None or isinstance(block.query.stderr, str):
+        return target_in_words(block)
     return words.target_of(block).removeprefix("target ").removeprefix("targets ") or "–"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from leastnoise.drivers.giving_way import target_in_words
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.printable import counted, printable
@@ -51,7 +52,7 @@ def release_text(release: Release) -> str:
     if lower is not None:
         lines += [
             f"Each interval holds the true count with probability {LEVEL:.0%} ({exact});",
-            "release.interval(simultaneous=True) gives wider ones that hold all at once.",
+            "in Python, release.interval(simultaneous=True) gives wider ones that hold all at once.",
         ]
     if release.adjusted is None:
         lines.append(
@@ -62,7 +63,7 @@ def release_text(release: Release) -> str:
     lines += [
         "",
         *_accuracy(plan),
-        *_privacy(plan, "This release spent"),
+        *_privacy(plan, "This release spent", release.is_truncated),
         *_proof(plan),
     ]
     return "\n".join(lines)
@@ -93,7 +94,7 @@ def _answers(block: Block, answers: Array, lower: Array, upper: Array) -> list[s
             f"{LEVEL:.0%} in [{low:>{widths[1]}}, {high:>{widths[2]}}]"
         )
     if shown < len(answers):
-        lines.append(f"  … and {len(answers) - shown:,} more, in release[{block.name!r}]")
+        lines.append(_left_out(block, len(answers) - shown))
     return [*lines, ""]
 
 
@@ -106,8 +107,13 @@ def _bare_answers(block: Block, answers: Array) -> list[str]:
     lines = [printable(block.name)]
     lines += [f"  {label:<{width}}  {figure:>{wide}}" for label, figure in zip(labels, figures, strict=True)]
     if shown < len(answers):
-        lines.append(f"  … and {len(answers) - shown:,} more, in release[{block.name!r}]")
+        lines.append(_left_out(block, len(answers) - shown))
     return [*lines, ""]
+
+
+def _left_out(block: Block, n_more: int) -> str:
+    """Where the answers are that are not shown, at a shell and in Python."""
+    return f"  … and {n_more:,} more, in the file of answers and in release[{block.name!r}]"
 
 
 def _accuracy(plan: Plan) -> list[str]:
@@ -121,10 +127,10 @@ def _accuracy(plan: Plan) -> list[str]:
         ]
     width = max(len(printable(name)) for name in plan.workload.names)
     for block, spread in zip(plan.workload.blocks, plan.spreads, strict=True):
-        target = words.target_of(block)
+        asked = _asked(block)
         lines.append(
             f"  {printable(block.name):<{width}}  median {spread.median:,.4g}, from {spread.low:,.4g} to "
-            f"{spread.high:,.4g} ({counted(block.n_rows, 'count')}){target and ', ' + target}"
+            f"{spread.high:,.4g} ({counted(block.n_rows, 'count')}){asked and ', ' + asked}"
         )
     kept = words.targets_kept(plan)
     if kept is not None:
@@ -132,11 +138,22 @@ def _accuracy(plan: Plan) -> list[str]:
     return [*lines, ""]
 
 
-def _privacy(plan: Plan, spends: str) -> list[str]:
+def _asked(block: Block) -> str:
+    """The target of a batch in the words in which it was asked, and as a standard error if that differs."""
+    as_given, as_stderr = printable(target_in_words(block)), words.target_of(block)
+    is_plain = block.query.within is None and not isinstance(block.query.stderr, str)
+    if is_plain or not as_given:
+        return as_stderr
+    return f"target {as_given}, as std. error {as_stderr.removeprefix('target ').removeprefix('targets ')}"
+
+
+def _privacy(plan: Plan, spends: str, is_truncated: bool | None = None) -> list[str]:
     lines = [f"{plan.privacy.statement()}.", words.spent(plan, spends)]
     warning = words.large_delta(plan)
     if warning is not None:
         lines.append(warning)
+    if is_truncated or plan.privacy.records_per_person > 1:
+        lines += textwrap.wrap(f"Who is protected: {words.who_is_protected(plan, is_truncated)}", _WIDTH)
     lines.append("Repeating it, or releasing anything else about the same people, adds to this.")
     return ["Privacy", *(f"  {line}" for line in lines), ""]
 
@@ -155,6 +172,7 @@ def _proof(plan: Plan) -> list[str]:
             words.bound(plan),
             words.verdict(plan),
             *words.without_delta(plan),
-            "Recheck it yourself: leastnoise.certify(plan.workload, plan).",
+            "Recheck it yourself: leastnoise.certify(plan.workload, plan), or from a shell, with a plan that",
+            "`leastnoise design` saved, `leastnoise audit PLAN`.",
         ]
     return ["How good this is", *(f"  {line}" for line in lines)]

@@ -77,6 +77,26 @@ def spent(plan: Plan, spends: str) -> str:
     )
 
 
+def who_is_protected(plan: Plan, is_truncated: bool | None) -> str:
+    """To whom the promise is made, which depends on whether somebody's further records were left out.
+
+    Args:
+        is_truncated: that of the release; None for a plan, and where it is not known: the careful words.
+    """
+    k = plan.privacy.records_per_person
+    most = "one record" if k == 1 else f"{k} records"
+    if is_truncated:
+        were = "was" if k == 1 else "were"
+        return (
+            f"Every person, however many records they have: at most {most} of each {were} counted, so counts "
+            "may be too low, by an amount that no interval accounts for."
+        )
+    return (
+        f"Every person who has at most {most} in the table. If somebody has more, the promise to them is "
+        "weaker."
+    )
+
+
 def large_delta(plan: Plan) -> str | None:
     """A word of warning where δ protects nobody."""
     if isinstance(plan.privacy, ApproxDP) and plan.privacy.delta > _LARGE_DELTA:

@@ -1,6 +1,7 @@
 """A specification: everything that is published, in one TOML file.
 
     lines    on which line something stands
+    slips    what was probably meant by a line that is no TOML
     toml     plain values as TOML
     reading  from the file to schema, queries, privacy and objective
     schema   what the file may hold, for editors

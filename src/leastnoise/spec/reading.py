@@ -22,6 +22,9 @@
     method = "auto"
     tol    = 1e-6
 
+Where a person may have several records, [privacy] says how many count at most and whose they are:
+records_per_person = 3, and person = "patient_id", a column of the table.
+
 A query may hold a target, stderr = 50 or within = [100, 0.95]. Where some do, [privacy] may be
 left out: the plan then spends the least that meets them.
 
@@ -48,6 +51,7 @@ from leastnoise.queries import Query, query_from_dict
 from leastnoise.queries.base import COMMON
 from leastnoise.schema import Schema
 from leastnoise.spec.lines import Lines
+from leastnoise.spec.slips import slip_in
 from leastnoise.spec.toml import key_text, value_text
 from leastnoise.sql import queries_from_sql
 from leastnoise.workload import Workload, assemble
@@ -64,6 +68,8 @@ GOALS: dict[frozenset[str], type[Goal]] = {
 }
 # What a goal may hold besides its numbers, written only where it is not the default.
 FURTHER = {"neighbours": "add-remove", "records_per_person": 1, "calibration": "exact"}
+# What may stand beside a goal, or alone where targets take its place, and is no part of it.
+PERSON = "person"
 DESIGN = ("objective", "relative_to", "method", "options", "tol", "time_limit", "backend")
 
 
@@ -72,12 +78,22 @@ class Spec:
     """What to publish: a schema, queries, a privacy goal, and settings for `design`.
 
     The goal is None where the queries have targets and the least privacy loss is sought.
+
+    Attributes:
+        person: the column that names the person, for `vectorize`: at most ``records_per_person`` records of
+            each then count. None where nothing says whose record is whose.
     """
 
     schema: Schema
     queries: tuple[Query, ...]
     privacy: Goal | None
     design: Mapping[str, Any] = field(default_factory=dict)
+    person: str | None = None
+
+    @property
+    def records_per_person(self) -> int:
+        """How many records of one person the promise is for."""
+        return 1 if self.privacy is None else self.privacy.records_per_person
 
     @property
     def workload(self) -> Workload:
@@ -97,10 +113,11 @@ class Spec:
         lines = ["[schema]"]
         lines += [f"{key_text(name)} = {value_text(value)}" for name, value in self.schema.to_dict().items()]
         goal = {} if self.privacy is None else self.privacy.to_dict()
-        lines += ["", "[privacy]"] if goal else []
+        lines += ["", "[privacy]"] if goal or self.person is not None else []
         for name, value in goal.items():
             if name != "goal" and value != FURTHER.get(name):
                 lines.append(f"{name} = {value_text(value)}")
+        lines += [] if self.person is None else [f"{PERSON} = {value_text(self.person)}"]
         for query in self.queries:
             lines += ["", "[[query]]"]
             lines += [f"{key_text(name)} = {value_text(value)}" for name, value in query.to_dict().items()]
@@ -163,7 +180,8 @@ def _parse(text: str, where: Callable[[int | None], str]) -> Spec:
         hint = "; write [[query]] in double brackets before each query" if "('query',)" in str(error) else ""
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
         line = None if found is None else int(found[1])
-        raise SpecError(f"{where(line)}this is not TOML: {error}{hint}") from None
+        slip = "" if line is None else slip_in(text.split("\n")[line - 1])
+        raise SpecError(f"{where(line)}this is not TOML: {error}{hint}{slip}") from None
     try:
         _check_values(content)
         return _read(content)
@@ -238,8 +256,11 @@ def _read(content: dict[str, Any]) -> Spec:
                 raise _Refusal(f"[[query]] number {number + 1}: {words}", "query", number)
             taken |= {query.name} if query.name is not None else set()
             asked.append(query)
-    goal = _goal(content["privacy"]) if "privacy" in content else None
-    spec = Spec(schema, tuple(asked), goal, _settings(content.get("design", {})))
+    privacy = content.get("privacy", {})
+    goal = None if _is_without_numbers(privacy) and _has_targets(content) else _goal(privacy)
+    if goal is None:
+        _check_without_numbers(privacy)
+    spec = Spec(schema, tuple(asked), goal, _settings(content.get("design", {})), _person(privacy))
     if goal is None and spec.design.get("objective", "targets") != "targets":
         words = f"a [privacy] table is needed for objective = {spec.design['objective']!r}"
         raise _Refusal(words, "design", "objective")
@@ -305,12 +326,37 @@ def _from_sql(plain: dict[str, Any], schema: Schema) -> list[Query]:
     return [query.having(name=own, **common) for query, own in zip(found, names, strict=True)]
 
 
-def _goal(plain: dict[str, Any]) -> Goal:
+def _is_without_numbers(plain: dict[str, Any]) -> bool:
+    return set(plain) <= {*FURTHER, PERSON}
+
+
+def _check_without_numbers(plain: dict[str, Any]) -> None:
+    """Refuse what only a goal can say: `design` finds the least μ for one record, added or removed."""
+    for name, default in FURTHER.items():
+        if plain.get(name, default) != default or isinstance(plain.get(name), bool):
+            raise _Refusal(
+                f"[privacy]: {name} = {plain[name]!r} needs a budget beside it; give an epsilon and a delta "
+                "too, and leastnoise tradeoff says the least epsilon that meets the targets, to be put there",
+                "privacy",
+                name,
+            )
+
+
+def _person(plain: dict[str, Any]) -> str | None:
+    person = plain.get(PERSON)
+    if PERSON in plain and (not isinstance(person, str) or not person):
+        words = f"[privacy]: person must be the name of a column, in quotes, got {person!r}"
+        raise _Refusal(words, "privacy", PERSON)
+    return person
+
+
+def _goal(given: dict[str, Any]) -> Goal:
+    plain = {name: value for name, value in given.items() if name != PERSON}
     goal = GOALS.get(frozenset(plain) - set(FURTHER))
     if goal is None:
         raise _Refusal(
             "[privacy] must hold epsilon and delta, or epsilon, rho or mu alone (and may hold "
-            f"neighbours and records_per_person); it holds {', '.join(map(repr, plain))}",
+            f"neighbours, records_per_person and person); it holds {', '.join(map(repr, given))}",
             "privacy",
         )
     for name, value in plain.items():

@@ -19,7 +19,7 @@ from typing import Any
 from leastnoise.objective import OBJECTIVES
 from leastnoise.queries import QUERY_KINDS, Query
 from leastnoise.queries.base import COMMON
-from leastnoise.spec.reading import DESIGN, FURTHER, GOALS
+from leastnoise.spec.reading import DESIGN, FURTHER, GOALS, PERSON
 
 FILE = Path(__file__).with_name("spec.schema.json")
 
@@ -82,9 +82,14 @@ _WRITTEN = {"row_labels": "labels"}
 _NUMBER_OR_FRACTION: Json = {"anyOf": [_POSITIVE, {"type": "string", "pattern": "^[^/]+/[^/]+$"}]}
 _GOAL_KEYS: dict[str, Json] = {
     "neighbours": {"enum": ["add-remove", "replace-one"]},
-    "records_per_person": {"type": "integer", "minimum": 1},
+    "records_per_person": {
+        "type": "integer",
+        "minimum": 1,
+        "description": "how many records of one person count at most; 1 unless given",
+    },
     "calibration": {"enum": ["exact", "classic"]},
 }
+_PERSON: Json = {"type": "string", "minLength": 1, "description": "the column that names the person"}
 _DESIGN_KEYS: dict[str, Json] = {
     "objective": {"enum": list(OBJECTIVES)},
     "relative_to": {"const": "uniform"},
@@ -132,7 +137,7 @@ def json_schema() -> Json:
                 "additionalProperties": {"$ref": "#/$defs/attribute"},
                 "description": "the columns that count, each with its public values",
             },
-            "privacy": {"anyOf": [_goal(numbers) for numbers in GOALS]},
+            "privacy": {"anyOf": [*_goals(), _without_numbers()]},
             "query": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/query"}},
             "design": _table({key: _DESIGN_KEYS.get(key, {}) for key in DESIGN}),
         },
@@ -140,7 +145,7 @@ def json_schema() -> Json:
         "additionalProperties": False,
         # Targets may take the place of a goal.
         "anyOf": [
-            {"required": ["privacy"]},
+            {"properties": {"privacy": {"anyOf": _goals()}}, "required": ["privacy"]},
             {
                 "properties": {
                     "query": {"contains": {"anyOf": [{"required": [key]} for key in ("stderr", "within")]}}
@@ -169,10 +174,20 @@ def _table(properties: dict[str, Json], *required: str) -> Json:
     }
 
 
+def _goals() -> list[Json]:
+    return [_goal(numbers) for numbers in GOALS]
+
+
 def _goal(numbers: frozenset[str]) -> Json:
     ordered = sorted(numbers, reverse=True)  # epsilon before delta
-    further = {key: _GOAL_KEYS.get(key, {}) for key in FURTHER}
+    further = {key: _GOAL_KEYS.get(key, {}) for key in FURTHER} | {PERSON: _PERSON}
     return _table(dict.fromkeys(ordered, _NUMBER_OR_FRACTION) | further, *ordered)
+
+
+def _without_numbers() -> Json:
+    """What may be said where targets take the place of a goal: for one record, added or removed."""
+    defaults = {key: {"const": default} for key, default in FURTHER.items()}
+    return _table(defaults | {PERSON: _PERSON}) | {"minProperties": 1}
 
 
 def _attribute(key: str) -> Json:

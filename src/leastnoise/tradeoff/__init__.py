@@ -30,6 +30,7 @@ import numpy as np
 
 from leastnoise.design import design
 from leastnoise.drivers import Redesign
+from leastnoise.drivers.giving_way import target_in_words
 from leastnoise.drivers.pressure import largest_shares
 from leastnoise.errors import DesignError, InputError, LeastnoiseError
 from leastnoise.objective import Objective, Targets, TotalVariance, default_objective
@@ -40,7 +41,7 @@ from leastnoise.progress import Progress
 from leastnoise.report import Baselines, baselines
 from leastnoise.tradeoff.files import write_tradeoff
 from leastnoise.tradeoff.table import AskedBatch, BatchAccuracy, How, Needed, Point, Tradeoff
-from leastnoise.workload import Block, Workload
+from leastnoise.workload import Workload
 
 __all__ = ["AskedBatch", "BatchAccuracy", "Needed", "Point", "Tradeoff", "tradeoff", "write_tradeoff"]
 
@@ -53,6 +54,9 @@ DELTA = 1e-6
 
 # Up to this gap the least ε that meets the targets is called proved.
 _PROVED = 1e-3
+
+# The share of the time limit that the design for the goal's own ε has, however late it begins.
+_OWN_SHARE = 0.1
 
 # A target is kept up to the rounding of a product of two floats.
 _ROUNDING = 1e-12
@@ -82,7 +86,8 @@ def tradeoff(
         factors: on all targets, for which the ε needed is told.
         delta: where the goal names none; 1e-6 unless given.
         objective: what accurate means, as for `design`.
-        time_limit: seconds for all of it; a search that runs out of time tells its gap.
+        time_limit: seconds for all of it, shared among what has to be designed; the goal's own ε comes first.
+            A search that runs out of time tells its gap, and what it was too late for is said.
         progress: called with a `Redesign` when a design begins and after every step of it.
 
     Guarantee:
@@ -103,9 +108,9 @@ def tradeoff(
     chosen = default_objective(workload, objective, has_goal=privacy is not None)
     settings: dict[str, Any] = {"method": method, "options": options, "tol": tol, "backend": backend}
     designer = _Designer(workload, settings, time_limit, progress)
-    curve = _Curve(workload, goal, chosen, designer)
     every = sorted({*wanted, *([] if asked is None else [asked])})
-    points = [replace(point, is_asked=point.epsilon == asked) for point in curve.points(every)]
+    curve = _Curve(workload, goal, chosen, designer, len(every))
+    points = [replace(point, is_asked=point.epsilon == asked) for point in curve.points(every, asked)]
     least = curve.needed_budget()
     needed = [_needed(goal, least, factor) for factor in told] if least else []
     return Tradeoff(
@@ -165,14 +170,28 @@ class _Designer:
         """Say how many designs there will be from now on."""
         self.n_designs = self.n_begun + n_more
 
-    def plan(self, goal: Goal, objective: Objective, subject: str) -> Plan:
-        """A plan that states its errors."""
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is up."""
+        return self.time_limit is not None and self._left() <= 0
+
+    def _left(self) -> float:
+        assert self.time_limit is not None
+        return self.time_limit - (time.monotonic() - self.started)
+
+    def plan(self, goal: Goal, objective: Objective, subject: str, *, is_own: bool = False) -> Plan:
+        """A plan that states its errors.
+
+        Args:
+            is_own: whether it is for the goal's own ε, which is never left out for lack of time.
+        """
         self.n_begun += 1
         number, n_designs = self.n_begun, max(self.n_designs, self.n_begun)
         limit = None
         if self.time_limit is not None:
-            left = self.time_limit - (time.monotonic() - self.started)
-            limit = left / (n_designs - number + 1)
+            limit = self._left() / (n_designs - number + 1)
+            if is_own:
+                limit = max(limit, _OWN_SHARE * self.time_limit)
             if limit <= 0:
                 raise DesignError(
                     f"the time limit was reached before {subject}; give more, or fewer epsilons"
@@ -196,17 +215,24 @@ class _Curve:
     """What can be had at every ε, from as few designs as theory allows."""
 
     def __init__(
-        self, workload: Workload, goal: ApproxDP | PureDP, objective: Objective, designer: _Designer
+        self,
+        workload: Workload,
+        goal: ApproxDP | PureDP,
+        objective: Objective,
+        designer: _Designer,
+        n_points: int,
     ) -> None:
         self.workload, self.goal, self.objective, self.designer = workload, goal, objective, designer
         self.is_within = objective.kind == "total-within-caps"
         self.least_total: _Scaled | None = None
         self.n_designed = 0
         self.failures: list[str] = []
+        self.too_late: list[float] = []
         if not self.is_within:
             self.base = _Scaled(designer.plan(goal, objective, f"the {objective}"))
             return
-        designer.expect(2)
+        # As many as there may be: what turns out not to be designed leaves its time to the others.
+        designer.expect(2 + n_points)
         self.base = _Scaled(designer.plan(goal, Targets(), "the least that meets the targets"))
         assert isinstance(objective, TotalVariance)
         try:
@@ -216,12 +242,15 @@ class _Curve:
             # A query of weight zero may be outside what the total asks; then every ε is designed.
             self.least_total = None
 
-    def points(self, epsilons: Sequence[float]) -> list[Point]:
+    def points(self, epsilons: Sequence[float], asked: float | None) -> list[Point]:
         goals = [(epsilon, replace(self.goal, epsilon=epsilon)) for epsilon in epsilons]
         if not self.is_within:
             return [self.base.point(epsilon, goal, "scaled") for epsilon, goal in goals]
         self.designer.expect(sum(self._is_between(goal) for _, goal in goals))
-        return [self._within(epsilon, goal) for epsilon, goal in goals]
+        # The goal's own first, as what comes last may be too late; false sorts before true.
+        in_turn = sorted(goals, key=lambda pair: pair[0] != asked)
+        found = [self._within(epsilon, goal, is_own=epsilon == asked) for epsilon, goal in in_turn]
+        return sorted(found, key=lambda point: point.epsilon)
 
     def _is_between(self, goal: Goal) -> bool:
         """Whether a goal meets the targets, and they still press."""
@@ -229,18 +258,22 @@ class _Curve:
             return False
         return self.least_total is None or self.least_total.factor(goal) > 1
 
-    def _within(self, epsilon: float, goal: Goal) -> Point:
+    def _within(self, epsilon: float, goal: Goal, *, is_own: bool) -> Point:
         if self.base.factor(goal) > 1:
             return self.base.point(epsilon, goal, "missed")
         if not self._is_between(goal):
             assert self.least_total is not None
             return self.least_total.point(epsilon, goal, "scaled")
+        # This close to the least ε, or this late, the plan for the targets alone is all there is.
+        instead = replace(self.base.point(epsilon, goal, "scaled"), gap=math.nan, status="stopped")
+        if self.designer.is_late and not is_own:
+            self.too_late.append(epsilon)
+            return instead
         try:
-            plan = self.designer.plan(goal, self.objective, f"epsilon = {epsilon:.4g}")
+            plan = self.designer.plan(goal, self.objective, f"epsilon = {epsilon:.4g}", is_own=is_own)
         except LeastnoiseError as error:
-            # This close to the least ε, or this late, the plan for the targets alone is all there is.
             self.failures.append(f"At epsilon = {epsilon:.4g} the targets alone were planned for: {error}")
-            return replace(self.base.point(epsilon, goal, "scaled"), gap=math.nan, status="stopped")
+            return instead
         self.n_designed += 1
         return _Scaled(plan).point(epsilon, goal, "designed")
 
@@ -259,7 +292,7 @@ class _Curve:
             power = 1 if self.base.is_laplace else 2
             met_from = _epsilon_at(self.goal, self.base.budget * factor**power)
         stderr = float(targets.min()) if len(targets) else None
-        return AskedBatch(block.name, block.n_rows, _target_in_words(block), stderr, met_from)
+        return AskedBatch(block.name, block.n_rows, printable(target_in_words(block)), stderr, met_from)
 
     def notes(self) -> list[str]:
         """What was designed, what was scaled, and why that is right."""
@@ -290,6 +323,12 @@ class _Curve:
             notes.append(
                 f"From epsilon = {last:.4g} on the least total variance meets all targets by itself: one "
                 "design, scaled."
+            )
+        if self.too_late:
+            late = ", ".join(f"{epsilon:.4g}" for epsilon in self.too_late)
+            notes.append(
+                f"The time limit was reached before epsilon = {late}: there the targets alone were planned "
+                "for. Give more time, or fewer epsilons."
             )
         return [*notes, *self.failures]
 
@@ -367,14 +406,6 @@ def _epsilon_at(goal: ApproxDP | PureDP, budget: float) -> float:
     if goal.calibration == "classic":
         return math.sqrt(budget) * k * math.sqrt(2 * math.log(2 / float(goal.delta)))
     return epsilon_of(Fraction(budget) * k * k, goal.delta)
-
-
-def _target_in_words(block: Block) -> str:
-    asked = block.targets[np.isfinite(block.targets)]
-    if len(asked) == 0 or block.query.target is not None:
-        return printable(block.query.target_in_words())
-    low, high = float(asked.min()), float(asked.max())
-    return f"±{low:,.6g}" if low == high else f"±{low:,.6g} to ±{high:,.6g}"
 
 
 def _proof(status: str, gap: float) -> str:

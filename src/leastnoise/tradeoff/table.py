@@ -167,7 +167,8 @@ class Tradeoff:
             yield from self._of_batch(number, batch)
             yield ""
         if len(self.asked) > _SHOWN:
-            yield f"… and {len(self.asked) - _SHOWN:,} more batches, in .to_frame() and in a .csv of it"
+            more = f"… and {len(self.asked) - _SHOWN:,} more batches"
+            yield f"{more}: write it as .csv (--out, write_tradeoff), or take .to_frame()"
             yield ""
         if self.needed:
             factors = [f"{needed.factor:.3g}" for needed in self.needed]

@@ -1,0 +1,55 @@
+"""Quantiles as a file: one row for every share and group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from leastnoise.release import Release
+from leastnoise.report.answers import answers_writer
+from leastnoise.report.columns import Texts
+from leastnoise.wholefile import written_whole
+
+
+def write_quantiles(
+    release: Release,
+    path: str | Path,
+    attribute: str,
+    levels: Sequence[float],
+    *,
+    level: float = 0.95,
+    by: str | None = None,
+) -> Path:
+    """Write what ``release.quantiles`` gives as .csv, .parquet, .json or .xlsx; returns the path.
+
+    The columns are attribute, share, group, quantile, from, to, lower and upper, whatever was asked: without
+    `by` no row has a group, and a quantile of whole numbers is from and to itself. An end that is open is
+    "inf" in CSV and Parquet, and empty in JSON and Excel.
+
+    Raises:
+        InputError: if the suffix is none of these.
+        MissingExtraError: if what writes it is not installed.
+        QueryError: if the attribute has no order, or the plan does not determine its distribution.
+        MethodError: where the plan depends on the data, so that errors are not known.
+    """
+    target = Path(path)
+    write = answers_writer(target)
+    found = release.quantiles(attribute, levels, level=level, by=by).reset_index()
+    numbers = {name: np.array(found[name], dtype=float) for name in ("lower", "upper")}
+    is_binned = "from" in found
+    columns: dict[str, Any] = {
+        "attribute": [attribute] * len(found),
+        "share": np.array(found["q"], dtype=float),
+        "group": Texts((), np.full(len(found), -1)) if by is None else [str(group) for group in found[by]],
+        "quantile": list(found["quantile"]) if is_binned else np.array(found["quantile"], dtype=float),
+        "from": np.array(found["from" if is_binned else "quantile"], dtype=float),
+        "to": np.array(found["to" if is_binned else "quantile"], dtype=float),
+        **numbers,
+    }
+    facts = {"privacy": str(release.plan.privacy), "level": level, "by": by}
+    with written_whole(target) as temporary:
+        write(temporary, columns, facts, "quantiles")
+    return target
