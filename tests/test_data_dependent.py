@@ -627,7 +627,7 @@ def test_a_release_has_answers_and_no_intervals(name: str, tmp_path: Path) -> No
     write_answers(release, tmp_path / "answers.csv")
     with (tmp_path / "answers.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.reader(file))
-    assert lines[0] == ["query", "label", "answer"] and len(lines) == 37
+    assert lines[0] == ["query", "label", "v", "answer"] and len(lines) == 37
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -45,7 +45,7 @@ def asked(plan: Plan) -> Markup:
         ),
         _table(
             "the batches of counts",
-            ["batch", "kind", ">counts", ">weight", "standard error or ± asked"],
+            ["batch", "kind", ">counts", ">weight", "accuracy asked"],
             [
                 (block.name, block.query.kind, in_figures(block.n_rows), _weight(block), _target(block))
                 for block in blocks[:_MOST_LINES]

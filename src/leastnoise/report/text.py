@@ -172,7 +172,7 @@ def _proof(plan: Plan) -> list[str]:
             words.bound(plan),
             words.verdict(plan),
             *words.without_delta(plan),
-            "Recheck it yourself: leastnoise.certify(plan.workload, plan), or from a shell, with a plan that",
-            "`leastnoise design` saved, `leastnoise audit PLAN`.",
+            "From a shell, `leastnoise audit PLAN` rechecks a plan that `leastnoise design` saved.",
+            "Recheck it yourself: leastnoise.certify(plan.workload, plan).",
         ]
     return ["How good this is", *(f"  {line}" for line in lines)]
