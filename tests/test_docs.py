@@ -19,16 +19,18 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import leastnoise
+from leastnoise.design import plan_by
 from leastnoise.errors import UnrecordedSpending
 from leastnoise.population import draw_people, write_people
 from leastnoise.spec import parse_spec
 from leastnoise.strategies import METHODS
+from leastnoise.strategies.method import Request
 
 PACKAGE = Path(leastnoise.__file__).parent
 ROOT = Path(__file__).parents[1]
@@ -535,3 +537,23 @@ def test_the_comparison_on_the_start_page_holds_every_method() -> None:
     table = text[text.index("method                    total variance") :].split("```")[0]
     named = {line.split(",")[0].split()[0] for line in table.splitlines()[1:]}
     assert {method.name for method in METHODS} <= named, "make the table again: leastnoise compare town.toml"
+
+
+def test_the_family_and_the_query_of_the_guide_work() -> None:
+    """CONTRIBUTING's two pieces of code, put where the guide puts them."""
+    family, query = (fence.text for fence in fences(ROOT / "CONTRIBUTING.md") if fence.language == "python")
+    names: dict[str, Any] = {}
+    exec(compile(family, "neighbours.py", "exec"), names)
+    schema = leastnoise.Schema(a=range(5), b=("x", "y"))
+    workload = leastnoise.assemble([leastnoise.AllRanges("a") * leastnoise.Marginal("b")], schema)
+    plan = plan_by(names["NEIGHBOURS"], Request(workload, leastnoise.GDP(1)), has_goal=True)
+    best = leastnoise.design(workload, leastnoise.GDP(1)).certificate
+    assert plan.certificate.status == "heuristic" and plan.certificate.lower_bound <= best.achieved
+    assert best.lower_bound < plan.certificate.achieved < 2 * best.achieved
+
+    counts = importlib.import_module("leastnoise.queries.counts")
+    names = {**vars(counts), "np": np}
+    exec(compile(query, "counts.py", "exec"), names)
+    suffix = leastnoise.assemble([names["Suffix"]("a")], leastnoise.Schema(a=range(3)))
+    assert suffix.dense().tolist() == [[1, 1, 1], [0, 1, 1], [0, 0, 1]]
+    assert list(suffix.labels) == ["a >= 0", "a >= 1", "a >= 2"]
