@@ -53,7 +53,7 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
 
     After the label comes a column for every attribute that the queries mention, in schema order, and for
     every condition or group as ``release["name"]`` heads it: what the row asks of it, empty where it adds up
-    all of its values. One that is called like another column has "attribute_" before its name.
+    all of its values. One that is called like another column has ``attribute_`` before its name.
 
     Raises:
         InputError: if the suffix is none of these.
