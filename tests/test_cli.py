@@ -202,7 +202,8 @@ def test_piped_output_holds_no_control_sequence(town: tuple[Path, subprocess.Com
     _, done = town
     for text in (done.stdout, done.stderr):
         assert all(c.isprintable() or c == "\n" for c in text)
-    assert re.fullmatch(r"designed in \d+\.\d s\n", done.stderr)
+    # A busy machine takes longer than the time after which signs of life are given.
+    assert re.fullmatch(r"(designing.* s so far\)\n)*designed in \d+\.\d s\n", done.stderr)
 
 
 def test_a_folder_with_an_awkward_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

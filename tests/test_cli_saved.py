@@ -138,6 +138,8 @@ def test_quantiles_are_written(saved: Release, by: str | None) -> None:
 
 def test_open_ends_of_quantiles(tmp_path: Path) -> None:
     """JSON and Excel have no number beyond all."""
+    extra("xlsxwriter")
+    extra("openpyxl")
     schema = ln.Schema(pay=ln.Bins([0, 10, float("inf")]))
     plan = ln.design(ln.assemble([ln.Prefix("pay")], schema), ln.GDP(1))
     bits = RepeatableBits(np.random.default_rng(0))

@@ -361,8 +361,8 @@ def test_the_command_writes_a_draft(run: Callable[..., Any], tmp_path: Path) -> 
         "  leastnoise check people.toml --data people.csv   # does the table keep to it? For its owner "
         "alone\n"
         "  leastnoise explain people.toml   # what would be released, how accurate, and why; reads no data\n"
-        "  leastnoise ledger create people.ledger --dataset people --epsilon E --delta D   # once: the most "
-        "that all releases may spend\n"
+        "  leastnoise ledger create people.ledger --dataset people --for people.toml --times 2   # once: a "
+        "budget for two such releases; or give --epsilon and --delta\n"
         "  leastnoise publish people.toml --data people.csv --ledger people.ledger\n"
     )
     text = (tmp_path / "people.toml").read_text(encoding="utf-8")
@@ -394,7 +394,7 @@ def test_a_single_place_is_one_place(run: Callable[..., Any], tmp_path: Path) ->
 
 
 def test_the_commands_that_follow_are_those_there_are(run: Callable[..., Any]) -> None:
-    """They are copied into a shell: each command must have its options, and k must be that of the file."""
+    """They are copied into a shell: each command must have its options; k is that of the file."""
     from typer.main import get_command
 
     from leastnoise.cli.app import app
@@ -408,10 +408,9 @@ def test_the_commands_that_follow_are_those_there_are(run: Callable[..., Any]) -
             command = command.commands[words.pop(0)]
         known = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= known
-    assert lines[2][-2:] == ["--records-per-person", "3"]
+    assert lines[2][-4:] == ["--for", "people.toml", "--times", "2"]
     assert not any("--person" in line for line in lines)
     assert lines[3][-2:] == ["--ledger", lines[2][0]]
-    assert "--records-per-person" not in run("people.csv", "--force").output
 
 
 def test_how_many_records_count_is_never_a_default(

@@ -139,7 +139,7 @@ def release(
     from leastnoise.plan import load_plan
 
     chosen = load_plan(plan)
-    outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], release_id)
+    outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id)
     _warn_of_trust(chosen.privacy.records_per_person, person, payer, "name the column with --person")
     result = _measure(chosen, data, person, payer)
@@ -164,7 +164,7 @@ def publish(
 
     asked = load_spec(spec)
     person = asked.person if person is None else person
-    outputs = _outputs(spec, data, out, force, asked.workload.shape[0], release_id)
+    outputs = _outputs(spec, data, out, force, asked.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id)
     # What is missing, or cannot be paid for, is found now rather than after a long design.
     _table(data, asked.schema, person)
@@ -264,13 +264,22 @@ def _warn_of_trust(records_per_person: int, person: str | None, payer: Payment, 
 
 
 def _outputs(
-    source: Path, data: str, out: Path | None, force: bool, n_answers: int, release_id: str | None
+    source: Path,
+    data: str,
+    out: Path | None,
+    force: bool,
+    n_answers: int,
+    ledger: Path | None,
+    release_id: str | None,
 ) -> Outputs:
-    again = (
-        "A second release spends privacy again; keep the first. "
-        if release_id is None
-        else "A release whose id the ledger knows costs nothing. "
-    )
+    again = "A second release spends privacy again; keep the first. "
+    if release_id is not None:
+        again = "A release whose id the ledger knows costs nothing. "
+    elif ledger is not None:
+        again += (
+            f"`leastnoise ledger show {ledger}` lists what was released, and `ledger fetch` gives it again "
+            "at no cost. "
+        )
     inputs = [source, Path(data), *map(Path, glob.glob(data, recursive=True))]
     return outputs_of(source, inputs, out=out, force=force, n_answers=n_answers, again=again)
 

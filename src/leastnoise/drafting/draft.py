@@ -128,12 +128,11 @@ def next_commands(wishes: Wishes, *, spec: str, table: str) -> list[str]:
     name = Path(spec).stem
     shell, data = in_shell(spec), in_shell(table)
     ledger = in_shell(str(Path(spec).with_suffix(".ledger")))
-    several = f" --records-per-person {wishes.records_per_person}" if wishes.records_per_person > 1 else ""
     return [
         f"leastnoise check {shell} --data {data}   # does the table keep to it? For its owner alone",
         f"leastnoise explain {shell}   # what would be released, how accurate, and why; reads no data",
-        f"leastnoise ledger create {ledger} --dataset {in_shell(name)} --epsilon E --delta D{several}   "
-        "# once: the most that all releases may spend",
+        f"leastnoise ledger create {ledger} --dataset {in_shell(name)} --for {shell} --times 2   "
+        "# once: a budget for two such releases; or give --epsilon and --delta",
         f"leastnoise publish {shell} --data {data} --ledger {ledger}",
     ]
 

@@ -229,6 +229,8 @@ class Drivers:
             )
         if self.unknown:
             words.append(self.unknown)
+        elif self.drivers and not self._has_shares:
+            words.append("No target binds: without them it would be the same.")
         return words
 
     @property
@@ -238,8 +240,8 @@ class Drivers:
 
     @property
     def _has_shares(self) -> bool:
-        """Whether the share of any batch is known; `unknown` says why none is."""
-        return any(driver.share is not None for driver in self.drivers)
+        """Whether some batch is known to have a share; `unknown` says why not, or no target binds."""
+        return any(driver.share for driver in self.drivers)
 
     def figures(self, driver: Driver) -> tuple[str, ...]:
         """What a line of the table says of a batch: what was asked, what it has, and its share if known."""
