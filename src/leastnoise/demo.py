@@ -75,6 +75,11 @@ def run_demo(
     for name, what in _FILES.items():
         console.print(f"  {name:<16} {what}")
     console.print(f"\nTo see it all, open this in a browser:\n  {page}", soft_wrap=True)
+    _say_what_is_next(console, folder)
+    return release
+
+
+def _say_what_is_next(console: Any, folder: Path) -> None:
     console.print("\nNext, with this town or with files of your own:")
     town, table = (shlex.quote(str(folder / name)) for name in ("town.toml", "people.csv"))
     program = "leastnoise" if shutil.which("leastnoise") else shlex.quote(os.path.relpath(sys.argv[0]))
@@ -85,7 +90,6 @@ def run_demo(
         f"publish {town} --data {table}",
     ):
         console.print(f"  {program} {command}", soft_wrap=True)
-    return release
 
 
 _FILES = {
