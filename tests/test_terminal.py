@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -12,7 +13,7 @@ import typer
 
 from leastnoise.cli import terminal
 from leastnoise.cli.designing import designing
-from leastnoise.cli.terminal import spinner
+from leastnoise.cli.terminal import gap_in_words, spinner
 from leastnoise.progress import Progress
 
 
@@ -88,3 +89,9 @@ def test_a_gap_that_is_not_known_is_not_told(
     err = capsys.readouterr().err
     assert "designing: step 3, gap to the optimum 2.5e-01 (" in err
     assert "designing: step 4 (" in err and "inf" not in err
+
+
+def test_a_gap_that_is_not_known_yet_is_not_shown() -> None:
+    """explain and tradeoff had shown an infinite one."""
+    assert gap_in_words(None) == gap_in_words(math.inf) == gap_in_words(math.nan) == ""
+    assert gap_in_words(0.0123) == ", gap to the optimum 1.2e-02"

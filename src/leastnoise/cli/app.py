@@ -7,7 +7,6 @@ Everything heavy is imported inside the command that needs it, so that
 from __future__ import annotations
 
 import glob
-import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -39,8 +38,8 @@ from leastnoise.cli.quantiles import quantiles
 from leastnoise.cli.refusals import Commands
 from leastnoise.cli.report import report
 from leastnoise.cli.reproduce import reproduce
+from leastnoise.cli.terminal import gap_in_words, spinner
 from leastnoise.cli.terminal import say as _say
-from leastnoise.cli.terminal import spinner
 
 if TYPE_CHECKING:
     from leastnoise.data import Data
@@ -290,7 +289,7 @@ def _comparing() -> Iterator[Callable[[Any], None]]:
     with spinner("comparing methods") as update:
 
         def show(turn: Any) -> None:
-            gap = "" if turn.gap is None or math.isinf(turn.gap) else f", gap to the optimum {turn.gap:.1e}"
+            gap = gap_in_words(turn.gap)
             update(f"comparing methods: {turn.method}, {turn.number} of {turn.n_turns}{gap}")
 
         yield show

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from leastnoise.cli.terminal import spinner
+from leastnoise.cli.terminal import gap_in_words, spinner
 
 if TYPE_CHECKING:
     from leastnoise.plan import Plan
@@ -24,9 +23,7 @@ def designing() -> Iterator[Callable[[Any], None]]:
     with spinner("designing") as update:
 
         def show(progress: Any) -> None:
-            # Infinite where a method knows it only at its end.
-            gap = f", gap to the optimum {progress.gap:.1e}" if math.isfinite(progress.gap) else ""
-            update(f"designing: step {progress.step}{gap}")
+            update(f"designing: step {progress.step}{gap_in_words(progress.gap)}")
 
         yield show
     typer.echo(f"designed in {time.monotonic() - started:.1f} s", err=True)

@@ -11,7 +11,7 @@ import typer
 
 from leastnoise.cli.designing import designed
 from leastnoise.cli.outputs import Force, check_new
-from leastnoise.cli.terminal import console, say, spinner
+from leastnoise.cli.terminal import console, gap_in_words, say, spinner
 from leastnoise.printable import printable
 from leastnoise.wholefile import check_replaceable
 
@@ -122,7 +122,7 @@ def _watching(what: str) -> Iterator[Callable[[Redesign], None]]:
     with spinner(what) as update:
 
         def show(turn: Redesign) -> None:
-            gap = "" if turn.gap is None else f", gap to the optimum {turn.gap:.1e}"
+            gap = gap_in_words(turn.gap)
             update(f"{what}: {printable(turn.subject)}, {turn.number} of {turn.n_redesigns}{gap}")
 
         yield show

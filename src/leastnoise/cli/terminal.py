@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,11 @@ def console(**options: Any) -> Any:
     from rich.console import Console
 
     return Console(highlight=False, **options)
+
+
+def gap_in_words(gap: float | None) -> str:
+    """What a line about a design adds on its gap: nothing where a method knows it only at its end."""
+    return "" if gap is None or not math.isfinite(gap) else f", gap to the optimum {gap:.1e}"
 
 
 @contextmanager
