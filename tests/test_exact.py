@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import inspect
+import random
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leastnoise import exact
-from leastnoise.strategy.integer_rows import _product_of_limbs
 
 WIDTHS = (0, 1, 7, 15, 20, 29, 30, 31, 32, 33, 44, 52, 53, 54, 59, 60, 61, 62, 63)
 WIDE = (64, 65, 100, 200)
@@ -35,7 +37,7 @@ def integers(rng: np.random.Generator, bits: int, shape: tuple[int, ...]) -> np.
 
 def by_hand(left: Any, right: Any) -> list[Any]:
     """left @ right in Python integers."""
-    columns = right.reshape(right.shape[0], -1)
+    columns = right if right.ndim == 2 else right[:, None]
     rows = [
         [sum(int(a) * int(b) for a, b in zip(row, col, strict=True)) for col in columns.T] for row in left
     ]
@@ -73,8 +75,38 @@ def limbs_without_sign(left: Any, right: Any) -> Any:
     return left.astype(object) @ low.astype(object) + ((left.astype(object) @ high.astype(object)) << 31)
 
 
+def in_int64(left: Any, right: Any) -> Any:
+    """leftᵀ right without floats."""
+    return left.T @ right
+
+
 def test_product_is_exact_at_every_width() -> None:
     assert multiplies_exactly(exact.product, 1)
+    assert multiplies_exactly(partial(exact.product, multiply=in_int64), 1)
+
+
+@given(
+    st.integers(0, 600),
+    st.integers(0, 600),
+    st.tuples(st.integers(0, 4), st.integers(0, 40), st.integers(0, 4)),
+    st.integers(0, 2**32),
+)
+def test_product_of_any_widths_and_shapes(left: int, right: int, shape: tuple[int, ...], seed: int) -> None:
+    """Extreme entries, where limbs of both signs are longest and sums do not cancel."""
+    rng = random.Random(seed)
+    m, k, n = shape
+
+    def drawn(bits: int, rows: int, columns: int) -> Any:
+        ends = [2**bits - 1, 1 - 2**bits, -(2 ** max(bits - 1, 0)), 0, rng.getrandbits(bits)]
+        entries = np.empty((rows, columns), dtype=object)
+        for place in np.ndindex(rows, columns):
+            entries[place] = rng.choice(ends)
+        return exact.as_integers(entries)
+
+    A, B = drawn(left, m, k), drawn(right, k, n)
+    found = exact.product(A, B)
+    assert found.shape == (m, n)
+    assert found.tolist() == by_hand(A, B)
 
 
 def test_counts_are_multiplied_exactly_at_every_width() -> None:
@@ -203,7 +235,7 @@ def compares_exactly(costs: Costs, seed: int) -> bool:
 def test_pairs_are_compared_exactly_at_every_width(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "_BLOCK", block)
     assert compares_exactly(exact.largest_pair_costs, 5)
-    assert compares_exactly(partial(exact.largest_pair_costs, multiply=_product_of_limbs), 5)
+    assert compares_exactly(partial(exact.largest_pair_costs, multiply=in_int64), 5)
 
 
 def test_pairs_are_compared_exactly_entry_by_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,10 +271,14 @@ def test_limbs_too_long_for_floats_would_be_noticed(monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(6)
     matrix = rng.integers(-(2**45), 2**45, (60, 5))
     expected = pair_costs_by_hand(matrix, 2)
-    assert exact.largest_pair_costs(matrix, 2, _product_of_limbs) == expected
-    monkeypatch.setattr(exact, "_LIMB_PRODUCT_BITS", 60)
+    columns = rng.integers(-(2**10), 2**10, (5, 3))
     assert exact.largest_pair_costs(matrix, 2) == expected
-    assert exact.largest_pair_costs(matrix, 2, _product_of_limbs) != expected
+    assert exact.product(matrix, columns).tolist() == by_hand(matrix, columns)
+    monkeypatch.setattr(exact, "EXACT_BITS", 60)
+    assert exact.largest_pair_costs(matrix, 2, in_int64) == expected
+    assert exact.largest_pair_costs(matrix, 2) != expected
+    assert exact.product(matrix, columns, in_int64).tolist() == by_hand(matrix, columns)
+    assert exact.product(matrix, columns).tolist() != by_hand(matrix, columns)
 
 
 @pytest.mark.parametrize("values", [2, 3, 40])

@@ -3,7 +3,8 @@
 The guarantee rests on integers: the strategy, its products with the counts, its
 column norms. int64 is used only where a bound worked out beforehand shows that
 nothing exceeds it; wider numbers are cut into limbs or handed to Python's own
-integers. No float appears in this file.
+integers. Products of limbs are taken by `limbs`, where floats cannot err; no other
+float appears here.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.limbs import EXACT_BITS, product_of_limbs
 from leastnoise.operators import Array
 
 # A sum below this in absolute value fits int64 with a bit to spare.
 SAFE_BITS = 62
 
-# Sums of products of limbs stay below this, so that whoever multiplies them may use
-# floats, which hold every integer up to 2^53.
-_LIMB_PRODUCT_BITS = 52
+# leftᵀ right of int64 arrays.
+Multiply = Callable[[Array, Array], Array]
 
-# Entries up to this wide are compared by limbs. At 12 bits a limb or more, at most 43 of their
+# Entries up to this wide are multiplied and compared by limbs. At 12 bits a limb or more, at most 43 of their
 # products, each below 2^52, meet in one digit.
 _WIDEST_BY_LIMBS = 512
 
@@ -54,17 +55,36 @@ def bit_length(entries: Array) -> int:
     return max(int(entries.max()), -int(entries.min())).bit_length()
 
 
-def product(left: Array, right: Array) -> Array:
-    """left @ right for integer arrays, exact whatever their size."""
+def product(left: Array, right: Array, multiply: Multiply = product_of_limbs) -> Array:
+    """left @ right for matrices of integers, exact whatever their size.
+
+    Args:
+        multiply: leftᵀ right in int64, exact wherever sums of absolute products stay below 2^52.
+
+    Guarantee:
+        Exact. Both sides are cut into limbs so short that a sum of products of two
+        limbs stays below 2^52.
+    """
     left, right = _widened(left), _widened(right)
-    terms = int(left.shape[-1]).bit_length()
-    if left.dtype != object and right.dtype != object:
-        width = bit_length(left) + terms
-        if width + bit_length(right) <= SAFE_BITS:
-            return left @ right
-        if width < SAFE_BITS:
-            return _by_limbs(left, right, SAFE_BITS - width)
-    return np.asarray(left.astype(object) @ right.astype(object))
+    widths, terms = (bit_length(left), bit_length(right)), int(left.shape[1]).bit_length()
+    if max(widths) > _WIDEST_BY_LIMBS:
+        return np.asarray(left.astype(object) @ right.astype(object))
+    n_left, n_right = _numbers_of_limbs(*widths, EXACT_BITS - terms)
+    limbs = [max(-(-width // n), 1) for width, n in zip(widths, (n_left, n_right), strict=True)]
+    # Limbs of both signs may add up to four times the largest sum before they cancel.
+    is_narrow = sum(widths) + terms + 2 <= SAFE_BITS
+    total = np.zeros((left.shape[0], right.shape[1]), dtype=np.int64 if is_narrow else object)
+    pieces = _cut(right, limbs[1], n_right)
+    for s, x in enumerate(_cut(left.T, limbs[0], n_left)):
+        for t, y in enumerate(pieces):
+            total += multiply(x, y).astype(total.dtype, copy=False) << limbs[0] * s + limbs[1] * t
+    return total
+
+
+def _numbers_of_limbs(left: int, right: int, room: int) -> tuple[int, int]:
+    """Into how many limbs each side is cut, so that two limbs have no more bits than there is room for."""
+    choices = [(-(-left // (room - bits)) or 1, -(-right // bits) or 1) for bits in range(1, room)]
+    return min(choices, key=lambda numbers: numbers[0] * numbers[1])
 
 
 def matrix_times_counts(matrix: Array, counts: Array) -> Array:
@@ -130,14 +150,7 @@ def column_absolute_sums(matrix: Array) -> list[int]:
     return [int(total) for total in abs(entries).sum(axis=0)]
 
 
-def transposed_product(left: Array, right: Array) -> Array:
-    """leftᵀ right for int64 arrays, where the caller knows that nothing wraps."""
-    return left.T @ right
-
-
-def largest_pair_costs(
-    matrix: Array, power: int, multiply: Callable[[Array, Array], Array] = transposed_product
-) -> list[int]:
+def largest_pair_costs(matrix: Array, power: int, multiply: Multiply = product_of_limbs) -> list[int]:
     """For every column i, the largest Σ_r |a_ri − a_rj|^power over all columns j and a column of zeros.
 
     The columns a_i are what one record adds to the answers, so this is the most
@@ -217,16 +230,14 @@ def _largest_by_entries(matrix: Array, power: int) -> list[int]:
     ]
 
 
-def _largest_by_products(
-    left: Array, right: Array, own: list[int], multiply: Callable[[Array, Array], Array]
-) -> list[int]:
+def _largest_by_products(left: Array, right: Array, own: list[int], multiply: Multiply) -> list[int]:
     """The largest g_ii + g_jj − 2 g_ij over j for every i; g = leftᵀ right is symmetric, own its diagonal.
 
     Guarantee:
         Exact. Both sides are cut into limbs so short that a sum of products of two
         limbs stays below 2^52; numbers are compared digit by digit.
     """
-    limb = (_LIMB_PRODUCT_BITS - int(left.shape[0]).bit_length()) // 2
+    limb = (EXACT_BITS - int(left.shape[0]).bit_length()) // 2
     n_left, n_right = (bit_length(side) // limb + 1 for side in (left, right))
     # A digit more than the largest distance, at most 4 max g_ii, can need.
     n_digits = max(n_left + n_right, (max(own).bit_length() + 2) // limb + 1)

@@ -104,7 +104,7 @@ class Strategy(Operator, Measured):
         """
         if self.neighbours == "replace-one":
             power = 2 if self.noise == "gaussian" else 1
-            return tuple(exact.largest_pair_costs(self.entries, power, _product_of_limbs))
+            return tuple(exact.largest_pair_costs(self.entries, power))
         if self.noise == "gaussian":
             return tuple(exact.column_square_sums(self.entries))
         return tuple(exact.column_absolute_sums(self.entries))
@@ -314,12 +314,3 @@ class Strategy(Operator, Measured):
     def __repr__(self) -> str:
         r, n = self.shape
         return f"Strategy({r:,} integer rows over {n:,} cells, {self.noise} noise of scale {self.scale:,})"
-
-
-def _product_of_limbs(left: Array, right: Array) -> Array:
-    """leftᵀ right in int64, exact where sums of absolute products stay below 2^52.
-
-    Every partial sum is then a whole number that float64 holds, in whatever order it is
-    taken: 0.025 s for 512 by 512 columns of 2,000 rows, where int64 takes 2.9 s.
-    """
-    return (left.T.astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
