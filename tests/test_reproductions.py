@@ -204,6 +204,25 @@ def test_points_of_many_cells_wait_for_a_gpu(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_one_point_at_a_time_has_the_gpu(tmp_path: Path) -> None:
+    """Others go on beside it; where only such points are left, free processes stay idle."""
+    points = [Point(squares, {"n": n}, n_cells=cells) for n, cells in enumerate((0, 8192, 8192, 0))]
+    store = Store(tmp_path, NAME, Setting("full", "cuda"))
+    job = running._Job(made_up(), store, points, {})
+    lanes = running._Lanes(list(job.waiting()))
+    on_gpu = lanes.next_beside([])
+    assert on_gpu == (job, 1)
+    assert lanes.next_beside([on_gpu]) == (job, 0)
+    assert lanes.next_beside([on_gpu, (job, 0)]) == (job, 3)
+    assert lanes.next_beside([on_gpu]) is None
+    assert lanes
+    assert lanes.next_beside([(job, 3)]) == (job, 2)
+    assert not lanes
+    again = running._Lanes(list(job.waiting()))
+    assert again.emptied() == [(job, 1), (job, 2), (job, 0), (job, 3)]
+    assert not again
+
+
 def test_several_processes_give_the_same(tmp_path: Path) -> None:
     alone = outcome(tmp_path / "alone")
     together = outcome(tmp_path / "together", jobs=2)

@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ def run(
     Finished points are kept under `folder`: a run that was interrupted goes on where it stopped.
 
     Args:
-        jobs: processes that compute side by side, each with one thread.
+        jobs: processes that compute side by side, each with one thread; one of them for what needs a GPU.
         is_fresh: whether to compute again what an earlier run has finished.
         budget: seconds after which no further point is begun; those left out are noted, and not kept.
 
@@ -189,17 +189,19 @@ def _one_by_one(
 def _side_by_side(
     waiting: list[tuple[_Job, int]], setting: Setting, jobs: int, deadline: float
 ) -> Iterator[_Turn]:
-    queue = deque(_ordered(waiting, deadline))
+    lanes = _Lanes(_ordered(waiting, deadline))
     with _one_thread_each(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         running: dict[Future[Finished], tuple[_Job, int]] = {}
         try:
-            while queue or running:
-                while queue and len(running) < jobs and time.monotonic() < deadline:
-                    job, i = queue.popleft()
-                    running[pool.submit(_compute, job.points[i], setting)] = (job, i)
+            while lanes or running:
+                while len(running) < jobs and time.monotonic() < deadline:
+                    turn = lanes.next_beside(running.values())
+                    if turn is None:
+                        break
+                    job, i = turn
+                    running[pool.submit(_compute, job.points[i], setting)] = turn
                 if time.monotonic() >= deadline:
-                    while queue:
-                        job, i = queue.popleft()
+                    for job, i in lanes.emptied():
                         yield job, i, _noted(job.points[i], _OUT_OF_TIME), None
                 ready, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in ready:
@@ -208,6 +210,38 @@ def _side_by_side(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+class _Lanes:
+    """Points in their order, those for the GPU in a lane of their own.
+
+    One of these runs at a time: two would share the device, and each would seem slower than it is.
+    """
+
+    def __init__(self, ordered: list[tuple[_Job, int]]) -> None:
+        self._for_gpu = deque(turn for turn in ordered if _needs_gpu(turn))
+        self._others = deque(turn for turn in ordered if not _needs_gpu(turn))
+
+    def __bool__(self) -> bool:
+        return bool(self._for_gpu or self._others)
+
+    def next_beside(self, running: Collection[tuple[_Job, int]]) -> tuple[_Job, int] | None:
+        """The point to begin while others run; None where all that is left must wait for them."""
+        if self._for_gpu and not any(map(_needs_gpu, running)):
+            return self._for_gpu.popleft()
+        return self._others.popleft() if self._others else None
+
+    def emptied(self) -> list[tuple[_Job, int]]:
+        """All that was not begun, and will not be."""
+        left = [*self._for_gpu, *self._others]
+        self._for_gpu.clear()
+        self._others.clear()
+        return left
+
+
+def _needs_gpu(turn: tuple[_Job, int]) -> bool:
+    job, i = turn
+    return job.points[i].needs_gpu()
 
 
 def _ordered(waiting: list[tuple[_Job, int]], deadline: float) -> list[tuple[_Job, int]]:
