@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leastnoise.errors import DesignError
+from leastnoise.full_rank import coefficients_on
 from leastnoise.operators import Array
 
 
@@ -84,7 +85,9 @@ def triangle(root: Array, basis: Array | None) -> Array:
         raise DesignError("the strategy found is not finite; rescale the workload's rows")
     if basis is not None:
         # root = coefficients · basis exactly, because both span the same rows.
-        coefficients = linalg.lstsq(basis.astype(float).T, root.T)[0].T
+        rows = basis.astype(float)
+        found = coefficients_on(rows, root)
+        coefficients = linalg.lstsq(rows.T, root.T)[0].T if found is None else found
     C = linalg.qr(coefficients, mode="r", check_finite=False)[0][: coefficients.shape[1]]
     if C.shape[0] != C.shape[1] or not math.isfinite(float(np.abs(C).max(initial=0))):
         raise DesignError("the strategy found lost a direction; rescale the workload's rows")

@@ -13,6 +13,7 @@ import numpy as np
 
 from leastnoise import exact
 from leastnoise.errors import DesignError
+from leastnoise.full_rank import coefficients_on
 from leastnoise.operators import Array, RowScaled
 from leastnoise.rowspace import Basis, factor_gram, integer_basis
 from leastnoise.strategies.cells import triangle
@@ -122,7 +123,9 @@ def _coefficients(A: Array, M: Array | None) -> Array:
 
     if M is None:
         return A
-    return np.asarray(linalg.lstsq(M.astype(float).T, A.T)[0].T)
+    rows = M.astype(float)
+    found = coefficients_on(rows, A)
+    return np.asarray(linalg.lstsq(rows.T, A.T)[0].T) if found is None else found
 
 
 def _with_extra_rows(A: Array, M: Array) -> Array:

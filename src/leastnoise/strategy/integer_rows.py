@@ -14,6 +14,7 @@ import numpy.typing as npt
 from leastnoise import exact, laplace_tails
 from leastnoise.directed import float_above
 from leastnoise.errors import DesignError, TooLargeError
+from leastnoise.full_rank import full_rank_inverse
 from leastnoise.measured import CountTables, Measured, Neighbours, Noise, Spread
 from leastnoise.operators import Array, Operator, require_room
 from leastnoise.workload import Workload
@@ -141,6 +142,9 @@ class Strategy(Operator, Measured):
             return np.asarray(linalg.solve_triangular(A, np.eye(n))), n
         if not A.any():
             return np.zeros((n, r)), 0
+        quick = full_rank_inverse(A)
+        if quick is not None:
+            return quick, min(r, n)
         U, s, Vt = linalg.svd(A, full_matrices=False)
         kept = s > _RANK_TOL * s[0]
         return np.asarray((Vt[kept].T / s[kept]) @ U[:, kept].T), int(kept.sum())
