@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from leastnoise.decompositions import eigh
 from leastnoise.errors import DesignError
 from leastnoise.operators import Array, Operator, RowScaled, is_whole_space, require_room
 from leastnoise.workload import Workload
@@ -226,9 +227,7 @@ def _dense_factor(scaled: Array, rank: int) -> tuple[Array, Array]:
 
 def _gram_factor(V: Array) -> tuple[Array, Array]:
     """Square roots of the eigenvalues, falling, and eigenvectors as rows; V is overwritten."""
-    from scipy import linalg
-
-    squares, columns = linalg.eigh(V.T, overwrite_a=True, check_finite=False, driver="evd")
+    squares, columns = eigh(V, overwrites=True)
     return np.sqrt(np.maximum(squares[::-1], 0)), columns[:, ::-1].T
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.decompositions import eigh
 from leastnoise.operators import Array, require_room
 from leastnoise.workload import Workload
 
@@ -167,14 +168,12 @@ def _few_directions_below(rows: Array, root: Array) -> float | None:
 
 def trace_root_below(K: Array) -> float:
     """A lower bound on trace K^½, for K symmetric and positive semidefinite, by (2)."""
-    from scipy import linalg
-
     kept = np.diag(K) > 0
     if not kept.any():
         return 0.0
     if not kept.all():
         K = K[np.ix_(kept, kept)]
-    values, E = linalg.eigh(K)
+    values, E = eigh(K)
     return _trace_root_along(values, E, K, E)
 
 

@@ -10,12 +10,14 @@ import numpy as np
 from leastnoise import threads
 from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.certificate import Witness
+from leastnoise.decompositions import Decompose, decomposed_by
 from leastnoise.design.refusals import misses_targets
 from leastnoise.design.targets import meeting_targets
 from leastnoise.errors import MethodError
 from leastnoise.measured import Measured
 from leastnoise.operators import Array
 from leastnoise.plan import Plan, data_dependent_plan
+from leastnoise.solver import load_backend
 from leastnoise.strategies import METHODS, Found, Method, Request
 
 
@@ -33,10 +35,24 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
         raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
     if method.is_data_dependent:
         return data_dependent_plan(method, request)
-    with threads.suited_to(method.matrix_size(request)):
-        found = method.find(request)
-    assert isinstance(found, Found)
-    return plan_of(method.name, request.options, request, has_goal, found)
+    with decomposed_by(_decompose_on(request.backend)):
+        with threads.suited_to(method.matrix_size(request)):
+            found = method.find(request)
+        assert isinstance(found, Found)
+        return plan_of(method.name, request.options, request, has_goal, found)
+
+
+def _decompose_on(name: str) -> Decompose | None:
+    """Eigendecompositions on the device of a backend; None for the processor."""
+    if name == "numpy":
+        return None
+
+    def decompose(symmetric: Array) -> tuple[Array, Array]:
+        backend = load_backend(name)
+        values, vectors = backend.eigh(backend.matrix(symmetric))
+        return backend.numpy(values), backend.numpy(vectors)
+
+    return decompose
 
 
 def plan_of(method: str, options: Mapping[str, Any], request: Request, has_goal: bool, found: Found) -> Plan:
