@@ -42,6 +42,7 @@ from leastnoise.strategies.method import Request
 from leastnoise.strategies.proposals import from_covariance, from_rows
 from leastnoise.strategies.sdp import sdp
 from leastnoise.strategies.smoothing import SmoothingResult, _projected, smoothing, soft_max
+from leastnoise.strategies.unit_balls import L1Ball, L2Ball
 from leastnoise.strategy import integer_strategy
 from leastnoise.workload import Workload, assemble
 from support import extra
@@ -411,42 +412,13 @@ def test_plans_by_low_rank_keep_lemma_3_whatever_the_starts(norm: int) -> None:
     assert unit * squared_error(W, poor, norm) > bound
 
 
-def in_ball(U: Any, norm: int) -> bool:
-    return bool(np.linalg.norm(U, ord=norm, axis=0).max() <= 1 + ROUNDING)
-
-
-@pytest.mark.parametrize(("norm", "project"), [(1, lowrank.project_l1), (2, lowrank.project_l2)])
-def test_projections_are_nearest(norm: int, project: Any) -> None:
-    """⟨u − p, z − p⟩ ≤ 0 for every z of the ball, which only the nearest point fulfils."""
-    generator = np.random.default_rng(5)
-    U = generator.normal(size=(6, 40)) * generator.uniform(0.05, 3, size=40)
-
-    def is_nearest(P: Any) -> bool:
-        corners = np.hstack([np.eye(6), -np.eye(6)])
-        inside = np.hstack([corners, generator.dirichlet(np.ones(6), 50).T])
-        if norm == 2:
-            inside = generator.normal(size=(6, 400))
-            inside /= np.linalg.norm(inside, axis=0)
-            inside = np.hstack([inside, U / np.maximum(np.linalg.norm(U, axis=0), 1)])
-        products = (U - P).T @ inside - ((U - P) * P).sum(axis=0)[:, None]
-        return in_ball(P, norm) and bool(products.max() <= 1e-9)
-
-    P = project(U)
-    assert is_nearest(P)
-    assert not is_nearest(U) and not is_nearest(0.9 * P)
-    if norm == 1:
-        assert not is_nearest(U / np.maximum(np.abs(U).sum(axis=0), 1)), "scaling is no L1 projection"
-    inside = U / 100
-    assert np.array_equal(project(inside), inside)
-
-
 def test_low_rank_ends_within_gamma() -> None:
     W = related(1)
     start = random_start(4, 12, 1, np.random.default_rng(1))
     found = low_rank(W, start, norm=1)
     assert found.ended == "gamma" and found.residual <= 0.01 < found.residuals[0]
     assert np.linalg.norm(W - found.B @ found.L) == pytest.approx(found.residual, rel=1e-6)
-    assert in_ball(found.L, 1) and not in_ball(1.001 * found.L, 1)
+    assert np.abs(found.L).sum(axis=0).max() == pytest.approx(1, rel=ROUNDING)
     assert len(found.scales) == len(found.residuals) == len(found.errors) == len(found.seconds)
     assert low_rank(W, start, norm=1, gamma=1.0).residual > 0.01
     assert low_rank(W, start, norm=1, max_iterations=2).ended == "iterations"
@@ -659,12 +631,11 @@ def operations(arrays: Any) -> dict[str, Any]:
         "eigh": (vectors * values) @ vectors.T,
         "d": d,
         "svd": (U * d) @ Vt,
-        "falling": arrays.falling(X),
         "column_max": arrays.column_max(X),
         "clear_diagonal": cleared,
         "add_to_diagonal": added,
-        "project_l1": lowrank.project_l1(2 * X, arrays),
-        "project_l2": lowrank.project_l2(2 * X, arrays),
+        "project_l1": L1Ball(arrays).project(2 * X),
+        "project_l2": L2Ball(arrays).project(2 * X),
     }
     verdicts = [arrays.is_definite(D), arrays.is_definite(-D), arrays.inverse(-D) is None]
     return {name: arrays.numpy(value) for name, value in found.items() if name != "dot"} | {
@@ -684,21 +655,20 @@ def test_operations_on_torch_agree() -> None:
     assert here["verdicts"].tolist() == [1, 0, 1] and here["dot"][0] != here["dot"][1]
 
     class Careless(type(arrays)):  # type: ignore[misc]
-        """Takes singular values for what they are not, and sorts the wrong way round."""
+        """Takes singular values for what they are not, and the least for the largest."""
 
         def least_squares(self, X: Any, Y: Any) -> Any:
             return torch.linalg.inv(X.T @ X + 1e-3 * torch.eye(X.shape[1], dtype=X.dtype)) @ (X.T @ Y)
 
-        def falling(self, X: Any) -> Any:
-            return X.sort(dim=0).values
+        def column_max(self, X: Any) -> Any:
+            return X.amin(dim=0)
 
         def is_definite(self, X: Any) -> bool:
             return True
 
     assert differing(here, operations(Careless("cpu"))) == {
         "least_squares",
-        "falling",
-        "project_l1",
+        "column_max",
         "verdicts",
     }
 

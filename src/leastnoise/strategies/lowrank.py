@@ -54,6 +54,7 @@ from leastnoise.strategies.proposals import (
     scaled_note,
     weighted_factor,
 )
+from leastnoise.strategies.unit_balls import L1Ball, L2Ball
 
 # The paper ends at 8,192 cells and 1,024 queries. With backend "cuda" an H200 takes 24 s for a start of
 # that size (random queries, L2), and 0.9 s (L2) to 3.5 s (L1, rank lost) for each round.
@@ -79,7 +80,7 @@ _LOST, _MAX_LOST_ROUNDS = 1e-9, 20
 # So many starts may lose rank, each followed by one with ten times the penalty.
 _MAX_LOST_STARTS = 5
 
-Projection = Callable[[Any, Arrays], Any]
+_BALLS: dict[int, type[L1Ball] | type[L2Ball]] = {1: L1Ball, 2: L2Ball}
 Ended = Literal["gamma", "beta", "iterations", "lost rank", "time"]
 
 
@@ -141,17 +142,18 @@ def low_rank(
         InputError: for another norm or backend.
         MissingExtraError: if the backend is not there.
     """
-    if norm not in _PROJECTIONS:
+    if norm not in _BALLS:
         raise InputError(f"norm must be 1 or 2, got {norm!r}")
     arrays = load_arrays(backend)
     started = time.monotonic()
     rank = int(np.linalg.matrix_rank(W))
     W, L = arrays.matrix(W), arrays.matrix(start)
     B, pi = arrays.matrix(np.zeros((len(W), len(start)))), 0 * W
+    ball = _BALLS[norm](arrays)
     rounds = _Rounds()
     ended: Ended | None = None
     for number in range(1, max_iterations + 1):
-        B, L = _alternated(B, L, beta * W + pi, beta, _PROJECTIONS[norm], arrays)
+        B, L = _alternated(B, L, beta * W + pi, beta, ball, arrays)
         missing = W - B @ L
         scale, residual = arrays.dot(B, B), _length(missing, arrays)
         seconds = time.monotonic() - started
@@ -217,67 +219,49 @@ class _Rounds:
 
 
 def _alternated(
-    B: Any, L: Any, target: Any, beta: float, project: Projection, arrays: Arrays
+    B: Any, L: Any, target: Any, beta: float, ball: L1Ball | L2Ball, arrays: Arrays
 ) -> tuple[Any, Any]:
     """B and L, each best for the other, in turn; `target` is βW + π."""
     identity = arrays.matrix(np.eye(len(L)))
     for _ in range(_MAX_ALTERNATIONS):
         last, B = B, arrays.solve(beta * L @ L.T + identity, L @ target.T).T
-        L = _nesterov(L, beta * B.T @ B, B.T @ target, project, arrays)
+        L = _nesterov(L, beta * B.T @ B, B.T @ target, ball, arrays)
         if _length(B - last, arrays) <= _ALTERNATION_TOL * _length(B, arrays):
             break
     return B, L
 
 
-def _nesterov(start: Any, H: Any, T: Any, project: Projection, arrays: Arrays) -> Any:
+def _nesterov(start: Any, H: Any, T: Any, ball: L1Ball | L2Ball, arrays: Arrays) -> Any:
     """Algorithm 2: the L that minimises ½⟨L, HL⟩ − ⟨T, L⟩ over columns in the unit ball, nearly."""
     dot = arrays.dot
     chi = math.prod(start.shape) * _CHI
     L = previous = start
+    # The products with H go along with the steps: one for each, where S and the new L would need two.
+    HL = H_previous = H @ start
     before, now, omega = 0.0, 1.0, 1.0
     for _ in range(_MAX_NESTEROV):
-        S = L + (before - 1) / now * (L - previous)
-        HS = H @ S
+        onwards = (before - 1) / now
+        S = L + onwards * (L - previous)
+        HS = HL + onwards * (HL - H_previous)
         gradient = HS - T
         value = 0.5 * dot(S, HS) - dot(T, S)
         while True:
-            new = project(S - gradient / omega, arrays)
+            new = ball.project(S - gradient / omega)
             step = new - S
             squares = dot(step, step)
             if math.sqrt(squares) < chi:
                 return new
-            reached = 0.5 * dot(new, H @ new) - dot(T, new)
+            H_new = H @ new
+            reached = 0.5 * dot(new, H_new) - dot(T, new)
             model = value + dot(gradient, step) + omega / 2 * squares
             # Differences below rounding are no reason to shorten the step.
             if reached <= model + 1e-12 * abs(value) or not math.isfinite(omega):
                 break
             omega *= 2
         previous, L = L, new
+        H_previous, HL = HL, H_new
         before, now = now, (1 + math.sqrt(1 + 4 * now * now)) / 2
     return L
-
-
-def project_l1(U: Any, arrays: Arrays = NUMPY) -> Any:
-    """The nearest matrix whose columns have an L1 norm of at most 1.
-
-    All entries of a column shrink towards zero by the same amount, max_k (s_k − 1)/k with s_k the sum of
-    its k largest sizes: that mean rises as long as the next size is above it.
-
-    Reference:
-        Duchi, Shalev-Shwartz, Singer and Chandra (2008), Efficient projections onto the l1-ball.
-    """
-    count = arrays.matrix(np.arange(1.0, len(U) + 1))[:, None]
-    excess = arrays.falling(abs(U)).cumsum(0) - 1
-    threshold = arrays.column_max(excess / count).clip(min=0)
-    return U - U.clip(-threshold, threshold)
-
-
-def project_l2(U: Any, arrays: Arrays = NUMPY) -> Any:
-    """The nearest matrix whose columns have an L2 norm of at most 1."""
-    return U / _column_norms(U, 2).clip(min=1)
-
-
-_PROJECTIONS: dict[int, Projection] = {1: project_l1, 2: project_l2}
 
 
 def _column_norms(U: Any, norm: int) -> Any:
