@@ -252,6 +252,21 @@ def test_weights_suit_the_queries() -> None:
     )
 
 
+@pytest.mark.parametrize("k", [64, 512])
+def test_few_queries_over_many_cells_are_no_worse_than_noise_on_cells(k: int) -> None:
+    """Where nobody tells leaves apart, covariances kept as a matrix were lost to rounding."""
+    rng = np.random.default_rng(4)
+    ends = np.sort(rng.integers(0, k + 1, (6, 2)), axis=1)
+    W = np.array([[low <= i < high for i in range(k)] for low, high in ends], dtype=float)
+    weights = tree_weights(W.T @ W)
+    scale = sensitivity_of_tree(k, weights)
+    errors = [
+        W @ least_squares_on_tree(weights, np.rint(rng.laplace(0, scale, 2 * k - 1)).astype(object).tolist())
+        for _ in range(40)
+    ]
+    assert np.square(errors).sum(axis=1).mean() < 2 * W.sum()
+
+
 def is_least_squares(find: Callable[[list[int], list[int]], Any]) -> bool:
     rng = np.random.default_rng(2)
     for k in (1, 2, 3, 5, 12):

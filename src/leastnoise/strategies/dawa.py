@@ -88,6 +88,9 @@ _WEIGHT_BITS = 30
 # Shares of a node that are tried: the best is missed by a thousandth, which costs a millionth.
 _SHARES = np.linspace(0, 0.99, 991)
 
+# What differences of leaves cost, as a share of all, is rounding below this.
+_ROUNDING = 1e-12
+
 # With this charge no noise makes two buckets of one.
 _MOST_CHARGE = 1_000_000
 
@@ -237,26 +240,31 @@ def tree_weights(gram: Array) -> list[int]:
     With S the covariance of a node's leaves when its children alone are measured, at sensitivity 1, and
     u = λ/(1 − λ), measuring the node as well with the share λ leaves the total variance
 
-        (1 + u)² (t − u² g / (1 + u² h)),    t = tr(V S),  g = 1ᵀ S V S 1,  h = 1ᵀ S 1.
+        (1 + u)² (t − g/h + g / (h (1 + u² h))),    t = tr(V S),  g = 1ᵀ S V S 1,  h = 1ᵀ S 1.
+
+    S itself is not kept: where queries do not tell leaves apart, level upon level takes nearly the whole
+    share, differences of leaves become as uncertain as 10⁴ to the power of the levels, and sums of its
+    entries would be nothing but rounding. t and S1, which hold no such differences, go up in its place.
     """
     k = len(gram)
-    shares, subtrees = [], []
+    u = _SHARES / (1 - _SHARES)
+    shares: list[float] = []
+    subtrees: list[tuple[float, Array]] = []
     for low, high in nodes(k):
         if high - low == 1:
             shares.append(1.0)
-            subtrees.append(np.ones((1, 1)))
+            subtrees.append((float(gram[low, low]), np.ones(1)))
             continue
-        right, left = subtrees.pop(), subtrees.pop()
-        S = np.zeros((high - low, high - low))
-        S[: len(left), : len(left)], S[len(left) :, len(left) :] = left, right
-        V = gram[low:high, low:high]
-        S1 = S.sum(axis=1)
-        t, g, h = float(np.vdot(V, S)), float(S1 @ V @ S1), float(S1.sum())
-        u = _SHARES / (1 - _SHARES)
-        best = int(np.argmin((1 + u) ** 2 * (t - u**2 * g / (1 + u**2 * h))))
-        factor = (1 + u[best]) ** 2
-        subtrees.append(factor * (S - np.outer(S1, S1) * (u[best] ** 2 / (1 + u[best] ** 2 * h))))
+        (t_right, right), (t_left, left) = subtrees.pop(), subtrees.pop()
+        t, S1 = t_left + t_right, np.concatenate([left, right])
+        g, h = float(S1 @ gram[low:high, low:high] @ S1), float(S1.sum())
+        # What differences of leaves cost; by Cauchy's inequality never less than nothing.
+        apart = t - g / h
+        apart = apart if apart > _ROUNDING * t else 0.0
+        left_over = (1 + u) ** 2 * (apart + g / (h * (1 + u**2 * h)))
+        best = int(np.argmin(left_over))
         shares.append(float(_SHARES[best]))
+        subtrees.append((float(left_over[best]), S1 * ((1 + u[best]) ** 2 / (1 + u[best] ** 2 * h))))
     real = _from_the_root(k, shares)
     # No leaf is lost to rounding: each is measured, if with little weight.
     return [
