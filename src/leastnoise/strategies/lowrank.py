@@ -80,6 +80,9 @@ _LOST, _MAX_LOST_ROUNDS = 1e-9, 20
 # So many starts may lose rank, each followed by one with ten times the penalty.
 _MAX_LOST_STARTS = 5
 
+# How the note of a search ends that time has ended.
+CUT = "; cut off by the time limit"
+
 _BALLS: dict[int, type[L1Ball] | type[L2Ball]] = {1: L1Ball, 2: L2Ball}
 Ended = Literal["gamma", "beta", "iterations", "lost rank", "time"]
 
@@ -389,9 +392,11 @@ def _best_of_starts(
     strategy, origin = lemma_3(R, norm), "the decomposition of Lemma 3"
     least = squared_error(arrays.matrix(R), arrays.matrix(strategy), norm, arrays)
     lost = number = 0
+    is_cut = False
     while number - lost < settings.restarts and lost < _MAX_LOST_STARTS:
         passed = time.monotonic() - started
         if request.time_limit is not None and passed > request.time_limit:
+            is_cut = True
             break
         number += 1
         result = low_rank(
@@ -405,6 +410,7 @@ def _best_of_starts(
             time_limit=None if request.time_limit is None else request.time_limit - passed,
         )
         lost += result.ended == "lost rank"
+        is_cut = result.ended == "time"
         if result.strategy is not None and min(result.errors) < least:
             strategy, least = result.strategy, min(result.errors)
             origin = (
@@ -413,7 +419,7 @@ def _best_of_starts(
             )
         if request.progress is not None:
             request.progress(Progress(number, math.inf, time.monotonic() - started))
-    return strategy, f"{number} starts, {lost} lost rank; best: {origin}"
+    return strategy, f"{number} starts, {lost} lost rank; best: {origin}" + (CUT if is_cut else "")
 
 
 LOWRANK = Method(

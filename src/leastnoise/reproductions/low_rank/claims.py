@@ -15,6 +15,7 @@ from leastnoise.reproductions.low_rank.sizes import CELLS, QUERIES, SHARES, SHRI
 from leastnoise.reproductions.points import Row
 from leastnoise.reproductions.printed import printed
 from leastnoise.reproductions.verdicts import Check, statement
+from leastnoise.strategies.lowrank import CUT
 
 OTHERS = ("LM", "WM", "HM")
 
@@ -34,19 +35,33 @@ Curves = dict[str, dict[float, float]]
 
 
 def curves(rows: Sequence[Row], shrink: int, x: str) -> Curves:
-    """The error of every mechanism at every x, of the rows of one scale."""
+    """The error of every mechanism at every x, of the rows of one scale; not where LRM was cut off."""
     found: Curves = {}
     for row in rows:
         error, at = row.get("error"), row.get(x)
-        if row.get("shrink") == shrink and isinstance(error, float) and isinstance(at, (int, float)):
+        if row.get("shrink") != shrink or _is_cut(row):
+            continue
+        if isinstance(error, float) and isinstance(at, (int, float)):
             found.setdefault(str(row["method"]), {})[float(at)] = error
     return found
 
 
+def _is_cut(row: Row) -> bool:
+    """Whether our time limit ended LRM: what it would have come to, nobody knows."""
+    return str(row.get("method", "")).startswith("LRM") and str(row.get("how", "")).endswith(CUT)
+
+
 def scale(rows: Sequence[Row]) -> int:
-    """By how much the sizes at which LRM was run are smaller than the paper's; one place is no curve."""
+    """By how much the sizes at which LRM came to its end are smaller than the paper's; one is no curve."""
     own = [row for row in rows if row.get("method") == "LRM" and row.get("shrink") == 1 and "error" in row]
-    return 1 if len(own) > 1 else SHRINK
+    return 1 if sum(not _is_cut(row) for row in own) > 1 else SHRINK
+
+
+def cut_off(rows: Sequence[Row], x: str) -> str:
+    """At which of the paper's own sizes LRM was cut off, in words; empty where at none."""
+    at = [row[x] for row in rows if row.get("shrink") == 1 and _is_cut(row)]
+    places = sorted({float(value) for value in at if isinstance(value, (int, float))})
+    return f"LRM was cut off by our time limit, and is not judged, at {_listed(places)}" if places else ""
 
 
 def _shared(found: Curves, *names: str) -> list[float]:
@@ -97,7 +112,7 @@ def _matrix_mechanism(found: Curves, says: str) -> Check:
 
 
 def _listed(places: Sequence[float]) -> str:
-    return ", ".join(f"{x:.3g}" for x in places)
+    return ", ".join(f"{x:,g}" if x == int(x) else f"{x:.3g}" for x in places)
 
 
 def _beaten(found: Curves, names: Sequence[str] = OTHERS) -> str:
@@ -106,6 +121,10 @@ def _beaten(found: Curves, names: Sequence[str] = OTHERS) -> str:
         name: [x for x in _shared(found, name, "LRM") if found[name][x] < found["LRM"][x]] for name in names
     }
     return "; ".join(f"{name} has less than LRM at {_listed(at)}" for name, at in less.items() if at)
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(reason for reason in reasons if reason)
 
 
 def _why_beaten(found: Curves, small: Curves) -> str:
@@ -212,6 +231,7 @@ def checks_4(rows: Sequence[Row]) -> Sequence[Check]:
             says["large"],
             large,
             1.0,
+            _joined(_beaten(found), cut_off(rows, "n")),
         ),
         _best_of_all(found, says["best"]),
     ]
@@ -248,6 +268,7 @@ def checks_5(rows: Sequence[Row]) -> Sequence[Check]:
             says["large"],
             large,
             CLEAR,
+            _joined(_beaten(found), cut_off(rows, "n")),
         ),
         _best_of_all(found, says["best"]),
     ]
@@ -264,11 +285,14 @@ def checks_6(rows: Sequence[Row]) -> Sequence[Check]:
             says["all"],
             _over(found, OTHERS, "LRM"),
             1.0,
-            _why_beaten(found, curves(rows, SHRINK, "n")),
+            _joined(_why_beaten(found, curves(rows, SHRINK, "n")), cut_off(rows, "n")),
         ),
         *_two_orders(found, own, CELLS[-1] / k, CELLS[-1], "cells", says["two orders"]),
         _best_of_all(found, says["best"]),
     ]
+
+
+_PROVED = "no Laplace noise on any rows can do that: the bound is proved"
 
 
 def _two_orders(
@@ -280,15 +304,22 @@ def _two_orders(
         ratio = _over(found, [name], "LRM").get(at)
         most = _over(own, [name], "bound").get(printed_at)
         if ratio is None:
-            yield statement(claim, None, "–", printed=says)
+            is_out = most is not None and most < HUNDRED
+            ours = f"at most {most:.3g} times is possible" if is_out else "–"
+            yield statement(
+                claim, False if is_out else None, ours, printed=says, why=_PROVED if is_out else ""
+            )
             continue
         limit = "" if most is None else f"; at the paper's own size at most {most:.3g} times is possible"
+        above = _over(found, ["LRM"], "bound").get(at)
         why = (
-            "no Laplace noise on any rows can do that: the bound is proved"
+            _PROVED
             if most is not None and most < HUNDRED
             else "the sizes are smaller than the paper's"
             if at != printed_at
             else ""
+            if above is None
+            else f"Algorithm 1 ends at {above:.3g} times the bound"
         )
         yield statement(claim, ratio >= HUNDRED, f"{ratio:.3g} times{limit}", printed=says, why=why)
 
@@ -310,6 +341,7 @@ def checks_7(rows: Sequence[Row]) -> Sequence[Check]:
             says["few"],
             few,
             1.0,
+            _joined(_beaten(found), cut_off(rows, "m")),
         ),
         statement(
             f"the mechanisms are closer to each other for {ends[1]:g} queries than for {ends[0]:g}",
@@ -318,6 +350,7 @@ def checks_7(rows: Sequence[Row]) -> Sequence[Check]:
             if closer is None
             else f"largest over least error {spread[ends[0]]:.3g}, then {spread[ends[1]]:.3g}",
             printed=says["converge"],
+            why=_joined(_beaten(found), cut_off(rows, "m")),
         ),
         _everywhere(
             f"for {ends[1]:g} queries, as many as cells, WM has the least error",
@@ -351,7 +384,7 @@ def checks_8(rows: Sequence[Row]) -> Sequence[Check]:
         says["dramatic"],
         ratios,
         TENFOLD,
-        f"LM is the closest{limit}",
+        _joined(f"LM is the closest{limit}", cut_off(rows, "m")),
     )
     return [
         dramatic,
@@ -360,7 +393,7 @@ def checks_8(rows: Sequence[Row]) -> Sequence[Check]:
             says["dramatic"],
             ratios,
             1.0,
-            _why_beaten(found, curves(rows, SHRINK, "m")),
+            _joined(_why_beaten(found, curves(rows, SHRINK, "m")), cut_off(rows, "m")),
         ),
         _linear(
             found,
