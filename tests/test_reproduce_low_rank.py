@@ -13,10 +13,11 @@ from leastnoise.errors import InputError
 from leastnoise.privacy import PureDP
 from leastnoise.reproductions import low_rank
 from leastnoise.reproductions.low_rank import claims, works
-from leastnoise.reproductions.low_rank.sizes import CELLS, SHARES, M, N, rank_of
+from leastnoise.reproductions.low_rank.sizes import CELLS, SHARES, SHRINK, M, N, rank_of
 from leastnoise.reproductions.points import Row, Setting
 from leastnoise.reproductions.reproduction import Reproduction, cell
 from leastnoise.reproductions.verdicts import Check, verdict_of
+from leastnoise.strategies.lowrank import CUT
 from tolerances import ROUNDING, SOLVER
 
 QUICK, FULL = Setting("quick"), Setting("full")
@@ -220,6 +221,27 @@ def test_linear_means_the_first_power(power: float, verdict: str) -> None:
 def test_an_error_that_stops_growing(growth: float, verdict: str) -> None:
     rows = curve("LRM", "n", {n: growth if n > 512 else 1.0 for n in CELLS})
     assert check("figure-4", rows, "grows by less than half").verdict == verdict
+
+
+def test_low_rank_is_not_judged_where_time_has_ended_it() -> None:
+    def rows(how: str) -> list[Row]:
+        flat = {"LM": 5.0, "WM": 6.0, "HM": 7.0}
+        others = [
+            row for name, error in flat.items() for row in curve(name, "n", dict.fromkeys(CELLS, error))
+        ]
+        ended = curve("LRM", "n", dict.fromkeys(CELLS[:-1], 4.0), how="by itself")
+        return [*others, *ended, *curve("LRM", "n", {CELLS[-1]: 50.0}, how=f"round 3{how}")]
+
+    claim = "LRM has the least error of LRM, LM, WM and HM"
+    found = check("figure-6", rows(""), claim)
+    assert found.verdict == "differs" and "LM has less than LRM at 8,192" in found.why
+    assert check("figure-6", rows(CUT), claim).verdict == "reached"
+    others = [row for row in rows(CUT) if row["method"] != "LM"]
+    beaten = check("figure-6", [*others, *curve("LM", "n", dict.fromkeys(CELLS, 3.0))], claim)
+    assert beaten.why.endswith("LRM was cut off by our time limit, and is not judged, at 8,192")
+    # Where it came to its end at one size at most, the smaller workloads are what is judged.
+    assert claims.scale(rows(CUT)) == 1
+    assert claims.scale([{**row, "how": CUT} for row in rows(CUT)]) == SHRINK
 
 
 def test_figure_7_says_who_is_best_with_many_queries() -> None:

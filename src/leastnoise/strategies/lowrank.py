@@ -419,7 +419,8 @@ def _best_of_starts(
             )
         if request.progress is not None:
             request.progress(Progress(number, math.inf, time.monotonic() - started))
-    return strategy, f"{number} starts, {lost} lost rank; best: {origin}" + (CUT if is_cut else "")
+    starts = "1 start" if number == 1 else f"{number} starts"
+    return strategy, f"{starts}, {lost} lost rank; best: {origin}" + (CUT if is_cut else "")
 
 
 LOWRANK = Method(
