@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import math
 import re
@@ -290,6 +291,33 @@ def test_pages_link_every_number_to_its_function(tmp_path: Path) -> None:
     write_pages([found], tmp_path, tmp_path / "docs", datetime.date(2026, 11, 15))
     text = (tmp_path / "docs" / "index.md").read_text()
     assert "2026-11-15" in text and "1 are reached, 1 better, 0 differ and 1 were not run" in text
+    assert text.rstrip().endswith("Nowhere.")
+
+
+def test_disagreements_with_one_reason_stand_under_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datetime
+
+    monkeypatch.setattr("leastnoise.reproductions.page.PAPERS", ("made-up",))
+    monkeypatch.setattr("leastnoise.reproductions.page.TITLES", {"made-up": "Made up"})
+    whys = ("a table is stood in for", "θ differs", "a table is stood in for", "")
+    found = dataclasses.replace(
+        outcome(tmp_path),
+        checks=tuple(Check(f"claim {i}", "1", str(i), "differs", why) for i, why in enumerate(whys)),
+    )
+    write_pages([found], tmp_path, tmp_path / "docs", datetime.date(2026, 11, 15))
+    told = (tmp_path / "docs" / "index.md").read_text().partition("disagree\n")[2]
+    link = "[table-1](made-up.md#made-uptable-1)"
+    assert told.strip().splitlines() == [
+        "### Made up",
+        "",
+        "- *A table is stood in for*",
+        f"  - {link}, claim 0: printed 1, ours 0",
+        f"  - {link}, claim 2: printed 1, ours 2",
+        f"- {link}, claim 1: printed 1, ours 1. *θ differs*",
+        f"- {link}, claim 3: printed 1, ours 3",
+    ]
 
 
 # The catalogue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from leastnoise.reproductions.catalogue import PAPERS
@@ -98,17 +98,35 @@ def _index(outcomes: Sequence[Outcome], today: datetime.date) -> str:
 
 
 def _disagreements(outcomes: Sequence[Outcome]) -> list[str]:
+    """Every check that differs, paper by paper; those with one reason stand together under it."""
     lines = ["## Where the papers and we disagree", ""]
-    for outcome in outcomes:
-        found = outcome.reproduction
-        for check in outcome.checks:
-            if check.verdict == "differs":
-                why = f" {check.why}" if check.why else ""
-                lines.append(
-                    f"- [{found.name}]({found.paper}.md#{_anchor(found.name)}), {check.claim}: printed "
-                    f"{check.printed}, ours {check.ours}.{why}"
-                )
+    for paper in PAPERS:
+        by_reason: dict[str, list[str]] = {}
+        for outcome in outcomes:
+            found = outcome.reproduction
+            for check in outcome.checks:
+                if found.paper == paper and check.verdict == "differs":
+                    link = f"[{found.name.partition('/')[2]}]({paper}.md#{_anchor(found.name)})"
+                    told = f"{link}, {check.claim}: printed {check.printed}, ours {check.ours}"
+                    by_reason.setdefault(check.why, []).append(told)
+        if by_reason:
+            lines += [f"### {TITLES[paper]}", "", *_under_reasons(by_reason), ""]
     return lines if len(lines) > 2 else [*lines, "Nowhere."]
+
+
+def _under_reasons(by_reason: dict[str, list[str]]) -> Iterator[str]:
+    for why, told in by_reason.items():
+        if len(told) == 1 or not why:
+            yield from (f"- {one}" + (f". *{_sentence(why)}*" if why else "") for one in told)
+        else:
+            yield f"- *{_sentence(why)}*"
+            yield from (f"  - {one}" for one in told)
+
+
+def _sentence(why: str) -> str:
+    """The reason with a capital, unless it begins with a symbol or a name."""
+    first = why.split()[0]
+    return why[0].upper() + why[1:] if first.isalpha() and first.islower() and first.isascii() else why
 
 
 def _paper(paper: str, outcomes: Sequence[Outcome]) -> str:
