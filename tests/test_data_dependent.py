@@ -267,6 +267,39 @@ def test_few_queries_over_many_cells_are_no_worse_than_noise_on_cells(k: int) ->
     assert np.square(errors).sum(axis=1).mean() < 2 * W.sum()
 
 
+@pytest.mark.parametrize("light", [1e-10, 1e-13, 1e-15])
+def test_cells_of_little_weight_beside_a_heavy_total_are_not_forgotten(light: float) -> None:
+    """A difference that is small at the leaves counts 10⁴ times as much at every level that forgets it."""
+    k = 32
+    gram = np.ones((k, k)) + light * np.eye(k)
+    weights = tree_weights(gram)
+    rows = [[Fraction(int(w)) for w in row] for row in tree_rows(k, weights)]
+    precision = [[sum(row[i] * row[j] for row in rows) for j in range(k)] for i in range(k)]
+    Delta = sensitivity_of_tree(k, weights)
+    variance = Delta**2 * (sum_of_inverse(precision) + Fraction(light) * trace_of_inverse(precision))
+    assert variance < 10
+
+
+def inverse(matrix: list[list[Fraction]]) -> list[list[Fraction]]:
+    """By Gauss and Jordan, exactly."""
+    k = len(matrix)
+    both = [[*row, *(Fraction(int(i == j)) for j in range(k))] for i, row in enumerate(matrix)]
+    for i in range(k):
+        both[i] = [entry / both[i][i] for entry in both[i]]
+        for j in range(k):
+            if j != i and both[j][i]:
+                both[j] = [a - both[j][i] * b for a, b in zip(both[j], both[i], strict=True)]
+    return [row[k:] for row in both]
+
+
+def sum_of_inverse(matrix: list[list[Fraction]]) -> Fraction:
+    return sum((sum(row, Fraction(0)) for row in inverse(matrix)), Fraction(0))
+
+
+def trace_of_inverse(matrix: list[list[Fraction]]) -> Fraction:
+    return sum((row[i] for i, row in enumerate(inverse(matrix))), Fraction(0))
+
+
 def is_least_squares(find: Callable[[list[int], list[int]], Any]) -> bool:
     rng = np.random.default_rng(2)
     for k in (1, 2, 3, 5, 12):

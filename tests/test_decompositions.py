@@ -48,6 +48,19 @@ def test_large_matrices_go_elsewhere_and_only_within() -> None:
     assert seen == [512]
 
 
+def test_a_device_that_fails_is_stood_in_for_and_named() -> None:
+    def out_of_memory(A: Array) -> tuple[Array, Array]:
+        raise RuntimeError("CUDA out of memory.\nTried to allocate a lot")
+
+    A = symmetric(512)
+    with (
+        decomposed_by(out_of_memory),
+        pytest.warns(RuntimeWarning, match=r"512 rows, and SciPy does: CUDA out of memory\.$"),
+    ):
+        values, _ = eigh(A)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(A), rtol=1e-9)
+
+
 def test_a_device_takes_part_in_a_design_and_the_proof_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     extra("torch")
     from leastnoise.solver.backend_torch import TorchBackend

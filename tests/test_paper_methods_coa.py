@@ -633,6 +633,7 @@ def operations(arrays: Any) -> dict[str, Any]:
         "eigh": (vectors * values) @ vectors.T,
         "d": d,
         "svd": (U * d) @ Vt,
+        "falling": arrays.falling(X),
         "column_max": arrays.column_max(X),
         "clear_diagonal": cleared,
         "add_to_diagonal": added,
@@ -657,20 +658,21 @@ def test_operations_on_torch_agree() -> None:
     assert here["verdicts"].tolist() == [1, 0, 1] and here["dot"][0] != here["dot"][1]
 
     class Careless(type(arrays)):  # type: ignore[misc]
-        """Takes singular values for what they are not, and the least for the largest."""
+        """Takes singular values for what they are not, and sorts the wrong way round."""
 
         def least_squares(self, X: Any, Y: Any) -> Any:
             return torch.linalg.inv(X.T @ X + 1e-3 * torch.eye(X.shape[1], dtype=X.dtype)) @ (X.T @ Y)
 
-        def column_max(self, X: Any) -> Any:
-            return X.amin(dim=0)
+        def falling(self, X: Any) -> Any:
+            return X.sort(dim=0).values
 
         def is_definite(self, X: Any) -> bool:
             return True
 
     assert differing(here, operations(Careless("cpu"))) == {
         "least_squares",
-        "column_max",
+        "falling",
+        "project_l1",
         "verdicts",
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from leastnoise.operators import Array
+from leastnoise.strategies import unit_balls
 from leastnoise.strategies.arrays import load_arrays
 from leastnoise.strategies.unit_balls import L1Ball, L2Ball
 from support import extra
@@ -52,6 +54,14 @@ def test_projections_are_nearest(norm: int, project: Any) -> None:
     assert np.array_equal(project(inside), inside)
 
 
+@pytest.fixture(params=[0, 10_000], ids=["risen", "sorted"], autouse=True)
+def small(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test once for each way to find thresholds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unit_balls, "_SMALL", request.param)
+        yield
+
+
 # Few different values, so that sizes are equal to one another and to thresholds.
 entries = st.one_of(
     st.sampled_from([0.0, -0.5, 0.5, 1.0, -1.0, 2.0, 1e-9, -1e6]),
@@ -84,6 +94,14 @@ def test_another_shape_begins_anew() -> None:
     ball = L1Ball()
     for shape in ((4, 6), (4, 3), (9, 3)):
         U = rng.standard_normal(shape)
+        np.testing.assert_allclose(ball.project(U), by_sorting(U), atol=1e-14)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_is_not_finite_spoils_no_later_projection() -> None:
+    ball, U = L1Ball(), np.random.default_rng(6).standard_normal((10, 3))
+    for bad in (1e308, np.inf, np.nan):
+        ball.project(np.full((10, 3), bad))
         np.testing.assert_allclose(ball.project(U), by_sorting(U), atol=1e-14)
 
 

@@ -7,6 +7,7 @@ core takes minutes for.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -42,7 +43,12 @@ def eigh(symmetric: Array, *, overwrites: bool = False) -> tuple[Array, Array]:
 
     decompose = _by.get()
     if decompose is not None and len(symmetric) >= _SMALL:
-        return decompose(symmetric)
+        try:
+            return decompose(symmetric)
+        except RuntimeError as error:  # a device that is out of memory must not cost a search that is done
+            reason = str(error).partition("\n")[0]
+            told = f"the device could not decompose {len(symmetric):,} rows, and SciPy does: {reason}"
+            warnings.warn(told, RuntimeWarning, stacklevel=2)
     # Symmetric, so its transpose is the same matrix in the order that LAPACK overwrites.
     values, vectors = linalg.eigh(symmetric.T, overwrite_a=overwrites, driver="evd")
     return values, vectors

@@ -67,9 +67,10 @@ def product(left: Array, right: Array, multiply: Multiply = product_of_limbs) ->
     """
     left, right = _widened(left), _widened(right)
     widths, terms = (bit_length(left), bit_length(right)), int(left.shape[1]).bit_length()
-    if max(widths) > _WIDEST_BY_LIMBS:
-        return np.asarray(left.astype(object) @ right.astype(object))
     n_left, n_right = _numbers_of_limbs(*widths, EXACT_BITS - terms)
+    # With more products of limbs than terms in a sum, cutting costs more than it saves.
+    if max(widths) > _WIDEST_BY_LIMBS or n_left * n_right > max(left.shape[1], 1):
+        return np.asarray(left.astype(object) @ right.astype(object))
     limbs = [max(-(-width // n), 1) for width, n in zip(widths, (n_left, n_right), strict=True)]
     # Limbs of both signs may add up to four times the largest sum before they cancel.
     is_narrow = sum(widths) + terms + 2 <= SAFE_BITS

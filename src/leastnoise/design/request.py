@@ -12,7 +12,7 @@ from leastnoise.objective import Objective, Targets, check_spanned, default_obje
 from leastnoise.plan import Plan
 from leastnoise.privacy import GDP, Goal
 from leastnoise.progress import Progress
-from leastnoise.solver import BACKENDS
+from leastnoise.solver import BACKENDS, load_backend
 from leastnoise.strategies import Request
 from leastnoise.workload import Workload
 
@@ -46,6 +46,8 @@ def checked_request(
         raise InputError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
     if backend not in BACKENDS:
         raise InputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend != "numpy":
+        load_backend(backend)  # one that is missing is told before anything is searched for
     used = used_before(after, workload, privacy)
     if used is not None and privacy is None:
         privacy = goal_spent(used, after[0].privacy.records_per_person)

@@ -47,6 +47,9 @@ class Arrays(Protocol):
     def svd(self, X: Any) -> tuple[Any, Any, Any]:
         """U, d and Vᵀ with X = U diag(d) Vᵀ, d falling."""
 
+    def falling(self, X: Any) -> Any:
+        """Every column sorted, its largest entry first."""
+
     def column_max(self, X: Any) -> Any:
         """The largest entry of every column."""
 
@@ -111,6 +114,10 @@ class NumpyArrays:
         """U, d and Vᵀ."""
         U, d, Vt = np.linalg.svd(X, full_matrices=False)
         return U, d, Vt
+
+    def falling(self, X: Array) -> Array:
+        """Every column sorted, its largest entry first."""
+        return -np.sort(-X, axis=0)
 
     def column_max(self, X: Array) -> Array:
         """The largest entry of every column."""
@@ -181,6 +188,10 @@ class TorchArrays:
             warnings.filterwarnings("ignore", "torch.linalg.svd: During SVD computation", UserWarning)
             U, d, Vt = self._torch.linalg.svd(X, full_matrices=False)
         return U, d, Vt
+
+    def falling(self, X: Any) -> Any:
+        """Every column sorted, its largest entry first."""
+        return X.sort(dim=0, descending=True).values
 
     def column_max(self, X: Any) -> Any:
         """The largest entry of every column."""

@@ -88,8 +88,8 @@ _WEIGHT_BITS = 30
 # Shares of a node that are tried: the best is missed by a thousandth, which costs a millionth.
 _SHARES = np.linspace(0, 0.99, 991)
 
-# What differences of leaves cost, as a share of all, is rounding below this.
-_ROUNDING = 1e-12
+# A sum of products is rounding where it is below this share of the sum of their sizes.
+_ROUNDING = 4e-16
 
 # With this charge no noise makes two buckets of one.
 _MOST_CHARGE = 1_000_000
@@ -240,11 +240,15 @@ def tree_weights(gram: Array) -> list[int]:
     With S the covariance of a node's leaves when its children alone are measured, at sensitivity 1, and
     u = λ/(1 − λ), measuring the node as well with the share λ leaves the total variance
 
-        (1 + u)² (t − g/h + g / (h (1 + u² h))),    t = tr(V S),  g = 1ᵀ S V S 1,  h = 1ᵀ S 1.
+        (1 + u)² (a + g / (h (1 + u² h))),    a = tr(V S) − g/h,  g = 1ᵀ S V S 1,  h = 1ᵀ S 1.
 
     S itself is not kept: where queries do not tell leaves apart, level upon level takes nearly the whole
     share, differences of leaves become as uncertain as 10⁴ to the power of the levels, and sums of its
-    entries would be nothing but rounding. t and S1, which hold no such differences, go up in its place.
+    entries would be nothing but rounding. What goes up is S1, in which such differences do not occur, and
+    what they cost, a: (1 + u)² times as much above a node, and for a node of two subtrees, with d = S1/h in
+    the left one and −S1/h in the right,
+
+        a = a_left + a_right + dᵀ V d · h_left h_right / h.
     """
     k = len(gram)
     u = _SHARES / (1 - _SHARES)
@@ -253,24 +257,32 @@ def tree_weights(gram: Array) -> list[int]:
     for low, high in nodes(k):
         if high - low == 1:
             shares.append(1.0)
-            subtrees.append((float(gram[low, low]), np.ones(1)))
+            subtrees.append((0.0, np.ones(1)))
             continue
-        (t_right, right), (t_left, left) = subtrees.pop(), subtrees.pop()
-        t, S1 = t_left + t_right, np.concatenate([left, right])
-        g, h = float(S1 @ gram[low:high, low:high] @ S1), float(S1.sum())
-        # What differences of leaves cost; by Cauchy's inequality never less than nothing.
-        apart = t - g / h
-        apart = apart if apart > _ROUNDING * t else 0.0
+        (a_right, right), (a_left, left) = subtrees.pop(), subtrees.pop()
+        V = gram[low:high, low:high]
+        S1 = np.concatenate([left, right])
+        g, h_left, h_right = float(S1 @ V @ S1), float(left.sum()), float(right.sum())
+        h = h_left + h_right
+        apart = a_left + a_right + _told_apart(V, left / h_left, right / h_right) * h_left * h_right / h
         left_over = (1 + u) ** 2 * (apart + g / (h * (1 + u**2 * h)))
         best = int(np.argmin(left_over))
         shares.append(float(_SHARES[best]))
-        subtrees.append((float(left_over[best]), S1 * ((1 + u[best]) ** 2 / (1 + u[best] ** 2 * h))))
+        factor = (1 + u[best]) ** 2
+        subtrees.append((factor * apart, S1 * (factor / (1 + u[best] ** 2 * h))))
     real = _from_the_root(k, shares)
     # No leaf is lost to rounding: each is measured, if with little weight.
     return [
         max(round(2.0**_WEIGHT_BITS * w), 1 if high - low == 1 else 0)
         for (low, high), w in zip(nodes(k), real, strict=True)
     ]
+
+
+def _told_apart(V: Array, left: Array, right: Array) -> float:
+    """dᵀ V d with d = (left, −right), or 0 where that is no more than rounding."""
+    d = np.concatenate([left, -right])
+    found = float(d @ V @ d)
+    return found if found > _ROUNDING * float(np.abs(d) @ np.abs(V) @ np.abs(d)) else 0.0
 
 
 def _from_the_root(k: int, shares: list[float]) -> list[float]:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
 from leastnoise.strategies.arrays import NUMPY, Arrays
+
+# So many entries are sorted sooner than a dozen steps are begun.
+_SMALL = 10_000
 
 
 class L1Ball:
     """Columns with an L1 norm of at most 1.
 
     All entries of a column shrink towards zero by the same amount θ, the root of Σ max(|u| − θ, 0) = 1, or
-    0 where the column is short enough. The sum is convex and linear between sizes, so Newton's
-    method rises to the root in finitely many steps from anywhere below it, and from above it first falls
-    below. Where the last projection was of nearly the same matrix its θ are the place to begin: for 308 by
-    1,024 entries that takes 3 ms, where sorting the columns took 11.
+    0 where the column is short enough. Small matrices are sorted: θ is max_k (s_k − 1)/k, with s_k the sum of
+    the k largest sizes. For larger ones, the sum being convex and linear between sizes, Newton's method rises
+    to the root in finitely many steps from anywhere below it, and from above it first falls below. The θ of
+    the last projection are the place to begin. For 308 by 1,024 entries that takes 2 ms where they have
+    hardly changed since and 14 where they have, and sorting takes 11.
 
     References:
+        Duchi, Shalev-Shwartz, Singer and Chandra (2008), Efficient projections onto the l1-ball.
         Michelot (1986), A finite algorithm for finding the projection of a point onto the canonical simplex.
         Condat (2016), Fast projection onto the simplex and the l1 ball.
     """
@@ -28,8 +36,19 @@ class L1Ball:
     def project(self, U: Any) -> Any:
         """The nearest matrix within."""
         sizes = abs(U)
+        threshold = self._sorted(sizes) if math.prod(U.shape) <= _SMALL else self._risen(sizes)
+        return U - U.clip(-threshold, threshold)
+
+    def _sorted(self, sizes: Any) -> Any:
+        """θ of every column, by its falling sizes."""
+        count = self._arrays.matrix(np.arange(1.0, len(sizes) + 1))[:, None]
+        excess = self._arrays.falling(sizes).cumsum(0) - 1
+        return self._arrays.column_max(excess / count).clip(min=0)
+
+    def _risen(self, sizes: Any) -> Any:
+        """θ of every column, by Newton's method from the last."""
         # Shrunk by less, all entries together would still exceed 1.
-        threshold = ((sizes.sum(0) - 1) / len(U)).clip(min=0)
+        threshold = ((sizes.sum(0) - 1) / len(sizes)).clip(min=0)
         if self._threshold is not None and self._threshold.shape == threshold.shape:
             # At or above the largest entry nothing is left, and there is no slope to follow.
             is_between = (self._threshold > threshold) & (self._threshold < self._arrays.column_max(sizes))
@@ -41,8 +60,9 @@ class L1Ball:
             if bool((n_over == n_before).all()):
                 break
             n_before = n_over
-        self._threshold = threshold
-        return U - U.clip(-threshold, threshold)
+        # From what is not finite there is no way back either.
+        self._threshold = threshold if bool((threshold - threshold == 0).all()) else None
+        return threshold
 
     def _newton(self, sizes: Any, threshold: Any, least: float | None) -> tuple[Any, Any]:
         """A step of Newton's method, no less than the least, and how many entries lie above its start."""
