@@ -223,6 +223,14 @@ def test_an_error_that_stops_growing(growth: float, verdict: str) -> None:
     assert check("figure-4", rows, "grows by less than half").verdict == verdict
 
 
+def test_one_draw_that_was_cut_off_cuts_off_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = iter(["by itself", f"round 3{CUT}", "by itself", "by itself"])
+    monkeypatch.setitem(works._MECHANISMS, "LRM", lambda asked: (1.0, 0.5, next(notes)))
+    place = {"workload": "WRange", "m": 4, "n": 8, "s": 0, "shrink": 16, "seed": 1, "method": "LRM"}
+    cut, whole = (next(works.mechanism(QUICK, draws=2, **place)) for _ in range(2))  # type: ignore[arg-type]
+    assert cut["how"] == f"by itself{CUT}" and whole["how"] == "by itself"
+
+
 def test_low_rank_is_not_judged_where_time_has_ended_it() -> None:
     def rows(how: str) -> list[Row]:
         flat = {"LM": 5.0, "WM": 6.0, "HM": 7.0}

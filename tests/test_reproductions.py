@@ -207,10 +207,16 @@ def test_points_of_many_cells_wait_for_a_gpu(tmp_path: Path) -> None:
 
 def test_one_point_at_a_time_has_the_gpu(tmp_path: Path) -> None:
     """Others go on beside it; where only such points are left, free processes stay idle."""
-    points = [Point(squares, {"n": n}, n_cells=cells) for n, cells in enumerate((0, 8192, 8192, 0))]
-    store = Store(tmp_path, NAME, Setting("full", "cuda"))
+    setting = Setting("full", "cuda")
+    points = [
+        Point(squares, {"n": 0}),
+        Point(squares, {"n": 1}, n_cells=8192),
+        Point(squares, {"n": 2}, may_use_gpu=True),
+        Point(squares, {"n": 3}),
+    ]
+    store = Store(tmp_path, NAME, setting)
     job = running._Job(made_up(), store, points, {})
-    lanes = running._Lanes(list(job.waiting()))
+    lanes = running._Lanes(list(job.waiting()), setting)
     on_gpu = lanes.next_beside([])
     assert on_gpu == (job, 1)
     assert lanes.next_beside([on_gpu]) == (job, 0)
@@ -219,9 +225,11 @@ def test_one_point_at_a_time_has_the_gpu(tmp_path: Path) -> None:
     assert lanes
     assert lanes.next_beside([(job, 3)]) == (job, 2)
     assert not lanes
-    again = running._Lanes(list(job.waiting()))
+    again = running._Lanes(list(job.waiting()), setting)
     assert again.emptied() == [(job, 1), (job, 2), (job, 0), (job, 3)]
     assert not again
+    on_processor = running._Lanes(list(job.waiting()), Setting("full"))
+    assert [on_processor.next_beside([(job, 1)]) for _ in range(4)] == list(job.waiting())
 
 
 def test_several_processes_give_the_same(tmp_path: Path) -> None:

@@ -27,7 +27,12 @@ def reproduce(
     backend: Annotated[str, typer.Option(help="cuda for points above 4,096 cells")] = "numpy",
     jobs: Annotated[int, typer.Option(min=1, help="processes side by side, one thread each")] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="compute again what is already there")] = False,
-    time_limit: Annotated[float, typer.Option(help="seconds for one method at one point")] = 600.0,
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            help="seconds for one method at one point; 2.5 times as long for the low-rank mechanism"
+        ),
+    ] = 600.0,
     budget: Annotated[
         float | None, typer.Option(help="seconds after which no further point is begun; the rest is noted")
     ] = None,

@@ -28,7 +28,12 @@ def main() -> int:
     parser.add_argument("--backend", default="numpy", help="cuda for points above 4,096 cells")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--fresh", action="store_true", help="compute again what is already there")
-    parser.add_argument("--time-limit", type=float, default=600.0, help="seconds for one method at one point")
+    parser.add_argument(
+        "--time-limit",
+        type=float,
+        default=600.0,
+        help="seconds for one method at one point; 2.5 times as long for the low-rank mechanism",
+    )
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds after which nothing is begun")
     parser.add_argument("--docs", type=Path, help="also write the pages of the documentation here")
     given = parser.parse_args()

@@ -52,16 +52,22 @@ class Point:
             fields that its rows begin with.
         seconds: a guess at how long it takes on one core, for the time left.
         n_cells: columns of the largest matrix that it decomposes; above 4,096 it needs a GPU.
+        may_use_gpu: whether its search runs on a GPU where the setting has one, though it needs none.
     """
 
     work: Callable[..., Iterable[Row]]
     arguments: Mapping[str, Plain] = field(default_factory=dict)
     seconds: float = 1.0
     n_cells: int = 0
+    may_use_gpu: bool = False
 
     def needs_gpu(self) -> bool:
         """Whether two cores cannot be expected to finish it."""
         return self.n_cells > MAX_CELLS_WITHOUT_GPU
+
+    def uses_gpu(self, setting: Setting) -> bool:
+        """Whether it will be computed on a GPU, where it must not be disturbed."""
+        return setting.backend == "cuda" and (self.needs_gpu() or self.may_use_gpu)
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in self.arguments.items()) or "the whole"

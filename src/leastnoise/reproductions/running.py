@@ -189,7 +189,7 @@ def _one_by_one(
 def _side_by_side(
     waiting: list[tuple[_Job, int]], setting: Setting, jobs: int, deadline: float
 ) -> Iterator[_Turn]:
-    lanes = _Lanes(_ordered(waiting, deadline))
+    lanes = _Lanes(_ordered(waiting, deadline), setting)
     with _one_thread_each(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         running: dict[Future[Finished], tuple[_Job, int]] = {}
         try:
@@ -218,16 +218,17 @@ class _Lanes:
     One of these runs at a time: two would share the device, and each would seem slower than it is.
     """
 
-    def __init__(self, ordered: list[tuple[_Job, int]]) -> None:
-        self._for_gpu = deque(turn for turn in ordered if _needs_gpu(turn))
-        self._others = deque(turn for turn in ordered if not _needs_gpu(turn))
+    def __init__(self, ordered: list[tuple[_Job, int]], setting: Setting) -> None:
+        self._setting = setting
+        self._for_gpu = deque(turn for turn in ordered if self._is_for_gpu(turn))
+        self._others = deque(turn for turn in ordered if not self._is_for_gpu(turn))
 
     def __bool__(self) -> bool:
         return bool(self._for_gpu or self._others)
 
     def next_beside(self, running: Collection[tuple[_Job, int]]) -> tuple[_Job, int] | None:
         """The point to begin while others run; None where all that is left must wait for them."""
-        if self._for_gpu and not any(map(_needs_gpu, running)):
+        if self._for_gpu and not any(map(self._is_for_gpu, running)):
             return self._for_gpu.popleft()
         return self._others.popleft() if self._others else None
 
@@ -238,10 +239,9 @@ class _Lanes:
         self._others.clear()
         return left
 
-
-def _needs_gpu(turn: tuple[_Job, int]) -> bool:
-    job, i = turn
-    return job.points[i].needs_gpu()
+    def _is_for_gpu(self, turn: tuple[_Job, int]) -> bool:
+        job, i = turn
+        return job.points[i].uses_gpu(self._setting)
 
 
 def _ordered(waiting: list[tuple[_Job, int]], deadline: float) -> list[tuple[_Job, int]]:
@@ -282,7 +282,7 @@ def _compute(point: Point, setting: Setting) -> Finished:
     except (LeastnoiseError, MemoryError) as error:
         # What a method refuses, or memory cannot hold, is a result: it is stated in the table.
         rows = ({**point.arguments, NOTE: f"not run: {error}"},)
-    where = machine() + (f", {_gpu()}" if point.needs_gpu() else "")
+    where = machine() + (f", {_gpu()}" if point.uses_gpu(setting) else "")
     return Finished(rows, time.perf_counter() - began, where)
 
 

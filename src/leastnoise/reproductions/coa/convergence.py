@@ -204,7 +204,7 @@ def _why(last: Row | None, bound: float | None) -> str:
     """What is left of its own objective, and so how much is due to the end and how much to θ."""
     objective = None if last is None or last.get("method") != "coa" else number_in(last, "objective")
     if last is None or objective is None or bound is None:
-        return "so it came out; the cause was not looked into"
+        return "what its own objective has left was not worked out in this size"
     rule = {"accuracy": "when a step gained less than 1e-5", "iterations": "after 30 steps"}
     ended = rule.get(str(last.get("ended")), "by another rule")
     left = 100 * (objective / bound - 1)

@@ -18,6 +18,7 @@ from leastnoise.reproductions.coa.setup import (
     mean_of,
     noise_scale,
     settings_of,
+    suits_gpu,
 )
 from leastnoise.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.reproductions.printed import printed
@@ -101,7 +102,8 @@ def _points(along: str) -> Callable[[Setting], Sequence[Point]]:
                 found.append(Point(by_dawa, arguments, 0.2 + (n / 1024) ** 2, n))
             for method, seconds in (("coa", 5.0), ("dense", 1.5)):
                 cost = min(max(0.1, seconds * (n / 512) ** 3), TIME_LIMIT) + 0.06 * (n / 512) ** 3
-                found.append(Point(by_strategy, {"method": method, "m": m, "n": n, "draw": 1}, cost, n))
+                arguments = {"method": method, "m": m, "n": n, "draw": 1}
+                found.append(Point(by_strategy, arguments, cost, n, suits_gpu(method, n)))
         return found
 
     return points

@@ -94,9 +94,14 @@ def drawn(kind: str, m: int, n: int, draw: int, share: float = 0.5) -> Workload:
     return workload_related(m, n, max(1, round(share * min(m, n))), generator=generator)
 
 
+def suits_gpu(method: str, n: int) -> bool:
+    """Whether a search of this size runs on a GPU where the setting has one."""
+    return method in ON_GPU and n >= GPU_FROM
+
+
 def backend_of(setting: Setting, method: str, n: int) -> str:
     """Where a search of this size runs."""
-    return setting.backend if method in ON_GPU and n >= GPU_FROM else "numpy"
+    return setting.backend if suits_gpu(method, n) else "numpy"
 
 
 def one_method(
@@ -154,6 +159,7 @@ def points_of(
                 {"workload": kind, "m": m, "n": n, "share": share, "method": method, "draw": draw},
                 seconds=min(seconds_of(method, m, n), TIME_LIMIT) + _PROOF.get(method, 0.06) * (n / 512) ** 3,
                 n_cells=n,
+                may_use_gpu=suits_gpu(method, n),
             )
 
 

@@ -30,7 +30,7 @@ from leastnoise.generators import workload_discrete, workload_range, workload_re
 from leastnoise.operators import Array
 from leastnoise.privacy import GDP, PureDP
 from leastnoise.reproductions.points import Plain, Row, Setting
-from leastnoise.strategies.lowrank import LowRankResult, low_rank, random_start
+from leastnoise.strategies.lowrank import CUT, LowRankResult, low_rank, random_start
 from leastnoise.workload import Workload
 
 # All of the paper's figures but 2 and 3 have ε = 0.1.
@@ -49,7 +49,7 @@ RATIO = 1.2
 
 # The longest that a point searches, whatever the setting allows; LRM, which the paper let run for hours, so
 # many times as long.
-MAX_SECONDS, _LRM_TIMES = 240.0, 2.5
+MAX_SECONDS, LRM_TIMES = 240.0, 2.5
 
 # Steps of Algorithm 2 until Algorithm 1 ends, a few dozen rounds; seconds guessed for a search on a GPU.
 _STEPS, GPU_SECONDS = 8_000, 30.0
@@ -141,8 +141,12 @@ def mechanism(
         "lower_bound": float(np.mean(bounds)),
         "spread": (max(errors) - min(errors)) / float(np.mean(errors)),
         "seconds": time.process_time() - began,
-        "how": notes[0],
+        "how": notes[0] + (CUT if any(map(_is_cut, notes)) and not _is_cut(notes[0]) else ""),
     }
+
+
+def _is_cut(note: str) -> bool:
+    return note.endswith(CUT)
 
 
 # What a mechanism gives: its total squared error, a proved lower bound (0 for none), and how it was found.
@@ -184,13 +188,13 @@ def _planned(
 
 
 def _low_rank(asked: _Asked) -> _Given:
-    return _planned(asked, "lowrank", _LRM_TIMES * asked.limit, asked.searching_on(), seed=asked.draw)
+    return _planned(asked, "lowrank", LRM_TIMES * asked.limit, asked.searching_on(), seed=asked.draw)
 
 
 def _low_rank_of_all_rows(asked: _Asked) -> _Given:
     n = asked.workload.shape[1]
     rows = max(n, math.ceil(RATIO * asked.s))
-    limit = _LRM_TIMES * asked.limit
+    limit = LRM_TIMES * asked.limit
     return _planned(asked, "lowrank", limit, asked.searching_on(rows), seed=asked.draw, r=rows)
 
 
