@@ -57,6 +57,12 @@ def scale(rows: Sequence[Row]) -> int:
     return 1 if sum(not _is_cut(row) for row in own) > 1 else SHRINK
 
 
+def scale_at(rows: Sequence[Row], x: str, places: Sequence[float]) -> int:
+    """1 if LRM came to its end at all these places of the paper's own size, else that of the smaller ones."""
+    ended = curves(rows, 1, x).get("LRM", {})
+    return 1 if all(place in ended for place in places) else SHRINK
+
+
 def cut_off(rows: Sequence[Row], x: str) -> str:
     """At which of the paper's own sizes LRM was cut off, in words; empty where at none."""
     at = [row[x] for row in rows if row.get("shrink") == 1 and _is_cut(row)]
@@ -199,8 +205,10 @@ def checks_4(rows: Sequence[Row]) -> Sequence[Check]:
     found, own = curves(rows, k, "n"), curves(rows, 1, "n")
     smallest = CELLS[0]
     small = _only(_over(own, ["LRM", "WM", "HM", "AMM"], "LM"), 0, smallest)
-    growth = _growth(found.get("LRM", {}), 2 * M / k, CELLS[-1] / k)
-    proved = _growth(found.get("bound", {}), 2 * M / k, CELLS[-1] / k)
+    ends = scale_at(rows, "n", (2 * M, CELLS[-1]))
+    at_ends = curves(rows, ends, "n")
+    growth = _growth(at_ends.get("LRM", {}), 2 * M / ends, CELLS[-1] / ends)
+    proved = _growth(at_ends.get("bound", {}), 2 * M / ends, CELLS[-1] / ends)
     large = _only(_over(found, OTHERS, "LRM"), 2 * M / k)
     return [
         _matrix_mechanism(found, says["matrix mechanism"]),
@@ -215,14 +223,14 @@ def checks_4(rows: Sequence[Row]) -> Sequence[Check]:
         ),
         _linear(own, OTHERS, "the error of LM, WM and HM is linear in n", says["linear"]),
         _grown(
-            f"from {2 * M // k} to {CELLS[-1] // k:,} cells LRM's error grows by less than half",
+            f"from {2 * M // ends} to {CELLS[-1] // ends:,} cells LRM's error grows by less than half",
             says["stops"],
             growth,
             holds=growth is not None and growth <= STABLE,
             why=("" if proved is None else f"the proved bound grows {proved:.3g} times over the same sizes")
             + (
                 "; with so few queries a coefficient of 1 is so rare that the rank of W still grows with n"
-                if k > 1
+                if ends > 1
                 else ""
             ),
         ),
@@ -278,6 +286,7 @@ def checks_6(rows: Sequence[Row]) -> Sequence[Check]:
     """What section 6 says of figure 6, beside the rows."""
     says, k = printed("low-rank/figure-6").says, scale(rows)
     found, own = curves(rows, k, "n"), curves(rows, 1, "n")
+    end = scale_at(rows, "n", CELLS[-1:])
     return [
         _matrix_mechanism(found, says["matrix mechanism"]),
         _everywhere(
@@ -287,7 +296,7 @@ def checks_6(rows: Sequence[Row]) -> Sequence[Check]:
             1.0,
             _joined(_why_beaten(found, curves(rows, SHRINK, "n")), cut_off(rows, "n")),
         ),
-        *_two_orders(found, own, CELLS[-1] / k, CELLS[-1], "cells", says["two orders"]),
+        *_two_orders(curves(rows, end, "n"), own, CELLS[-1] / end, CELLS[-1], "cells", says["two orders"]),
         _best_of_all(found, says["best"]),
     ]
 
@@ -330,11 +339,13 @@ def checks_7(rows: Sequence[Row]) -> Sequence[Check]:
     found = curves(rows, k, "m")
     few = _only(_over(found, OTHERS, "LRM"), 0, N / k / 4)
     names = (*OTHERS, "LRM")
-    at = _shared(found, *names)
-    spread = {m: max(found[x][m] for x in names) / min(found[x][m] for x in names) for m in at}
-    ends = [QUERIES[0] / k, QUERIES[-1] / k]
+    size = scale_at(rows, "m", (QUERIES[0], QUERIES[-1]))
+    at_ends = curves(rows, size, "m")
+    at = _shared(at_ends, *names)
+    spread = {m: max(at_ends[x][m] for x in names) / min(at_ends[x][m] for x in names) for m in at}
+    ends = [QUERIES[0] / size, QUERIES[-1] / size]
     closer = None if not all(end in spread for end in ends) else spread[ends[1]] < spread[ends[0]]
-    last = _only(_over(found, ["LM", "HM", "LRM"], "WM"), ends[1])
+    last = _only(_over(at_ends, ["LM", "HM", "LRM"], "WM"), ends[1])
     return [
         _everywhere(
             "LRM has the least error where the queries are a quarter of the cells or fewer",
@@ -358,7 +369,7 @@ def checks_7(rows: Sequence[Row]) -> Sequence[Check]:
             last,
             1.0,
             "; ".join(
-                f"{name} has {found[name][ends[1]] / found['WM'][ends[1]]:.3g} times the error of WM"
+                f"{name} has {at_ends[name][ends[1]] / at_ends['WM'][ends[1]]:.3g} times the error of WM"
                 for name in ("LM", "HM", "LRM")
                 if last
             ),
@@ -412,13 +423,18 @@ def checks_9(rows: Sequence[Row]) -> Sequence[Check]:
     """What section 6 says of figure 9, beside the rows."""
     says, k = printed("low-rank/figure-9").says, scale(rows)
     found, own = curves(rows, k, "s"), curves(rows, 1, "s")
-    first, last = (float(rank_of("WRelated", M // k, N // k, share)) for share in (SHARES[0], SHARES[-1]))
     own_first, own_last = (float(rank_of("WRelated", M, N, share)) for share in (SHARES[0], SHARES[-1]))
+    size = scale_at(rows, "s", (own_first, own_last))
+    at_ends = curves(rows, size, "s")
+    first, last = (
+        float(rank_of("WRelated", M // size, N // size, share)) for share in (SHARES[0], SHARES[-1])
+    )
+    lowest = float(rank_of("WRelated", M // k, N // k, SHARES[0]))
     others = {name: _growth(own.get(name, {}), own_first, own_last) for name in OTHERS}
     stable = None if None in others.values() else all((g or 0) <= STABLE for g in others.values())
-    growth = _growth(found.get("LRM", {}), first, last)
+    growth = _growth(at_ends.get("LRM", {}), first, last)
     return [
-        *_two_orders(found, own, first, own_first, "as the rank", says["two orders"]),
+        *_two_orders(found, own, lowest, own_first, "as the rank", says["two orders"]),
         statement(
             f"the errors of LM, WM and HM grow by less than half from rank {own_first:g} to {own_last:g}",
             stable,
@@ -432,9 +448,9 @@ def checks_9(rows: Sequence[Row]) -> Sequence[Check]:
             says["grows"],
             growth,
             holds=growth is not None and growth >= TENFOLD,
-            why="the smallest rank here is an eighth of the largest, not a tenth" if k > 1 else "",
+            why="the smallest rank here is an eighth of the largest, not a tenth" if size > 1 else "",
         ),
-        _statement_relative(found, first, last, says["grows"]),
+        _statement_relative(at_ends, first, last, says["grows"]),
         _best_of_all(found, says["best"]),
     ]
 
