@@ -190,6 +190,8 @@ def test_conjugate_gradients_find_what_factors_find(
 MATRICES = {
     "differences": [[1, -1, 0], [0, 1, -1]],
     "unmeasured cell": [[1, 0, 0], [1, 1, 0]],
+    # Here what is known counts each record once, to the last digit, and yet not all of them.
+    "two of three cells": [[1, 0, 0], [0, 1, 0]],
     "part of the total": [[2, 1, 0, 0], [1, 2, 0, 1]],
 }
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
@@ -49,6 +50,21 @@ _MOST_SUMS, _LARGEST_SHARE = 8_000, 0.5
 _WEAKEST = 1e-6
 
 
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """A row p > 0 of A's row space over the cells that are measured.
+
+    Attributes:
+        row: p, one number per cell; 1 where a cell is not measured.
+        error: the standard error of p x.
+        is_of_all: whether p counts every record once, those of all cells.
+    """
+
+    row: Array
+    error: float
+    is_of_all: bool
+
+
 class Information(ABC):
     """G of (1), and what a release knows about the number of records.
 
@@ -71,11 +87,8 @@ class Information(ABC):
         """b of (1), (n,)."""
 
     @abstractmethod
-    def counting(self) -> tuple[Array, float] | None:
-        """A row p > 0 of A's row space over the cells that are measured, and the standard error of p x.
-
-        The number of records itself, p = 1, wherever it is measured. None where there is no such row.
-        """
+    def counting(self) -> Counting | None:
+        """What is known of the number of records: that itself wherever it is measured; None for nothing."""
 
     def matrix(self) -> Array | None:
         """G as an (n, n) array, where it is held as one."""
@@ -132,12 +145,13 @@ class DenseInformation(Information):
         # A⁺ is a least-squares inverse: the residual is orthogonal to every row.
         return np.zeros(self.n_cells)
 
-    def counting(self) -> tuple[Array, float] | None:
+    def counting(self) -> Counting | None:
         strategy = self._strategy
         is_measured = strategy.entries.any(axis=0)
         everyone = AllOnes(self.n_cells)
         if strategy.can_answer(everyone):
-            return np.ones(self.n_cells), math.sqrt(float(strategy.variances(everyone)[0]))
+            error = math.sqrt(float(strategy.variances(everyone)[0]))
+            return Counting(np.ones(self.n_cells), error, is_of_all=True)
         # The part of the total that is known: A⁺A 1.
         gain = strategy.pseudo_inverse.sum(axis=0)
         known = strategy.adjoint(gain)
@@ -145,7 +159,8 @@ class DenseInformation(Information):
         if not (known[is_measured] > 1e-9).all():
             return None
         error = math.sqrt(strategy.noise_variance) * float(np.linalg.norm(gain))
-        return np.where(is_measured, known, 1.0), error
+        # A cell that nobody measures may hold any number of records, even where the others are counted whole.
+        return Counting(np.where(is_measured, known, 1.0), error, is_of_all=False)
 
     def matrix(self) -> Array:
         return self._gram
@@ -272,11 +287,12 @@ class BlockInformation(Information):
                 waiting[wide] = np.broadcast_to(table, [self._shape[a] for a in wide])
         return in_schema_order(self._strategy.axes, waiting[every].reshape(-1))
 
-    def counting(self) -> tuple[Array, float] | None:
+    def counting(self) -> Counting | None:
         everyone = alone(Total(), self._schema)
         if not self._strategy.can_answer_all(everyone):
             return None
-        return np.ones(self.n_cells), math.sqrt(float(self._strategy.variances_of(everyone)[0]))
+        error = math.sqrt(float(self._strategy.variances_of(everyone)[0]))
+        return Counting(np.ones(self.n_cells), error, is_of_all=True)
 
     def sums(self) -> SumsOfCells | None:
         from scipy import linalg

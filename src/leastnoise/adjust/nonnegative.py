@@ -309,9 +309,9 @@ def feasible_total_and_distance(
     many as x and the estimates, each counted as positive: the only thing here that is assumed.
     """
     found = information.counting()
-    if found is not None and (found[0] == 1).all():
+    if found is not None and found.is_of_all:
         return max(0.0, -float(estimates.sum())), lambda x, g: math.sqrt(float((g - g.min()) @ x))
-    p, s = (np.ones(information.n_cells), 0.0) if found is None else found
+    p, s = (np.ones(information.n_cells), 0.0) if found is None else (found.row, found.error)
     size = float(np.abs(estimates).sum())
 
     def distance(x: Array, g: Array) -> float:
