@@ -25,6 +25,7 @@ from leastnoise.reproductions.points import Point, Row, Setting
 from leastnoise.reproductions.printed import Printed, PrintedNumber, printed
 from leastnoise.reproductions.reproduction import Drawing, Reproduction, cell
 from leastnoise.reproductions.running import NOTE, Outcome, Stand, run
+from leastnoise.reproductions.slips import SLIPS
 from leastnoise.reproductions.store import Store
 from leastnoise.reproductions.table import as_markdown, as_text, pivot, with_printed
 from leastnoise.reproductions.verdicts import Check, number, statement, verdict_of
@@ -299,7 +300,13 @@ def test_pages_link_every_number_to_its_function(tmp_path: Path) -> None:
     write_pages([found], tmp_path, tmp_path / "docs", datetime.date(2026, 11, 15))
     text = (tmp_path / "docs" / "index.md").read_text()
     assert "2026-11-15" in text and "1 are reached, 1 better, 0 differ and 1 were not run" in text
-    assert text.rstrip().endswith("Nowhere.")
+    assert "## Where the papers and we disagree\n\nNowhere.\n\n## Slips in the papers\n" in text
+
+
+def test_slips_lead_to_reproductions() -> None:
+    known = {reproduction.name for reproduction in names.catalogue()}
+    seen = {f"{slip.paper}/{slip.seen_in}" for slip in SLIPS if slip.seen_in}
+    assert seen and seen <= known
 
 
 def test_disagreements_with_one_reason_stand_under_it(
@@ -315,7 +322,7 @@ def test_disagreements_with_one_reason_stand_under_it(
         checks=tuple(Check(f"claim {i}", "1", str(i), "differs", why) for i, why in enumerate(whys)),
     )
     write_pages([found], tmp_path, tmp_path / "docs", datetime.date(2026, 11, 15))
-    told = (tmp_path / "docs" / "index.md").read_text().partition("disagree\n")[2]
+    told = (tmp_path / "docs" / "index.md").read_text().partition("disagree\n")[2].partition("## Slips")[0]
     link = "[table-1](made-up.md#made-uptable-1)"
     assert told.strip().splitlines() == [
         "### Made up",

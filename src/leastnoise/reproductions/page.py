@@ -9,7 +9,9 @@ from pathlib import Path
 
 from leastnoise.reproductions.catalogue import PAPERS
 from leastnoise.reproductions.running import NOTE, Outcome
+from leastnoise.reproductions.slips import SLIPS
 from leastnoise.reproductions.table import as_markdown, pivot, with_printed
+from leastnoise.reproductions.verdicts import Verdict
 from leastnoise.reproductions.writing import caption
 from leastnoise.wholefile import written_whole
 
@@ -94,18 +96,30 @@ def _index(outcomes: Sequence[Outcome], today: datetime.date) -> str:
             f"| {link} | {found.title} | {outcome.verdict} | {n_good} of {n_run} | {outcome.setting.size} | "
             f"{outcome.seconds:,.1f} s |"
         )
-    return "\n".join([*lines, "", *_disagreements(outcomes)]) + "\n"
+    lines += ["", *_listed("## Where ours is better", outcomes, "better")]
+    lines += ["", *_listed("## Where the papers and we disagree", outcomes, "differs")]
+    return "\n".join([*lines, "", *_slips(shown)]) + "\n"
 
 
-def _disagreements(outcomes: Sequence[Outcome]) -> list[str]:
-    """Every check that differs, paper by paper; those with one reason stand together under it."""
-    lines = ["## Where the papers and we disagree", ""]
+def _slips(papers: Sequence[str]) -> Iterator[str]:
+    yield "## Slips in the papers"
+    yield ""
+    for slip in SLIPS:
+        if slip.paper in papers:
+            link = f"[{slip.seen_in}]({slip.paper}.md#{_anchor(f'{slip.paper}/{slip.seen_in}')})"
+            seen = f" ({link})" if slip.seen_in else ""
+            yield f"- {TITLES[slip.paper]}, {slip.where}: {slip.what}{seen}."
+
+
+def _listed(head: str, outcomes: Sequence[Outcome], verdict: Verdict) -> list[str]:
+    """Every check of a verdict, paper by paper; those with one reason stand together under it."""
+    lines = [head, ""]
     for paper in PAPERS:
         by_reason: dict[str, list[str]] = {}
         for outcome in outcomes:
             found = outcome.reproduction
             for check in outcome.checks:
-                if found.paper == paper and check.verdict == "differs":
+                if found.paper == paper and check.verdict == verdict:
                     link = f"[{found.name.partition('/')[2]}]({paper}.md#{_anchor(found.name)})"
                     told = f"{link}, {check.claim}: printed {check.printed}, ours {check.ours}"
                     by_reason.setdefault(check.why, []).append(told)
