@@ -276,7 +276,10 @@ def test_cells_of_little_weight_beside_a_heavy_total_are_not_forgotten(light: fl
     rows = [[Fraction(int(w)) for w in row] for row in tree_rows(k, weights)]
     precision = [[sum(row[i] * row[j] for row in rows) for j in range(k)] for i in range(k)]
     Delta = sensitivity_of_tree(k, weights)
-    variance = Delta**2 * (sum_of_inverse(precision) + Fraction(light) * trace_of_inverse(precision))
+    covariance = inverse(precision)
+    total = sum((sum(row, Fraction(0)) for row in covariance), Fraction(0))
+    trace = sum((row[i] for i, row in enumerate(covariance)), Fraction(0))
+    variance = Delta**2 * (total + Fraction(light) * trace)
     assert variance < 10
 
 
@@ -290,14 +293,6 @@ def inverse(matrix: list[list[Fraction]]) -> list[list[Fraction]]:
             if j != i and both[j][i]:
                 both[j] = [a - both[j][i] * b for a, b in zip(both[j], both[i], strict=True)]
     return [row[k:] for row in both]
-
-
-def sum_of_inverse(matrix: list[list[Fraction]]) -> Fraction:
-    return sum((sum(row, Fraction(0)) for row in inverse(matrix)), Fraction(0))
-
-
-def trace_of_inverse(matrix: list[list[Fraction]]) -> Fraction:
-    return sum((row[i] for i, row in enumerate(inverse(matrix))), Fraction(0))
 
 
 def is_least_squares(find: Callable[[list[int], list[int]], Any]) -> bool:

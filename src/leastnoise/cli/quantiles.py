@@ -32,7 +32,7 @@ def quantiles(
 ) -> None:
     """Read quantiles with intervals off a released distribution. Costs no privacy."""
     from leastnoise.report import answers_writer
-    from leastnoise.report.quantiles import write_quantiles
+    from leastnoise.report.quantiles import write_quantile_table
 
     if out is not None:
         check_outputs([out], [source])
@@ -47,7 +47,8 @@ def quantiles(
     say(table.to_string())
     say(f"\nEach true quantile is between lower and upper with probability {100 * level:.4g} % or more.")
     if out is not None:
-        say(f"wrote {write_quantiles(release, out, attribute, shares, level=level, by=by)}")
+        privacy = release.plan.privacy
+        say(f"wrote {write_quantile_table(table, out, attribute, privacy, level=level, by=by)}")
 
 
 def _for_a_shell(message: str, attribute: str, by: str | None) -> str:

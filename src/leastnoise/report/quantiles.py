@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.privacy import Goal
 from leastnoise.release import Release
 from leastnoise.report.answers import answers_writer
 from leastnoise.report.columns import Texts
@@ -36,8 +37,18 @@ def write_quantiles(
         MethodError: where the plan depends on the data, so that errors are not known.
     """
     target = Path(path)
+    answers_writer(target)  # a suffix that cannot be written is told before quantiles are searched for
+    table = release.quantiles(attribute, levels, level=level, by=by)
+    return write_quantile_table(table, target, attribute, release.plan.privacy, level=level, by=by)
+
+
+def write_quantile_table(
+    table: Any, path: str | Path, attribute: str, privacy: Goal, *, level: float, by: str | None
+) -> Path:
+    """Write a table that ``release.quantiles`` gave for an attribute, as `write_quantiles` does."""
+    target = Path(path)
     write = answers_writer(target)
-    found = release.quantiles(attribute, levels, level=level, by=by).reset_index()
+    found = table.reset_index()
     numbers = {name: np.array(found[name], dtype=float) for name in ("lower", "upper")}
     is_binned = "from" in found
     columns: dict[str, Any] = {
@@ -49,7 +60,7 @@ def write_quantiles(
         "to": np.array(found["to" if is_binned else "quantile"], dtype=float),
         **numbers,
     }
-    facts = {"privacy": str(release.plan.privacy), "level": level, "by": by}
+    facts = {"privacy": str(privacy), "level": level, "by": by}
     with written_whole(target) as temporary:
         write(temporary, columns, facts, "quantiles")
     return target

@@ -387,7 +387,7 @@ def _strong_directions(R: Any, device: Backend) -> Any:
     """Rows with the Gram matrix of R but for weak directions, of which merging cells leaves many.
 
     The weights of a coarser problem need no more digits, and without them decompositions that are careful
-    with weak directions are not needed: 1,024 ranges over 2,048 cells took ten times as long with them.
+    with weak directions are not needed: 1,024 ranges over 2,048 cells took seven times as long with them.
     """
     if R.shape[0] > R.shape[1]:
         R = device.triangle(R)

@@ -76,6 +76,15 @@ def list_pairs(cells: Array, n: int) -> Array:
     return np.sort(np.vstack([alone, np.column_stack([cells[i], cells[j]])]), axis=1)
 
 
+def on_basis(rows: Array, basis: Array) -> Array:
+    """C with C · basis = rows, for rows in what the basis spans."""
+    from scipy import linalg
+
+    B = basis.astype(float)
+    found = coefficients_on(B, rows)
+    return np.asarray(linalg.lstsq(B.T, rows.T)[0].T) if found is None else found
+
+
 def triangle(root: Array, basis: Array | None) -> Array:
     """The upper triangular C, (k, k), with CᵀC equal to the precision of root on the basis."""
     from scipy import linalg
@@ -85,9 +94,7 @@ def triangle(root: Array, basis: Array | None) -> Array:
         raise DesignError("the strategy found is not finite; rescale the workload's rows")
     if basis is not None:
         # root = coefficients · basis exactly, because both span the same rows.
-        rows = basis.astype(float)
-        found = coefficients_on(rows, root)
-        coefficients = linalg.lstsq(rows.T, root.T)[0].T if found is None else found
+        coefficients = on_basis(root, basis)
     C = linalg.qr(coefficients, mode="r", check_finite=False)[0][: coefficients.shape[1]]
     if C.shape[0] != C.shape[1] or not math.isfinite(float(np.abs(C).max(initial=0))):
         raise DesignError("the strategy found lost a direction; rescale the workload's rows")

@@ -80,7 +80,7 @@ _LOST, _MAX_LOST_ROUNDS = 1e-9, 20
 # So many starts may lose rank, each followed by one with ten times the penalty.
 _MAX_LOST_STARTS = 5
 
-# How the note of a search ends that time has ended.
+# How the note of a search ends that time has ended; see `was_cut_off`.
 CUT = "; cut off by the time limit"
 
 _BALLS: dict[int, type[L1Ball] | type[L2Ball]] = {1: L1Ball, 2: L2Ball}
@@ -288,6 +288,11 @@ def squared_error(W: Any, L: Any, norm: int, arrays: Arrays = NUMPY) -> float:
     """‖W L⁺‖_F² times the squared sensitivity of L: Lemma 1 without 2/ε², B being best for L."""
     B = arrays.least_squares(L.T, W.T)
     return arrays.dot(B, B) * float(_column_norms(L, norm).max()) ** 2
+
+
+def was_cut_off(note: str) -> bool:
+    """Whether the time limit ended the search that a plan's note tells of."""
+    return note.endswith(CUT)
 
 
 def random_start(r: int, n: int, norm: int, generator: np.random.Generator) -> Array:

@@ -13,10 +13,9 @@ import numpy as np
 
 from leastnoise import exact
 from leastnoise.errors import DesignError
-from leastnoise.full_rank import coefficients_on
 from leastnoise.operators import Array, RowScaled
 from leastnoise.rowspace import Basis, factor_gram, integer_basis
-from leastnoise.strategies.cells import triangle
+from leastnoise.strategies.cells import on_basis, triangle
 from leastnoise.strategies.completion import counted_workload
 from leastnoise.strategies.method import Found, Request, refuse_many_cells
 from leastnoise.strategy import GRID_TOLERANCE, RealStrategy
@@ -105,7 +104,7 @@ def from_rows(A: Array, basis: Basis) -> RealStrategy:
     from scipy import linalg
 
     M = basis.rows if basis.rows is None else _with_extra_rows(A, basis.rows)
-    C = _coefficients(A, M)
+    C = A if M is None else on_basis(A, M)
     C = C / np.abs(C).max()
     # As for triangles: rounding errors E change the noise by about ‖E C⁺‖_F.
     weakest = float(linalg.svd(C, compute_uv=False)[C.shape[1] - 1]) if len(C) >= C.shape[1] else 0.0
@@ -115,17 +114,6 @@ def from_rows(A: Array, basis: Basis) -> RealStrategy:
             "the strategy found is too weak in some direction to be rounded; try another method"
         )
     return RealStrategy(np.rint(np.ldexp(C, bits)).astype(np.int64), M)
-
-
-def _coefficients(A: Array, M: Array | None) -> Array:
-    """C with C·M = A."""
-    from scipy import linalg
-
-    if M is None:
-        return A
-    rows = M.astype(float)
-    found = coefficients_on(rows, A)
-    return np.asarray(linalg.lstsq(rows.T, A.T)[0].T) if found is None else found
 
 
 def _with_extra_rows(A: Array, M: Array) -> Array:

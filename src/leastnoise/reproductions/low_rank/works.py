@@ -30,7 +30,7 @@ from leastnoise.generators import workload_discrete, workload_range, workload_re
 from leastnoise.operators import Array
 from leastnoise.privacy import GDP, PureDP
 from leastnoise.reproductions.points import Plain, Row, Setting
-from leastnoise.strategies.lowrank import CUT, LowRankResult, low_rank, random_start
+from leastnoise.strategies.lowrank import CUT, LowRankResult, low_rank, random_start, was_cut_off
 from leastnoise.workload import Workload
 
 # All of the paper's figures but 2 and 3 have ε = 0.1.
@@ -141,12 +141,8 @@ def mechanism(
         "lower_bound": float(np.mean(bounds)),
         "spread": (max(errors) - min(errors)) / float(np.mean(errors)),
         "seconds": time.process_time() - began,
-        "how": notes[0] + (CUT if any(map(_is_cut, notes)) and not _is_cut(notes[0]) else ""),
+        "how": notes[0] + (CUT if any(map(was_cut_off, notes)) and not was_cut_off(notes[0]) else ""),
     }
-
-
-def _is_cut(note: str) -> bool:
-    return note.endswith(CUT)
 
 
 # What a mechanism gives: its total squared error, a proved lower bound (0 for none), and how it was found.
