@@ -1,8 +1,27 @@
-"""Where a long computation stands."""
+"""Where a long computation stands, and how it ended."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+# How a search ended, best first. "converged": by its own stopping rule, at the tolerance asked for or where
+# no step gains any more; a closed form has converged too. "exhausted": at its limit of steps. "deadline":
+# at its time limit. "interrupted": by the user, with the best so far.
+Ended = Literal["converged", "exhausted", "deadline", "interrupted"]
+
+ENDINGS: tuple[Ended, ...] = get_args(Ended)
+
+
+def worst_ending(endings: Iterable[Ended]) -> Ended:
+    """How a computation of several parts ended: like the worst of them; without parts it converged.
+
+    Example:
+        >>> worst_ending(["converged", "deadline", "exhausted"])
+        'deadline'
+    """
+    return max(endings, key=ENDINGS.index, default="converged")
 
 
 @dataclass(frozen=True)
