@@ -16,7 +16,7 @@ from scipy import optimize
 import leastnoise as ln
 from leastnoise.errors import DesignError
 from leastnoise.operators import Array, CumulativeSum, EveryRange, Identity, Matrix, Operator
-from leastnoise.products import Axis, Kind, Products, ProductTerm, products_of
+from leastnoise.products import Axis, Kind, Products, ProductTerm, one_factor_each, products_of
 from leastnoise.strategies.oblique.axis import (
     Oblique,
     Placed,
@@ -436,7 +436,7 @@ def _cube(sizes: list[int], prefixes: set[int], orders: tuple[int, ...]) -> Prod
     for order in orders:
         for places in itertools.combinations(range(len(sizes)), order):
             shape = tuple(sizes[a] for a in places)
-            terms.append(ProductTerm(0, 0, places, (0,) * order, shape, None))
+            terms.append(ProductTerm(0, 0, places, (0,) * order, shape, one_factor_each(order)))
     return Products(axes, kinds, tuple(terms))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -20,7 +20,7 @@ import numpy as np
 
 from leastnoise.errors import TooLargeError
 from leastnoise.lattice import AxisSet
-from leastnoise.operators import AllOnes, Array, Identity, Kronecker, Operator
+from leastnoise.operators import AllOnes, Array, Identity, Kronecker, Operator, Reordered, arranged
 from leastnoise.queries import Factor, Linear, Term
 from leastnoise.schema import Schema
 from leastnoise.workload import Workload
@@ -72,32 +72,39 @@ class Kind:
 class ProductTerm(NamedTuple):
     """One product of a workload.
 
+    Its rows are numbered in two ways. The workload counts through the factors as the query lists them, the
+    last one fastest: that is the order of labels. A strategy counts through the axes, the last one fastest,
+    and within an axis through the factors that its kind multiplies. `in_workload_order` leads from one to
+    the other.
+
     Attributes:
         block: the place of its query in the workload.
         start: the first of its rows in the workload.
         places: the axes that it mentions, rising; the others are added up.
         kinds: which kind it asks of each of them.
-        row_shape: rows of each factor as the axes follow one another.
-        row_order: the order of those factors in the workload's rows; None where it is the same.
+        factor_rows: how many rows each factor has, factors in the workload's order.
+        axis_factors: for each axis of `places`, the factors that its kind multiplies, in that order.
     """
 
     block: int
     start: int
     places: AxisSet
     kinds: tuple[int, ...]
-    row_shape: tuple[int, ...]
-    row_order: tuple[int, ...] | None
+    factor_rows: tuple[int, ...]
+    axis_factors: tuple[tuple[int, ...], ...]
 
     @property
     def n_rows(self) -> int:
         """How many queries the product holds."""
-        return math.prod(self.row_shape)
+        return math.prod(self.factor_rows)
 
     def in_workload_order(self, values: Array) -> Array:
-        """Numbers of its rows, the last axis fastest, in the order that the workload has them."""
-        if self.row_order is None:
-            return values.reshape(-1)
-        return values.reshape(self.row_shape).transpose(self.row_order).reshape(-1)
+        """Numbers of its rows, (n_rows, ...), the last axis fastest, in the order of the labels."""
+        factors = [factor for own in self.axis_factors for factor in own]
+        if factors == sorted(factors):
+            return values
+        table = values.reshape(*(self.factor_rows[factor] for factor in factors), *values.shape[1:])
+        return arranged(table, factors, range(len(factors))).reshape(values.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +215,8 @@ class _View:
         if all(p < q for p, q in pairwise(places)) and not any(kind < 0 for _, kind, _ in found):
             asked = [one for one in found if one[0] >= 0]
             kinds = tuple([kind for _, kind, _ in asked])
-            return ProductTerm(block, start, tuple(places), kinds, tuple([n for _, _, n in asked]), None)
+            factor_rows = tuple([n for _, _, n in asked])
+            return ProductTerm(block, start, tuple(places), kinds, factor_rows, one_factor_each(len(asked)))
         return self._reordered(term, block, start)
 
     def _of_factor(self, factor: Factor) -> tuple[int, int, int]:
@@ -229,23 +237,29 @@ class _View:
         return self._factors[key]
 
     def _reordered(self, term: Term, block: int, start: int) -> ProductTerm | None:
-        on_axis: dict[int, list[int]] = {}
-        for position, factor in enumerate(term):
-            place = self._of_factor(factor)[0]
-            if place >= 0:
-                on_axis.setdefault(place, []).append(position)
-            elif not self._counts_everyone(factor):
-                return None
-        places = tuple(sorted(on_axis))
-        kinds = tuple(self._kind(place, [term[i] for i in on_axis[place]]) for place in places)
-        if -1 in kinds:
-            return None
         # What is asked of attributes with one value is one row, and changes no order.
-        order = [i for place in places for i in on_axis[place]]
-        row_shape = tuple(term[i].operator.shape[0] for i in order)
-        if order == sorted(order):
-            return ProductTerm(block, start, places, kinds, row_shape, None)
-        return ProductTerm(block, start, places, kinds, row_shape, tuple(np.argsort(order).tolist()))
+        counted = [factor for factor in term if self._of_factor(factor)[0] >= 0]
+        if not all(self._counts_everyone(factor) for factor in term if self._of_factor(factor)[0] < 0):
+            return None
+        on_axis: dict[int, list[int]] = {}
+        for position, factor in enumerate(counted):
+            on_axis.setdefault(self._of_factor(factor)[0], []).append(position)
+        places = tuple(sorted(on_axis))
+        # The kind of an axis multiplies factors in the order of the axis, not in that of the query.
+        axis_factors = tuple(
+            tuple(sorted(on_axis[place], key=lambda i: self.axes[place].names.index(self._first(counted[i]))))
+            for place in places
+        )
+        kinds = tuple(
+            self._kind(place, [counted[i] for i in own])
+            for place, own in zip(places, axis_factors, strict=True)
+        )
+        factor_rows = tuple(factor.operator.shape[0] for factor in counted)
+        return ProductTerm(block, start, places, kinds, factor_rows, axis_factors)
+
+    def _first(self, factor: Factor) -> str:
+        """The first attribute of a factor that is part of an axis; those with one value are not."""
+        return next(name for name in factor.attributes if name in self._place)
 
     def _counts_everyone(self, factor: Factor) -> bool:
         """Whether a question about an attribute with one value is just the number of records."""
@@ -257,27 +271,30 @@ class _View:
         if key not in self._known:
             # Kept alive, so that no other factor gets the same id.
             self._kept += factors
-            operator = self._operator(place, factors)
-            self._known[key] = -1 if operator is None else self._kind_by_content(place, operator)
+            self._known[key] = self._kind_by_content(place, self._operator(place, factors))
         return self._known[key]
 
-    def _operator(self, place: int, factors: list[Factor]) -> Operator | None:
+    def _operator(self, place: int, factors: list[Factor]) -> Operator:
+        """What factors, in the order of the axis, ask of it together; attributes not asked are added up."""
         axis = self.axes[place]
         if len(axis.names) == 1:
             return factors[0].operator
-        asked = {factor.attributes[0]: factor for factor in factors}
-        tied = {name for factor in factors for name in factor.attributes[1:]}
-        parts: list[Operator] = [
-            asked[name].operator if name in asked else AllOnes(size)
-            for name, size in zip(axis.names, axis.sizes, strict=True)
-            if name not in tied
-        ]
+        asked = {self._first(factor): factor for factor in factors}
+        mentioned = {name for factor in factors for name in factor.attributes}
+        parts: list[Operator] = []
+        multiplied: list[str] = []
+        for name, size in zip(axis.names, axis.sizes, strict=True):
+            if name in asked:
+                parts.append(asked[name].operator)
+                multiplied += [one for one in asked[name].attributes if one in axis.names]
+            elif name not in mentioned:
+                parts.append(AllOnes(size))
+                multiplied.append(name)
         if all(isinstance(part, Identity) for part in parts):
             return Identity(axis.size)
-        order = [name for name in axis.names if name in asked or name not in tied]
-        flat = [name for first in order for name in (asked[first].attributes if first in asked else (first,))]
-        # Attributes with a single value are no part of an axis, and change no order.
-        return Kronecker(parts) if [name for name in flat if name in axis.names] == list(axis.names) else None
+        order = [axis.names.index(name) for name in multiplied]
+        product = Kronecker(parts)
+        return product if order == sorted(order) else Reordered(product, axis.sizes, order)
 
     def _kind_by_content(self, place: int, operator: Operator) -> int:
         size = self.axes[place].size
@@ -296,6 +313,12 @@ class _View:
             known[content] = len(self._kinds[place])
             self._kinds[place].append(Kind(operator))
         return known[content]
+
+
+@cache
+def one_factor_each(n_axes: int) -> tuple[tuple[int, ...], ...]:
+    """`ProductTerm.axis_factors` where the factors stand for one axis each, in the order of the axes."""
+    return tuple((position,) for position in range(n_axes))
 
 
 def _first_rows(operator: Operator) -> bytes:
@@ -346,14 +369,24 @@ def axes_from_words(plain: Any) -> list[Axis]:
 
 
 def in_schema_order(axes: Sequence[Axis], values: Array) -> Array:
-    """Numbers of all cells, the last axis fastest, in the order of the schema; further array axes stay."""
-    places = [place for axis in axes for place in axis.places]
+    """Numbers of all cells, (n, ...), the last axis fastest, in the order of the schema."""
+    places, sizes = _places_and_sizes(axes)
+    if places == sorted(places):  # also where a schema has more attributes than NumPy has array axes
+        return values
+    table = values.reshape(*(sizes[place] for place in places), *values.shape[1:])
+    return arranged(table, places, sorted(places)).reshape(values.shape)
+
+
+def in_axis_order(axes: Sequence[Axis], values: Array) -> Array:
+    """Numbers of all cells, (n, ...), in the order of the schema, with the last axis fastest."""
+    places, sizes = _places_and_sizes(axes)
     if places == sorted(places):
         return values
-    sizes = [size for axis in axes for size in axis.sizes]
-    order = np.argsort(places).tolist()
-    return (
-        values.reshape(*sizes, *values.shape[1:])
-        .transpose(*order, *range(len(sizes), len(sizes) + values.ndim - 1))
-        .reshape(values.shape)
-    )
+    table = values.reshape(*(sizes[place] for place in sorted(places)), *values.shape[1:])
+    return arranged(table, sorted(places), places).reshape(values.shape)
+
+
+def _places_and_sizes(axes: Sequence[Axis]) -> tuple[list[int], dict[int, int]]:
+    """The attributes of all axes, by their places in the schema, and how many values each has."""
+    sizes = {place: size for axis in axes for place, size in zip(axis.places, axis.sizes, strict=True)}
+    return list(sizes), sizes

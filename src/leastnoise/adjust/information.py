@@ -30,7 +30,7 @@ from leastnoise.lattice import AxisSet
 from leastnoise.operators import AllOnes, Array
 from leastnoise.plan import Plan
 from leastnoise.printable import in_figures
-from leastnoise.products import Axis, in_schema_order
+from leastnoise.products import Axis, in_axis_order, in_schema_order
 from leastnoise.queries import Total
 from leastnoise.schema import Schema
 from leastnoise.strategy import Strategy
@@ -123,7 +123,7 @@ class SumsOfCells:
         return self._reduced.weighted_gram(self._as_array(theta))
 
     def _as_array(self, values: Array) -> Array:
-        return _in_axis_order(self._axes, values).reshape(self._reduced.shape)
+        return in_axis_order(self._axes, values).reshape(self._reduced.shape)
 
 
 class DenseInformation(Information):
@@ -189,7 +189,7 @@ class BlockInformation(Information):
 
     def times(self, h: Array) -> Array:
         every = tuple(range(len(self._shape)))
-        tables = {every: _in_axis_order(self._strategy.axes, h).reshape(self._shape)}
+        tables = {every: in_axis_order(self._strategy.axes, h).reshape(self._shape)}
         spread: dict[AxisSet, Array] = {}
         for term in self._terms:
             largest = self._covering[term.axes]
@@ -215,7 +215,7 @@ class BlockInformation(Information):
         Each is (ν/k²) ⊗ G_aG_aᵀ over the axes that the block holds, ⊗ g_ag_aᵀ/(1ᵀg_a)² over all others.
         """
         strategy = self._strategy
-        cells = _in_axis_order(strategy.axes, r).reshape(self._shape)
+        cells = in_axis_order(strategy.axes, r).reshape(self._shape)
         total = np.zeros(self._shape)
         for number, variance in enumerate(strategy.component_variances):
             inside = strategy.component_forms(number)
@@ -437,14 +437,3 @@ def _covering(sets: list[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, .
             largest.append(axes)
         found[axes] = axes if holder is None else holder
     return found
-
-
-def _in_axis_order(axes: tuple[Axis, ...], values: Array) -> Array:
-    """Numbers of all cells in the order of the schema, in the order of the axes: undoes `in_schema_order`."""
-    places = [place for axis in axes for place in axis.places]
-    if places == sorted(places):
-        return values
-    sizes = [size for axis in axes for size in axis.sizes]
-    of_schema = [sizes[i] for i in np.argsort(places)]
-    order = np.argsort(np.argsort(places)).tolist()
-    return values.reshape(of_schema).transpose(order).reshape(-1)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from leastnoise.lattice import AxisSet
-from leastnoise.operators import Array
+from leastnoise.operators import Array, arranged
 
 
 class SumTerm(NamedTuple):
@@ -120,7 +120,7 @@ class ReducedSums:
         shared = [a for a in c if a in d]
         only = [a for a in d if a not in c]
         # Axes of c in order, then those of d alone; shared ones are widened to two axes, the second last.
-        table = table.transpose([union.index(a) for a in (*c, *only)])
+        table = arranged(table, union, (*c, *only))
         for a in shared:
             position = c.index(a)
             front = np.moveaxis(table, position, 0)
@@ -130,8 +130,9 @@ class ReducedSums:
             np.moveaxis(wide, -1, 1)[0] = front
             wide[..., 0] = front
             table = np.moveaxis(wide, 0, position)
-        order = [len(c) + (only.index(a) if a in only else len(only) + shared.index(a)) for a in d]
-        table = table.transpose([*range(len(c)), *order])
+        rows = [("row", a) for a in c]
+        have = [*rows, *(("column", a) for a in (*only, *shared))]
+        table = arranged(table, have, [*rows, *(("column", a) for a in d)])
         return table.reshape(math.prod(self.shape[a] for a in c), -1)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from leastnoise.operators import arranged
 from leastnoise.schema import Schema
 
 Subset = tuple[str, ...]
@@ -98,5 +99,5 @@ def summed(
     x = counts.reshape(tuple(schema[name].size for name in block))
     left_out = tuple(k for k, name in enumerate(block) if name not in subset)
     kept = [name for name in block if name in subset]
-    table = x.sum(axis=left_out, dtype=np.int64).transpose([kept.index(name) for name in subset])
+    table = arranged(x.sum(axis=left_out, dtype=np.int64), kept, subset)
     return np.ascontiguousarray(table).reshape(tuple(schema[name].size for name in subset))

@@ -21,8 +21,10 @@ them must obey; a new class joins by one line in its list.
     combined.py   products, stacks, weighted rows, other orders of attributes
     groups.py     sums over groups of cells
     deferred.py   put together when somebody looks inside
+    axes.py       array axes in another order, by their names
 """
 
+from leastnoise.operators.axes import arranged
 from leastnoise.operators.base import MAX_ENTRIES, Array, Operator, require_room
 from leastnoise.operators.cells import AllOnes, Identity
 from leastnoise.operators.combined import Kronecker, Padded, Reordered, RowScaled, Stack, is_whole_space
@@ -51,6 +53,7 @@ __all__ = [
     "SomeRanges",
     "SparseMatrix",
     "Stack",
+    "arranged",
     "from_entries",
     "is_whole_space",
     "require_room",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.errors import WorkloadError
+from leastnoise.operators.axes import arranged
 from leastnoise.operators.base import Array, Operator, require_room
 from leastnoise.operators.cells import Identity
 
@@ -334,7 +335,8 @@ class Reordered(_SameRows):
     def _places(self) -> Array:
         """For each cell of the inner operator, its place in schema order."""
         require_room(self.shape[1], 1, "the order of the cells")
-        return np.arange(self.shape[1]).reshape(self.axes).transpose(self.order).ravel()
+        cells = np.arange(self.shape[1]).reshape(self.axes)
+        return arranged(cells, range(len(self.axes)), self.order).ravel()
 
     @cached_property
     def _back(self) -> Array:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
 from leastnoise.errors import DataError
 from leastnoise.measured import CountTables
-from leastnoise.operators import Array
+from leastnoise.operators import Array, arranged
 from leastnoise.schema import Schema
 from leastnoise.workload import Workload
 
@@ -86,4 +84,4 @@ def _summed(counts: Array, schema: Schema, names: tuple[str, ...]) -> Array:
             table = table.sum(axis=1)
     kept = [name for name in schema.names if name in names]
     shaped = table.reshape([schema[name].size for name in kept])
-    return np.asarray(shaped.transpose([kept.index(name) for name in names]))
+    return arranged(shaped, kept, names)

@@ -38,7 +38,7 @@ def variances(view: View, workload: Workload) -> Array:
     for number, term in enumerate(view.products.terms):
         if math.isnan(constant[number]):
             values = np.broadcast_to(view.term_variances(term), _row_shape(view, term))
-            result[_rows(term)] = term.in_workload_order(values)
+            result[_rows(term)] = term.in_workload_order(values.reshape(-1))
         else:
             result[_rows(term)] = constant[number]
     return result
@@ -51,8 +51,7 @@ def covariances(left: View, right: View, shape: tuple[int, int]) -> Array:
     for one in left.products.terms:
         for other in right.products.terms:
             part = term_covariances(left, one, right, other)
-            part = np.apply_along_axis(other.in_workload_order, 1, part)
-            result[_rows(one), _rows(other)] = np.apply_along_axis(one.in_workload_order, 0, part)
+            result[_rows(one), _rows(other)] = other.in_workload_order(one.in_workload_order(part).T).T
     return result
 
 
@@ -120,7 +119,7 @@ def laplace_half_widths(
         else:
             halves = laplace_tails.half_widths(partial(gains, view, term, shown), scale=scale, alpha=alpha)
             values = np.broadcast_to(halves.reshape(shown), shape)
-        result[_rows(term)] = term.in_workload_order(values)
+        result[_rows(term)] = term.in_workload_order(values.reshape(-1))
     return result
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,9 @@ from leastnoise.operators import Array, require_room
 from leastnoise.products import ProductTerm
 from leastnoise.structured.layout import Block
 from leastnoise.structured.view import Piece, View
+
+# What is known of every component, by its number.
+Components = Sequence[Array] | Mapping[int, Array]
 
 
 def components_of(blocks: Sequence[Block], shapes: Sequence[tuple[int, ...]], y: Array) -> list[Array]:
@@ -27,22 +30,24 @@ def components_of(blocks: Sequence[Block], shapes: Sequence[tuple[int, ...]], y:
     return parts
 
 
-def workload_values(view: View, components: Sequence[Array], shape: tuple[int, int]) -> Array:
+def workload_values(view: View, components: Components, shape: tuple[int, int]) -> Array:
     """The answers to all products of a workload, (m, draws)."""
     m, draws = shape
     require_room(m, draws, "the answers")
     result = np.empty((m, draws))
     for term in view.products.terms:
-        values = term_values(view, term, components)
-        values = np.broadcast_to(values, (*(k.n_rows for k in view.kinds(term)), draws))
-        if term.row_order is not None:
-            values = values.reshape(*term.row_shape, draws)
-            values = values.transpose(*term.row_order, len(term.row_shape))
-        result[term.start : term.start + term.n_rows] = values.reshape(-1, draws)
+        result[term.start : term.start + term.n_rows] = labelled_values(view, term, components, draws)
     return result
 
 
-def term_values(view: View, term: ProductTerm, components: Sequence[Array]) -> Array:
+def labelled_values(view: View, term: ProductTerm, components: Components, draws: int) -> Array:
+    """The answers to one product, (n_rows, draws), in the order of its labels."""
+    values = term_values(view, term, components)
+    values = np.broadcast_to(values, (*(k.n_rows for k in view.kinds(term)), draws))
+    return term.in_workload_order(values.reshape(term.n_rows, draws))
+
+
+def term_values(view: View, term: ProductTerm, components: Components) -> Array:
     """⊗ w_a G_a ⊗ w_a·g_a/1ᵀg_a over all rows of a product, added up over its blocks."""
     total: Array = np.zeros((1,) * (len(term.places) + 1))
     for piece in view.pieces(term):

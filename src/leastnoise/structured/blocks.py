@@ -52,6 +52,7 @@ from leastnoise.products import (
     ProductTerm,
     axes_in_words,
     in_schema_order,
+    one_factor_each,
     products_of,
 )
 from leastnoise.strategy import MAX_DENSE_STRATEGY
@@ -266,7 +267,7 @@ class Structured(Measured):
         require_room(self.n_cells, 1, "the estimated cells")
         view, term = self._known_cells(partly=True)
         values = term_values(view, term, self._components(measurements[:, None]))
-        table = np.broadcast_to(values, (*term.row_shape, 1))
+        table = np.broadcast_to(values, (*term.factor_rows, 1))
         # Nothing tells apart the values of an axis that is never measured: they share alike.
         shares = math.prod(axis.size for a, axis in enumerate(self.axes) if a not in term.places)
         table = table.reshape([axis.size if a in term.places else 1 for a, axis in enumerate(self.axes)])
@@ -277,7 +278,7 @@ class Structured(Measured):
         """The cross table of all axes that are measured, as the one product of a view."""
         known = tuple(a for a, own in enumerate(self.forms) if own)
         sizes = tuple(self.axes[a].size for a in known)
-        term = ProductTerm(0, 0, known, (0,) * len(known), sizes, None)
+        term = ProductTerm(0, 0, known, (0,) * len(known), sizes, one_factor_each(len(known)))
         kinds = tuple((Kind(Identity(axis.size)),) for axis in self.axes)
         return View(self, Products(self.axes, kinds, (term,)), partly=partly), term
 

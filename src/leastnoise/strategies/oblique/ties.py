@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from leastnoise.operators import AllOnes, Array, Identity, Kronecker, Operator
-from leastnoise.products import Axis, Kind, Products, ProductTerm
+from leastnoise.products import Axis, Kind, Products
 from leastnoise.strategies.deadline import NEVER, Deadline
 from leastnoise.strategies.oblique.splitting import split_products
 
@@ -26,12 +26,20 @@ def tied(products: Products, first: int, second: int) -> Products:
     terms = []
     for term in products.terms:
         asked = dict(zip(term.places, term.kinds, strict=True))
+        factors = dict(zip(term.places, term.axis_factors, strict=True))
         key = (asked.pop(first, None), asked.pop(second, None))
         if key != (None, None):
             asked[first] = known.setdefault(key, len(known))
-        new = {a - (a > second): kind for a, kind in asked.items()}
-        places = tuple(sorted(new))
-        terms.append(_moved_term(products, term, first, second, places, tuple(new[a] for a in places)))
+            # Those of the second axis are multiplied behind those of the first.
+            factors[first] = factors.get(first, ()) + factors.pop(second, ())
+        mentioned = sorted(asked)
+        terms.append(
+            term._replace(
+                places=tuple(a - (a > second) for a in mentioned),
+                kinds=tuple(asked[a] for a in mentioned),
+                axis_factors=tuple(factors[a] for a in mentioned),
+            )
+        )
     kinds = tuple(_together(products, first, second, a, b) for a, b in known)
     axes = [both if a == first else axis for a, axis in enumerate(products.axes) if a != second]
     of_axes = [kinds if a == first else own for a, own in enumerate(products.kinds) if a != second]
@@ -47,54 +55,6 @@ def _together(products: Products, first: int, second: int, a: int | None, b: int
     if all(isinstance(part, Identity) for part in parts):
         return Kind(Identity(math.prod(part.shape[1] for part in parts)))
     return Kind(Kronecker(parts))
-
-
-def _moved_term(
-    products: Products,
-    term: ProductTerm,
-    first: int,
-    second: int,
-    places: tuple[int, ...],
-    kinds: tuple[int, ...],
-) -> ProductTerm:
-    """A product with the factors of the second axis moved behind those of the first."""
-    groups = _factors_of_axes(products, term)
-    if first in groups and second in groups:
-        order = []
-        for axis in term.places:
-            if axis != second:
-                order += groups[axis]
-            if axis == first:
-                order += groups[second]
-    elif second in groups:
-        # It takes the place of the first axis, before all that come after that one.
-        before = [i for axis in term.places if axis < first for i in groups[axis]]
-        after = [i for axis in term.places if axis > first and axis != second for i in groups[axis]]
-        order = before + groups[second] + after
-    else:
-        return term._replace(places=places, kinds=kinds)
-    shape = tuple(term.row_shape[i] for i in order)
-    old = range(len(order)) if term.row_order is None else term.row_order
-    moved = tuple(order.index(i) for i in old)
-    is_same = moved == tuple(range(len(order)))
-    return term._replace(places=places, kinds=kinds, row_shape=shape, row_order=None if is_same else moved)
-
-
-def _factors_of_axes(products: Products, term: ProductTerm) -> dict[int, list[int]]:
-    """Which of a product's factors belong to which axis, by numbers of rows; those of one row are moot."""
-    found: dict[int, list[int]] = {}
-    at = 0
-    for axis, kind in zip(term.places, term.kinds, strict=True):
-        n_rows = products.kinds[axis][kind].n_rows
-        own = [at] if at < len(term.row_shape) else []
-        at += len(own)
-        while at < len(term.row_shape) and math.prod(term.row_shape[i] for i in own) < n_rows:
-            own.append(at)
-            at += 1
-        found[axis] = own
-    if found and at < len(term.row_shape):
-        found[term.places[-1]] += list(range(at, len(term.row_shape)))
-    return found
 
 
 def tied_where_useful(
