@@ -557,3 +557,4 @@ def test_the_family_and_the_query_of_the_guide_work() -> None:
     suffix = leastnoise.assemble([names["Suffix"]("a")], leastnoise.Schema(a=range(3)))
     assert suffix.dense().tolist() == [[1, 1, 1], [0, 1, 1], [0, 0, 1]]
     assert list(suffix.labels) == ["a >= 0", "a >= 1", "a >= 2"]
+    leastnoise.design(suffix, leastnoise.GDP(1))

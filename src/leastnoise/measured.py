@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from leastnoise.errors import DesignError
 from leastnoise.operators import Array
+from leastnoise.queries import InventedRecords
 from leastnoise.workload import Workload
 
 Noise = Literal["gaussian", "laplace"]
@@ -161,6 +162,12 @@ class Measured(ABC):
     @abstractmethod
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
         """The answers to a workload, (m,), from noisy integers: unbiased, of least variance."""
+
+    @abstractmethod
+    def noiseless_answers(
+        self, workload: Workload, records: InventedRecords, queries: Sequence[int]
+    ) -> Array:
+        """The answers to some queries, (len(queries),), if there were just these records and no noise."""
 
     @abstractmethod
     def simulated_errors(self, workload: Workload, noise: Array) -> Array:

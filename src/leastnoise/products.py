@@ -106,6 +106,21 @@ class ProductTerm(NamedTuple):
         table = values.reshape(*(self.factor_rows[factor] for factor in factors), *values.shape[1:])
         return arranged(table, factors, range(len(factors))).reshape(values.shape)
 
+    def axis_rows(self, row: int) -> tuple[int, ...]:
+        """For each axis, which row of its kind makes one row of the workload's order."""
+        of_factors = []
+        for n_rows in reversed(self.factor_rows):
+            row, own = divmod(row, n_rows)
+            of_factors.append(own)
+        of_factors.reverse()
+        found = []
+        for factors in self.axis_factors:
+            number = 0
+            for factor in factors:
+                number = number * self.factor_rows[factor] + of_factors[factor]
+            found.append(number)
+        return tuple(found)
+
 
 @dataclass(frozen=True, eq=False)
 class Products:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from leastnoise.errors import QueryError, WorkloadError
 from leastnoise.operators import Array, Operator, Stack, require_room
 from leastnoise.printable import in_figures
-from leastnoise.queries import Labels, Linear, Query, query_from_dict
+from leastnoise.queries import Labels, Linear, Meaning, Query, query_from_dict
 from leastnoise.schema import Schema
 
 # Weights further apart than this would leave the lighter queries to rounding.
@@ -39,6 +39,13 @@ class Block:
     labels: Labels
     weights: Array  # (1,) for all rows alike, or one per row
     targets: Array  # standard errors asked, inf where none; (1,) or one per row
+
+    def meaning(self, schema: Schema | None) -> Meaning:
+        """What every row says about one record, told without the operator."""
+        if schema is not None:
+            return self.query.meaning(schema)
+        assert isinstance(self.query, Linear)
+        return self.query.own_meaning()
 
     def weighted_gram(self, weights: Array | None = None) -> Array:
         """Σ_j w_j (row j)ᵀ(row j), an (n, n) array, with the block's own weights unless some are given."""

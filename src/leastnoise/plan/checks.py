@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from leastnoise.errors import DesignError, PrivacyError
 from leastnoise.measured import Measured
 from leastnoise.objective import Targets
+from leastnoise.plan.self_check import check_labels
 from leastnoise.strategies import Mechanism
 from leastnoise.strategy import is_within, spare_of
 
@@ -69,6 +70,9 @@ def _check_strategy(plan: Plan, strategy: Measured) -> None:
         raise PrivacyError(f"the strategy{together} spends more than the privacy goal allows")
     if not plan.has_goal and not isinstance(plan.objective, Targets):
         raise PrivacyError(f"a plan for {plan.objective!r} needs a privacy goal that was asked for")
+    # What it cannot answer at all is for the certificate to say, which names the query.
+    if strategy.can_answer_all(plan.workload):
+        check_labels(plan.workload, strategy)
 
 
 def _check_after(plan: Plan) -> None:

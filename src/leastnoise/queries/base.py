@@ -13,6 +13,7 @@ import numpy as np
 
 from leastnoise.errors import QueryError
 from leastnoise.operators import AllOnes, Array, Deferred, Kronecker, Operator, Reordered, Stack
+from leastnoise.queries.meaning import Meaning, Table
 from leastnoise.queries.targets import (
     Expected,
     Interval,
@@ -238,6 +239,14 @@ class Query:
         """The products that the query is made of, one below the other; most have one."""
         raise NotImplementedError
 
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        """What the rows say about one record, told without operators; see `leastnoise.queries.meaning`."""
+        raise NotImplementedError
+
+    def meaning(self, schema: Schema) -> Meaning:
+        """What every row says about one record."""
+        return Meaning(self.tables(schema), self.name or "everyone")
+
     def factors(self, schema: Schema) -> Term | None:
         """The query as a single product, in schema order; None if it is a union of several, or no product."""
         terms = self.terms(schema)
@@ -316,6 +325,13 @@ class Product(Query):
             self._crossed(left, right, schema)
             for left in self.left.terms(schema)
             for right in self.right.terms(schema)
+        ]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        return [
+            tuple(sorted([*left, *right], key=lambda aspect: schema.names.index(aspect.attributes[0])))
+            for left in self.left.tables(schema)
+            for right in self.right.tables(schema)
         ]
 
     def _crossed(self, left: Term, right: Term, schema: Schema) -> Term:

@@ -14,6 +14,7 @@ from leastnoise.errors import QueryError
 from leastnoise.operators import Matrix, Operator
 from leastnoise.predicates import Combination, Condition, parse, satisfying
 from leastnoise.queries.base import Factor, Labels, Query, Term
+from leastnoise.queries.meaning import Table, condition_aspect
 from leastnoise.schema import Schema
 
 # Entries of the table of cases by combinations of values. Nothing is designed for a tied set of attributes
@@ -82,6 +83,10 @@ class Cases(Query):
         rows = [np.broadcast_to(one.mask(schema, axes), shape).reshape(-1) for one in self.parsed]
         matrix = Matrix(np.array(rows).astype(np.int64))
         return [[labelled(axes, matrix, [label for label, _ in self._pairs], self.heading)]]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        labels = [f"{self.heading} {label}" if self.heading else label for label, _ in self._pairs]
+        return [(condition_aspect(self.parsed, labels, schema),)]
 
     def title(self) -> str:
         attributes = sorted(frozenset().union(*(one.attributes for one in self.parsed)))

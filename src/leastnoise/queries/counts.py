@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, ClassVar
+
+import numpy as np
 
 from leastnoise.errors import QueryError
 from leastnoise.operators import (
@@ -27,6 +30,7 @@ from leastnoise.queries.base import (
     set_common,
     to_plain,
 )
+from leastnoise.queries.meaning import Aspect, Table, interval_aspect
 from leastnoise.schema import Attribute, Bins, Hierarchy, Schema
 
 # A cube of more attributes than this is called by their number.
@@ -41,6 +45,9 @@ class Total(Query):
 
     def terms(self, schema: Schema) -> list[Term]:
         return [[]]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        return [()]
 
 
 @dataclass(frozen=True, init=False)
@@ -66,6 +73,9 @@ class Marginal(Query):
 
     def terms(self, schema: Schema) -> list[Term]:
         return [_every_combination(self.attributes, schema)]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        return [_value_by_value(self.attributes, schema)]
 
     def title(self) -> str:
         return " x ".join(self.attributes)
@@ -116,6 +126,10 @@ class Cube(Query):
         factors = _every_combination(self.attributes, schema)
         return [list(chosen) for size in self.orders for chosen in combinations(factors, size)]
 
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        aspects = _value_by_value(self.attributes, schema)
+        return [chosen for size in self.orders for chosen in combinations(aspects, size)]
+
     def title(self) -> str:
         if len(self.attributes) > _NAMED_IN_TITLE:
             return f"cube of {len(self.attributes)} attributes"
@@ -144,6 +158,10 @@ class Prefix(_OfOneAttribute):
         rows = Padded(CumulativeSum(values.n_values), values.size)
         return [[Factor((self.attribute,), rows, Labels(values.n_values, values.prefix_label))]]
 
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        values = schema[self.attribute]
+        return [(interval_aspect(self.attribute, values.n_values, lambda j: (0, j), values.prefix_label),)]
+
     def title(self) -> str:
         return f"{self.attribute} up to"
 
@@ -159,6 +177,23 @@ class AllRanges(_OfOneAttribute):
         every = EveryRange(values.n_values)
         labels = Labels(every.shape[0], lambda j: values.span_label(*every.ends(j)))
         return [[Factor((self.attribute,), Padded(every, values.size), labels)]]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        values = schema[self.attribute]
+        n = values.n_values
+
+        @lru_cache(maxsize=128)
+        def ends(j: int) -> tuple[int, int]:
+            # Intervals that start at the first value, then at the second, each time the shorter ones first.
+            low, longest = 0, n
+            while j >= longest:
+                j, low, longest = j - longest, low + 1, longest - 1
+            return low, low + j
+
+        def label(j: int) -> str:
+            return values.span_label(*ends(j))
+
+        return [(interval_aspect(self.attribute, n * (n + 1) // 2, ends, label),)]
 
     def title(self) -> str:
         return f"{self.attribute} ranges"
@@ -194,6 +229,15 @@ class Ranges(_OfOneAttribute):
         labels = Labels(len(spans), lambda j: values.span_label(*spans[j]))
         return [[Factor((self.attribute,), some, labels)]]
 
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        values = schema[self.attribute]
+        spans = [_span(self.attribute, values, low, high) for low, high in self.ranges]
+
+        def label(j: int) -> str:
+            return values.span_label(*spans[j])
+
+        return [(interval_aspect(self.attribute, len(spans), spans.__getitem__, label),)]
+
     def title(self) -> str:
         return f"{self.attribute} ranges"
 
@@ -214,6 +258,27 @@ class Levels(_OfOneAttribute):
         names = [label for level in values.levels for label in level.labels]
         rows = EveryLevel([Groups(level.groups, len(level.labels)) for level in values.levels])
         return [[Factor((self.attribute,), rows, Labels(len(names), names.__getitem__))]]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        values = schema[self.attribute]
+        assert isinstance(values, Hierarchy)
+        regions = [
+            (label, np.flatnonzero(level.groups == number).tolist())
+            for level in values.levels
+            for number, label in enumerate(level.labels)
+        ]
+        name = self.attribute
+        return [
+            (
+                Aspect(
+                    (name,),
+                    len(regions),
+                    lambda j: f"{name} {regions[j][0]}",
+                    lambda j, cell: float(cell[name] in regions[j][1]),
+                    lambda j, rng: {name: int(rng.choice(regions[j][1]))},
+                ),
+            )
+        ]
 
     def title(self) -> str:
         return f"{self.attribute} levels"
@@ -240,6 +305,22 @@ class Sum(_OfOneAttribute):
         row = [*numbers, *([0] * (values.size - values.n_values))]
         return [[Factor((self.attribute,), Matrix([row]), Labels(1, lambda j: "sum"))]]
 
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        name, numbers = self.attribute, schema[self.attribute].numbers()
+        assert numbers is not None
+        n = len(numbers)
+        return [
+            (
+                Aspect(
+                    (name,),
+                    1,
+                    lambda j: f"{name} sum",
+                    lambda j, cell: numbers[cell[name]] if cell[name] < n else 0,
+                    lambda j, rng: {name: int(rng.integers(n))},
+                ),
+            )
+        ]
+
     def title(self) -> str:
         return f"{self.attribute} sum"
 
@@ -251,6 +332,15 @@ def _every_combination(attributes: Sequence[str], schema: Schema) -> Term:
         for name in schema
         if name in asked
     ]
+
+
+def _value_by_value(attributes: Sequence[str], schema: Schema) -> Table:
+    """An aspect for each attribute, in schema order: records that have its j-th value."""
+    return tuple(
+        interval_aspect(name, schema[name].size, lambda j: (j, j), schema[name].label)
+        for name in schema
+        if name in attributes
+    )
 
 
 def _span(name: str, values: Attribute, low: Any, high: Any) -> tuple[int, int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,11 @@ import numpy as np
 from leastnoise.errors import QueryError
 from leastnoise.operators import Operator, SparseMatrix, from_entries
 from leastnoise.queries.base import COMMON, Labels, Query, Term, set_common, to_plain
+from leastnoise.queries.meaning import Aspect, Cell, Meaning, Table
 from leastnoise.schema import Schema
+
+# What a record's cell is called where no schema names its values.
+CELL = "cell"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +69,35 @@ class Linear(Query):
 
     def labels(self, schema: Schema) -> Labels:
         return self.own_labels()
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        return [(self._aspect(dict(zip(schema.names, schema.shape, strict=True))),)]
+
+    def own_meaning(self) -> Meaning:
+        """What every row says about one record where no schema names the cells: a record is in `CELL`."""
+        return Meaning([(self._aspect({CELL: self.matrix.shape[1]}),)], "")
+
+    def _aspect(self, sizes: Mapping[str, int]) -> Aspect:
+        """Coefficients one by one; cells are numbered with the last attribute fastest."""
+        labels = self.own_labels()
+        # A row is written out once for all records that are held against it.
+        row = lru_cache(maxsize=1)(lambda j: self.matrix.rows([j])[0])
+
+        def adds(j: int, cell: Cell) -> float:
+            number = 0
+            for name, size in sizes.items():
+                number = number * size + cell[name]
+            return float(row(j)[number])
+
+        def example(j: int, rng: np.random.Generator) -> Cell:
+            counted = np.flatnonzero(row(j))
+            number = int(rng.choice(counted)) if len(counted) else 0
+            cell: dict[str, int] = {}
+            for name, size in reversed(list(sizes.items())):
+                number, cell[name] = divmod(number, size)
+            return cell
+
+        return Aspect(tuple(sizes), self.matrix.shape[0], labels.__getitem__, adds, example)
 
     def own_labels(self) -> Labels:
         """The labels given, or row numbers."""

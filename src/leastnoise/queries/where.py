@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -11,6 +12,7 @@ import numpy as np
 from leastnoise.operators import Matrix
 from leastnoise.predicates import Condition, describe, independent_parts, parse, satisfying
 from leastnoise.queries.base import Factor, Labels, Query, Term
+from leastnoise.queries.meaning import Table, condition_aspect
 from leastnoise.schema import Schema
 
 
@@ -36,6 +38,12 @@ class Where(Query):
     def terms(self, schema: Schema) -> list[Term]:
         term = [_factor(part, schema) for part in independent_parts(self.parsed)]
         return [sorted(term, key=lambda factor: schema.names.index(factor.attributes[0]))]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        aspects = [
+            condition_aspect([part], [describe(part)], schema) for part in independent_parts(self.parsed)
+        ]
+        return [tuple(sorted(aspects, key=lambda aspect: schema.names.index(aspect.attributes[0])))]
 
     def title(self) -> str:
         return self.condition

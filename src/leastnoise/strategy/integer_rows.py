@@ -17,6 +17,7 @@ from leastnoise.errors import DesignError, TooLargeError
 from leastnoise.full_rank import full_rank_inverse
 from leastnoise.measured import CountTables, Measured, Neighbours, Noise, Spread
 from leastnoise.operators import Array, Operator, require_room
+from leastnoise.queries import InventedRecords
 from leastnoise.workload import Workload
 
 # A published strategy beyond this many entries is left implicit.
@@ -267,6 +268,11 @@ class Strategy(Operator, Measured):
 
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
         return workload.operator.apply(self.estimates(measurements))
+
+    def noiseless_answers(
+        self, workload: Workload, records: InventedRecords, queries: Sequence[int]
+    ) -> Array:
+        return self.answers_of(workload, self.exact_answers(records.tables))[list(queries)]
 
     def simulated_errors(self, workload: Workload, noise: Array) -> Array:
         # Few queries over many cells: from noise to errors at once, past the cells.

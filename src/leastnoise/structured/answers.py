@@ -10,6 +10,7 @@ import numpy as np
 
 from leastnoise.operators import Array, require_room
 from leastnoise.products import ProductTerm
+from leastnoise.queries import InventedRecords
 from leastnoise.structured.layout import Block
 from leastnoise.structured.view import Piece, View
 
@@ -45,6 +46,32 @@ def labelled_values(view: View, term: ProductTerm, components: Components, draws
     values = term_values(view, term, components)
     values = np.broadcast_to(values, (*(k.n_rows for k in view.kinds(term)), draws))
     return term.in_workload_order(values.reshape(term.n_rows, draws))
+
+
+def noiseless_row(view: View, term: ProductTerm, row: int, records: InventedRecords) -> float:
+    """What one row of a product, in the order of its labels, answers where just some records were measured.
+
+    Each record enters as a product over the axes, so that nothing of the size of a block is made.
+    """
+    kinds = dict(zip(term.places, term.kinds, strict=True))
+    rows = {
+        a: view.products.kinds[a][kinds[a]].operator.rows([of_axis])
+        for a, of_axis in zip(term.places, term.axis_rows(row), strict=True)
+    }
+    total = 0.0
+    for piece in view.pieces(term):
+        parts = np.array(records.times, dtype=float)
+        for a, form in piece.inside.items():
+            gain = form.gain(rows[a]) if a in kinds else form.total_gain()[None, :]
+            names = view.strategy.axes[a].names
+            units = np.zeros((form.size, len(records.cells)), dtype=np.int64)
+            for number, cell in enumerate(records.cells):
+                units[records.number(cell, names), number] = 1
+            parts *= (gain @ form.answers(units).astype(float))[0]
+        for a, form in piece.outside.items():
+            parts *= float(form.centre_of(rows[a])[0])
+        total += float(parts.sum())
+    return total
 
 
 def term_values(view: View, term: ProductTerm, components: Components) -> Array:

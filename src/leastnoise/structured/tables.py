@@ -14,7 +14,7 @@ White noise on tables stays uncorrelated between residuals, so everything else i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -24,8 +24,10 @@ import numpy as np
 
 from leastnoise.errors import DesignError
 from leastnoise.lattice import AxisSet, Lattice
+from leastnoise.measured import CountTables
 from leastnoise.operators import Array, require_room
 from leastnoise.products import ProductTerm
+from leastnoise.structured.answers import Components
 from leastnoise.structured.axis_form import AxisForm
 from leastnoise.structured.blocks import Structured
 from leastnoise.structured.sensitivity import Columns
@@ -106,7 +108,13 @@ class Tables(Structured):
         tables = super()._components(y)
         return [self._residual(axes, tables) for axes in self.component_sets]
 
-    def _residual(self, axes: AxisSet, tables: list[Array]) -> Array:
+    def _noiseless_components(self, numbers: Sequence[int], tables: CountTables) -> Mapping[int, Array]:
+        sets = [self.component_sets[number] for number in numbers]
+        sources = sorted({source for axes in sets for source, _ in self._sources[axes]})
+        known = super()._noiseless_components(sources, tables)
+        return {number: self._residual(axes, known) for number, axes in zip(numbers, sets, strict=True)}
+
+    def _residual(self, axes: AxisSet, tables: Components) -> Array:
         """⊗ (n_a I − 11ᵀ) applied to the best estimate of a set's table, up to smaller sets."""
         sources = self._sources[axes]
         whole = math.fsum(share for _, share in sources)
