@@ -53,6 +53,7 @@ def distinct_cells(columns: Array, used: Array) -> Cells:
     # Cells in the same queries have columns equal up to rounding: compare on a coarse grid,
     # each direction on its own, so that weak ones still tell cells apart.
     scale = np.abs(columns).max(axis=1, keepdims=True)
+    scale[scale == 0] = 1.0
     coarse = np.rint(columns[:, where] / scale * 2.0**30)
     _, first, kind, counts = np.unique(
         coarse, axis=1, return_index=True, return_inverse=True, return_counts=True

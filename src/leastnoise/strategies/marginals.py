@@ -44,7 +44,7 @@ from leastnoise.strategies.structure import (
     uniform,
 )
 from leastnoise.structured.axis_form import centred_form, identity_form
-from leastnoise.structured.proposal import BlockProposal
+from leastnoise.structured.proposal import ROUNDING, BlockProposal
 
 
 def _refuses(request: Request) -> str | None:
@@ -119,11 +119,10 @@ def _split(request: Request, question: Asked, A: Any) -> SplitSolution:
         "time_limit": request.deadline.left,
         "progress": request.progress,
     }
-    budget = 1.0 if kind == "largest" else float(request.privacy.budget)
-    # At another budget variances are those at profile 1 divided by it.
-    caps = question.caps * budget
     if kind == "largest":
-        return least_largest(A, caps, **limits)
+        return least_largest(A, question.caps, **limits)
+    # At another budget variances are those at profile 1 divided by it.
+    caps = question.caps * float(request.privacy.budget) * (1 - ROUNDING)
     return total_within(A, totals, caps, **limits)
 
 

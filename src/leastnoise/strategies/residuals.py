@@ -33,11 +33,16 @@ from leastnoise.strategies.oblique.rows import (
     Alternated,
     alternate,
     leading_rows,
-    row_tables,
-    variance_matrix,
+    totals_of,
 )
 from leastnoise.strategies.oblique.splitting import Split, split_products
 from leastnoise.strategies.oblique.ties import tied_where_useful
+from leastnoise.strategies.oblique.uncounted import (
+    SHARE,
+    answering_all,
+    with_loose_caps,
+    with_small_weights,
+)
 from leastnoise.strategies.structure import Asked, asked, largest_axis, refuse_unstructured
 
 # Every product is looked at with each of its blocks: so many pairs of them at most.
@@ -96,32 +101,20 @@ def _find(request: Request) -> Found:
     assert question.caps is not None
     if kind == "largest":
         deadline = _deadline(request).part(_TYING)
-        products = tied_where_useful(question.products, 1 / question.caps, deadline=deadline)
+        products = tied_where_useful(question.products, 1 / with_loose_caps(question.caps), deadline=deadline)
         found, _ = _least_largest(request, products, question.caps, _SEARCHING)
-        return _found(request, found.split, None, dual_of(found), "in turns with weights of their queries")
+        split = answering_all(found.split)
+        dual = dual_of(found, np.isfinite(question.caps))
+        return _found(request, split, None, dual, "in turns with weights of their queries")
     return _find_within_caps(request, question)
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Single queries that are looked at: for each its product and its row, the last axis fastest."""
-
-    terms: Array
-    rows: Array
-
-    @classmethod
-    def leading(cls, split: Split, capped: Array) -> tuple[Rows, Any]:
-        """Queries of which some have the largest variances whatever x is, and what blocks add to them."""
-        tables = row_tables(split)
-        chosen = [(j, own) for j, own in leading_rows(split, tables) if capped[j]]
-        terms = np.concatenate([np.full(len(own), j) for j, own in chosen])
-        return cls(terms, np.concatenate([own for _, own in chosen])), variance_matrix(split, tables, chosen)
 
 
 def _least_largest(
     request: Request, products: Products, caps: Array, share: float
 ) -> tuple[Alternated, SplitSolution]:
     """Axes and shares of the budget for the least largest variance beside the caps, at profile 1.
+
+    Blocks that no query with a cap needs may have no share.
 
     Args:
         share: how much of the time is over when axes must be chosen.
@@ -131,14 +124,15 @@ def _least_largest(
     def inner(A: Any, own: Array) -> SplitSolution:
         return least_largest(A, own, tol=tol, time_limit=last.left)
 
-    found = alternate(products, caps, inner, deadline=_deadline(request).part(share))
-    rows, A = Rows.leading(found.split, np.isfinite(caps))
-    own = caps[rows.terms]
+    found = alternate(products, with_loose_caps(caps), inner, deadline=_deadline(request).part(share))
+    rows = leading_rows(found.split, np.isfinite(caps))
+    own, A = caps[rows.terms], rows.matrix
     solution = least_largest(A, own, tol=tol, time_limit=last.left, progress=_telling(request))
     if solution.achieved > found.largest:
         # Late, it ends before it is as good as what the rounds had found.
         solution = replace(solution, x=found.split.x, achieved=found.largest)
-    return replace(found, split=replace(found.split, x=solution.x)), solution
+    split = replace(found.split, x=solution.x)
+    return replace(found, split=split, largest=solution.achieved), solution
 
 
 def _find_within_caps(request: Request, question: Asked) -> Found:
@@ -146,15 +140,18 @@ def _find_within_caps(request: Request, question: Asked) -> Found:
     assert question.caps is not None
     # At profile 1. What rounding to integers adds to a variance must not take it over its cap.
     caps = question.caps * float(request.privacy.budget) * (1 - _ROUNDING_ROOM)
-    weights = question.weights
-    asked_for = weights + np.where(np.isfinite(caps), 1 / caps, 0)
+    capped = np.isfinite(caps)
+    n_rows = np.array([float(term.n_rows) for term in question.products.terms])
+    # Axes are chosen for all queries; shares of the budget for those that count, and those nothing answers.
+    weights = with_small_weights(question.weights, n_rows)
+    sharing = with_small_weights(question.weights, n_rows, ~capped)
+    asked_for = weights + np.where(capped, 1 / caps, 0)
     deadline = _deadline(request)
     products = tied_where_useful(question.products, asked_for, deadline=deadline.part(_TYING))
-    n_rows = np.array([float(term.n_rows) for term in products.terms])
     tried: list[tuple[Split, SplitSolution, Array]] = []
 
     def attempt(split: Split, start: Array | None = None) -> SplitSolution:
-        solution, p = _total_within(request, split, weights, caps, start)
+        solution, p = _total_within(request, split, sharing, caps, start)
         tried.append((replace(split, x=solution.x), solution, p / n_rows))
         return solution
 
@@ -165,13 +162,12 @@ def _find_within_caps(request: Request, question: Asked) -> Found:
     first = attempt(alone)
     if not first.is_feasible or tried[-1][2].any():
         # Axes that suit the total alone may not keep the caps at all: half of the weight for these.
-        capped = np.isfinite(caps)
         halved = weights + np.where(capped, alone.total / (caps * n_rows * capped.sum()), 0)
         attempt(split_products(products, halved, deadline=deadline.part(_HALVED)))
         found, largest = _least_largest(request, products, caps, _SECOND)
         if largest.achieved <= 1:
             if not attempt(found.split, largest.p).is_feasible:
-                tried.append(_keeping_caps(found.split, largest, weights))
+                tried.append(_keeping_caps(found.split, largest, sharing))
         elif not any(one[1].is_feasible for one in tried):
             raise _infeasible(request, question, found)
         for _ in range(_ROUNDS):
@@ -183,15 +179,18 @@ def _find_within_caps(request: Request, question: Asked) -> Found:
             if min((one for one in tried if one[1].is_feasible), key=_achieved) is best:
                 break
     split, _, p = min((one for one in tried if one[1].is_feasible), key=_achieved)
-    return _found(request, split, weights, None, "within the targets", p if p.any() else None, caps)
+    bound_by = p if p.any() else None
+    return _found(request, split, question.weights, None, "within the targets", bound_by, caps)
 
 
 def _keeping_caps(split: Split, largest: SplitSolution, weights: Array) -> tuple[Split, SplitSolution, Array]:
     """The shares of least largest variance, where the time was too short to lower the total within caps."""
-    used = np.flatnonzero(largest.x > 0)
-    total = float(weights @ (_totals(split)[:, used] @ (1 / largest.x[used])))
+    # Variances may grow to their caps, so that much of the budget is left to queries without one.
+    split = answering_all(split, at_most=1 - largest.achieved)
+    used = np.flatnonzero(split.x > 0)
+    total = float(weights @ (totals_of(split)[:, used] @ (1 / split.x[used])))
     solution = replace(largest, achieved=total, lower_bound=0.0, is_feasible=True)
-    return replace(split, x=largest.x), solution, np.zeros(len(weights))
+    return split, solution, np.zeros(len(weights))
 
 
 # Rounding has been seen to raise the variance of a query by a ten-millionth.
@@ -215,11 +214,12 @@ def _total_within(
     """
     from scipy import sparse
 
-    rows, A = Rows.leading(split, np.isfinite(caps))
-    totals = _totals(split)
-    stacked = sparse.vstack([totals, A], format="csr")
-    w = np.concatenate([weights, np.zeros(len(rows.terms))])
-    c = np.concatenate([np.full(len(weights), math.inf), caps[rows.terms]])
+    rows = leading_rows(split, np.isfinite(caps))
+    totals = totals_of(split)
+    noisy = np.flatnonzero(totals.sum(axis=1) > 0)
+    stacked = sparse.vstack([totals[noisy], rows.matrix], format="csr")
+    w = np.concatenate([weights[noisy], np.zeros(len(rows.terms))])
+    c = np.concatenate([np.full(len(noisy), math.inf), caps[rows.terms]])
     solution = total_within(
         stacked,
         w,
@@ -227,27 +227,11 @@ def _total_within(
         tol=request.tol / 4,
         time_limit=_deadline(request).part(_SHARING).left,
         progress=_telling(request),
-        start=None if start is None else np.concatenate([np.zeros(len(weights)), start]),
+        start=None if start is None else np.concatenate([np.zeros(len(noisy)), start]),
     )
     if solution.p is None:
         return solution, np.zeros(len(weights))
-    return solution, np.bincount(rows.terms, weights=solution.p[len(weights) :], minlength=len(weights))
-
-
-def _totals(split: Split) -> Any:
-    """What each block adds to the sum of the variances of every product, sparse (products, blocks)."""
-    from scipy import sparse
-
-    entries: list[tuple[int, int, float]] = []
-    for j, term in enumerate(split.products.terms):
-        kinds = dict(zip(term.places, term.kinds, strict=True))
-        whole = math.prod(split.axes[a].cost for a in term.places)
-        for piece in split.pieces(j):
-            inside = [float(split.parts[p].rho[kinds[split.parts[p].axis]]) for p in piece.parts]
-            outside = [float(split.centres[c].h[kinds[split.centres[c].axis]]) for c in piece.centres]
-            entries.append((j, piece.block, whole * math.prod(inside) * math.prod(outside)))
-    rows, columns, values = zip(*entries, strict=True)
-    return sparse.csr_array((values, (rows, columns)), shape=(len(split.products.terms), len(split.x)))
+    return solution, np.bincount(rows.terms, weights=solution.p[len(noisy) :], minlength=len(weights))
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,15 +242,18 @@ class Dual:
     rows: dict[tuple[int, int], Array]
 
 
-def dual_of(found: Alternated) -> Dual:
+def dual_of(found: Alternated, capped: Array) -> Dual:
     """Weights of single queries as products of weights of rows.
 
     Any such weights prove a bound; these have the same sums over each product, and over each of its rows on
     one axis. Rows of an axis that were not told apart share one weight.
+
+    Args:
+        capped: for every product, whether it has a cap; others have no weight.
     """
     split = found.split
     products = split.products
-    of_terms = np.bincount(found.terms, weights=found.p, minlength=len(products.terms))
+    of_terms = capped * np.bincount(found.terms, weights=found.p, minlength=len(products.terms))
     rows: dict[tuple[int, int], Array] = {}
     for j in np.flatnonzero(of_terms > 0).tolist():
         term = products.terms[j]
@@ -282,16 +269,17 @@ def dual_of(found: Alternated) -> Dual:
 
 
 def _infeasible(request: Request, question: Asked, found: Alternated) -> InfeasibleError:
-    dual = dual_of(found)
+    assert question.caps is not None
+    capped = np.isfinite(question.caps)
+    dual = dual_of(found, capped)
     witness = _proof(request, found.split, dual)
     shares = np.zeros(len(request.workload.blocks))
-    assert question.caps is not None
     for term, weight, cap in zip(question.products.terms, dual.p, question.caps, strict=True):
         shares[term.block] += weight * cap if weight > 0 else 0.0
+    # Queries without a target need a share of the budget too.
+    largest = found.largest if capped.all() else found.largest / (1 - SHARE)
     try:
-        return infeasible_products(
-            request.workload, request.privacy, witness, math.sqrt(found.largest), shares
-        )
+        return infeasible_products(request.workload, request.privacy, witness, math.sqrt(largest), shares)
     except DesignError as error:
         if not _deadline(request).part(_SEARCHING).is_past:
             raise

@@ -27,8 +27,11 @@ from leastnoise.structured.blocks import Structured
 from leastnoise.structured.layout import Block
 from leastnoise.structured.tables import Tables
 
-# The least multiplier has so many bits: rounding it moves its variance by 1e-8.
+# Bits of the least multiplier: rounding it moves its variance by at most a share of 2^-26, 1.5e-8.
 _LEAST_BITS = 26
+
+# No variance grows by a larger share where multipliers and the scale of the noise become integers.
+ROUNDING = 2.0**-24
 
 
 @dataclass(frozen=True, eq=False)

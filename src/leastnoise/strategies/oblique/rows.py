@@ -124,7 +124,38 @@ def squared_rows(operator: Operator, gain: Array) -> Array:
     return total
 
 
-def leading_rows(split: Split, tables: RowTables) -> list[tuple[int, Array]]:
+@dataclass(frozen=True, eq=False)
+class LeadingRows:
+    """Single queries of which some have the largest variances whatever x is.
+
+    Attributes:
+        terms, rows: for each its product, rising, and its row, the last axis fastest.
+        matrix: A of (1), SciPy sparse (queries, blocks), no row of it empty.
+    """
+
+    terms: Array
+    rows: Array
+    matrix: Any
+
+
+def leading_rows(split: Split, counted: Array) -> LeadingRows:
+    """The leading queries of some products; those of nothing but zeros have no noise, and are left out.
+
+    Args:
+        counted: for every product, whether it is looked at.
+
+    Raises:
+        TooLargeError: if there are too many.
+    """
+    tables = row_tables(split)
+    chosen = [(j, rows) for j, rows in _leading_by_product(split, tables) if counted[j]]
+    A = variance_matrix(split, tables, chosen)
+    noisy = np.flatnonzero(A.sum(axis=1) > 0)
+    terms = np.repeat([j for j, _ in chosen], [len(rows) for _, rows in chosen])
+    return LeadingRows(terms[noisy], np.concatenate([rows for _, rows in chosen])[noisy], A[noisy])
+
+
+def _leading_by_product(split: Split, tables: RowTables) -> list[tuple[int, Array]]:
     """For every product, rows of which one has its largest variance whatever x is.
 
     A row of a kind that no block serves better than another row can be left out; so can all but one of equal
@@ -206,6 +237,22 @@ def variance_matrix(split: Split, tables: RowTables, chosen: Sequence[tuple[int,
     return A if (factor == 1).all() else A * factor[:, None]
 
 
+def totals_of(split: Split) -> Any:
+    """What each block adds to the sum of the variances of every product, sparse (products, blocks)."""
+    from scipy import sparse
+
+    entries: list[tuple[int, int, float]] = []
+    for j, term in enumerate(split.products.terms):
+        kinds = dict(zip(term.places, term.kinds, strict=True))
+        whole = math.prod(split.axes[a].cost for a in term.places)
+        for piece in split.pieces(j):
+            inside = [float(split.parts[p].rho[kinds[split.parts[p].axis]]) for p in piece.parts]
+            outside = [float(split.centres[c].h[kinds[split.centres[c].axis]]) for c in piece.centres]
+            entries.append((j, piece.block, whole * math.prod(inside) * math.prod(outside)))
+    rows, columns, values = zip(*entries, strict=True)
+    return sparse.csr_array((values, (rows, columns)), shape=(len(split.products.terms), len(split.x)))
+
+
 class _Layout:
     """Where the rows of the kinds of every axis stand when they are numbered through."""
 
@@ -223,7 +270,8 @@ class _Layout:
         """For every chosen row its product, its rows on the split axes, and its variance on whole ones."""
         products = split.products
         is_split = [of_axis.form in ("centred", "residual") for of_axis in split.axes]
-        size = max((sum(is_split[a] for a in products.terms[j].places) for j, _ in chosen), default=0)
+        # Of all products, chosen or not: places of their axes are looked up together.
+        size = max((sum(is_split[a] for a in term.places) for term in products.terms), default=0)
         terms, index, factor = [], [], []
         for j, rows in chosen:
             term = products.terms[j]
@@ -322,10 +370,8 @@ _PATIENCE = 2
 
 
 def _best_precisions(split: Split, caps: Array, inner: Inner) -> tuple[Array, float]:
-    tables = row_tables(split)
-    chosen = leading_rows(split, tables)
-    A = variance_matrix(split, tables, chosen)
-    of_rows = np.repeat(caps, [len(rows) for _, rows in chosen])
+    leading = leading_rows(split, np.ones(len(caps), dtype=bool))
+    A, of_rows = leading.matrix, caps[leading.terms]
     x = np.asarray(inner(A, of_rows).x)
     used = np.flatnonzero(x > 0)
     return x, float(((A[:, used] @ (1 / x[used])) / of_rows).max())
