@@ -68,7 +68,7 @@ def test_comparison_is_sorted_and_prints_as_a_table() -> None:
     assert repr(table) == str(table)
     frame = table.to_frame()
     assert frame["method"].tolist() == [c.method for c in table.contenders]
-    assert {"achieved", "gap", "seconds", "is_stopped", "is_simulated"} <= set(frame.columns)
+    assert {"achieved", "gap", "seconds", "ended", "is_simulated"} <= set(frame.columns)
 
 
 def test_comparison_of_some_methods_and_of_nothing() -> None:
@@ -151,14 +151,14 @@ def test_methods_prints_every_method_and_option() -> None:
 
 
 def patience(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """One method that takes all the time it may, and what it was told."""
+    """One method that ends at any limit below a second and else runs out of steps, and what it was told."""
     told: list[float | None] = []
     identity = method_named("identity")
 
     def find(request: Request) -> Any:
         told.append(request.time_limit)
-        time.sleep(min(request.time_limit or math.inf, 0.2))
-        return identity.find(request)
+        ended = "deadline" if (request.time_limit or 0.0) < 1 else "exhausted"
+        return replace(identity.find(request), ended=ended)
 
     slow = replace(identity, name="patient", find=find, is_quick=False)
     monkeypatch.setattr(sys.modules["leastnoise.compare"], "METHODS", (slow, identity))
@@ -172,12 +172,13 @@ def test_every_method_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     table = compare(PREFIX, GDP(1), time_limit=0.1)
     assert told == [10, 0.1]
     found = by_name(table)
-    assert found["patient"].is_stopped and not found["identity"].is_stopped
+    assert found["patient"].ended == "deadline" and found["identity"].ended == "converged"
     (row,) = (line for line in str(table).splitlines() if line.startswith("patient"))
     assert row.endswith("*")
-    assert "* reached the time limit of 0.1 s; with more it may do better." in str(table)
+    assert "* ended at the time limit of 0.1 s; with more time it may do better." in str(table)
     calm = compare(PREFIX, GDP(1), time_limit=60)
-    assert "*" not in str(calm) and not any(c.is_stopped for c in calm.contenders)
+    assert "*" not in str(calm) and by_name(calm)["patient"].ended == "exhausted"
+    assert "+ ended at its limit of steps, before it converged." in str(calm)
     with pytest.raises(InputError, match="time_limit must be a positive number of seconds"):
         compare(PREFIX, GDP(1), time_limit=0)
 

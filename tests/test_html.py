@@ -915,7 +915,7 @@ def test_a_gap_that_nothing_stopped_is_told_as_one():
     proof = dataclasses.replace(
         plan.certificate, status="stopped", lower_bound=plan.certificate.achieved / 1.020156
     )
-    hasty = dataclasses.replace(plan, note="stopped early")
+    hasty = dataclasses.replace(plan, ended="deadline")
     for own in (plan, hasty):
         vars(own)["certificate"] = proof
     facts = next(page_of(plan).all("dl", "facts")).text

@@ -19,7 +19,7 @@ from leastnoise.operators import Array
 from leastnoise.products import Products, products_of
 from leastnoise.solver import minimise_total_variance
 from leastnoise.strategies.deadline import NEVER, Deadline
-from leastnoise.strategies.oblique.dual import dual_weights
+from leastnoise.strategies.oblique.dual import dual_weights as dual_weights_and_end
 from leastnoise.strategies.oblique.dual import search as dual_search
 from leastnoise.strategies.oblique.dual.search import _Search
 from leastnoise.strategies.oblique.dual.union import MovingUnion, sum_and_marginals
@@ -34,6 +34,10 @@ SEARCHED = 1e-4
 
 TREE = {"north": ["a", "b", "c"], "south": ["d", "e"], "west": ["f", "g", "h", "i"]}
 P, M, R, W = ln.Prefix, ln.Marginal, ln.AllRanges, ln.Where
+
+
+def dual_weights(*args: Any, **options: Any) -> tuple[Array, ...]:
+    return dual_weights_and_end(*args, **options)[0]
 
 
 def schema(**sizes: Any) -> ln.Schema:

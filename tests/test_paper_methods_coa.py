@@ -482,10 +482,11 @@ def test_lost_rank_is_reported_with_the_best_iterate() -> None:
     note = planned(W, PureDP(1), "lowrank").note
     assert "3 starts, 2 lost rank; best: round" in note and "of start 3" in note
     assert "1 start, 0 lost rank; best: round" in planned(W, GDP(1), "lowrank").note
-    unfinished = planned(prefix(5), PureDP(1), "lowrank", beta=1e-9, max_iterations=22).note
-    assert unfinished.endswith("1 start, 0 lost rank; best: the decomposition of Lemma 3")
-    cut = design(Workload.from_matrix(W), PureDP(1), method="lowrank", time_limit=1e-9).note
-    assert cut.endswith(lowrank.CUT)
+    unfinished = planned(prefix(5), PureDP(1), "lowrank", beta=1e-9, max_iterations=22)
+    assert unfinished.note.endswith("1 start, 0 lost rank; best: the decomposition of Lemma 3")
+    assert unfinished.ended == "exhausted"
+    cut = design(Workload.from_matrix(W), PureDP(1), method="lowrank", time_limit=1e-9)
+    assert cut.ended == "deadline"
 
 
 def test_low_rank_with_gaussian_noise_comes_near_the_optimum() -> None:

@@ -197,6 +197,7 @@ def test_a_plan_explains_itself() -> None:
         "Plan for 5 queries over 4 cells",
         plan.privacy.statement(),
         f"method       dense: {plan.note}",
+        "search       converged",
         "measured     4 integer rows with gaussian noise",
         f"certificate  {plan.certificate}",
         f"a up to  {plan.stderr[:4].min():.3g} to {plan.stderr[:4].max():.3g}   (4 queries)",
@@ -216,6 +217,7 @@ def is_same(one: Plan, other: Plan) -> bool:
         and one.privacy == other.privacy
         and (one.method, one.claim, one.tol, one.note) == (other.method, other.claim, other.tol, other.note)
         and dict(one.options) == dict(other.options)
+        and one.ended == other.ended
         and one.objective == other.objective
         and one.strategy.entries.dtype == other.strategy.entries.dtype
         and one.strategy.entries.tolist() == other.strategy.entries.tolist()

@@ -17,7 +17,6 @@ from leastnoise.reproductions.low_rank.sizes import CELLS, SHARES, SHRINK, M, N,
 from leastnoise.reproductions.points import Row, Setting
 from leastnoise.reproductions.reproduction import Reproduction, cell
 from leastnoise.reproductions.verdicts import Check, verdict_of
-from leastnoise.strategies.lowrank import CUT
 from tolerances import ROUNDING, SOLVER
 
 QUICK, FULL = Setting("quick"), Setting("full")
@@ -224,32 +223,34 @@ def test_an_error_that_stops_growing(growth: float, verdict: str) -> None:
 
 
 def test_one_draw_that_was_cut_off_cuts_off_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    notes = iter(["by itself", f"round 3{CUT}", "by itself", "by itself"])
-    monkeypatch.setitem(works._MECHANISMS, "LRM", lambda asked: (1.0, 0.5, next(notes)))
+    are_cut = iter([False, True, False, False])
+    monkeypatch.setitem(
+        works._MECHANISMS, "LRM", lambda asked: works.Given(1.0, 0.5, "by itself", next(are_cut))
+    )
     place = {"workload": "WRange", "m": 4, "n": 8, "s": 0, "shrink": 16, "seed": 1, "method": "LRM"}
     cut, whole = (next(works.mechanism(QUICK, draws=2, **place)) for _ in range(2))  # type: ignore[arg-type]
-    assert cut["how"] == f"by itself{CUT}" and whole["how"] == "by itself"
+    assert cut["is_cut"] and not whole["is_cut"]
 
 
 def test_low_rank_is_not_judged_where_time_has_ended_it() -> None:
-    def rows(how: str) -> list[Row]:
+    def rows(is_cut: bool) -> list[Row]:
         flat = {"LM": 5.0, "WM": 6.0, "HM": 7.0}
         others = [
             row for name, error in flat.items() for row in curve(name, "n", dict.fromkeys(CELLS, error))
         ]
-        ended = curve("LRM", "n", dict.fromkeys(CELLS[:-1], 4.0), how="by itself")
-        return [*others, *ended, *curve("LRM", "n", {CELLS[-1]: 50.0}, how=f"round 3{how}")]
+        ended = curve("LRM", "n", dict.fromkeys(CELLS[:-1], 4.0), is_cut=False)
+        return [*others, *ended, *curve("LRM", "n", {CELLS[-1]: 50.0}, is_cut=is_cut)]
 
     claim = "LRM has the least error of LRM, LM, WM and HM"
-    found = check("figure-6", rows(""), claim)
+    found = check("figure-6", rows(False), claim)
     assert found.verdict == "differs" and "LM has less than LRM at 8,192" in found.why
-    assert check("figure-6", rows(CUT), claim).verdict == "reached"
-    others = [row for row in rows(CUT) if row["method"] != "LM"]
+    assert check("figure-6", rows(True), claim).verdict == "reached"
+    others = [row for row in rows(True) if row["method"] != "LM"]
     beaten = check("figure-6", [*others, *curve("LM", "n", dict.fromkeys(CELLS, 3.0))], claim)
     assert beaten.why.endswith("LRM was cut off by our time limit, and is not judged, at 8,192")
     # Where it came to its end at one size at most, the smaller workloads are what is judged.
-    assert claims.scale(rows(CUT)) == 1
-    assert claims.scale([{**row, "how": CUT} for row in rows(CUT)]) == SHRINK
+    assert claims.scale(rows(True)) == 1
+    assert claims.scale([{**row, "is_cut": True} for row in rows(True)]) == SHRINK
 
 
 def test_figure_7_says_who_is_best_with_many_queries() -> None:

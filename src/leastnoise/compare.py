@@ -21,7 +21,7 @@ from leastnoise.objective import Objective
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.privacy import ApproxDP, Goal, PureDP
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress, ending_to_text
 from leastnoise.release import counts_of
 from leastnoise.simulation import simulated
 from leastnoise.strategies import METHODS, Method, Request, method_named
@@ -33,6 +33,9 @@ TIME_LIMIT = 10.0
 # Runs of a simulation: its total is then known to about a tenth.
 N_RUNS = 20
 _SEED = 20140627
+
+# What stands beside the seconds of a method that did not converge.
+_MARKS: dict[Ended | None, str] = {"deadline": "*", "exhausted": "+"}
 
 # Marks a contender that does with the epsilon alone what the goal allows with a delta.
 _NO_DELTA = ", no delta"
@@ -90,7 +93,7 @@ class Contender:
             proved, or the bound does not speak of this noise.
         rms_stderr: the root mean square of the standard errors, by the queries' weights.
         factor: the largest standard error as a multiple of its target; None without targets.
-        is_stopped: whether it reached the time limit.
+        ended: how its search ended, as in `Plan.ended`; None where it was left out.
         is_simulated: whether `achieved` is a mean squared error over some runs on public data,
             bias included, instead of a variance that is known.
     """
@@ -102,7 +105,7 @@ class Contender:
     seconds: float
     reason: str | None = None
     factor: float | None = None
-    is_stopped: bool = False
+    ended: Ended | None = None
     is_simulated: bool = False
 
 
@@ -168,14 +171,15 @@ class Comparison:
                     "" if not has_targets else f"  {'–':>13}" if c.factor is None else f"  {c.factor:>13.4g}"
                 )
                 figures = f"{c.achieved:>{wide}.6g}  {_above(c):>15}  {c.rms_stderr:>14.4g}{factor}"
-                lines.append(
-                    f"{c.method:<{width}}  {figures}  {c.seconds:>7.2f}{'*' if c.is_stopped else ''}"
-                )
+                mark = _MARKS.get(c.ended, "")
+                lines.append(f"{c.method:<{width}}  {figures}  {c.seconds:>7.2f}{mark}")
         return "\n".join([*lines, *self._footnotes()])
 
     def _footnotes(self) -> Iterator[str]:
-        if any(c.is_stopped for c in self.contenders):
-            yield f"* reached the time limit of {self.time_limit:g} s; with more it may do better."
+        if any(c.ended == "deadline" for c in self.contenders):
+            yield f"* ended at the time limit of {self.time_limit:g} s; with more time it may do better."
+        if any(c.ended == "exhausted" for c in self.contenders):
+            yield f"+ {ending_to_text('exhausted')}."
         if any(c.method.endswith(_NO_DELTA) for c in self.contenders):
             yield "Rows without delta: Laplace noise of the same epsilon, which the bound does not cover."
         if any(c.is_simulated for c in self.contenders):
@@ -333,7 +337,7 @@ class _Race:
             self.bounds.append(found.lower_bound)
         # The bound is about the noise of the goal itself; a pure bound is too loose to call anything optimal.
         gap = None if is_aside else math.nan
-        return Contender(name, found.achieved, gap, rms, seconds, None, plan.factor, seconds >= self.limit)
+        return Contender(name, found.achieved, gap, rms, seconds, None, plan.factor, plan.ended)
 
     def _simulated(self, plan: Plan, counts: Array, name: str, began: float) -> Contender:
         workload = plan.workload
@@ -344,7 +348,7 @@ class _Race:
         squares /= N_RUNS
         achieved = plan.objective.value(workload, squares)
         rms, seconds = _root_mean(workload, squares), time.monotonic() - began
-        return Contender(name, achieved, None, rms, seconds, is_simulated=True)
+        return Contender(name, achieved, None, rms, seconds, ended=plan.ended, is_simulated=True)
 
     def result(self) -> tuple[tuple[Contender, ...], float]:
         """The contenders, best first, and the best bound: every method's dual weights bound all of them."""

@@ -20,6 +20,7 @@ from leastnoise.design import design
 from leastnoise.errors import InputError, UnrecordedSpending
 from leastnoise.plan import Plan
 from leastnoise.population import draw_people, publication, write_people
+from leastnoise.progress import ending_to_text
 from leastnoise.release import Release, measure
 from leastnoise.report import summarize, write_answers
 from leastnoise.report.tables import cost_table, cross_table
@@ -105,7 +106,7 @@ _FILES = {
 
 def _proof(plan: Plan) -> str:
     certificate = plan.certificate
-    found = {"optimal": "this is the optimum", "stopped": "the search stopped early"}
+    found = {"optimal": "this is the optimum", "stopped": f"the search {ending_to_text(plan.ended)}"}
     return (
         f"Proof: the total variance is {certificate.achieved:,.9g}, and no Gaussian noise shaped to these "
         f"counts can have less than {certificate.lower_bound:,.9g} under the same privacy. Gap "

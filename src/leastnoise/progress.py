@@ -24,6 +24,25 @@ def worst_ending(endings: Iterable[Ended]) -> Ended:
     return max(endings, key=ENDINGS.index, default="converged")
 
 
+_PREDICATES: dict[Ended | None, str] = {
+    "converged": "converged",
+    "exhausted": "ended at its limit of steps, before it converged",
+    "deadline": "ended at its time limit; with more time it may do better",
+    "interrupted": "was interrupted; with more time it may do better",
+    None: "ended in a way that was not recorded",
+}
+
+
+def ending_to_text(ended: Ended | None) -> str:
+    """What is said of a search that ended so, as in "The search converged."; None is not recorded.
+
+    Example:
+        >>> f"The search {ending_to_text('deadline')}."
+        'The search ended at its time limit; with more time it may do better.'
+    """
+    return _PREDICATES[ended]
+
+
 @dataclass(frozen=True)
 class Progress:
     """Where a design stands: step, gap so far, seconds so far."""

@@ -18,9 +18,9 @@ from leastnoise.design.refusals import MissesTargets, closest_of
 from leastnoise.errors import DesignError
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress, worst_ending
 from leastnoise.strategies import Found, Method, Request, pure
-from leastnoise.strategy import MAX_DENSE_STRATEGY, RealStrategy
+from leastnoise.strategy import MAX_DENSE_STRATEGY
 
 # Plans whose objective differs by less than this share are equally good.
 _SAME = 1e-9
@@ -37,9 +37,12 @@ def best_with_laplace_noise(willing: Sequence[Method], request: Request, has_goa
     trials = _Trials(request)
     _try_methods(trials, willing, has_goal)
     best = trials.best()
-    if trials.left > 0 and pure.may_refine(request):
-        _try_refinements(trials, best)
-    return _with_list(trials.best(), trials.tried)
+    if pure.may_refine(request):
+        if trials.left > 0:
+            _try_refinements(trials, best)
+        else:
+            trials.endings.append("deadline")
+    return _with_list(trials)
 
 
 class _Trials:
@@ -50,6 +53,7 @@ class _Trials:
         ends: the moment of the monotonic clock when the time is up.
         plans: all that were found.
         tried: every attempt in words.
+        endings: how each of them ended; one that was left out for want of time ended at the deadline.
     """
 
     def __init__(self, request: Request) -> None:
@@ -58,6 +62,7 @@ class _Trials:
         self.ends = self._started + self._limit
         self.plans: list[Plan] = []
         self.tried: list[str] = []
+        self.endings: list[Ended] = []
         self._missed: list[MissesTargets] = []
         self._failed: list[DesignError] = []
         self._steps = count(1)
@@ -81,6 +86,7 @@ class _Trials:
             if plan is not None:
                 self.plans.append(plan)
                 self.tried.append(f"{name} {plan.certificate.achieved:.6g}")
+                self.endings.extend([] if plan.ended is None else [plan.ended])
         self.tell()
 
     def tell(self, _: Progress | None = None) -> None:
@@ -122,6 +128,7 @@ def _try_methods(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> 
         is_limited = not method.is_quick or request.time_limit is not None
         if is_limited and trials.plans and trials.left <= 0:
             trials.tried.append(f"{method.name} had no time left")
+            trials.endings.append("deadline")
             continue
         options, seconds = pure.options_for(method, request), pure.time_for(method, trials.left)
         given = replace(request, options=options, time_limit=seconds, progress=trials.tell)
@@ -150,15 +157,15 @@ def _weights_to_refine(plan: Plan) -> Array:
 
 
 def _refined(
-    best: Plan, request: Request, how: str, propose: Callable[[], RealStrategy | None]
+    best: Plan, request: Request, how: str, propose: Callable[[], pure.Proposed | None]
 ) -> Plan | None:
     """The plan for rows that were made from those of another, if there are any."""
-    proposal = propose()
-    if proposal is None:
+    proposed = propose()
+    if proposed is None:
         return None
     witness = best.witness
     q = witness if isinstance(witness, ProductWitness) else witness.q
-    found = Found(proposal, q, "heuristic", f"{best.note}, {how}", p=witness.p)
+    found = Found(proposed.proposal, q, "heuristic", f"{best.note}, {how}", proposed.ended, p=witness.p)
     return plan_of(best.method, best.options, request, best.has_goal, found)
 
 
@@ -173,11 +180,11 @@ def _unit_rows(plan: Plan) -> Array:
     return np.asarray(strategy.dense().astype(float) / float(max(strategy.sensitivity, 1)))
 
 
-def _with_list(best: Plan, tried: Sequence[str]) -> Plan:
-    """The plan with everything that was tried in its note, where there was more than one thing."""
-    if len(tried) == 1:
-        return best
-    # The certificate was worked out already and says nothing of the note.
-    listed = replace(best, note=f"{best.note}; tried: {', '.join(tried)}")
+def _with_list(trials: _Trials) -> Plan:
+    """The best plan, its note listing what was tried if that is more than one thing, and how it all ended."""
+    best, tried = trials.best(), trials.tried
+    note = best.note if len(tried) == 1 else f"{best.note}; tried: {', '.join(tried)}"
+    listed = replace(best, note=note, ended=worst_ending(trials.endings))
+    # The certificate was worked out already and says nothing of either.
     vars(listed)["certificate"] = best.certificate
     return listed

@@ -77,6 +77,7 @@ def plan_of(method: str, options: Mapping[str, Any], request: Request, has_goal:
         has_goal=has_goal,
         after=request.after,
         used=request.used,
+        ended=found.ended,
     )
     if objective.kind == "total-within-caps" and strategy.can_answer_all(workload):
         assert plan.factor is not None

@@ -20,6 +20,7 @@ from leastnoise.drivers.redesign import Job
 from leastnoise.drivers.table import BINDS, NEGLIGIBLE, Change, Driver, Drivers, TightQuery, short
 from leastnoise.objective import Targets
 from leastnoise.plan import Plan
+from leastnoise.progress import ending_to_text
 from leastnoise.queries import Query
 from leastnoise.workload import Block, Workload, assemble
 
@@ -173,9 +174,11 @@ class Known:
             f"Shares of the cost are not known: they are read off the proof that a plan is the optimum, and "
             f"this one is {proved}, where {_PROVED:.0%} is needed; "
         )
-        if is_cut_short(self.plan):
+        if self.plan.ended in ("deadline", "interrupted"):
             return says + "give the design more time, or judge by what giving way buys."
-        return says + f"method {self.plan.method} proves no more, so judge by what giving way buys."
+        if self.plan.ended == "converged":
+            return says + f"method {self.plan.method} proves no more, so judge by what giving way buys."
+        return says + f"its search {ending_to_text(self.plan.ended)}. Judge by what giving way buys."
 
     def _driver(self, b: int, results: Sequence[tuple[Job, Change | str]]) -> Driver:
         block, used = self.plan.workload.blocks[b], self.used[b]
@@ -216,11 +219,6 @@ class Known:
             for j, own in hardest
             if own >= _LISTED * whole
         )
-
-
-def is_cut_short(plan: Plan) -> bool:
-    """Whether the search for a plan ended before its time, so that a longer one may do better."""
-    return "stopped early" in plan.note or "no time left" in plan.note
 
 
 def known_of(plan: Plan, relax: float, delta: float) -> Known:

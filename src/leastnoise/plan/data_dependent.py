@@ -33,4 +33,6 @@ def data_dependent_plan(method: Method, request: Request) -> Plan:
         note=mechanism.note,
         options=dict(request.options),
         mechanism=mechanism,
+        # Nothing is searched for before there are data.
+        ended="converged",
     )

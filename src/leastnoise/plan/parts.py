@@ -31,6 +31,9 @@ def parts_of(plan: Plan) -> tuple[dict[str, Any], dict[str, Array]]:
         "note": plan.note,
         "noise": plan.privacy.noise,
     }
+    if plan.ended is not None:
+        # Left out where it is not known, so that files from before keep their digest.
+        content["ended"] = plan.ended
     if plan.strategy is None:
         # The mechanism follows from workload, goal and options.
         return content, {}

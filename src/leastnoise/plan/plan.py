@@ -27,6 +27,7 @@ from leastnoise.plan.costs import cells_digest, summed_costs
 from leastnoise.plan.parts import parts_of
 from leastnoise.printable import in_figures, printable
 from leastnoise.privacy import Goal, delta_of, epsilon_of, exact_number
+from leastnoise.progress import Ended
 from leastnoise.queries import Linear, Query
 from leastnoise.strategies import Mechanism
 from leastnoise.strategy import cell_costs
@@ -55,6 +56,8 @@ class Plan:
         after: digests of the plans that this one was designed after, in order.
         used: what they spend together in each cell; None without any. In a loaded plan it is what the
             file says: the ledger adds up for itself what was really released.
+        ended: how the search for the strategy ended: "converged", "exhausted" (at its limit of steps) or
+            "deadline" (at its time limit); None where that was not recorded.
     """
 
     workload: Workload
@@ -71,6 +74,7 @@ class Plan:
     mechanism: Mechanism | None = None
     after: tuple[str, ...] = ()
     used: CellCosts | None = None
+    ended: Ended | None = None
 
     def __post_init__(self) -> None:
         check_plan(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from leastnoise.plan.data_dependent import data_dependent_plan
 from leastnoise.plan.parts import FORMAT
 from leastnoise.plan.plan import Plan
 from leastnoise.privacy import Goal, goal_from_dict
+from leastnoise.progress import ENDINGS, Ended
 from leastnoise.strategies import Request, method_named
 from leastnoise.strategy import Strategy
 from leastnoise.structured.parts import structured_from_parts
@@ -68,7 +70,7 @@ def _put_together(content: Mapping[str, Any], arrays: Mapping[str, Array], name:
     if content["claim"] == "data-dependent":
         if after:
             raise PlanFileError(f"{name!r} comes after other plans, which its method cannot do")
-        return _data_dependent_plan(content, workload, privacy)
+        return replace(_data_dependent_plan(content, workload, privacy), ended=_ended(content, name))
     scale, tol = int(content["scale"]), float(content["tol"])
     if scale < 1 or not 0 < tol < math.inf:
         raise PlanFileError(f"{name!r} holds a noise scale or tolerance that is not positive")
@@ -88,9 +90,18 @@ def _put_together(content: Mapping[str, Any], arrays: Mapping[str, Array], name:
         has_goal=content.get("has_goal", True),
         after=after,
         used=used,
+        ended=_ended(content, name),
     )
     _check_answers(plan, name)
     return plan
+
+
+def _ended(content: Mapping[str, Any], name: str) -> Ended | None:
+    """How the search ended; None in files of versions that did not record it."""
+    ended: Ended | None = content.get("ended")
+    if "ended" in content and ended not in ENDINGS:
+        raise PlanFileError(f"{name!r} is no plan that this version can read")
+    return ended
 
 
 def _check_kind(content: Mapping[str, Any], name: str) -> None:

@@ -13,6 +13,7 @@ from leastnoise.accounting import shown
 from leastnoise.objective import TotalVariance
 from leastnoise.printable import counted, printable
 from leastnoise.privacy import ZCDP, Goal
+from leastnoise.progress import ending_to_text
 from leastnoise.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -26,9 +27,13 @@ def plan_in_words(plan: Plan) -> str:
         f"Plan for {counted(m, 'query')} over {counted(n, 'cell')}",
         f"  privacy      {_stated(plan.privacy)}",
         f"  method       {printable(plan.method)}: {printable(plan.note)}",
+        f"  search       {ending_to_text(plan.ended)}",
         f"  measured     {_measured(plan)}",
         f"  certificate  {plan.certificate}",
     ]
+    if plan.strategy is None:
+        # Nothing is searched for before there are data.
+        del lines[3]
     if plan.objective != TotalVariance():
         lines.insert(2, f"  objective    {plan.objective}")
     if plan.after:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
-from leastnoise.drivers.giving_way import is_cut_short
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.printable import counted, in_figures
@@ -130,7 +129,7 @@ def _status(plan: Plan) -> tuple[str, str]:
     if certificate.status == "heuristic":
         return f"proof (gap {certificate.gap:.1%})", "heuristic"
     # Nothing need have been stopped: some methods end with a gap, however long they are given.
-    cut = ", the search cut short" if is_cut_short(plan) else ""
+    cut = "" if plan.ended in ("converged", None) else ", the search cut short"
     return f"of the best possible, proved{cut}", f"within {share_above(certificate.gap)}"
 
 

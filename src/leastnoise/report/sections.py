@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from leastnoise.drivers.giving_way import is_cut_short, target_in_words
+from leastnoise.drivers.giving_way import target_in_words
 from leastnoise.plan import Plan
 from leastnoise.printable import counted, in_figures
+from leastnoise.progress import ending_to_text
 from leastnoise.report import words
 from leastnoise.report.baselines import Baselines
 from leastnoise.report.figures import at_least, figure, times
@@ -28,8 +29,8 @@ _STATUS_IN_WORDS = {
 
 
 def _status_in_words(plan: Plan) -> str:
-    if plan.certificate.status == "stopped" and is_cut_short(plan):
-        return "the search stopped early; a longer one may do better"
+    if plan.certificate.status == "stopped" and plan.ended not in ("converged", None):
+        return "at most the gap above the optimum; a longer search may do better"
     return _STATUS_IN_WORDS[plan.certificate.status]
 
 
@@ -162,6 +163,7 @@ def proof(plan: Plan, *, is_released: bool) -> Markup:
         ("lower bound", f"{certificate.lower_bound:,.9g}", among),
         ("gap", f"{certificate.gap:.1e}", "achieved over bound, less one"),
         ("status", certificate.status, _status_in_words(plan)),
+        ("search", plan.ended or "not recorded", f"the search {ending_to_text(plan.ended)}"),
     ]
     source = 'ln.load_release("FILE.release").plan' if is_released else 'ln.load_plan("FILE.plan")'
     return joined(

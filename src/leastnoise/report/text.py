@@ -8,6 +8,7 @@ from leastnoise.drivers.giving_way import target_in_words
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.printable import counted, printable
+from leastnoise.progress import ending_to_text
 from leastnoise.release import Release
 from leastnoise.report import words
 from leastnoise.report.figures import decimals_for, number, outward
@@ -168,6 +169,7 @@ def _proof(plan: Plan) -> list[str]:
     else:
         lines = [
             found,
+            f"The search {ending_to_text(plan.ended)}.",
             f"{words.reached(plan)}.",
             words.bound(plan),
             words.verdict(plan),

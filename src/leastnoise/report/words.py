@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from leastnoise.alternatives import best_pure
-from leastnoise.drivers.giving_way import is_cut_short
 from leastnoise.objective import TotalVariance
 from leastnoise.plan import Plan, targets_in_words
 from leastnoise.printable import printable
@@ -142,11 +141,10 @@ def verdict(plan: Plan) -> str:
     certificate = plan.certificate
     if certificate.status == "optimal":
         return f"Gap {certificate.gap:.1e}: this is the optimum, proved."
-    if certificate.status == "stopped" and not is_cut_short(plan):
-        close = "at most that share above the optimum"
-        return f"Gap {certificate.gap:.1e}: {close}; method {plan.method} proves no more."
     if certificate.status == "stopped":
-        return f"Gap {certificate.gap:.1e}: the search stopped early; a longer one may do better."
+        more = {"converged": f"; method {plan.method} proves no more", None: ""}
+        proves = more.get(plan.ended, "; a longer search may do better")
+        return f"Gap {certificate.gap:.1e}: at most that share above the optimum{proves}."
     return f"Gap {certificate.gap:.1%}: this method does not aim at the optimum."
 
 

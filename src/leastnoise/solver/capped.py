@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress, worst_ending
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.interior import Kind, Path, follow_path, relative_gap
 from leastnoise.solver.kinds import Anchor, LeastProfile, TotalWithinCaps, mixture
@@ -52,6 +52,7 @@ class CappedSolution:
         achieved: the least profile with all variances within caps, or the total variance.
         is_feasible: False if no noise was found that keeps the caps. `achieved` and `lower_bound` are
             then about the least profile with which they are kept; above 1, (p, q) prove that there is none.
+        ended: how the search ended; it may converge above the gap asked for, where no step gains any more.
     """
 
     strategy: Array
@@ -62,6 +63,7 @@ class CappedSolution:
     has_converged: bool
     steps: int
     seconds: float
+    ended: Ended
     is_feasible: bool = True
 
     @property
@@ -180,7 +182,10 @@ def total_within_caps(
         closer = _LeastProfile(rows, B, caps, first).search(base, None, _has_room)
         room = closer if closer.solution.achieved < 1 else room
     search = _TotalWithinCaps(given, B, given_caps, replace(run, steps=first.steps), base, room)
-    return search.search(base, (room.solution.p[:m], room.solution.q)).solution
+    found = search.search(base, (room.solution.p[:m], room.solution.q)).solution
+    if found.has_converged:
+        return found
+    return replace(found, ended=worst_ending([room.solution.ended, found.ended]))
 
 
 def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedSolution:
@@ -207,6 +212,7 @@ def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedS
         has_converged=path.has_converged,
         steps=run.steps,
         seconds=run.seconds,
+        ended=path.ended,
     )
 
 
@@ -271,6 +277,7 @@ class _Search(ABC):
         p, q = start if start is not None else (np.full(m, 1 / m), np.full(n, 1 / n))
         best: _Found | None = None
         has_begun_again = False
+        ended: Ended = "exhausted"
         aim = run.tol if len(chosen) == m else max(_FIRST_ROUND, run.tol)
         for _ in range(_MAX_ROUNDS):
             path = run.follow(
@@ -286,11 +293,12 @@ class _Search(ABC):
             p = np.zeros(m)
             p[chosen], q = path.dual.p, path.dual.q
             best = self._better(best, path, v, p)
-            if best.solution.has_converged or run.is_late:
-                break
-            if enough(best.solution.achieved, best.solution.lower_bound):
+            is_enough = enough(best.solution.achieved, best.solution.lower_bound)
+            if best.solution.has_converged or is_enough or run.is_late:
+                ended = "converged" if best.solution.has_converged or is_enough else "deadline"
                 break
             if is_whole and has_begun_again:
+                ended = path.ended
                 break
             if is_whole:
                 # Of 1,400 random problems the path stalls in 3; from revived weights it is another one.
@@ -299,7 +307,7 @@ class _Search(ABC):
                 chosen = self._next_rows(chosen, core, p, v / self.caps)
             aim = max(run.tol / 4, 0.1 * best.solution.gap) if len(chosen) < m else run.tol
         assert best is not None
-        return best
+        return replace(best, solution=replace(best.solution, ended=ended))
 
     def _rows_of(self, chosen: Array) -> Rows:
         """The chosen queries, written out unless they are many and quick as they are."""
@@ -313,7 +321,7 @@ class _Search(ABC):
         run = self.run
         achieved, strategy = self.assess(path, v)
         solution = CappedSolution(
-            strategy, p, path.dual.q, achieved, path.lower_bound, False, run.steps, run.seconds
+            strategy, p, path.dual.q, achieved, path.lower_bound, False, run.steps, run.seconds, path.ended
         )
         if best is not None:
             old = best.solution

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress
 from leastnoise.solver.mean import Forms, MeanPoint, evaluate
 
 MAX_STEPS = 150
@@ -84,6 +84,7 @@ class Path:
     has_converged: bool
     steps: int
     seconds: float
+    ended: Ended
 
     @property
     def gap(self) -> float:
@@ -136,7 +137,10 @@ def follow_path(
         last_gap = own_gap
         point = evaluate(forms, z[:m], z[m:])
         step += 1
-    return so_far.path(tol, step, time.monotonic() - started)
+    ended: Ended = "converged"
+    if not is_answered and so_far.stalled < _PATIENCE:
+        ended = "deadline" if is_late else "exhausted"
+    return so_far.path(tol, step, time.monotonic() - started, ended)
 
 
 class _SoFar:
@@ -166,7 +170,7 @@ class _SoFar:
         if lacking <= self.least:
             self.nearest, self.least = point, lacking
 
-    def path(self, tol: float, steps: int, seconds: float) -> Path:
+    def path(self, tol: float, steps: int, seconds: float, ended: Ended) -> Path:
         """Where the method ended, if here."""
         return Path(
             self.primal,
@@ -178,6 +182,7 @@ class _SoFar:
             self.gap <= tol,
             steps,
             seconds,
+            ended,
         )
 
 

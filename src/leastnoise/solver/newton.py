@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.dual import DualPoint, Noise, evaluate
 
@@ -91,6 +91,7 @@ class Solution:
         q: the dual weights, (n,), which prove the lower bound.
         achieved, lower_bound: total variance at profile 1, as the solver sees it.
         has_converged: whether the gap asked for was reached.
+        ended: how the search ended; it may converge above that gap, where no step gains any more.
     """
 
     root: Array
@@ -100,6 +101,7 @@ class Solution:
     has_converged: bool
     steps: int
     seconds: float
+    ended: Ended
 
     @property
     def gap(self) -> float:
@@ -141,6 +143,7 @@ def minimise_total_variance(
         has_converged=found.gap <= tol,
         steps=found.steps,
         seconds=clock.seconds,
+        ended=found.ended,
     )
 
 
@@ -168,6 +171,7 @@ class _Best:
     q: Array
     lower_bound: float
     steps: int = 0
+    ended: Ended = "converged"
 
     @property
     def gap(self) -> float:
@@ -204,12 +208,17 @@ def _minimise(
         stalled = 0 if gap < 0.9 * least_gap or own < 0.5 * previous else stalled + 1
         least_gap, previous = min(gap, least_gap), own
         late += gap < _ROUNDING_GAP
-        if gap <= tol or best.steps == MAX_STEPS or clock.is_over:
+        if gap <= tol:
+            return best
+        if clock.is_over or best.steps == MAX_STEPS:
+            best.ended = "deadline" if clock.is_over else "exhausted"
             return best
         if gap < _ROUNDING_GAP and (stalled >= _PATIENCE or late >= 4 * _PATIENCE):
             return best
         following = _step(R, point, best, tol, clock)
         if following is None:
+            # A step that was cut short need not find what a whole one would.
+            best.ended = "deadline" if clock.is_over else "converged"
             return best
         best.steps += 1
         point = following

@@ -22,6 +22,7 @@ import math
 import numpy as np
 
 from leastnoise.operators import Array
+from leastnoise.progress import Ended, worst_ending
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.capped import CappedSolution, Run
 from leastnoise.solver.interior import Path
@@ -56,6 +57,7 @@ def refined_profile(
     queries, cells, offsets = np.arange(m), np.arange(n), np.zeros(n)
     settled: list[Array] = []
     first: CappedSolution | None = None
+    endings: list[Ended] = []
     p, q = start if start is not None else (np.full(m, 1 / m), np.full(n, 1 / n))
     while L.shape[1] > 0:
         kind = LeastProfile(caps, offsets[cells])
@@ -72,8 +74,9 @@ def refined_profile(
         beta = point.beta * root
         if first is None:
             first = CappedSolution(
-                beta, path.dual.p, path.dual.q, path.achieved, path.lower_bound, False, 0, 0.0
+                beta, path.dual.p, path.dual.q, path.achieved, path.lower_bound, False, 0, 0.0, path.ended
             )
+        endings.append("deadline" if run.is_late else path.ended)
         if run.is_late:
             keep = np.ones(len(point.d), dtype=bool)
         else:
@@ -100,6 +103,7 @@ def refined_profile(
         has_converged=offsets.max() <= (1 + run.tol) * first.lower_bound,
         steps=run.steps,
         seconds=run.seconds,
+        ended=worst_ending(endings),
     )
 
 

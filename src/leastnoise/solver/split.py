@@ -25,7 +25,7 @@ import numpy as np
 
 from leastnoise.errors import InputError
 from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress, worst_ending
 from leastnoise.solver.split_path import Enough, LargestRatio, Path, Ratios, TotalWithin, never, relative_gap
 from leastnoise.solver.split_rounds import search
 
@@ -46,6 +46,7 @@ class SplitSolution:
             whether it is proved that there is none.
         is_feasible: False if no split was found that keeps the caps. x, p, `achieved` and `lower_bound` are
             then about the least largest v_j / c_j; above 1, the lower bound proves that there is none.
+        ended: how the search ended; it may converge above the gap, where no step gains any more.
     """
 
     x: Array
@@ -56,6 +57,7 @@ class SplitSolution:
     is_feasible: bool
     steps: int
     seconds: float
+    ended: Ended
 
     @property
     def gap(self) -> float:
@@ -106,7 +108,7 @@ def least_total(A: Any, w: Array) -> SplitSolution:
     x = root / F
     needed = root > 0
     achieved = float((root[needed] ** 2 / x[needed]).sum())
-    return SplitSolution(x, None, achieved, F * F, True, True, 0, clock.seconds)
+    return SplitSolution(x, None, achieved, F * F, True, True, 0, clock.seconds, "converged")
 
 
 def least_largest(
@@ -179,7 +181,8 @@ def total_within(
     kind = TotalWithin(problem.ratios, problem.a, 1 / anchor)
     assert room.p is not None
     path = search(kind, kind.scaled(problem.shares(room.p)), tol=tol, tell=clock.tell)
-    return problem.solution(path, tol, clock)
+    found = problem.solution(path, tol, clock)
+    return found if found.has_converged else replace(found, ended=worst_ending([room.ended, found.ended]))
 
 
 def _is_settled(tol: float, achieved: float, lower_bound: float) -> bool:
@@ -231,7 +234,7 @@ class _Counted:
         p[self.rows], x[self.blocks] = path.p / self.ratios.caps, path.x
         has_converged = path.gap <= tol
         return SplitSolution(
-            x, p, path.achieved, path.lower_bound, has_converged, True, clock.steps, clock.seconds
+            x, p, path.achieved, path.lower_bound, has_converged, True, clock.steps, clock.seconds, path.ended
         )
 
 

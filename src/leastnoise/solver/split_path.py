@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.operators import Array
+from leastnoise.progress import Ended
 
 MAX_STEPS = 150
 
@@ -294,7 +295,7 @@ class Path:
     achieved: float
     lower_bound: float
     steps: int
-    is_late: bool
+    ended: Ended
 
     @property
     def gap(self) -> float:
@@ -351,7 +352,10 @@ def follow_path(kind: Kind, p: Array, *, tol: float, tell: Tell, enough: Enough 
         p, z = _step(system, point, z, slack, is_centring, nearest)
         point = kind.point(p)
         step += 1
-    return Path(best.x, proof.p, best.achieved, proof.lower_bound, step, is_late)
+    ended: Ended = "converged"
+    if not is_enough and stalled < _PATIENCE:
+        ended = "deadline" if is_late else "exhausted"
+    return Path(best.x, proof.p, best.achieved, proof.lower_bound, step, ended)
 
 
 def _step(

@@ -49,7 +49,9 @@ def search(kind: Kind, p: Array, *, tol: float, tell: Tell, enough: Enough = nev
         found = replace(path, x=x, p=p, achieved=achieved)
         best = found if best is None else _better(best, found)
         gap = best.gap
-        if gap <= tol or best.is_late or enough(best.achieved, best.lower_bound):
+        if gap <= tol or enough(best.achieved, best.lower_bound):
+            return replace(best, ended="converged")
+        if best.ended == "deadline":
             return best
         joining = _violated(ratios, chosen, _JOINING * n_blocks)
         if not len(joining) and aim <= tol / 4:

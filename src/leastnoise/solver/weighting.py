@@ -29,13 +29,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from leastnoise.errors import DesignError
 from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress
 
 MAX_STEPS = 200
 
@@ -64,6 +64,7 @@ class Weighting:
         y: dual weights of the cells, (n,).
         achieved, lower_bound: the two sides of (2).
         has_converged: whether the gap asked for was reached.
+        ended: how the search ended; it may converge above that gap, where no step gains any more.
     """
 
     x: Array
@@ -72,6 +73,7 @@ class Weighting:
     lower_bound: float
     has_converged: bool
     steps: int
+    ended: Ended
 
     @property
     def gap(self) -> float:
@@ -106,13 +108,13 @@ def optimal_weighting(
         raise DesignError("the costs of the design queries are not finite; rescale the workload's rows")
     used = costs > 0
     if not used.any():
-        return Weighting(np.zeros(len(costs)), np.zeros(len(loads)), 0.0, 0.0, True, 0)
+        return Weighting(np.zeros(len(costs)), np.zeros(len(loads)), 0.0, 0.0, True, 0, "converged")
     if not (loads[:, used].max(axis=0, initial=0) > 0).all():
         raise DesignError("a design query that is needed touches no cell")
     found = _solve(costs[used], loads[:, used], power, tol, time_limit, progress)
     x = np.zeros(len(costs))
     x[used] = found.x
-    return Weighting(x, found.y, found.achieved, found.lower_bound, found.has_converged, found.steps)
+    return replace(found, x=x)
 
 
 def _solve(
@@ -134,6 +136,7 @@ def _solve(
     point = _Point.at(c, P, np.full(len(P), power / len(P)), power)
     mu, s = 0.1 * power / len(P), np.full(len(P), 0.1)
     best_x, best_y, achieved, bound = point.x, point.y, math.inf, 0.0
+    ended: Ended = "converged"
     for step in range(MAX_STEPS + 1):
         feasible = point.x / float((loads @ (point.x / size)).max())
         if (value := float((c / feasible**power).sum())) < achieved:
@@ -145,7 +148,10 @@ def _solve(
         if progress is not None:
             progress(Progress(step, gap, seconds))
         is_late = time_limit is not None and seconds > time_limit
-        if gap <= tol or is_late or step == MAX_STEPS:
+        if gap <= tol:
+            break
+        if is_late or step == MAX_STEPS:
+            ended = "deadline" if is_late else "exhausted"
             break
         while point.unevenness(s, mu) <= _CENTRED * mu and mu > _least_barrier(tol, P):
             mu = max(min(_FALL * mu, (len(P) * mu) ** _FASTER / len(P)), _least_barrier(tol, P))
@@ -158,7 +164,7 @@ def _solve(
     bound *= unit
     weights = np.zeros(len(loads))
     weights[first] = best_y
-    return Weighting(best_x, weights, achieved, bound, achieved <= (1 + tol) * bound, step)
+    return Weighting(best_x, weights, achieved, bound, achieved <= (1 + tol) * bound, step, ended)
 
 
 def _raised(x: Array, loads: Array) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 
 from leastnoise.errors import MethodError
 from leastnoise.operators import Array
+from leastnoise.progress import Ended
 from leastnoise.strategies.fitness import Outcome, Point, Step, starting_covariance
 
 # The Hessian is written out, (k(k + 1)/2)² numbers: 84 MB at this rank. The paper's own ended at 64.
@@ -63,13 +64,16 @@ def interior_point(
     t = (n + len(c)) / barrier.alpha
     history: list[Step] = []
     has_converged = False
+    ended: Ended = "converged"
     while True:
         point = barrier.point
         step = Step(len(history), time.monotonic() - started, point.cost, float(point.h.max()), t)
         history.append(step)
         if progress is not None:
             progress(step)
-        if step.step >= max_steps or (time_limit is not None and step.seconds > time_limit):
+        is_late = time_limit is not None and step.seconds > time_limit
+        if step.step >= max_steps or is_late:
+            ended = "deadline" if is_late else "exhausted"
             break
         try:
             found = barrier.nearer(t, B)
@@ -83,7 +87,7 @@ def interior_point(
             break
         t *= growth
     balance = (1 / (1 - point.h) / c, 1 / (barrier.alpha - point.u))
-    return Outcome(point.Sigma / float(point.h.max()), (balance,), tuple(history), has_converged)
+    return Outcome(point.Sigma / float(point.h.max()), (balance,), tuple(history), has_converged, ended)
 
 
 def _require_few_directions(k: int) -> None:

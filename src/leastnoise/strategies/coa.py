@@ -36,7 +36,7 @@ import numpy as np
 from leastnoise.certificate import Status
 from leastnoise.errors import DesignError, InputError
 from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress
 from leastnoise.strategies.arrays import load_arrays
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategies.options import positive_option, whole_option
@@ -56,7 +56,15 @@ _FIRST_THETA, _THETA_FACTOR, _STAGES = 1.0, 0.1, 11
 _MOST_THETA = 1e6
 
 Watch = Callable[[int, float, float], None]
-Ended = Literal["accuracy", "iterations", "line search", "time"]
+CoaRule = Literal["accuracy", "iterations", "line search", "time"]
+
+# How a search ended that a rule has ended.
+_ENDINGS: dict[CoaRule, Ended] = {
+    "accuracy": "converged",
+    "iterations": "exhausted",
+    "line search": "converged",
+    "time": "deadline",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +83,7 @@ class CoaResult:
     theta: float
     objectives: tuple[float, ...]
     seconds: tuple[float, ...]
-    ended: Ended
+    ended: CoaRule
 
     @property
     def iterations(self) -> int:
@@ -116,7 +124,7 @@ def coa(
     G = -(iX @ V @ iX)
     objective = float((V * iX).sum())
     objectives, seconds = [objective], [time.monotonic() - started]
-    ended: Ended = "iterations"
+    ended: CoaRule = "iterations"
     for step in range(1, max_iterations + 1):
         D = _steepest(G, arrays) if step == 1 else _newton_direction(iX, G, arrays)
         found = _lower(X, D, float((D * G).sum()), V, objective, arrays)
@@ -268,7 +276,7 @@ def _find(request: Request) -> Found:
         time_limit=request.time_limit,
         watch=_watch(request),
     )
-    return _found(request, result, gram, f"COA as printed, {_ending(result)}")
+    return _found(request, result, gram, f"COA as printed, {_steps(result)}", _ENDINGS[result.ended])
 
 
 def _find_homotopy(request: Request) -> Found:
@@ -295,11 +303,13 @@ def _find_homotopy(request: Request) -> Found:
         last,
         gram,
         f"COA by homotopy, {len(results)} of {stages} stages to theta {last.theta:.0e}, {steps} steps in "
-        f"all, the last stage {_ending(last)}",
+        f"all, the last stage {_steps(last)}",
+        # Each stage only starts the next: the last one is what was asked for.
+        _ENDINGS[last.ended] if len(results) == stages else "deadline",
     )
 
 
-def _found(request: Request, result: CoaResult, gram: Array, note: str) -> Found:
+def _found(request: Request, result: CoaResult, gram: Array, note: str, ended: Ended) -> Found:
     from scipy import linalg
 
     C = linalg.cholesky(result.X)
@@ -308,17 +318,16 @@ def _found(request: Request, result: CoaResult, gram: Array, note: str) -> Found
     inverse = half @ half.T
     q = np.einsum("ij,ij->i", inverse @ gram, inverse)
     claim: Status = "stopped" if is_add_remove(request) else "heuristic"
-    return Found(RealStrategy(np.triu(C)), np.maximum(q, 0), claim, note + scaled_note(request))
+    return Found(RealStrategy(np.triu(C)), np.maximum(q, 0), claim, note + scaled_note(request), ended)
 
 
-def _ending(result: CoaResult) -> str:
+def _steps(result: CoaResult) -> str:
+    """How many steps were taken, and by which of its own rules COA ended, if by one."""
     reason = {
-        "accuracy": "until a step gained less than 1e-5",
-        "iterations": "the limit",
-        "line search": "until no step lowered the total",
-        "time": "until time was up",
-    }[result.ended]
-    return f"{result.iterations} steps, {reason}"
+        "accuracy": ", until one gained less than 1e-5",
+        "line search": ", until none lowered the total",
+    }.get(result.ended, "")
+    return f"{result.iterations} steps{reason}"
 
 
 def _watch(request: Request) -> Watch | None:

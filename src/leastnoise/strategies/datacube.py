@@ -114,6 +114,7 @@ def _find(request: Request) -> Found:
         uniform_weights(request.workload),
         "heuristic",
         f"noise on {len(measured):,} of {len(set(subsets)):,} marginals asked for",
+        "converged",
     )
 
 

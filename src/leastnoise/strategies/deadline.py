@@ -6,6 +6,8 @@ import math
 import time
 from dataclasses import dataclass
 
+from leastnoise.progress import Ended
+
 # A solver that is given no time at all still makes its first step; zero would be refused.
 _MOMENT = 1e-9
 
@@ -40,6 +42,11 @@ class Deadline:
     def left(self) -> float | None:
         """Seconds left, at least a moment; None where there is no limit."""
         return None if math.isinf(self.ends) else max(self.ends - time.monotonic(), _MOMENT)
+
+    @property
+    def ending(self) -> Ended:
+        """How a search ends here whose only limit this is."""
+        return "deadline" if self.is_past else "converged"
 
     def part(self, share: float) -> Deadline:
         """The deadline of a first part, so that the rest of the time is left for what comes after it."""

@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress, worst_ending
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.solver import Run, Solution, least_total, minimise_total_variance
 from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, triangle, with_differences
@@ -87,6 +87,7 @@ def _find_total(request: Request) -> Found:
             over_pairs.q[listed],
             "stopped",
             _note(over_pairs, basis) + ", over pairs of cells",
+            over_pairs.ended,
             list_pairs(cells.first, R.shape[1])[listed],
         )
     columns = R if cells.are_all else R[:, cells.first]
@@ -104,6 +105,7 @@ def _find_total(request: Request) -> Found:
         q,
         "heuristic" if is_replaced else "stopped",
         _note(solution, basis) + scaled_note(request),
+        solution.ended,
     )
 
 
@@ -117,23 +119,24 @@ def _minimise(
     """The solver on the columns of R, with what is left of the time after so many seconds."""
     limit = None if request.time_limit is None else max(request.time_limit - seconds, 1e-9)
     found = minimise_total_variance(R, tol=tol, time_limit=limit, backend=request.backend, progress=progress)
-    is_late = limit is not None and found.seconds > limit
-    if found.has_converged or is_late or R.shape[1] > _MAX_SECOND_TRY:
+    if found.has_converged or found.ended == "deadline" or R.shape[1] > _MAX_SECOND_TRY:
         return found
     # Where the queries' sizes are very far apart, the slower method sees what squares have lost.
-    left = None if limit is None else limit - found.seconds
+    left = None if limit is None else max(limit - found.seconds, 1e-9)
     run = Run(tol, left, request.backend, progress, steps=found.steps)
     other = least_total(R, run, start=found.q)
     best_root, achieved = min((found.root, found.achieved), (other.strategy, other.achieved), key=_second)
     best_q, bound = max((found.q, found.lower_bound), (other.q, other.lower_bound), key=_second)
+    has_converged = achieved <= (1 + tol) * bound
     return Solution(
         root=best_root,
         q=best_q,
         achieved=achieved,
         lower_bound=bound,
-        has_converged=achieved <= (1 + tol) * bound,
+        has_converged=has_converged,
         steps=run.steps,
         seconds=found.seconds + run.seconds,
+        ended="converged" if has_converged else worst_ending([found.ended, other.ended]),
     )
 
 
@@ -146,9 +149,8 @@ def _second(pair: tuple[Array, float]) -> float:
 
 
 def _note(solution: Solution, basis: Basis) -> str:
-    stopped = "" if solution.has_converged else ", stopped early"
     merged = ", queries that differ by less than 1e-10 measured as one" if basis.merges_near_parallel else ""
-    return f"Newton's method on the dual, {solution.steps} steps{stopped}{merged}"
+    return f"Newton's method on the dual, {solution.steps} steps{merged}"
 
 
 def _solve_over_pairs(R: Array, request: Request) -> Solution:
@@ -167,7 +169,7 @@ def _solve_over_pairs(R: Array, request: Request) -> Solution:
         return replace(solution, root=solution.root[:, :n])
     started = time.monotonic()
     chosen = np.arange(every.shape[1]) < n
-    best = Solution(R, np.zeros(every.shape[1]), math.inf, 0.0, False, 0, 0.0)
+    best = Solution(R, np.zeros(every.shape[1]), math.inf, 0.0, False, 0, 0.0, "exhausted")
     for _ in range(_MAX_ROUNDS):
         index = np.flatnonzero(chosen)
         found = _minimise(every[:, index], request, tol / 4, None, time.monotonic() - started)
@@ -187,7 +189,8 @@ def _solve_over_pairs(R: Array, request: Request) -> Solution:
         violated = np.flatnonzero((u > 1 + tol / 8) & ~chosen)
         is_late = request.time_limit is not None and best.seconds > request.time_limit
         if best.has_converged or is_late or len(violated) == 0:
-            break
+            late: Ended = "deadline" if is_late else found.ended
+            return replace(best, ended="converged" if best.has_converged else late)
         # The cells themselves always stay: they span every direction.
         chosen &= (q > _IDLE_WEIGHT * q.max()) | (u > _IDLE_PROFILE) | (np.arange(len(q)) < n)
         chosen[violated[np.argsort(-u[violated])][: max(2 * n, 200)]] = True

@@ -129,13 +129,13 @@ class _Problem:
         own = solution.strategy[:, : len(self.cells.first)]
         root = self.cells.spread(own if self.room is None else self.room.restored(own))
         q, pairs = self.cell_weights(solution.q)
-        stopped = "" if solution.has_converged else ", stopped early"
         how = "interior-point method on the dual" + note
         return Found(
             RealStrategy(triangle(root, self.basis.rows), self.basis.rows),
             q,
             "heuristic" if is_heuristic else "stopped",
-            f"{how}, {solution.steps} steps{stopped}",
+            f"{how}, {solution.steps} steps",
+            solution.ended,
             pairs,
             self.query_weights(solution.p),
         )

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leastnoise.operators import Array
+from leastnoise.progress import Ended, worst_ending
 from leastnoise.rowspace import Basis, factor_gram, integer_basis
 from leastnoise.solver.weighting import Weighting, optimal_weighting
 from leastnoise.strategies.bases import SQUARE_BASES, product_costs
@@ -81,14 +82,18 @@ def _fixed_queries(name: str, request: Request) -> DesignQueries:
     return DesignQueries(rows.astype(float), costs[costs > 0], None if len(rows) == rows.shape[1] else rows)
 
 
-def _find_by(weigh: Callable[[Request, DesignQueries], tuple[Array, str]]) -> Callable[[Request], Found]:
+# The weights of design queries, how they were found, and how that ended.
+_Weighed = tuple[Array, str, Ended]
+
+
+def _find_by(weigh: Callable[[Request, DesignQueries], _Weighed]) -> Callable[[Request], Found]:
     def find(request: Request) -> Found:
         design = choice_option("basis", request.options.get("basis", "eigen"), DESIGNS)
         nothing = nothing_asked(request)
         if nothing is not None:
             return nothing
         queries = eigen_queries(request) if design == "eigen" else _fixed_queries(design, request)
-        x, note = weigh(request, queries)
+        x, note, ended = weigh(request, queries)
         rows = np.sqrt(x)[:, None] * queries.rows
         used = np.asarray(request.workload.operator.column_norms(1) > 0)
         return Found(
@@ -96,6 +101,7 @@ def _find_by(weigh: Callable[[Request, DesignQueries], tuple[Array, str]]) -> Ca
             uniform_weights(request.workload),
             "heuristic",
             note + scaled_note(request),
+            ended,
         )
 
     return find
@@ -124,17 +130,17 @@ def with_time_left(request: Request, started: float) -> Request:
 
 def gap_note(found: Weighting) -> str:
     """How good the weights are among all weights of the same design queries."""
-    stopped = "" if found.has_converged else ", stopped early"
-    return f"within {max(found.gap, 0):.0e} of the best weights{stopped}"
+    return f"within {max(found.gap, 0):.0e} of the best weights"
 
 
-def _weigh_all(request: Request, queries: DesignQueries) -> tuple[Array, str]:
+def _weigh_all(request: Request, queries: DesignQueries) -> _Weighed:
     found = weighting_of(request, queries.costs, (queries.rows**2).T)
     design = request.options.get("basis", "eigen")
-    return found.x, f"{len(queries.rows):,} {design} queries, {gap_note(found)}, columns completed"
+    note = f"{len(queries.rows):,} {design} queries, {gap_note(found)}, columns completed"
+    return found.x, note, found.ended
 
 
-def _weigh_groups(request: Request, queries: DesignQueries) -> tuple[Array, str]:
+def _weigh_groups(request: Request, queries: DesignQueries) -> _Weighed:
     started = time.monotonic()
     k = len(queries.rows)
     given = SEPARATION.option(request, "group_size")
@@ -142,17 +148,21 @@ def _weigh_groups(request: Request, queries: DesignQueries) -> tuple[Array, str]
     loads = (queries.rows**2).T
     x = np.empty(k)
     starts = list(range(0, k, size))
+    endings: list[Ended] = []
     for start in starts:
         group = slice(start, start + size)
-        x[group] = weighting_of(with_time_left(request, started), queries.costs[group], loads[:, group]).x
+        found = weighting_of(with_time_left(request, started), queries.costs[group], loads[:, group])
+        x[group] = found.x
+        endings.append(found.ended)
     costs = np.add.reduceat(queries.costs / x, starts)
     joined = np.add.reduceat(loads * x, starts, axis=1)
     between = weighting_of(with_time_left(request, started), costs, joined)
     x *= np.repeat(between.x, np.diff([*starts, k]))
-    return x, f"{k:,} eigen queries in {len(starts):,} groups of up to {size:,}, columns completed"
+    note = f"{k:,} eigen queries in {len(starts):,} groups of up to {size:,}, columns completed"
+    return x, note, worst_ending([*endings, between.ended])
 
 
-def _weigh_principal(request: Request, queries: DesignQueries) -> tuple[Array, str]:
+def _weigh_principal(request: Request, queries: DesignQueries) -> _Weighed:
     k = len(queries.rows)
     given = PRINCIPAL.option(request, "vectors")
     kept = -(-k // 10) if given is None else whole_option("vectors", given)
@@ -163,7 +173,8 @@ def _weigh_principal(request: Request, queries: DesignQueries) -> tuple[Array, s
     joined = np.column_stack([loads[:, :kept], loads[:, kept:].sum(axis=1)])
     found = weighting_of(request, costs, joined)
     x = np.append(found.x[:kept], np.full(k - kept, found.x[kept]))
-    return x, f"{kept:,} principal eigen queries, one weight for {k - kept:,} others, columns completed"
+    note = f"{kept:,} principal eigen queries, one weight for {k - kept:,} others, columns completed"
+    return x, note, found.ended
 
 
 EIGEN = Method(

@@ -19,6 +19,7 @@ import numpy as np
 
 from leastnoise.errors import DesignError
 from leastnoise.operators import Array
+from leastnoise.progress import Ended
 from leastnoise.rowspace import RANK_TOL
 
 # How far below its caps the first covariance lies, section 6.3.
@@ -53,12 +54,14 @@ class Outcome:
         balances: weights of queries (m,) and cells (n,) for which Σ is nearly the best noise, one
             pair for every t; each proves a lower bound, see `lower_bound`.
         has_converged: whether the paper's stopping rule was met.
+        ended: how the search ended; it may converge without that rule, where rounding leaves no step.
     """
 
     covariance: Array
     balances: tuple[tuple[Array, Array], ...]
     history: tuple[Step, ...]
     has_converged: bool
+    ended: Ended
 
     @property
     def cost(self) -> float:

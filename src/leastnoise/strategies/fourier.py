@@ -77,6 +77,7 @@ def _find(request: Request) -> Found:
         uniform_weights(request.workload),
         "heuristic",
         f"noise on {len(rows):,} of {math.prod(sizes):,} Fourier queries",
+        "converged",
     )
 
 

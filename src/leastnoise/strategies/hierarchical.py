@@ -123,6 +123,7 @@ def _find(request: Request) -> Found:
         "noise on every node of a tree with "
         + " x ".join(str(b) for b in (chosen if len(set(chosen)) > 1 else chosen[:1]))
         + " branches",
+        "converged",
     )
 
 

@@ -20,6 +20,7 @@ def _find(request: Request) -> Found:
         uniform_weights(request.workload),
         "heuristic",
         "noise on every cell",
+        "converged",
     )
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from leastnoise import threads
 from leastnoise.errors import DesignError, InputError
 from leastnoise.operators import Array
+from leastnoise.progress import Ended, worst_ending
 from leastnoise.solver.weighting import optimal_weighting
 from leastnoise.strategies.bases import NEEDED, scaled_rows, wavelet_basis
 from leastnoise.strategies.cells import distinct_cells
@@ -66,12 +67,14 @@ class Factor:
         sensitivity: the largest sum of sizes in a column of rows, exactly.
         total: sensitivity² trace V (rowsᵀ rows)⁺, the total variance per unit of noise.
         how: which kind of strategy it is.
+        ended: how the search for it ended, which tried other kinds too.
     """
 
     rows: Array
     sensitivity: int
     total: float
     how: str
+    ended: Ended = "converged"
 
     @property
     def unit_rows(self) -> Array:
@@ -99,18 +102,21 @@ def best_factor(gram: Array, *, seed: int = 0, time_limit: float | None = None) 
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     V = V[np.ix_(cells.first, cells.first)]
     best: Factor | None = None
+    endings: list[Ended] = []
     with threads.suited_to(len(V)), np.errstate(all="ignore"):
         for how, make in _candidates(V, seed, deadline):
             if best is not None and time.monotonic() > deadline:
+                endings.append("deadline")
                 break
-            rows = make(None if best is None else best.unit_rows)
+            rows, ended = make(None if best is None else best.unit_rows)
+            endings.append(ended)
             factor = None if rows is None else _judged(V, rows, how)
             if factor is not None and (best is None or factor.total < best.total):
                 best = factor
     assert best is not None
     every = np.zeros((len(best.rows), len(used)), dtype=np.int64)
     every[:, used] = best.rows[:, cells.kind]
-    return Factor(every, best.sensitivity, best.total, best.how)
+    return Factor(every, best.sensitivity, best.total, best.how, worst_ending(endings))
 
 
 def _checked(gram: Array) -> Array:
@@ -128,14 +134,17 @@ def _checked(gram: Array) -> Array:
     return np.asarray((V + V.T) / 2)
 
 
-# The rows of a candidate, given the best so far at sensitivity 1; None if there are none.
-_Make = Callable[[Array | None], Array | None]
+# The rows of a candidate, None if there are none, and how the search for them ended.
+_Made = tuple[Array | None, Ended]
+
+# Makes a candidate, given the best so far at sensitivity 1.
+_Make = Callable[[Array | None], _Made]
 
 
 def _candidates(V: Array, seed: int, deadline: float) -> Iterator[tuple[str, _Make]]:
     n = len(V)
-    yield "every cell", lambda _: np.eye(n, dtype=np.int64)
-    yield "one query", lambda _: _one_row(V)
+    yield "every cell", lambda _: (np.eye(n, dtype=np.int64), "converged")
+    yield "one query", lambda _: (_one_row(V), "converged")
     yield "p-identity", lambda _: _p_identity(V, seed, deadline)
     yield "weighted wavelet", lambda _: _weighted(V, wavelet_basis(n), 1, deadline)
     if n <= _TREE_CELLS:
@@ -184,16 +193,18 @@ def _one_row(V: Array) -> Array | None:
     return np.array([whole], dtype=np.int64)
 
 
-def _p_identity(V: Array, seed: int, deadline: float) -> Array:
+def _p_identity(V: Array, seed: int, deadline: float) -> _Made:
     effort = Effort(None, default_starts(len(V)), _STEPS, deadline)
     point = search(problem_of_gram(V), effort, np.random.default_rng(seed))
-    return on_grid(rows_of(point.theta))
+    return on_grid(rows_of(point.theta)), point.ended
 
 
-def _weighted(V: Array, Q: Array, turns: int, deadline: float) -> Array | None:
+def _weighted(V: Array, Q: Array, turns: int, deadline: float) -> _Made:
     """The rows of Q with the weights of least total; where they depend on one another, sought in turns."""
     rows, loads = Q.astype(float), np.abs(Q.T).astype(float)
     x, total = np.ones(len(Q)), math.inf
+    # Independent rows are weighed once, and that is all.
+    ended: Ended = "exhausted"
     for _ in range(turns):
         scaled = x[:, None] * rows
         use = np.linalg.pinv(scaled.T @ scaled, rcond=1e-12, hermitian=True) @ (scaled.T * x)
@@ -204,14 +215,15 @@ def _weighted(V: Array, Q: Array, turns: int, deadline: float) -> Array | None:
             found = optimal_weighting(costs, loads, power=2, tol=_WEIGHTING_TOL, time_limit=left)
         except DesignError:
             # The costs are too far apart; other candidates do not have that trouble.
-            return None
+            return None, "converged"
         x, gain, total = found.x, 1 - found.achieved / total, found.achieved
-        if gain < _LEAST_GAIN or time.monotonic() > deadline:
+        if turns == 1 or gain < _LEAST_GAIN or found.ended == "deadline":
+            ended = found.ended
             break
-    return scaled_rows(Q, x, _MULTIPLE_BITS)
+    return scaled_rows(Q, x, _MULTIPLE_BITS), ended
 
 
-def _refined(V: Array, rows: Array | None, deadline: float) -> Array | None:
+def _refined(V: Array, rows: Array | None, deadline: float) -> _Made:
     """Rows that reach every cell, moved freely, signs included; for few cells from random ones too."""
     starts = free_rows(len(V))
     if rows is not None and np.linalg.matrix_rank(rows) == len(V):
@@ -219,4 +231,5 @@ def _refined(V: Array, rows: Array | None, deadline: float) -> Array | None:
     weigh = total_of(V * (len(V) / float(np.trace(V))))
     ends = [refine(weigh, start, _REFINED_STEPS, deadline) for start in starts]
     found = [end for end in ends if end is not None]
-    return on_grid(min(found, key=lambda end: end[0])[1]) if found else None
+    rows = on_grid(min(found, key=lambda end: end.judged).rows) if found else None
+    return rows, worst_ending(end.ended for end in found)

@@ -41,7 +41,7 @@ import numpy as np
 
 from leastnoise.errors import InputError, MethodError
 from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress, worst_ending
 from leastnoise.rowspace import integer_basis
 from leastnoise.strategies.arrays import NUMPY, Arrays, load_arrays
 from leastnoise.strategies.method import Found, Method, Request, uniform_weights
@@ -80,11 +80,17 @@ _LOST, _MAX_LOST_ROUNDS = 1e-9, 20
 # So many starts may lose rank, each followed by one with ten times the penalty.
 _MAX_LOST_STARTS = 5
 
-# How the note of a search ends that time has ended; see `was_cut_off`.
-CUT = "; cut off by the time limit"
-
 _BALLS: dict[int, type[L1Ball] | type[L2Ball]] = {1: L1Ball, 2: L2Ball}
-Ended = Literal["gamma", "beta", "iterations", "lost rank", "time"]
+LowRankRule = Literal["gamma", "beta", "iterations", "lost rank", "time"]
+
+# How a start ended that a rule has ended. Where rank is lost another start begins.
+_ENDINGS: dict[LowRankRule, Ended] = {
+    "gamma": "converged",
+    "beta": "converged",
+    "iterations": "exhausted",
+    "lost rank": "converged",
+    "time": "deadline",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +116,7 @@ class LowRankResult:
     residuals: tuple[float, ...]
     errors: tuple[float, ...]
     seconds: tuple[float, ...]
-    ended: Ended
+    ended: LowRankRule
     strategy: Array | None
     best: int
 
@@ -154,7 +160,7 @@ def low_rank(
     B, pi = arrays.matrix(np.zeros((len(W), len(start)))), 0 * W
     ball = _BALLS[norm](arrays)
     rounds = _Rounds()
-    ended: Ended | None = None
+    ended: LowRankRule | None = None
     for number in range(1, max_iterations + 1):
         B, L = _alternated(B, L, beta * W + pi, beta, ball, arrays)
         missing = W - B @ L
@@ -196,7 +202,7 @@ class _Rounds:
             self.strategy, self.best, self.least = repaired, len(self.errors), error
         self.lost = 0 if repaired is not None else self.lost + 1
 
-    def result(self, B: Any, L: Any, ended: Ended, arrays: Arrays) -> LowRankResult:
+    def result(self, B: Any, L: Any, ended: LowRankRule, arrays: Arrays) -> LowRankResult:
         """Where a start ended, with the last pair."""
         return LowRankResult(
             arrays.numpy(B),
@@ -210,7 +216,7 @@ class _Rounds:
             self.best,
         )
 
-    def ending(self, gamma: float, beta: float, is_late: bool) -> Ended | None:
+    def ending(self, gamma: float, beta: float, is_late: bool) -> LowRankRule | None:
         """Which rule ends the rounds after the last, or None."""
         if self.residuals[-1] <= gamma:
             return "gamma"
@@ -290,11 +296,6 @@ def squared_error(W: Any, L: Any, norm: int, arrays: Arrays = NUMPY) -> float:
     return arrays.dot(B, B) * float(_column_norms(L, norm).max()) ** 2
 
 
-def was_cut_off(note: str) -> bool:
-    """Whether the time limit ended the search that a plan's note tells of."""
-    return note.endswith(CUT)
-
-
 def random_start(r: int, n: int, norm: int, generator: np.random.Generator) -> Array:
     """Normal entries, (r, n), columns of norm 1."""
     L = generator.standard_normal((r, n))
@@ -331,18 +332,18 @@ def _find(request: Request) -> Found:
     unit *= request.workload.operator.largest
     R = R / unit
     norm = 2 if request.privacy.noise == "gaussian" else 1
-    strategy, told = _best_of_starts(request, settings, R, r, norm, unit)
+    strategy, told, ended = _best_of_starts(request, settings, R, r, norm, unit)
     note = f"low-rank mechanism, {r} rows, {told}" + scaled_note(request)
     q = uniform_weights(request.workload)
     if norm == 1:
-        return Found(from_rows(strategy, basis), q, "heuristic", note)
+        return Found(from_rows(strategy, basis), q, "heuristic", note, ended)
     B = np.linalg.lstsq(strategy.T, R.T, rcond=None)[0].T
     Sigma = B @ B.T
     proposal = from_covariance(R, Sigma, basis)
     if len(R) == R.shape[1]:
         # At the optimum Σ² = R diag(q) Rᵀ.
         q = (np.linalg.solve(R, Sigma) ** 2).sum(axis=1)
-    return Found(proposal, q, "heuristic", note)
+    return Found(proposal, q, "heuristic", note, ended)
 
 
 @dataclass(frozen=True)
@@ -389,19 +390,19 @@ def _n_rows(request: Request, rank: int) -> int:
 
 def _best_of_starts(
     request: Request, settings: _Settings, R: Array, r: int, norm: int, unit: float
-) -> tuple[Array, str]:
-    """The rows with the least error from all starts and Lemma 3, and a note on where they came from."""
+) -> tuple[Array, str, Ended]:
+    """The rows with the least error from all starts and Lemma 3, where they came from, and how that ended."""
     generator = np.random.default_rng(settings.seed)
     arrays = load_arrays(request.backend)
     started = time.monotonic()
     strategy, origin = lemma_3(R, norm), "the decomposition of Lemma 3"
     least = squared_error(arrays.matrix(R), arrays.matrix(strategy), norm, arrays)
     lost = number = 0
-    is_cut = False
+    endings: list[Ended] = []
     while number - lost < settings.restarts and lost < _MAX_LOST_STARTS:
         passed = time.monotonic() - started
         if request.time_limit is not None and passed > request.time_limit:
-            is_cut = True
+            endings.append("deadline")
             break
         number += 1
         result = low_rank(
@@ -415,7 +416,7 @@ def _best_of_starts(
             time_limit=None if request.time_limit is None else request.time_limit - passed,
         )
         lost += result.ended == "lost rank"
-        is_cut = result.ended == "time"
+        endings.append(_ENDINGS[result.ended])
         if result.strategy is not None and min(result.errors) < least:
             strategy, least = result.strategy, min(result.errors)
             origin = (
@@ -424,8 +425,11 @@ def _best_of_starts(
             )
         if request.progress is not None:
             request.progress(Progress(number, math.inf, time.monotonic() - started))
+    if number - lost < settings.restarts and "deadline" not in endings:
+        # No start is left that might keep its rank.
+        endings.append("exhausted")
     starts = "1 start" if number == 1 else f"{number} starts"
-    return strategy, f"{starts}, {lost} lost rank; best: {origin}" + (CUT if is_cut else "")
+    return strategy, f"{starts}, {lost} lost rank; best: {origin}", worst_ending(endings)
 
 
 LOWRANK = Method(

@@ -106,7 +106,7 @@ def _find(request: Request) -> Found:
     note = (
         f"nothing but cross tables: the optimum over residuals of {len(products.terms):,} cross tables, {how}"
     )
-    return Found(proposal, ProductWitness(uniform(products), p), kind, note)
+    return Found(proposal, ProductWitness(uniform(products), p), kind, note, solution.ended)
 
 
 def _split(request: Request, question: Asked, A: Any) -> SplitSolution:

@@ -18,7 +18,7 @@ from leastnoise.objective import Objective, TotalVariance
 from leastnoise.operators import MAX_ENTRIES, Array
 from leastnoise.printable import in_figures
 from leastnoise.privacy import Goal
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress
 from leastnoise.strategies.deadline import Deadline
 from leastnoise.strategies.mechanism import Mechanism
 from leastnoise.strategy import RealStrategy, spare_of
@@ -61,17 +61,19 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a method answers: a proposal, dual weights for the bound, and what it claims.
+    """What a method answers: a proposal, dual weights for the bound, what it claims and how its search ended.
 
     The weights q are those of the cells, or of the `pairs` listed (see `Witness`), or of product form. The
     weights p are those of the queries, (m,), for objectives with caps; where a method
-    has none to offer, `design` takes equal ones.
+    has none to offer, `design` takes equal ones. The note says how the proposal was found, and leaves it to
+    `ended` to say how that ended; a search of several parts ends like the worst of them.
     """
 
     proposal: RealStrategy | BlockProposal
     q: Array | ProductWitness
     claim: Status
     note: str
+    ended: Ended
     pairs: Array | None = None
     p: Array | None = None
 

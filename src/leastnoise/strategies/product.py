@@ -11,6 +11,8 @@ sensitivities and totals, only that the factors are not proved optimal.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from leastnoise import exact
@@ -20,6 +22,7 @@ from leastnoise.objective import MaxVariance, TotalVariance
 from leastnoise.operators import Array
 from leastnoise.privacy import GDP
 from leastnoise.products import Kind, ProductTerm
+from leastnoise.progress import Ended, worst_ending
 from leastnoise.strategies.deadline import Deadline
 from leastnoise.strategies.dense import DENSE
 from leastnoise.strategies.laplace_factor import best_factor
@@ -67,7 +70,8 @@ def _find(request: Request) -> Found:
     forms: list[list[AxisForm]] = [[] for _ in products.axes]
     q = list(uniform(products))
     rows: dict[tuple[int, int], Array] = {}
-    notes = []
+    notes: list[str] = []
+    endings: list[Ended] = []
     # What is still to be searched shares the time that is left.
     n_searched = sum(not products.kinds[place][number].is_identity for place, number in _parts(term))
     for place, number in _parts(term):
@@ -79,18 +83,30 @@ def _find(request: Request) -> Found:
         left = request.deadline.part(_SEARCHING).left
         limit = None if left is None else left / n_searched
         n_searched -= 1
-        form, weights, p, how = factor(request, kind, max(len(term.places), 1), limit)
-        forms[place], q[place] = [form], weights
-        if p is not None:
-            rows[0, place] = p
-        notes.append(f"{' and '.join(products.axes[place].names)}: {how}")
+        found = factor(request, kind, max(len(term.places), 1), limit)
+        forms[place], q[place] = [found.form], found.q
+        if found.p is not None:
+            rows[0, place] = found.p
+        notes.append(f"{' and '.join(products.axes[place].names)}: {found.how}")
+        endings.append(found.ended)
     is_proved = request.privacy.noise == "gaussian" and request.privacy.neighbours == "add-remove"
     claim: Status = "stopped" if is_proved else "heuristic"
     how = "; ".join(notes) or "plain counts of every attribute"
     best = "the optimum" if request.privacy.noise == "gaussian" else "the best found"
     note = f"one product: {best} factor by factor ({how})"
     witness = ProductWitness(tuple(q), np.ones(1) if is_largest else None, rows)
-    return Found(single_block(products.axes, forms), witness, claim, note)
+    return Found(single_block(products.axes, forms), witness, claim, note, worst_ending(endings))
+
+
+@dataclass(frozen=True, eq=False)
+class _FactorFound:
+    """A strategy for one factor, dual weights of its values and of its rows, and how it was found."""
+
+    form: AxisForm
+    q: Array
+    p: Array | None
+    how: str
+    ended: Ended
 
 
 def _parts(term: ProductTerm) -> list[tuple[int, int]]:
@@ -98,10 +114,8 @@ def _parts(term: ProductTerm) -> list[tuple[int, int]]:
     return list(zip(term.places, term.kinds, strict=True))
 
 
-def _optimal(
-    request: Request, kind: Kind, n_factors: int, time_limit: float | None
-) -> tuple[AxisForm, Array, Array | None, str]:
-    """The certified optimum for one factor, its dual weights of values and rows, and how it was found."""
+def _optimal(request: Request, kind: Kind, n_factors: int, time_limit: float | None) -> _FactorFound:
+    """The certified optimum for one factor."""
     is_largest = request.objective.kind == "largest"
     # Each factor may use its part of the tolerance.
     tol = request.tol / (2 * n_factors)
@@ -122,22 +136,24 @@ def _optimal(
     integers = integer_strategy(found.proposal, GDP(1), tol=tol).entries
     form = AxisForm("whole", kind.operator.shape[1], _lowest_terms(integers))
     p = np.asarray(found.p) if is_largest and found.p is not None else None
-    return form, np.asarray(found.q), p, found.note
+    return _FactorFound(form, np.asarray(found.q), p, found.note, found.ended)
 
 
 def _with_laplace_noise(
     request: Request, kind: Kind, n_factors: int, time_limit: float | None
-) -> tuple[AxisForm, Array, Array | None, str]:
+) -> _FactorFound:
     """The best strategy found for one factor under the L1 norm."""
     n = kind.operator.shape[1]
     deadline = Deadline.after(time_limit)
     factor = best_factor(kind.gram, time_limit=None if time_limit is None else _SEARCHED * time_limit)
-    q = np.ones(n)
+    q, endings = np.ones(n), [factor.ended]
     if n <= _MAX_WEIGHED:
         found = DENSE.find(Request(of_rows(kind.operator), GDP(1), tol=1e-3, time_limit=deadline.left))
         assert isinstance(found, Found)
         q = np.asarray(found.q)
-    return AxisForm("whole", n, _lowest_terms(factor.rows)), q, None, factor.how
+        endings.append(found.ended)
+    form = AxisForm("whole", n, _lowest_terms(factor.rows))
+    return _FactorFound(form, q, None, factor.how, worst_ending(endings))
 
 
 def _lowest_terms(rows: Array) -> Array:

@@ -62,7 +62,7 @@ def nothing_asked(request: Request) -> Found | None:
             weighted_factor(request, integer_basis(request.workload))
         return None
     zero = RealStrategy(np.zeros((1, n), dtype=np.int64))
-    return Found(zero, np.zeros(n), "heuristic", "every query is zero")
+    return Found(zero, np.zeros(n), "heuristic", "every query is zero", "converged")
 
 
 def _counts_anything(workload: Workload) -> bool:

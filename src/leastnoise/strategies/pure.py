@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -37,6 +36,7 @@ import numpy as np
 
 from leastnoise.errors import DesignError, MethodError
 from leastnoise.operators import Array
+from leastnoise.progress import Ended, worst_ending
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.strategies.cells import Cells
 from leastnoise.strategies.method import Method, Request
@@ -44,6 +44,7 @@ from leastnoise.strategies.p_identity.caps import power_mean, variances
 from leastnoise.strategies.p_identity.method import merging
 from leastnoise.strategies.p_identity.problem import cells_of
 from leastnoise.strategies.proposals import from_rows, nothing_asked, weighted_factor
+from leastnoise.strategies.table_weights import descent_ending
 from leastnoise.strategy import RealStrategy
 
 # Seconds for everything, up to so many cells; beyond, in proportion to them.
@@ -139,9 +140,16 @@ def may_refine(request: Request) -> bool:
     return request.workload.shape[1] <= _MERGED_CELLS
 
 
+class Proposed(NamedTuple):
+    """Rows that were made from others, and how the search for them ended."""
+
+    proposal: RealStrategy
+    ended: Ended
+
+
 def refinements(
     request: Request, rows: Sequence[Array], weights: Array, deadline: float
-) -> Iterator[tuple[str, Callable[[], RealStrategy | None]]]:
+) -> Iterator[tuple[str, Callable[[], Proposed | None]]]:
     """Proposals made from rows so far, each (r, n), and from nothing: how, and a call that seeks one.
 
     The call gives None where it has nothing to start from, and raises a DesignError where queries or
@@ -171,21 +179,23 @@ def refinements(
 
 def _refined(
     request: Request, rows: Sequence[Array], weights: Array, cells: Cells, deadline: float
-) -> RealStrategy | None:
+) -> Proposed | None:
     """(1) from the rows given, and for few cells from random ones too."""
     V = request.workload.weighted_gram(weights)[np.ix_(cells.first, cells.first)]
     # Per cell, so that the steps of L-BFGS-B begin at a sensible length.
     weigh = total_of(V * (len(V) / float(np.trace(V))))
     starts = [*_able(rows, cells), *free_rows(len(cells.first))]
     refined = [refine(weigh, start, _REFINED_STEPS, deadline) for start in starts]
-    return _proposed([end for end in refined if end is not None], cells)
+    ends = [end for end in refined if end is not None]
+    return _proposed(ends, cells, worst_ending(end.ended for end in ends))
 
 
 def _refined_largest(
     request: Request, rows: Sequence[Array], cells: Cells, deadline: float
-) -> RealStrategy | None:
+) -> Proposed | None:
     """The largest share of a cap, by powers that approach it, each from where the last one ended."""
-    ends = []
+    ends: list[Refined] = []
+    endings: list[Ended] = []
     starts: list[tuple[Array, tuple[float, ...]]] = [(A, _LAST_POWERS) for A in _able(rows, cells)]
     if len(cells.first) <= _FREE_CELLS:
         starts += [
@@ -197,11 +207,13 @@ def _refined_largest(
             end = refine(largest_of(request, cells, power), A, _LARGEST_STEPS, deadline)
             if end is None:
                 break
-            A = end[1]
+            A = end.rows
             ends.append(end)
-            if time.monotonic() > deadline:
+            if power == powers[-1] or end.ended == "deadline":
+                # Lower powers only start the last.
+                endings.append(end.ended)
                 break
-    return _proposed(ends, cells)
+    return _proposed(ends, cells, worst_ending(endings))
 
 
 def _able(rows: Sequence[Array], cells: Cells) -> list[Array]:
@@ -219,20 +231,20 @@ def free_rows(n: int) -> list[Array]:
     return [generator.standard_normal((n + n // 2, n)) for _ in range(_FREE_STARTS)]
 
 
-def _proposed(ends: Sequence[tuple[float, Array]], cells: Cells) -> RealStrategy | None:
+def _proposed(ends: Sequence[Refined], cells: Cells, ended: Ended) -> Proposed | None:
     """The best of several rows as whole numbers, None where there are none."""
     if not ends:
         return None
-    A = min(ends, key=lambda end: end[0])[1]
+    A = min(ends, key=lambda end: end.judged).rows
     C = from_rows(A, Basis(None, A.shape[1])).coefficients
-    return RealStrategy(C[np.abs(C).max(axis=1) > 0], merging(cells))
+    return Proposed(RealStrategy(C[np.abs(C).max(axis=1) > 0], merging(cells)), ended)
 
 
-def _spanned(request: Request, rows: Sequence[Array], basis: Basis, deadline: float) -> RealStrategy | None:
+def _spanned(request: Request, rows: Sequence[Array], basis: Basis, deadline: float) -> Proposed | None:
     """(2), on the factor of the weighted Gram matrix."""
     R = weighted_factor(request, basis)
-    M = search_span(R, rows[0], deadline)
-    return None if M is None else from_rows(M @ R, basis)
+    M, ended = search_span(R, rows[0], deadline)
+    return None if M is None else Proposed(from_rows(M @ R, basis), ended)
 
 
 class _OutOfTime(Exception):
@@ -314,8 +326,16 @@ def split_value(weigh: Weigh, P: Array, N: Array) -> tuple[Weighed, Array, Array
     return weighed, along - scale, -along - scale
 
 
-def refine(weigh: Weigh, start: Array, steps: int, deadline: float = math.inf) -> tuple[float, Array] | None:
-    """What the best rows met are judged at, and the rows, from rows of full rank; None from others."""
+class Refined(NamedTuple):
+    """The best rows met, what they are judged at, and how the search ended."""
+
+    judged: float
+    rows: Array
+    ended: Ended
+
+
+def refine(weigh: Weigh, start: Array, steps: int, deadline: float = math.inf) -> Refined | None:
+    """The best rows met on the way from rows of full rank; None from others."""
     from scipy import optimize
 
     shape = start.shape
@@ -337,8 +357,9 @@ def refine(weigh: Weigh, start: Array, steps: int, deadline: float = math.inf) -
     x = np.concatenate([np.maximum(A, 0).reshape(-1), np.maximum(-A, 0).reshape(-1)])
     if not math.isfinite(split_value(weigh, *x.reshape(2, *shape))[0].value):
         return None
-    with suppress(_OutOfTime):
-        optimize.minimize(
+    ended: Ended = "deadline"
+    try:
+        found = optimize.minimize(
             evaluate,
             x,
             jac=True,
@@ -346,7 +367,10 @@ def refine(weigh: Weigh, start: Array, steps: int, deadline: float = math.inf) -
             bounds=optimize.Bounds(0, math.inf),
             options={"maxiter": steps, "maxfun": 2 * steps + 20, "ftol": 1e-10, "gtol": 0},
         )
-    return best[0]
+        ended = descent_ending(found)
+    except _OutOfTime:
+        pass
+    return Refined(*best[0], ended)
 
 
 def span_value(R: Array, M: Array) -> float:
@@ -379,27 +403,34 @@ def smoothed_span(R: Array, M: Array, width: float) -> tuple[float, Array]:
     return math.log(total) + 2 * math.log(soft), gradient
 
 
-def search_span(R: Array, rows: Array, deadline: float = math.inf) -> Array | None:
-    """The best M found for (2), from rows within what R spans and from random ones; None if none was."""
+def search_span(R: Array, rows: Array, deadline: float = math.inf) -> tuple[Array | None, Ended]:
+    """The best M found for (2), from rows within what R spans and from random ones, and how the search ended.
+
+    None for M if none was found.
+    """
     k = len(R)
     generator = np.random.default_rng(0)
     inside = rows @ np.linalg.pinv(R)
     starts = [inside] if math.isfinite(span_value(R, inside)) else []
     starts += [generator.standard_normal((k + number % 2, k)) for number in range(_SPAN_STARTS)]
-    ends = [_follow(R, start, _COARSE, deadline) for start in starts]
-    best = min([*ends, *starts[:1]], key=lambda M: span_value(R, M))
-    best = min(best, _follow(R, best, _FINE, deadline), key=lambda M: span_value(R, M))
-    return best if math.isfinite(span_value(R, best)) else None
+    coarse = [_follow(R, start, _COARSE, deadline) for start in starts]
+    best = min([*(M for M, _ in coarse), *starts[:1]], key=lambda M: span_value(R, M))
+    fine, ended = _follow(R, best, _FINE, deadline)
+    best = min(best, fine, key=lambda M: span_value(R, M))
+    if any(of_start == "deadline" for _, of_start in coarse):
+        ended = "deadline"
+    return best if math.isfinite(span_value(R, best)) else None, ended
 
 
-def _follow(R: Array, start: Array, widths: Sequence[float], deadline: float) -> Array:
-    """The best M on the way from a start, the width of the smoothing falling."""
+def _follow(R: Array, start: Array, widths: Sequence[float], deadline: float) -> tuple[Array, Ended]:
+    """The best M on the way from a start, the width of the smoothing falling, and how the last one ended."""
     from scipy import optimize
 
     M = best = start / float(np.abs(start @ R).sum(axis=0).max())
+    of_width: Ended = "converged"
     for width in widths:
         if time.monotonic() > deadline:
-            break
+            return best, "deadline"
 
         def evaluate(x: Array, width: float = width) -> tuple[float, Array]:
             value, gradient = smoothed_span(R, x.reshape(start.shape), width)
@@ -419,4 +450,5 @@ def _follow(R: Array, start: Array, widths: Sequence[float], deadline: float) ->
         M = M / size
         if span_value(R, M) < span_value(R, best):
             best = M
-    return best
+        of_width = descent_ending(ended)
+    return best, of_width

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from leastnoise.certificate import Status
 from leastnoise.errors import DesignError, InfeasibleError
 from leastnoise.operators import Array
 from leastnoise.products import Kind, Products
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress, worst_ending
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
 from leastnoise.strategies.deadline import Deadline
 from leastnoise.strategies.infeasible import infeasible_products
@@ -96,16 +96,21 @@ def _find(request: Request) -> Found:
         # Attributes of few values that are asked in several ways are better measured together.
         deadline = _deadline(request)
         products = tied_where_useful(question.products, question.weights, deadline=deadline.part(_TYING))
+        endings = [deadline.part(_TYING).ending]
         split = split_products(products, question.weights, deadline=deadline.part(_SEARCHING))
-        return _found(request, split, question.weights, None, f"{split.sweeps} sweeps over the attributes")
+        endings.append(split.ended)
+        how = f"{split.sweeps} sweeps over the attributes"
+        return _found(request, split, question.weights, None, how, endings)
     assert question.caps is not None
     if kind == "largest":
         deadline = _deadline(request).part(_TYING)
         products = tied_where_useful(question.products, 1 / with_loose_caps(question.caps), deadline=deadline)
-        found, _ = _least_largest(request, products, question.caps, _SEARCHING)
+        endings = [deadline.ending]
+        found, solution = _least_largest(request, products, question.caps, _SEARCHING)
+        endings += [found.ended, solution.ended]
         split = answering_all(found.split)
         dual = dual_of(found, np.isfinite(question.caps))
-        return _found(request, split, None, dual, "in turns with weights of their queries")
+        return _found(request, split, None, dual, "in turns with weights of their queries", endings)
     return _find_within_caps(request, question)
 
 
@@ -148,11 +153,13 @@ def _find_within_caps(request: Request, question: Asked) -> Found:
     asked_for = weights + np.where(capped, 1 / caps, 0)
     deadline = _deadline(request)
     products = tied_where_useful(question.products, asked_for, deadline=deadline.part(_TYING))
+    endings = [deadline.part(_TYING).ending]
     tried: list[tuple[Split, SplitSolution, Array]] = []
 
     def attempt(split: Split, start: Array | None = None) -> SplitSolution:
         solution, p = _total_within(request, split, sharing, caps, start)
         tried.append((replace(split, x=solution.x), solution, p / n_rows))
+        endings.extend([split.ended, solution.ended])
         return solution
 
     if products is not question.products:
@@ -165,6 +172,7 @@ def _find_within_caps(request: Request, question: Asked) -> Found:
         halved = weights + np.where(capped, alone.total / (caps * n_rows * capped.sum()), 0)
         attempt(split_products(products, halved, deadline=deadline.part(_HALVED)))
         found, largest = _least_largest(request, products, caps, _SECOND)
+        endings += [found.ended, largest.ended]
         if largest.achieved <= 1:
             if not attempt(found.split, largest.p).is_feasible:
                 tried.append(_keeping_caps(found.split, largest, sharing))
@@ -172,15 +180,18 @@ def _find_within_caps(request: Request, question: Asked) -> Found:
             raise _infeasible(request, question, found)
         for _ in range(_ROUNDS):
             if deadline.part(_SEARCHING).is_past:
+                endings.append("deadline")
                 break
             best = min((one for one in tried if one[1].is_feasible), key=_achieved)
             new = split_products(best[0].products, weights + best[2], deadline=deadline.part(_SEARCHING))
             attempt(new)
             if min((one for one in tried if one[1].is_feasible), key=_achieved) is best:
                 break
+        else:
+            endings.append("exhausted")
     split, _, p = min((one for one in tried if one[1].is_feasible), key=_achieved)
     bound_by = p if p.any() else None
-    return _found(request, split, question.weights, None, "within the targets", bound_by, caps)
+    return _found(request, split, question.weights, None, "within the targets", endings, bound_by, caps)
 
 
 def _keeping_caps(split: Split, largest: SplitSolution, weights: Array) -> tuple[Split, SplitSolution, Array]:
@@ -272,7 +283,7 @@ def _infeasible(request: Request, question: Asked, found: Alternated) -> Infeasi
     assert question.caps is not None
     capped = np.isfinite(question.caps)
     dual = dual_of(found, capped)
-    witness = _proof(request, found.split, dual)
+    witness, _ = _proof(request, found.split, dual)
     shares = np.zeros(len(request.workload.blocks))
     for term, weight, cap in zip(question.products.terms, dual.p, question.caps, strict=True):
         shares[term.block] += weight * cap if weight > 0 else 0.0
@@ -286,15 +297,15 @@ def _infeasible(request: Request, question: Asked, found: Alternated) -> Infeasi
         raise DesignError(f"{error}; or give more time than {request.time_limit:g} s") from None
 
 
-def _proof(request: Request, split: Split, dual: Dual) -> ProductWitness:
+def _proof(request: Request, split: Split, dual: Dual) -> tuple[ProductWitness, Ended]:
     products = with_row_weights(split.products, dual.rows)
-    q = _weights_of_values(request, split, products, dual.p)
-    return ProductWitness(q, dual.p, dual.rows, split.products.axes)
+    q, ended = _weights_of_values(request, split, products, dual.p)
+    return ProductWitness(q, dual.p, dual.rows, split.products.axes), ended
 
 
 def _weights_of_values(
     request: Request, split: Split, products: Products, weights: Array
-) -> tuple[Array, ...]:
+) -> tuple[tuple[Array, ...], Ended]:
     pairs = zip(split.axes, split.products.kinds, strict=True)
     start = tuple(axis.q if kinds else np.ones(1) for axis, kinds in pairs)
     return dual_weights(products, weights, start=start, deadline=_deadline(request))
@@ -306,23 +317,23 @@ def _found(
     weights: Array | None,
     dual: Dual | None,
     how: str,
+    endings: Sequence[Ended],
     p: Array | None = None,
     caps: Array | None = None,
 ) -> Found:
-    is_late = _deadline(request).part(_SEARCHING).is_past
     if dual is not None:
-        witness = _proof(request, split, dual)
+        witness, proof_ended = _proof(request, split, dual)
     else:
         assert weights is not None
         counted = weights if p is None else weights + p
-        q = _weights_of_values(request, split, split.products, counted)
+        q, proof_ended = _weights_of_values(request, split, split.products, counted)
         if p is not None and caps is not None:
             p = _proving_most(split.products, weights, p, caps, q)
         witness = ProductWitness(q, p, axes=split.products.axes)
     claim: Status = "heuristic" if request.privacy.neighbours == "replace-one" else "stopped"
-    early = ", stopped early" if is_late else ""
-    note = f"oblique residuals of {len(split.products.terms):,} products, {how}{early}"
-    return Found(proposal_of(split, tol=request.tol), witness, claim, note)
+    note = f"oblique residuals of {len(split.products.terms):,} products, {how}"
+    ended = worst_ending([*endings, proof_ended])
+    return Found(proposal_of(split, tol=request.tol), witness, claim, note, ended)
 
 
 # Shares of the dual weights of caps that are tried where all of them prove little.

@@ -33,7 +33,7 @@ import numpy as np
 from leastnoise.certificate import Status
 from leastnoise.errors import DesignError, InputError, MissingExtraError
 from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategies.options import is_one_of, shown
@@ -55,6 +55,9 @@ MAX_CELLS = {"CLARABEL": 48, "SCS": 128}
 # Each solver's name for a limit in seconds.
 _TIME_LIMIT = {"CLARABEL": "time_limit", "SCS": "time_limit_secs"}
 
+# Each solver's name for a limit on its steps, and that limit: its own default.
+_STEP_LIMIT = {"CLARABEL": ("max_iter", 200), "SCS": ("max_iters", 100_000)}
+
 
 @dataclass(frozen=True, eq=False)
 class SdpResult:
@@ -68,6 +71,7 @@ class SdpResult:
         q: the multipliers of diag X ≤ 1, (n,).
         status: the solver's own word, "optimal" or "optimal_inaccurate".
         seconds: how long it took.
+        ended: how the solver ended; it may converge to an inaccurate solution, where rounding leaves no step.
     """
 
     value: float
@@ -77,6 +81,7 @@ class SdpResult:
     q: Array
     status: str
     seconds: float
+    ended: Ended
 
 
 def sdp(
@@ -108,7 +113,7 @@ def sdp(
     unit = float(np.abs(R).max())
     program = _program(cvxpy, R / unit, l1=l1, is_bounded=is_bounded)
     try:
-        _solve(program.problem, solver, time_limit, started)
+        ended = _solve(program.problem, solver, time_limit, started)
     except cvxpy.error.SolverError:
         raise DesignError(f"the solver {solver} failed; give it more time or try method 'dense'") from None
     X, Y, A, status = program.X.value, program.Y.value, program.A, str(program.problem.status)
@@ -126,6 +131,7 @@ def sdp(
         np.asarray(q).reshape(n),
         status,
         time.monotonic() - started,
+        ended,
     )
 
 
@@ -154,14 +160,24 @@ def _program(cvxpy: Any, R: Array, *, l1: bool, is_bounded: bool) -> _Program:
     return _Program(cvxpy.Problem(cvxpy.Minimize(cvxpy.trace(Y)), constraints), X, Y, A, profile)
 
 
-def _solve(problem: Any, solver: str, time_limit: float | None, started: float) -> None:
+def _solve(problem: Any, solver: str, time_limit: float | None, started: float) -> Ended:
+    name, most = _STEP_LIMIT[solver]
+    limits: dict[str, float] = {name: most}
     with warnings.catch_warnings():
         # That a solution may be inaccurate is in the status.
         warnings.simplefilter("ignore")
         # The model is written out first, which `solve` does not count as its own time.
         problem.get_problem_data(solver)
         left = _left(time_limit, started, solver)
-        problem.solve(solver=solver, **({} if left is None else {_TIME_LIMIT[solver]: left}))
+        if left is not None:
+            limits[_TIME_LIMIT[solver]] = left
+        problem.solve(solver=solver, **limits)
+    stats = problem.solver_stats
+    if problem.status == "optimal":
+        return "converged"
+    if left is not None and (stats.solve_time or 0.0) >= left:
+        return "deadline"
+    return "exhausted" if (stats.num_iters or 0) >= most else "converged"
 
 
 def _left(time_limit: float | None, started: float, solver: str) -> float | None:
@@ -218,11 +234,11 @@ def _find(request: Request) -> Found:
     note = f"a semidefinite program by {solver}{inaccurate}"
     if request.privacy.noise == "gaussian":
         claim: Status = "stopped" if is_add_remove(request) else "heuristic"
-        return Found(from_covariance(R, result.Y, basis), result.q, claim, note + scaled_note(request))
+        note += scaled_note(request)
+        return Found(from_covariance(R, result.Y, basis), result.q, claim, note, result.ended)
     proposal, root = _least_l1(R, result.Y, basis)
-    return Found(
-        proposal, result.q, "heuristic", f"{note}, its {root} root under Laplace noise" + scaled_note(request)
-    )
+    note += f", its {root} root under Laplace noise" + scaled_note(request)
+    return Found(proposal, result.q, "heuristic", note, result.ended)
 
 
 def _least_l1(R: Array, Y: Array, basis: Basis) -> tuple[RealStrategy, str]:

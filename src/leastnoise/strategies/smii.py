@@ -38,7 +38,7 @@ import numpy.typing as npt
 
 from leastnoise.errors import DesignError, MethodError
 from leastnoise.operators import MAX_ENTRIES, Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress
 from leastnoise.rowspace import RANK_TOL, integer_basis
 from leastnoise.strategies.barrier import interior_point
 from leastnoise.strategies.fitness import (
@@ -145,13 +145,16 @@ def smii(
     history: list[Step] = []
     balances = []
     has_converged = False
+    ended: Ended = "converged"
     while True:
         soft = _SoftMax(point, t)
         step = Step(len(history), time.monotonic() - started, point.cost, float(point.h.max()), t)
         history.append(step)
         if progress is not None:
             progress(step)
-        if step.step >= max_steps or (time_limit is not None and step.seconds > time_limit):
+        is_late = time_limit is not None and step.seconds > time_limit
+        if step.step >= max_steps or is_late:
+            ended = "deadline" if is_late else "exhausted"
             break
         s = _conjugate_gradient(soft, cg_steps) if optimiser == "newton-cg" else -soft.gradient
         slope = float(np.vdot(s, soft.gradient))
@@ -166,7 +169,7 @@ def smii(
         t *= growth
     if not has_converged:
         balances.append((soft.p / c, soft.q))
-    return Outcome(point.Sigma / float(point.h.max()), tuple(balances), tuple(history), has_converged)
+    return Outcome(point.Sigma / float(point.h.max()), tuple(balances), tuple(history), has_converged, ended)
 
 
 def _conjugate_gradient(soft: _SoftMax, steps: int) -> Array:
@@ -270,13 +273,13 @@ def _find(request: Request) -> Found:
     p, q = max(outcome.balances, key=lambda pair: lower_bound(L, B, caps, *pair))
     weights = np.zeros(len(c))
     weights[asked] = p
-    stopped = "" if outcome.has_converged else ", stopped early"
     return Found(
         # What the queries see of the noise, which is all of it where they span B.
         from_covariance(directions @ B, directions @ outcome.covariance @ directions.T, basis),
         np.where(touched, q, 0.0),
         "stopped" if optimiser == "interior-point" else "heuristic",
-        f"{_TITLES[optimiser]}, {outcome.history[-1].step} steps{stopped}{scaled_note(request)}",
+        f"{_TITLES[optimiser]}, {outcome.history[-1].step} steps{scaled_note(request)}",
+        outcome.ended,
         p=weights,
     )
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from leastnoise.errors import DesignError, InputError, MethodError
 from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress
 from leastnoise.rowspace import Basis
 from leastnoise.strategies.arrays import Arrays, load_arrays
 from leastnoise.strategies.method import Found, Method, Request
@@ -58,7 +58,15 @@ _SHORTEST, _LONGEST, _MAX_SHORTENINGS = 0.1, 0.9, 40
 # A projected gradient below this, beside objective and M of order 1, ends a run.
 _STATIONARY = 1e-8
 
-Ended = Literal["stationary", "iterations", "line search", "time"]
+SmoothingRule = Literal["stationary", "iterations", "line search", "time"]
+
+# How a search ended that a rule has ended.
+_ENDINGS: dict[SmoothingRule, Ended] = {
+    "stationary": "converged",
+    "iterations": "exhausted",
+    "line search": "converged",
+    "time": "deadline",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +88,7 @@ class SmoothingResult:
     objectives: tuple[float, ...]
     smoothed: tuple[float, ...]
     seconds: tuple[float, ...]
-    ended: Ended
+    ended: SmoothingRule
     is_near_singular: bool
 
     @property
@@ -129,7 +137,7 @@ def smoothing(
     unit = float(np.trace(gram))
     descent = _Descent(gram / unit, arrays, time_limit, watch, unit)
     M = arrays.matrix(np.eye(n))
-    ended: Ended = "iterations"
+    ended: SmoothingRule = "iterations"
     for accuracy in accuracies:
         mu = accuracy / (10 * math.log(max(n, 2)))
         M, ended = descent.run(M, mu, max_iterations)
@@ -166,7 +174,7 @@ class _Descent:
         self.smoothed: list[float] = []
         self.seconds: list[float] = []
 
-    def run(self, M: Any, mu: float, max_iterations: int) -> tuple[Any, Ended]:
+    def run(self, M: Any, mu: float, max_iterations: int) -> tuple[Any, SmoothingRule]:
         """The last iterate for this μ, and what ended it."""
         dot = self.arrays.dot
         value, gradient, true = self.evaluate(M, mu)
@@ -303,6 +311,7 @@ def _find(request: Request) -> Found:
         "heuristic",
         f"exponential smoothing, best of {result.iterations} steps after {result.best}{singular}"
         + scaled_note(request),
+        _ENDINGS[result.ended],
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.operators import Array
+from leastnoise.progress import Ended, worst_ending
 
 # Tables whose weight is below this share of all do not pay for their noise.
 NEGLIGIBLE = 1e-7
@@ -54,8 +55,8 @@ def least_total(
     *,
     steps: int,
     is_late: Callable[[], bool] = lambda: False,
-) -> tuple[Array, float]:
-    """θ with Σθ = 1 and the least (1) found from any of the starts, and that total.
+) -> tuple[Array, float, Ended]:
+    """θ with Σθ = 1 and the least (1) found from any of the starts, that total, and how the search ended.
 
     Args:
         steps: of the descent from each start, at most.
@@ -67,7 +68,10 @@ def least_total(
     scaled = costs / unit
     n = len(costs)
     best, least = np.ones(n) / n, math.inf
-    for start in starts:
+    endings: list[Ended] = []
+    left = list(starts)
+    while left:
+        start = left.pop(0)
         ended = optimize.minimize(
             total_and_gradient,
             start,
@@ -82,6 +86,20 @@ def least_total(
             value = total_and_gradient(candidate, known, scaled)[0]
             if value < least:
                 best, least = candidate / candidate.sum(), value
-        if is_late():
+        endings.append(descent_ending(ended))
+        if left and is_late():
+            endings.append("deadline")
             break
-    return best, least * unit
+    return best, least * unit, worst_ending(endings)
+
+
+# What SciPy calls the end of L-BFGS-B at its limit of steps or of evaluations.
+_LBFGSB_EXHAUSTED = 1
+
+
+def descent_ending(result: Any) -> Ended:
+    """How L-BFGS-B ended, from what `scipy.optimize.minimize` gives back.
+
+    It also stops where its line search finds nothing lower: that is as far as it gets.
+    """
+    return "exhausted" if result.status == _LBFGSB_EXHAUSTED else "converged"

@@ -79,7 +79,7 @@ def _find(request: Request) -> Found:
     note = "noise on Haar wavelet coefficients"
     if hybrid:
         note += f", {sum(left)} of {len(sizes)} attributes left as they are"
-    return Found(RealStrategy(rows), uniform_weights(request.workload), "heuristic", note)
+    return Found(RealStrategy(rows), uniform_weights(request.workload), "heuristic", note, "converged")
 
 
 WAVELET = Method(

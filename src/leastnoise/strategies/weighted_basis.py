@@ -17,12 +17,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from leastnoise.errors import DesignError, MethodError
 from leastnoise.operators import Array
+from leastnoise.progress import Ended, worst_ending
 from leastnoise.rowspace import Basis
 from leastnoise.strategies.bases import SQUARE_BASES, product_costs, scaled_rows
 from leastnoise.strategies.cells import triangle
@@ -66,6 +67,7 @@ class _Candidate:
     proposal: RealStrategy
     total: float
     note: str
+    ended: Ended
 
 
 def _refuses(request: Request) -> str | None:
@@ -96,9 +98,8 @@ def _by_square(name: str) -> Callable[[Request], _Candidate]:
         rows, power = kronecker(factors), _power(request)
         found = weighting_of(request, costs, _loads(rows, power), power)
         proposal = RealStrategy(scaled_rows(rows, _row_weights(found.x, power)))
-        return _Candidate(
-            proposal, found.achieved, f"{np.count_nonzero(costs):,} {name} queries, {gap_note(found)}"
-        )
+        note = f"{np.count_nonzero(costs):,} {name} queries, {gap_note(found)}"
+        return _Candidate(proposal, found.achieved, note, found.ended)
 
     return find
 
@@ -112,7 +113,8 @@ def _by_eigen(request: Request) -> _Candidate:
         if power == 1
         else from_rows(rows, Basis(queries.basis, len(rows)))
     )
-    return _Candidate(proposal, found.achieved, f"{len(rows):,} eigen queries, {gap_note(found)}")
+    note = f"{len(rows):,} eigen queries, {gap_note(found)}"
+    return _Candidate(proposal, found.achieved, note, found.ended)
 
 
 def _by_tree(request: Request) -> _Candidate:
@@ -121,8 +123,9 @@ def _by_tree(request: Request) -> _Candidate:
     Q, loads = rows.astype(float), _loads(rows, power)
     V = request.workload.weighted_gram(request.objective.weights(request.workload))
     x = np.full(len(Q), 1 / float(loads.sum(axis=1).max()))
-    total, turn, gain = math.inf, 0, math.inf
-    while turn < _MAX_TURNS and gain > _LEAST_GAIN:
+    total, turn = math.inf, 0
+    ended: Ended = "exhausted"
+    while turn < _MAX_TURNS:
         turn += 1
         use = _least_squares(Q, _row_weights(x, power) ** 2)
         costs = np.einsum("ni,ni->i", use, V @ use)
@@ -130,10 +133,12 @@ def _by_tree(request: Request) -> _Candidate:
         found = weighting_of(with_time_left(request, started), costs, loads, power, tol=_TURN_TOL)
         gain = 1 - found.achieved / total
         x, total = found.x, found.achieved
+        if gain <= _LEAST_GAIN or found.ended == "deadline":
+            ended = found.ended
+            break
     proposal = RealStrategy(scaled_rows(rows, _row_weights(x, power)))
-    return _Candidate(
-        proposal, total, f"{np.count_nonzero(x):,} nodes of a binary tree, weighed in {turn} turns"
-    )
+    note = f"{np.count_nonzero(x):,} nodes of a binary tree, weighed in {turn} turns"
+    return _Candidate(proposal, total, note, ended)
 
 
 def _least_squares(Q: Array, squares: Array) -> Array:
@@ -166,9 +171,8 @@ def _find(request: Request) -> Found:
     if nothing is not None:
         return nothing
     best = _best(request) if name == "best" else _BASES[name](request)
-    return Found(
-        best.proposal, uniform_weights(request.workload), "heuristic", best.note + scaled_note(request)
-    )
+    note = best.note + scaled_note(request)
+    return Found(best.proposal, uniform_weights(request.workload), "heuristic", note, best.ended)
 
 
 def _best(request: Request) -> _Candidate:
@@ -183,7 +187,8 @@ def _best(request: Request) -> _Candidate:
         except DesignError:
             if name == "identity":
                 raise
-    return min(found, key=lambda candidate: candidate.total)
+    ended = worst_ending(candidate.ended for candidate in found)
+    return replace(min(found, key=lambda candidate: candidate.total), ended=ended)
 
 
 WEIGHTED_BASIS = Method(

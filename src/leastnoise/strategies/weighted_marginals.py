@@ -27,6 +27,7 @@ from itertools import combinations
 import numpy as np
 
 from leastnoise.operators import Array
+from leastnoise.progress import Ended
 from leastnoise.strategies import table_weights
 from leastnoise.strategies.bases import scaled_rows
 from leastnoise.strategies.method import Request, kronecker
@@ -76,8 +77,8 @@ def total_and_gradient(problem: Tables, theta: Array) -> tuple[float, Array]:
     return table_weights.total_and_gradient(theta, problem.gram, problem.costs)
 
 
-def best_weights(problem: Tables, *, seed: int = 0) -> tuple[Array, float]:
-    """θ with Σθ = 1, one for each attribute set, and the total variance (1)."""
+def best_weights(problem: Tables, *, seed: int = 0) -> tuple[Array, float, Ended]:
+    """θ with Σθ = 1, one for each attribute set, the total variance (1), and how the search ended."""
     starts = uneven_starts(len(problem.subsets), _STARTS, seed=seed)
     return least_total(problem.gram, problem.costs, (start / start.sum() for start in starts), steps=_STEPS)
 
@@ -114,12 +115,22 @@ def asked_tables(request: Request) -> dict[Subset, float] | None:
     return total
 
 
-def find_tables(request: Request) -> tuple[RealStrategy, float, str] | None:
-    """The best weighted cross tables, their total variance and a note; None where others are asked."""
+@dataclass(frozen=True, eq=False)
+class FoundTables:
+    """Weighted cross tables, their total variance, a note on them, and how the search ended."""
+
+    proposal: RealStrategy
+    total: float
+    note: str
+    ended: Ended
+
+
+def find_tables(request: Request) -> FoundTables | None:
+    """The best weighted cross tables; None where others are asked."""
     asked, schema = asked_tables(request), request.workload.schema
     if asked is None or schema is None:
         return None
     problem = tables(schema.shape, asked)
-    theta, total = best_weights(problem)
+    theta, total, ended = best_weights(problem)
     note = f"{np.count_nonzero(theta):,} cross tables, each with a weight"
-    return RealStrategy(rows_of(problem, theta)), total, note
+    return FoundTables(RealStrategy(rows_of(problem, theta)), total, note, ended)

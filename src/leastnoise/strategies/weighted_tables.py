@@ -28,6 +28,7 @@ from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.lattice import Lattice
 from leastnoise.operators import Array
 from leastnoise.products import Products
+from leastnoise.progress import Ended
 from leastnoise.strategies.method import Found, Request
 from leastnoise.strategies.structure import Asked, asked, uniform
 from leastnoise.strategies.table_weights import NEGLIGIBLE, least_total, uneven_starts
@@ -91,7 +92,7 @@ def find(request: Request) -> Found:
     question = asked(request)
     products = question.products
     problem = _problem(products)
-    theta = _best_weights(request, question, problem)
+    theta, ended = _best_weights(request, question, problem)
     used = np.flatnonzero(theta > 0)
     subsets = problem.lattice.subsets
     mentioned = {a for s in products.sets for a in s}
@@ -100,10 +101,11 @@ def find(request: Request) -> Found:
     proposal = BlockProposal(products.axes, forms, blocks, theta[used], are_tables=True)
     p = None if question.caps is None else np.where(np.isfinite(question.caps), 1 / question.caps, 0)
     note = f"{len(used):,} cross tables, each with a weight"
-    return Found(proposal, ProductWitness(uniform(products), p), "heuristic", note)
+    return Found(proposal, ProductWitness(uniform(products), p), "heuristic", note, ended)
 
 
-def _best_weights(request: Request, question: Asked, problem: _Problem) -> Array:
+def _best_weights(request: Request, question: Asked, problem: _Problem) -> tuple[Array, Ended]:
+    """The weights of the tables, and how the search for them ended."""
     started = time.monotonic()
 
     def is_late() -> bool:
@@ -116,22 +118,28 @@ def _best_weights(request: Request, question: Asked, problem: _Problem) -> Array
     finite = np.isfinite(question.caps)
     p = np.where(finite, 1 / np.where(finite, question.caps, 1), 0)
     best, least, theta = None, math.inf, None
+    # Nothing but their number ends the rounds.
+    ended: Ended = "exhausted"
     for _ in range(_ROUNDS):
-        theta = _least_total(problem, problem.asked.T @ p, theta, is_late)
+        theta, of_round = _least_total(problem, problem.asked.T @ p, theta, is_late)
         shares = np.where(finite, problem.variances(theta) / question.caps, 0)
         if float(shares.max()) < least:
             best, least = theta, float(shares.max())
-        if is_late():
+        if of_round == "deadline" or is_late():
+            ended = "deadline"
             break
         p = p * np.maximum(shares / shares.max(), 1e-9) ** _POWER
     assert best is not None
-    return best
+    return best, ended
 
 
-def _least_total(problem: _Problem, costs: Array, start: Array | None, is_late: Callable[[], bool]) -> Array:
-    """The weights with the least total, sought from a start or, without one, from several."""
+def _least_total(
+    problem: _Problem, costs: Array, start: Array | None, is_late: Callable[[], bool]
+) -> tuple[Array, Ended]:
+    """The weights with the least total, sought from a start or, without one, from several; how that ended."""
     n = len(costs)
     n_starts, steps = (_FEWER_STARTS, _FEWER_STEPS) if n > _MANY_SETS else (_STARTS, _STEPS)
     starts = uneven_starts(n, n_starts) if start is None else [start]
     raised = (np.maximum(first, NEGLIGIBLE) / first.sum() for first in starts)
-    return least_total(problem.known, costs, raised, steps=steps, is_late=is_late)[0]
+    theta, _, ended = least_total(problem.known, costs, raised, steps=steps, is_late=is_late)
+    return theta, ended

@@ -29,6 +29,7 @@ def _find(request: Request) -> Found:
         uniform_weights(request.workload),
         "heuristic",
         f"noise on each of {len(rows):,} different queries",
+        "converged",
     )
 
 

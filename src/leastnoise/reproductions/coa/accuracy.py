@@ -160,7 +160,9 @@ def _best(name: str, key: str, rows: Sequence[Row], method: str, along: str) -> 
 def _how(rows: Sequence[Row], method: str, along: str, at: Sequence[float]) -> str:
     """What a method says of itself where it was beaten."""
     notes = {
-        str(row.get("how")) for row in rows if row.get("method") == method and number_in(row, along) in at
+        str(row.get("how")) + ("; cut off by our time limit" if row.get("is_cut") else "")
+        for row in rows
+        if row.get("method") == method and number_in(row, along) in at
     }
     return "; ".join(sorted(notes))
 

@@ -129,6 +129,7 @@ def one_method(
         "lower_bound": found.lower_bound * noise_scale() / m,
         "status": found.status,
         "how": plan.note,
+        "is_cut": plan.ended == "deadline",
         "seconds": time.process_time() - began,
     }
 

@@ -60,7 +60,7 @@ def privacy_cost(setting: Setting, *, d: int, method: str) -> Iterator[Row]:
         "method": method,
         "cost": found.achieved,
         "lower_bound": found.lower_bound,
-        "is_cut": "stopped early" in plan.note,
+        "is_cut": plan.ended != "converged",
     }
 
 
@@ -124,7 +124,7 @@ def convergence(setting: Setting, *, d: int, method: str) -> Iterator[Row]:
         "seconds": seconds,
         "steps": found.history[-1].step,
         "cost": found.cost,
-        "is_cut": not found.has_converged,
+        "is_cut": found.ended != "converged",
     }
 
 

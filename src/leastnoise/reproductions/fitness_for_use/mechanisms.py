@@ -100,7 +100,7 @@ def smii_columns(plan: Plan, least: float) -> Columns:
         "cost": found.achieved,
         "lower_bound": found.lower_bound,
         "ratio": found.achieved / least,
-        "is_cut": "stopped early" in plan.note,
+        "is_cut": plan.ended != "converged",
         "how": plan.note,
     }
 

@@ -15,7 +15,6 @@ from leastnoise.reproductions.low_rank.sizes import CELLS, QUERIES, SHARES, SHRI
 from leastnoise.reproductions.points import Row
 from leastnoise.reproductions.printed import printed
 from leastnoise.reproductions.verdicts import Check, statement
-from leastnoise.strategies.lowrank import was_cut_off
 
 OTHERS = ("LM", "WM", "HM")
 
@@ -48,7 +47,7 @@ def curves(rows: Sequence[Row], shrink: int, x: str) -> Curves:
 
 def _is_cut(row: Row) -> bool:
     """Whether our time limit ended LRM: what it would have come to, nobody knows."""
-    return str(row.get("method", "")).startswith("LRM") and was_cut_off(str(row.get("how", "")))
+    return str(row.get("method", "")).startswith("LRM") and bool(row.get("is_cut"))
 
 
 def scale(rows: Sequence[Row]) -> int:

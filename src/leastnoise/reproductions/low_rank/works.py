@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from leastnoise.generators import workload_discrete, workload_range, workload_re
 from leastnoise.operators import Array
 from leastnoise.privacy import GDP, PureDP
 from leastnoise.reproductions.points import Plain, Row, Setting
-from leastnoise.strategies.lowrank import CUT, LowRankResult, low_rank, random_start, was_cut_off
+from leastnoise.strategies.lowrank import LowRankResult, low_rank, random_start
 from leastnoise.workload import Workload
 
 # All of the paper's figures but 2 and 3 have ε = 0.1.
@@ -120,13 +121,14 @@ def mechanism(
     """
     began = time.process_time()
     limit = min(setting.time_limit, MAX_SECONDS) / draws
-    errors, bounds, notes = [], [], []
+    errors, bounds, notes, are_cut = [], [], [], []
     for draw in range(seed, seed + draws):
         asked = _Asked(drawn(workload, m, n, s, draw), s, setting, epsilon, draw, limit)
-        error, bound, note = _MECHANISMS[method](asked)
-        errors.append(error / m)
-        bounds.append(bound / m)
-        notes.append(note)
+        given = _MECHANISMS[method](asked)
+        errors.append(given.error / m)
+        bounds.append(given.lower_bound / m)
+        notes.append(given.how)
+        are_cut.append(given.is_cut)
     yield {
         "workload": workload,
         "m": m,
@@ -141,13 +143,28 @@ def mechanism(
         "lower_bound": float(np.mean(bounds)),
         "spread": (max(errors) - min(errors)) / float(np.mean(errors)),
         "seconds": time.process_time() - began,
-        "how": notes[0] + (CUT if any(map(was_cut_off, notes)) and not was_cut_off(notes[0]) else ""),
+        "how": notes[0],
+        "is_cut": any(are_cut),
     }
 
 
-# What a mechanism gives: its total squared error, a proved lower bound (0 for none), and how it was found.
-_Given = tuple[float, float, str]
-_Mechanism = Callable[["_Asked"], _Given]
+class Given(NamedTuple):
+    """What a mechanism gives.
+
+    Attributes:
+        error: its total squared error.
+        lower_bound: what was proved, 0 for nothing.
+        how: how it was found.
+        is_cut: whether our time limit ended the search for it.
+    """
+
+    error: float
+    lower_bound: float
+    how: str
+    is_cut: bool = False
+
+
+_Mechanism = Callable[["_Asked"], Given]
 
 
 @dataclass(frozen=True)
@@ -170,7 +187,7 @@ class _Asked:
 
 def _planned(
     asked: _Asked, method: str, limit: float | None = None, backend: str = "numpy", **options: Plain
-) -> _Given:
+) -> Given:
     plan = design(
         asked.workload,
         PureDP(asked.epsilon),
@@ -180,45 +197,46 @@ def _planned(
         backend=backend,
     )
     found = plan.certificate
-    return found.achieved, found.lower_bound, plan.note
+    return Given(found.achieved, found.lower_bound, plan.note, plan.ended == "deadline")
 
 
-def _low_rank(asked: _Asked) -> _Given:
+def _low_rank(asked: _Asked) -> Given:
     return _planned(asked, "lowrank", LRM_TIMES * asked.limit, asked.searching_on(), seed=asked.draw)
 
 
-def _low_rank_of_all_rows(asked: _Asked) -> _Given:
+def _low_rank_of_all_rows(asked: _Asked) -> Given:
     n = asked.workload.shape[1]
     rows = max(n, math.ceil(RATIO * asked.s))
     limit = LRM_TIMES * asked.limit
     return _planned(asked, "lowrank", limit, asked.searching_on(rows), seed=asked.draw, r=rows)
 
 
-def _matrix(asked: _Asked) -> _Given:
+def _matrix(asked: _Asked) -> Given:
     return _planned(asked, "smoothing", asked.limit, asked.searching_on(asked.workload.shape[1]))
 
 
-def _ours(asked: _Asked) -> _Given:
+def _ours(asked: _Asked) -> Given:
     own = _PLAN_SECONDS * max(1.0, asked.workload.shape[1] / _PLAN_CELLS)
     return _planned(asked, "auto", min(asked.limit, _QUICK_SECONDS if asked.setting.is_quick else own))
 
 
-def _bound(asked: _Asked) -> _Given:
+def _bound(asked: _Asked) -> Given:
     plan = design(asked.workload, GDP(1), method="dense", tol=_BOUND_TOL, time_limit=asked.limit)
     bound = 2 / asked.epsilon**2 * plan.certificate.lower_bound
-    return bound, bound, "twice the certified optimum of Gaussian noise over epsilon squared"
+    how = "twice the certified optimum of Gaussian noise over epsilon squared"
+    return Given(bound, bound, how, plan.ended == "deadline")
 
 
-def _on_queries(asked: _Asked) -> _Given:
+def _on_queries(asked: _Asked) -> Given:
     sensitivity = float(np.max(asked.workload.operator.column_norms(1)))
-    return 2 * asked.workload.shape[0] * (sensitivity / asked.epsilon) ** 2, 0.0, "equation (5)"
+    return Given(2 * asked.workload.shape[0] * (sensitivity / asked.epsilon) ** 2, 0.0, "equation (5)")
 
 
-def _fixed(name: str, method: str, asked: _Asked) -> _Given:
+def _fixed(name: str, method: str, asked: _Asked) -> Given:
     if asked.workload.shape[1] <= _MAX_PLANNED_CELLS:
         return _planned(asked, method)
     per_unit = fixed_errors(asked.workload.dense().astype(float))[name]
-    return 2 / asked.epsilon**2 * per_unit, 0.0, "from Haar coefficients of the queries"
+    return Given(2 / asked.epsilon**2 * per_unit, 0.0, "from Haar coefficients of the queries")
 
 
 _MECHANISMS: dict[str, _Mechanism] = {

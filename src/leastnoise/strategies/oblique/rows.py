@@ -21,6 +21,7 @@ import numpy as np
 from leastnoise.errors import TooLargeError
 from leastnoise.operators import MAX_ENTRIES, Array, Operator
 from leastnoise.products import Products
+from leastnoise.progress import Ended, worst_ending
 from leastnoise.strategies.deadline import NEVER, Deadline
 from leastnoise.strategies.oblique.axis import Oblique
 from leastnoise.strategies.oblique.search import RowByRow, Search
@@ -301,6 +302,7 @@ class Alternated:
         largest: the largest variance beside its cap at profile 1.
         terms, rows: the product and the row of every query that was told apart from others.
         p: their weights.
+        ended: how the search ended.
     """
 
     split: Split
@@ -308,6 +310,7 @@ class Alternated:
     terms: Array
     rows: Array
     p: Array
+    ended: Ended
 
 
 def alternate(
@@ -338,11 +341,12 @@ def alternate(
     # Half of the time is left to the rounds.
     found = searched(products, 1 / of_terms, largest=True, deadline=deadline.part(0.5))
     split = found.to_split()
+    first_ended = split.ended
     chosen = _told_apart(split)
     search, weights, sums = _row_by_row(found, split, chosen, of_terms, deadline)
     terms = np.repeat(np.arange(len(chosen)), [len(rows) for _, rows in chosen])
     flat = np.concatenate([rows for _, rows in chosen])
-    best, idle = Alternated(split, math.inf, terms, flat, weights / of_terms[terms]), 0
+    best, idle = Alternated(split, math.inf, terms, flat, weights / of_terms[terms], "exhausted"), 0
     for done in range(rounds + 1):
         is_last = deadline.is_past
         if done % _ROUNDS_PER_INNER == 0 or is_last:
@@ -353,13 +357,14 @@ def alternate(
                 split = replace(split, x=x, total=math.nan)
                 best = replace(best, split=split, largest=value, p=weights / of_terms[terms])
             if idle == _PATIENCE or is_last:
-                break
+                rounds_ended: Ended = "converged" if idle == _PATIENCE else "deadline"
+                return replace(best, ended=worst_ending([first_ended, rounds_ended]))
         sums.reweigh(weights)
         search.run(until=0.0, max_sweeps=1)
         ratios = sums.row_values()
         weights = weights * ratios**_BOLDNESS
         weights = weights / weights.sum()
-    return best
+    return replace(best, ended=worst_ending([first_ended, best.ended]))
 
 
 # Rounds from one use of `inner` to the next, and the power of the ratios by which weights are multiplied.

@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from leastnoise.operators import Array, Operator
+from leastnoise.progress import Ended
 from leastnoise.strategies.deadline import NEVER, Deadline
 from leastnoise.strategies.oblique.axis import (
     Placed,
@@ -149,6 +150,7 @@ class Search:
         tol: the gap at which sweeps are meant to end.
         floor: every row of an axis counts for at least this share of the one that counts most.
         deadline: when the search ends with what it has.
+        ended: how the last `run` ended.
 
     Attributes:
         centres: those that are searched for, by their places among all.
@@ -159,6 +161,7 @@ class Search:
         self, blocks: Blocks, rows: Rows, *, tol: float, floor: float = 0.0, deadline: Deadline = NEVER
     ) -> None:
         self.blocks, self.rows, self.tol, self.floor, self.deadline = blocks, rows, tol, floor, deadline
+        self.ended: Ended = "converged"
         sizes = [rows.n_slots(centre.axis) for centre in blocks.centres]
         sizes += [rows.n_slots(part.axis) for part in blocks.parts]
         first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -235,10 +238,13 @@ class Search:
             before = self.sums.total
             for centre in self.centres:
                 if self.deadline.is_past:
+                    self.ended = "deadline"
                     return sweep - 1
                 self._improve(centre)
             if self.sums.total >= before * (1 - until):
+                self.ended = self.deadline.ending
                 return sweep
+        self.ended = "exhausted"
         return max_sweeps
 
     def _improve(self, centre: int) -> None:

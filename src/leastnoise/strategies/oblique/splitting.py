@@ -13,6 +13,7 @@ from leastnoise.errors import DesignError
 from leastnoise.lattice import AxisSet
 from leastnoise.operators import Array, Operator, RowScaled
 from leastnoise.products import Kind, Products
+from leastnoise.progress import Ended
 from leastnoise.solver import ImplicitRows, Run, least_profile, load_backend, minimise_total_variance
 from leastnoise.strategies.cells import Cells, distinct_cells
 from leastnoise.strategies.deadline import NEVER, Deadline
@@ -103,6 +104,7 @@ class Split:
         total: total variance, weighted, where no cell's privacy profile exceeds 1; NaN where x was chosen
             for the largest variance.
         sweeps: how often the search went through all axes.
+        ended: how that search ended.
     """
 
     products: Products
@@ -113,6 +115,7 @@ class Split:
     x: Array
     total: float
     sweeps: int
+    ended: Ended
 
     def pieces(self, term: int) -> list[Piece]:
         """What one product gets from which block, from which parts and centres."""
@@ -185,6 +188,8 @@ class Searched:
             sums.x,
             sums.total,
             self.sweeps,
+            # Orders left out, and centres not set apart, are for want of time too.
+            "deadline" if search.deadline.is_past else search.ended,
         )
 
     def _placed(self, part: int) -> Placed | None:

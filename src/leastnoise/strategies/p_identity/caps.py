@@ -11,19 +11,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.progress import Ended, Progress
 from leastnoise.strategies.arrays import Arrays
 from leastnoise.strategies.cells import Cells
 from leastnoise.strategies.method import Request
 from leastnoise.strategies.p_identity.problem import covariance_of, problem_of, total_and_gradient
 from leastnoise.strategies.p_identity.search import FAINT, FLAT, MOST, Effort, search
+from leastnoise.strategies.table_weights import descent_ending
 from leastnoise.workload import Workload
 
 # Each smooth function of the variances takes this share of the steps.
@@ -45,13 +45,15 @@ class _OutOfTime(Exception):
 class Met:
     """A point met on the way: the objective there, and by how much it misses a cap, 1 if none.
 
-    The weights p of the queries are those for which it is nearly the best, for the bound.
+    The weights p of the queries are those for which it is nearly the best, for the bound; `ended` is how the
+    search ended that met it.
     """
 
     theta: Array
     p: Array
     value: float
     excess: float
+    ended: Ended = "converged"
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -81,6 +83,8 @@ class Capped:
         # Continuous noise has a little more variance than what is measured; for the largest no unit matters.
         self.noise = 2 / budget / budget if self.is_within else 1.0
         self.best: Met | None = None
+        # How the last stage ended; that time has cut one short is kept.
+        self.ended: Ended = "converged"
         self.started, self.stages = time.monotonic(), 0
 
     def shares(self, v: Array) -> Array:
@@ -123,11 +127,16 @@ class Capped:
             return value, self.noise * problem.unit * self.arrays.numpy(gradient).reshape(-1)
 
         steps = max(1, math.ceil(self.effort.steps * _STAGE_SHARE))
-        with suppress(_OutOfTime):
+        try:
             options = {"maxiter": steps, "maxfun": 2 * steps + 20, "ftol": FLAT, "gtol": 0}
             bounds = optimize.Bounds(0, MOST)
             x = theta.reshape(-1)
-            optimize.minimize(evaluate, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+            ended = optimize.minimize(
+                evaluate, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+            )
+            self.ended = "deadline" if self.ended == "deadline" else descent_ending(ended)
+        except _OutOfTime:
+            self.ended = "deadline"
         self.stages += 1
         if self.request.progress is not None:
             seconds = time.monotonic() - self.started
@@ -159,13 +168,18 @@ class Capped:
                 penalty *= 2
             excess = max(float(beyond.max()), 0.0)
             if self.effort.is_over:
+                self.ended = "deadline"
                 break
+        if self.ended != "deadline":
+            # Nothing but their number ends the rounds.
+            self.ended = "exhausted"
 
     def find(self, generator: np.random.Generator) -> Met:
         """The best point."""
         w = self.weights
         problem = problem_of(self.request.workload, w, self.cells, self.arrays)
         point = search(problem, self.effort.with_middle(), generator)
+        self.ended = point.ended
         for theta in (np.zeros_like(point.theta), point.theta):
             self.meet(theta, self.variances(theta), w)
         if self.is_within and self.best is not None and self.best.excess > 1:
@@ -175,7 +189,7 @@ class Capped:
         assert self.best is not None
         # The weights beside a total are those that come on top of its own.
         p = np.maximum(self.best.p * (w.sum() / self.best.p.sum()) - w, 0) if self.is_within else self.best.p
-        return replace(self.best, p=p)
+        return replace(self.best, p=p, ended=self.ended)
 
 
 def power_mean(inverse_caps: Array, power: float, v: Array) -> tuple[float, Array]:

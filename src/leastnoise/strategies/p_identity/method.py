@@ -21,6 +21,7 @@ import numpy as np
 
 from leastnoise.errors import MethodError
 from leastnoise.operators import Array
+from leastnoise.progress import Ended, worst_ending
 from leastnoise.rowspace import Basis
 from leastnoise.strategies.arrays import load_arrays
 from leastnoise.strategies.cells import Cells
@@ -95,7 +96,7 @@ def _find(request: Request) -> Found:
             raise MethodError(
                 'sums="tables" is for the total variance of cross tables of few attributes; leave it out'
             )
-        return _found(request, found_tables[0], found_tables[2])
+        return _found(request, found_tables.proposal, found_tables.note, found_tables.ended)
     generator, arrays = np.random.default_rng(seed), load_arrays(request.backend)
     cells = cells_of(workload)
     if starts is None:
@@ -109,20 +110,25 @@ def _find(request: Request) -> Found:
     if request.objective.kind == "total":
         problem = problem_of(workload, request.objective.weights(workload), cells, arrays)
         point = search(problem, effort, generator)
-        if found_tables is not None and found_tables[1] < point.value * problem.unit:
-            return _found(request, found_tables[0], found_tables[2])
+        ended = point.ended
+        if found_tables is not None:
+            ended = worst_ending([found_tables.ended, ended])
+            if found_tables.total < point.value * problem.unit:
+                return _found(request, found_tables.proposal, found_tables.note, ended)
         theta = point.theta
     else:
         met = Capped(request, cells, effort, arrays).find(generator)
-        theta, weights = met.theta, met.p
-    late = ", stopped early" if effort.is_over else ""
+        theta, weights, ended = met.theta, met.p, met.ended
     sought = np.count_nonzero(theta.any(axis=0))
-    note = f"every cell and {sought:,} weighted sums of cells, {starts:,} starts{late}"
-    return _found(request, whole_rows(rows_of(theta), cells), note, weights)
+    note = f"every cell and {sought:,} weighted sums of cells, {starts:,} starts"
+    return _found(request, whole_rows(rows_of(theta), cells), note, ended, weights)
 
 
-def _found(request: Request, proposal: RealStrategy, note: str, p: Array | None = None) -> Found:
-    return Found(proposal, uniform_weights(request.workload), "heuristic", note + scaled_note(request), p=p)
+def _found(
+    request: Request, proposal: RealStrategy, note: str, ended: Ended, p: Array | None = None
+) -> Found:
+    note += scaled_note(request)
+    return Found(proposal, uniform_weights(request.workload), "heuristic", note, ended, p=p)
 
 
 P_IDENTITY = Method(

@@ -25,7 +25,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -33,6 +32,7 @@ import numpy as np
 
 from leastnoise import threads
 from leastnoise.operators import Array
+from leastnoise.progress import Ended
 from leastnoise.strategies.p_identity.problem import Problem, total_and_gradient
 
 # Sums of cells beside the cells, unless given: one for so many cells, from start to start, at least so many.
@@ -85,10 +85,11 @@ class _OutOfTime(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Θᵀ, (n, p), and its total variance in the problem's unit."""
+    """Θᵀ, (n, p), its total variance in the problem's unit, and how the search that met it ended."""
 
     theta: Array
     value: float
+    ended: Ended = "converged"
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,10 @@ def descend(problem: Problem, start: Array, steps: int, deadline: float = math.i
         return value, arrays.numpy(gradient)
 
     def follow(theta: Array, left: int) -> int:
-        """Steps taken in one round, all that are left where nothing may move."""
+        """Steps taken in one round; none where nothing may move."""
         free = np.flatnonzero((theta > 0) | (evaluate(theta)[1] < 0))
         if len(free) == 0:
-            return left
+            return 0
         flat = theta.reshape(-1)
 
         def evaluate_free(x: Array) -> tuple[float, Array]:
@@ -164,14 +165,17 @@ def descend(problem: Problem, start: Array, steps: int, deadline: float = math.i
         )
         return max(int(ended.nit), 1)
 
-    with suppress(_OutOfTime):
+    try:
         left, before = steps, math.inf
         while left > 0:
-            left -= follow(np.array(best[0].theta).reshape(shape), left)
-            if not best[0].value < before * (1 - _ROUND * FLAT):
-                break
+            taken = follow(np.array(best[0].theta).reshape(shape), left)
+            left -= taken
+            if taken == 0 or not best[0].value < before * (1 - _ROUND * FLAT):
+                return best[0]
             before = best[0].value
-    return best[0]
+    except _OutOfTime:
+        return replace(best[0], ended="deadline")
+    return replace(best[0], ended="exhausted")
 
 
 def search(problem: Problem, effort: Effort, generator: np.random.Generator) -> Point:
@@ -179,14 +183,19 @@ def search(problem: Problem, effort: Effort, generator: np.random.Generator) -> 
     nothing = Point(np.zeros((problem.n, effort.p or 1)), float(problem.diagonal.sum()))
     with threads.suited_to(0):
         found = _Search(problem, effort).find(generator)
-    return min(nothing, found, key=lambda point: point.value)
+    return replace(min(nothing, found, key=lambda point: point.value), ended=found.ended)
 
 
 class _Search:
-    """One problem on cells and on blocks of them, and how much is tried."""
+    """One problem on cells and on blocks of them, and how much is tried.
+
+    Attributes:
+        is_cut: whether time has cut a start short, or left one out.
+    """
 
     def __init__(self, problem: Problem, effort: Effort) -> None:
         self.problem, self.effort = problem, effort
+        self.is_cut = False
         most = problem.n / _CELLS_PER_SUM[0] if effort.p is None else effort.p
         size = 1
         while (
@@ -217,9 +226,11 @@ class _Search:
         taken = _FIRST[0] + _SECOND[0] if self.size == 1 else _CELLS[0]
         rest = effort.steps - math.ceil(taken * effort.steps)
         best = points[0]
-        if rest > 0 and not effort.is_over:
+        if effort.is_over:
+            return replace(best, ended="deadline")
+        if rest > 0:
             best = descend(self.problem, best.theta, rest, effort.deadline)
-        return best
+        return replace(best, ended="deadline") if self.is_cut else best
 
     def stage(
         self, starts: Sequence[Callable[[], Array]], size: int, shares: tuple[float, float]
@@ -232,10 +243,13 @@ class _Search:
         def descend_from(number: int) -> Point | None:
             now = time.monotonic()
             if number > 0 and now > end:
+                self.is_cut = True
                 return None
             # Starts still to come are left as much time as this one.
             left = math.ceil((len(starts) - number) / workers)
-            return descend(problem, starts[number](), steps, now + (end - now) / left)
+            point = descend(problem, starts[number](), steps, now + (end - now) / left)
+            self.is_cut = self.is_cut or point.ended == "deadline"
+            return point
 
         if workers == 1:
             ends = [descend_from(number) for number in range(len(starts))]

@@ -15,6 +15,7 @@ from leastnoise.errors import DesignError
 from leastnoise.lattice import Lattice
 from leastnoise.operators import Array
 from leastnoise.products import Products
+from leastnoise.progress import Ended
 from leastnoise.strategies.deadline import NEVER, Deadline
 from leastnoise.strategies.oblique.dual.cuts import Cut, blocks_left
 from leastnoise.strategies.oblique.dual.problems import Gathered, Terms, n_combinations
@@ -48,8 +49,10 @@ def dual_weights(
     row_weights: Mapping[tuple[int, int], Array] | None = None,
     rounds: int = 4,
     deadline: Deadline = NEVER,
-) -> tuple[Array, ...]:
+) -> tuple[tuple[Array, ...], Ended]:
     """Weights of the values of every axis, Σ = 1, for which `union_bound` is nearly the largest.
+
+    Beside them, how the search for them ended.
 
     A single one stands for all values of an axis that no product mentions.
 
@@ -72,9 +75,12 @@ def dual_weights(
         search.consider(_whole(products, start))
     if start is None or not search.is_late:
         search.consider([np.full(size, 1 / size) for size in products.sizes])
+    ended: Ended = "converged"
     if search.bound > 0 and not search.is_late:
-        search.run(rounds)
-    return tuple(own if kinds else np.ones(1) for own, kinds in zip(search.q, products.kinds, strict=True))
+        ended = search.run(rounds)
+    found = tuple(own if kinds else np.ones(1) for own, kinds in zip(search.q, products.kinds, strict=True))
+    # Whoever is late once stays so.
+    return found, "deadline" if search.is_late else ended
 
 
 def _whole(products: Products, start: Sequence[Array]) -> list[Array]:
@@ -132,8 +138,8 @@ class _Search:
             self.q, self.bound = list(q), bound
         return bound > before + _LITTLE * abs(before)
 
-    def run(self, rounds: int) -> None:
-        """Go through the axes until the bound hardly grows."""
+    def run(self, rounds: int) -> Ended:
+        """Go through the axes until the bound hardly grows; whether it did."""
         common, rest = self._split_off(self._terms())
         found = [
             np.full(len(own), 1 / len(own)) if self._is_simple(a) else own for a, own in enumerate(self.q)
@@ -152,14 +158,15 @@ class _Search:
             self._climb(unions, moving, found, rounds * _STEPS_TOGETHER)
         if is_small or not moving:
             self.consider(found)
-            return
+            return "converged"
         for _ in range(rounds):
             for a in moving:
                 if not self.is_late:
                     unions = self._beside(problems, a, found)
                     self._climb(unions, [a], found, _STEPS)
             if not self.consider(found) or self.is_late:
-                return
+                return "converged"
+        return "exhausted"
 
     def _terms(self) -> Terms:
         """The weights of different products, in units of the largest."""
