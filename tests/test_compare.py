@@ -160,7 +160,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
         ended = "deadline" if (request.time_limit or 0.0) < 1 else "exhausted"
         return replace(identity.find(request), ended=ended)
 
-    slow = replace(identity, name="patient", find=find, is_quick=False)
+    slow = replace(identity, name="wavelet", find=find, is_quick=False)
     monkeypatch.setattr(sys.modules["leastnoise.compare"], "METHODS", (slow, identity))
     return told
 
@@ -172,12 +172,12 @@ def test_every_method_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     table = compare(PREFIX, GDP(1), time_limit=0.1)
     assert told == [10, 0.1]
     found = by_name(table)
-    assert found["patient"].ended == "deadline" and found["identity"].ended == "converged"
-    (row,) = (line for line in str(table).splitlines() if line.startswith("patient"))
+    assert found["wavelet"].ended == "deadline" and found["identity"].ended == "converged"
+    (row,) = (line for line in str(table).splitlines() if line.startswith("wavelet"))
     assert row.endswith("*")
     assert "* ended at the time limit of 0.1 s; with more time it may do better." in str(table)
     calm = compare(PREFIX, GDP(1), time_limit=60)
-    assert "*" not in str(calm) and by_name(calm)["patient"].ended == "exhausted"
+    assert "*" not in str(calm) and by_name(calm)["wavelet"].ended == "exhausted"
     assert "+ ended at its limit of steps, before it converged." in str(calm)
     with pytest.raises(InputError, match="time_limit must be a positive number of seconds"):
         compare(PREFIX, GDP(1), time_limit=0)

@@ -48,7 +48,9 @@ class ProductWitness:
 
     def to_arrays(self) -> dict[str, Array]:
         """Arrays from which `product_witness_from_parts` makes it again."""
-        arrays = {"q": np.concatenate([*self.q, []]), "q_sizes": np.array([len(own) for own in self.q])}
+        # A table of one cell has no axes at all, and a list of nothing would be one of floats.
+        sizes = np.array([len(own) for own in self.q], dtype=np.int64)
+        arrays = {"q": np.concatenate([*self.q, []]), "q_sizes": sizes}
         if self.p is not None:
             arrays["p"] = self.p
         if self.rows:

@@ -12,6 +12,7 @@ A module imports only modules that stand above it here, annotations aside:
 
     costs            what cells spend over several plans
     words            a plan as people read it
+    fields           what each field must be
     checks           what holds of every plan, wherever it comes from
     parts            a plan as plain values and arrays
     plan             the plan itself

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from leastnoise.errors import DesignError, PrivacyError
 from leastnoise.measured import Measured
 from leastnoise.objective import Targets
+from leastnoise.plan.fields import check_fields
 from leastnoise.plan.self_check import check_labels
 from leastnoise.strategies import Mechanism
 from leastnoise.strategy import is_within, spare_of
@@ -29,6 +30,7 @@ def check_plan(plan: Plan) -> None:
         DesignError: if its parts do not fit one another.
         PrivacyError: if it spends more than its goal, or more than the earlier plans leave.
     """
+    check_fields(plan)
     if plan.strategy is None and plan.mechanism is not None:
         _check_after(plan)
         _check_mechanism(plan, plan.mechanism)
