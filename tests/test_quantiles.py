@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from leastnoise.errors import InputError, MethodError, QueryError, SchemaError, 
 from leastnoise.intervals import half_widths
 from leastnoise.operators import Array
 from leastnoise.release import Release
+from leastnoise.report.quantiles import write_quantiles
 from leastnoise.workload import alone
 from tolerances import CHANCE, ROUNDING
 
@@ -87,6 +89,25 @@ def test_groups_stand_on_either_side_of_the_attribute() -> None:
     release = measured(plan, table.reshape(-1))
     assert release.quantiles("age", [0.5], by="sex")["quantile"].tolist() == [26, 60]
     assert release.quantiles("age", [0.5], by="region")["quantile"].tolist() == [26, 60]
+
+
+@pytest.mark.parametrize("name", ["group", "q", "quantile", "lower", "index"])
+def test_groups_may_be_called_as_a_column_is(name: str, tmp_path: Path) -> None:
+    """Quantiles by an attribute called "group" ended in a KeyError, by one called "q" in the file of them."""
+    schema = ln.Schema({name: ("F", "M"), "age": range(20, 80, 2)})
+    plan = ln.design(ln.assemble([ln.Marginal(name, "age")], schema), ln.GDP(1))
+    table = np.zeros((2, 30), dtype=int)
+    table[0, 3] = table[1, 20] = 10**6
+    release = measured(plan, table.reshape(-1))
+    found = release.quantiles("age", [0.5, 0.75], by=name)
+    assert found.index.names == [name, "q"]
+    assert found.index.tolist() == [("F", 0.5), ("F", 0.75), ("M", 0.5), ("M", 0.75)]
+    assert found["quantile"].tolist() == [26, 26, 60, 60]
+    path = write_quantiles(release, tmp_path / "quantiles.csv", "age", [0.5], by=name)
+    assert [line.split(",")[1:4] for line in path.read_text().splitlines()[1:]] == [
+        ["0.5", "F", "26"],
+        ["0.5", "M", "60"],
+    ]
 
 
 def test_bins_come_with_their_edges() -> None:

@@ -78,24 +78,23 @@ def quantile_table(
     _require_distribution(plan, attribute, by)
     distribution = answers(_of_groups(Prefix(attribute), schema, by))
     sums = _by_group(distribution, schema, attribute, by)
-    rows: list[dict[str, Any]] = []
+    rows: list[list[dict[str, Any]]] = [[] for _ in groups]
     for share in wanted:
         workload = _of_groups(_AboveShare(attribute, share), schema, by)
         stderr = np.sqrt(strategy.variances_of(workload))
         t = half_widths(workload, strategy, stderr, level, False, None)
         ends = [_by_group(v, schema, attribute, by) for v in (unadjusted(workload), t)]
-        for number, group in enumerate(groups):
+        for number in range(len(groups)):
             estimate = _estimate(sums[number], share)
             low, high = _interval(ends[0][number], ends[1][number], estimate)
-            where = {} if by is None else {by: group, "group": number}
-            shown = _shown(values, min(max(estimate, low), high), low, high)
-            rows.append({**where, "q": share, **shown})
-    frame = pd.DataFrame(rows)
-    if by is None:
-        return frame.set_index("q")
+            rows[number].append(_shown(values, min(max(estimate, low), high), low, high))
     # One group after the other, as the attribute declares them.
-    frame = frame.sort_values("group", kind="stable").drop(columns="group")
-    return frame.set_index([by, "q"])
+    frame = pd.DataFrame([row for of_group in rows for row in of_group])
+    if by is None:
+        return frame.set_index(pd.Index(wanted, name="q"))
+    # The index is made apart from the columns: the attribute may be called as one of them, or "q".
+    index = pd.MultiIndex.from_tuples([(group, q) for group in groups for q in wanted], names=[by, "q"])
+    return frame.set_index(index)
 
 
 def _interval(d: Array, t: Array, estimate: int) -> tuple[int, int]:

@@ -48,13 +48,16 @@ def write_quantile_table(
     """Write a table that ``release.quantiles`` gave for an attribute, as `write_quantiles` does."""
     target = Path(path)
     write = answers_writer(target)
-    found = table.reset_index()
+    # By place: the groups may be called as the shares are, or as a column.
+    shares = table.index if by is None else table.index.get_level_values(1)
+    groups = None if by is None else table.index.get_level_values(0)
+    found = table.reset_index(drop=True)
     numbers = {name: np.array(found[name], dtype=float) for name in ("lower", "upper")}
     is_binned = "from" in found
     columns: dict[str, Any] = {
         "attribute": [attribute] * len(found),
-        "share": np.array(found["q"], dtype=float),
-        "group": Texts((), np.full(len(found), -1)) if by is None else [str(group) for group in found[by]],
+        "share": np.array(shares, dtype=float),
+        "group": Texts((), np.full(len(found), -1)) if groups is None else [str(group) for group in groups],
         "quantile": list(found["quantile"]) if is_binned else np.array(found["quantile"], dtype=float),
         "from": np.array(found["from" if is_binned else "quantile"], dtype=float),
         "to": np.array(found["to" if is_binned else "quantile"], dtype=float),
