@@ -498,6 +498,13 @@ def test_a_condition_that_all_satisfy_asks_for_the_total() -> None:
     assert all(0 not in block.axes for block in strategy.blocks)
 
 
+def test_a_query_that_counts_nobody_has_no_noise() -> None:
+    """Its row of zeros was divided by its largest entry, with a warning."""
+    workload = ln.assemble([ln.Marginal("a"), ln.Where("b > 1")], ln.Schema(a=range(2), b=range(2)))
+    plan = ln.design(workload, ln.GDP(1), method="residuals")
+    assert plan.known_stderr() == pytest.approx([1, 1, 0], rel=SOLVER, abs=ROUNDING)
+
+
 def test_a_part_without_residual_rows_does_not_stand_for_its_centre() -> None:
     """The plain form of an axis asked for its total was once taken for the centre of others."""
     queries = [
