@@ -202,7 +202,7 @@ def test_the_command_says_what_becomes_of_every_record(run: Callable[..., Any]) 
 def test_persons_are_held_against_the_limit(run: Callable[..., Any]) -> None:
     told = run("people.toml", "--data", "people.csv", "--person", "id").output
     assert "2 different values of id, the person, among the records that count\n" in told
-    assert "  1 record without a person: left out\n" in told
+    assert "  1 record of nobody: left out\n" in told
     assert "  1 with more than records_per_person = 2: 1 record beyond it left out\n" in told
     limit = "records_per_person = 2"
     assert limit in SPEC

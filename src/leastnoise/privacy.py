@@ -127,8 +127,13 @@ class Goal(ABC):
     def _formula(self) -> tuple[str, str]:
         """The notion by its full name, and by a short one with its numbers."""
 
-    def statement(self) -> str:
+    def statement(self, *, by_person: bool = False) -> str:
         """One sentence for people, without the full stop.
+
+        Args:
+            by_person: whether a column told whose record is whose, so that at most ``records_per_person``
+                of each person were counted. The promise is then about all records of one person: one
+                record more of the same person may take the place of another, which is two changes.
 
         Example:
             >>> print(ApproxDP(epsilon=1, delta=1e-6).statement())
@@ -136,16 +141,24 @@ class Goal(ABC):
         """
         letters = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}
         numbers = ", ".join(f"{letters[name]} = {_show(getattr(self, name))}" for name in self._parameters)
-        return f"{self._formula()[0]} with {numbers}, {self._neighbours_in_words()}"
+        return f"{self._formula()[0]} with {numbers}, {self._neighbours_in_words(by_person)}"
 
-    def _neighbours_in_words(self) -> str:
+    def short(self, *, by_person: bool = False) -> str:
+        """The same in few words."""
+        return f"{self._formula()[1]}, {self._neighbours_in_words(by_person)}"
+
+    def _neighbours_in_words(self, by_person: bool) -> str:
         k = self.records_per_person
+        if by_person:
+            change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
+            counted = "one is counted" if k == 1 else f"at most {k} are counted"
+            return f"{change} all records of one person, of which {counted}"
         if self.neighbours == "add-remove":
             return "adding or removing " + ("one record" if k == 1 else f"up to {k} records of one person")
         return "replacing one record" if k == 1 else f"replacing up to {k} records of one person"
 
     def __str__(self) -> str:
-        return f"{self._formula()[1]}, {self._neighbours_in_words()}"
+        return self.short()
 
     def __repr__(self) -> str:
         shown = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,6 +63,10 @@ DataFile = Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or
 TimeLimit = Annotated[float | None, typer.Option(help="seconds; the best plan so far is taken")]
 _PERSON = "the column that names the person, of whom records_per_person count at most"
 Person = Annotated[str | None, typer.Option("--person", help=_PERSON)]
+PersonUnknown = Annotated[
+    list[str] | None,
+    typer.Option("--person-unknown", help="an id that stands for nobody in particular, as 0; repeatable"),
+]
 OtherPerson = Annotated[
     str | None, typer.Option("--person", help=f"{_PERSON}; that of the specification unless given")
 ]
@@ -130,6 +134,7 @@ def release(
     data: DataFile,
     out: AnswersFile = None,
     person: Person = None,
+    person_unknown: PersonUnknown = None,
     ledger: LedgerFile = None,
     release_id: ReleaseId = None,
     force: Force = False,
@@ -141,7 +146,7 @@ def release(
     outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id)
     _warn_of_trust(chosen.privacy.records_per_person, person, payer, "name the column with --person")
-    result = _measure(chosen, data, person, payer)
+    result = _measure(chosen, data, person, person_unknown or (), payer)
     save(result, outputs)
     say_where(outputs)
     payer.say_receipt(result)
@@ -162,17 +167,19 @@ def publish(
     from leastnoise.spec import load_spec
 
     asked = load_spec(spec)
+    # Placeholders are those of the column that the specification names.
+    unknown = asked.person_unknown if person in (None, asked.person) else ()
     person = asked.person if person is None else person
     outputs = _outputs(spec, data, out, force, asked.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id)
     # What is missing, or cannot be paid for, is found now rather than after a long design.
-    _table(data, asked.schema, person)
+    _table(data, asked.schema, person, unknown)
     result = payer.stored_for(asked)
     if result is None:
         payer.check_before_design(asked)
         how = 'name it in the specification, as in person = "patient_id", or with --person'
         _warn_of_trust(asked.records_per_person, person, payer, how)
-        result = _measure(designed(asked, time_limit), data, person, payer)
+        result = _measure(designed(asked, time_limit), data, person, unknown, payer)
     save(result, outputs)
     with spinner("putting the summary together"):
         summary = str(summarize(result))
@@ -215,7 +222,9 @@ def methods() -> None:
     _say(known())
 
 
-def _measure(plan: Plan, data: str, person: str | None, payer: Payment) -> Release:
+def _measure(
+    plan: Plan, data: str, person: str | None, person_unknown: Iterable[str | int], payer: Payment
+) -> Release:
     import leastnoise
     from leastnoise.errors import InputError
 
@@ -226,7 +235,7 @@ def _measure(plan: Plan, data: str, person: str | None, payer: Payment) -> Relea
     known = payer.known_ids
     try:
         with _measuring():
-            result = leastnoise.measure(plan, _table(data, schema, person), **payer.arguments)
+            result = leastnoise.measure(plan, _table(data, schema, person, person_unknown), **payer.arguments)
     except KeyboardInterrupt:
         for release_id in payer.known_ids - known:
             typer.echo(
@@ -240,13 +249,13 @@ def _measure(plan: Plan, data: str, person: str | None, payer: Payment) -> Relea
     return result
 
 
-def _table(data: str, schema: Schema, person: str | None) -> Data:
+def _table(data: str, schema: Schema, person: str | None, person_unknown: Iterable[str | int]) -> Data:
     """The table in files, or a refusal that names columns spelled almost as one that is missing."""
     from leastnoise.data import vectorize
     from leastnoise.errors import DataError
 
     try:
-        return vectorize(data, schema, person=person)
+        return vectorize(data, schema, person=person, person_unknown=person_unknown)
     except DataError as error:
         raise DataError(f"{error}{alike_columns(data, schema, person)}") from None
 

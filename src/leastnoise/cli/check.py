@@ -44,9 +44,10 @@ def check(
 
     asked = load_spec(spec)
     limit = asked.records_per_person
+    unknown = asked.person_unknown if person in (None, asked.person) else ()
     person = asked.person if person is None else person
     try:
-        table = vectorize(data, asked.schema, person=person)
+        table = vectorize(data, asked.schema, person=person, person_unknown=unknown)
         with spinner("checking"):
             fit = fit_of(table, records_per_person=limit, n_examples=_N_SHOWN if show_values else 0)
     except DataError as error:
@@ -145,7 +146,7 @@ def _person_lines(fit: Fit, person: str | None, limit: int) -> Iterator[str]:
     found = fit.person
     yield f"{found.n_persons:,} different values of {person}, the person, among the records that count"
     if found.n_nobody:
-        yield f"  {_records(found.n_nobody)} without a person: left out"
+        yield f"  {_records(found.n_nobody)} of nobody: left out"
     if found.n_over:
         yield (
             f"  {found.n_over:,} with more than records_per_person = {limit}: {_records(found.n_cut)} beyond "

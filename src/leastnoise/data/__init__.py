@@ -29,9 +29,8 @@ leave the record out, silently, unless the attribute has another policy:
 
 Where a person may have several records, ``person=`` names the column that tells
 whose they are, and at most k of each person count, in an order that is a fixed
-hash of the person and the cell. Persons are compared as text. A number that is
-whole is written as one, whatever its type: 7, 7.0 and "7" are one person. Other
-floats are told apart to 62 binary places, and all from 2^63 on are one person.
+hash of the person and the cell. Ids are compared exactly, and one that cannot be
+told apart exactly belongs to nobody: `people.py` has the rules.
 
 Types that no schema can mean are refused before anything is counted: lists,
 records, bytes, and dates or times where numbers are declared.
@@ -49,6 +48,7 @@ Messages hold nothing true about the table: what the engine says is withheld.
     asking.py     one scan, by whichever engine holds the table
     counting.py   by the embedded engine: from values to cells, in SQL
     fitting.py    how far a table keeps to its schema, for its owner's eyes
+    people.py     whose record it is
     sources.py    files and data frames, as the embedded engine reads them
     engines.py    by any other engine, through Ibis
     placing.py    from values to cells, in Ibis expressions

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from leastnoise.data import counting, engines
 from leastnoise.data.blocks import Subset
+from leastnoise.data.people import Person
 from leastnoise.data.sources import is_in_engine
 from leastnoise.data.watching import Watch
 from leastnoise.schema import Schema
@@ -19,7 +20,7 @@ def ask(
     source: Any,
     schema: Schema,
     blocks: Sequence[Subset],
-    person: str | None,
+    person: Person | None,
     records_per_person: int | None,
     watch: Watch,
 ) -> list[npt.NDArray[np.int64]]:
@@ -29,9 +30,9 @@ def ask(
     return counting.ask(source, schema, blocks, person, records_per_person, watch)
 
 
-def check_source(source: Any, schema: Schema, person: str | None) -> None:
+def check_source(source: Any, schema: Schema, person: Person | None) -> None:
     """Return if files or a table in an engine have each column once; only headers and types are read."""
-    columns = schema.names if person is None else (*schema.names, person)
+    columns = schema.names if person is None else (*schema.names, person.column)
     if is_in_engine(source):
         engines.check_table(source[1], schema, person)
     elif isinstance(source, list):

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from leastnoise.data.blocks import Subset, tallied
 from leastnoise.data.edges import least_float as _least_float
 from leastnoise.data.kinds import check_kind
+from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
 from leastnoise.data.sources import Part, column_types, file_parts
 from leastnoise.data.watching import Watch
 from leastnoise.errors import DataError, MissingExtraError
@@ -45,7 +46,7 @@ def ask(
     source: Any,
     schema: Schema,
     blocks: Sequence[Subset],
-    person: str | None,
+    person: Person | None,
     records_per_person: int | None,
     watch: Watch,
 ) -> list[npt.NDArray[np.int64]]:
@@ -68,7 +69,7 @@ def ask(
 
 @contextmanager
 def opened(
-    source: Any, schema: Schema, person: str | None, *, as_written: bool = False
+    source: Any, schema: Schema, person: Person | None, *, as_written: bool = False
 ) -> Iterator[tuple[Any, str, dict[str, Any]]]:
     """An engine, a query for the records as the schema reads them, and its parameters.
 
@@ -79,7 +80,7 @@ def opened(
         as_written: with columns t0, t1, … too, the values as text.
     """
     names = schema.names
-    columns = names if person is None else (*names, person)
+    columns = names if person is None else (*names, person.column)
     with _engine(source) as engine:
         if isinstance(source, list):
             parts = file_parts(engine, source, columns)
@@ -98,8 +99,9 @@ def opened(
             written = [f"CAST({column} AS VARCHAR) AS t{k}" for k, (_, (column, _)) in pairs]
             who = []
             if person is not None:
-                check_kind(person, None, _family(part.columns[-1][1]))
+                check_kind(person.column, None, _family(part.columns[-1][1]))
                 who = [f"{_person(*part.columns[-1])} AS who"]
+                parameters["unknown"] = list(person.unknown)
             chosen = [*values, *present, *(written if as_written else []), *who]
             selected.append(f"SELECT {', '.join(chosen)} FROM {part.table}")
         yield engine, " UNION ALL ".join(selected), parameters
@@ -235,20 +237,21 @@ def _written_out(column: str, kind: str) -> str:
 
 
 def _person(column: str, kind: str) -> str:
-    """SQL for whose record it is, as text; null if nobody's. See `leastnoise.data`."""
+    """SQL for whose record it is, as text; null if nobody's. See `leastnoise.data.people`."""
     text = f"CAST({column} AS VARCHAR)"
     if kind in _FLOATS:
-        x = f"abs(CAST({column} AS DOUBLE))"
-        whole = f"CAST(TRY_CAST(floor({x}) AS BIGINT) AS VARCHAR)"
-        parts = f"CAST(TRY_CAST(floor(({x} - floor({x})) * {2.0**62!r}) AS BIGINT) AS VARCHAR)"
-        # Minus zero is zero.
-        text = (
-            f"CASE WHEN {column} < 0 THEN '-' ELSE '' END || CASE WHEN {x} >= {2.0**63!r} THEN 'beyond' "
-            f"WHEN {x} = floor({x}) THEN {whole} ELSE {whole} || '.' || {parts} END"
-        )
+        x = f"CAST({column} AS DOUBLE)"
+        limit = WHOLE_BELOW["float32" if kind == "FLOAT" else "float64"]
+        # By way of integers, where minus zero is zero.
+        is_exact = f"{x} = trunc({x}) AND abs({x}) < {float(limit)!r}"
+        text = f"CASE WHEN {is_exact} THEN CAST(TRY_CAST({x} AS BIGINT) AS VARCHAR) END"
     elif kind.startswith("DECIMAL"):
         text = f"CASE WHEN {column} = trunc({column}) THEN CAST(trunc({column}) AS VARCHAR) ELSE {text} END"
-    return f"CASE WHEN {_present(column, kind)} THEN {text} END"
+    elif kind not in _INTEGERS:
+        is_whole = f"regexp_full_match({text}, '{WHOLE_FLOAT_TEXT}')"
+        text = f"CASE WHEN {is_whole} THEN left({text}, -2) ELSE {text} END"
+    is_known = f"{_present(column, kind)} AND NOT list_contains($unknown::VARCHAR[], {text})"
+    return f"CASE WHEN {is_known} THEN {text} END"
 
 
 def _family(kind: str) -> str:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from leastnoise.data.blocks import Subset, tallied
 from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
+from leastnoise.data.people import Person
 from leastnoise.data.placing import check_type, person_text, placed, reading
 from leastnoise.data.sources import column_places
 from leastnoise.data.watching import Watch
@@ -65,7 +66,7 @@ _PROBE = Schema(
 _ANSWER = {"which": "int64", "cell": "int64", "n": "int64"}
 
 
-def check_table(table: Any, schema: Schema, person: str | None) -> None:
+def check_table(table: Any, schema: Schema, person: Person | None) -> None:
     """Return if an engine can count a table; columns and types are looked at, and no value."""
     engine = table.get_backend().name
     if engine not in ENGINES:
@@ -73,20 +74,20 @@ def check_table(table: Any, schema: Schema, person: str | None) -> None:
             f"tables are counted in {', '.join(ENGINES)}, not in {engine}; write this one to a file, as in "
             "table.to_parquet('people.parquet'), and count that"
         )
-    names = schema.names if person is None else (*schema.names, person)
+    names = schema.names if person is None else (*schema.names, person.column)
     places = column_places(table.columns, names)
     types = list(table.schema().values())
     for name, place in zip(schema.names, places, strict=False):
         check_type(name, schema[name], types[place])
     if person is not None:
-        check_type(person, None, types[places[-1]])
+        check_type(person.column, None, types[places[-1]])
 
 
 def ask(
     table: Any,
     schema: Schema,
     blocks: Sequence[Subset],
-    person: str | None,
+    person: Person | None,
     records_per_person: int | None,
     watch: Watch,
 ) -> list[npt.NDArray[np.int64]]:
@@ -146,7 +147,7 @@ def probe(backend: Any) -> None:
             )
 
 
-def _records(backend: Any, table: Any, schema: Schema, person: str | None) -> Any:
+def _records(backend: Any, table: Any, schema: Schema, person: Person | None) -> Any:
     """The cell of every record that all attributes place, as columns i0, i1, …, and whose it is, as who.
 
     In two steps, of which each is SQL before the next begins: Ibis would put the
@@ -154,7 +155,7 @@ def _records(backend: Any, table: Any, schema: Schema, person: str | None) -> An
     """
     dialect = dialect_of(backend.name)
     names = schema.names
-    places = column_places(table.columns, names if person is None else (*names, person))
+    places = column_places(table.columns, names if person is None else (*names, person.column))
     readings = [
         reading(schema[name], table[place], dialect) for name, place in zip(names, places, strict=False)
     ]
@@ -164,7 +165,7 @@ def _records(backend: Any, table: Any, schema: Schema, person: str | None) -> An
         for j, (value, kind) in enumerate(read.values):
             values[f"v{k}_{j}"], types[f"v{k}_{j}"] = value, kind
     if person is not None:
-        values["who"], types["who"] = person_text(table[places[-1]], dialect), "string"
+        values["who"], types["who"] = person_text(table[places[-1]], person, dialect), "string"
     first = backend.sql(backend.compile(table.select(**values)) + dialect.fence, schema=types)
     cells = {} if person is None else {"who": first["who"]}
     for k, (name, read) in enumerate(zip(names, readings, strict=True)):

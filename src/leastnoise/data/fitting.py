@@ -113,7 +113,7 @@ def _fit(data: Data, records_per_person: int, n_examples: int) -> Fit:
     # Read as if numbers were clamped, so that one too large for any type is told from one that is none.
     readable = Schema({name: _with_outside(schema[name], "clamp") for name in schema})
     as_written = n_examples > 0
-    with opened(data._source, readable, data.person, as_written=as_written) as (engine, query, parameters):
+    with opened(data._source, readable, data.who, as_written=as_written) as (engine, query, parameters):
         copies = [f"v{k} AS v{k + n}, p{k} AS p{k + n}" for k in range(n)]
         copies += [f"{_is_read(schema[name], k)} AS r{k}" for k, name in enumerate(schema)]
         query = f"SELECT *, {', '.join(copies)} FROM ({query})"

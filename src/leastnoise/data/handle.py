@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from leastnoise.data.asking import ask, check_source
 from leastnoise.data.blocks import Subset, plan_scans, summed
+from leastnoise.data.people import Person, checked_person
 from leastnoise.data.sources import ACCEPTED, OPENERS, files_named
 from leastnoise.data.watching import Counting, Watch
 from leastnoise.data.withheld import withheld
@@ -28,13 +29,18 @@ class Data:
     Attributes:
         schema: the declared attributes.
         kind: where the records are.
-        person: the column that names the person, or None.
+        who: the column that names the person, and the ids in it that name nobody; None without one.
     """
 
     schema: Schema
     kind: str
     _source: Any = field(repr=False)
-    person: str | None = None
+    who: Person | None = None
+
+    @property
+    def person(self) -> str | None:
+        """The column that names the person, or None."""
+        return None if self.who is None else self.who.column
 
     def counts(self, *attributes: str, records_per_person: int | None = None) -> npt.NDArray[np.int64]:
         """How many records hold each combination of values of these attributes, zeros included.
@@ -47,9 +53,10 @@ class Data:
         Args:
             records_per_person: keep at most so many records of each person, chosen in
                 a fixed hash order of that person's own records. Records that no cell
-                takes do not count towards it, and those of a null person are dropped.
-                Persons are compared as text; 7.0 is 7 in any type of number. Needs
-                ``person``; None takes all records as they are.
+                takes do not count towards it, and those of nobody are dropped: without an
+                id, with a declared placeholder, or with one that cannot be told apart
+                exactly (see `leastnoise.data.people`). Needs ``person``; None takes all
+                records as they are.
 
         Guarantee:
             Adding or removing one record changes one entry by one, or none. With
@@ -125,7 +132,7 @@ class Data:
         self, blocks: list[Subset], records_per_person: int | None, watch: Watch
     ) -> list[npt.NDArray[np.int64]]:
         """The counts of some blocks, from one scan of the table."""
-        given = (self._source, self.schema, blocks, self.person, records_per_person, watch)
+        given = (self._source, self.schema, blocks, self.who, records_per_person, watch)
         return watch.scan(lambda: withheld("counting the table", lambda: ask(*given)))
 
     def _checked_subset(self, subset: Iterable[str]) -> Subset:
@@ -174,11 +181,15 @@ class Data:
         return self.counts(*self.schema.names, records_per_person=records_per_person).ravel()
 
     def __repr__(self) -> str:
-        person = "" if self.person is None else f", person={self.person!r}"
+        person = "" if self.who is None else f", person={self.who.column!r}"
+        if self.who is not None and self.who.unknown:
+            person += f", person_unknown={list(self.who.unknown)!r}"
         return f"Data({self.kind}, {self.schema!r}{person})"
 
 
-def vectorize(source: Any, schema: Schema, *, person: str | None = None) -> Data:
+def vectorize(
+    source: Any, schema: Schema, *, person: str | None = None, person_unknown: Iterable[Any] = ()
+) -> Data:
     """A lazy handle on a table, which counts its records in the cells of a schema.
 
     Args:
@@ -191,6 +202,9 @@ def vectorize(source: Any, schema: Schema, *, person: str | None = None) -> Data
             have several records. `measure` then keeps at most the plan's
             ``records_per_person`` of each. Without it, that number is a promise of
             yours about the table, and nothing checks it.
+        person_unknown: ids in that column which stand for nobody in particular, as in
+            ``["unknown", 0]``. Records that have one are left out: shared by many people,
+            it would be one person with thousands of records.
 
     Raises:
         DataError: if the source is of another kind, there is no such file, or a file
@@ -207,37 +221,34 @@ def vectorize(source: Any, schema: Schema, *, person: str | None = None) -> Data
     """
     if not isinstance(schema, Schema):
         raise DataError(f"schema must be a Schema, got {type(schema).__name__}")
-    if person is not None and not isinstance(person, str):
-        raise DataError(f"person must be the name of a column, got {type(person).__name__}")
+    who = checked_person(person, person_unknown)
     if isinstance(source, Data):
         if source.schema != schema:
             raise DataError(
                 f"this data was made with {source.schema!r}, not with {schema!r}; call vectorize() on the "
                 "table itself with the schema of the plan"
             )
-        if person not in (None, source.person):
+        if who not in (None, source.who):
             raise DataError(
-                f"this data was made with person={source.person!r}, not {person!r}; call vectorize() on the "
-                "table itself"
+                f"this data was made with person={source.person!r}, not {person!r}, or with other ids in "
+                "person_unknown; call vectorize() on the table itself"
             )
         return source
     if isinstance(source, (str, Path)):
         files = files_named(source)
-        withheld("opening the table", lambda: check_source(files, schema, person))
-        return Data(schema, "files", files, person)
+        withheld("opening the table", lambda: check_source(files, schema, who))
+        return Data(schema, "files", files, who)
     for base in type(source).__mro__:
         library = base.__module__.lstrip("_").partition(".")[0]
         if (library, base.__name__) in OPENERS:
-            return _opened(
-                source, f"{library} {base.__name__}", OPENERS[library, base.__name__], schema, person
-            )
+            return _opened(source, f"{library} {base.__name__}", OPENERS[library, base.__name__], schema, who)
     raise DataError(f"a table must be {ACCEPTED}; got {type(source).__name__}")
 
 
-def _opened(source: Any, kind: str, opener: Any, schema: Schema, person: str | None) -> Data:
+def _opened(source: Any, kind: str, opener: Any, schema: Schema, who: Person | None) -> Data:
     opened = (opener, source)
-    withheld("opening the table", lambda: check_source(opened, schema, person))
-    return Data(schema, kind, opened, person)
+    withheld("opening the table", lambda: check_source(opened, schema, who))
+    return Data(schema, kind, opened, who)
 
 
 def _check_unchanged(totals: set[int]) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from leastnoise.data.dialects import Dialect, Expression, floor
 from leastnoise.data.edges import least_float
 from leastnoise.data.kinds import check_kind
+from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
 from leastnoise.errors import DataError
 from leastnoise.schema import Attribute, Bins, Categories, Hierarchy, Integers
 from leastnoise.schema.reading import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, text_of
@@ -29,8 +30,6 @@ from leastnoise.schema.reading import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, te
 FAR = 10**18
 # A range that reaches further is a list of at most so many values.
 _MAX_LISTED = 4096
-# Beyond this, a float is as good as any other: no person's number is that large.
-_LARGEST_PERSON = 2.0**63
 
 
 @dataclass(frozen=True)
@@ -117,33 +116,34 @@ def placed(attribute: Attribute, index: Expression, is_present: Expression) -> E
     return is_present.ifelse(found, other if attribute.null == "other" else dropped)
 
 
-def person_text(column: Expression, dialect: Dialect) -> Expression:
-    """Whose record it is, as text; null if nobody's. Whole numbers are one person however stored."""
+def person_text(column: Expression, person: Person, dialect: Dialect) -> Expression:
+    """Whose record it is, as text; null if nobody's. See `leastnoise.data.people`."""
     import ibis
 
-    family, dtype = family_of(column.type()), column.type()
+    family, dtype, nobody = family_of(column.type()), column.type(), ibis.null("string")
     if family == "text":
         text = _text(column, dialect)
+        text = _matches(text, WHOLE_FLOAT_TEXT).ifelse(text.left(text.length() - 2), text)
     elif family == "truth":
         text = column.ifelse("true", "false")
     elif family == "float":
-        column = column.cast("float64")
-        size = column.abs()
-        below = floor(size, "float64")
-        fraction = floor((size - below) * _number(2.0**62), "float64")
-        whole = below.try_cast("int64").cast("string")
-        written = ibis.cases(
-            (size >= _number(_LARGEST_PERSON), "beyond"),
-            (size == below, whole),
-            else_=whole + "." + fraction.try_cast("int64").cast("string"),
+        number = column.cast("float64")
+        is_exact = (number.abs() < _number(WHOLE_BELOW[str(dtype).lstrip("!")])) & (
+            number == floor(number, "float64")
         )
-        text = (column < _number(0.0)).ifelse("-", "") + written
+        text = is_exact.ifelse(number.try_cast("int64").cast("string"), nobody)
     elif family == "decimal" and dtype.is_decimal() and dtype.scale != 0:
         below = floor(column, str(dtype))
         text = (column == below).ifelse(_digits(below), column.cast("string"))
     else:
         text = column.cast("string")
-    return _is_present(column, family, dialect).ifelse(text, ibis.null("string"))
+    is_known = _is_present(column, family, dialect)
+    if person.unknown:
+        # As bytes: a collation must not decide which ids are the same.
+        bytes_of = dialect.bytes_of(text)
+        is_listed = [bytes_of == dialect.from_hex(ibis.literal(own.encode().hex())) for own in person.unknown]
+        is_known = is_known & ~ibis.or_(*is_listed)
+    return is_known.ifelse(text, nobody)
 
 
 # ------------------------------------------------------------------ what a column holds

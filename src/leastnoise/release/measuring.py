@@ -70,8 +70,9 @@ def measure(
     if release_id is not None:
         raise InputError("release_id= is what a ledger knows a release by; give ledger= too, or leave it out")
     read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
+    spends = plan.privacy.short(by_person=is_truncated(source))
     warnings.warn(
-        f"no ledger records this release: it spends {plan.privacy}, and so does every repetition",
+        f"no ledger records this release: it spends {spends}, and so does every repetition",
         UnrecordedSpending,
         stacklevel=2,
     )

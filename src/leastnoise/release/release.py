@@ -303,7 +303,8 @@ class Release:
     def __repr__(self) -> str:
         m, n = self.plan.workload.shape
         adjusted = "" if self.adjusted is None else f", adjusted: {self.adjusted.kinds}"
-        return f"Release({m:,} answers over {in_figures(n)} cells, {self.plan.privacy}{adjusted})"
+        promise = self.plan.privacy.short(by_person=bool(self.is_truncated))
+        return f"Release({m:,} answers over {in_figures(n)} cells, {promise}{adjusted})"
 
     def __str__(self) -> str:
         first = self.plan.workload.names[0]

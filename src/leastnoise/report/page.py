@@ -44,6 +44,7 @@ def page(subject: Plan | Release) -> str:
     title = f"A private release of {n}" if is_released else f"A plan for {n}, not measured yet"
     if release is not None and release.receipt is not None:
         title = f"{shortened(release.receipt.dataset, _MOST_OF_A_NAME)}: a private release of {n}"
+    is_truncated = None if release is None else release.is_truncated
     simple = Markup("") if plan.strategy is None else sections.simple_ways(plan, baselines(plan))
     content = [
         ("asked", "What was asked", sections.asked(plan)),
@@ -52,18 +53,15 @@ def page(subject: Plan | Release) -> str:
         (
             "privacy",
             "What it costs in privacy",
-            sections.privacy(
-                plan,
-                is_released=is_released,
-                is_truncated=None if release is None else release.is_truncated,
-            ),
+            sections.privacy(plan, is_released=is_released, is_truncated=is_truncated),
         ),
         ("proof", "How good this is, and the proof", sections.proof(plan, is_released=is_released)),
         ("simple", "What simpler noise would have cost", simple),
         ("origin", "Where this comes from", _origin(plan, release)),
     ]
     present = [section for section in content if section[2]]
-    top = element("header", joined(element("h1", title), _lede(plan), _facts(plan), _contents(present)))
+    lede = _lede(plan, is_truncated)
+    top = element("header", joined(element("h1", title), lede, _facts(plan), _contents(present)))
     main = element("main", joined(*(_section(*section) for section in present)))
     body = element("body", joined(top, main))
     return f'<!DOCTYPE html>\n<html lang="en">\n{_head(title)}\n{body}\n</html>\n'
@@ -98,9 +96,9 @@ def _contents(present: Sequence[tuple[str, str, Markup]]) -> Markup:
     return element("nav", element("ul", *links), aria_label="sections")
 
 
-def _lede(plan: Plan) -> Markup:
+def _lede(plan: Plan, is_truncated: bool | None) -> Markup:
     carries = "Every number carries noise, and this page says how much."
-    return paragraph(f"{plan.privacy.statement()}. {carries}", "lede")
+    return paragraph(f"{plan.privacy.statement(by_person=bool(is_truncated))}. {carries}", "lede")
 
 
 def _facts(plan: Plan) -> Markup:

@@ -116,6 +116,8 @@ def privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None = None) 
     """What is promised to whom, in plain words; `is_truncated` is that of the release."""
     goal, k = plan.privacy, plan.privacy.records_per_person
     record = "the record" if k == 1 else f"up to {k} records"
+    if is_truncated:
+        record = "all records"
     numbers = "these numbers" if is_released else "the numbers"
     if goal.neighbours == "add-remove":
         change, question = f"Without {record} of one person", "whether a certain person is in the table"
@@ -127,7 +129,7 @@ def privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None = None) 
     warning = words.large_delta(plan)
     pure = " ".join(words.without_delta(plan))
     return joined(
-        _begun("The promise", f"{goal.statement()}{together}."),
+        _begun("The promise", f"{goal.statement(by_person=bool(is_truncated))}{together}."),
         paragraph(
             words.spent(plan, "This release spent" if is_released else "Measuring it once would spend")
         ),

@@ -149,7 +149,10 @@ def _asked(block: Block) -> str:
 
 
 def _privacy(plan: Plan, spends: str, is_truncated: bool | None = None) -> list[str]:
-    lines = [f"{plan.privacy.statement()}.", words.spent(plan, spends)]
+    lines = [
+        *textwrap.wrap(f"{plan.privacy.statement(by_person=bool(is_truncated))}.", _WIDTH),
+        words.spent(plan, spends),
+    ]
     warning = words.large_delta(plan)
     if warning is not None:
         lines.append(warning)

@@ -23,7 +23,8 @@
     tol    = 1e-6
 
 Where a person may have several records, [privacy] says how many count at most and whose they are:
-records_per_person = 3, and person = "patient_id", a column of the table.
+records_per_person = 3, and person = "patient_id", a column of the table. Ids in it that stand for nobody in
+particular are listed beside it: person_unknown = ["unknown", 0].
 
 A query may hold a target, stderr = 50 or within = [100, 0.95]. Where some do, [privacy] may be
 left out: the plan then spends the least that meets them.
@@ -70,6 +71,7 @@ GOALS: dict[frozenset[str], type[Goal]] = {
 FURTHER = {"neighbours": "add-remove", "records_per_person": 1, "calibration": "exact"}
 # What may stand beside a goal, or alone where targets take its place, and is no part of it.
 PERSON = "person"
+PERSON_UNKNOWN = "person_unknown"
 DESIGN = ("objective", "relative_to", "method", "options", "tol", "time_limit", "backend")
 
 
@@ -82,6 +84,7 @@ class Spec:
     Attributes:
         person: the column that names the person, for `vectorize`: at most ``records_per_person`` records of
             each then count. None where nothing says whose record is whose.
+        person_unknown: ids in that column that stand for nobody in particular.
     """
 
     schema: Schema
@@ -89,6 +92,7 @@ class Spec:
     privacy: Goal | None
     design: Mapping[str, Any] = field(default_factory=dict)
     person: str | None = None
+    person_unknown: tuple[str | int, ...] = ()
 
     @property
     def records_per_person(self) -> int:
@@ -118,6 +122,9 @@ class Spec:
             if name != "goal" and value != FURTHER.get(name):
                 lines.append(f"{name} = {value_text(value)}")
         lines += [] if self.person is None else [f"{PERSON} = {value_text(self.person)}"]
+        lines += (
+            [f"{PERSON_UNKNOWN} = {value_text(list(self.person_unknown))}"] if self.person_unknown else []
+        )
         for query in self.queries:
             lines += ["", "[[query]]"]
             lines += [f"{key_text(name)} = {value_text(value)}" for name, value in query.to_dict().items()]
@@ -260,7 +267,7 @@ def _read(content: dict[str, Any]) -> Spec:
     goal = None if _is_without_numbers(privacy) and _has_targets(content) else _goal(privacy)
     if goal is None:
         _check_without_numbers(privacy)
-    spec = Spec(schema, tuple(asked), goal, _settings(content.get("design", {})), _person(privacy))
+    spec = Spec(schema, tuple(asked), goal, _settings(content.get("design", {})), *_person(privacy))
     if goal is None and spec.design.get("objective", "targets") != "targets":
         words = f"a [privacy] table is needed for objective = {spec.design['objective']!r}"
         raise _Refusal(words, "design", "objective")
@@ -327,7 +334,7 @@ def _from_sql(plain: dict[str, Any], schema: Schema) -> list[Query]:
 
 
 def _is_without_numbers(plain: dict[str, Any]) -> bool:
-    return set(plain) <= {*FURTHER, PERSON}
+    return set(plain) <= {*FURTHER, PERSON, PERSON_UNKNOWN}
 
 
 def _check_without_numbers(plain: dict[str, Any]) -> None:
@@ -342,21 +349,31 @@ def _check_without_numbers(plain: dict[str, Any]) -> None:
             )
 
 
-def _person(plain: dict[str, Any]) -> str | None:
+def _person(plain: dict[str, Any]) -> tuple[str | None, tuple[str | int, ...]]:
+    """The person's column, and the ids in it that stand for nobody in particular."""
     person = plain.get(PERSON)
     if PERSON in plain and (not isinstance(person, str) or not person):
         words = f"[privacy]: person must be the name of a column, in quotes, got {person!r}"
         raise _Refusal(words, "privacy", PERSON)
-    return person
+    unknown = plain.get(PERSON_UNKNOWN, [])
+    is_list = isinstance(unknown, list) and all(type(one) in (str, int) for one in unknown)
+    if not is_list or (unknown and person is None):
+        words = (
+            "[privacy]: person_unknown lists ids of the column that person names, as in "
+            f'person = "patient_id" and person_unknown = ["unknown", 0]; got {unknown!r}'
+        )
+        raise _Refusal(words, "privacy", PERSON_UNKNOWN)
+    return person, tuple(unknown)
 
 
 def _goal(given: dict[str, Any]) -> Goal:
-    plain = {name: value for name, value in given.items() if name != PERSON}
+    plain = {name: value for name, value in given.items() if name not in (PERSON, PERSON_UNKNOWN)}
     goal = GOALS.get(frozenset(plain) - set(FURTHER))
     if goal is None:
         raise _Refusal(
             "[privacy] must hold epsilon and delta, or epsilon, rho or mu alone (and may hold "
-            f"neighbours, records_per_person and person); it holds {', '.join(map(repr, given))}",
+            "neighbours, records_per_person, person and person_unknown); it holds "
+            f"{', '.join(map(repr, given))}",
             "privacy",
         )
     for name, value in plain.items():

@@ -19,7 +19,7 @@ from typing import Any
 from leastnoise.objective import OBJECTIVES
 from leastnoise.queries import QUERY_KINDS, Query
 from leastnoise.queries.base import COMMON
-from leastnoise.spec.reading import DESIGN, FURTHER, GOALS, PERSON
+from leastnoise.spec.reading import DESIGN, FURTHER, GOALS, PERSON, PERSON_UNKNOWN
 
 FILE = Path(__file__).with_name("spec.schema.json")
 
@@ -89,7 +89,14 @@ _GOAL_KEYS: dict[str, Json] = {
     },
     "calibration": {"enum": ["exact", "classic"]},
 }
-_PERSON: Json = {"type": "string", "minLength": 1, "description": "the column that names the person"}
+_PERSON: dict[str, Json] = {
+    PERSON: {"type": "string", "minLength": 1, "description": "the column that names the person"},
+    PERSON_UNKNOWN: {
+        "type": "array",
+        "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "description": "ids in that column that stand for nobody in particular; their records are left out",
+    },
+}
 _DESIGN_KEYS: dict[str, Json] = {
     "objective": {"enum": list(OBJECTIVES)},
     "relative_to": {"const": "uniform"},
@@ -180,14 +187,14 @@ def _goals() -> list[Json]:
 
 def _goal(numbers: frozenset[str]) -> Json:
     ordered = sorted(numbers, reverse=True)  # epsilon before delta
-    further = {key: _GOAL_KEYS.get(key, {}) for key in FURTHER} | {PERSON: _PERSON}
+    further = {key: _GOAL_KEYS.get(key, {}) for key in FURTHER} | _PERSON
     return _table(dict.fromkeys(ordered, _NUMBER_OR_FRACTION) | further, *ordered)
 
 
 def _without_numbers() -> Json:
     """What may be said where targets take the place of a goal: for one record, added or removed."""
     defaults = {key: {"const": default} for key, default in FURTHER.items()}
-    return _table(defaults | {PERSON: _PERSON}) | {"minProperties": 1}
+    return _table(defaults | _PERSON) | {"minProperties": 1}
 
 
 def _attribute(key: str) -> Json:

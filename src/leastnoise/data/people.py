@@ -1,0 +1,70 @@
+"""Whose record it is: the rules by which an id tells a person from all others.
+
+The bound on what one person can change holds only if no two people share an id and nobody has two. So ids are
+compared exactly, as text, and an id that cannot be told apart exactly belongs to nobody: its records are left
+out, like those without an id.
+
+    text              as it is. "7.0" is "7": one missing id makes pandas write all others so.
+    whole numbers     their digits, whatever the type: 7, 7.0 and "7" are one person.
+    floats            whole ones below 2^53 in size (float32: 2^24), by their digits. All others are nobody's:
+                      beyond, different numbers have become the same float before anybody could look.
+    placeholders      ids that stand for "unknown", such as 0 or "n/a", are declared in ``person_unknown=``
+                      and belong to nobody: shared by many, they would be one person with many records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from leastnoise.errors import DataError
+
+# Whole numbers below this in size are told apart by floats with as many bits of precision.
+WHOLE_BELOW = {"float64": 2**53, "float32": 2**24, "float16": 2**11}
+
+# Text that other programs write for a whole float: digits and ".0". Fifteen digits are below 2^53.
+WHOLE_FLOAT_TEXT = r"(0|-?[1-9][0-9]{0,14})[.]0"
+
+
+@dataclass(frozen=True)
+class Person:
+    """The column that names the person, and the ids in it that name nobody, as text."""
+
+    column: str
+    unknown: tuple[str, ...] = ()
+
+
+def checked_person(column: str | None, unknown: Iterable[Any]) -> Person | None:
+    """The person's column with its placeholders, once both are checked.
+
+    Raises:
+        DataError: if the column is no name, or placeholders are given without one or are no ids.
+    """
+    if column is not None and not isinstance(column, str):
+        raise DataError(f"person must be the name of a column, got {type(column).__name__}")
+    if isinstance(unknown, str) or not isinstance(unknown, Iterable):
+        raise DataError(f"person_unknown must be a list of ids, as in ['unknown', 0], got {unknown!r}")
+    texts = tuple(dict.fromkeys(_id_text(value) for value in unknown))
+    if column is None:
+        if texts:
+            raise DataError("person_unknown lists ids of a column; name it too, as in person='id'")
+        return None
+    return Person(column, texts)
+
+
+def _id_text(value: Any) -> str:
+    """An id as it is compared."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    raise DataError(f"an id in person_unknown is a text or a whole number, got {value!r}")
