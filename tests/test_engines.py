@@ -643,6 +643,25 @@ def test_a_whole_number_is_one_person_in_any_column(engine: Any) -> None:
     assert all(one == found[0] for one in found) and sum(found[0]) == 3
 
 
+def test_placeholders_and_ids_that_fall_together_are_nobodys(engine: Any) -> None:
+    columns: dict[str, tuple[str, list[Any]]] = {
+        "a": ("text", ["unknown", "unknown ", "0", "7", "7.0", "Unknown", None]),
+        "b": ("float", [0.0, -0.0, 2.0**53, 2.0**53 - 1, 0.5, 1e300, math.inf]),
+        "c": ("int", [0, 0, 7, 7, 8, 9, None]),
+    }
+    expected = {"a": 3, "b": 1, "c": 3}
+    for name, column in columns.items():
+        table: Table = {"id": column, "x": ("int", list(range(7)))}
+        found = [
+            vectorize(source, Schema(x=range(7)), person="id", person_unknown=["unknown", 0])
+            .vector(records_per_person=1)
+            .tolist()
+            for source in (loaded(engine, table), relation(table))
+        ]
+        assert found[0] == found[1]
+        assert sum(found[0]) == expected[name]
+
+
 # ------------------------------------------------------------------ what each engine is peculiar in
 
 
