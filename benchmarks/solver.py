@@ -272,7 +272,7 @@ def memory(what: str) -> int:
 def fixed_point(workload: ln.Workload, ours: float, tol: float, limit: float) -> dict[str, Any]:
     """Where q ← q ∘ u stands at the gap asked for, or when its time is up."""
     started = time.perf_counter()
-    R = factor_gram(workload, rank=integer_basis(workload).rank)
+    R = factor_gram(workload, integer_basis(workload))
     R = R[:, workload.operator.column_norms(1) > 0]
     q = np.ones(R.shape[1])
     achieved, bound, step = math.inf, 0.0, 0

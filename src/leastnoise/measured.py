@@ -124,6 +124,14 @@ class Measured(ABC):
         """The number of a query that cannot be answered without bias; None if there is none."""
 
     @abstractmethod
+    def distance_of(self, workload: Workload) -> float:
+        """How far the queries that are answered without bias lie from those of a workload.
+
+        The largest difference of two coefficients, beside the largest coefficient of the query; 0 where
+        they are the same.
+        """
+
+    @abstractmethod
     def variances_of(self, workload: Workload) -> Array:
         """The variance of the answer to each query, (m,), in counts squared."""
 

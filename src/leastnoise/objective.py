@@ -26,7 +26,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from leastnoise.errors import DesignError, InputError, TooLargeError
-from leastnoise.operators import MAX_ENTRIES, Array, Matrix, Operator, Stack, is_whole_space, require_room
+from leastnoise.numerical_rank import directions_of, is_within_reach
+from leastnoise.operators import MAX_ENTRIES, Array, Matrix, Stack, is_whole_space, require_room
 from leastnoise.products import Products, products_of
 from leastnoise.workload import Workload, check_spread
 
@@ -34,9 +35,6 @@ Kind = Literal["total", "largest", "total-within-caps"]
 
 # Squares of targets must neither overflow nor vanish in float64.
 _TARGETS = (1e-100, 1e100)
-
-# A query this much outside what others span, beside its own size, asks for something else.
-_SPAN_TOL = 1e-10
 
 # Coefficients looked at together where a workload is visited row by row.
 _CHUNK_ENTRIES = 2**22
@@ -322,11 +320,12 @@ def check_spanned(workload: Workload, objective: Objective) -> None:
     spanning = Stack(inside).basis()
     if is_whole_space(spanning):
         return
-    Q = _directions(spanning)
+    require_room(*spanning.shape, "the queries")
+    Q = directions_of(spanning.dense())
     for name, operator in outside:
         require_room(*operator.shape, "the queries")
-        rows = _in_own_units(operator.dense())
-        if np.abs(rows - (rows @ Q) @ Q.T).max(initial=0) > _SPAN_TOL:
+        rows = operator.dense()
+        if not is_within_reach(rows - (rows @ Q) @ Q.T, rows).all():
             raise _not_spanned(name, objective)
 
 
@@ -374,22 +373,6 @@ def _asks_as_much(other: Mapping[int, int], mine: Mapping[int, int], products: P
             return False
     # Axes that only the other mentions are added up: its rows must add up to everyone.
     return all(products.kinds[place][other[place]].is_identity for place in other.keys() - mine.keys())
-
-
-def _directions(operator: Operator) -> Array:
-    """An orthonormal basis, (n, k), of what the rows of an operator span."""
-    from scipy import linalg
-
-    require_room(*operator.shape, "the queries")
-    rows = _in_own_units(operator.dense())
-    Q, R, _ = linalg.qr(rows.T, mode="economic", pivoting=True)
-    strength = np.abs(np.diag(R))
-    return np.asarray(Q[:, strength > _SPAN_TOL * strength.max(initial=0)])
-
-
-def _in_own_units(rows: Array) -> Array:
-    size = np.abs(rows).max(axis=1, initial=0)
-    return np.asarray(rows[size > 0] / size[size > 0, None])
 
 
 def _squared_targets(workload: Workload, objective: Objective) -> list[Array]:

@@ -1,228 +1,187 @@
 """The directions that a workload asks about: an integer basis and a factor of its Gram matrix.
 
-Rounding must never change what can be answered. So a strategy is written on a
-basis whose rows are queries of the workload itself (or cells, where everything is
-asked), and only the coefficients on it are rounded.
+Rounding must never change what can be answered. So a strategy is written on an integer basis, and only
+the coefficients on it are rounded. Whole-number queries are their own basis, exactly. Queries W with other
+real coefficients get an orthonormal basis of their span, rounded to a dyadic grid: B. What is answered is
+then W' = L B, with real L, and how far that is from W is stated (`Plan.distance`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from leastnoise.decompositions import eigh
 from leastnoise.errors import DesignError
-from leastnoise.operators import Array, Operator, RowScaled, is_whole_space, require_room
+from leastnoise.numerical_rank import (
+    GRAM_RATIO,
+    LOW_RANK,
+    directions_of,
+    independent_rows,
+    is_within_reach,
+    of_unit_length,
+)
+from leastnoise.operators import Array, RowScaled, is_whole_space, require_room
 from leastnoise.workload import Workload
 
-# Directions weaker than this beside the strongest count as absent.
-RANK_TOL = 1e-10
+# Bits of a basis of real-valued queries. A query of length 1 is moved by 2^-49 or so, far less than RANK_TOL.
+REAL_ROW_BITS = 48
 
-# Real-valued rows are kept to this many bits; integers are kept whole.
-REAL_ROW_BITS = 40
+# Real-valued rows that are whole numbers of up to this many bits, but for a power of two, are kept as they
+# are: 0.5, 0.25 and the like.
+_SHORT_BITS = 40
 
 # A dense factorisation of the queries is taken up to this many rows per cell;
 # beyond it, their Gram matrix.
 _TALL = 8
 
-# Where the least eigenvalue of a Gram matrix is above this share of the largest, its square root
-# knows the weakest direction to five digits. The loss from what is not known is a square of that.
-_GRAM_RATIO = 1e-10
+# Directions that the weighted queries ask for more weakly than this, beside the strongest, are treated as
+# asked for this strongly. It costs less than this share of the noise for each of them, and leaves no
+# direction so weak that rounding hides it.
+_LEAST_STRENGTH = 1e-10
 
-# Numbers of random combinations in which a low rank is sought, and the most that it may be
-# of the smaller side: above, everything is decomposed.
-_SKETCHES, _LOW = (128, 512, 2048), 0.25
-
-# So many more combinations than directions make it all but certain that none is missed.
-_OVERSAMPLING = 16
+# Where squares hide the weakest directions, the queries themselves are factored, block by block, up to this
+# many multiplications: a minute or so.
+_MOST_FACTORED = 2**36
 
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Rows that span the workload: `rows` is an integer (k, n) array, None for every cell.
-
-    `merges_near_parallel` says that rows equal but for their last digits were taken as one.
-    """
+    """Rows that span the workload: `rows` is an integer (k, n) array, None for every cell."""
 
     rows: Array | None
     rank: int
-    merges_near_parallel: bool = False
+
+    @cached_property
+    def directions(self) -> Array | None:
+        """An orthonormal basis of the same span, (n, k); None for every cell."""
+        from scipy import linalg
+
+        if self.rows is None:
+            return None
+        return np.asarray(linalg.qr(self.rows.T.astype(float), mode="economic", check_finite=False)[0])
 
 
 def integer_basis(workload: Workload) -> Basis:
-    """An integer basis of the workload's row space, made of its own rows.
+    """An integer basis of the workload's row space, by the criterion of `numerical_rank`.
 
-    Whole-number queries give it exactly, except that rows parallel to within RANK_TOL
-    of their size count as one. Real-valued rows that do not span every
-    cell are rounded to REAL_ROW_BITS; the answers are then those of queries that
-    differ from the ones asked by that rounding.
+    Whole-number queries give it exactly, in rows of their own, except that rows closer than RANK_TOL to
+    what others span count as spanned. For other real-valued queries that do not reach every cell the basis is
+    orthonormal but for a power of two, and rounded to REAL_ROW_BITS.
     """
     n = workload.shape[1]
     spanning = workload.operator.basis()
     if is_whole_space(spanning):
         return Basis(None, n)
     require_room(*spanning.shape, "the rows that span the workload")
-    rows = spanning.dense()
-    scales = np.abs(rows).max(axis=1, initial=0)
-    rows, scales = rows[scales > 0], scales[scales > 0]
-    if len(rows) == 0:
-        return Basis(np.zeros((0, n), dtype=np.int64), 0)
-    chosen = _independent(rows / scales[:, None])
+    rows = spanning.dense(np.int64) if spanning.is_integer else spanning.dense()
+    return basis_of(rows[rows.any(axis=1)])
+
+
+def basis_of(rows: Array, lengths: Array | None = None) -> Basis:
+    """An integer basis of what some rows span; int64 rows are whole numbers, others are real.
+
+    Args:
+        lengths: beside which each row counts; its own length unless given.
+    """
+    from scipy import linalg
+
+    n = rows.shape[1]
+    real = rows.astype(float)
+    unit = of_unit_length(real) if lengths is None else real / lengths[:, None]
+    chosen = independent_rows(unit)
     rank = len(chosen)
     if rank == n:
         return Basis(None, n)
-    if spanning.is_integer:
-        picked = spanning.dense(np.int64)
-        return Basis(picked[np.flatnonzero(np.abs(picked).max(axis=1) > 0)][chosen], rank)
-    merges = _has_near_parallel(rows / scales[:, None], chosen)
-    # Each row on its own dyadic grid: a power of two changes no direction.
-    exponents = np.frexp(scales[chosen])[1]
-    grid = np.rint(np.ldexp(rows[chosen], (REAL_ROW_BITS - exponents)[:, None]))
-    return Basis(_without_common_twos(grid.astype(np.int64)), rank, merges)
+    if rows.dtype.kind == "i":
+        return Basis(rows[chosen], rank)
+    whole = _as_short_integers(rows[chosen])
+    if whole is not None:
+        return Basis(whole, rank)
+    Q = linalg.qr(unit[chosen].T, mode="economic", check_finite=False)[0]
+    return Basis(np.rint(np.ldexp(Q.T, REAL_ROW_BITS)).astype(np.int64), rank)
 
 
-def _independent(rows: Array) -> Array:
-    """Positions, rising, of rows that span all to within RANK_TOL; each row's largest entry is 1.
-
-    Two short cuts come before a pivoted factorisation of all. A low rank shows in a few random
-    combinations of the columns. And many rows that reach every cell, none barely, show it by a
-    Cholesky factor of their Gram matrix.
-    """
-    m, n = rows.shape
-    generator = np.random.default_rng(0)
-    for size in _SKETCHES:
-        if size > _LOW * min(m, n):
-            break
-        sketch = rows @ generator.standard_normal((n, size)) / np.sqrt(size)
-        found = _pivots(sketch)
-        if len(found) <= size - _OVERSAMPLING:
-            chosen = found[_pivots(rows[found])]
-            if _spans(rows[chosen], rows):
-                return np.sort(chosen)
-    if m > 2 * n and _is_well_conditioned(rows.T @ rows):
-        # Which rows does not matter: their span is that of the cells, which are taken instead.
-        return np.arange(n)
-    return np.sort(_pivots(rows))
+def _as_short_integers(rows: Array) -> Array | None:
+    """The rows times a power of two each, where that makes whole numbers of _SHORT_BITS; else None."""
+    # A power of two changes no direction.
+    exponents = np.frexp(np.abs(rows).max(axis=1, initial=0))[1]
+    scaled = np.ldexp(rows, (_SHORT_BITS - exponents)[:, None])
+    whole = np.rint(scaled)
+    return _without_common_twos(whole.astype(np.int64)) if (whole == scaled).all() else None
 
 
-def _is_well_conditioned(gram: Array) -> bool:
-    """Whether a Gram matrix has no eigenvalue below about _GRAM_RATIO of its largest."""
-    from scipy import linalg
+def factor_gram(workload: Workload, basis: Basis) -> Array:
+    """R, (k, n), of rank k, with RᵀR = V, the weighted Gram matrix, on the span of the basis.
 
-    bound = np.abs(gram).sum(axis=1).max()
-    gram[np.diag_indices(len(gram))] -= _GRAM_RATIO * bound
-    try:
-        linalg.cholesky(gram, overwrite_a=True, check_finite=False)
-    except linalg.LinAlgError:
-        return False
-    return True
-
-
-def _pivots(rows: Array) -> Array:
-    """Positions of independent rows, the strongest first, by a pivoted factorisation."""
-    from scipy import linalg
-
-    triangle, order = linalg.qr(rows.T, mode="r", pivoting=True, check_finite=False)
-    strength = np.abs(np.diag(triangle))
-    return np.asarray(order[: int((strength > RANK_TOL * strength[0]).sum())])
-
-
-def _spans(chosen: Array, rows: Array) -> bool:
-    """Whether all rows lie within RANK_TOL of what the chosen ones span, as a factorisation would say."""
-    from scipy import linalg
-
-    Q = linalg.qr(chosen.T, mode="economic", check_finite=False)[0]
-    longest = np.sqrt((rows**2).sum(axis=1).max())
-    step = max(1, 2**24 // rows.shape[1])
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        left = part - (part @ Q) @ Q.T
-        if np.sqrt((left**2).sum(axis=1).max()) > RANK_TOL * longest:
-            return False
-    return True
-
-
-def _has_near_parallel(rows: Array, chosen: Array) -> bool:
-    """Whether some row differs from a chosen one, or its negative, by less than RANK_TOL but not by 0."""
-    lengths = np.sqrt((rows**2).sum(axis=1))
-    kept = rows[chosen]
-    # The largest entry of every row is 1, so these have a cosine within n · 1e-20, and rounding, of 1.
-    cosines = np.abs((rows @ kept.T) / lengths[:, None] / lengths[chosen])
-    for i, j in zip(*np.nonzero(cosines > 1 - 1e-10), strict=True):
-        apart = min(np.abs(kept[j] - rows[i]).max(), np.abs(kept[j] + rows[i]).max())
-        if 0 < apart < RANK_TOL:
-            return True
-    return False
-
-
-def factor_gram(workload: Workload, *, rank: int) -> Array:
-    """R, (rank, n), with RᵀR = V, the weighted Gram matrix.
+    Its rows are orthogonal, the strongest first. Directions below _LEAST_STRENGTH of the strongest are raised
+    to that, so that RᵀR − V is at most its square.
 
     Raises:
         DesignError: if queries of weight zero reach outside all others.
     """
     m, n = workload.shape
-    if rank == 0:
+    k, Q = basis.rank, basis.directions
+    if k == 0:
         return np.zeros((0, n))
+    _require_counted(workload, basis)
     weighted = RowScaled(workload.operator, np.sqrt(workload.weights))
-    if rank <= _LOW * min(m, n) and m * rank <= 2**26:
-        values, vectors = _low_rank_factor(weighted, rank)
-        tolerance = RANK_TOL
-    elif m <= _TALL * n and m * n <= 2**26:
-        values, vectors = _dense_factor(weighted.dense(), rank)
-        tolerance = RANK_TOL
+    is_short = m <= _TALL * n or k <= LOW_RANK * min(m, n)
+    if is_short and m * max(k, n if Q is None else 1) <= 2**26:
+        values, turn = _dense_factor(_finite(weighted.dense() if Q is None else weighted.apply(Q)))
+        least = _LEAST_STRENGTH
     else:
         with np.errstate(over="ignore", invalid="ignore"):
-            V = workload.weighted_gram()
-        if not np.isfinite(V).all():
-            raise DesignError("the weighted queries are too large for floats; scale weights or rows down")
-        values, vectors = _gram_factor(V)
-        tolerance = max(RANK_TOL, np.sqrt(n * np.finfo(float).eps))
-    found = int((values > tolerance * values[0]).sum())
-    if found < rank:
-        _explain_missing(workload, found, rank)
-    factor = vectors[:rank]
-    factor *= values[:rank, None]
-    return factor
+            V = _finite(workload.weighted_gram())
+            values, turn = _gram_factor(V if Q is None else Q.T @ V @ Q)
+        # Weaker ones are lost in squares.
+        least = max(_LEAST_STRENGTH, float(np.sqrt(n * np.finfo(float).eps)))
+        if values[-1] < least * values[0] and m * k * k <= _MOST_FACTORED:
+            values, turn = _factor_in_blocks(weighted, Q)
+            least = _LEAST_STRENGTH
+    turn *= np.maximum(values, least * values[0])[:, None]
+    return np.asarray(turn if Q is None else turn @ Q.T)
 
 
-def _low_rank_factor(weighted: Operator, rank: int) -> tuple[Array, Array]:
-    """Singular values and right vectors of a matrix of few directions, by random combinations of its rows.
+def _finite(entries: Array) -> Array:
+    if not np.isfinite(entries).all():
+        raise DesignError("the weighted queries are too large for floats; scale weights or rows down")
+    return entries
 
-    What is found is orthonormal and spans the rows; the values come from the queries themselves.
-    Rank 100, 8,192 queries over as many cells: 3 s on one core.
-    """
+
+def _dense_factor(rows: Array) -> tuple[Array, Array]:
+    """Singular values, falling, and right vectors as rows, from the rows themselves where they need it."""
+    from scipy import linalg
+
+    m, k = rows.shape
+    # Squaring costs half the digits, and a third of the time.
+    with np.errstate(over="ignore", invalid="ignore"):
+        V = rows.T @ rows
+    if np.isfinite(V).all():
+        values, turn = _gram_factor(V)
+        if values[-1] ** 2 > GRAM_RATIO * values[0] ** 2:
+            return values, turn
+    if m > k:
+        rows = linalg.qr(rows, mode="r", check_finite=False)[0][:k]
+    _, values, turn = linalg.svd(rows, full_matrices=False, check_finite=False)
+    return values, turn
+
+
+def _factor_in_blocks(weighted: RowScaled, Q: Array | None) -> tuple[Array, Array]:
+    """As `_dense_factor`, of many rows: the triangle of each block joins the next."""
     from scipy import linalg
 
     m, n = weighted.shape
-    size = min(rank + _OVERSAMPLING, n)
-    combined = weighted.adjoint(np.random.default_rng(0).standard_normal((m, size)))
-    if not np.isfinite(combined).all():
-        raise DesignError("the weighted queries are too large for floats; scale weights or rows down")
-    Q = linalg.qr(combined, mode="economic", check_finite=False)[0]
-    triangle = linalg.qr(weighted.apply(Q), mode="r", check_finite=False)[0][:size]
+    k = n if Q is None else Q.shape[1]
+    triangle, step = np.zeros((0, k)), max(k, 2**22 // n)
+    for start in range(0, m, step):
+        rows = weighted.rows(np.arange(start, min(start + step, m)))
+        rows = np.vstack([triangle, rows if Q is None else rows @ Q])
+        triangle = linalg.qr(rows, mode="r", check_finite=False)[0][:k]
     _, values, turn = linalg.svd(triangle, full_matrices=False, check_finite=False)
-    return values, turn @ Q.T
-
-
-def _dense_factor(scaled: Array, rank: int) -> tuple[Array, Array]:
-    """Singular values, falling, and right vectors as rows, from the queries themselves where they need it."""
-    from scipy import linalg
-
-    m, n = scaled.shape
-    # Squaring costs half the digits, and a third of the time.
-    if rank == n:
-        with np.errstate(over="ignore", invalid="ignore"):
-            V = scaled.T @ scaled
-        if np.isfinite(V).all():
-            values, vectors = _gram_factor(V)
-            if values[-1] ** 2 > _GRAM_RATIO * values[0] ** 2:
-                return values, vectors
-    if m > n:
-        scaled = linalg.qr(scaled, mode="r", check_finite=False)[0][:n]
-    _, values, vectors = linalg.svd(scaled, full_matrices=False, check_finite=False)
-    return values, vectors
+    return values, turn
 
 
 def _gram_factor(V: Array) -> tuple[Array, Array]:
@@ -231,17 +190,31 @@ def _gram_factor(V: Array) -> tuple[Array, Array]:
     return np.sqrt(np.maximum(squares[::-1], 0)), columns[:, ::-1].T
 
 
-def _explain_missing(workload: Workload, found: int, rank: int) -> None:
+def _require_counted(workload: Workload, basis: Basis) -> None:
+    """Return if the queries of positive weight span what all span.
+
+    Raises:
+        DesignError: naming a query that has none.
+    """
+    weights = workload.weights
+    if (weights > 0).all():
+        return
+    counted = np.flatnonzero(weights > 0)
+    if len(counted):
+        spanning = workload.operator_at(counted).basis()
+        if is_whole_space(spanning):
+            return
+        require_room(*spanning.shape, "the queries that count")
+        Q = directions_of(spanning.dense())
+        span = np.eye(workload.shape[1]) if basis.directions is None else basis.directions.T
+        if is_within_reach(span - (span @ Q) @ Q.T, span).all():
+            return
     for block in workload.blocks:
         if (block.weights == 0).any():
             raise DesignError(
                 f"query {block.name!r} has weight 0 and asks for something no other query does, so any "
                 "noise would do for it; give it a weight or leave it out"
             )
-    raise DesignError(
-        f"the weighted queries span {found} directions out of {rank} beyond rounding: their scales are too "
-        "far apart. Bring the rows' sizes or weights closer together."
-    )
 
 
 def _without_common_twos(rows: Array) -> Array:

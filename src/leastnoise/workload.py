@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.errors import QueryError, WorkloadError
-from leastnoise.operators import Array, Operator, Stack, require_room
+from leastnoise.operators import Array, Matrix, Operator, Stack, require_room
 from leastnoise.printable import in_figures
 from leastnoise.queries import Labels, Linear, Meaning, Query, query_from_dict
 from leastnoise.schema import Schema
@@ -140,6 +140,22 @@ class Workload:
             return self
         blocks = [replace(block, weights=weights[self.rows_of(block.name)]) for block in self.blocks]
         return Workload(tuple(blocks), self.schema)
+
+    def operator_at(self, index: Array) -> Operator:
+        """The queries at some positions, rising; implicit where whole batches are taken."""
+        if len(index) == self.shape[0]:
+            return self.operator
+        parts: list[Operator] = []
+        start = 0
+        for block in self.blocks:
+            mine = index[(index >= start) & (index < start + block.n_rows)] - start
+            start += block.n_rows
+            if len(mine) == block.n_rows:
+                parts.append(block.operator)
+            elif len(mine):
+                require_room(len(mine), block.operator.shape[1], "some of the queries")
+                parts.append(Matrix(block.operator.rows(mine)))
+        return parts[0] if len(parts) == 1 else Stack(parts)
 
     def dense(self) -> Array:
         """The (m, n) matrix; refused when it would not fit."""

@@ -94,6 +94,17 @@ class Plan:
         return errors
 
     @cached_property
+    def distance(self) -> float | None:
+        """How far the queries that are answered lie from those asked; None where it depends on the data.
+
+        The largest difference of two coefficients, beside the largest coefficient w of the query: answers
+        are biased by at most this times w times the number of records. It is 0 for whole coefficients and
+        wherever all cells are measured; queries with other coefficients are measured through a basis that
+        is rounded.
+        """
+        return None if self.strategy is None else self.strategy.distance_of(self.workload)
+
+    @cached_property
     def spreads(self) -> list[Spread] | None:
         """Standard errors of every batch of queries; None where they depend on the data."""
         return None if self.strategy is None else self.strategy.spreads(self.workload)

@@ -42,6 +42,8 @@ def plan_in_words(plan: Plan) -> str:
     if not plan.has_goal:
         # The goal was derived, as a μ that says little to most people.
         lines.insert(2, f"               ε = {plan.epsilon(delta=1e-6):.4g} at δ = 1e-06")
+    if plan.distance:
+        lines.append(f"  answered     {distance_in_words(plan.distance)}")
     if plan.factor is not None:
         lines.append(f"  targets      {targets_in_words(plan.factor)}")
     if plan.spreads is None:
@@ -70,6 +72,19 @@ def after_in_words(plan: Plan) -> list[str]:
         f"{shown(plan.spent_together)} per person; in the worst case {more}",
         "in the worst case only: people in cells with slack lose protection they had",
     ]
+
+
+def distance_in_words(distance: float) -> str:
+    """How far the queries that a plan answers lie from those asked.
+
+    Example:
+        >>> distance_in_words(2.04e-12)
+        'queries whose coefficients differ from those asked by at most 2.1e-12 of their largest'
+    """
+    shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal(Decimal(distance))
+    return (
+        f"queries whose coefficients differ from those asked by at most {float(shown):.1e} of their largest"
+    )
 
 
 def targets_in_words(factor: float) -> str:

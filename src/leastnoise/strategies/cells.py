@@ -9,6 +9,7 @@ import numpy as np
 
 from leastnoise.errors import DesignError
 from leastnoise.full_rank import coefficients_on
+from leastnoise.numerical_rank import row_lengths
 from leastnoise.operators import Array
 
 
@@ -78,12 +79,20 @@ def list_pairs(cells: Array, n: int) -> Array:
 
 
 def on_basis(rows: Array, basis: Array) -> Array:
-    """C with C · basis = rows, for rows in what the basis spans."""
+    """C with C · basis = rows, for rows in what the basis spans.
+
+    Rows of the basis are brought to one length first. Beside rows of 2^40, single cells were lost to least
+    squares, and with them most of the accuracy.
+    """
     from scipy import linalg
 
     B = basis.astype(float)
+    lengths = row_lengths(B)
+    B /= lengths[:, None]
     found = coefficients_on(B, rows)
-    return np.asarray(linalg.lstsq(B.T, rows.T)[0].T) if found is None else found
+    if found is None:
+        found = np.asarray(linalg.lstsq(B.T, rows.T)[0].T)
+    return np.asarray(found / lengths)
 
 
 def triangle(root: Array, basis: Array | None) -> Array:

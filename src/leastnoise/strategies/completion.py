@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from leastnoise import exact
+from leastnoise.numerical_rank import row_lengths
 from leastnoise.operators import Array
-from leastnoise.rowspace import RANK_TOL
+from leastnoise.rowspace import basis_of
 from leastnoise.strategies.cells import triangle
 from leastnoise.strategies.method import Request
 from leastnoise.strategy import RealStrategy
@@ -41,21 +43,23 @@ def completed(rows: Array, basis: Array | None, used: Array) -> RealStrategy:
     left = np.where(used, spent.max() - spent, 0.0)
     cells = left > _FULL * spent.max()
     measured = np.vstack([rows, np.diag(np.sqrt(left))[cells]])
-    wider = _basis_with_cells(basis, cells)
+    wider = with_cells(basis, cells)
     # With Gaussian noise the triangle of the same AᵀA is the same measurement.
     return RealStrategy(triangle(measured, wider), wider)
 
 
-def _basis_with_cells(basis: Array | None, cells: Array) -> Array | None:
-    """An integer basis of the span of some rows and single cells; None where that is everything."""
-    from scipy import linalg
+def with_cells(basis: Array | None, cells: Array) -> Array | None:
+    """An integer basis of the span of some rows and single cells; None where that is everything.
 
+    Beside the cells, it holds what the rows ask of all others.
+    """
     if basis is None or not cells.any():
         return basis
     n = basis.shape[1]
-    rows = np.vstack([np.eye(n, dtype=np.int64)[cells], basis])
-    lengths = np.sqrt((rows.astype(float) ** 2).sum(axis=1))
-    _, triangle, order = linalg.qr((rows / lengths[:, None]).T, mode="economic", pivoting=True)
-    strength = np.abs(np.diag(triangle))
-    rank = int((strength > RANK_TOL * strength[0]).sum())
-    return None if rank == n else rows[np.sort(order[:rank])]
+    # What is left of a row counts beside the whole of it: rounding is no direction.
+    others = basis_of(np.where(cells, 0, basis), row_lengths(basis.astype(float)))
+    if others.rank + np.count_nonzero(cells) == n:
+        return None
+    assert others.rows is not None
+    unit = max(exact.bit_length(others.rows) - 1, 0)
+    return np.vstack([np.eye(n, dtype=np.int64)[cells] << unit, others.rows])

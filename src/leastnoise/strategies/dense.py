@@ -23,7 +23,7 @@ import numpy as np
 
 from leastnoise.operators import Array
 from leastnoise.progress import Ended, Progress, worst_ending
-from leastnoise.rowspace import Basis, integer_basis
+from leastnoise.rowspace import integer_basis
 from leastnoise.solver import Run, Solution, least_total, minimise_total_variance
 from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, triangle, with_differences
 from leastnoise.strategies.dense_capped import find_within_caps, room_of
@@ -86,7 +86,7 @@ def _find_total(request: Request) -> Found:
             RealStrategy(triangle(root, basis.rows), basis.rows),
             over_pairs.q[listed],
             "stopped",
-            _note(over_pairs, basis) + ", over pairs of cells",
+            _note(over_pairs) + ", over pairs of cells",
             over_pairs.ended,
             list_pairs(cells.first, R.shape[1])[listed],
         )
@@ -104,7 +104,7 @@ def _find_total(request: Request) -> Found:
         RealStrategy(triangle(cells.spread(root), basis.rows), basis.rows),
         q,
         "heuristic" if is_replaced else "stopped",
-        _note(solution, basis) + scaled_note(request),
+        _note(solution) + scaled_note(request),
         solution.ended,
     )
 
@@ -148,9 +148,8 @@ def _second(pair: tuple[Array, float]) -> float:
     return pair[1]
 
 
-def _note(solution: Solution, basis: Basis) -> str:
-    merged = ", queries that differ by less than 1e-10 measured as one" if basis.merges_near_parallel else ""
-    return f"Newton's method on the dual, {solution.steps} steps{merged}"
+def _note(solution: Solution) -> str:
+    return f"Newton's method on the dual, {solution.steps} steps"
 
 
 def _solve_over_pairs(R: Array, request: Request) -> Solution:

@@ -16,7 +16,7 @@ import numpy as np
 
 from leastnoise.certificate import Witness
 from leastnoise.errors import DesignError, InfeasibleError, MethodError
-from leastnoise.operators import Array, Matrix, Operator, Stack, require_room
+from leastnoise.operators import Array, Operator
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.solver import (
     CappedSolution,
@@ -180,15 +180,13 @@ def find_within_caps(request: Request, max_pairs: int) -> Found:
 
 
 def _problem(request: Request, max_pairs: int) -> _Problem:
-    from scipy import linalg
-
     workload = request.workload
     basis = integer_basis(workload)
-    Q = None if basis.rows is None else linalg.qr(basis.rows.T.astype(float), mode="economic")[0]
+    Q = basis.directions
     caps = request.objective.caps(workload)
     assert caps is not None
     capped = np.flatnonzero(np.isfinite(caps))
-    operator = _rows_at(workload, capped)
+    operator = workload.operator_at(capped)
     n = workload.shape[1]
     # Of the queries themselves: rounding leaves something in Q of cells that none of them counts.
     used = np.asarray(workload.operator.column_norms(1) > 0)
@@ -206,23 +204,6 @@ def _problem(request: Request, max_pairs: int) -> _Problem:
         are_pairs=request.privacy.neighbours == "replace-one" and count * (count + 1) // 2 <= max_pairs,
         room=room_of(request, cells),
     )
-
-
-def _rows_at(workload: Workload, index: Array) -> Operator:
-    """The queries at some positions, implicit where whole batches are taken."""
-    if len(index) == workload.shape[0]:
-        return workload.operator
-    parts: list[Operator] = []
-    start = 0
-    for block in workload.blocks:
-        mine = index[(index >= start) & (index < start + block.n_rows)] - start
-        start += block.n_rows
-        if len(mine) == block.n_rows:
-            parts.append(block.operator)
-        elif len(mine):
-            require_room(len(mine), block.operator.shape[1], "the queries with targets")
-            parts.append(Matrix(block.operator.rows(mine)))
-    return parts[0] if len(parts) == 1 else Stack(parts)
 
 
 def _in_units(problem: _Problem) -> tuple[Array, float]:

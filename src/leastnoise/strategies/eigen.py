@@ -8,10 +8,10 @@
 Two variants find the weights faster. Separation weighs groups of eigen-queries one by one,
 then the groups; principal vectors gives all but the strongest a common weight.
 
-With repeated eigenvalues the eigen-queries are not unique, and neither is the result. And the
-weights are the best before columns are completed, not after: for prefix sums of 40 cells they
-end at a total variance of 205.5, weights √σ, completed, at 172.9, the optimum at 153.4. The variants
-and a time limit may therefore do better than the mechanism itself.
+With repeated eigenvalues the eigen-queries are not unique. Those taken are a function of what they
+span, so that the result follows from WᵀW alone. The weights are the best before columns are completed,
+not after: for prefix sums of 40 cells they end at a total variance of 205.5, weights √σ, completed, at
+172.9, the optimum at 153.4. The variants and a time limit may therefore do better than the mechanism itself.
 
 Reference:
     Li and Miklau (2012), An adaptive mechanism for accurate query answering under
@@ -46,6 +46,12 @@ from leastnoise.strategies.proposals import nothing_asked, refuse_unless_total, 
 # Within its own design queries the weighting is solved to this gap.
 WEIGHTING_TOL = 1e-9
 
+# Eigenvalues whose roots differ by less than this, beside the largest, have no eigenvectors of their own.
+_EQUAL = 1e-9
+
+# By how much the first of many cells is favoured over the last where they are equal.
+_FAVOUR = 1e-6
+
 # An eigendecomposition and some fifteen factorisations of so many columns take half an hour on a laptop.
 MAX_CELLS = 8_192
 
@@ -69,9 +75,35 @@ def eigen_queries(request: Request) -> DesignQueries:
     """The eigenvectors of V with their eigenvalues as costs, strongest first."""
     workload = counted_workload(request)
     basis: Basis = integer_basis(workload)
-    R = factor_gram(workload, rank=basis.rank)
+    R = factor_gram(workload, basis)
     strengths = np.sqrt((R**2).sum(axis=1))
-    return DesignQueries(R / strengths[:, None], strengths**2, basis.rows)
+    rows = R / strengths[:, None]
+    costs = strengths**2
+    # Between groups of equal eigenvalues the strengths fall by more than rounding.
+    falls = np.flatnonzero(strengths[:-1] - strengths[1:] > _EQUAL * strengths[0]) + 1
+    for group in np.split(np.arange(len(rows)), falls):
+        if len(group) > 1:
+            turn = _settling_turn(rows[group])
+            rows[group] = turn @ rows[group]
+            # Equal but for rounding, the eigenvalues stay with their directions.
+            costs[group] = turn**2 @ costs[group]
+    return DesignQueries(rows, costs, basis.rows)
+
+
+def _settling_turn(rows: Array) -> Array:
+    """The turn (g, g) of orthonormal rows (g, n) that makes them a function of what they span.
+
+    Each turned row is the first to reach some cell: cells are taken one after another, the one that the
+    rows reach most beyond those taken before, of equals the first.
+    """
+    from scipy import linalg
+
+    g, n = rows.shape
+    # A millionth from the first cell to the last decides between equals, whatever rounding says.
+    favour = 1 - _FAVOUR * np.arange(n) / n
+    cells = linalg.qr(rows * favour, mode="r", pivoting=True, check_finite=False)[1][:g]
+    Q, triangle = linalg.qr(rows[:, cells], check_finite=False)
+    return np.asarray((Q * np.where(np.diag(triangle) < 0, -1.0, 1.0)).T)
 
 
 def _fixed_queries(name: str, request: Request) -> DesignQueries:

@@ -13,14 +13,16 @@ Reference:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from leastnoise.errors import DesignError
+from leastnoise.numerical_rank import is_within_reach, numerical_rank, of_unit_length, strongest_rows
 from leastnoise.operators import Array
 from leastnoise.progress import Ended
-from leastnoise.rowspace import RANK_TOL
+from leastnoise.strategies.cells import on_basis
 
 # How far below its caps the first covariance lies, section 6.3.
 _INSIDE = 0.99
@@ -102,7 +104,7 @@ def starting_covariance(L: Array, B: Array, c: Array, Q: Array | None = None) ->
         Sigma = np.eye(len(B))
     else:
         inverse = np.linalg.pinv(Q)
-        if np.abs(B @ inverse @ Q - B).max() > RANK_TOL * np.abs(B).max():
+        if not is_within_reach(B @ inverse @ Q - B, B).all():
             raise DesignError("the rows of start do not span the queries; add rows, or leave start out")
         Sigma = (B @ inverse) @ (B @ inverse).T
     shares = np.einsum("ja,ja->j", L @ Sigma, L) / c
@@ -130,7 +132,9 @@ def representation(W: Array, basis: str = "auto") -> tuple[Array, Array]:
         diagonal, as are its prefix sums; here both are 1 below. Section 3.1: or independent queries.
     """
     if basis == "auto":
-        return min((representation(W, name) for name in BASES[:2]), key=lambda pair: _condition(pair[0]))
+        rank = numerical_rank(W)
+        pairs = [representation(W, name) for name in BASES[:2]]
+        return min(pairs, key=lambda pair: _condition(pair[0], rank))
     if basis == "queries":
         return _independent_queries(W)
     distinct, groups = _distinct_cells(W)
@@ -140,21 +144,15 @@ def representation(W: Array, basis: str = "auto") -> tuple[Array, Array]:
     return -np.diff(distinct, axis=1, append=0), np.cumsum(groups, axis=0)
 
 
-def _condition(L: Array) -> float:
+def _condition(L: Array, rank: int) -> float:
     """The strongest direction of L over its weakest, but for those that it misses."""
     values = np.linalg.svd(L, compute_uv=False)
-    return float(values[0] / values[values > RANK_TOL * values[0]][-1])
+    return float(values[0] / values[rank - 1]) if values[rank - 1] > 0 else math.inf
 
 
 def _independent_queries(W: Array) -> tuple[Array, Array]:
-    from scipy import linalg
-
-    _, triangle, order = linalg.qr(W.T, mode="economic", pivoting=True)
-    strength = np.abs(np.diag(triangle))
-    rank = int((strength > RANK_TOL * strength[0]).sum())
-    L = np.zeros((len(W), rank))
-    L[order] = linalg.solve_triangular(triangle[:rank, :rank], triangle[:rank]).T
-    return L, W[order[:rank]]
+    B = W[strongest_rows(of_unit_length(W))]
+    return on_basis(W, B), B
 
 
 def _distinct_cells(W: Array) -> tuple[Array, Array]:

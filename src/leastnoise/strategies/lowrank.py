@@ -40,6 +40,7 @@ from typing import Any, Literal
 import numpy as np
 
 from leastnoise.errors import InputError, MethodError
+from leastnoise.numerical_rank import numerical_rank
 from leastnoise.operators import Array
 from leastnoise.progress import Ended, Progress, worst_ending
 from leastnoise.rowspace import integer_basis
@@ -47,7 +48,7 @@ from leastnoise.strategies.arrays import NUMPY, Arrays, load_arrays
 from leastnoise.strategies.method import Found, Method, Request, uniform_weights
 from leastnoise.strategies.options import positive_option, whole_option
 from leastnoise.strategies.proposals import (
-    from_covariance,
+    from_gains,
     from_rows,
     nothing_asked,
     refuse_unless_total,
@@ -155,7 +156,7 @@ def low_rank(
         raise InputError(f"norm must be 1 or 2, got {norm!r}")
     arrays = load_arrays(backend)
     started = time.monotonic()
-    rank = int(np.linalg.matrix_rank(W))
+    rank = numerical_rank(W)
     W, L = arrays.matrix(W), arrays.matrix(start)
     B, pi = arrays.matrix(np.zeros((len(W), len(start)))), 0 * W
     ball = _BALLS[norm](arrays)
@@ -308,7 +309,7 @@ def lemma_3(W: Array, norm: int) -> Array:
     Their squared error is at most rank·Σλ² (L1) or Σλ² (L2), λ the singular values of W.
     """
     vectors = np.linalg.svd(W, full_matrices=False)[2]
-    rank = int(np.linalg.matrix_rank(W))
+    rank = numerical_rank(W)
     return np.asarray(vectors[:rank] / (math.sqrt(rank) if norm == 1 else 1.0))
 
 
@@ -338,11 +339,10 @@ def _find(request: Request) -> Found:
     if norm == 1:
         return Found(from_rows(strategy, basis), q, "heuristic", note, ended)
     B = np.linalg.lstsq(strategy.T, R.T, rcond=None)[0].T
-    Sigma = B @ B.T
-    proposal = from_covariance(R, Sigma, basis)
+    proposal = from_gains(R, B, basis)
     if len(R) == R.shape[1]:
-        # At the optimum Σ² = R diag(q) Rᵀ.
-        q = (np.linalg.solve(R, Sigma) ** 2).sum(axis=1)
+        # At the optimum Σ² = R diag(q) Rᵀ, with Σ = B Bᵀ.
+        q = (np.linalg.solve(R, B @ B.T) ** 2).sum(axis=1)
     return Found(proposal, q, "heuristic", note, ended)
 
 

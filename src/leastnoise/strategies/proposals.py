@@ -88,7 +88,24 @@ def from_covariance(R: Array, Sigma: Array, basis: Basis) -> RealStrategy:
         factor = linalg.cholesky(Sigma, lower=True)
     except linalg.LinAlgError:
         raise DesignError("the noise found has no variance in some direction; try another method") from None
-    root = linalg.solve_triangular(factor, R, lower=True)
+    return _from_root(R, factor.T, basis)
+
+
+def from_gains(R: Array, gains: Array, basis: Basis) -> RealStrategy:
+    """The same for Σ = G Gᵀ, G the gains (k, r) with which unit noise enters R x: nothing is squared."""
+    from scipy import linalg
+
+    factor = linalg.qr(gains.T, mode="r", check_finite=False)[0][: len(R)]
+    if len(factor) < len(R) or not np.diag(factor).all():
+        raise DesignError("the noise found has no variance in some direction; try another method")
+    return _from_root(R, factor, basis)
+
+
+def _from_root(R: Array, factor: Array, basis: Basis) -> RealStrategy:
+    """The proposal for Σ = FᵀF, F upper triangular: the rows F^{−T} R."""
+    from scipy import linalg
+
+    root = linalg.solve_triangular(factor, R, trans=1)
     return RealStrategy(triangle(root, basis.rows), basis.rows)
 
 
@@ -139,4 +156,4 @@ def weighted_factor(request: Request, basis: Basis) -> Array:
     Raises:
         DesignError: if queries that count for nothing reach outside all others.
     """
-    return factor_gram(counted_workload(request), rank=basis.rank)
+    return factor_gram(counted_workload(request), basis)

@@ -37,9 +37,10 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.errors import DesignError, MethodError
+from leastnoise.numerical_rank import numerical_rank
 from leastnoise.operators import MAX_ENTRIES, Array
 from leastnoise.progress import Ended, Progress
-from leastnoise.rowspace import RANK_TOL, integer_basis
+from leastnoise.rowspace import integer_basis
 from leastnoise.strategies.barrier import interior_point
 from leastnoise.strategies.fitness import (
     BASES,
@@ -241,9 +242,8 @@ def _find(request: Request) -> Found:
     basis = integer_basis(workload)
     L, B = representation(W, basis_name)
     L, caps = L[asked], c[asked]
-    _, strengths, directions = np.linalg.svd(L, full_matrices=False)
-    directions = directions[strengths > RANK_TOL * strengths[0]]
-    if len(directions) < basis.rank:
+    directions = np.linalg.svd(L, full_matrices=False)[2][: basis.rank]
+    if numerical_rank(W[asked]) < basis.rank:
         raise DesignError(
             "queries without a cap ask for something that no query with one does, so any noise would do for "
             "them; give them targets or leave them out"

@@ -16,16 +16,13 @@ from leastnoise.directed import float_above
 from leastnoise.errors import DesignError, TooLargeError
 from leastnoise.full_rank import full_rank_inverse
 from leastnoise.measured import CountTables, Measured, Neighbours, Noise, Spread
+from leastnoise.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.operators import Array, Operator, require_room
 from leastnoise.queries import InventedRecords
 from leastnoise.workload import Workload
 
 # A published strategy beyond this many entries is left implicit.
 MAX_DENSE_STRATEGY = 10**7
-
-# A query this much outside what was measured, beside its own size, is refused: at
-# 2^33 people the bias of one let through is below one count.
-_SPAN_TOL = 1e-10
 
 # Up to this many products of a query with a column of the inverse, variances are multiplied out; beyond,
 # quadratic forms are used where they keep all but this share.
@@ -189,9 +186,24 @@ class Strategy(Operator, Measured):
         """Which of the given rows (j, n) this strategy can answer without bias, as booleans (j,)."""
         if self._is_full_rank:
             return np.ones(len(rows), dtype=bool)
-        left_over = rows - (rows @ self.pseudo_inverse) @ self._floats
-        scale = np.abs(rows).max(axis=1, initial=0)
-        return np.abs(left_over).max(axis=1, initial=0) <= _SPAN_TOL * np.maximum(scale, 1e-300)
+        return is_within_reach(self._left_over(rows), rows)
+
+    def _left_over(self, rows: Array) -> Array:
+        """What lies outside the measured rows, (j, n)."""
+        A = self._floats
+        left = rows - (rows @ self.pseudo_inverse) @ A
+        # Once more on what is left: the first pass is as far off as A is ill-conditioned.
+        return np.asarray(left - (left @ self.pseudo_inverse) @ A)
+
+    def distance_of(self, workload: Workload) -> float:
+        if self._is_full_rank:
+            return 0.0
+        operator = workload.operator.basis() if workload.operator.is_integer else workload.operator
+        step, distance = max(1, 2**22 // operator.shape[1]), 0.0
+        for start in range(0, operator.shape[0], step):
+            rows = operator.rows(np.arange(start, min(start + step, operator.shape[0])))
+            distance = max(distance, largest_share(self._left_over(rows), rows))
+        return 0.0 if operator.is_integer and distance <= WHOLE_TOL else distance
 
     def can_answer(self, operator: Operator) -> bool:
         """Whether every row of an operator can be answered without bias."""

@@ -11,7 +11,7 @@ Costs of columns and answers are exact integers; G is floating point, as all tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from leastnoise import exact
 from leastnoise.errors import DesignError, PlanFileError
+from leastnoise.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.operators import Array, Operator
 
 FormKind = Literal["whole", "identity", "split", "centred"]
@@ -202,23 +203,29 @@ class AxisForm:
         """w·g/(1ᵀg) for rows given as an array."""
         return np.asarray(W.mean(axis=1) if self.share is None else W @ self.share)
 
-    def spans(self, operator: Operator, tol: float) -> bool:
+    def spans(self, operator: Operator) -> bool:
         """Whether every row of an operator follows from what is measured, and the total of a split axis."""
+        return all(is_within_reach(left, W).all() for left, W in self._left_over(operator.basis()))
+
+    def distance_of(self, operator: Operator) -> float:
+        """The largest coefficient that does not follow, beside the largest of its row; 0 for none."""
+        asked = operator.basis() if operator.is_integer else operator
+        distance = max((largest_share(left, W) for left, W in self._left_over(asked)), default=0.0)
+        return 0.0 if operator.is_integer and distance <= WHOLE_TOL else distance
+
+    def _left_over(self, operator: Operator) -> Iterator[tuple[Array, Array]]:
+        """What does not follow from what is measured, and the rows that it is a part of, block by block."""
         if self.rows is None:
-            return True
+            return
         M = self.rows.astype(float)
         unit = float(np.abs(M).max(initial=0)) or 1.0
-        basis = operator.basis()
         step = max(1, 2**22 // self.size)
-        for start in range(0, basis.shape[0], step):
-            W = basis.rows(np.arange(start, min(start + step, basis.shape[0])))
-            left_over = W - (W @ (self.inverse * unit)) @ (M / unit)
+        for start in range(0, operator.shape[0], step):
+            W = operator.rows(np.arange(start, min(start + step, operator.shape[0])))
+            left = W - (W @ (self.inverse * unit)) @ (M / unit)
             if self.share is not None:
-                left_over -= (W @ self.share)[:, None]
-            largest = np.maximum(np.abs(W).max(axis=1, initial=0), 1e-300)
-            if (np.abs(left_over).max(axis=1, initial=0) > tol * largest).any():
-                return False
-        return True
+                left -= (W @ self.share)[:, None]
+            yield left, W
 
     # Files ------------------------------------------------------------------------------------------
 

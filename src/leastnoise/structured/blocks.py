@@ -397,6 +397,9 @@ class Structured(Measured):
         products = products_of(workload, self.axes)
         return 0 if products is None else self.view(workload, products).first_unanswerable
 
+    def distance_of(self, workload: Workload) -> float:
+        return self.view(workload).distance
+
     def view(self, workload: Workload, products: Products | None = None) -> View:
         """A workload seen from this strategy, looked at once."""
         views = self.__dict__.setdefault("_views", WeakKeyDictionary())

@@ -20,9 +20,6 @@ from leastnoise.operators import Array, Identity, Operator
 from leastnoise.products import Axis, Kind, Products, ProductTerm
 from leastnoise.structured.axis_form import AxisForm
 
-# A query this much outside what was measured, beside its own size, is refused.
-_SPAN_TOL = 1e-10
-
 
 class _Seen(Protocol):
     """What is looked at of a strategy."""
@@ -139,8 +136,26 @@ class View:
         """Whether the rows of a kind lie within what a form measures."""
         key = (place, id(form), kind)
         if key not in self._spans:
-            self._spans[key] = form.spans(self.products.kinds[place][kind].operator, _SPAN_TOL)
+            self._spans[key] = form.spans(self.products.kinds[place][kind].operator)
         return self._spans[key]
+
+    @cached_property
+    def distance(self) -> float:
+        """How far the products that are answered lie from those asked, as in `Measured.distance_of`."""
+
+        def largest(place: int, kind: int) -> float:
+            operator = self.products.kinds[place][kind].operator
+            fitting = [form for form in self.strategy.forms[place] if self.spans(place, form, kind)]
+            return max((form.distance_of(operator) for form in fitting), default=0.0)
+
+        apart = [[largest(a, k) for k in range(len(kinds))] for a, kinds in enumerate(self.products.kinds)]
+        if not any(map(any, apart)):
+            return 0.0
+        asked = {(term.places, term.kinds) for term in self.products.terms}
+        return max(
+            math.expm1(sum(math.log1p(apart[a][k]) for a, k in zip(places, kinds, strict=True)))
+            for places, kinds in asked
+        )
 
     @cached_property
     def first_unanswerable(self) -> int | None:
