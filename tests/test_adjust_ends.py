@@ -175,8 +175,8 @@ def nearest_whole(x: Array, G: Array, shape: tuple[int, ...]) -> float:
 
 
 def test_whole_numbers_are_near_the_nearest_of_all() -> None:
-    """Within 1.2 times the least squared distance on average over forty tables of 2 by 2 by 2, and the nearest
-    itself for three of four; while only neighbours exchanged records it was 1.37 times, and every other one."""
+    """Within 1.2 times the least squared distance on average over forty tables of 2 by 2 by 2, the nearest
+    itself for three of four; while only neighbours exchanged records, 1.37 times, and for every other one."""
     schema = ln.Schema(a=range(2), b=range(2), c=range(2))
     plan = ln.design(ln.assemble([ln.Cube("a", "b", "c", order=(2,))], schema), ln.GDP(1))
     own = information_of(plan)
