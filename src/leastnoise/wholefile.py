@@ -1,7 +1,8 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and are on the disk once they are written."""
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,10 @@ from pathlib import Path
 
 from leastnoise.errors import InputError
 
+# How a system says that a folder cannot be synced at all: some network disks, folders that may be written to
+# and not read. Files there are complete, and as safe as that disk keeps them.
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF)
+
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
@@ -17,6 +22,10 @@ def written_whole(path: str | Path) -> Iterator[Path]:
 
     Its name cannot be foreseen, so nobody can put a link in its way. If the writing
     fails, the target stays as it was and the new file is removed.
+
+    Guarantee:
+        The content is on the disk before the name is, and the name before this ends, as far as the disk
+        itself keeps what it is given: a power cut leaves the old file or the whole new one.
     """
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
@@ -24,10 +33,41 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())  # mkstemp lets only the owner read
+        _finish(temporary)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+    try:
+        sync_folder(target.parent)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+
+
+def _finish(path: Path) -> None:
+    """Give a written file the rights of any new one, and put it on the disk."""
+    # Opened before its rights change, which may take writing away; Windows syncs only what may be written.
+    handle = os.open(path, os.O_RDWR)
+    try:
+        path.chmod(0o666 & ~_umask())  # mkstemp lets only the owner read
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk; Windows does so by itself.
+
+    Raises:
+        OSError: if that fails.
+    """
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def check_folder(path: Path) -> None:
