@@ -28,7 +28,7 @@ from typing import Any
 
 from leastnoise.accounting import CellCosts, Charge
 from leastnoise.errors import AlreadySpentError, LeastnoiseError, LedgerError, OverBudgetError
-from leastnoise.ledger import Entry, Ledger
+from leastnoise.ledger import Entry, Ledger, Table
 from leastnoise.privacy import ZCDP
 
 # A seventh squared: no float holds it.
@@ -38,6 +38,10 @@ PATIENCE = 600.0
 
 def charge_of(plan: str = "plan") -> Charge:
     return Charge("gaussian", "add-remove", 1, UNIT, CellCosts((1, 0, 1), 49), "cells", plan)
+
+
+# A table whose digest is noted with every charge, as that of a file is.
+TABLE = Table(by="digest", version=bytes(range(32)))
 
 
 def new_ledger(path: Path, charges: int) -> Ledger:
@@ -84,8 +88,8 @@ def _spender(path: Path, name: int, charges: int, attempts: int) -> dict[str, An
     for attempt in range(attempts):
         release_id = f"{name}-{attempt}"
         try:
-            ledger.check(charge_of(), release_id)
-            entry = ledger.spend(charge_of(), release_id)
+            ledger.check(charge_of(), release_id, table=TABLE)
+            entry = ledger.spend(charge_of(), release_id, table=TABLE)
         except OverBudgetError:
             refused += 1
             continue
@@ -118,9 +122,9 @@ STEPS = ("begin", "checked", "spent", "drawn", "stored", "handed out")
 def measured(ledger: Ledger, release_id: str, outbox: Path, at: Callable[[str], None]) -> None:
     """The order of `measure`: spend, draw, store, hand out."""
     at("begin")
-    ledger.check(charge_of(), release_id)
+    ledger.check(charge_of(), release_id, table=TABLE)
     at("checked")
-    entry = ledger.spend(charge_of(), release_id)
+    entry = ledger.spend(charge_of(), release_id, table=TABLE)
     at("spent")
     noise = os.urandom(16)
     at("drawn")
@@ -248,7 +252,7 @@ def flip(folder: Path, *, step: int, first: int = 100, seed: int = 0) -> dict[st
     source = folder / "whole.ledger"
     ledger = new_ledger(source, 9)
     for i in range(3):
-        entry = ledger.spend(charge_of(f"plan {i}"), f"r{i}", after=["plan 0"] if i else [])
+        entry = ledger.spend(charge_of(f"plan {i}"), f"r{i}", after=["plan 0"] if i else [], table=TABLE)
         if i < 2:
             ledger.store(entry, bytes([i]) * 300)
     whole, truth = source.read_bytes(), _state(ledger)

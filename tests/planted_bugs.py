@@ -48,7 +48,7 @@ from leastnoise.strategy import Strategy, budget, rounding
 from leastnoise.structured.axis_form import AxisForm, centred_form
 from leastnoise.structured.blocks import Structured
 from leastnoise.structured.layout import Block
-from ledger_stress import charge_of, new_ledger
+from ledger_stress import TABLE, charge_of, new_ledger
 from test_ledger import EDITS, edit, overspends
 from test_person import kept_by_engine, obeys, records
 from test_statistics import SeededBits
@@ -385,7 +385,9 @@ def two_charges(folder: Path) -> tuple[Fraction, Fraction]:
     ledger = Ledger(folder / "two.ledger", dataset="two", limit=ln.GDP(1))
     for name, costs in (("first", (3, 1)), ("second", (1, 3))):
         ledger.spend(
-            Charge("gaussian", "add-remove", 1, Fraction(3, 100), CellCosts(costs, 100), "cells", name), name
+            Charge("gaussian", "add-remove", 1, Fraction(3, 100), CellCosts(costs, 100), "cells", name),
+            name,
+            table=replace(TABLE, same_as="first" if name == "second" else None),
         )
     second = ledger.entries[1].charged
     assert ledger.remaining.mu_squared is not None
@@ -399,7 +401,7 @@ def what_is_free_is_charged_once(folder: Path) -> bool:
 def exactly_the_limit_can_be_spent(folder: Path) -> bool:
     ledger = new_ledger(folder / "exact.ledger", 7)
     for i in range(7):
-        ledger.spend(charge_of(), f"r{i}")
+        ledger.spend(charge_of(), f"r{i}", table=replace(TABLE, same_as="r0" if i else None))
     return refuses(lambda: ledger.spend(charge_of(), "r7")) and ledger.remaining.goal is None
 
 
@@ -486,7 +488,7 @@ def _through_floats(own: Any, integers: Any, bits: Any) -> Any:
     return np.array([int(value) for value in noisy], dtype=object)
 
 
-def _draws_first(ledger: Any, plan: Any, source: Any, release_id: Any) -> Any:
+def _draws_first(ledger: Any, plan: Any, source: Any, *_: Any) -> Any:
     charge = plan.charge
     ledger.check(charge, "id", plan.after)
     read = measuring._read(plan, count_tables(plan.workload, source, 1))
@@ -497,7 +499,7 @@ def _draws_first(ledger: Any, plan: Any, source: Any, release_id: Any) -> Any:
     return given
 
 
-def _never_pays(ledger: Any, plan: Any, source: Any, release_id: Any) -> Any:
+def _never_pays(ledger: Any, plan: Any, source: Any, *_: Any) -> Any:
     ledger.check(plan.charge, "id", plan.after)
     read = measuring._read(plan, count_tables(plan.workload, source, 1))
     return ln.Release(plan, measuring._noisy(plan, read, noise.SystemBits()), Receipt("town", "id", "0"))
@@ -550,12 +552,12 @@ def _float_total(self: Any) -> Fraction:
     return Fraction(max(columns))
 
 
-def _adds_largest(self: Any, charge: Any) -> Any:
-    return replace(self, others=self.others + charge.per_person, count=self.count + 1)
+def _adds_largest(self: Any, charge: Any, group: Any) -> Any:
+    return _plus(self, charge, None)
 
 
-def _charges_the_first_only(self: Any, charge: Any) -> Any:
-    return self if self.count else _plus(self, charge)
+def _charges_the_first_only(self: Any, charge: Any, group: Any) -> Any:
+    return self if self.count else _plus(self, charge, group)
 
 
 _plus = tally._Part.plus

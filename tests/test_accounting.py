@@ -189,11 +189,47 @@ def charges(draw: Any) -> list[Charge]:
     return found
 
 
+def of_one_table(found: Sequence[Charge]) -> Tally:
+    """What charges come to that are all about one version of one table, those of equal terms together."""
+    tally = Tally()
+    for c in found:
+        tally = tally.plus(c, group=f"{c.cells}, {c.records_per_person} records")
+    return tally
+
+
 @given(charges())
 def test_sums_are_the_largest_over_cells(found: list[Charge]) -> None:
-    tally = tally_of(found)
+    tally = of_one_table(found)
     assert tally.mu_squared == slow_total(found, "gaussian")
     assert tally.epsilon == slow_total(found, "laplace")
+
+
+@given(st.data())
+def test_groups_add_by_their_worst_cases_in_any_order(data: Any) -> None:
+    found = data.draw(charges())
+    named = [(c, data.draw(st.sampled_from(["one", "two", None]))) for c in found]
+    groups: dict[Any, list[Charge]] = {}
+    for place, (c, name) in enumerate(named):
+        is_alone = name is None or c.per_cell is None or c.neighbours == "replace-one"
+        terms = (c.noise, c.cells, c.records_per_person)
+        groups.setdefault(place if is_alone else (name, *terms), []).append(c)
+    expected = {noise: Fraction(0) for noise in ("gaussian", "laplace")}
+    for members in groups.values():
+        # Of each group, every cell in turn; a group of one is its largest cell.
+        first = members[0]
+        sums = (
+            [first.worst]
+            if len(members) == 1
+            else [sum((c.per_cell[i] for c in members if c.per_cell), Fraction(0)) for i in range(3)]
+        )
+        k = first.records_per_person
+        expected[first.noise] += max(sums) * (k * k if first.noise == "gaussian" else k)
+    tally = Tally()
+    for c, name in data.draw(st.permutations(named)):
+        # The name says all that members must share, as a ledger makes sure of.
+        group = None if name is None else f"{name} {c.cells} {c.records_per_person}"
+        tally = tally.plus(c, group=group)
+    assert (tally.mu_squared, tally.epsilon) == (expected["gaussian"], expected["laplace"])
 
 
 def test_cells_that_nearly_tie_are_told_apart() -> None:
@@ -203,7 +239,7 @@ def test_cells_that_nearly_tie_are_told_apart() -> None:
     other = (Fraction(q - 5, q), Fraction(q - 4, q))
     sums = [a + b for a, b in zip(one, other, strict=True)]
     assert float(sums[0]) == float(sums[1])
-    assert min(sums) < max(sums) == tally_of([charge(*one), charge(*other)]).mu_squared
+    assert min(sums) < max(sums) == of_one_table([charge(*one), charge(*other)]).mu_squared
 
 
 def float_total(found: Sequence[Charge]) -> float:
@@ -228,18 +264,22 @@ def test_exactly_6400_charges_pass_and_one_more_does_not() -> None:
     limit = GDP(Fraction(80, 7))
     tally = Tally()
     for _ in range(6400):
-        tally = tally.plus(charge(Fraction(1, 49), 0))
+        tally = tally.plus(charge(Fraction(1, 49), 0), group="town")
     assert tally.mu_squared == Fraction(6400, 49)
     assert within(limit, tally)
     assert not within(limit, tally.plus(flat(Fraction(1, 10**30))))
-    assert within(limit, tally.plus(charge(0, Fraction(6400, 49))))
+    assert within(limit, tally.plus(charge(0, Fraction(6400, 49)), group="town"))
+    assert not within(limit, tally.plus(charge(0, Fraction(1, 10**30))))
 
 
 def test_what_does_not_add_up_is_refused() -> None:
     with pytest.raises(PrivacyError, match="one ledger for each notion"):
         tally_of([charge(1), charge(1, neighbours="replace-one")])
     with pytest.raises(PrivacyError, match="differ in their number"):
-        tally_of([charge(1, 0), charge(1)])
+        of_one_table([charge(1, 0), charge(1)])
+    for other in (charge(0, 1, k=2), charge(0, 1, cells="others")):
+        with pytest.raises(PrivacyError, match="same schema and the same number"):
+            Tally().plus(charge(1, 0), group="town").plus(other, group="town")
     with pytest.raises(PrivacyError, match='neighbours="replace-one"'):
         within(GDP(1, neighbours="replace-one"), [charge(1)])
     with pytest.raises(PrivacyError, match="records_per_person=3"):
@@ -261,16 +301,17 @@ def test_what_costs_nothing_changes_nothing() -> None:
 
 def test_under_replacement_the_largest_add_up() -> None:
     first, second = (charge(*costs, neighbours="replace-one") for costs in ((1, 0), (0, 1)))
-    assert tally_of([first, second]).mu_squared == 2
-    assert tally_of([charge(1, 0), charge(0, 1)]).mu_squared == 1
+    assert of_one_table([first, second]).mu_squared == 2
+    assert of_one_table([charge(1, 0), charge(0, 1)]).mu_squared == 1
 
 
 def test_people_with_several_records_pay_for_all_of_them() -> None:
     gaussian = [charge(1, 0, k=3), charge(0, 1, k=3), charge(0, 1, k=1)]
-    assert tally_of(gaussian).mu_squared == 9 * 1 + 1
+    assert of_one_table(gaussian).mu_squared == 9 * 1 + 1
+    assert tally_of(gaussian).mu_squared == 9 * 2 + 1
     laplace = [charge(1, 0, k=3, noise="laplace"), charge(0, 1, k=3, noise="laplace")]
-    assert tally_of(laplace).epsilon == 3
-    assert within(GDP(3, records_per_person=3), gaussian[:2])
+    assert of_one_table(laplace).epsilon == 3
+    assert within(GDP(3, records_per_person=3), of_one_table(gaussian[:2]))
     assert not within(GDP(3, records_per_person=3), [charge(1, 0, k=4)])
 
 
@@ -291,7 +332,7 @@ def test_the_stacked_change_of_k_records_is_what_the_tally_says(seed: int) -> No
     ]
     # Never more, and k records in the worst cell reach it, so nothing smaller would do.
     most = max(map(change, itertools.combinations_with_replacement(range(n), k)))
-    assert most == tally_of(found).mu_squared
+    assert most == of_one_table(found).mu_squared
 
 
 def test_sums_for_many_noise_scales_stay_exact_and_quick() -> None:
@@ -471,7 +512,7 @@ EIGHTH = Fraction(1, 8)
     [
         (PureDP(1), [flat(1, noise="laplace")], True),
         (PureDP(1), [flat(1, noise="laplace"), flat(Fraction(1, 10**40), noise="laplace")], False),
-        (PureDP(1), [charge(1, 0, noise="laplace"), charge(0, 1, noise="laplace")], True),
+        (PureDP(1), [charge(1, 0, noise="laplace"), charge(0, 1, noise="laplace")], False),
         (GDP(1), [flat(1)], True),
         (GDP(1), [flat(mu_squared_of_pure(EIGHTH)), flat(EIGHTH, noise="laplace")], True),
         (GDP(1), [flat(1 - mu_squared_of_pure(EIGHTH)), flat(EIGHTH, noise="laplace")], True),

@@ -118,10 +118,10 @@ def test_a_plan_measured_twice_counts_twice(tmp_path: Path) -> None:
     with pytest.raises(PrivacyError, match="together with the earlier plans spends more than"):
         dataclasses.replace(once, after=twice.after, used=twice.used)
     ledger = Ledger(tmp_path / "a.ledger", dataset="town", limit=GDP(2))
-    measure(FIRST, COUNTS, ledger=ledger)
+    measure(FIRST, COUNTS, ledger=ledger, release_id="first")
     with pytest.raises(LedgerMismatchError, match="of which 1 were not released"):
         measure(twice, COUNTS, ledger=ledger)
-    measure(FIRST, COUNTS, ledger=ledger)
+    measure(FIRST, COUNTS, ledger=ledger, same_table_as="first")
     measure(twice, COUNTS, ledger=ledger)
     assert sum(entry.charged for entry in ledger.entries) == twice.spent_together <= 4
 

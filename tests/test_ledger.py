@@ -13,6 +13,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,9 @@ from leastnoise.errors import (
     OverBudgetError,
     TooLargeError,
 )
-from leastnoise.ledger import Ledger, file, history, rows
+from leastnoise.ledger import Ledger, Table, file, history, rows, storage
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
-from ledger_stress import UNIT, charge_of, new_ledger
+from ledger_stress import TABLE, UNIT, charge_of, new_ledger
 
 
 @pytest.fixture
@@ -46,7 +47,8 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A ledger's file with room for nine charges; three are spent, of which two are stored."""
     made = new_ledger(tmp_path_factory.mktemp("ledger") / "people.ledger", 9)
     for i in range(3):
-        entry = made.spend(charge_of(f"plan {i}"), f"r{i}")
+        same = replace(TABLE, same_as="r0") if i else TABLE
+        entry = made.spend(charge_of(f"plan {i}"), f"r{i}", table=same)
         if i < 2:
             made.store(entry, f"answers {i}".encode())
     return made.path.read_bytes()
@@ -205,15 +207,16 @@ def test_large_releases_are_refused_before_they_are_paid_for(
         ledger.check(charge_of(), "new", expected_bytes=2**29 + 1)
     with pytest.raises(InputError, match="expected_bytes must be"):
         ledger.check(charge_of(), "new", expected_bytes=-1)
-    monkeypatch.setattr(file, "MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr(storage, "MAX_ANSWER_BYTES", 1000)
     with pytest.raises(TooLargeError, match="must not be handed out"):
         ledger.store(ledger.entries[2], bytes(1001))
 
 
 def test_exactly_the_limit_may_be_spent(ledger: Ledger) -> None:
+    same = replace(TABLE, same_as="r0")
     for i in range(6):
         assert ledger.remaining.goal is not None
-        ledger.spend(charge_of(), f"more {i}")
+        ledger.spend(charge_of(), f"more {i}", table=same if i % 2 else None)
     assert ledger.remaining.goal is None
     for refused in (ledger.check, ledger.spend):
         with pytest.raises(
@@ -223,11 +226,12 @@ def test_exactly_the_limit_may_be_spent(ledger: Ledger) -> None:
     assert caught.value.remaining.mu_squared == 0
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     # Another cell has room: what counts is the largest sum.
-    assert ledger.spend(costing(0, 9, 0, unit=49), "free").charged == 0
-    with pytest.raises(OverBudgetError):
-        ledger.spend(costing(0, 1, 0, unit=49 * 10**30), "a hair")
-    with pytest.raises(OverBudgetError, match="would add more than 1e"):
-        ledger.spend(costing(0, 10**400, 0), "more than a float holds")
+    assert ledger.spend(costing(0, 6, 0, unit=49), "free", table=same).charged == 0
+    for others in (same, TABLE, None):
+        with pytest.raises(OverBudgetError):
+            ledger.spend(costing(0, 1, 0, unit=49 * 10**30), "a hair", table=others)
+        with pytest.raises(OverBudgetError, match="would add more than 1e"):
+            ledger.spend(costing(0, 10**400, 0), "more than a float holds", table=others)
 
 
 def test_what_does_not_fit_the_limit_is_refused(ledger: Ledger, tmp_path: Path) -> None:
@@ -254,9 +258,12 @@ def test_what_does_not_fit_the_limit_is_refused(ledger: Ledger, tmp_path: Path) 
 
 def test_a_plan_after_others_is_charged_what_the_largest_cell_grows(path: Path) -> None:
     ledger = Ledger(path, dataset="people", limit=GDP(1))
-    ledger.spend(costing(3, 1, unit=4, plan="first"), "r1")
+    ledger.spend(costing(3, 1, unit=4, plan="first"), "r1", table=TABLE)
     second = costing(1, 3, unit=4, plan="second")
-    entry = ledger.spend(second, "r2", after=["first"])
+    for table in (None, Table()):
+        with pytest.raises(LedgerMismatchError, match="only the same can confirm"):
+            ledger.spend(second, "r2", after=["first"], table=table)
+    entry = ledger.spend(second, "r2", after=["first"], table=TABLE)
     assert (entry.charged, second.worst, entry.after) == (Fraction(1, 4), Fraction(3, 4), ("first",))
     assert ledger.remaining.goal is None
 
@@ -265,10 +272,19 @@ def test_a_plan_after_others_is_charged_what_the_largest_cell_grows(path: Path) 
 def test_a_plan_after_others_needs_all_of_them_here(ledger: Ledger, after: list[str]) -> None:
     for step in (ledger.check, ledger.spend):
         with pytest.raises(LedgerMismatchError, match="measure those first"):
-            step(charge_of(), "new", after)
-    assert ledger.check(charge_of(), "new", ["plan 2", "plan 0"]) is None
-    ledger.spend(charge_of("plan 0"), "once more")
-    assert ledger.check(charge_of(), "new", ["plan 0", "plan 0"]) is None
+            step(charge_of(), "new", after, table=TABLE)
+    assert ledger.check(charge_of(), "new", ["plan 2", "plan 0"], table=TABLE) is None
+    ledger.spend(charge_of("plan 0"), "of another table", table=TABLE)
+    with pytest.raises(LedgerMismatchError, match="not about one confirmed version"):
+        ledger.check(charge_of(), "new", ["plan 0", "plan 0"], table=TABLE)
+    ledger.spend(charge_of("plan 0"), "once more", table=replace(TABLE, same_as="r1"))
+    assert ledger.check(charge_of(), "new", ["plan 0", "plan 0"], table=TABLE) is None
+    # With one of them in either group, the request has to say which it means.
+    with pytest.raises(LedgerMismatchError, match="about 2 tables; say which is meant"):
+        ledger.check(charge_of(), "new", ["plan 0"], table=TABLE)
+    assert ledger.check(charge_of(), "new", ["plan 0"], table=replace(TABLE, same_as="r2")) is None
+    with pytest.raises(LedgerMismatchError, match="were not released about the table of 'of another table'"):
+        ledger.check(charge_of(), "new", ["plan 1"], table=replace(TABLE, same_as="of another table"))
 
 
 def test_kinds_of_noise_in_one_ledger(tmp_path: Path) -> None:
@@ -365,7 +381,7 @@ def test_who_waits_too_long_is_told(ledger: Ledger) -> None:
 
 def test_a_ledger_within_a_ledgers_transaction_does_not_hang(ledger: Ledger) -> None:
     hasty = Ledger(ledger.path, timeout=0.01)
-    with hasty._file.writing("") as _, pytest.raises(LedgerBusyError, match="in this process"):
+    with hasty._seen.writing("") as _, pytest.raises(LedgerBusyError, match="in this process"):
         hasty.check(charge_of(), "new")
 
 
@@ -374,9 +390,9 @@ def test_a_ledger_within_a_ledgers_transaction_does_not_hang(ledger: Ledger) -> 
 
 def is_durable(path: Path) -> bool:
     """Whether a commit is on the disk when it returns, folder included."""
-    with file.transaction(path, writes=True, timeout=1, aftermath="") as connection:
-        [mode] = connection.execute("PRAGMA journal_mode").fetchone()
-        [synchronous] = connection.execute("PRAGMA synchronous").fetchone()
+    with file.LedgerFile(path).transaction(writes=True, timeout=1, aftermath="") as log:
+        [mode] = log.connection.execute("PRAGMA journal_mode").fetchone()
+        [synchronous] = log.connection.execute("PRAGMA synchronous").fetchone()
     return (mode, synchronous) == ("delete", 3)
 
 
@@ -513,7 +529,10 @@ def test_altered_answers_are_not_given_out(ledger: Ledger, statement: str) -> No
         "DROP TRIGGER log_never_deletes",
         "CREATE TRIGGER more AFTER INSERT ON log BEGIN DELETE FROM answers; END",
         "ALTER TABLE log ADD COLUMN more",
-        "PRAGMA user_version = 2",
+        "PRAGMA user_version = 1",
+        "PRAGMA user_version = 3",
+        "DROP TABLE versions",
+        "DROP TRIGGER secret_never_updates",
         "PRAGMA application_id = 2",
         "PRAGMA journal_mode = WAL",
     ],
@@ -555,7 +574,8 @@ def test_a_history_written_anew_is_found_by_a_noted_head_only(ledger: Ledger) ->
 @pytest.mark.parametrize(
     ("number", "change"),
     [
-        (0, {"format": 2}),
+        (0, {"format": 3}),
+        (0, {"format": 2.0}),
         (0, {"limit": {"goal": "GDP", "mu": -1}}),
         (0, {"limit": {"goal": "GDP", "mu": 1}}),
         (0, {"limit": 1}),
@@ -570,6 +590,8 @@ def test_a_history_written_anew_is_found_by_a_noted_head_only(ledger: Ledger) ->
         (1, {"charge": 1}),
         (1, {"charge": {}}),
         (1, {"more": 1}),
+        (1, {"table": None}),
+        (1, {"table": {}}),
         (2, {"size": -1}),
         (2, {"size": 10**6}),
         (2, {"sha256": "0" * 64}),
@@ -717,7 +739,7 @@ def test_a_ledger_that_vanished_is_not_made_anew(ledger: Ledger) -> None:
         with pytest.raises(LedgerFileError, match="there is no ledger"):
             step()
     assert not ledger.path.exists()
-    assert "3 releases" in repr(ledger)
+    assert repr(ledger) == "Ledger('people.ledger', 'people', which cannot be read now)"
 
 
 def test_an_older_copy_is_found_by_who_has_seen_a_newer_one(ledger: Ledger) -> None:
@@ -751,7 +773,7 @@ def test_heads_printed_earlier_stay_in_the_ledger(ledger: Ledger) -> None:
 
 
 def test_rows_and_exports_are_plain_and_hold_no_answers(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.spend(charge_of("=cmd()"), "=HYPERLINK(1)", after=["plan 0", "plan 1"])
+    ledger.spend(charge_of("=cmd()"), "=HYPERLINK(1)", after=["plan 0", "plan 1"], table=TABLE)
     found = ledger.rows
     assert [row["release_id"] for row in found] == ["r0", "r1", "r2", "=HYPERLINK(1)"]
     assert [row["stored"] for row in found] == [True, True, False, False]

@@ -18,13 +18,15 @@
     │   ├── LedgerBusyError               others held it for too long
     │   ├── LedgerMismatchError           it is for another dataset, limit, plan or notion of neighbours
     │   ├── OverBudgetError               too little is left; the message says how much
-    │   └── AlreadySpentError             this release was paid for and never stored; it has no answers
+    │   ├── AlreadySpentError             this release was paid for and never stored; it has no answers
+    │   └── UnstoredError                 paid for and not stored yet; its store() goes on
     ├── NotYetError (also NotImplementedError)   a promised feature this version does not have
     ├── TooLargeError (also MemoryError)  estimated first, refused before allocating
     ├── RandomnessError (also OSError)    the system's generator failed; nothing is released
     └── MissingExtraError (also ImportError)     an optional package; the message has the line to type
 
     UnrecordedSpending (a warning)        a release without a ledger
+    StoringDelayed (a warning)            a release that is paid for and waits to be stored
 
 A message says what must hold, what was given, and what to do next. It never
 holds a value read from a private table.
@@ -34,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = [
     "AlreadySpentError",
@@ -58,8 +60,10 @@ __all__ = [
     "SchemaError",
     "SpecError",
     "SqlError",
+    "StoringDelayed",
     "TooLargeError",
     "UnrecordedSpending",
+    "UnstoredError",
     "WorkloadError",
 ]
 
@@ -179,6 +183,33 @@ class AlreadySpentError(LedgerError):
     """A release that was paid for and never stored: it has no answers, and its id is used up."""
 
 
+class UnstoredError(LedgerError):
+    """A release that is paid for, and whose answers could not be stored yet: they are kept here, in memory.
+
+    They are handed out by `store`, once they are stored, and by nothing else. When this error is gone they
+    are lost, and the release has to be paid for again under another id.
+
+    Attributes:
+        release_id: what the ledger knows the release by.
+    """
+
+    def __init__(self, message: str, *, release_id: str, store: Callable[[], Any]) -> None:
+        super().__init__(message)
+        self.release_id = release_id
+        self._store = store
+
+    def store(self) -> Any:
+        """Try again, until it succeeds or Ctrl-C stops it; the Release, once its answers are stored.
+
+        Raises:
+            UnstoredError: if it was stopped again.
+        """
+        return self._store()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the answers of a release that is not stored do not leave this process")
+
+
 class NotYetError(LeastnoiseError, NotImplementedError):
     """A promised feature that this version does not have."""
 
@@ -193,6 +224,10 @@ class RandomnessError(LeastnoiseError, OSError):
 
 class MissingExtraError(LeastnoiseError, ImportError):
     """An optional package that is not installed."""
+
+
+class StoringDelayed(UserWarning):
+    """A release that is paid for and cannot be stored yet; it is tried again."""
 
 
 class UnrecordedSpending(UserWarning):

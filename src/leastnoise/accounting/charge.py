@@ -131,7 +131,8 @@ class Charge:
         records_per_person: k, the most records of one person that the release counts.
         worst: the most that one record spends, exactly.
         per_cell: what a record of each cell spends, exactly; None where the cells are too many.
-        cells: a digest of what the cells are; costs are added cell by cell only where it is the same.
+        cells: a digest of what the cells are. That it is the same is needed for costs to be added cell by
+            cell, and not enough: the table must be the same too, which a ledger confirms.
         plan_digest: a digest of the plan that is measured.
     """
 
@@ -170,6 +171,11 @@ class Charge:
     def per_person(self) -> Fraction:
         """What one person spends at most: μ² or ε."""
         return self.weight * self.worst
+
+    @property
+    def adds_by_cell(self) -> bool:
+        """Whether its costs are known cell by cell, and may be added so: not where a record is replaced."""
+        return self.per_cell is not None and self.neighbours == "add-remove"
 
     def times(self, factor: Fraction | int) -> Charge:
         """The charge with every cost multiplied, exactly; the factor is positive.

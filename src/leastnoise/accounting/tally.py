@@ -1,9 +1,13 @@
 """What several charges come to, exactly.
 
-Releases about the same frozen cells, add/remove neighbours and k records per person: a record of cell i
-has paid Σ_r u_i, so a person has paid at most k² max_i Σ_r u_i (μ², Gaussian) or k max_i Σ_r u_i (ε,
-Laplace), not the sum of the largest. Across different cells or k, and where neighbours replace a
-record, the largest of each release add up.
+Charges form groups. A group is of releases that were confirmed to be about one version of one table, counted
+by the same rules; in it a record of cell i has paid Σ_r u_i, so that a person with up to k records has paid
+at most k² max_i Σ_r u_i (μ², Gaussian) or k max_i Σ_r u_i (ε, Laplace). Between groups nobody knows which
+cell of one a person of the other is in, so the largest of each add up:
+
+    Σ over groups g of  weight_g · max_i Σ_{r in g} u_i
+
+A charge that belongs to no group is one by itself, and so is every charge where neighbours replace a record.
 
     Gaussian:  stacked answers, each divided by its σ, move by d with ‖d‖² = Σ_r ‖d_r‖²; k records move
                them by at most k times what the worst single one does, by the triangle inequality.
@@ -86,24 +90,65 @@ class CellSums:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Charges of one kind of noise: those added cell by cell, and the rest."""
+class _Group:
+    """Charges of one kind of noise about one version of one table.
 
-    groups: Mapping[tuple[str, int], tuple[int, CellSums]] = field(default_factory=dict)
-    others: Fraction = Fraction(0)
-    count: int = 0
+    Attributes:
+        terms: what all of them must share: the digest of the cells and the bound of records per person.
+        weight: how many times one record's cost a person pays at most.
+        first: the costs of the first charge.
+        sums: of all of them; None as long as there is one, whose costs need not be added to anything.
+    """
 
-    def plus(self, charge: Charge) -> _Part:
-        if charge.per_cell is None or charge.neighbours != "add-remove":
-            return replace(self, others=self.others + charge.per_person, count=self.count + 1)
-        key = (charge.cells, charge.records_per_person)
-        sums = self.groups[key][1] if key in self.groups else CellSums()
-        groups = {**self.groups, key: (charge.weight, sums.plus(charge.per_cell))}
-        return replace(self, groups=groups, count=self.count + 1)
+    terms: tuple[str, int]
+    weight: int
+    first: CellCosts
+    sums: CellSums | None = None
+
+    def plus(self, charge: Charge) -> _Group:
+        if self.terms != _terms(charge):
+            raise PrivacyError(
+                "costs are added cell by cell only between charges for the same schema and the same number "
+                "of records per person"
+            )
+        assert charge.per_cell is not None
+        sums = CellSums().plus(self.first) if self.sums is None else self.sums
+        return replace(self, sums=sums.plus(charge.per_cell))
 
     @cached_property
     def total(self) -> Fraction:
-        return self.others + sum(weight * sums.largest for weight, sums in self.groups.values())
+        """What one person has spent on the group: μ² or ε."""
+        return self.weight * (self.first.largest if self.sums is None else self.sums.largest)
+
+    @property
+    def slack(self) -> Fraction:
+        """How much further one record may spend in the emptiest cell before the largest sum grows."""
+        sums = CellSums().plus(self.first) if self.sums is None else self.sums
+        return sums.largest - sums.least
+
+
+def _terms(charge: Charge) -> tuple[str, int]:
+    return charge.cells, charge.records_per_person
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Charges of one kind of noise: the groups that may still grow, and what all of them come to."""
+
+    groups: Mapping[str, _Group] = field(default_factory=dict)
+    total: Fraction = Fraction(0)
+    count: int = 0
+
+    def plus(self, charge: Charge, group: str | None) -> _Part:
+        if group is None or not charge.adds_by_cell:
+            return replace(self, total=self.total + charge.per_person, count=self.count + 1)
+        assert charge.per_cell is not None
+        before = self.groups.get(group)
+        after = (
+            _Group(_terms(charge), charge.weight, charge.per_cell) if before is None else before.plus(charge)
+        )
+        grown = after.total - (before.total if before is not None else 0)
+        return _Part({**self.groups, group: after}, self.total + grown, self.count + 1)
 
 
 @dataclass(frozen=True)
@@ -116,8 +161,10 @@ class Tally:
     Example:
         >>> half = Charge("gaussian", "add-remove", 1, Fraction(1, 2), CellCosts((1, 0), 2), "c", "p")
         >>> other = Charge("gaussian", "add-remove", 1, Fraction(1, 2), CellCosts((0, 1), 2), "c", "q")
-        >>> tally_of([half, other]).mu_squared, tally_of([half, half]).mu_squared
-        (Fraction(1, 2), Fraction(1, 1))
+        >>> Tally().plus(half, group="town").plus(other, group="town").mu_squared
+        Fraction(1, 2)
+        >>> tally_of([half, other]).mu_squared
+        Fraction(1, 1)
     """
 
     neighbours: str | None = None
@@ -127,11 +174,16 @@ class Tally:
     _pure_parts: Mapping[Fraction, int] = field(default_factory=dict)
     _late_parts: Mapping[Fraction, int] = field(default_factory=dict)
 
-    def plus(self, charge: Charge, times: int = 1) -> Tally:
+    def plus(self, charge: Charge, times: int = 1, *, group: str | None = None) -> Tally:
         """The tally with one charge more, or with the same one so many times in a row.
 
+        Args:
+            group: the releases confirmed to be about the same version of the same table; None for a
+                charge that is added with its worst case.
+
         Raises:
-            PrivacyError: if it speaks of other neighbours than those before it.
+            PrivacyError: if it speaks of other neighbours than those before it, or of other cells or records
+                per person than its group.
         """
         if self.neighbours not in (None, charge.neighbours):
             raise PrivacyError(
@@ -146,7 +198,7 @@ class Tally:
             return replace(
                 self,
                 neighbours=charge.neighbours,
-                _gaussian=self._gaussian.plus(all_of_them),
+                _gaussian=self._gaussian.plus(all_of_them, group),
                 _pure_at_first_gaussian=self._pure.total if first is None else first,
             )
         # Each by itself: where pure releases are converted, several small ones cost less than one large one.
@@ -154,21 +206,19 @@ class Tally:
         return replace(
             self,
             neighbours=charge.neighbours,
-            _pure=self._pure.plus(all_of_them),
+            _pure=self._pure.plus(all_of_them, group),
             _pure_parts=added + Counter(self._pure_parts),
             _late_parts=added + Counter(self._late_parts) if self.has_gaussian else self._late_parts,
         )
 
-    def slack(self, noise: str, cells: str, records_per_person: int) -> Fraction:
-        """How much further one record may spend in some cell before the largest sum over these cells grows.
+    def slack(self, noise: str, group: str | None) -> Fraction:
+        """How much further one record may spend in some cell before the largest sum of a group grows.
 
-        Zero where nothing was added up cell by cell: then all that a charge costs is added.
+        Zero where there is no such group: then all that a charge costs is added.
         """
         part = self._gaussian if noise == "gaussian" else self._pure
-        if (cells, records_per_person) not in part.groups:
-            return Fraction(0)
-        sums = part.groups[cells, records_per_person][1]
-        return sums.largest - sums.least
+        found = None if group is None else part.groups.get(group)
+        return Fraction(0) if found is None else found.slack
 
     @property
     def has_gaussian(self) -> bool:
@@ -213,7 +263,7 @@ class Tally:
 
 
 def tally_of(charges: Iterable[Charge]) -> Tally:
-    """What charges come to, in the order given.
+    """What charges come to by their worst cases, in the order given.
 
     Raises:
         PrivacyError: if they speak of different neighbours.

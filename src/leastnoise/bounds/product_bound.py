@@ -55,7 +55,7 @@ class ProductWitness:
             arrays["p"] = self.p
         if self.rows:
             arrays["p_places"] = np.array(list(self.rows), dtype=np.int64).reshape(-1, 2)
-            arrays["p_sizes"] = np.array([len(own) for own in self.rows.values()])
+            arrays["p_sizes"] = np.array([len(own) for own in self.rows.values()], dtype=np.int64)
             arrays["p_rows"] = np.concatenate(list(self.rows.values()))
         return arrays
 

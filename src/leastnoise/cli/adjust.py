@@ -32,10 +32,7 @@ def adjust(
         bool, typer.Option("--keep-negative", help="do not raise what is below zero")
     ] = False,
     time_limit: Annotated[
-        float | None,
-        typer.Option(
-            help="seconds, after which the best so far is taken; by default 300, and only if it is good"
-        ),
+        float | None, typer.Option(help="seconds, after which the best so far is taken")
     ] = None,
     force: Force = False,
 ) -> None:

@@ -33,7 +33,7 @@ from leastnoise.cli.outputs import (
     save,
     say_where,
 )
-from leastnoise.cli.paying import LedgerFile, Payment, ReleaseId, payment
+from leastnoise.cli.paying import LedgerFile, Payment, ReleaseId, SameTableAs, TableLabel, payment
 from leastnoise.cli.quantiles import quantiles
 from leastnoise.cli.refusals import Commands
 from leastnoise.cli.report import report
@@ -137,6 +137,8 @@ def release(
     person_unknown: PersonUnknown = None,
     ledger: LedgerFile = None,
     release_id: ReleaseId = None,
+    same_table_as: SameTableAs = None,
+    table: TableLabel = None,
     force: Force = False,
 ) -> None:
     """Measure a saved plan on a table: the one step that spends privacy."""
@@ -144,7 +146,7 @@ def release(
 
     chosen = load_plan(plan)
     outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], ledger, release_id)
-    payer = payment(ledger, release_id)
+    payer = payment(ledger, release_id, same_table_as, table)
     _warn_of_trust(chosen.privacy.records_per_person, person, payer, "name the column with --person")
     result = _measure(chosen, data, person, person_unknown or (), payer)
     save(result, outputs)
@@ -159,6 +161,8 @@ def publish(
     person: OtherPerson = None,
     ledger: LedgerFile = None,
     release_id: ReleaseId = None,
+    same_table_as: SameTableAs = None,
+    table: TableLabel = None,
     time_limit: TimeLimit = None,
     force: Force = False,
 ) -> None:
@@ -171,7 +175,7 @@ def publish(
     unknown = asked.person_unknown if person in (None, asked.person) else ()
     person = asked.person if person is None else person
     outputs = _outputs(spec, data, out, force, asked.workload.shape[0], ledger, release_id)
-    payer = payment(ledger, release_id)
+    payer = payment(ledger, release_id, same_table_as, table)
     # What is missing, or cannot be paid for, is found now rather than after a long design.
     _table(data, asked.schema, person, unknown)
     result = payer.stored_for(asked)
@@ -226,7 +230,7 @@ def _measure(
     plan: Plan, data: str, person: str | None, person_unknown: Iterable[str | int], payer: Payment
 ) -> Release:
     import leastnoise
-    from leastnoise.errors import InputError
+    from leastnoise.errors import InputError, UnstoredError
 
     schema = plan.workload.schema
     if schema is None:
@@ -235,9 +239,20 @@ def _measure(
     known = payer.known_ids
     try:
         with _measuring():
-            result = leastnoise.measure(plan, _table(data, schema, person, person_unknown), **payer.arguments)
+            try:
+                result = leastnoise.measure(
+                    plan, _table(data, schema, person, person_unknown), **payer.arguments
+                )
+            except UnstoredError as error:
+                # Nobody else is here to keep the answers, and Ctrl-C may have been meant otherwise.
+                typer.echo(
+                    f"release {error.release_id} is paid for and not stored yet: trying on; press Ctrl-C "
+                    "once more to give its answers up for good",
+                    err=True,
+                )
+                result = error.store()
     except KeyboardInterrupt:
-        for release_id in payer.known_ids - known:
+        for release_id in payer.stored_ids - known:
             typer.echo(
                 f"release {release_id} is paid for and stored; the same command with --release-id "
                 f"{release_id} hands it out at no cost",
@@ -307,10 +322,20 @@ def _comparing() -> Iterator[Callable[[Any], None]]:
 @contextmanager
 def _measuring() -> Iterator[None]:
     """Show the library's own warnings in one line each; others may quote the table, and are not shown."""
-    from leastnoise.errors import UnrecordedSpending
+    from leastnoise.errors import StoringDelayed, UnrecordedSpending
 
     with warnings.catch_warnings(record=True) as caught, spinner("measuring"):
         warnings.simplefilter("always")
+        record = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any, **options: Any) -> None:
+            if issubclass(category, StoringDelayed):
+                # At once: it is about something that goes on.
+                typer.echo(f"warning: {message}", err=True)
+            else:
+                record(message, category, *where, **options)
+
+        warnings.showwarning = show
         yield
     for warning in caught:
         if issubclass(warning.category, UnrecordedSpending):

@@ -17,7 +17,7 @@ from leastnoise.cli.outputs import (
     save,
     say_where,
 )
-from leastnoise.cli.paying import Payment, opened, release_of, typed
+from leastnoise.cli.paying import Payment, check_known, opened, release_of
 from leastnoise.cli.refusals import Commands
 from leastnoise.cli.terminal import say
 
@@ -112,13 +112,18 @@ def show(
     for line in _room_for_one_more(ledger, spec):
         say(f"         {line}")
     say(f"head     {ledger.head}\n")
-    for row in ledger.rows:
+    rows = ledger.rows
+    for row in rows:
         # Whole and in lines of their own: ids and heads are there to be copied.
         say(row["release_id"])
         stored = "answers stored" if row["stored"] else "answers never stored"
         say(f"  {row['at']}  charged {row['unit']} {row['charged']:.6g}  {stored}")
+        if row["table"] is not None:
+            say(f"  table {row['table']!r}, as it was called")
+        if row["group"] not in (None, row["release_id"]):
+            say(f"  added cell by cell to {row['group']}: the same table, confirmed")
         say(f"  paid at head {row['head']}")
-    if not ledger.rows:
+    if not rows:
         say("nothing was released yet")
 
 
@@ -133,7 +138,7 @@ def fetch(
     from leastnoise.release import stored_release
 
     ledger = opened(path)
-    _check_known(ledger, release_id)
+    check_known(ledger, release_id)
     result = stored_release(ledger, release_id)
     n_answers = result.plan.workload.shape[0]
     # After the release: a ledger has many, and each its own answers.
@@ -207,16 +212,12 @@ def _more_times(ledger: Ledger, remaining: Remaining, spec: Spec) -> str:
     """How often a specification fits as it is: by the plan itself where it was released, else by its goal."""
     from leastnoise.accounting import full_charge
     from leastnoise.errors import PrivacyError
-    from leastnoise.plan import cells_digest
 
     released, goal = release_of(ledger, spec), spec.privacy
     if released is not None:
-        charge, at_least = released.charge, False
+        charge = released.charge
     elif goal is not None:
         charge = full_charge(goal)
-        # A plan that spends where others have spent little costs less than its whole goal.
-        cells = cells_digest(spec.workload)
-        at_least = remaining.tally.slack(goal.noise, cells, goal.records_per_person) > 0
     else:
         return ""
     try:
@@ -227,26 +228,12 @@ def _more_times(ledger: Ledger, remaining: Remaining, spec: Spec) -> str:
     if n > _MOST_TIMES:
         return f"; as it is, it fits more than {_so_often(_MOST_TIMES)}"
     if n == 0:
-        return f"; as it is, it {'may not fit' if at_least else 'does not fit'}"
-    return f"; as it is, it fits {'at least ' if at_least else ''}{_so_often(n, more=True)}"
+        return "; as it is, it does not fit"
+    return f"; as it is, it fits {_so_often(n, more=True)}"
 
 
 def _so_often(times: int, *, more: bool = False) -> str:
     return f"{times:,}{' more' if more else ''} time{'' if times == 1 else 's'}"
-
-
-def _check_known(ledger: Ledger, release_id: str) -> None:
-    """Refuse an id that the ledger does not have, naming some that it has."""
-    from leastnoise.errors import InputError
-
-    known = [entry.release_id for entry in ledger.entries]
-    if release_id in known:
-        return
-    some = ", ".join(map(repr, known[-3:])) or "none yet"
-    raise InputError(
-        f"the ledger {ledger.path.name!r} knows no release {release_id!r}, only {some}"
-        f"{' and others' if len(known) > 3 else ''}; `leastnoise ledger show {typed(ledger.path)}` lists them"
-    )
 
 
 def _limit_for(path: Path, times: int) -> Goal:

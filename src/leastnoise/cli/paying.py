@@ -28,6 +28,16 @@ LedgerFile = Annotated[
 ReleaseId = Annotated[
     str | None, typer.Option("--release-id", help="what the ledger knows it by; asking again costs nothing")
 ]
+SameTableAs = Annotated[
+    str | None,
+    typer.Option(
+        "--same-table-as",
+        help="the id of a release about the same table, unchanged: costs are then added cell by cell",
+    ),
+]
+TableLabel = Annotated[
+    str | None, typer.Option("--table", help="what people call the table; the ledger shows it")
+]
 
 # Cells that are looked at to see whether a workload counts anybody; beyond, kinds of queries have to tell.
 _MOST_CELLS = 2**20
@@ -39,16 +49,30 @@ class Payment:
 
     ledger: Ledger | None
     release_id: str | None
+    same_table_as: str | None = None
+    table: str | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
         """What `measure` is told."""
-        return {} if self.ledger is None else {"ledger": self.ledger, "release_id": self.release_id}
+        if self.ledger is None:
+            return {}
+        return {
+            "ledger": self.ledger,
+            "release_id": self.release_id,
+            "same_table_as": self.same_table_as,
+            "table": self.table,
+        }
 
     @property
     def known_ids(self) -> set[str]:
         """The releases that are paid for, to tell after an interruption whether anything was spent."""
         return set() if self.ledger is None else {entry.release_id for entry in self.ledger.entries}
+
+    @property
+    def stored_ids(self) -> set[str]:
+        """The releases whose answers can be had."""
+        return set() if self.ledger is None else {entry.release_id for entry in _stored(self.ledger)}
 
     def check_before_design(self, spec: Spec) -> None:
         """Refuse what surely cannot be paid for, before a long design; nothing that is paid for already.
@@ -57,7 +81,6 @@ class Payment:
             LedgerMismatchError: also if the same plan is stored already, and no id says it is wanted anew.
         """
         from leastnoise.ledger import SURELY_SPENT
-        from leastnoise.plan import cells_digest
         from leastnoise.privacy import GDP
 
         if self.ledger is None or self.release_id in self.known_ids:
@@ -69,7 +92,7 @@ class Payment:
         is_sure = spec.privacy is not None and _counts_anybody(workload)
         goal = GDP(1) if spec.privacy is None else spec.privacy
         share = SURELY_SPENT if is_sure else Fraction(0)
-        self.ledger.check_goal(goal, cells_digest(workload), share=share)
+        self.ledger.check_goal(goal, same_table_as=self.same_table_as, share=share)
 
     def check_plan(self, plan: Plan) -> None:
         """Refuse a plan whose answers the ledger stores, unless an id says that it is wanted anew.
@@ -154,13 +177,41 @@ class Payment:
         )
 
 
-def payment(ledger: Path | None, release_id: str | None) -> Payment:
+def payment(
+    ledger: Path | None,
+    release_id: str | None,
+    same_table_as: str | None = None,
+    table: str | None = None,
+) -> Payment:
     """Who pays, opened now rather than after a long design."""
     from leastnoise.errors import InputError
 
-    if ledger is None and release_id is not None:
-        raise InputError("--release-id is what a ledger knows a release by; give --ledger too, or neither")
-    return Payment(None if ledger is None else opened(ledger), release_id)
+    if ledger is None:
+        if release_id is not None:
+            raise InputError(
+                "--release-id is what a ledger knows a release by; give --ledger too, or neither"
+            )
+        if same_table_as is not None or table is not None:
+            raise InputError("--same-table-as and --table are for a ledger; give --ledger too")
+        return Payment(None, None)
+    kept = opened(ledger)
+    if same_table_as is not None:
+        check_known(kept, same_table_as)
+    return Payment(kept, release_id, same_table_as, table)
+
+
+def check_known(ledger: Ledger, release_id: str) -> None:
+    """Refuse an id that the ledger does not have, naming some that it has."""
+    from leastnoise.errors import InputError
+
+    known = [entry.release_id for entry in ledger.entries]
+    if release_id in known:
+        return
+    some = ", ".join(map(repr, known[-3:])) or "none yet"
+    raise InputError(
+        f"the ledger {ledger.path.name!r} knows no release {release_id!r}, only {some}"
+        f"{' and others' if len(known) > 3 else ''}; `leastnoise ledger show {typed(ledger.path)}` lists them"
+    )
 
 
 def opened(path: Path) -> Ledger:

@@ -57,11 +57,22 @@ Messages hold nothing true about the table: what the engine says is withheld.
     edges.py      edges of bins as an engine compares them
     watching.py   progress
     vector.py     counts given one by one
+    version.py    which version of a table is counted, and by which rules
     withheld.py   errors that say nothing about the table
 """
 
 from leastnoise.data.handle import Data, vectorize
 from leastnoise.data.vector import counts_from_vector, is_count_vector
+from leastnoise.data.version import Counted, counted_by, feed
 from leastnoise.data.watching import Counting
 
-__all__ = ["Counting", "Data", "counts_from_vector", "is_count_vector", "vectorize"]
+__all__ = [
+    "Counted",
+    "Counting",
+    "Data",
+    "counted_by",
+    "counts_from_vector",
+    "feed",
+    "is_count_vector",
+    "vectorize",
+]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from leastnoise.data.asking import ask, check_source
 from leastnoise.data.blocks import Subset, plan_scans, summed
 from leastnoise.data.people import Person, checked_person
-from leastnoise.data.sources import ACCEPTED, OPENERS, files_named
+from leastnoise.data.sources import ACCEPTED, OPENERS, files_named, snapshot
 from leastnoise.data.watching import Counting, Watch
 from leastnoise.data.withheld import withheld
 from leastnoise.errors import DataError, TooLargeError
@@ -30,12 +30,14 @@ class Data:
         schema: the declared attributes.
         kind: where the records are.
         who: the column that names the person, and the ids in it that name nobody; None without one.
+        is_held: whether the records are in memory and stay as they are for as long as this handle exists.
     """
 
     schema: Schema
     kind: str
     _source: Any = field(repr=False)
     who: Person | None = None
+    is_held: bool = field(default=False, repr=False)
 
     @property
     def person(self) -> str | None:
@@ -241,14 +243,15 @@ def vectorize(
     for base in type(source).__mro__:
         library = base.__module__.lstrip("_").partition(".")[0]
         if (library, base.__name__) in OPENERS:
-            return _opened(source, f"{library} {base.__name__}", OPENERS[library, base.__name__], schema, who)
+            return _opened(source, library, base.__name__, schema, who)
     raise DataError(f"a table must be {ACCEPTED}; got {type(source).__name__}")
 
 
-def _opened(source: Any, kind: str, opener: Any, schema: Schema, who: Person | None) -> Data:
-    opened = (opener, source)
+def _opened(source: Any, library: str, name: str, schema: Schema, who: Person | None) -> Data:
+    table, is_held = withheld("opening the table", lambda: snapshot(source, library, name))
+    opened = (OPENERS[library, name], table)
     withheld("opening the table", lambda: check_source(opened, schema, who))
-    return Data(schema, kind, opened, who)
+    return Data(schema, f"{library} {name}", opened, who, is_held)
 
 
 def _check_unchanged(totals: set[int]) -> None:

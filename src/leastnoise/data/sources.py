@@ -64,11 +64,16 @@ def files_named(source: str | Path) -> list[str]:
     return paths
 
 
-def _format(path: str) -> tuple[str, str]:
-    for suffix, found in _SUFFIXES.items():
+def suffix_of(path: str) -> str:
+    """The end of a file's name that says how it is read."""
+    for suffix in _SUFFIXES:
         if path.lower().endswith(suffix):
-            return found
+            return suffix
     raise DataError(f"a file's name must end in {', '.join(_SUFFIXES)}, got {path!r}")
+
+
+def _format(path: str) -> tuple[str, str]:
+    return _SUFFIXES[suffix_of(path)]
 
 
 def file_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> list[Part]:
@@ -226,3 +231,21 @@ OPENERS: dict[tuple[str, str], Callable[[Any, Sequence[str]], Any]] = {
     ("duckdb", "DuckDBPyRelation"): _open_relation,
     ("ibis", "Table"): _open_ibis,
 }
+
+
+def snapshot(table: Any, library: str, name: str) -> tuple[Any, bool]:
+    """A data frame as it is now, and whether it stays so whatever its owner does to it.
+
+    Nothing is copied: pandas from version 3 and polars copy a column when somebody writes to it, and Arrow
+    tables are never written to.
+    """
+    if (library, name) == ("pandas", "DataFrame"):
+        import pandas
+
+        # Before version 3, a shallow copy shares what is written to either.
+        return (
+            (table.copy(deep=False), True) if int(pandas.__version__.split(".")[0]) >= 3 else (table, False)
+        )
+    if (library, name) == ("polars", "DataFrame"):
+        return table.clone(), True
+    return table, (library, name) in (("pyarrow", "Table"), ("pyarrow", "RecordBatch"))

@@ -2,11 +2,15 @@
 
 A module imports only modules that stand above it here:
 
-    rows         the rows of the file, chained by hash
+    rows         the rows of the log, chained by hash
+    storage      what a ledger asks of the place it is kept in
+    sqlite       every SQL statement
     file         the SQLite file: made, opened, locked, never believed
+    tables       the table that a release is about, and how it is confirmed to be the same
     history      what the rows say
+    joining      which releases a new one is added to cell by cell
     additions    the rows that a ledger adds
-    seen         the file as one object has seen it
+    seen         the ledger as one object has seen it
     soundness    whether the file still holds what was written into it
     advice       what would fit where a charge does not
     export       plain rows for people and programs
@@ -16,15 +20,18 @@ A module imports only modules that stand above it here:
 
 from leastnoise.ledger.advice import in_words
 from leastnoise.ledger.begun import begin_to_spend, n_begun
-from leastnoise.ledger.history import Entry, Stored
+from leastnoise.ledger.history import About, Entry, Stored
 from leastnoise.ledger.ledger import SURELY_SPENT, Ledger
 from leastnoise.ledger.soundness import Verification
+from leastnoise.ledger.tables import Table
 
 __all__ = [
     "SURELY_SPENT",
+    "About",
     "Entry",
     "Ledger",
     "Stored",
+    "Table",
     "Verification",
     "begin_to_spend",
     "in_words",

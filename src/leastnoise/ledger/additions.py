@@ -10,6 +10,7 @@ from leastnoise.accounting import Charge, check_limit
 from leastnoise.errors import InputError
 from leastnoise.ledger.history import FORMAT, Entry, History
 from leastnoise.ledger.rows import NOTHING, Row, sealed
+from leastnoise.ledger.tables import Table
 from leastnoise.privacy import Goal
 
 
@@ -33,10 +34,31 @@ def opening_row(dataset: str, limit: Goal, planned: bool) -> Row:
         raise InputError("the limit has more digits than can be written; round it") from None
 
 
-def spend_row(history: History, charge: Charge, release_id: str, after: Sequence[str]) -> Row:
-    """The row that pays for a release."""
+def spend_row(
+    history: History,
+    charge: Charge,
+    release_id: str,
+    after: Sequence[str],
+    table: Table | None = None,
+    same_as: str | None = None,
+    committed: str | None = None,
+) -> Row:
+    """The row that pays for a release.
+
+    Args:
+        same_as: the release whose table it is about too; None for the first about its table.
+        committed: the commitment to the digest of the table's bytes, if it is noted so.
+    """
     content, profile = charge.to_parts()
-    said = {"release_id": release_id, "after": list(after), "at": _now(), "charge": content}
+    told = Table() if table is None else table
+    about = {
+        "by": told.by,
+        "rules": dict(told.rules),
+        "label": told.label,
+        "same_as": same_as,
+        "commitment": committed,
+    }
+    said = {"release_id": release_id, "after": list(after), "at": _now(), "charge": content, "table": about}
     return sealed(history.head, history.n_rows, "spend", said, profile)
 
 

@@ -16,28 +16,39 @@ from leastnoise.privacy import ApproxDP, Goal, PureDP
 _MOST_WIDENING = 10**6
 
 
-def over_budget(name: str, history: History, charge: Charge | None, goal: Goal | None) -> OverBudgetError:
+def over_budget(
+    name: str, history: History, charge: Charge | None, goal: Goal | None, group: str | None = None
+) -> OverBudgetError:
     """The refusal of a charge, or before one is known of a goal, and the largest that would be accepted.
 
     Args:
         name: the ledger's.
         charge: None where no plan was designed yet.
         goal: what the plan is for; None where it follows from targets or from other plans.
+        group: the releases whose costs the plan's are added to cell by cell, if any.
     """
     remaining = history.remaining
+    if history.exceeds_by_old_rule:
+        return OverBudgetError(
+            f"the ledger {name!r} takes no new release. An earlier version of leastnoise added its "
+            "releases cell by cell without confirming that they were about the same table; by their worst "
+            "cases, which is what is proved, they exceed the limit. Stored answers are still handed out "
+            "(`leastnoise ledger fetch`). Nothing was spent.",
+            remaining=remaining,
+        )
     if charge is not None:
         gaussian = charge.noise == "gaussian"
         unit, free = ("μ²", remaining.mu_squared) if gaussian else ("ε", remaining.epsilon)
         added = (
             f"in terms of this plan {unit} = {shown(free or Fraction(0))}, and the plan would add "
-            f"{shown(history.growth(charge))}"
+            f"{shown(history.growth(charge, group))}"
         )
     else:
         added = f"and no plan for {'a goal' if goal is None else goal} can be cheap enough"
     if goal is not None:
         advice = _smaller_goal(remaining, goal)
     else:
-        advice = "" if charge is None else _more_noise(history, charge)
+        advice = "" if charge is None else _more_noise(history, charge, group)
     return OverBudgetError(
         f"the ledger {name!r} has {remaining} left, {added}{advice}. Nothing was spent.", remaining=remaining
     )
@@ -87,7 +98,7 @@ def _with_gaussian_noise(remaining: Remaining, goal: Goal) -> str:
     return f". A release without a delta {costs} Gaussian noise that protects as little{instead}"
 
 
-def _more_noise(history: History, charge: Charge) -> str:
+def _more_noise(history: History, charge: Charge, group: str | None) -> str:
     """By how much the noise of a plan must grow to fit, rounded up and tried.
 
     What a charge adds is convex in its size and nothing at zero, so that a share of the charge adds that
@@ -99,11 +110,11 @@ def _more_noise(history: History, charge: Charge) -> str:
     if not left:
         return "; nothing is left for a plan that counts everybody"
     # A pure release under a limit of another kind is converted as a whole, not by what it adds.
-    ratio = (history.growth(charge) if gaussian else charge.per_person) / left
+    ratio = (history.growth(charge, group) if gaussian else charge.per_person) / left
     if not 1 < ratio < _MOST_WIDENING:
         return "; design it for a smaller goal"
     factor = _three_digits_above(root_above(ratio) if gaussian else float_above(ratio))
-    if not history.admits(charge.times(1 / (factor**2 if gaussian else factor))):
+    if not history.admits(charge.times(1 / (factor**2 if gaussian else factor)), group):
         return "; design it for a smaller goal"
     return (
         f"; with standard errors {float(factor):g} times as large it would fit: widen the targets by that "

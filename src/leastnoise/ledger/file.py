@@ -1,4 +1,4 @@
-"""One SQLite file, opened for one operation at a time.
+"""One SQLite file, opened for one operation at a time: a `Storage`, and all the SQL there is.
 
 What commits is on the disk before the commit returns, in the file and in its folder: a rollback journal
 (DELETE) with synchronous=EXTRA. FULL alone would not sync the folder after the journal is removed, so
@@ -26,27 +26,21 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.errors import InputError, LedgerBusyError, LedgerFileError, TooLargeError
+from leastnoise.ledger import storage
 from leastnoise.ledger.rows import Row
+from leastnoise.ledger.sqlite import SCHEMAS, SqliteLog
 
-# The largest release that is kept, in bytes; SQLite itself stops at 10^9.
-MAX_ANSWER_BYTES = 2**29
-
-_APPLICATION, _FORMAT, _PAGE = 0x6C6E6C67, 1, 4096
+# "lnlg", at byte 68 of the file.
+_APPLICATION = 0x6C6E6C67
+# The number of the newest layout of tables, at byte 60.
+_FORMAT = 2
+# Bytes in a page, fixed when the file is made.
+_PAGE = 4096
+# Seconds that one attempt waits for others where somebody decides after each whether to wait on.
+_SLICE = 0.25
 
 # What every SQLite database begins with.
 _BEGINS = b"SQLite format 3\0"
-
-_SCHEMA = {
-    "log": "CREATE TABLE log (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, content TEXT NOT NULL, "
-    "profile BLOB, digest TEXT NOT NULL)",
-    "answers": "CREATE TABLE answers (number INTEGER PRIMARY KEY, body BLOB NOT NULL)",
-    **{
-        f"{table}_never_{verb}s": f"CREATE TRIGGER {table}_never_{verb}s BEFORE {verb.upper()} ON {table} "
-        "BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END"
-        for table in ("log", "answers")
-        for verb in ("update", "delete")
-    },
-}
 
 _access = threading.Lock()
 if hasattr(os, "register_at_fork"):
@@ -73,106 +67,112 @@ def checked_path(path: Any) -> Path:
         raise LedgerFileError(f"there is no folder {str(given.parent)!r}; make it first") from None
 
 
-def create(path: Path, opening: Row) -> bool:
-    """Make a ledger with its opening row, readable by its owner only; False if the file exists already.
+class LedgerFile:
+    """A ledger in one SQLite file: the `Storage` of `leastnoise.ledger.storage`."""
 
-    The file appears under its name when it is complete, so nobody ever opens half a ledger.
-    """
-    with _access:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """The name of the file, without its folder."""
+        return self.path.name
+
+    def exists(self) -> bool:
+        """Whether something of that name is there, a dangling link included."""
+        return self.path.exists() or self.path.is_symlink()
+
+    def create(self, opening: Row, key: bytes) -> bool:
+        """Make the file, readable by its owner only; False if it exists already.
+
+        It appears under its name when it is complete, so nobody ever opens half a ledger.
+        """
+        path = self.path
+        with _access:
+            try:
+                handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+            except OSError as error:
+                raise LedgerFileError(
+                    f"no ledger can be made in {str(path.parent)!r}: {error.strerror}"
+                ) from None
+            os.close(handle)
+            try:
+                with _translated(path, "No ledger was made."), closing(_connection(name, 10.0)) as connection:
+                    connection.execute(f"PRAGMA page_size = {_PAGE}")
+                    connection.execute("PRAGMA encoding = 'UTF-8'")
+                    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                    connection.execute(f"PRAGMA user_version = {_FORMAT}")
+                    connection.execute("BEGIN IMMEDIATE")
+                    SqliteLog(connection).begin(opening, key)
+                    connection.execute("COMMIT")
+                os.link(name, path)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                raise LedgerFileError(
+                    f"no ledger can be made at {str(path)!r}: {error.strerror}; use a local disk"
+                ) from None
+            finally:
+                Path(name).unlink(missing_ok=True)
+            _sync_folder(path.parent)
+            return True
+
+    @contextmanager
+    def transaction(
+        self,
+        *,
+        writes: bool,
+        timeout: float,
+        aftermath: str,
+        committed: Callable[[], None] | None = None,
+        keep_waiting: Callable[[], bool] | None = None,
+    ) -> Iterator[SqliteLog]:
+        """A connection in a transaction of its own; see `Storage.transaction`.
+
+        A commit that waits for readers holds SQLite's pending lock meanwhile, which lets no new reader in: a
+        reader delays it until that reader is done, and no series of readers can keep it out.
+        """
+        path = self.path
+        wait = timeout if keep_waiting is None else min(timeout, _SLICE)
+        while not _access.acquire(timeout=wait):
+            if keep_waiting is None or not keep_waiting():
+                raise LedgerBusyError(f"the ledger {path.name!r} is in use in this process. {aftermath}")
         try:
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        except OSError as error:
-            raise LedgerFileError(
-                f"no ledger can be made in {str(path.parent)!r}: {error.strerror}"
-            ) from None
-        os.close(handle)
-        try:
-            with _translated(path, "No ledger was made."), closing(_connection(name, 10.0)) as connection:
-                connection.execute(f"PRAGMA page_size = {_PAGE}")
-                connection.execute("PRAGMA encoding = 'UTF-8'")
-                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                connection.execute(f"PRAGMA user_version = {_FORMAT}")
-                connection.execute("BEGIN IMMEDIATE")
-                for statement in _SCHEMA.values():
-                    connection.execute(statement)
-                append(connection, opening)
-                connection.execute("COMMIT")
-            os.link(name, path)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            raise LedgerFileError(
-                f"no ledger can be made at {str(path)!r}: {error.strerror}; use a local disk"
-            ) from None
+            with _translated(path, aftermath):
+                _check_file(path)
+                with closing(_connection(str(path), wait)) as connection:
+                    if not writes:
+                        connection.execute("PRAGMA query_only = ON")
+                    _patiently(connection, "BEGIN IMMEDIATE" if writes else "BEGIN", keep_waiting)
+                    try:
+                        _check_tables(path, connection)
+                        yield SqliteLog(connection)
+                        if connection.in_transaction:
+                            _patiently(connection, "COMMIT", keep_waiting)
+                            if committed is not None:
+                                committed()
+                    finally:
+                        if connection.in_transaction:
+                            connection.execute("ROLLBACK")
         finally:
-            Path(name).unlink(missing_ok=True)
-        _sync_folder(path.parent)
-        return True
+            _access.release()
+
+    def check_room(self, needed: int, aftermath: str) -> None:
+        """Refuse where the file's folder cannot be written to or has no room for so many bytes."""
+        check_room(self.path, needed, aftermath)
 
 
-@contextmanager
-def transaction(
-    path: Path, *, writes: bool, timeout: float, aftermath: str, committed: Callable[[], None] | None = None
-) -> Iterator[sqlite3.Connection]:
-    """A connection in a transaction of its own: committed at the end, undone if anything is raised.
-
-    Args:
-        writes: keep all other writers out from the beginning, so that what is read stays true.
-        aftermath: the sentence that ends every refusal, on what was spent.
-        committed: called once all is on the disk, before anybody else in this process has a turn.
-
-    Raises:
-        LedgerFileError: if the file is missing, damaged, no ledger, read-only or out of room.
-        LedgerBusyError: if others hold it for longer than ``timeout`` seconds.
-    """
-    if not _access.acquire(timeout=timeout):
-        raise LedgerBusyError(f"the ledger {path.name!r} is in use in this process. {aftermath}")
-    try:
-        with _translated(path, aftermath):
-            _check_file(path)
-            with closing(_connection(str(path), timeout)) as connection:
-                if not writes:
-                    connection.execute("PRAGMA query_only = ON")
-                connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-                try:
-                    _check_tables(path, connection)
-                    yield connection
-                    if connection.in_transaction:
-                        connection.execute("COMMIT")
-                        if committed is not None:
-                            committed()
-                finally:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-    finally:
-        _access.release()
-
-
-def append(connection: sqlite3.Connection, row: Row) -> None:
-    """Add a row to the log."""
-    connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?)", row)
-
-
-def rehearse(connection: sqlite3.Connection, row: Row) -> None:
-    """Add a row and undo the transaction, to find out whether it could be added."""
-    append(connection, row)
-    connection.execute("ROLLBACK")
-
-
-def rows_from(connection: sqlite3.Connection, number: int | None) -> Iterator[Row]:
-    """The rows of the log from some number on, in order; None for all there are."""
-    columns = "SELECT number, kind, content, profile, digest FROM log"
-    if number is None:
-        cursor = connection.execute(f"{columns} ORDER BY number")
-    else:
-        cursor = connection.execute(f"{columns} WHERE number >= ? ORDER BY number", (number,))
-    return map(Row._make, cursor)
-
-
-def damage(connection: sqlite3.Connection) -> str | None:
-    """What SQLite finds wrong with the file's pages; None if nothing."""
-    [found] = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    return None if found == "ok" else str(found)
+def _patiently(
+    connection: sqlite3.Connection, statement: str, keep_waiting: Callable[[], bool] | None
+) -> None:
+    """Run a statement that waits for others, again and again as long as somebody says so."""
+    while True:
+        try:
+            connection.execute(statement)
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or keep_waiting is None or not keep_waiting():
+                raise
 
 
 def check_room(path: Path, needed: int, aftermath: str) -> None:
@@ -182,10 +182,10 @@ def check_room(path: Path, needed: int, aftermath: str) -> None:
         TooLargeError: if a release of this size is not kept at all.
         LedgerFileError: if there is no room.
     """
-    if needed > MAX_ANSWER_BYTES:
+    if needed > storage.MAX_ANSWER_BYTES:
         raise TooLargeError(
-            f"the release would take {needed:,} bytes, and a ledger keeps at most {MAX_ANSWER_BYTES:,}; "
-            "split the workload"
+            f"the release would take {needed:,} bytes, and a ledger keeps at most "
+            f"{storage.MAX_ANSWER_BYTES:,}; split the workload"
         )
     try:
         # Not by asking how much is free: quotas and reserved blocks would not show.
@@ -203,7 +203,7 @@ def check_room(path: Path, needed: int, aftermath: str) -> None:
 
 def _connection(path: str, timeout: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ANSWER_BYTES + 2**16)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, storage.MAX_ANSWER_BYTES + 2**16)
     for setting in (
         "synchronous = EXTRA",
         "fullfsync = ON",
@@ -254,8 +254,14 @@ def _is_header(header: bytes) -> bool:
 
     # sqlite.org/fileformat2.html, section 1.3: rollback journal, no vacuum, UTF-8, our own numbers.
     begins = header[:24] == _BEGINS + _PAGE.to_bytes(2, "big") + bytes((1, 1, 0, 64, 32, 32))
-    fixed = {44: 4, 48: 0, 52: 0, 56: 1, 60: _FORMAT, 64: 0, 68: _APPLICATION}
-    return begins and all(number(at) == value for at, value in fixed.items()) and not any(header[72:92])
+    fixed = {44: 4, 48: 0, 52: 0, 56: 1, 64: 0, 68: _APPLICATION}
+    is_known = number(60) in SCHEMAS
+    return (
+        begins
+        and is_known
+        and all(number(at) == value for at, value in fixed.items())
+        and not any(header[72:92])
+    )
 
 
 def _check_tables(path: Path, connection: sqlite3.Connection) -> None:
@@ -263,8 +269,9 @@ def _check_tables(path: Path, connection: sqlite3.Connection) -> None:
     [pages] = connection.execute("PRAGMA page_count").fetchone()
     if path.stat().st_size != pages * _PAGE:
         raise LedgerFileError(f"the ledger {path.name!r} was cut short or added to; restore it")
+    [layout] = connection.execute("PRAGMA user_version").fetchone()
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master").fetchall())
-    if found != _SCHEMA:
+    if found != SCHEMAS.get(layout):
         raise LedgerFileError(f"the ledger {path.name!r} holds other tables than a ledger has; restore it")
 
 
@@ -304,14 +311,22 @@ _REASONS = {
 }
 
 
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)) & 0xFF
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 @contextmanager
 def _translated(path: Path, aftermath: str) -> Iterator[None]:
     """SQLite's errors as ours; none of them holds a value from the file."""
     try:
         yield
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        code = _code(error)
+        if _is_busy(error):
             raise LedgerBusyError(
                 f"others hold the ledger {path.name!r}; try again; in Python, wait with a longer timeout=. "
                 f"{aftermath}"

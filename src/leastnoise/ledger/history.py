@@ -21,9 +21,12 @@ from leastnoise.accounting import (
 )
 from leastnoise.errors import LedgerFileError, PrivacyError, TooLargeError
 from leastnoise.ledger.rows import NOTHING, Row, opened
+from leastnoise.ledger.tables import WAYS, is_rules
 from leastnoise.privacy import Goal, goal_from_dict
 
-FORMAT = 1
+# The first format did not note what table a release is about.
+FORMAT = 2
+_FORMATS = (1, 2)
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,25 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class About:
+    """What the log says of the table of a release.
+
+    Attributes:
+        by: how its version was noted: "digest", "held", or None where it was not.
+        rules: how its records were counted.
+        label: what people call it; nothing follows from it.
+        same_as: the release whose table it was confirmed to be; None if it is the first of its own.
+        commitment: hides the digest of its bytes; None unless noted so.
+    """
+
+    by: str | None
+    rules: Mapping[str, str]
+    label: str | None
+    same_as: str | None
+    commitment: str | None
+
+
+@dataclass(frozen=True)
 class Entry:
     """One release that was paid for.
 
@@ -47,6 +69,9 @@ class Entry:
         charged: by how much it raised what one person has spent: μ² (Gaussian) or ε (Laplace), exactly.
         at: when, in UTC.
         head: the ledger's head once it was paid for, to be printed in the release.
+        table: the table it is about; None if an earlier version recorded it, which did not note it.
+        group: the first release about the same version of the same table. The costs of a group are added
+            cell by cell; None for a release that nothing can be added to.
         stored: its answers; None if they were never stored.
     """
 
@@ -57,6 +82,8 @@ class Entry:
     charged: Fraction
     at: str
     head: str
+    table: About | None = None
+    group: str | None = None
     stored: Stored | None = None
 
     @property
@@ -76,7 +103,11 @@ class History:
         texts_fit = all(is_short_text(content.get(name)) for name in ("dataset", "at"))
         if opening.kind != "open" or opening.profile is not None or not texts_fit:
             raise LedgerFileError("the ledger does not begin as ledgers do; restore the file")
-        if set(content) != {"format", "dataset", "limit", "planned", "at"} or content["format"] != FORMAT:
+        if (
+            set(content) != {"format", "dataset", "limit", "planned", "at"}
+            or type(content["format"]) is not int
+            or content["format"] not in _FORMATS
+        ):
             raise LedgerFileError(
                 "the ledger is of a format that this version does not know; update leastnoise"
             )
@@ -90,6 +121,10 @@ class History:
         self.tally = Tally()
         self._entries: dict[str, Entry] = {}
         self._plans: Counter[str] = Counter()
+        self._plans_of: dict[str, Counter[str]] = {}
+        # What the releases of the first format came to by its own rule: equal cells were summed.
+        self._first_tally = Tally()
+        self._has_tables = content["format"] != 1
 
     @property
     def head(self) -> str:
@@ -115,41 +150,65 @@ class History:
         """The release of some id; None if there is none."""
         return self._entries.get(release_id)
 
-    def missing(self, plans: Sequence[str]) -> list[str]:
-        """Those of some plans that were not released; one that is named twice must have been twice."""
-        return list((Counter(plans) - self._plans).elements())
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The first release of every group, in order."""
+        return tuple(self._plans_of)
 
-    def admits(self, charge: Charge) -> bool:
+    def missing(self, plans: Sequence[str], group: str | None = None) -> list[str]:
+        """Those of some plans that were not released; one that is named twice must have been twice.
+
+        Args:
+            group: look among its releases only.
+        """
+        released = self._plans if group is None else self._plans_of.get(group, Counter())
+        return list((Counter(plans) - released).elements())
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every row was within the limit by the rule of the time it was written."""
+        tally = self.tally if self._has_tables else self._first_tally
+        return within(self.limit, tally, planned=self.planned)
+
+    @property
+    def exceeds_by_old_rule(self) -> bool:
+        """Whether releases of the first format exceed the limit, now that worst cases are added."""
+        return not self._has_tables and not within(self.limit, self.tally, planned=self.planned)
+
+    def admits(self, charge: Charge, group: str | None = None) -> bool:
         """Whether a charge stays within the limit.
+
+        Args:
+            group: the releases whose costs it is added to cell by cell; None adds its worst case.
 
         Raises:
             PrivacyError: if it does not fit the limit, whatever it costs.
         """
         check_kind(self.limit, charge)
-        return within(self.limit, self.tally.plus(charge), planned=self.planned)
+        return within(self.limit, self.tally.plus(charge, group=group), planned=self.planned)
 
-    def rules_out(self, goal: Goal, cells: str, share: Fraction) -> bool:
+    def rules_out(self, goal: Goal, share: Fraction, group: str | None = None) -> bool:
         """Whether no plan can be admitted that spends at least a share of a goal in one of its cells.
 
         The largest sum then grows by that cost less what the emptiest cell has left below it, at least: where
         the plan spends most in that very cell, and nothing elsewhere.
 
         Args:
-            cells: a digest of what the plan's cells are, as a charge holds it.
+            group: the releases whose costs the plan's are added to cell by cell, if any.
 
         Raises:
             PrivacyError: if no plan of this kind fits the limit, whatever it costs.
         """
         check_kind(self.limit, full_charge(goal))
-        least = share * goal.budget - self.tally.slack(goal.noise, cells, goal.records_per_person)
+        least = share * goal.budget - self.tally.slack(goal.noise, group)
         # Judged by the curve of a mixture, less might be found to cost more, by a rounding.
         if self.planned or least <= 0:
             return False
         return not self.admits(full_charge(goal, least))
 
-    def growth(self, charge: Charge) -> Fraction:
+    def growth(self, charge: Charge, group: str | None = None) -> Fraction:
         """By how much a charge raises what one person has spent, in its own kind: μ² or ε."""
-        after = self.tally.plus(charge)
+        after = self.tally.plus(charge, group=group)
         if charge.noise == "gaussian":
             return after.mu_squared - self.tally.mu_squared
         return after.epsilon - self.tally.epsilon
@@ -176,30 +235,58 @@ class History:
 
     def _add_spend(self, row: Row, content: Mapping[str, Any]) -> None:
         entry = self.entry_of(row, content)
-        if entry.release_id in self._entries or self.missing(entry.after):
-            raise _Unfit
-        check_kind(self.limit, entry.charge)
-        self.tally = self.tally.plus(entry.charge)
+        _require(entry.release_id not in self._entries)
+        charge = entry.charge
+        check_kind(self.limit, charge)
+        if entry.table is None:
+            # Nothing of the first format can follow a row of the second.
+            _require(not self._has_tables and not self.missing(entry.after))
+            self._first_tally = self._first_tally.plus(
+                charge, group=f"{charge.cells} {charge.records_per_person}"
+            )
+        else:
+            _require(not entry.after or not self.missing(entry.after, entry.group or ""))
+            self._has_tables = True
+        self.tally = self.tally.plus(charge, group=entry.group)
         self._entries[entry.release_id] = entry
-        self._plans[entry.charge.plan_digest] += 1
+        self._plans[charge.plan_digest] += 1
+        if entry.group is not None:
+            self._plans_of.setdefault(entry.group, Counter())[charge.plan_digest] += 1
 
     def entry_of(self, row: Row, content: Mapping[str, Any]) -> Entry:
         """The release that a row pays for, if the row comes next."""
-        _require(set(content) == {"release_id", "after", "at", "charge"})
+        names = {"release_id", "after", "at", "charge"}
+        _require(set(content) in (names, names | {"table"}))
         _require(is_short_text(content["release_id"]) and is_short_text(content["at"]))
         after = content["after"]
         _require(isinstance(after, list) and all(map(is_short_text, after)))
         _require(isinstance(content["charge"], dict))
         charge = charge_from_parts(content["charge"], row.profile)
+        table = _about(content["table"]) if "table" in content else None
+        group = None if table is None else self._group_of(content["release_id"], charge, table)
         return Entry(
             number=row.number,
             release_id=content["release_id"],
             charge=charge,
             after=tuple(after),
-            charged=self.growth(charge),
+            charged=self.growth(charge, group),
             at=content["at"],
             head=row.digest,
+            table=table,
+            group=group,
         )
+
+    def _group_of(self, release_id: str, charge: Charge, table: About) -> str | None:
+        """The group that a release is added to: that of the release it names, or one of its own."""
+        if table.same_as is None:
+            return None if table.by is None or not charge.adds_by_cell else release_id
+        base = self._entries.get(table.same_as)
+        _require(base is not None and base.group is not None and base.table is not None)
+        assert base is not None
+        assert base.table is not None
+        _require((table.by, dict(table.rules)) == (base.table.by, dict(base.table.rules)))
+        _require(charge.adds_by_cell and charge.cells == base.charge.cells)
+        return base.group
 
     def _add_store(self, row: Row, content: Mapping[str, Any]) -> None:
         _require(set(content) == {"release_id", "spend", "size", "sha256", "at"})
@@ -220,6 +307,16 @@ class _Unfit(Exception):
 def _require(condition: bool) -> None:
     if not condition:
         raise _Unfit
+
+
+def _about(content: Any) -> About:
+    _require(isinstance(content, dict) and set(content) == {"by", "rules", "label", "same_as", "commitment"})
+    _require(content["by"] in WAYS and is_rules(content["rules"]))
+    _require(all(content[name] is None or is_short_text(content[name]) for name in ("label", "same_as")))
+    committed = content["commitment"]
+    _require((committed is not None) == (content["by"] == "digest"))
+    _require(committed is None or (is_short_text(committed) and len(committed) == 64))
+    return About(**content)
 
 
 def _limit(content: Mapping[str, Any]) -> Goal:

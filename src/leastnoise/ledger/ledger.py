@@ -13,8 +13,8 @@ paid for, and no noise is used twice: what was spent and never stored can only b
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Sequence
+import hmac
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,26 +23,33 @@ from leastnoise.accounting import Charge, Remaining, is_short_text
 from leastnoise.errors import (
     AlreadySpentError,
     InputError,
+    LedgerError,
+    LedgerFileError,
     LedgerMismatchError,
     PrivacyError,
     TooLargeError,
 )
-from leastnoise.ledger import file
+from leastnoise.ledger import storage
 from leastnoise.ledger.additions import opening_row, spend_row, store_row
 from leastnoise.ledger.advice import over_budget
 from leastnoise.ledger.begun import begin_to_spend
 from leastnoise.ledger.export import rows_of, write_rows
+from leastnoise.ledger.file import LedgerFile, checked_path
 from leastnoise.ledger.history import Entry, History
-from leastnoise.ledger.rows import opened
-from leastnoise.ledger.seen import SeenFile
+from leastnoise.ledger.joining import base_of
+from leastnoise.ledger.rows import NOTHING, opened
+from leastnoise.ledger.seen import SeenLedger
 from leastnoise.ledger.soundness import (
     Verification,
     check_answers,
     check_head,
     check_pages,
     check_spent,
+    check_versions,
     stored_answers,
 )
+from leastnoise.ledger.tables import N_SECRET_BYTES, Table, commitment, opens, remember
+from leastnoise.noise import SystemBits
 from leastnoise.printable import counted
 from leastnoise.privacy import Goal
 
@@ -102,7 +109,7 @@ class Ledger:
         planned: bool | None = None,
         timeout: float = 30.0,
     ) -> None:
-        self._path = file.checked_path(path)
+        self._path = checked_path(path)
         if dataset is not None and not is_short_text(dataset):
             raise InputError("dataset must be a text of 1 to 200 printable characters")
         if limit is not None and not isinstance(limit, Goal):
@@ -111,14 +118,15 @@ class Ledger:
             raise InputError(f"planned must be True or False, got {planned!r}")
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= 10**6:
             raise InputError(f"timeout must be a number of seconds, got {timeout!r}")
-        self._file = SeenFile(self._path, float(timeout), _NOTHING_SPENT)
-        if limit is not None and not self._path.exists() and not self._path.is_symlink():
+        kept_in: storage.Storage = LedgerFile(self._path)
+        self._seen = SeenLedger(kept_in, float(timeout), _NOTHING_SPENT)
+        if limit is not None and not kept_in.exists():
             if dataset is None:
                 raise InputError("a new ledger needs dataset=, a name for the people it is about")
-            file.create(self._path, opening_row(dataset, limit, bool(planned)))
-        with self._file.reading() as (connection, history):
-            check_pages(self._path.name, connection)
-            check_spent(self._path.name, history)
+            kept_in.create(opening_row(dataset, limit, bool(planned)), _secret())
+        with self._seen.reading() as (log, history):
+            check_pages(self.name, log)
+            check_spent(self.name, history)
             self._check_identity(history, dataset, limit, planned)
 
     # -------------------------------------------------------------- what it says
@@ -129,36 +137,41 @@ class Ledger:
         return self._path
 
     @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self._seen.storage.name
+
+    @property
     def dataset(self) -> str:
         """The name of the people it is about."""
-        return self._file.history.dataset
+        return self._seen.history.dataset
 
     @property
     def limit(self) -> Goal:
         """The most that one person may ever spend."""
-        return self._file.history.limit
+        return self._seen.history.limit
 
     @property
     def planned(self) -> bool:
         """Whether everything charged is fixed before the first answer is seen."""
-        return self._file.history.planned
+        return self._seen.history.planned
 
     @property
     def remaining(self) -> Remaining:
         """What the limit leaves, read from the file now."""
-        with self._file.reading() as (_, history):
+        with self._seen.reading() as (_, history):
             return history.remaining
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """Every release that was paid for, in order, read from the file now."""
-        with self._file.reading() as (_, history):
+        with self._seen.reading() as (_, history):
             return history.entries
 
     @property
     def head(self) -> str:
         """The digest over all rows; whoever has noted it can tell later whether any is gone."""
-        with self._file.reading() as (_, history):
+        with self._seen.reading() as (_, history):
             return history.head
 
     @property
@@ -187,6 +200,7 @@ class Ledger:
         release_id: str,
         after: Sequence[str] = (),
         *,
+        table: Table | None = None,
         expected_bytes: int = _USUAL_BYTES,
         goal: Goal | None = None,
     ) -> bytes | None:
@@ -194,6 +208,7 @@ class Ledger:
 
         Args:
             after: digests of the plans that the plan was designed after.
+            table: what is counted, before it is read. None adds the worst case, for good.
             expected_bytes: about how large the answers will be; room for them is made sure of.
             goal: what the plan was designed for, so that a refusal names the largest that would fit; None
                 where it follows from targets or from other plans.
@@ -201,27 +216,33 @@ class Ledger:
         Raises:
             OverBudgetError: if too little is left.
             AlreadySpentError: if the release was paid for and its answers never stored.
-            LedgerMismatchError: if the id belongs to another plan, the charge does not fit the limit, or
-                plans of ``after`` were never released.
+            LedgerMismatchError: if the id belongs to another plan, the charge does not fit the limit, plans
+                of ``after`` were never released, or nothing could confirm that the table is the one named.
             LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
         """
-        _check_arguments(charge, release_id, after)
+        _check_arguments(charge, release_id, after, table)
         if type(expected_bytes) is not int or expected_bytes < 0:
             raise InputError(f"expected_bytes must be a whole number of bytes, got {expected_bytes!r}")
-        with self._file.writing(_NOTHING_SPENT) as (log, history):
+        with self._seen.writing(_NOTHING_SPENT) as (adding, history):
             entry = history.entry(release_id)
             if entry is not None:
-                return self._replayed(log.connection, entry, charge)
-            self._check_charge(history, charge, after, goal)
-            row = spend_row(history, charge, release_id, after)
-            # A file that cannot be written to is found out here, before any data is read.
-            file.rehearse(log.connection, row)
-        file.check_room(
-            self._path, expected_bytes + len(row.profile or b"") + _OVERHEAD_BYTES, aftermath=_NOTHING_SPENT
+                return self._replayed(adding.log, entry, charge)
+            base = self._check_charge(history, charge, after, goal, table)
+            same_as = None if base is None else base.release_id
+            # A commitment has its length whatever it commits to.
+            committed = NOTHING if table is not None and table.by == "digest" else None
+            row = spend_row(history, charge, release_id, after, table, same_as, committed)
+            # What cannot be written to is found out here, before any data is read.
+            adding.log.append(row)
+            adding.log.undo()
+        self._seen.storage.check_room(
+            expected_bytes + len(row.profile or b"") + _OVERHEAD_BYTES, aftermath=_NOTHING_SPENT
         )
         return None
 
-    def check_goal(self, goal: Goal, cells: str, *, share: Fraction = SURELY_SPENT) -> None:
+    def check_goal(
+        self, goal: Goal, *, same_table_as: str | None = None, share: Fraction = SURELY_SPENT
+    ) -> None:
         """Return unless no plan for a goal can be paid for: asked before a long design. Changes nothing.
 
         What passes may still be refused once the plan is there. What is refused here would have been refused
@@ -229,7 +250,7 @@ class Ledger:
         too little is left.
 
         Args:
-            cells: a digest of what the plan's cells are, as a charge holds it.
+            same_table_as: the release to whose costs the plan's will be added cell by cell, if any.
             share: how much of the goal the plan is sure to spend in one of its cells; 0 to ask only whether
                 plans of this kind fit the limit at all.
 
@@ -242,58 +263,110 @@ class Ledger:
             raise InputError(f"goal must be a privacy goal such as ApproxDP, got {type(goal).__name__}")
         if not 0 <= share <= 1:
             raise InputError(f"share must lie between 0 and 1, got {share!r}")
-        with self._file.reading() as (_, history):
+        with self._seen.reading() as (_, history):
+            base = None if same_table_as is None else history.entry(same_table_as)
             try:
-                is_out = history.rules_out(goal, cells, Fraction(share))
+                is_out = history.rules_out(goal, Fraction(share), None if base is None else base.group)
             except PrivacyError as error:
                 raise LedgerMismatchError(f"{error}. {_NOTHING_SPENT}") from None
             if is_out:
-                raise over_budget(self._path.name, history, None, goal)
+                raise over_budget(self.name, history, None, goal)
 
-    def fetch(self, release_id: str) -> tuple[Entry, bytes] | None:
+    def fetch(
+        self, release_id: str, *, keep_waiting: Callable[[], bool] | None = None
+    ) -> tuple[Entry, bytes] | None:
         """A release that was paid for and its stored answers, whatever its plan; None if there is none.
+
+        Args:
+            keep_waiting: as in `store`.
 
         Raises:
             AlreadySpentError: if it was paid for and its answers never stored.
             LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
         """
-        with self._file.reading() as (connection, history):
+        with self._seen.reading(keep_waiting) as (log, history):
             entry = history.entry(release_id)
-            return None if entry is None else (entry, stored_answers(connection, entry))
+            return None if entry is None else (entry, stored_answers(log, entry))
+
+    def new_digest(self) -> hmac.HMAC:
+        """An empty HMAC-SHA256 with this ledger's own key, to be fed the bytes of a table.
+
+        Its digest is what `Table` holds as ``version``. The key is in a private table of the ledger, which no
+        export, representation or head shows.
+        """
+        with self._seen.reading() as (log, _):
+            key = log.key()
+        if key is None:
+            with self._seen.writing(_NOTHING_SPENT) as (adding, _):
+                adding.log.upgrade(_secret)
+                key = adding.log.key()
+        assert key is not None
+        return hmac.new(key, digestmod="sha256")
 
     def spend(
-        self, charge: Charge, release_id: str, after: Sequence[str] = (), *, goal: Goal | None = None
+        self,
+        charge: Charge,
+        release_id: str,
+        after: Sequence[str] = (),
+        *,
+        table: Table | None = None,
+        goal: Goal | None = None,
     ) -> Entry:
         """Pay for a release. Only when this has returned may noise be drawn.
 
         Args:
+            table: as in `check`, with the digest of what was read if it is confirmed by one.
             goal: as in `check`.
 
         Guarantee:
             The charge is on the disk, and everything on the disk stays within the limit: both are
-            decided while all other writers wait.
+            decided while all other writers wait. The price follows from the request and the log; the
+            table only decides whether it is paid at all.
 
         Raises:
             OverBudgetError, AlreadySpentError, LedgerMismatchError, LedgerFileError, LedgerBusyError: as
-            `check` does; nothing was spent then.
+            `check` does, and if the table is not the one that the request names; nothing was spent then.
         """
-        _check_arguments(charge, release_id, after)
+        _check_arguments(charge, release_id, after, table)
+        version = None
+        if table is not None and table.by == "digest":
+            if table.version is None:
+                raise InputError("the table must be read before it is paid for: version= is missing")
+            version = storage.Version(_secret(), table.version)
         in_doubt = f"{_NOTHING_SPENT} If in doubt, see what the ledger lists."
-        with self._file.writing(in_doubt) as (log, history):
+        with self._seen.writing(in_doubt) as (adding, history):
             if history.entry(release_id) is not None:
                 raise AlreadySpentError(
                     f"release {release_id!r} was paid for in the meantime; ask for it again to have its "
                     "answers once they are stored, or use a new release id"
                 )
-            self._check_charge(history, charge, after, goal)
-            row = spend_row(history, charge, release_id, after)
+            base = self._check_charge(history, charge, after, goal, table)
+            if base is not None and version is not None:
+                _check_same_version(base, adding.log.version(base.number), version)
+            row = spend_row(
+                history,
+                charge,
+                release_id,
+                after,
+                table,
+                None if base is None else base.release_id,
+                None if version is None else commitment(version),
+            )
             entry = history.entry_of(row, opened(row, history.head, history.n_rows))
             begin_to_spend()
-            log.append(row)
+            adding.log.upgrade(_secret)
+            adding.append(row)
+            if version is not None:
+                adding.log.add_version(row.number, version)
+        remember(entry.head, table)
         return entry
 
-    def store(self, entry: Entry, answers: bytes) -> None:
+    def store(self, entry: Entry, answers: bytes, *, keep_waiting: Callable[[], bool] | None = None) -> None:
         """Keep the answers of a release that was paid for. Only then may they be handed out.
+
+        Args:
+            keep_waiting: asked again and again while others hold the ledger: True waits on, beyond the
+                ledger's time-out. Readers are waited for and no new ones let in meanwhile.
 
         Raises:
             TooLargeError: if there are more than 512 MiB of them.
@@ -302,13 +375,13 @@ class Ledger:
         """
         if not isinstance(entry, Entry) or not isinstance(answers, bytes):
             raise InputError("store() needs the Entry that spend() returned, and bytes")
-        if len(answers) > file.MAX_ANSWER_BYTES:
+        if len(answers) > storage.MAX_ANSWER_BYTES:
             raise TooLargeError(
                 f"the answers take {len(answers):,} bytes, and a ledger keeps at most "
-                f"{file.MAX_ANSWER_BYTES:,}. The release is paid for; its answers must not be handed out"
+                f"{storage.MAX_ANSWER_BYTES:,}. The release is paid for; its answers must not be handed out"
             )
         aftermath = "The release is paid for, its answers are not stored and must not be handed out."
-        with self._file.writing(aftermath) as (log, history):
+        with self._seen.writing(aftermath, keep_waiting) as (adding, history):
             known = history.entry(entry.release_id)
             if known is None or (known.number, known.head) != (entry.number, entry.head):
                 raise LedgerMismatchError(f"release {entry.release_id!r} was not paid for from this ledger")
@@ -316,16 +389,16 @@ class Ledger:
                 raise LedgerMismatchError(
                     f"release {entry.release_id!r} has answers already; ask for it again to have those"
                 )
-            log.connection.execute("INSERT INTO answers VALUES (?, ?)", (entry.number, answers))
-            log.append(store_row(history, entry, answers))
+            adding.log.add_answers(entry.number, answers)
+            adding.append(store_row(history, entry, answers))
 
     # -------------------------------------------------------------- proofs
 
     def verify(self, head: str | None = None) -> Verification:
         """Recompute everything from the file's first row on.
 
-        Pages, types, the chain of digests, every charge, their exact sums against the limit, and the
-        stored answers.
+        Pages, types, the chain of digests, every charge, their exact sums against the limit, the stored
+        answers, and the private versions of tables against what the rows commit to.
 
         Args:
             head: a head noted earlier, as a release prints it. The ledger must contain the history that
@@ -335,32 +408,37 @@ class Ledger:
             LedgerFileError: if anything is not as it was written, or the head is not found: then
                 the file was replaced, by an older copy or by another history.
         """
-        name = self._path.name
-        with self._file.reading() as (connection, _):
-            check_pages(name, connection)
-            history = self._file.read_anew(connection)
+        name = self.name
+        with self._seen.reading() as (log, _):
+            check_pages(name, log)
+            history = self._seen.read_anew(log)
             check_spent(name, history)
-            check_answers(name, connection, history)
+            check_answers(name, log, history)
+            check_versions(name, log, history)
         if head is not None:
             check_head(name, history, head)
         stored = sum(entry.is_stored for entry in history.entries)
         return Verification(history.dataset, len(history.entries), stored, history.head, history.remaining)
 
     def __repr__(self) -> str:
-        seen = self._file.history
-        releases = counted(len(seen.entries), "release")
-        return f"Ledger({self._path.name!r}, {seen.dataset!r}, {releases}, left: {seen.remaining})"
+        # Read now: other processes spend too, and a number from when it was opened would mislead.
+        try:
+            with self._seen.reading() as (_, history):
+                left = f"{counted(len(history.entries), 'release')}, left: {history.remaining}"
+        except LedgerError:
+            left = "which cannot be read now"
+        return f"Ledger({self.name!r}, {self.dataset!r}, {left})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # In another process it is opened anew, and checked.
-        return _reopened, (str(self._path), self.dataset, self.limit, self.planned, self._file.timeout)
+        return _reopened, (str(self._path), self.dataset, self.limit, self.planned, self._seen.timeout)
 
     # -------------------------------------------------------------- inside
 
     def _check_identity(
         self, history: History, dataset: str | None, limit: Goal | None, planned: bool | None
     ) -> None:
-        name = self._path.name
+        name = self.name
         if dataset is not None and dataset != history.dataset:
             raise LedgerMismatchError(
                 f"the ledger {name!r} is for the dataset {history.dataset!r}, not {dataset!r}; use its own"
@@ -375,37 +453,61 @@ class Ledger:
             )
 
     def _check_charge(
-        self, history: History, charge: Charge, after: Sequence[str], goal: Goal | None
-    ) -> None:
-        """Refuse a charge that cannot be paid for."""
-        missing = history.missing(after)
-        if missing:
-            raise LedgerMismatchError(
-                f"the plan was designed after others, of which {len(missing)} were not released from this "
-                f"ledger ({missing[0]!r}); measure those first, with this ledger. {_NOTHING_SPENT}"
-            )
+        self,
+        history: History,
+        charge: Charge,
+        after: Sequence[str],
+        goal: Goal | None,
+        table: Table | None,
+    ) -> Entry | None:
+        """Refuse a charge that cannot be paid for; the release it is added to cell by cell, if any."""
+        base = base_of(history, charge, after, table)
+        group = None if base is None else base.group
         try:
-            fits = history.admits(charge)
+            fits = history.admits(charge, group)
         except PrivacyError as error:
             raise LedgerMismatchError(f"{error}. {_NOTHING_SPENT}") from None
         if not fits:
-            raise over_budget(self._path.name, history, charge, goal)
+            raise over_budget(self.name, history, charge, goal, group)
+        return base
 
-    def _replayed(self, connection: sqlite3.Connection, entry: Entry, charge: Charge) -> bytes:
+    def _replayed(self, log: storage.Log, entry: Entry, charge: Charge) -> bytes:
         if entry.charge.plan_digest != charge.plan_digest:
             raise LedgerMismatchError(
                 f"release {entry.release_id!r} is of another plan; use a new release id. {_NOTHING_SPENT}"
             )
-        return stored_answers(connection, entry)
+        return stored_answers(log, entry)
 
 
-def _check_arguments(charge: Any, release_id: Any, after: Any) -> None:
+def _check_same_version(base: Entry, known: storage.Version | None, found: storage.Version) -> None:
+    """Refuse a table that is not the one of an earlier release; for the owner, because it tells of it."""
+    if base.table is None or known is None or not opens(known, base.table.commitment):
+        raise LedgerFileError(
+            f"the version of the table that release {base.release_id!r} is about is missing or altered in "
+            f"the ledger; restore the file. {_NOTHING_SPENT}"
+        )
+    if not hmac.compare_digest(known.digest, found.digest):
+        raise LedgerMismatchError(
+            f"the table is not the one that release {base.release_id!r} measured: it has changed, or is "
+            f"another. {_NOTHING_SPENT} Without same_table_as= the plan's worst case is charged. This "
+            "message tells about the table; it is for its owner"
+        )
+
+
+def _secret() -> bytes:
+    """Bytes that nobody can guess, for a key or a nonce."""
+    return SystemBits().bits(8 * N_SECRET_BYTES).to_bytes(N_SECRET_BYTES, "big")
+
+
+def _check_arguments(charge: Any, release_id: Any, after: Any, table: Any) -> None:
     if not isinstance(charge, Charge):
         raise InputError(f"a Charge is needed, got {type(charge).__name__}")
     if not is_short_text(release_id):
         raise InputError("release_id must be a text of 1 to 200 printable characters")
     if isinstance(after, str) or not all(map(is_short_text, after)) or len(after) > _MOST_AFTER:
         raise InputError(f"after must be a sequence of at most {_MOST_AFTER:,} plan digests")
+    if table is not None and not isinstance(table, Table):
+        raise InputError(f"table must be a Table, got {type(table).__name__}")
 
 
 def _reopened(path: str, dataset: str, limit: Goal, planned: bool, timeout: float) -> Ledger:

@@ -6,40 +6,38 @@ checked once is kept, so that only new rows are read; and a file that lacks what
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 from leastnoise.errors import LedgerFileError
-from leastnoise.ledger import file
 from leastnoise.ledger.history import History
 from leastnoise.ledger.rows import Row
+from leastnoise.ledger.storage import Log, Storage
 
 
 class Appending(NamedTuple):
     """A transaction that adds rows, and those it has added."""
 
-    connection: sqlite3.Connection
+    log: Log
     rows: list[Row]
 
     def append(self, row: Row) -> None:
         """Add a row to the log."""
-        file.append(self.connection, row)
+        self.log.append(row)
         self.rows.append(row)
 
 
-class SeenFile:
-    """A ledger's file, and the history that was read from it last.
+class SeenLedger:
+    """Where a ledger is kept, and the history that was read from there last.
 
     Args:
         timeout: how many seconds to wait for others.
         aftermath: the sentence that ends every refusal while reading, on what was spent.
     """
 
-    def __init__(self, path: Path, timeout: float, aftermath: str) -> None:
-        self.path = path
+    def __init__(self, storage: Storage, timeout: float, aftermath: str) -> None:
+        self.storage = storage
         self.timeout = timeout
         self._aftermath = aftermath
         self._history: History | None = None
@@ -54,19 +52,26 @@ class SeenFile:
             return history
 
     @contextmanager
-    def reading(self) -> Iterator[tuple[sqlite3.Connection, History]]:
-        """A transaction that changes nothing, and the history in the file."""
-        with file.transaction(
-            self.path, writes=False, timeout=self.timeout, aftermath=self._aftermath
-        ) as connection:
-            yield connection, self._read(connection)
+    def reading(self, keep_waiting: Callable[[], bool] | None = None) -> Iterator[tuple[Log, History]]:
+        """A transaction that changes nothing, and the history in the file.
+
+        Args:
+            keep_waiting: as in `Storage.transaction`.
+        """
+        with self.storage.transaction(
+            writes=False, timeout=self.timeout, aftermath=self._aftermath, keep_waiting=keep_waiting
+        ) as log:
+            yield log, self._read(log)
 
     @contextmanager
-    def writing(self, aftermath: str) -> Iterator[tuple[Appending, History]]:
+    def writing(
+        self, aftermath: str, keep_waiting: Callable[[], bool] | None = None
+    ) -> Iterator[tuple[Appending, History]]:
         """A transaction that keeps all other writers out, and the history in the file.
 
         Args:
             aftermath: the sentence that ends every refusal, on what was spent.
+            keep_waiting: as in `Storage.transaction`.
         """
         appended: list[Row] = []
 
@@ -78,26 +83,30 @@ class SeenFile:
                     history.add(row)
                 self._remember(history)
 
-        with file.transaction(
-            self.path, writes=True, timeout=self.timeout, aftermath=aftermath, committed=take_in
-        ) as connection:
-            yield Appending(connection, appended), self._read(connection)
+        with self.storage.transaction(
+            writes=True,
+            timeout=self.timeout,
+            aftermath=aftermath,
+            committed=take_in,
+            keep_waiting=keep_waiting,
+        ) as log:
+            yield Appending(log, appended), self._read(log)
 
-    def read_anew(self, connection: sqlite3.Connection) -> History:
+    def read_anew(self, log: Log) -> History:
         """The history in the file, from its first row on, whatever was checked before.
 
         Raises:
             LedgerFileError: if a row is not as it was written, or rows that were there are gone.
         """
         self._history = None
-        return self._read(connection)
+        return self._read(log)
 
-    def _read(self, connection: sqlite3.Connection) -> History:
+    def _read(self, log: Log) -> History:
         """The history in the file, continuing what this object has checked before."""
-        self._check_last_seen(connection)
+        self._check_last_seen(log)
         # Until it is read to the end it is forgotten: an interrupt could leave it half changed.
         known, self._history = self._history, None
-        rows = file.rows_from(connection, None if known is None else known.n_rows)
+        rows = log.rows_from(None if known is None else known.n_rows)
         if known is None:
             first = next(rows, None)
             if first is None:
@@ -111,13 +120,12 @@ class SeenFile:
     def _remember(self, history: History) -> None:
         self._history, self._last_seen = history, (history.n_rows - 1, history.head)
 
-    def _check_last_seen(self, connection: sqlite3.Connection) -> None:
+    def _check_last_seen(self, log: Log) -> None:
         """Refuse a file that lacks what this object has seen in it."""
         if self._last_seen is None:
             return
         number, digest = self._last_seen
-        found = connection.execute("SELECT digest FROM log WHERE number = ?", (number,)).fetchone()
-        if found is None or found[0] != digest:
+        if log.digest_at(number) != digest:
             raise LedgerFileError(
                 "rows that the ledger held a moment ago are gone or changed: the file was replaced, perhaps "
                 "by an older copy; restore the newest one"

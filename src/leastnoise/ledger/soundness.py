@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from dataclasses import dataclass
 
-from leastnoise.accounting import Remaining, within
+from leastnoise.accounting import Remaining
 from leastnoise.errors import AlreadySpentError, LedgerFileError
-from leastnoise.ledger import file
 from leastnoise.ledger.history import Entry, History
+from leastnoise.ledger.storage import Log
+from leastnoise.ledger.tables import opens
 from leastnoise.printable import counted
 
 
@@ -30,15 +30,15 @@ class Verification:
         )
 
 
-def check_pages(name: str, connection: sqlite3.Connection) -> None:
+def check_pages(name: str, log: Log) -> None:
     """Refuse a file whose pages SQLite finds wrong."""
-    if file.damage(connection) is not None:
+    if log.damage() is not None:
         raise LedgerFileError(f"the ledger {name!r} is damaged; restore it")
 
 
 def check_spent(name: str, history: History) -> None:
-    """Refuse a history that is beyond its own limit."""
-    if not within(history.limit, history.tally, planned=history.planned):
+    """Refuse a history that was beyond its own limit by the rule of the time it was written."""
+    if not history.is_sound:
         raise LedgerFileError(
             f"the ledger {name!r} records more than its limit allows, which no ledger lets "
             "through; restore the file"
@@ -54,20 +54,37 @@ def check_head(name: str, history: History, head: str) -> None:
         )
 
 
-def check_answers(name: str, connection: sqlite3.Connection, history: History) -> None:
+def check_answers(name: str, log: Log, history: History) -> None:
     """Refuse a file whose stored answers are not those that its rows tell of."""
     expected = [entry.number for entry in history.entries if entry.is_stored]
-    found = [number for (number,) in connection.execute("SELECT number FROM answers ORDER BY number")]
-    if found != expected:
+    if log.answer_numbers() != expected:
         raise LedgerFileError(
             f"the ledger {name!r} holds answers without a record, or lacks some; restore it"
         )
     for entry in history.entries:
-        if entry.stored is not None and len(_answers(connection, entry)) != entry.stored.size:
+        if entry.stored is not None and len(_answers(log, entry)) != entry.stored.size:
             raise LedgerFileError(f"the size of release {entry.release_id!r} is wrong; restore the file")
 
 
-def stored_answers(connection: sqlite3.Connection, entry: Entry) -> bytes:
+def check_versions(name: str, log: Log, history: History) -> None:
+    """Refuse a file whose private versions are not those that its rows commit to, or differ in a group."""
+    digests: dict[str | None, bytes] = {}
+    noted = [entry for entry in history.entries if entry.table is not None and entry.table.by == "digest"]
+    is_right = log.version_numbers() == [entry.number for entry in noted]
+    for entry in noted:
+        version = log.version(entry.number)
+        assert entry.table is not None
+        is_right = is_right and version is not None and opens(version, entry.table.commitment)
+        if is_right and version is not None and entry.group is not None:
+            is_right = digests.setdefault(entry.group, version.digest) == version.digest
+    log.key()
+    if not is_right:
+        raise LedgerFileError(
+            f"the ledger {name!r} does not hold the versions of tables that its rows commit to; restore it"
+        )
+
+
+def stored_answers(log: Log, entry: Entry) -> bytes:
     """The stored answers of a release, once they are compared with its row.
 
     Raises:
@@ -80,14 +97,13 @@ def stored_answers(connection: sqlite3.Connection, entry: Entry) -> bytes:
             "process is at it, or was stopped before it had them. Its budget stays spent; use a new "
             "release id, which pays again"
         )
-    return _answers(connection, entry)
+    return _answers(log, entry)
 
 
-def _answers(connection: sqlite3.Connection, entry: Entry) -> bytes:
+def _answers(log: Log, entry: Entry) -> bytes:
     assert entry.stored is not None
-    found = connection.execute("SELECT body FROM answers WHERE number = ?", (entry.number,)).fetchone()
-    body = None if found is None else found[0]
-    if not isinstance(body, bytes) or hashlib.sha256(body).hexdigest() != entry.stored.sha256:
+    body = log.answers(entry.number)
+    if body is None or hashlib.sha256(body).hexdigest() != entry.stored.sha256:
         raise LedgerFileError(
             f"the stored answers of release {entry.release_id!r} are missing or altered; restore the file"
         )

@@ -17,22 +17,31 @@ from leastnoise.schema import Schema
 from leastnoise.workload import Workload
 
 
-def count_tables(workload: Workload, source: Any, records_per_person: int) -> CountTables:
-    """How the counts of a workload's attributes are asked, from whatever `measure` takes.
+def opened_source(workload: Workload, source: Any) -> Data | Array:
+    """What `measure` was given, as it is counted: a copy of the counts, (n,), or a handle on the table.
 
     Raises:
         DataError: if the source does not fit the workload.
     """
     n, schema = workload.shape[1], workload.schema
     if is_count_vector(source):
-        return tables_of_vector(
-            workload, counts_from_vector(source, n, None if schema is None else schema.shape)
-        )
+        return counts_from_vector(source, n, None if schema is None else schema.shape)
     if schema is None:
         raise DataError(f"a plan made from a matrix without a schema needs a vector of {n:,} integer counts")
     if isinstance(source, Data) and source.schema != schema:
         raise DataError("the data was vectorized with another schema than the plan's; vectorize it again")
-    data = vectorize(source, schema)
+    return vectorize(source, schema)
+
+
+def count_tables(workload: Workload, source: Any, records_per_person: int) -> CountTables:
+    """How the counts of a workload's attributes are asked, from whatever `measure` takes.
+
+    Raises:
+        DataError: if the source does not fit the workload.
+    """
+    data = opened_source(workload, source)
+    if not isinstance(data, Data):
+        return tables_of_vector(workload, data)
     # Without a person, records_per_person is what the publisher declares about the table.
     most = None if data.person is None else records_per_person
 

@@ -8,26 +8,35 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from leastnoise import container
-from leastnoise.errors import InputError, UnrecordedSpending
+from leastnoise.data import counted_by, feed
+from leastnoise.errors import DataError, InputError, PlanFileError, UnrecordedSpending
 from leastnoise.interruption import finished_first
-from leastnoise.ledger import Ledger
+from leastnoise.ledger import Ledger, Table
 from leastnoise.measured import CountTables, Measured
 from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_gaussian
 from leastnoise.operators import Array
-from leastnoise.plan import Plan
-from leastnoise.release.counts import count_tables, is_truncated, tables_of_vector
+from leastnoise.plan import Plan, plan_from_parts
+from leastnoise.release.counts import count_tables, is_truncated, opened_source, tables_of_vector
+from leastnoise.release.paid import Paid
 from leastnoise.release.reading import release_from_parts
 from leastnoise.release.release import Receipt, Release
 from leastnoise.structured.blocks import Structured
 
 
 def measure(
-    plan: Plan, source: Any, *, ledger: Ledger | None = None, release_id: str | None = None
+    plan: Plan,
+    source: Any,
+    *,
+    ledger: Ledger | None = None,
+    release_id: str | None = None,
+    same_table_as: str | None = None,
+    table: str | None = None,
 ) -> Release:
     """The noisy answers of a plan on a table: the one step that spends privacy.
 
@@ -41,6 +50,13 @@ def measure(
             nothing; one after spending may waste budget, and never gives an answer that was not paid for.
         release_id: what the release is known by in the ledger; a fresh one unless given. Asking again for
             one whose answers are stored gives the same answers and costs nothing.
+        same_table_as: the id of an earlier release from this ledger about the same version of the same table.
+            The plan is then charged only what the cell that has spent most grows by, and the table is
+            compared with the one measured then: files and vectors of counts by a digest, a frame by being
+            the very `Data` of that release. If it is another, nothing is spent. Without it, and for tables in
+            engines, the plan's worst case is charged. A plan designed ``after`` others finds their table by
+            itself.
+        table: what people call the table; the ledger shows it, and nothing follows from it.
 
     Guarantee:
         For tables that differ in one record (up to `records_per_person` records of
@@ -53,7 +69,10 @@ def measure(
 
     Raises:
         DataError: if the source does not fit the plan; nothing is spent.
-        LedgerError: if the ledger cannot pay for it, or cannot be relied on; nothing is spent.
+        LedgerError: if the ledger cannot pay for it, or cannot be relied on, or the table is not the one that
+            was named; nothing is spent.
+        UnstoredError: if a person stopped it after paying and before its answers were stored; the error keeps
+            them, and its ``store()`` goes on.
         RandomnessError: if the system's generator fails; nothing is released, and what was spent stays so.
     """
     if not isinstance(plan, Plan):
@@ -61,7 +80,7 @@ def measure(
     if isinstance(plan.strategy, Structured):
         plan.strategy.require_measurable()
     if ledger is not None:
-        return _measured_with(ledger, plan, source, release_id)
+        return _measured_with(ledger, plan, source, release_id, Asked(same_table_as, table))
     if plan.after:
         raise InputError(
             "this plan was designed after others, and is within its goal only together with them; name the "
@@ -69,6 +88,8 @@ def measure(
         )
     if release_id is not None:
         raise InputError("release_id= is what a ledger knows a release by; give ledger= too, or leave it out")
+    if same_table_as is not None or table is not None:
+        raise InputError("same_table_as= and table= are for a ledger; give ledger= too, or leave them out")
     read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
     spends = plan.privacy.short(by_person=is_truncated(source))
     warnings.warn(
@@ -79,7 +100,14 @@ def measure(
     return Release(plan, _noisy(plan, read, SystemBits()), is_truncated=is_truncated(source))
 
 
-def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | None) -> Release:
+class Asked(NamedTuple):
+    """What a request says of its table, before anything is read."""
+
+    same_table_as: str | None = None
+    label: str | None = None
+
+
+def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | None, asked: Asked) -> Release:
     """Check, read, spend, draw, store, hand out."""
     if not isinstance(ledger, Ledger):
         raise InputError(f"ledger must be a Ledger, got {type(ledger).__name__}")
@@ -87,18 +115,54 @@ def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | No
     charge = plan.charge
     # What was not given cannot be given smaller.
     goal = plan.privacy if plan.has_goal and not plan.after else None
-    stored = ledger.check(charge, chosen, plan.after, expected_bytes=_bytes_of(plan), goal=goal)
+    by, rules, held = counted_by(source)
+    table = Table(by=by, rules=rules, label=asked.label, same_as=asked.same_table_as, held=held)
+    stored = ledger.check(charge, chosen, plan.after, table=table, expected_bytes=_bytes_of(plan), goal=goal)
     if stored is not None:
         return release_from_parts(*container.from_bytes(stored, "release", chosen), chosen)
-    read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
+    _check_readable(plan)
+    read, version = _read_once(ledger, plan, source)
     # Whoever interrupts here would have paid for answers that nobody has.
-    with finished_first():
-        entry = ledger.spend(charge, chosen, plan.after, goal=goal)
+    with finished_first() as interruption:
+        entry = ledger.spend(charge, chosen, plan.after, table=replace(table, version=version), goal=goal)
         receipt = Receipt(ledger.dataset, chosen, entry.head)
         noisy = _noisy(plan, read, SystemBits())
         release = Release(plan, noisy, receipt, is_truncated=is_truncated(source))
-        ledger.store(entry, release.to_bytes())
-    return release
+        return Paid(ledger, entry, release, release.to_bytes()).stored(interruption)
+
+
+def _read_once(ledger: Ledger, plan: Plan, source: Any) -> tuple[Array, bytes | None]:
+    """All that is needed of a table, and the digest of the version that it was read from, if it has one.
+
+    Raises:
+        DataError: if the table changed meanwhile.
+    """
+    opened = opened_source(plan.workload, source)
+    version = feed(opened, ledger.new_digest())
+    read = _read(plan, count_tables(plan.workload, opened, plan.privacy.records_per_person))
+    if feed(opened, ledger.new_digest()) != version:
+        raise DataError(
+            "the table changed while it was counted; count a copy or a snapshot that stays as it is. Nothing "
+            "was spent"
+        )
+    return read, version
+
+
+def _check_readable(plan: Plan) -> None:
+    """Refuse a plan that could not be read back from what would be stored, before it is paid for.
+
+    Raises:
+        PlanFileError: saying so.
+    """
+    try:
+        content, arrays = container.from_bytes(container.to_bytes("plan", *plan.to_parts()), "plan", "plan")
+        is_same = plan_from_parts(content, arrays, "plan").digest == plan.digest
+    except PlanFileError as error:
+        raise PlanFileError(
+            f"this plan could not be read back from a ledger: {error}. Nothing was spent"
+        ) from None
+    if not is_same:
+        raise PlanFileError("this plan would be read back as another from a ledger. Nothing was spent")
 
 
 def _bytes_of(plan: Plan) -> int:

@@ -1,0 +1,142 @@
+"""Which version of a table is counted, and by which rules: what a ledger goes by before it adds by cell.
+
+Two releases may be added up cell by cell only if every record was in the same cell for both. That is known
+where the bytes are the same and are read by the same rules, or where one object holds the table and cannot
+change:
+
+    files            an HMAC over the bytes of all of them, in order, each with the suffix that says how it is
+                     read
+    counts           an HMAC over the counts of a vector; the vector is then the data
+    frames           the `Data` that `vectorize` made of a pandas or polars DataFrame or an Arrow table: it
+                     holds the frame as it was then, and changes to the caller's frame do not reach it
+    anything else    nothing: engines, lazy frames, data sets and relations read what is there at the time
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import MISSING, fields
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+
+from leastnoise.data.handle import Data
+from leastnoise.data.sources import suffix_of
+from leastnoise.data.vector import is_count_vector
+from leastnoise.data.withheld import withheld
+
+# The rules by which bytes become records and records find their cells. To be raised with every change after
+# which some record of some file could be placed otherwise: releases before and after it are then never added
+# up cell by cell.
+READING = 1
+
+# How those of a person's records are chosen that count.
+_TRUNCATION = "first by a hash of person and cell"
+
+# Bytes read from a file at a time.
+_BLOCK = 2**20
+
+# The fields of `Data` that say where the records are, not how they are counted. Whatever field is added to it
+# counts as a rule until it is named here.
+_PLACES = {"schema", "kind", "_source", "is_held"}
+
+
+class Counted(NamedTuple):
+    """What a source is, before any of its records is read.
+
+    Attributes:
+        by: how a later release can be confirmed to be about the same version: "digest", "held", or None.
+        rules: how its records are counted, as short texts.
+        held: the object that holds it, if it does.
+    """
+
+    by: str | None
+    rules: dict[str, str]
+    held: Any = None
+
+
+def counted_by(source: Any) -> Counted:
+    """What a source of `measure` is and how it will be counted; nothing is opened for it."""
+    if is_count_vector(source):
+        return Counted("digest", {"source": "counts"})
+    if isinstance(source, (str, Path)):
+        return Counted("digest", _rules("files", None))
+    if not isinstance(source, Data):
+        # A handle on it is made for this one release, and gone with it.
+        return Counted(None, _rules(f"{type(source).__module__} {type(source).__name__}", None))
+    rules = _rules(source.kind, source)
+    if source.kind == "files":
+        return Counted("digest", rules)
+    return Counted("held", rules, source) if source.is_held else Counted(None, rules)
+
+
+def feed(opened: Data | npt.NDArray[Any], digest: hmac.HMAC) -> bytes | None:
+    """The digest of a table's bytes; None where it has none.
+
+    Args:
+        opened: a handle, or the counts that `counts_from_vector` copied.
+        digest: an empty HMAC.
+
+    Raises:
+        DataError: if a file cannot be read; it says nothing about the table.
+    """
+    if not isinstance(opened, Data):
+        _feed_counts(opened, digest)
+    elif opened.kind == "files":
+        withheld("reading the files", lambda: _feed_files(opened._source, digest))
+    else:
+        return None
+    return digest.digest()
+
+
+def _feed_files(files: list[str], digest: hmac.HMAC) -> None:
+    digest.update(b"files")
+    for path in files:
+        suffix, length = suffix_of(path).encode(), 0
+        digest.update(len(suffix).to_bytes(8, "big") + suffix)
+        with open(path, "rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+                length += len(block)
+        # After the bytes, so that where one file ends and the next begins is told too.
+        digest.update(length.to_bytes(8, "big"))
+
+
+def _feed_counts(counts: npt.NDArray[Any], digest: hmac.HMAC) -> None:
+    digest.update(b"counts" + len(counts).to_bytes(8, "big"))
+    digest.update(",".join(map(str, counts.tolist())).encode())
+
+
+def _rules(kind: str, data: Data | None) -> dict[str, str]:
+    """The rules of a handle; None for those that `vectorize` gives to a bare path."""
+    declared: dict[str, Any] = {
+        part.name: part.default if data is None else getattr(data, part.name)
+        for part in fields(Data)
+        if part.name not in _PLACES and (data is not None or part.default is not MISSING)
+    }
+    who = declared.pop("who")
+    declared["person"] = None if who is None else who.column
+    if who is not None:
+        # Whatever a person is told apart by, beside the column.
+        declared |= {f"person {part.name}": getattr(who, part.name) for part in fields(who)[1:]}
+        declared["truncation"] = _TRUNCATION
+    rules = {name: _short(value) for name, value in declared.items()}
+    return {"source": kind[:100], "reading": f"{READING}, DuckDB {_engine()}", **rules}
+
+
+def _short(value: Any) -> str:
+    """A declared value as a text that a ledger takes, the same for the same value only."""
+    text = repr(value)
+    if len(text) <= 100 and text.isprintable():
+        return text
+    return "digest " + sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _engine() -> str:
+    try:
+        return version("duckdb")
+    except PackageNotFoundError:
+        return "none"
