@@ -54,6 +54,10 @@ def design(
         backend: "numpy", "torch" or "cuda".
         progress: called with a `Progress` after every step.
 
+    The same request gives the same plan again, digest included, on the same machine, with the same versions
+    of the libraries and one thread for linear algebra, unless a time limit ended the search: `Plan.ended`
+    says so. Keep the plan, not the request, where the same noise is needed later.
+
     Raises:
         MethodError: if the method cannot serve the request; the message names those that can.
         InfeasibleError: if no noise meets the targets within the goal; it holds the proof.

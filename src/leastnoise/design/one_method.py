@@ -39,7 +39,9 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
         with threads.suited_to(method.matrix_size(request)):
             found = method.find(request)
         assert isinstance(found, Found)
-        return plan_of(method.name, request.options, request, has_goal, found)
+        # Rounding to integers too: with several threads the same request could have another digest.
+        with threads.suited_to(request.workload.shape[1]):
+            return plan_of(method.name, request.options, request, has_goal, found)
 
 
 def _decompose_on(name: str) -> Decompose | None:

@@ -284,7 +284,12 @@ class Plan:
 
     @cached_property
     def digest(self) -> str:
-        """A SHA-256 over everything that the plan holds: what a ledger knows it by."""
+        """A SHA-256 over everything that the plan holds: what a ledger knows it by.
+
+        It identifies the plan, not the request. The same request gives the same digest again on the same
+        machine, with the same versions of the libraries and one thread for linear algebra, unless a time
+        limit ended the search (`ended` is "deadline"); saving and loading never changes it.
+        """
         return container.digest_of(*self.to_parts())
 
     @cached_property

@@ -180,6 +180,10 @@ def descend(problem: Problem, start: Array, steps: int, deadline: float = math.i
 
 def search(problem: Problem, effort: Effort, generator: np.random.Generator) -> Point:
     """The best point from several starts, and Θ = 0, noise on every cell."""
+    # Loaded before time is counted: loading it took longer than the first start was given, which then was cut
+    # short or not by what else the machine did, and the same request had another digest.
+    from scipy import optimize  # noqa: F401
+
     nothing = Point(np.zeros((problem.n, effort.p or 1)), float(problem.diagonal.sum()))
     with threads.suited_to(0):
         found = _Search(problem, effort).find(generator)
