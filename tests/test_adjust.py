@@ -166,7 +166,7 @@ def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     release = measured(plan_of("cube", "gaussian", "marginals"), sparse_counts(36))
     monkeypatch.setattr(nonnegative, "_MOST_VISITS", 0)
     early = adjust(release, time_limit=600)
-    assert early.adjusted.precision > PRECISION and not early.adjusted.stopped
+    assert early.adjusted.precision > PRECISION and early.adjusted.ended == "exhausted"
     assert "The search ended early" in early.adjusted.statement()
     A, y = whitened(release)
     judge = best_of_total(A, y, float(early.estimates.sum()))
@@ -264,13 +264,13 @@ def test_rounded_sums_stay_near(values: list[float], last: int) -> None:
     x = np.array(values[: len(values) // last * last])
     if not len(x):
         return
-    z = rounded(x, last, None)
+    z = rounded(x, (len(x) // last, last), None).cells
     assert (z == np.rint(z)).all() and z.min() >= 0
     assert np.abs(np.cumsum(z) - np.cumsum(x)).max() <= 0.5 + ROUNDING * 1e3
     # A twin that rounds every cell by itself lets sums drift away.
     alike = np.full(36, 0.4)
     assert abs(np.rint(alike).sum() - alike.sum()) > 10
-    assert abs(rounded(alike, 6, None).sum() - alike.sum()) <= 0.5
+    assert abs(rounded(alike, (6, 6), None).cells.sum() - alike.sum()) <= 0.5
 
 
 def test_exchanges_bring_rounded_cells_nearer() -> None:
@@ -278,10 +278,13 @@ def test_exchanges_bring_rounded_cells_nearer() -> None:
     information = information_of(plan)
     for seed in range(10):
         x = np.random.default_rng(seed).gamma(0.5, 2, 36)
-        plain, better = rounded(x, 3, None), rounded(x, 3, information)
+        plain, better = (rounded(x, SCHEMA.shape, known).cells for known in (None, information))
         values = [float((z - x) @ information.times(z - x)) for z in (plain, better)]
         assert values[1] <= values[0]
         assert better.min() >= 0 and better.sum() == plain.sum() and np.abs(better - x).max() < 1
+        for attributes in (1, 2):
+            moved = (better - x).reshape(*SCHEMA.shape[:attributes], -1).sum(axis=-1)
+            assert np.abs(moved).max() <= 1
     assert values[1] < values[0]
 
 
@@ -423,6 +426,8 @@ SPOILED = {
     "not a number": lambda plain, cells: (plain, cells * np.nan),
     "intervals moved": lambda plain, cells: (plain | {"centred": True}, cells),
     "stopped perhaps": lambda plain, cells: (plain | {"stopped": "maybe"}, cells),
+    "ended somehow": lambda plain, cells: (plain | {"ended": "soon"}, cells),
+    "ended by a list": lambda plain, cells: (plain | {"ended": []}, cells),
     "no precision": lambda plain, cells: (plain | {"precision": "high"}, cells),
     "other keys": lambda plain, cells: ({"integer": True}, cells),
 }

@@ -192,7 +192,7 @@ def test_intervals_are_moved_to_the_answers_under_gaussian_noise_only() -> None:
 def test_a_limit_leaves_intervals_where_they_were() -> None:
     release = measured(plan_of("apart"))
     stopped = adjust(release, nonnegative=False, time_limit=1e-9)
-    assert stopped.adjusted.stopped and not stopped.adjusted.centred
+    assert stopped.adjusted.ended == "deadline" and not stopped.adjusted.centred
     assert "stopped by its time limit" in stopped.adjusted.statement()
     assert "err no more" not in stopped.adjusted.statement()
     assert "err no more" in adjust(release, nonnegative=False).adjusted.statement()

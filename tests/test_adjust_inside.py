@@ -13,7 +13,7 @@ import pytest
 import leastnoise as ln
 from leastnoise.adjust import AdjustProgress, adjust, information, nonnegative
 from leastnoise.adjust.information import BlockInformation, information_of
-from leastnoise.adjust.reduced_sums import ReducedSums, SumTerm
+from leastnoise.adjust.reduced_sums import MeasuredRows, ReducedSums, SumTerm
 from leastnoise.adjust.watch import Watch
 from leastnoise.errors import TooLargeError, UnrecordedSpending
 from leastnoise.operators import Array
@@ -111,7 +111,7 @@ def test_the_inside_leads_to_the_best_cells(people: int) -> None:
     """The proof, again from the integer rows alone."""
     release = measured(people)
     adjusted = adjust(release)
-    assert adjusted.adjusted.precision <= nonnegative.PRECISION and not adjusted.adjusted.stopped
+    assert adjusted.adjusted.precision <= nonnegative.PRECISION and adjusted.adjusted.ended == "converged"
     strategy = release.plan.fixed_strategy()
     unit = math.sqrt(strategy.noise_variance)
     A, y = strategy.dense().astype(float) / unit, release.measurements.astype(float) / unit
@@ -159,11 +159,15 @@ def test_too_many_sums_are_left_to_the_other_search(monkeypatch: pytest.MonkeyPa
     assert own.sums() is None
 
 
-def test_sums_that_are_not_all_measured_are_left_to_the_other_search() -> None:
+def test_rows_take_the_place_of_sums_that_are_not_all_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are left to the other search where rows over all cells are too many numbers."""
     schema = ln.Schema(a=range(60), b=range(50), c=range(2))
     queries = [ln.Ranges("a", [(0, 9), (5, 30)]) * ln.Marginal("c"), ln.Marginal("b", "c")]
     plan = ln.design(ln.assemble(queries, schema), ln.GDP(1), method="residuals")
-    assert information_of(plan).sums() is None
+    own = information_of(plan)
+    assert isinstance(own.sums(), MeasuredRows)
+    monkeypatch.setattr(information, "MAX_DENSE_STRATEGY", 1000)
+    assert own.sums() is None
 
 
 def test_a_search_that_ends_far_away_is_refused_unless_a_limit_was_given(
@@ -185,7 +189,7 @@ def test_a_limit_stops_it_with_possible_answers(integer: bool, tmp_path: object)
     release = measured(2_000)
     stopped = adjust(release, integer=integer, time_limit=1e-9)
     mark = stopped.adjusted
-    assert mark.stopped and mark.precision > nonnegative.PRECISION
+    assert mark.ended == "deadline" and mark.precision > nonnegative.PRECISION
     assert "was stopped by its time limit, up to" in mark.statement()
     cells = stopped.estimates
     assert cells.min() >= 0 and (not integer or (cells == np.rint(cells)).all())
@@ -194,14 +198,14 @@ def test_a_limit_stops_it_with_possible_answers(integer: bool, tmp_path: object)
     total = float(release.answer(ln.Total())["answer"].iloc[0])
     assert cells.sum() == pytest.approx(round(total) if integer else total, rel=ROUNDING)
     again = load_release(stopped.save(f"{tmp_path}/a.release"))
-    assert again.adjusted.stopped and again.adjusted.statement() == mark.statement()
+    assert again.adjusted.ended == "deadline" and again.adjusted.statement() == mark.statement()
 
 
 def test_a_limit_that_was_not_needed_leaves_no_mark() -> None:
     release = measured(200)
     calm = adjust(release, time_limit=600)
-    assert not calm.adjusted.stopped and "time limit" not in calm.adjusted.statement()
-    assert "stopped" not in calm.adjusted.to_parts()[0]
+    assert calm.adjusted.ended == "converged" and "time limit" not in calm.adjusted.statement()
+    assert "ended" not in calm.adjusted.to_parts()[0]
     assert (calm.estimates == adjust(release).estimates).all()
 
 

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import leastnoise as ln
+from leastnoise.adjust.watch import Watch
 from leastnoise.cli.app import app
 from leastnoise.release import Release, measured
 from leastnoise.report.quantiles import write_quantiles
@@ -55,6 +56,24 @@ def test_adjusting(saved: Release) -> None:
     again = ln.load_release("few-adjusted.release")
     assert again.adjusted is not None and again.adjusted.integer
     np.testing.assert_array_equal(ln.load_release("few.release").answers, saved.answers)
+
+
+def test_an_interrupted_adjustment_is_written(saved: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Watch) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Watch, "is_over", interrupted)
+    result = run("adjust", "few.release", "--integer")
+    assert result.exit_code == 0 and "The search was interrupted" in result.stdout
+    written = answers_in("few-adjusted.csv")
+    assert min(written) >= 0 and all(value == round(value) for value in written)
+    assert ln.load_release("few-adjusted.release").adjusted.ended == "interrupted"
+
+
+def test_a_time_limit_from_the_shell(saved: Release) -> None:
+    result = run("adjust", "few.release", "--time-limit", "1e-9")
+    assert result.exit_code == 0 and "was stopped by its time limit" in result.stdout
+    assert ln.load_release("few-adjusted.release").adjusted.ended == "deadline"
 
 
 def test_adjusting_without_whole_numbers_and_without_zero(saved: Release) -> None:

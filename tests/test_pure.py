@@ -495,7 +495,8 @@ def test_the_best_of_all_is_taken_and_all_are_listed() -> None:
 
 def test_methods_that_depend_on_the_data_are_not_tried() -> None:
     for n in (8, 40):
-        names = [m.name for m in pure.methods_to_try(METHODS, Request(over(n, Prefix("a")), PureDP(1)))]
+        request = Request(over(n, Prefix("a")), PureDP(1))
+        names = [one.name for one in pure.attempts(pure.methods_to_try(METHODS, request), request)]
         assert not {"dawa", "mwem", "dense", "coa"} & set(names) and ("lowrank" in names) == (n == 8)
         assert names[-1] == "weighted-basis"
 

@@ -21,6 +21,7 @@ from leastnoise.operators import (
     Padded,
     SomeRanges,
 )
+from leastnoise.progress import ENDINGS, Ended
 from leastnoise.queries import Linear
 from leastnoise.workload import Block, Workload
 
@@ -30,8 +31,17 @@ _INDICATORS = (AllOnes, CumulativeSum, EveryLevel, EveryRange, Groups, Identity,
 # Answers this near to those of least squares have their errors and intervals: 1/1000 of a standard error.
 NEAR_ENOUGH = 1e-3
 
-# What a file says of an adjustment only where it is so.
-_MARKS = ("stopped", "centred")
+# What a file says of an adjustment only where there is something to say. Older files say "stopped" of one
+# that its time limit ended.
+_OPTIONAL = ("ended", "centred", "stopped")
+
+# What a sentence says of a search that ended, in these ways, before it was near enough.
+_ENDINGS: dict[Ended, str] = {
+    "converged": "ended early",
+    "exhausted": "ended early",
+    "deadline": "was stopped by its time limit",
+    "interrupted": "was interrupted",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +55,8 @@ class Adjustment:
         precision: before rounding, no answer is further from that of the exact least-squares cells, the
             non-negative ones if asked for, than this many of its own standard errors. Proved for
             non-negative cells; None where it is not known, because the plan depends on the data.
-        stopped: whether a time limit ended the search.
+        ended: how the search ended: "converged" at its precision; "exhausted" where steps gained no more;
+            "deadline" at its time limit; "interrupted" by the user. Rounding may be cut short, too.
         centred: whether intervals are around the adjusted answers, which err no more than the unadjusted
             ones: those of least-squares cells under Gaussian noise.
     """
@@ -54,7 +65,7 @@ class Adjustment:
     integer: bool
     cells: Array
     precision: float | None
-    stopped: bool = False
+    ended: Ended = "converged"
     centred: bool = False
 
     def __post_init__(self) -> None:
@@ -80,11 +91,13 @@ class Adjustment:
         """What a reader has to know, in one sentence or two."""
         early = ""
         # A hundredth is what is aimed at; a little more is as good.
-        if self.precision is not None and (self.stopped or self.precision > 0.1):
-            ended = "was stopped by its time limit" if self.stopped else "ended early"
-            early = f" The search {ended}, up to {self.precision:.2g} standard errors from the best answers."
-        elif self.stopped:
-            early = " The search was stopped by its time limit; how far from the best answers is not known."
+        is_cut = self.ended in ("deadline", "interrupted")
+        if self.precision is not None and (is_cut or self.precision > 0.1):
+            rounding = " before rounding" if self.integer else ""
+            far = f"{self.precision:.2g} standard errors from the best answers{rounding}"
+            early = f" The search {_ENDINGS[self.ended]}, up to {far}."
+        elif is_cut:
+            early = f" The search {_ENDINGS[self.ended]}; how far from the best answers is not known."
         if self.is_unbiased:
             around = "these" if self.centred else "the unadjusted"
             # Only the best answers are known to err no more, and those that are near enough to them.
@@ -139,8 +152,11 @@ class Adjustment:
             "integer": self.integer,
             "precision": self.precision,
         }
-        # Named only where they are so: files of all other adjustments are read by earlier versions too.
-        plain |= {name: True for name in _MARKS if getattr(self, name)}
+        # Only where they say something: files of all other adjustments are read by earlier versions too.
+        if self.ended != "converged":
+            plain["ended"] = self.ended
+        if self.centred:
+            plain["centred"] = True
         return plain, {"adjusted_cells": self.cells}
 
 
@@ -158,16 +174,19 @@ def adjustment_from_parts(
     unfit = PlanFileError(f"{name!r} holds adjusted cells that are not what it says they are")
     if (
         not isinstance(plain, dict)
-        or sorted(set(plain) - set(_MARKS)) != ["integer", "nonnegative", "precision"]
+        or sorted(set(plain) - set(_OPTIONAL)) != ["integer", "nonnegative", "precision"]
         or cells is None
     ):
         raise unfit
     nonnegative, integer, precision = plain["nonnegative"], plain["integer"], plain["precision"]
-    marks = {name: plain[name] for name in _MARKS if name in plain}
-    if not all(isinstance(given, bool) for given in (nonnegative, integer, *marks.values())):
+    centred, stopped = plain.get("centred", False), plain.get("stopped", False)
+    if not all(isinstance(given, bool) for given in (nonnegative, integer, centred, stopped)):
+        raise unfit
+    ended = plain.get("ended", "deadline" if stopped else "converged")
+    if not isinstance(ended, str) or ended not in ENDINGS:
         raise unfit
     # Only answers that were made to agree and nothing else can stand in the middle of their intervals.
-    if marks.get("centred", False) and (nonnegative or integer or precision is None):
+    if centred and (nonnegative or integer or precision is None):
         raise unfit
     if precision is not None and not (isinstance(precision, float) and precision >= 0):
         raise unfit
@@ -175,7 +194,7 @@ def adjustment_from_parts(
         raise unfit
     if (nonnegative and (cells < 0).any()) or (integer and (cells != np.rint(cells)).any()):
         raise unfit
-    return Adjustment(nonnegative, integer, cells, precision, **marks)
+    return Adjustment(nonnegative, integer, cells, precision, ended, centred)
 
 
 def has_no_negative_entry(workload: Workload) -> Array:

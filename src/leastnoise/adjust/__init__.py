@@ -2,11 +2,11 @@
 
 All answers are added up from one table of cells, so that they are consistent whatever is asked:
 
-    watch.py          how long it may take, and who is told
-    reduced_sums.py   the sums over cells that cross tables depend on
+    watch.py          how long it may take, who is told, and how it ended
+    reduced_sums.py   the sums over cells that measured rows or cross tables depend on
     information.py    what the measurements say about the cells
     least_squares.py  the cells that explain the measurements best, whatever their signs
-    interior.py       the cells x ≥ 0 that do, through the inside, where few sums are measured
+    interior.py       the cells x ≥ 0 that do, through the inside, where few sums are measured or faces stall
     nonnegative.py    the same from face to face, with a proof of how close they are
     rounding.py       whole numbers near them
 
@@ -30,6 +30,7 @@ from leastnoise.adjust.watch import AdjustProgress, Watch, require_time_limit
 from leastnoise.adjustment import NEAR_ENOUGH, Adjustment
 from leastnoise.errors import InputError, TooLargeError
 from leastnoise.operators import Array
+from leastnoise.progress import Ended, worst_ending
 from leastnoise.release import Release
 from leastnoise.structured.blocks import Structured
 
@@ -71,18 +72,23 @@ def adjust(
 
     Where the plan depends on the data, cells are those nearest to its mechanism's estimates, all alike.
 
+    ``release.adjusted.ended`` says how the search ended: "converged"; "exhausted" where further steps gained
+    nothing; "deadline"; or "interrupted", by Ctrl-C, which hands out the best cells so far, non-negative and
+    rounded as asked. ``release.adjusted.precision`` says how far from the best their answers may be.
+
     Args:
         progress: called with an `AdjustProgress` after every step of the search.
-        time_limit: seconds; the best cells so far are taken then, non-negative and rounded as asked, and
-            ``release.adjusted`` says how far from the best their answers may be. Checked between steps.
+        time_limit: seconds, after which the best cells so far are taken. Checked between steps. Unless given,
+            300, after which cells are taken only where they are good; ``math.inf`` for no limit.
 
     Guarantee:
         Post-processing of what was released: costs no privacy.
 
     Raises:
         InputError: if an argument is not as above, or the release was adjusted in another way.
-        TooLargeError: if there are more cells than one vector may hold, or if no good cells were found in
-            some minutes and no ``time_limit`` was given.
+        TooLargeError: if there are more cells than one vector may hold; or if the search ended further than
+            one standard error from the best answers, and neither was a ``time_limit`` given nor did the user
+            interrupt it.
     """
     _check_arguments(release, nonnegative=nonnegative, integer=integer, time_limit=time_limit)
     if release.adjusted is not None or not (nonnegative or integer or _may_disagree(release)):
@@ -111,17 +117,19 @@ def _check_arguments(release: Release, *, nonnegative: bool, integer: bool, time
 def _adjustment(release: Release, nonnegative: bool, integer: bool, watch: Watch) -> Adjustment:
     """Cells of the kinds asked for, and how near they are to the best."""
     information = None if release.plan.strategy is None else information_of(release.plan)
-    cells, precision = _cells(release, information, nonnegative, watch)
+    cells, precision, ended = _cells(release, information, nonnegative, watch)
     if integer:
         schema = release.plan.workload.schema
-        cells = rounded(cells, len(cells) if schema is None else schema.shape[-1], information)
+        shape = (len(cells),) if schema is None else schema.shape
+        cells, rounding_ended = rounded(cells, shape, information, watch)
+        ended = worst_ending([ended, rounding_ended])
     return Adjustment(
         nonnegative=nonnegative,
         integer=integer,
         # A negative zero would be printed as −0.
         cells=cells + 0.0,
         precision=precision,
-        stopped=watch.was_needed,
+        ended=ended,
         centred=not (nonnegative or integer) and _err_no_more(release, precision),
     )
 
@@ -140,22 +148,24 @@ def _may_disagree(release: Release) -> bool:
 
 def _cells(
     release: Release, information: Information | None, nonnegative: bool, watch: Watch
-) -> tuple[Array, float | None]:
-    """Real cells, and how near they are to the best."""
+) -> tuple[Array, float | None, Ended]:
+    """Real cells, how near they are to the best, and how the search ended."""
     if information is None:
         estimates = np.asarray(release.estimates, dtype=float)
         if not nonnegative:
-            return estimates, None
-        return nearest_of_total(estimates, float(estimates.sum()), np.zeros_like(estimates)), None
+            return estimates, None, "converged"
+        nearest = nearest_of_total(estimates, float(estimates.sum()), np.zeros_like(estimates))
+        return nearest, None, "converged"
     estimates = information.estimates(release.measurements)
     if not nonnegative and not _may_disagree(release):
-        return estimates, 0.0
+        return estimates, 0.0, "converged"
     linear = information.linear(estimates, release.measurements)
     if not nonnegative:
         assert isinstance(information, BlockInformation)
         return least_squares_cells(information, estimates, linear, watch)
     fit = nearest_nonnegative(information, estimates, linear, precision=PRECISION, watch=watch)
-    if fit.is_exhausted and fit.precision > _FARTHEST and not watch.has_limit:
+    is_asked = watch.has_limit or fit.ended == "interrupted"
+    if fit.precision > _FARTHEST and not is_asked:
         raise TooLargeError(
             f"the search among {information.n_cells:,} cells ended where answers may be {fit.precision:.2g} "
             "standard errors from the best, and could be worse than the unadjusted ones: many tables explain "
@@ -163,4 +173,4 @@ def _cells(
             "fewer attributes; take release.to_mbi() to fit a synthetic table; or take what is found within "
             "a time_limit=, and look at release.adjusted.precision"
         )
-    return fit.cells, fit.precision
+    return fit.cells, fit.precision, fit.ended

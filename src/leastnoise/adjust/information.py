@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from leastnoise.adjust.reduced_sums import ReducedSums, SumTerm
+from leastnoise.adjust.reduced_sums import MeasuredRows, ReducedSums, Sums, SumTerm
 from leastnoise.errors import TooLargeError
 from leastnoise.lattice import AxisSet
 from leastnoise.operators import AllOnes, Array
@@ -33,7 +33,7 @@ from leastnoise.printable import in_figures
 from leastnoise.products import Axis, in_axis_order, in_schema_order
 from leastnoise.queries import Total
 from leastnoise.schema import Schema
-from leastnoise.strategy import Strategy
+from leastnoise.strategy import MAX_DENSE_STRATEGY, Strategy
 from leastnoise.structured.axis_form import AxisForm, identity_form
 from leastnoise.structured.blocks import Structured
 from leastnoise.structured.layout import Block
@@ -94,12 +94,12 @@ class Information(ABC):
         """G as an (n, n) array, where it is held as one."""
         return None
 
-    def sums(self) -> SumsOfCells | None:
+    def sums(self) -> Sums | None:
         """The few sums that G knows; None where it knows most of the cells, or too many sums for a matrix."""
         return None
 
 
-class SumsOfCells:
+class SumsOfCells(Sums):
     """M and S of G = MᵀS M, for cells in schema order.
 
     Attributes:
@@ -132,8 +132,8 @@ class DenseInformation(Information):
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
         self.n_cells = strategy.n_cells
-        A = strategy.entries.astype(float) / math.sqrt(strategy.noise_variance)
-        self._gram = A.T @ A
+        self._rows = strategy.entries.astype(float) / math.sqrt(strategy.noise_variance)
+        self._gram = self._rows.T @ self._rows
 
     def times(self, h: Array) -> Array:
         return np.asarray(self._gram @ h)
@@ -164,6 +164,10 @@ class DenseInformation(Information):
 
     def matrix(self) -> Array:
         return self._gram
+
+    def sums(self) -> Sums | None:
+        few = min(_MOST_SUMS, _LARGEST_SHARE * self.n_cells)
+        return MeasuredRows(self._rows) if len(self._rows) <= few else None
 
 
 class BlockInformation(Information):
@@ -294,7 +298,18 @@ class BlockInformation(Information):
         error = math.sqrt(float(self._strategy.variances_of(everyone)[0]))
         return Counting(np.ones(self.n_cells), error, is_of_all=True)
 
-    def sums(self) -> SumsOfCells | None:
+    def sums(self) -> Sums | None:
+        tables = self._sums_of_tables()
+        return self._measured_rows() if tables is None else tables
+
+    def _measured_rows(self) -> MeasuredRows | None:
+        """The rows themselves, where they are few although they do not tell whole tables."""
+        m = self._strategy.n_measured
+        if m > min(_MOST_SUMS, _LARGEST_SHARE * self.n_cells) or m * self.n_cells > MAX_DENSE_STRATEGY:
+            return None
+        return MeasuredRows(self._strategy.dense().astype(float) / math.sqrt(self._strategy.noise_variance))
+
+    def _sums_of_tables(self) -> SumsOfCells | None:
         from scipy import linalg
 
         sets = sorted(set(self._covering.values()))

@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from leastnoise.adjust.information import Information, SumsOfCells
+from leastnoise.adjust.information import Information
+from leastnoise.adjust.reduced_sums import Sums
 from leastnoise.adjust.watch import Watch
 from leastnoise.operators import Array
 
@@ -60,7 +61,7 @@ class _Step(NamedTuple):
 
 def through_the_inside(
     information: Information,
-    sums: SumsOfCells,
+    known: Sums | Array,
     estimates: Array,
     linear: Array,
     first: Array,
@@ -74,6 +75,7 @@ def through_the_inside(
     """The best point inside that was found before the precision, the limit or rounding ended the search.
 
     Args:
+        known: M and S of (2), or G itself, which is then factorised.
         first: non-negative cells with the total that is asked for, not all zero.
         has_total: whether the total is held.
         distance: how far cells with a gradient can be from the best.
@@ -88,48 +90,41 @@ def through_the_inside(
     tau = low if has_total else 0.0
     s = g - low
     best = Inside(h, g, distance(x, g), 0)
-    for step in range(1, _MOST_STEPS + 1):
-        if best.distance <= precision or watch.is_over():
-            break
-        newton = _newton(information, sums, x, s, unit)
-        if newton is None:
-            break
-        missing = total - float(x.sum()) if has_total else None
-        change = _predicted_and_corrected(newton, _Step(x, s, tau), g, missing)
-        if change is None:
-            break
-        length, dx = change[0], change[1].x
-        x, h, s = x + length * dx, h + length * dx, s + length * change[1].s
-        tau += length * change[1].tau
-        g = information.times(h) + linear
-        here = distance(x, g)
-        watch.tell(min(here, best.distance))
-        # Rounding: what was gained before is not lost again.
-        if here > 10 * best.distance and best.distance < 1:
-            break
-        best = Inside(h, g, here, step) if here < best.distance else best
+    with watch.keeping_the_best():
+        for step in range(1, _MOST_STEPS + 1):
+            if best.distance <= precision or watch.is_over():
+                break
+            newton = _newton(information, known, x, s, unit)
+            if newton is None:
+                break
+            missing = total - float(x.sum()) if has_total else None
+            change = _predicted_and_corrected(newton, _Step(x, s, tau), g, missing)
+            if change is None:
+                break
+            length, dx = change[0], change[1].x
+            x, h, s = x + length * dx, h + length * dx, s + length * change[1].s
+            tau += length * change[1].tau
+            g = information.times(h) + linear
+            here = distance(x, g)
+            best = Inside(h, g, here, step) if here < best.distance else best
+            watch.tell(best.distance)
+            # Rounding: what was gained before is not lost again.
+            if here > 10 * best.distance and best.distance < 1:
+                break
     return best
 
 
 def _newton(
-    information: Information, sums: SumsOfCells, x: Array, s: Array, unit: float
+    information: Information, known: Sums | Array, x: Array, s: Array, unit: float
 ) -> Callable[[Array], Array] | None:
-    """v ↦ (G + D)⁻¹v of (2); None where rounding leaves no factor."""
+    """v ↦ (G + D)⁻¹v; None where rounding leaves no factor."""
     from scipy import linalg
 
     D = s / x + _REGULARISATION * unit
-    theta = 1 / D
     try:
-        factor: Any = linalg.cho_factor(
-            sums.variances + sums.weighted_gram(theta), overwrite_a=True, check_finite=False
-        )
+        once = _by_cells(known, D) if isinstance(known, np.ndarray) else _by_sums(known, 1 / D)
     except linalg.LinAlgError:
         return None
-
-    def once(v: Array) -> Array:
-        own = theta * v
-        inner = linalg.cho_solve(factor, sums.apply(own), check_finite=False)
-        return np.asarray(own - theta * sums.spread(inner))
 
     def solved(v: Array) -> Array:
         # (2) takes large numbers from one another: what is left over is solved for again.
@@ -137,6 +132,33 @@ def _newton(
         return u + once(v - information.times(u) - D * u)
 
     return solved
+
+
+def _by_sums(sums: Sums, theta: Array) -> Callable[[Array], Array]:
+    """(2), by a factor of k by k."""
+    from scipy import linalg
+
+    factor: Any = linalg.cho_factor(
+        sums.variances + sums.weighted_gram(theta), overwrite_a=True, check_finite=False
+    )
+
+    def once(v: Array) -> Array:
+        own = theta * v
+        inner = linalg.cho_solve(factor, sums.apply(own), check_finite=False)
+        return np.asarray(own - theta * sums.spread(inner))
+
+    return once
+
+
+def _by_cells(gram: Array, D: Array) -> Callable[[Array], Array]:
+    """The same by a factor of n by n, scaled so that large and small D do not spoil it."""
+    from scipy import linalg
+
+    scale = 1 / np.sqrt(gram.diagonal() + D)
+    system = gram * np.outer(scale, scale)
+    system[np.diag_indices(len(D))] = 1.0
+    factor: Any = linalg.cho_factor(system, overwrite_a=True, check_finite=False)
+    return lambda v: np.asarray(scale * linalg.cho_solve(factor, scale * v, check_finite=False))
 
 
 def _predicted_and_corrected(

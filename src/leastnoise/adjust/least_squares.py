@@ -35,7 +35,9 @@ import numpy as np
 
 from leastnoise.adjust.information import BlockInformation
 from leastnoise.adjust.watch import Watch
+from leastnoise.adjustment import NEAR_ENOUGH
 from leastnoise.operators import Array
+from leastnoise.progress import Ended
 
 # No answer is to be further from that of the exact cells than this many standard errors.
 PRECISION = 1e-5
@@ -49,10 +51,12 @@ class LeastSquares(NamedTuple):
     Attributes:
         cells: x̂ + h, (n,).
         precision: by (2), no answer is further from the exact one, in its standard errors.
+        ended: how the search ended.
     """
 
     cells: Array
     precision: float
+    ended: Ended
 
 
 def least_squares_cells(
@@ -66,32 +70,38 @@ def least_squares_cells(
     best, least = h, square
     lengths: list[float] = []
     growths: list[float] = []
-    for _ in range(_MOST_STEPS):
-        if not square > PRECISION**2 or watch.is_over():
-            break
-        q = information.times(p)
-        curvature = float(p @ q)
-        if not curvature > 0:
-            break
-        t = square / curvature
-        h = h + t * p
-        r = r - t * q
-        z = information.block_covariance(r)
-        before, square = square, float(r @ z)
-        lengths.append(t)
-        growths.append(square / before)
-        if square < least:
-            best, least = h, square
-        watch.tell(math.sqrt(max(least, 0.0)))
-        # Rounding has the last word.
-        if square > 1e4 * least:
-            break
-        p = z + (square / before) * p
+    with watch.keeping_the_best():
+        for _ in range(_MOST_STEPS):
+            if not square > PRECISION**2 or watch.is_over():
+                break
+            q = information.times(p)
+            curvature = float(p @ q)
+            if not curvature > 0:
+                break
+            t = square / curvature
+            h = h + t * p
+            r = r - t * q
+            z = information.block_covariance(r)
+            before, square = square, float(r @ z)
+            lengths.append(t)
+            growths.append(square / before)
+            if square < least:
+                best, least = h, square
+            watch.tell(math.sqrt(max(least, 0.0)))
+            # Rounding has the last word.
+            if square > 1e4 * least:
+                break
+            p = z + (square / before) * p
     # What conjugate gradients carry along may drift from the truth: what is left over is taken anew.
     r = information.times(best) + linear
-    weakest = 1.0 if information.is_spanned or not lengths else _least_ritz_value(lengths, growths)
+    # An interruption may fall between the two lists.
+    n_steps = min(len(lengths), len(growths))
+    is_proved = information.is_spanned or not n_steps
+    weakest = 1.0 if is_proved else _least_ritz_value(lengths[:n_steps], growths[:n_steps])
     distance = math.sqrt(max(float(r @ information.block_covariance(r)), 0.0) / min(weakest, 1.0))
-    return LeastSquares(estimates + best, distance)
+    # Near enough for all that is said of such answers, whatever cut the search short.
+    ended = watch.ended(is_converged=distance <= NEAR_ENOUGH)
+    return LeastSquares(estimates + best, distance, ended)
 
 
 def _least_ritz_value(lengths: Sequence[float], growths: Sequence[float]) -> float:

@@ -18,6 +18,7 @@ them does: cross tables of θ over c ∪ d say it for all points of c and d.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,6 +26,45 @@ import numpy as np
 
 from leastnoise.lattice import AxisSet
 from leastnoise.operators import Array, arranged
+
+
+class Sums(ABC):
+    """M and S of G = MᵀS M, for cells in schema order.
+
+    Attributes:
+        variances: S⁻¹, (k, k).
+    """
+
+    variances: Array
+
+    @abstractmethod
+    def apply(self, x: Array) -> Array:
+        """M x, (k,)."""
+
+    @abstractmethod
+    def spread(self, v: Array) -> Array:
+        """Mᵀv, (n,)."""
+
+    @abstractmethod
+    def weighted_gram(self, theta: Array) -> Array:
+        """M diag(θ) Mᵀ, (k, k)."""
+
+
+class MeasuredRows(Sums):
+    """The rows that were measured themselves, in units of their noise: M = A/√ν, S = I."""
+
+    def __init__(self, rows: Array) -> None:
+        self._rows = rows
+        self.variances = np.eye(len(rows))
+
+    def apply(self, x: Array) -> Array:
+        return np.asarray(self._rows @ x)
+
+    def spread(self, v: Array) -> Array:
+        return np.asarray(v @ self._rows)
+
+    def weighted_gram(self, theta: Array) -> Array:
+        return np.asarray((self._rows * theta) @ self._rows.T)
 
 
 class SumTerm(NamedTuple):

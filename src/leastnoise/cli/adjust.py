@@ -32,7 +32,10 @@ def adjust(
         bool, typer.Option("--keep-negative", help="do not raise what is below zero")
     ] = False,
     time_limit: Annotated[
-        float | None, typer.Option(help="seconds, after which the best so far is taken")
+        float | None,
+        typer.Option(
+            help="seconds, after which the best so far is taken; by default 300, and only if it is good"
+        ),
     ] = None,
     force: Force = False,
 ) -> None:

@@ -50,7 +50,8 @@ def design(
             records added or removed, and cells that can be listed; method "dense".
         tol: the relative gap to the proven optimum at which the search may stop.
         time_limit: seconds; the best plan so far is returned with its honest gap. Under pure privacy
-            "auto" takes 10 at most up to 256 cells unless given, and more in proportion beyond.
+            "auto" takes about 10 up to 256 cells unless given, and more in proportion beyond; where
+            targets are to be met, the search for them has as much again.
         backend: "numpy", "torch" or "cuda".
         progress: called with a `Progress` after every step.
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from leastnoise import threads
 from leastnoise.bounds.product_bound import ProductWitness
-from leastnoise.design.one_method import plan_by, plan_of
+from leastnoise.design.one_method import meeting_caps, plan_by, plan_of
 from leastnoise.design.refusals import MissesTargets, closest_of
 from leastnoise.errors import DesignError
+from leastnoise.objective import Targets
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.progress import Ended, Progress, worst_ending
@@ -29,6 +30,9 @@ _SAME = 1e-9
 def best_with_laplace_noise(willing: Sequence[Method], request: Request, has_goal: bool) -> Plan:
     """The best plan of several methods and of what refining it directly gives; its note lists them all.
 
+    Where targets must be met and no method meets them, the least common factor on them is sought as well, as
+    `Targets` asks for it: what the one finds, the other does not refuse.
+
     Raises:
         MethodError: if no method meets the targets.
         DesignError: the first method's, if none finds a plan.
@@ -36,6 +40,8 @@ def best_with_laplace_noise(willing: Sequence[Method], request: Request, has_goa
     pure.check_options(willing, request)
     trials = _Trials(request)
     _try_methods(trials, willing, has_goal)
+    if trials.has_only_missed:
+        _try_common_factor(trials, willing, has_goal)
     best = trials.best()
     if pure.may_refine(request):
         if trials.left > 0:
@@ -71,6 +77,16 @@ class _Trials:
     def left(self) -> float:
         """Seconds until the time is up."""
         return self._limit - (time.monotonic() - self._started)
+
+    @property
+    def has_only_missed(self) -> bool:
+        """Whether there is a plan that misses the targets, and none that meets them."""
+        return bool(self._missed) and not self.plans
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a plan at all, though it may miss the targets."""
+        return bool(self.plans or self._missed)
 
     def judge(self, name: str, make: Callable[[], Plan | None]) -> None:
         """Take note of the plan that is made, if any, or of why there is none."""
@@ -124,15 +140,35 @@ def _try_methods(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> 
     Quick ones are always asked where nobody set a limit.
     """
     request = trials.request
-    for method in willing:
-        is_limited = not method.is_quick or request.time_limit is not None
-        if is_limited and trials.plans and trials.left <= 0:
-            trials.tried.append(f"{method.name} had no time left")
+    for attempt in pure.attempts(willing, request):
+        is_limited = not attempt.is_quick or request.time_limit is not None
+        if is_limited and trials.has_any and trials.left <= attempt.least_seconds:
+            trials.tried.append(f"{attempt.name} had no time left")
             trials.endings.append("deadline")
             continue
-        options, seconds = pure.options_for(method, request), pure.time_for(method, trials.left)
-        given = replace(request, options=options, time_limit=seconds, progress=trials.tell)
-        trials.judge(method.name, partial(plan_by, method, given, has_goal))
+        given = replace(
+            request,
+            options=attempt.options,
+            time_limit=attempt.seconds(trials.left),
+            progress=trials.tell,
+        )
+        trials.judge(attempt.name, partial(plan_by, attempt.method, given, has_goal))
+
+
+def _try_common_factor(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> None:
+    """Look for noise that misses the targets by the least factor, which may turn out to be none.
+
+    Where nobody set a limit it has a time of its own; else what is left.
+    """
+    request = trials.request
+    left = None if request.time_limit is None else max(trials.left, 1e-9)
+    given = replace(request, objective=Targets(), time_limit=left, progress=trials.tell)
+
+    def meeting() -> Plan:
+        closest = best_with_laplace_noise(willing, given, has_goal)
+        return meeting_caps(replace(closest, objective=request.objective))
+
+    trials.judge("the least common factor", meeting)
 
 
 def _try_refinements(trials: _Trials, best: Plan) -> None:

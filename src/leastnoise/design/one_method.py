@@ -81,10 +81,20 @@ def plan_of(method: str, options: Mapping[str, Any], request: Request, has_goal:
         used=request.used,
         ended=found.ended,
     )
-    if objective.kind == "total-within-caps" and strategy.can_answer_all(workload):
+    return meeting_caps(plan)
+
+
+def meeting_caps(plan: Plan) -> Plan:
+    """A plan that meets its targets where its objective is within them, with its certificate worked out.
+
+    Raises:
+        MissesTargets: if it does not.
+    """
+    strategy = plan.fixed_strategy()
+    if plan.objective.kind == "total-within-caps" and strategy.can_answer_all(plan.workload):
         assert plan.factor is not None
         if plan.factor > 1:
-            raise misses_targets(method, plan.factor, goal)
+            raise misses_targets(plan.method, plan.factor, plan.privacy)
     # The proof belongs to the plan, and finds a strategy that cannot answer what was asked.
     plan.certificate  # noqa: B018
     return plan

@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ from leastnoise.progress import Ended, worst_ending
 from leastnoise.rowspace import Basis, integer_basis
 from leastnoise.strategies.cells import Cells
 from leastnoise.strategies.method import Method, Request
-from leastnoise.strategies.p_identity.caps import power_mean, variances
+from leastnoise.strategies.p_identity.caps import power_mean, relative_caps, variances
 from leastnoise.strategies.p_identity.method import merging
 from leastnoise.strategies.p_identity.problem import cells_of
 from leastnoise.strategies.proposals import from_rows, nothing_asked, weighted_factor
@@ -64,8 +65,18 @@ _LOWRANK_SHARE = 4
 # Tried last: where it takes longest, it is behind.
 _LAST = "weighted-basis"
 
+# Where caps are to be met, p-identity is first asked for this much: all ranges of 256 cells, 32,896
+# queries, take 4 s and come within 2 % of what a search of minutes reaches. Its 24 starts alone take longer.
+FEW: dict[str, Any] = {"starts": 4, "iterations": 200, "workers": 1}
+
+# Measuring every query is no quick method from this many coefficients on: 8.4 million take 14 s, without a
+# pause in which a time limit could be looked at.
+_QUICK_COEFFICIENTS = 2**20
+_SECONDS_PER_COEFFICIENT = 1.7e-6
+
 # The share of the time left that one method may take, so that others and the refinement come too.
-_SHARE, _SHARE_OF_LAST = 0.5, 0.25
+_SHARE = 0.5
+_SHARE_OF_LAST = 0.25
 
 # (1) takes n³ per step: 20 ms for 256 cells on one core.
 _REFINED_CELLS, _REFINED_STEPS = 768, 400
@@ -101,8 +112,7 @@ def methods_to_try(methods: Sequence[Method], request: Request) -> list[Method]:
     quick = [m for m in willing if m.is_quick]
     is_low_rank = n <= _LOWRANK_CELLS or _LOWRANK_SHARE * request.workload.shape[0] <= n
     searches = [m for m in willing if m.name in _SEARCHES and (m.name != "lowrank" or is_low_rank)]
-    chosen = quick + [m for m in searches if m not in quick] or willing
-    return sorted(chosen, key=lambda m: m.name == _LAST)
+    return quick + [m for m in searches if m not in quick] or willing
 
 
 def check_options(methods: Sequence[Method], request: Request) -> None:
@@ -119,16 +129,76 @@ def check_options(methods: Sequence[Method], request: Request) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One method with the options with which it is tried.
+
+    Attributes:
+        name: what a plan's note calls it.
+        share: of the time left that it may take.
+        is_quick: whether it is tried however late it is, where nobody set a time limit.
+        least_seconds: without which it is not begun, because it cannot be stopped.
+        own_seconds: that it may take though no time is left.
+    """
+
+    name: str
+    method: Method
+    options: Mapping[str, Any]
+    share: float
+    is_quick: bool
+    least_seconds: float = 0.0
+    own_seconds: float = 1e-9
+
+    def seconds(self, left: float) -> float:
+        """Seconds that it may take where so many are left for all."""
+        return max(self.share * left, self.own_seconds)
+
+
+def attempts(methods: Sequence[Method], request: Request) -> list[Attempt]:
+    """The methods in the order in which they are tried: quick ones, searches, and what takes longest.
+
+    Where caps are to be met, a short search comes between quick methods and long searches. Where nobody set a
+    limit it has a time of its own: whatever quick methods take, what it meets is met.
+    """
+    found = [_attempt(method, request) for method in methods]
+    if request.objective.kind != "total":
+        found += [_short_search(one, request) for one in found if one.method.name == "p-identity"]
+    return sorted(found, key=lambda one: _turn(one, request))
+
+
+def _short_search(full: Attempt, request: Request) -> Attempt:
+    options = {**FEW, **full.options}
+    name = f"{full.name} from {options['starts']} starts"
+    is_free = request.time_limit is None
+    own = time_limit_of(request) if is_free else full.own_seconds
+    return replace(full, name=name, options=options, is_quick=is_free, own_seconds=own)
+
+
+def _turn(attempt: Attempt, request: Request) -> int:
+    if attempt.method.name == _LAST or _is_long_list(attempt.method, request):
+        return 3
+    if attempt.method.is_quick:
+        return 0
+    return 1 if attempt.name != attempt.method.name else 2
+
+
+def _attempt(method: Method, request: Request) -> Attempt:
+    share = _SHARE_OF_LAST if method.name == _LAST else _SHARE
+    options, is_long = options_for(method, request), _is_long_list(method, request)
+    least = _SECONDS_PER_COEFFICIENT * math.prod(request.workload.shape) if is_long else 0.0
+    return Attempt(method.name, method, options, share, method.is_quick and not is_long, least)
+
+
+def _is_long_list(method: Method, request: Request) -> bool:
+    """Whether a method measures so many queries that it takes long."""
+    return method.name == "workload" and math.prod(request.workload.shape) > _QUICK_COEFFICIENTS
+
+
 def options_for(method: Method, request: Request) -> dict[str, Any]:
     """The options with which a method is tried: its own, and of those asked for the ones it has."""
     is_small = request.workload.shape[1] <= _WITH_OPTIONS_CELLS
     own = _SEARCHES.get(method.name, {}) if is_small else {}
     return {**own, **{name: value for name, value in request.options.items() if name in method.options}}
-
-
-def time_for(method: Method, left: float) -> float:
-    """Seconds that a method may take of those left."""
-    return max((_SHARE_OF_LAST if method.name == _LAST else _SHARE) * left, 1e-9)
 
 
 # Where cells are merged, as many as this may become few enough to refine.
@@ -281,11 +351,12 @@ def total_of(V: Array) -> Weigh:
 def largest_of(request: Request, cells: Cells, power: float) -> Weigh:
     """The power mean of the variances as shares of their caps, which approaches the largest share.
 
+    Caps are in units of the tightest one, so that a common factor on all of them changes nothing.
     Its derivatives by the variances are the weights of the queries for whose total Y is improved next.
     """
     workload, caps = request.workload, request.objective.caps(request.workload)
     assert caps is not None
-    inverse_caps = np.where(np.isfinite(caps), 1 / caps, 0.0)
+    inverse_caps = relative_caps(caps)
 
     def weigh(Y: Array) -> Weighed:
         v = variances(workload, Y, cells)

@@ -122,7 +122,8 @@ def _best_weights(request: Request, question: Asked, problem: _Problem) -> tuple
     ended: Ended = "exhausted"
     for _ in range(_ROUNDS):
         theta, of_round = _least_total(problem, problem.asked.T @ p, theta, is_late)
-        shares = np.where(finite, problem.variances(theta) / question.caps, 0)
+        v = problem.variances(theta)
+        shares = np.divide(v, question.caps, out=np.zeros_like(v), where=finite)
         if float(shares.max()) < least:
             best, least = theta, float(shares.max())
         if of_round == "deadline" or is_late():
