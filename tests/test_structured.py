@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import leastnoise as ln
 from leastnoise import exact
-from leastnoise.errors import DesignError, PlanFileError, TooLargeError
+from leastnoise.errors import DesignError, PlanFileError, QueryError, TooLargeError
 from leastnoise.operators import Array
 from leastnoise.products import Axis, products_of
 from leastnoise.strategy import Strategy
@@ -258,6 +258,17 @@ def test_what_is_not_measured_is_refused() -> None:
     total = simple(forms, [()])
     assert total.can_answer_all(workload(ln.Total(), ln.Where("a >= 0")))
     assert not total.can_answer_all(workload(ln.Where("a >= 1")))
+
+
+@pytest.mark.parametrize("method", ["residuals", "product"])
+def test_the_total_of_a_part_is_not_taken_for_that_of_everyone(method: str) -> None:
+    """A release of those above zero answered Total() with their number, as if it were everyone's."""
+    schema = ln.Schema(a=range(3), b=range(2))
+    plan = ln.design(ln.assemble([ln.Where("a > 0") * ln.Marginal("b")], schema), ln.GDP(1), method=method)
+    for query in (ln.Total(), ln.Marginal("b"), ln.Where("b == 1")):
+        with pytest.raises(QueryError):
+            plan.variance(query)
+    assert len(plan.variance(ln.Where("a > 0 and b == 1"))) == 1
 
 
 def test_blocks_that_make_no_sense_are_refused() -> None:

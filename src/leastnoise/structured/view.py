@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from leastnoise.lattice import AxisSet, Lattice
-from leastnoise.operators import Array, Identity, Operator
+from leastnoise.operators import AllOnes, Array, Identity, Operator
 from leastnoise.products import Axis, Kind, Products, ProductTerm
 from leastnoise.structured.axis_form import AxisForm
 
@@ -118,7 +118,7 @@ class View:
         part, largest = None, 0
         for number in strategy.places.get(axes, ()):
             inside = strategy.component_forms(number)
-            if any(not self.spans(a, inside[a], kinds[a]) for a in inside if a in kinds):
+            if any(not self._tells(a, form, kinds.get(a)) for a, form in inside.items()):
                 n_rows = math.prod(form.n_rows for form in inside.values())
                 if self._partly and n_rows > largest:
                     part, largest = Piece(number, inside, outside), n_rows
@@ -131,6 +131,15 @@ class View:
             if variance < least or best is None:
                 best, least = Piece(number, inside, outside), variance
         return part if best is None else best
+
+    def _tells(self, place: int, form: AxisForm, kind: int | None) -> bool:
+        """Whether a form tells what a product asks of an axis: a kind, or without one its total."""
+        if kind is not None:
+            return self.spans(place, form, kind)
+        key = (place, id(form), -1)
+        if key not in self._spans:
+            self._spans[key] = form.spans(AllOnes(form.size))
+        return self._spans[key]
 
     def spans(self, place: int, form: AxisForm, kind: int) -> bool:
         """Whether the rows of a kind lie within what a form measures."""
@@ -173,8 +182,12 @@ class View:
             for k in range(len(kinds))
             if not self.spans(a, self.strategy.forms[a][0], k)
         }
-        for term in self.products.terms if unfit else ():
-            if unfit.intersection(zip(term.places, term.kinds, strict=True)):
+        # What measures an axis whole need not tell its total, which a product asks that does not mention it.
+        untold = {a for a in self.strategy.whole if not self._tells(a, self.strategy.forms[a][0], None)}
+        for term in self.products.terms if unfit or untold else ():
+            if untold.difference(term.places) or unfit.intersection(
+                zip(term.places, term.kinds, strict=True)
+            ):
                 return term.start
         missing = self._numbers < 0
         if not missing.any():
