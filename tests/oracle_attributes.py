@@ -196,7 +196,10 @@ class Attribute:
         return bool({"<": own < value, "<=": own <= value, ">": own > value, ">=": own >= value}[sign])
 
     def one(self, *cells: int) -> Row:
-        return tuple(float(i in cells) for i in range(self.size))
+        row = [0.0] * self.size
+        for cell in cells:
+            row[cell] = 1.0
+        return tuple(row)
 
     def span(self, first: int, last: int) -> Row:
         return self.one(*range(first, last + 1))

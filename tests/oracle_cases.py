@@ -90,7 +90,8 @@ def drawn(seed: int, number: int, *, is_quiet: bool = True) -> Case:
     n_cells = math.prod(attribute.size for attribute in attributes)
     cells = _cells(rng, attributes, n_cells)
     kind = rng.choice(["vector"] * 6 + ["frame", "frame", "csv"])
-    if n_cells > 20_000:
+    # In a file of one column, a line that holds nothing would be no record.
+    if n_cells > 20_000 or (kind == "csv" and len(attributes) == 1):
         kind = "frame"
     source: Any
     if kind == "vector":
@@ -154,7 +155,7 @@ def _attributes(rng: random.Random, is_large: bool, room: int) -> tuple[Attribut
         room //= sizes[-1]
     rng.shuffle(sizes)
     if is_large:
-        sizes[rng.randrange(n)] = rng.randint(520, 640)
+        sizes[rng.randrange(n)] = rng.choice([rng.randint(130, 230), rng.randint(520, 640)])
     return tuple(drawn_attribute(rng, name, size) for name, size in zip(names, sizes, strict=True))
 
 

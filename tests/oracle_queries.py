@@ -125,6 +125,8 @@ class Maker:
             return rng.choice([self._marginal, self._marginal, self._cube, self._where, self._cases])(places)
         attribute = self.attributes[places[0]]
         makers = [self._marginal, self._prefix, self._ranges, self._where, self._cases, self._cube]
+        if attribute.size > MOST_ROWS:
+            makers = [self._ranges, self._where, self._cases]
         if len(attribute.values) <= 8:
             makers += [self._all_ranges] * 2
         if attribute.kind == "hierarchy":
