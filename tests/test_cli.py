@@ -367,6 +367,21 @@ def test_pure_privacy_walks_too(folder: Path) -> None:
     assert "total variance" in succeed("explain", "pure.toml")
 
 
+def test_what_is_said_of_no_delta_is_what_leaving_it_out_gives(folder: Path) -> None:
+    """It was the best of other plans than those that design makes, and was said unasked."""
+    for settings in ("", '\n[design]\nmethod = "hierarchical"\n'):
+        (folder / "town.toml").write_text(SPEC + settings)
+        assert "ithout delta" not in succeed("explain", "town.toml", "--most", "0")
+        text = " ".join(succeed("explain", "town.toml", "--most", "0", "--without-delta").split())
+        told = re.search(r"ithout delta: total variance ([\d,.]+) by (\S+),", text)
+        assert told is not None, text
+        (folder / "pure.toml").write_text((SPEC + settings).replace("delta   = 1e-6", ""))
+        succeed("design", "pure.toml", "--force")
+        plan = leastnoise.load_plan(folder / "pure.plan")
+        assert (f"{plan.certificate.achieved:,.6g}", plan.method) == (told[1], told[2])
+    assert "has a delta to leave out" in refuse("explain", "pure.toml", "--without-delta")
+
+
 def test_settings_of_the_specification_are_used(folder: Path) -> None:
     (folder / "town.toml").write_text(
         SPEC + '\n[design]\nmethod = "hierarchical"\noptions = { branching = 4 }\ntol = 0.1\n'

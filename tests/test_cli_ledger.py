@@ -542,11 +542,11 @@ def test_arguments_are_spelled_as_options_and_nothing_else_is() -> None:
 
 
 def test_goals_and_targets_are_said_as_a_specification_holds_them(folder: Path) -> None:
-    """A shell was told to try PureDP(1), which is nothing that can be typed there."""
+    """A shell was told to try PureDP(1), which cannot be typed there, and might not have done."""
     respecified(('"marginal"', '"marginal"\nstderr = 0.001'))
     line = refuse("design", "town.toml")
     assert "multiply every stderr and within of the specification by at least" in line
-    assert "try epsilon = 1 without delta, in [privacy]" in line and "PureDP(" not in line
+    assert "This says nothing of Laplace noise" in line and "PureDP(" not in line
     for said in ("PureDP(epsilon)", "every stderr", "'NoPureDP(1)'"):
         assert in_keys(said) == said
 

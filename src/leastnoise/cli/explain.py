@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leastnoise.cli.designing import designed
+from leastnoise.cli.designing import designed, designing
 from leastnoise.cli.outputs import Force, check_new
 from leastnoise.cli.terminal import console, gap_in_words, say, spinner
 from leastnoise.printable import printable
@@ -32,6 +33,9 @@ def explain(
     after: Annotated[
         list[Path] | None, typer.Option(help="a saved plan that this one was designed after; in order")
     ] = None,
+    without_delta: Annotated[
+        bool, typer.Option("--without-delta", help="design it again for the same epsilon without the delta")
+    ] = False,
     time_limit: Annotated[
         float | None, typer.Option(help="seconds for the design, and again for all changes; 60 for these")
     ] = None,
@@ -44,15 +48,33 @@ def explain(
 
     earlier = [load_plan(path) for path in after or []]
     is_spec = source.suffix.lower() == ".toml"
-    plan = designed(load_spec(source), time_limit) if is_spec else load_plan(source)
+    spec = load_spec(source) if is_spec else None
+    plan = load_plan(source) if spec is None else designed(spec, time_limit)
     with spinner("comparing with simpler noise"):
         summary = summarize(plan).text()
         costs = None if plan.strategy is None else cost_table(plan)
     say(f"{summary}\n")
+    if without_delta:
+        _explain_without_delta(plan, {} if spec is None else spec.design_settings(), time_limit)
     if costs is None:
         return
     console().print(costs)
     _explain_cost(plan, relax, most, earlier, time_limit)
+
+
+def _explain_without_delta(plan: Plan, settings: dict[str, Any], time_limit: float | None) -> None:
+    """Say what the request would have without its delta, as `design` answers when the delta is left out."""
+    from leastnoise import alternatives
+    from leastnoise.report import words
+
+    settings.pop("objective", None)
+    own = settings.pop("time_limit", None)
+    limit = own if time_limit is None else time_limit
+    with designing() as progress:
+        found = alternatives.without_delta(plan, time_limit=limit, progress=progress, **settings)
+    width = console().width
+    lines = [line for says in words.without_delta(found) for line in textwrap.wrap(printable(says), width)]
+    say("\n".join(lines) + "\n")
 
 
 def _explain_cost(plan: Plan, relax: float, most: int, earlier: list[Plan], time_limit: float | None) -> None:

@@ -2,7 +2,7 @@
 
 The library speaks of Python's arguments, as in ``release_id=``. Whoever typed a command knows the option, so
 names are put in its spelling by what the command itself declares: there is no list to keep up. Goals and
-targets are keys of a specification there, and the few sentences that speak of them otherwise are put so.
+targets are keys of a specification there, and the sentence that speaks of them otherwise is put so.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class Commands(TyperGroup):
 
 # What the library says to Python, and what a specification says instead.
 _KEYS = {
-    r"\bPureDP\((\d[\w.+-]*)\)": r"epsilon = \1 without delta, in [privacy]",
     r"\bmultiply every stderr by\b": "multiply every stderr and within of the specification by",
 }
 
@@ -65,8 +64,8 @@ def in_keys(message: str) -> str:
     """A message with what it asks for said as a specification holds it.
 
     Example:
-        >>> in_keys("Laplace noise may do: try PureDP(1)")
-        'Laplace noise may do: try epsilon = 1 without delta, in [privacy]'
+        >>> in_keys("multiply every stderr by at least 2")
+        'multiply every stderr and within of the specification by at least 2'
     """
     for said, instead in _KEYS.items():
         message = re.sub(said, instead, message)

@@ -127,7 +127,6 @@ def privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None = None) 
     together = ", for this plan and those before it together" if plan.after else ""
     guess = f"{100 * words.likeliest_guess(plan):.4g}%"
     warning = words.large_delta(plan)
-    pure = " ".join(words.without_delta(plan))
     return joined(
         _begun("The promise", f"{goal.statement(by_person=bool(is_truncated))}{together}."),
         paragraph(
@@ -146,7 +145,6 @@ def privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None = None) 
             f"most {guess} of the time about {question}, from {numbers} alone. A coin has 50%.",
         ),
         paragraph("Repeating it, or releasing anything else about the same people, adds to this."),
-        _begun("The pure alternative", pure) if pure else "",
     )
 
 

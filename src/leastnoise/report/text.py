@@ -176,7 +176,6 @@ def _proof(plan: Plan) -> list[str]:
             f"{words.reached(plan)}.",
             words.bound(plan),
             words.verdict(plan),
-            *words.without_delta(plan),
             "From a shell, `leastnoise audit PLAN` rechecks a plan that `leastnoise design` saved.",
             "Recheck it yourself: leastnoise.certify(plan.workload, plan).",
         ]

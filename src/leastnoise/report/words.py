@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from leastnoise.alternatives import best_pure
+from leastnoise.alternatives import PureAlternative
 from leastnoise.objective import TotalVariance
 from leastnoise.plan import Plan, targets_in_words
 from leastnoise.printable import printable
@@ -148,26 +148,28 @@ def verdict(plan: Plan) -> str:
     return f"Gap {certificate.gap:.1%}: this method does not aim at the optimum."
 
 
-def without_delta(plan: Plan) -> list[str]:
-    """What the best plan of pure privacy would have, in lines, so that a user of a delta can choose."""
-    if not isinstance(plan.privacy, ApproxDP) or not plan.has_goal:
-        return []
-    pure = best_pure(plan)
-    if pure is None:
-        lacks = "meets these targets" if plan.objective.kind == "total-within-caps" else "serves these counts"
-        return [f"Without delta no quick method {lacks}."]
-    is_factor = pure.unit == "squared factor"
-    level = f"{math.sqrt(pure.achieved):,.6g} times the targets" if is_factor else ""
-    level = level or f"{pure.unit} {pure.achieved:,.6g}"
-    has = f"{level} by {pure.method}, {pure.ratio:,.3g} times this plan's"
-    if is_factor:
-        has = f"{level} by {pure.method}, {math.sqrt(pure.ratio):,.3g} times as much as this plan"
-    if pure.ratio < 1:
-        return [
-            f"Better without delta: {has}.",
-            f"Ask for {pure.goal!r} instead (in a specification, leave delta out): less noise, and no delta.",
-        ]
-    return [f"Without delta: {has}; designing for", f"{pure.goal!r} searches further."]
+def without_delta(found: PureAlternative) -> list[str]:
+    """What the same request has without a delta, in lines, so that a user of a delta can choose."""
+    if found.plan is None:
+        return [f"Without delta: {printable(found.refusal)}"]
+    if found.plan.strategy is None:
+        return [f"Without delta: method {found.plan.method}, whose errors depend on the data."]
+    proof = found.plan.certificate
+    is_factor = proof.unit == "squared factor"
+    level = f"{math.sqrt(proof.achieved):,.6g} times the targets" if is_factor else ""
+    level = level or f"{proof.unit} {proof.achieved:,.6g}"
+    ratio = math.sqrt(found.ratio) if is_factor else found.ratio
+    times = f"{ratio:,.3g} times as much as" if is_factor else f"{ratio:,.3g} times that of"
+    has = f"{level} by {printable(found.plan.method)}, {times} the plan with delta"
+    is_late = found.plan.ended == "deadline"
+    late = ["The search ran out of time; given more, it may do better."] if is_late else []
+    if not found.ratio < 1:
+        return [f"Without delta: {has}.", *late]
+    return [
+        f"Better without delta: {has}.",
+        f"Ask for {found.goal!r} instead (in a specification, leave delta out): less noise, and no delta.",
+        *late,
+    ]
 
 
 def likeliest_guess(plan: Plan) -> float:

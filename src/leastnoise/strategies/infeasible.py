@@ -149,7 +149,7 @@ def _other_noise(goal: Goal) -> str:
     """What the proof leaves open: with a δ, Laplace noise of the same ε is allowed too."""
     if not isinstance(goal, ApproxDP):
         return ""
-    return f". Laplace noise may do where queries overlap little: try PureDP({float(goal.epsilon):g})"
+    return ". This says nothing of Laplace noise, which needs no delta"
 
 
 def _noise(goal: Goal) -> str:
