@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from leastnoise.errors import QueryError, SchemaError, WorkloadError
+from leastnoise.errors import QueryError, SchemaError, TooLargeError, WorkloadError
 from leastnoise.queries import (
     QUERY_KINDS,
     AllRanges,
@@ -797,3 +797,10 @@ def test_the_weights_of_the_sides_multiply_and_are_written_once() -> None:
     left = {"kind": "marginal", "attributes": ["age"], "weight": 2.0}
     with pytest.raises(QueryError, match="give the weight to the product"):
         query_from_dict({"kind": "product", "left": left, "right": {"kind": "total"}})
+
+
+def test_a_cube_with_too_many_tables_is_refused_before_they_are_listed() -> None:
+    """Order 20 of 40 attributes is 6e11 tables: it ran out of memory after minutes."""
+    schema = Schema({f"x{i}": range(2) for i in range(40)})
+    with pytest.raises(TooLargeError, match=r"asks for 618,679,078,298 tables; at most 1,000,000"):
+        Cube(*schema.names, order=20).operator(schema)

@@ -21,6 +21,7 @@ them must obey; a new class joins by one line in its list.
     combined.py   products, stacks, weighted rows, other orders of attributes
     groups.py     sums over groups of cells
     deferred.py   put together when somebody looks inside
+    squares.py    how much noise reaches each row
     axes.py       array axes in another order, by their names
 """
 
@@ -32,10 +33,12 @@ from leastnoise.operators.deferred import Deferred
 from leastnoise.operators.entries import EXACT_FLOAT, Matrix, SparseMatrix, from_entries
 from leastnoise.operators.groups import EveryLevel, Groups
 from leastnoise.operators.ranges import CumulativeSum, EveryRange, SomeRanges
+from leastnoise.operators.squares import MAX_MULTIPLIED, column_chunks, squared_rows
 
 __all__ = [
     "EXACT_FLOAT",
     "MAX_ENTRIES",
+    "MAX_MULTIPLIED",
     "AllOnes",
     "Array",
     "CumulativeSum",
@@ -54,7 +57,9 @@ __all__ = [
     "SparseMatrix",
     "Stack",
     "arranged",
+    "column_chunks",
     "from_entries",
     "is_whole_space",
     "require_room",
+    "squared_rows",
 ]

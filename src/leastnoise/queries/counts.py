@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from leastnoise.errors import QueryError
+from leastnoise.errors import QueryError, TooLargeError
 from leastnoise.operators import (
     CumulativeSum,
     EveryLevel,
@@ -32,6 +33,10 @@ from leastnoise.queries.base import (
 )
 from leastnoise.queries.meaning import Aspect, Table, interval_aspect
 from leastnoise.schema import Attribute, Bins, Hierarchy, Schema
+
+# Tables that one cube may ask for. A hundred attributes have 166,751 of up to three; a million of them take
+# about 2 GB of memory to list.
+MAX_TABLES = 1_000_000
 
 # A cube of more attributes than this is called by their number.
 _NAMED_IN_TITLE = 6
@@ -122,13 +127,24 @@ class Cube(Query):
     def terms(self, schema: Schema) -> list[Term]:
         for name in self.attributes:
             schema[name]
+        self._check_size()
         # Tables share the factors of their attributes: a hundred of them have 166,751 tables of up to three.
         factors = _every_combination(self.attributes, schema)
         return [list(chosen) for size in self.orders for chosen in combinations(factors, size)]
 
     def tables(self, schema: Schema) -> Sequence[Table]:
+        self._check_size()
         aspects = _value_by_value(self.attributes, schema)
         return [chosen for size in self.orders for chosen in combinations(aspects, size)]
+
+    def _check_size(self) -> None:
+        """Return if the tables can be listed; counted first, because their number grows without bound."""
+        n_tables = sum(math.comb(len(self.attributes), size) for size in self.orders)
+        if n_tables > MAX_TABLES:
+            raise TooLargeError(
+                f"a cube over {len(self.attributes)} attributes of order {self.order} asks for {n_tables:,} "
+                f"tables; at most {MAX_TABLES:,} are listed. Give a smaller order=, or fewer attributes."
+            )
 
     def title(self) -> str:
         if len(self.attributes) > _NAMED_IN_TITLE:

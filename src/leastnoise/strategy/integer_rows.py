@@ -17,16 +17,12 @@ from leastnoise.errors import DesignError, TooLargeError
 from leastnoise.full_rank import full_rank_inverse
 from leastnoise.measured import CountTables, Measured, Neighbours, Noise, Spread
 from leastnoise.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
-from leastnoise.operators import Array, Operator, require_room
+from leastnoise.operators import MAX_MULTIPLIED, Array, Operator, require_room, squared_rows
 from leastnoise.queries import InventedRecords
 from leastnoise.workload import Workload
 
 # A published strategy beyond this many entries is left implicit.
 MAX_DENSE_STRATEGY = 10**7
-
-# Up to this many products of a query with a column of the inverse, variances are multiplied out; beyond,
-# quadratic forms are used where they keep all but this share.
-MAX_MULTIPLIED, _CANCELLED = 2**28, 1e-9
 
 # The reconstruction treats directions this much weaker than the strongest as absent.
 _RANK_TOL = 1e-11
@@ -154,33 +150,7 @@ class Strategy(Operator, Measured):
 
     def variances(self, operator: Operator) -> Array:
         """The variance of the answer to each row of an operator, (m,), in counts squared."""
-        m, n = operator.shape
-        r = self.shape[0]
-        if m * r > MAX_MULTIPLIED and operator.is_quick:
-            return self._variances_by_covariance(operator)
-        # A sum of squares: nothing cancels, and the (n, n) covariance is not built.
-        total = np.zeros(m)
-        step = max(1, 2**22 // max(m, n))
-        for start in range(0, r, step):
-            total += (operator.apply(self.pseudo_inverse[:, start : start + step]) ** 2).sum(axis=1)
-        return self.noise_variance * total
-
-    def _variances_by_covariance(self, operator: Operator) -> Array:
-        """The same for very many rows, through quadratic forms; where those lose digits, row by row.
-
-        The form of row w is known to about n roundings of (Σ_i |w_i| √C_ii)². Rows of quick
-        operators have entries of one sign.
-        """
-        covariance = self.covariance
-        found = operator.quadratic(covariance)
-        spread = operator.apply(np.sqrt(np.maximum(np.diag(covariance), 0))) ** 2
-        doubtful = np.flatnonzero(operator.shape[1] * np.finfo(float).eps * spread > _CANCELLED * found)
-        step = max(1, 2**22 // operator.shape[1])
-        for start in range(0, len(doubtful), step):
-            index = doubtful[start : start + step]
-            answers = operator.rows(index) @ self.pseudo_inverse
-            found[index] = self.noise_variance * (answers**2).sum(axis=1)
-        return np.asarray(found)
+        return self.noise_variance * squared_rows(operator, self.pseudo_inverse)
 
     def spans(self, rows: Array) -> Array:
         """Which of the given rows (j, n) this strategy can answer without bias, as booleans (j,)."""

@@ -20,7 +20,7 @@ import numpy as np
 from leastnoise import exact
 from leastnoise.errors import DesignError, PlanFileError
 from leastnoise.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
-from leastnoise.operators import Array, Operator
+from leastnoise.operators import Array, Operator, squared_rows
 
 FormKind = Literal["whole", "identity", "split", "centred"]
 
@@ -171,10 +171,12 @@ class AxisForm:
         return np.asarray(W @ self.inverse)
 
     def apply_inverse(self, values: Array, position: int) -> Array:
-        """G applied along one axis of an array, for an axis that holds no matrix."""
+        """G applied along one axis of an array."""
         if self.kind == "identity":
             return values
-        return np.asarray((values - values.mean(axis=position, keepdims=True)) / self.size)
+        if self.kind == "centred":
+            return np.asarray((values - values.mean(axis=position, keepdims=True)) / self.size)
+        return np.moveaxis(np.tensordot(self.inverse, values, axes=(1, position)), 0, position)
 
     def total_gain(self) -> Array:
         """1ᵀG, (r,): zero for a split axis."""
@@ -186,7 +188,7 @@ class AxisForm:
         """‖w G‖² for every row w of an operator."""
         n = self.size
         if self.rows is not None:
-            return np.asarray((operator.apply(self.inverse) ** 2).sum(axis=1))
+            return squared_rows(operator, self.inverse)
         squares = operator.row_norms() ** 2
         if self.kind == "identity":
             return squares

@@ -8,17 +8,20 @@ have several forms, products are gone through one by one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from leastnoise.lattice import AxisSet, Lattice
-from leastnoise.operators import AllOnes, Array, Identity, Operator
+from leastnoise.operators import AllOnes, Array, Identity, Operator, column_chunks
 from leastnoise.products import Axis, Kind, Products, ProductTerm
 from leastnoise.structured.axis_form import AxisForm
+
+# W G of an axis beyond this many entries is not held: G and W are applied one after the other.
+_MAX_GAIN = 2**24
 
 
 class _Seen(Protocol):
@@ -221,8 +224,12 @@ class View:
         key = (place, id(form), kind)
         if key not in self._gains:
             operator = self.products.kinds[place][kind].operator
-            is_plain = form.rows is None and isinstance(operator, Identity)
-            self._gains[key] = form.apply_inverse if is_plain else form.gain_of(operator)
+            if form.rows is None and isinstance(operator, Identity):
+                self._gains[key] = form.apply_inverse
+            elif operator.shape[0] * form.n_rows > _MAX_GAIN:
+                self._gains[key] = partial(_inverse_then_rows, form, operator)
+            else:
+                self._gains[key] = form.gain_of(operator)
         return self._gains[key]
 
     def inside(self, place: int, form: AxisForm, kind: int) -> Array:
@@ -242,13 +249,14 @@ class View:
         key = (place, id(form), -1 if kind is None else kind)
         if key not in self._gain_norms:
             if kind is None:
-                rows = form.total_gain()[None, :]
+                parts: Iterable[Array] = [form.total_gain()[None, :]]
             elif self.is_constant(place, kind):
-                rows = form.gain_of(_OneRow(form.size))
+                parts = [form.gain_of(_OneRow(form.size))]
+            elif form.rows is None:
+                parts = [form.gain_of(self.products.kinds[place][kind].operator)]
             else:
-                rows = form.gain_of(self.products.kinds[place][kind].operator)
-            sizes = np.abs(rows)
-            self._gain_norms[key] = (sizes.sum(axis=1), (sizes**2).sum(axis=1), sizes.max(axis=1))
+                parts = column_chunks(self.products.kinds[place][kind].operator, form.inverse)
+            self._gain_norms[key] = _norms(parts)
         return self._gain_norms[key]
 
     def _row_numbers(self, what: str, place: int, form: AxisForm, kind: int) -> Array:
@@ -371,6 +379,27 @@ class View:
             index = np.array([kind_of[j] for j in members.tolist()], dtype=np.intp).reshape(axes.shape)
             of_groups.append(index)
         return [inside[index] for index in of_groups], [outside[index] for index in of_groups], whole
+
+
+def _inverse_then_rows(form: AxisForm, operator: Operator, values: Array, position: int) -> Array:
+    """W (G y) along one axis of an array, where W G would be too large to hold."""
+    front = np.moveaxis(form.apply_inverse(values, position), position, 0)
+    found = operator.apply(front.reshape(len(front), -1))
+    return np.moveaxis(found.reshape(-1, *front.shape[1:]), 0, position)
+
+
+def _norms(parts: Iterable[Array]) -> tuple[Array, Array, Array]:
+    """Σ|g|, Σg² and max|g| of every row of a matrix that comes some columns at a time."""
+    found: tuple[Array, Array, Array] | None = None
+    for part in parts:
+        sizes = np.abs(part)
+        own = sizes.sum(axis=1), (sizes**2).sum(axis=1), sizes.max(axis=1)
+        if found is None:
+            found = own
+        else:
+            found = found[0] + own[0], found[1] + own[1], np.maximum(found[2], own[2])
+    assert found is not None
+    return found
 
 
 class _OneRow(Operator):

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from leastnoise.errors import TooLargeError
-from leastnoise.operators import MAX_ENTRIES, Array, Operator
+from leastnoise.operators import MAX_ENTRIES, Array, squared_rows
 from leastnoise.products import Products
 from leastnoise.progress import Ended, worst_ending
 from leastnoise.strategies.deadline import NEVER, Deadline
@@ -33,9 +33,6 @@ _EQUAL = 1e-9
 
 # Rows of no weight still count for this share of the heaviest: all must be answered.
 _FLOOR = 1e-6
-
-# Products of a kind with columns of a gain are made so many numbers at a time.
-_CHUNK = 2**22
 
 # Single queries beyond so many are not told apart; one-axis problems of a round are solved to this gap.
 _MAX_ROWS, _ROUND_TOL = 2**20, 1e-6
@@ -113,16 +110,6 @@ def gain_of(root: Array) -> Array:
     """G, (n, r), with C G = I and 1ᵀG = 0, for residual rows C, (r, n)."""
     n = root.shape[1]
     return Oblique.from_root(np.vstack([np.ones((1, n)), root]), np.ones(n)).gain
-
-
-def squared_rows(operator: Operator, gain: Array) -> Array:
-    """Σ_r (w G)_r² for every row w, (n_rows,)."""
-    m, n = operator.shape
-    total = np.zeros(m)
-    step = max(1, _CHUNK // max(m, n))
-    for start in range(0, gain.shape[1], step):
-        total += (operator.apply(gain[:, start : start + step]) ** 2).sum(axis=1)
-    return total
 
 
 @dataclass(frozen=True, eq=False)
