@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +15,25 @@ import pytest
 from typer.testing import CliRunner
 
 import leastnoise as ln
+from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.cli.app import app
 from leastnoise.errors import (
     AlreadySpentError,
     DataError,
     InputError,
+    LedgerBusyError,
     LedgerError,
     LedgerMismatchError,
     OverBudgetError,
     PlanFileError,
     RandomnessError,
+    StoringDelayed,
+    UnstoredError,
 )
-from leastnoise.release import measuring, reading
+from leastnoise.interruption import Interruption
+from leastnoise.ledger.sqlite import SqliteLog
+from leastnoise.release import measuring, paid, reading
+from test_ledger import no_room_beyond
 
 SCHEMA = ln.Schema(age=range(6), sex=("F", "M"))
 COUNTS = np.arange(12)
@@ -178,3 +190,216 @@ def test_the_ledger_from_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "spring" in Path("rows.csv").read_text()
     refused = run("ledger", "create", "c.db", "--dataset", "d", "--rho", "1", "--mu", "1", ok=False)
     assert "--epsilon" in refused
+
+
+# ------------------------------------------------------------------ what is paid for is stored
+
+
+@pytest.fixture
+def hasty(ledger: ln.Ledger) -> ln.Ledger:
+    """The same ledger, opened by somebody who waits for a hundredth of a second."""
+    return ln.Ledger(ledger.path, timeout=0.01)
+
+
+@pytest.fixture
+def reader(ledger: ln.Ledger) -> Iterator[sqlite3.Connection]:
+    """Somebody who reads the file by other means."""
+    with closing(sqlite3.connect(ledger.path, isolation_level=None, timeout=0)) as connection:
+        yield connection
+
+
+def begin_to_read(reader: sqlite3.Connection) -> None:
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM log").fetchone()
+
+
+def before_storing(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Have something happen once, between paying and storing."""
+    right, done = ln.Ledger.store, list[bool]()
+
+    def store(*given: Any, **options: Any) -> None:
+        if not done:
+            done.append(True)
+            act()
+        right(*given, **options)
+
+    monkeypatch.setattr(ln.Ledger, "store", store)
+
+
+def while_waiting(monkeypatch: pytest.MonkeyPatch, number: int, act: Callable[[], object]) -> list[int]:
+    """Have something happen when it is asked for the n-th time whether to go on."""
+    right, asked = Interruption.is_heard, list[int]()
+
+    def is_heard(self: Interruption) -> bool:
+        asked.append(len(asked))
+        if len(asked) == number:
+            act()
+        assert isinstance(right, property) and right.fget is not None
+        return bool(right.fget(self))
+
+    monkeypatch.setattr(Interruption, "is_heard", property(is_heard))
+    return asked
+
+
+def test_a_reader_delays_storing_and_does_not_defeat_it(
+    hasty: ln.Ledger, reader: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held past the time-out, a reader used to make a paid release unstorable: paid and lost."""
+    before_storing(monkeypatch, lambda: begin_to_read(reader))
+    asked = while_waiting(monkeypatch, 5, lambda: reader.execute("ROLLBACK"))
+    given = ln.measure(plan_of(), COUNTS, ledger=hasty, release_id="first")
+    assert len(asked) >= 5 and hasty.entries[0].is_stored
+    assert (ln.measure(plan_of(), COUNTS, ledger=hasty, release_id="first").answers == given.answers).all()
+
+
+def test_no_new_reader_comes_in_while_a_release_waits_to_be_stored(
+    hasty: ln.Ledger, reader: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers that take turns, each before the last is done, could otherwise keep it out for ever."""
+    refused = []
+
+    def next_reader() -> None:
+        with closing(sqlite3.connect(hasty.path, isolation_level=None, timeout=0)) as other:
+            try:
+                begin_to_read(other)
+            except sqlite3.OperationalError as error:
+                refused.append(str(error))
+        reader.execute("ROLLBACK")
+
+    before_storing(monkeypatch, lambda: begin_to_read(reader))
+    while_waiting(monkeypatch, 5, next_reader)
+    ln.measure(plan_of(), COUNTS, ledger=hasty, release_id="first")
+    assert refused == ["database is locked"] and hasty.entries[0].is_stored
+
+
+def test_a_writer_delays_storing_and_does_not_defeat_it(
+    hasty: ln.Ledger, reader: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_storing(monkeypatch, lambda: reader.execute("BEGIN EXCLUSIVE"))
+    while_waiting(monkeypatch, 9, lambda: reader.execute("ROLLBACK"))
+    ln.measure(plan_of(), COUNTS, ledger=hasty, release_id="first")
+    assert hasty.entries[0].is_stored
+
+
+def test_a_full_disk_delays_storing(ledger: ln.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as full:
+        # One page can still be written, and the answers take more.
+        before_storing(monkeypatch, lambda: full.enter_context(no_room_beyond(4096)))
+        monkeypatch.setattr(paid, "pause", lambda *_: full.close())
+        with pytest.warns(StoringDelayed, match=r"paid for and cannot be stored yet: .*disk"):
+            ln.measure(plan_of(), COUNTS, ledger=ledger, release_id="first")
+    assert ledger.entries[0].is_stored and ledger.verify().n_stored == 1
+
+
+def test_who_stops_storing_keeps_the_answers(
+    hasty: ln.Ledger, reader: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before_storing(monkeypatch, lambda: begin_to_read(reader))
+    while_waiting(monkeypatch, 3, lambda: signal.raise_signal(signal.SIGINT))
+    try:
+        with pytest.raises(
+            UnstoredError, match="'first' is paid for and its answers are not stored"
+        ) as caught:
+            ln.measure(plan_of(), COUNTS, ledger=hasty, release_id="first")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    error = caught.value
+    assert error.release_id == "first" and not hasty.entries[0].is_stored
+    with pytest.raises(TypeError, match="do not leave this process"):
+        pickle.dumps(error)
+    reader.execute("ROLLBACK")
+    given = error.store()
+    assert hasty.entries[0].is_stored and len(hasty.entries) == 1
+    stored = ln.measure(plan_of(), COUNTS, ledger=hasty, release_id="first")
+    assert (stored.measurements == given.measurements).all()
+    # Once more does no harm: what is stored is what was given.
+    assert (error.store().measurements == given.measurements).all()
+    # Nothing but store() hands out the noisy integers.
+    shown = repr((error, error.args, vars(error)))
+    assert not any(str(number) in shown for number in given.measurements if abs(number) > 99)
+
+
+def test_answers_that_are_stored_otherwise_are_not_handed_out(
+    ledger: ln.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = SqliteLog.add_answers
+    monkeypatch.setattr(
+        SqliteLog, "add_answers", lambda log, number, body: right(log, number, body[:-1] + b"x")
+    )
+    monkeypatch.setattr(paid, "pause", lambda seconds, interruption: interruption.hear(2, None))
+    with pytest.warns(StoringDelayed), pytest.raises(UnstoredError, match="missing or altered"):
+        ln.measure(plan_of(), COUNTS, ledger=ledger)
+
+
+def test_where_warnings_are_errors_the_answers_are_kept(
+    ledger: ln.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy() -> None:
+        raise LedgerBusyError("others hold it.")
+
+    before_storing(monkeypatch, busy)
+    with pytest.raises(UnstoredError, match="others hold it") as caught:
+        ln.measure(plan_of(), COUNTS, ledger=ledger, release_id="first")
+    assert caught.value.store().receipt is not None and ledger.entries[0].is_stored
+
+
+@pytest.mark.parametrize("method", ["marginals", "residuals", "dense"])
+def test_a_plan_over_one_cell_is_read_back(ledger: ln.Ledger, method: str) -> None:
+    """Plans over one cell used to be paid for, stored and unreadable."""
+    plan = ln.design(ln.assemble([ln.Total()], ln.Schema(a=("x",))), ln.GDP(1), method=method)
+    given = ln.measure(plan, [5], ledger=ledger, release_id="first")
+    again = ln.measure(plan, [5], ledger=ledger, release_id="first")
+    assert (again.measurements == given.measurements).all()
+
+
+def test_a_plan_that_could_not_be_read_back_costs_nothing(
+    ledger: ln.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = ln.design(ln.assemble([ln.Total()], ln.Schema(a=("x",))), ln.GDP(1), method="marginals")
+    right = ProductWitness.to_arrays
+
+    def as_it_was(witness: ProductWitness) -> dict[str, Any]:
+        arrays = right(witness)
+        return {**arrays, "q_sizes": arrays["q_sizes"].astype(float)}
+
+    monkeypatch.setattr(ProductWitness, "to_arrays", as_it_was)
+    with pytest.raises(PlanFileError, match=r"could not be read back from a ledger.*Nothing was spent"):
+        ln.measure(plan, "no such file.csv", ledger=ledger)
+    monkeypatch.setattr(measuring, "plan_from_parts", lambda *_: plan_of())
+    with pytest.raises(PlanFileError, match="as another"):
+        ln.measure(plan_of(ln.GDP(0.5)), COUNTS, ledger=ledger)
+    assert ledger.entries == ()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_in_a_shell_has_to_be_meant(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("sex\nF\nM\n")
+    Path("ask.toml").write_text(
+        '[schema]\nsex = { categories = ["F", "M"] }\n[privacy]\nmu = 1\n[[query]]\nkind = "total"\n'
+    )
+    ledger = ln.Ledger("b.db", dataset="d", limit=ln.GDP(2))
+    right, pressed = ln.Ledger.store, list[int]()
+
+    def store(*given: Any, **options: Any) -> None:
+        if len(pressed) < times:
+            pressed.append(1)
+            signal.raise_signal(signal.SIGINT)
+            raise LedgerBusyError("others hold it.")
+        right(*given, **options)
+
+    monkeypatch.setattr(ln.Ledger, "store", store)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        asked = ("publish", "ask.toml", "--data", "people.csv", "--ledger", "b.db", "--release-id", "spring")
+        done = CliRunner().invoke(app, asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "release spring is paid for and not stored yet: trying on" in done.output
+    assert ledger.entries[0].is_stored is (times == 1)
+    assert (done.exit_code == 0) is (times == 1)
+    if times == 2:
+        assert "its answers are lost; its budget stays spent. A new --release-id pays again" in done.output

@@ -230,7 +230,7 @@ def _measure(
     plan: Plan, data: str, person: str | None, person_unknown: Iterable[str | int], payer: Payment
 ) -> Release:
     import leastnoise
-    from leastnoise.errors import InputError, UnstoredError
+    from leastnoise.errors import AlreadySpentError, InputError, UnstoredError
 
     schema = plan.workload.schema
     if schema is None:
@@ -250,7 +250,13 @@ def _measure(
                     "once more to give its answers up for good",
                     err=True,
                 )
-                result = error.store()
+                try:
+                    result = error.store()
+                except UnstoredError:
+                    raise AlreadySpentError(
+                        f"release {error.release_id!r} is paid for and its answers are lost; its budget "
+                        "stays spent. A new release_id= pays again"
+                    ) from None
     except KeyboardInterrupt:
         for release_id in payer.stored_ids - known:
             typer.echo(

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from leastnoise.errors import InputError, LedgerBusyError, LedgerFileError, TooLargeError
 from leastnoise.ledger import storage
@@ -41,6 +41,8 @@ _SLICE = 0.25
 
 # What every SQLite database begins with.
 _BEGINS = b"SQLite format 3\0"
+
+_Result = TypeVar("_Result")
 
 _access = threading.Lock()
 if hasattr(os, "register_at_fork"):
@@ -140,15 +142,17 @@ class LedgerFile:
         try:
             with _translated(path, aftermath):
                 _check_file(path)
-                with closing(_connection(str(path), wait)) as connection:
+                opened = _patiently(lambda: _connection(str(path), wait), keep_waiting)
+                with closing(opened) as connection:
                     if not writes:
                         connection.execute("PRAGMA query_only = ON")
-                    _patiently(connection, "BEGIN IMMEDIATE" if writes else "BEGIN", keep_waiting)
+                    begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+                    _patiently(lambda: connection.execute(begin), keep_waiting)
                     try:
-                        _check_tables(path, connection)
+                        _patiently(lambda: _check_tables(path, connection), keep_waiting)
                         yield SqliteLog(connection)
                         if connection.in_transaction:
-                            _patiently(connection, "COMMIT", keep_waiting)
+                            _patiently(lambda: connection.execute("COMMIT"), keep_waiting)
                             if committed is not None:
                                 committed()
                     finally:
@@ -162,14 +166,11 @@ class LedgerFile:
         check_room(self.path, needed, aftermath)
 
 
-def _patiently(
-    connection: sqlite3.Connection, statement: str, keep_waiting: Callable[[], bool] | None
-) -> None:
-    """Run a statement that waits for others, again and again as long as somebody says so."""
+def _patiently(step: Callable[[], _Result], keep_waiting: Callable[[], bool] | None) -> _Result:
+    """What a step gives that may have to wait for others: tried again as long as somebody says so."""
     while True:
         try:
-            connection.execute(statement)
-            return
+            return step()
         except sqlite3.OperationalError as error:
             if not _is_busy(error) or keep_waiting is None or not keep_waiting():
                 raise
@@ -212,7 +213,11 @@ def _connection(path: str, timeout: float) -> sqlite3.Connection:
         "mmap_size = 0",
         "temp_store = MEMORY",
     ):
-        connection.execute(f"PRAGMA {setting}")
+        try:
+            connection.execute(f"PRAGMA {setting}")
+        except sqlite3.Error:
+            connection.close()
+            raise
     return connection
 
 
