@@ -468,6 +468,7 @@ def test_the_certificate_and_the_costs_are_those_of_the_plan(release):
         "lower bound": f"{certificate.lower_bound:,.9g}",
         "gap": f"{certificate.gap:.1e}",
         "status": "heuristic",
+        "search": plan.ended,
     }
     simple = ln.report.baselines(plan)
     *lines, last = table_rows(section(root, "simple"))
