@@ -82,7 +82,8 @@ def read_back(path: Path) -> list[dict[str, Any]]:
 
 
 def shown_in_csv(text: str) -> str:
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+    shown = text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return f"'{shown}" if text[:1] in ("=", "+", "-", "@") else shown
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -17,7 +17,7 @@ from leastnoise.cli.paying import _counts_anybody
 from leastnoise.cli.refusals import in_keys, in_options
 from leastnoise.errors import PlanFileError
 from leastnoise.ledger import Ledger
-from leastnoise.printable import no_formula
+from leastnoise.printable import no_formula, without_controls
 from leastnoise.spec import load_spec
 
 SPEC = """
@@ -585,7 +585,7 @@ FORMULAS = [
 
 @pytest.mark.parametrize("text", [*FORMULAS, " \uff1dcmd()"])
 def test_one_guard_keeps_formulas_out(text: str) -> None:
-    assert no_formula(text) == f"'{text}"
+    assert no_formula(text) == f"'{without_controls(text)}"
 
 
 def test_exports_go_through_that_guard(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 
 def printable(text: str) -> str:
     """One line with escape codes, line breaks and other unseen characters written out; names may hold any.
@@ -16,16 +18,46 @@ def printable(text: str) -> str:
 # A cell that begins with one of these, or with its full-width twin, is a formula to some spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
+# Letters and symbols that show nothing: fillers of Hangul, and the blank of Braille.
+_BLANK = "\u115f\u1160\u3164\uffa0\u2800"
+
+# Marks that turn the direction of what follows, by which a line can be made to read otherwise than it is.
+_TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
 
 def no_formula(text: str) -> str:
-    """The text with an apostrophe before it where a spreadsheet would run it, spaces before it or not.
+    """The text as a cell of a CSV file: an apostrophe before what a spreadsheet would run, and no controls.
+
+    Whatever unseen characters stand before it: some programs drop them on import, and see a formula then.
 
     Example:
-        >>> no_formula("=cmd()"), no_formula("  =cmd()"), no_formula("age 7")
-        ("'=cmd()", "'  =cmd()", 'age 7')
+        >>> no_formula("=cmd()"), no_formula("\\ufeff =cmd()"), no_formula("age 7")
+        ("'=cmd()", "'\\ufeff =cmd()", 'age 7')
     """
-    # Some programs drop leading spaces of any kind on import, and see a formula then.
-    return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
+    seen = next((place for place, c in enumerate(text) if not _is_unseen(c)), len(text))
+    is_formula = text.startswith(_FORMULA) or text[seen:].startswith(_FORMULA)
+    return f"'{without_controls(text)}" if is_formula else without_controls(text)
+
+
+def without_controls(text: str) -> str:
+    """The text with control characters, line breaks and turns of direction written out.
+
+    Letters are kept that need a joiner to be spelled, unlike in `printable`.
+
+    Example:
+        >>> without_controls("age\\x1b[2J")
+        'age\\\\x1b[2J'
+    """
+    return "".join(ascii(c)[1:-1] if _is_control(c) else c for c in text)
+
+
+def _is_control(c: str) -> bool:
+    return unicodedata.category(c) in ("Cc", "Zl", "Zp") or c in _TURNS
+
+
+def _is_unseen(c: str) -> bool:
+    """Whether a character shows nothing of its own: controls, formats, spaces, marks on what comes before."""
+    return unicodedata.category(c)[0] in "CZM" or c in _BLANK
 
 
 def counted(number: int, noun: str) -> str:

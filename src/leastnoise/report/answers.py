@@ -6,9 +6,10 @@
     .xlsx      Excel; needs the extra "excel"
 
 A label may be any text that the schema declares, such as ``=cmd()``. In CSV a text that some spreadsheet
-would take for a formula gets an apostrophe before it; the other formats hold text as text, and it stays as it
-is. In Excel it goes into cells of text, never of formulas or links. A value of an attribute that is a plain
-number, as -5, is none of these and stays a number to whoever reads it. Files are written whole or not at all.
+would take for a formula gets an apostrophe before it, and control characters are written out; the other
+formats hold text as text, and it stays as it is. In Excel it goes into cells of text, never of formulas or
+links. A value of an attribute that is a plain number, as -5, is none of these and stays a number to whoever
+reads it. Files are written whole or not at all.
 
 A column is a list of texts, `Texts` where few different ones repeat, or an array of numbers.
 """
