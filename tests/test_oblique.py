@@ -20,6 +20,7 @@ from leastnoise.products import Axis, Kind, Products, ProductTerm, one_factor_ea
 from leastnoise.strategies.oblique.axis import (
     Oblique,
     Placed,
+    centre_steps,
     first_place,
     improvements,
     questions_of,
@@ -618,6 +619,22 @@ def test_caps_of_products_are_followed() -> None:
     found = [v.max() / cap for v, cap in zip(_by_formula(split), caps, strict=True)]
     assert max(found) == pytest.approx(largest, rel=1e-8)
     assert min(found) > 0.9 * largest
+
+
+def test_steps_of_a_centre_do_not_depend_on_the_unit_of_weights() -> None:
+    """Beside very small weights the condition that g adds up to 1 made the system ill-conditioned."""
+    questions = questions_of([CumulativeSum(6), Identity(6)])
+    placed = first_place(questions, np.ones(2), tol=SOLVER)
+    t = np.array([1.0, 2.0])
+    steps = [
+        list(
+            centre_steps(
+                questions, placed.oblique.g, unit * t, [(placed.oblique.root, placed.oblique.q, unit)]
+            )
+        )
+        for unit in (1.0, 1e-30)
+    ]
+    np.testing.assert_allclose(steps[1], steps[0], rtol=SOLVER)
 
 
 # Refusals ---------------------------------------------------------------------------------------------

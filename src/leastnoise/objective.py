@@ -276,33 +276,47 @@ def default_objective(workload: Workload, objective: Objective | None, *, has_go
 
 
 def check_spanned(workload: Workload, objective: Objective) -> None:
-    """Return if every query that counts for nothing is a sum of queries that count.
+    """Return if every query that counts for nothing is a sum of queries that count, or the total is sought.
 
-    Any noise would do for another one, so that no plan for it is better than the next.
+    Any noise would do for another one, so that no plan for it is better than the next. For the total
+    variance, methods find this out by themselves.
 
     Raises:
         DesignError: naming the query.
     """
-    c = objective.batch_caps(workload)
-    if c is None:
+    if objective.kind == "total":
         return
+    name = first_not_spanned(workload, objective)
+    if name is not None:
+        raise _not_spanned(name, objective)
+
+
+def first_not_spanned(workload: Workload, objective: Objective) -> str | None:
+    """The name of a query that counts for nothing and is no sum of queries that count; None if there is none.
+
+    Where cells are too many, a query is named that is not seen to be such a sum.
+
+    Raises:
+        TooLargeError: if queries over so many cells cannot be compared at all.
+    """
     w = objective.batch_weights(workload)
-    is_total = objective.kind == "total-within-caps"
+    c = objective.batch_caps(workload) or [np.full(len(weights), np.inf) for weights in w]
+    is_total = objective.kind != "largest"
     in_batches = [np.isfinite(caps) | (is_total & (weights > 0)) for caps, weights in zip(c, w, strict=True)]
     if all(counted.all() for counted in in_batches):
-        return
+        return None
     products = products_of(workload)
     open_to_doubt = None if products is None else _not_seen_to_be_spanned(products, in_batches)
     if products is not None and open_to_doubt is None:
         # Without a row over all cells: at 833,280 of them, 193 rows take a minute.
-        return
+        return None
     if _too_many(workload):
         if open_to_doubt is None:
             raise TooLargeError(
                 "on so many cells only products of queries are compared; give every query a target or a "
                 "weight"
             )
-        raise _not_spanned(workload.blocks[open_to_doubt].name, objective)
+        return workload.blocks[open_to_doubt].name
     counts = workload.per_query(in_batches, "the caps")
     inside, outside = [], []
     start = 0
@@ -319,14 +333,15 @@ def check_spanned(workload: Workload, objective: Objective) -> None:
             outside.append((block.name, Matrix(block.operator.rows(np.flatnonzero(~mine)))))
     spanning = Stack(inside).basis()
     if is_whole_space(spanning):
-        return
+        return None
     require_room(*spanning.shape, "the queries")
     Q = directions_of(spanning.dense())
     for name, operator in outside:
         require_room(*operator.shape, "the queries")
         rows = operator.dense()
         if not is_within_reach(rows - (rows @ Q) @ Q.T, rows).all():
-            raise _not_spanned(name, objective)
+            return name
+    return None
 
 
 def _not_spanned(name: str, objective: Objective) -> DesignError:

@@ -29,7 +29,6 @@ import numpy as np
 from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.certificate import Status
 from leastnoise.lattice import Lattice
-from leastnoise.operators import Array
 from leastnoise.products import Products
 from leastnoise.solver.split import SplitSolution, least_largest, least_total, total_within
 from leastnoise.strategies import weighted_tables
@@ -41,6 +40,7 @@ from leastnoise.strategies.structure import (
     batch_shares,
     common_axes,
     refuse_unstructured,
+    table_sizes,
     uniform,
 )
 from leastnoise.structured.axis_form import centred_form, identity_form
@@ -65,11 +65,6 @@ def row_variances(products: Products, whole: tuple[int, ...]) -> tuple[Lattice, 
     inside = [(1 - 1 / sizes[axes]) ** 2 for _, axes in lattice.groups]
     outside = [1 / sizes[axes] ** 2 for _, axes in lattice.groups]
     return lattice, lattice.matrix(inside, outside)
-
-
-def table_sizes(products: Products) -> Array:
-    """How many counts every table has."""
-    return np.array([float(term.n_rows) for term in products.terms])
 
 
 def _find(request: Request) -> Found:

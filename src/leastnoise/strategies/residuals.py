@@ -20,6 +20,7 @@ from leastnoise.bounds.product_bound import ProductWitness, with_row_weights
 from leastnoise.bounds.union_norm import union_bound
 from leastnoise.certificate import Status
 from leastnoise.errors import DesignError, InfeasibleError
+from leastnoise.objective import first_not_spanned
 from leastnoise.operators import Array
 from leastnoise.products import Kind, Products
 from leastnoise.progress import Ended, Progress, worst_ending
@@ -43,7 +44,13 @@ from leastnoise.strategies.oblique.uncounted import (
     with_loose_caps,
     with_small_weights,
 )
-from leastnoise.strategies.structure import Asked, asked, largest_axis, refuse_unstructured
+from leastnoise.strategies.structure import (
+    Asked,
+    asked,
+    largest_axis,
+    refuse_unstructured,
+    table_sizes,
+)
 
 # Every product is looked at with each of its blocks: so many pairs of them at most.
 MAX_PIECES = 2_000_000
@@ -95,9 +102,12 @@ def _find(request: Request) -> Found:
     if kind == "total":
         # Attributes of few values that are asked in several ways are better measured together.
         deadline = _deadline(request)
-        products = tied_where_useful(question.products, question.weights, deadline=deadline.part(_TYING))
+        weights = question.weights
+        if (weights == 0).any() and first_not_spanned(request.workload, request.objective) is None:
+            weights = with_small_weights(weights, table_sizes(question.products))
+        products = tied_where_useful(question.products, weights, deadline=deadline.part(_TYING))
         endings = [deadline.part(_TYING).ending]
-        split = split_products(products, question.weights, deadline=deadline.part(_SEARCHING))
+        split = split_products(products, weights, deadline=deadline.part(_SEARCHING))
         endings.append(split.ended)
         how = f"{split.sweeps} sweeps over the attributes"
         return _found(request, split, question.weights, None, how, endings)
@@ -146,7 +156,7 @@ def _find_within_caps(request: Request, question: Asked) -> Found:
     # At profile 1. What rounding to integers adds to a variance must not take it over its cap.
     caps = question.caps * float(request.privacy.budget) * (1 - _ROUNDING_ROOM)
     capped = np.isfinite(caps)
-    n_rows = np.array([float(term.n_rows) for term in question.products.terms])
+    n_rows = table_sizes(question.products)
     # Axes are chosen for all queries; shares of the budget for those that count, and those nothing answers.
     weights = with_small_weights(question.weights, n_rows)
     sharing = with_small_weights(question.weights, n_rows, ~capped)
@@ -353,7 +363,7 @@ def _proving_most(
     """
     whole = [own if kinds else np.full(size, 1 / size) for own, kinds, size in _axes(products, q)]
     finite = np.where(np.isfinite(caps), caps, 0.0)
-    allowed = float((p * finite) @ np.array([float(term.n_rows) for term in products.terms]))
+    allowed = float((p * finite) @ table_sizes(products))
 
     def bound(share: float) -> float:
         return union_bound(products, weights + share * p, whole) - share * allowed

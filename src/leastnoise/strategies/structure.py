@@ -70,6 +70,11 @@ def largest_axis(request: Request) -> int:
     return max(asked(request).products.sizes, default=1)
 
 
+def table_sizes(products: Products) -> Array:
+    """How many queries every product has."""
+    return np.array([float(term.n_rows) for term in products.terms])
+
+
 def common_axes(products: Products) -> tuple[int, ...]:
     """The axes of which every product asks the same: they factor out of the workload."""
     first = products.terms[0]

@@ -188,9 +188,9 @@ class View:
         # What measures an axis whole need not tell its total, which a product asks that does not mention it.
         untold = {a for a in self.strategy.whole if not self._tells(a, self.strategy.forms[a][0], None)}
         for term in self.products.terms if unfit or untold else ():
-            if untold.difference(term.places) or unfit.intersection(
-                zip(term.places, term.kinds, strict=True)
-            ):
+            asked = zip(term.places, term.kinds, strict=True)
+            is_lacking = bool(untold.difference(term.places) or unfit.intersection(asked))
+            if is_lacking and not self._is_zero(term):
                 return term.start
         missing = self._numbers < 0
         if not missing.any():
@@ -203,11 +203,17 @@ class View:
     def _is_measured(self, term: ProductTerm) -> bool:
         """Whether all that a product's answers are made of is measured."""
         kinds = dict(zip(term.places, term.kinds, strict=True))
+        if self._is_zero(term):
+            return True
         if any(not self.strategy.forms[a][0].is_split and not self._fits_some(a, kinds[a]) for a in kinds):
             return False
         varied = [a for a in term.places if a in self._split and not self._is_total(a, kinds[a])]
         known = {tuple(a for a in piece.inside if a in self._split) for piece in self.pieces(term)}
         return all(s in known for size in range(len(varied) + 1) for s in combinations(varied, size))
+
+    def _is_zero(self, term: ProductTerm) -> bool:
+        """Whether a product asks for nothing: all its coefficients are zero, and so is its answer."""
+        return any(not kind.operator.column_norms(1).any() for kind in self.kinds(term))
 
     def _fits_some(self, place: int, kind: int) -> bool:
         return any(self.spans(place, form, kind) for form in self.strategy.forms[place])

@@ -354,7 +354,12 @@ def centre_steps(
     for C, q, rho in parts:
         slope -= rho * (C.T @ (C @ q))
         curvature += rho * (C.T @ C)
-    curvature[np.diag_indices(n)] += _STIFFNESS * np.trace(curvature) / n
+    mean = float(np.trace(curvature)) / n
+    if mean == 0:
+        return
+    # In units of the mean, so that the border, which keeps Σg, is neither lost beside it nor drowns it.
+    curvature, slope = curvature / mean, slope / mean
+    curvature[np.diag_indices(n)] += _STIFFNESS
     ones = np.ones((n, 1))
     bordered = np.block([[curvature, ones], [ones.T, np.zeros((1, 1))]])
     step = linalg.solve(bordered, np.append(-slope, 0.0), assume_a="sym")[:n]
