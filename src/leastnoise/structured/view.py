@@ -213,7 +213,17 @@ class View:
 
     def _is_zero(self, term: ProductTerm) -> bool:
         """Whether a product asks for nothing: all its coefficients are zero, and so is its answer."""
-        return any(not kind.operator.column_norms(1).any() for kind in self.kinds(term))
+        return any((a, k) in self._zero_kinds for a, k in zip(term.places, term.kinds, strict=True))
+
+    @cached_property
+    def _zero_kinds(self) -> frozenset[tuple[int, int]]:
+        """The kinds, by axis and number, whose rows are all zero."""
+        return frozenset(
+            (a, k)
+            for a, kinds in enumerate(self.products.kinds)
+            for k, kind in enumerate(kinds)
+            if not kind.is_identity and not kind.operator.column_norms(1).any()
+        )
 
     def _fits_some(self, place: int, kind: int) -> bool:
         return any(self.spans(place, form, kind) for form in self.strategy.forms[place])
