@@ -34,7 +34,7 @@ def mothers() -> pd.DataFrame:
     return pd.DataFrame({"work": work, "schooling": table.educ, "children": table.kids.astype(str)})
 
 
-def work_team(ledger: ln.Ledger, people: pd.DataFrame) -> ln.Release:
+def work_team(ledger: ln.Ledger, people: ln.Data) -> ln.Release:
     """Working mothers narrowly, others loosely: the cells of the others keep something unspent."""
     schooling = ln.Marginal("schooling")
     asked = [
@@ -45,7 +45,7 @@ def work_team(ledger: ln.Ledger, people: pd.DataFrame) -> ln.Release:
     return ln.measure(plan, people, ledger=ledger, release_id="work by schooling")
 
 
-def children_team(ledger: ln.Ledger, people: pd.DataFrame, earlier: ln.Plan) -> ln.Release:
+def children_team(ledger: ln.Ledger, people: ln.Data, earlier: ln.Plan) -> ln.Release:
     """Too much is refused; what earlier plans leave unspent in some cells is there for the asking."""
     too_much = ln.design(ln.assemble([ln.Marginal("children", "schooling")], SCHEMA), ledger.limit)
     try:
@@ -59,7 +59,8 @@ def children_team(ledger: ln.Ledger, people: pd.DataFrame, earlier: ln.Plan) -> 
 
 def main() -> None:
     """Let both teams publish, look at the account, check."""
-    people = mothers()
+    # One handle for both teams: it holds the table as it is now, so that the ledger can tell it is the same.
+    people = ln.vectorize(mothers(), SCHEMA)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mothers.ledger"
         ledger = ln.Ledger(path, dataset=DATASET, limit=ln.ApproxDP(epsilon=0.5, delta=1e-6))
@@ -87,7 +88,7 @@ def main() -> None:
             print(f"  {value:<10} {row['answer']:>6,.0f} ± {row['upper'] - row['answer']:.0f}")
     # A Gaussian error beyond seven standard errors has a chance of 3e-12.
     for release in (first, second):
-        truth = release.plan.workload.operator.apply(ln.vectorize(people, SCHEMA).vector())
+        truth = release.plan.workload.operator.apply(people.vector())
         assert (np.abs(release.answers - truth) < 7 * release.stderr).all()
 
 

@@ -1703,12 +1703,12 @@ def test_row_56_a_row_altered(tmp_path: Path) -> None:
 
 def test_row_57_a_ledger_that_may_not_be_written(tmp_path: Path) -> None:
     begun(tmp_path)
-    from leastnoise.ledger import file
+    from leastnoise.ledger.sqlite import SqliteLog
 
     def fails(*_: Any, **__: Any) -> Any:
         raise LedgerFileError("the ledger cannot be written")
 
-    with mock.patch.object(file, "rehearse", fails):
+    with mock.patch.object(SqliteLog, "append", fails):
         refused(paying(tmp_path), LedgerFileError, "cannot be written")
 
 
