@@ -125,6 +125,16 @@ def test_nearly_dependent_queries_are_solved(name: str, method: str, objective: 
         assert plan.certificate.status == "optimal"
 
 
+def test_answers_are_put_together_to_their_last_digits() -> None:
+    """Cells are known to few digits where the rows' directions are far apart; answers to most."""
+    rng = np.random.default_rng([32, 1])
+    bands = [band(32, width, draw) for width in range(2, 10) for draw in (rng.uniform, rng.normal)]
+    for W in (bands[9], bands[13]):
+        plan = designed(W, "dense", ln.MaxVariance())
+        assert np.linalg.cond(plan.strategy.dense().astype(float)) > 1e5  # type: ignore[union-attr]
+        check_answers(plan, W)
+
+
 @pytest.mark.parametrize(
     ("W", "most"),
     [

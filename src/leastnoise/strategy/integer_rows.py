@@ -246,7 +246,11 @@ class Strategy(Operator, Measured):
         return self.answers(tables(None)[0].reshape(-1))
 
     def estimates(self, measurements: Array) -> Array:
-        return np.asarray(self.pseudo_inverse @ measurements.astype(float))
+        y, G = measurements.astype(float), self.pseudo_inverse
+        found = G @ y
+        # Once more on what the first pass misses. Without it an answer erred by 4e-13 of all counts where the
+        # rows' directions were 2e5 apart, and noise was less.
+        return np.asarray(found + G @ (y - self._floats @ found))
 
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
         return workload.operator.apply(self.estimates(measurements))
