@@ -186,6 +186,11 @@ def test_whole_coefficients_are_answered_as_they_are(method: str) -> None:
             assert (apart <= noise + FLOATS * unit).all()
 
 
+def test_whole_coefficients_that_count_as_one_are_not_passed_off_as_exact() -> None:
+    plan = designed(np.array([[2**40, 1, 0], [2**40, 0, 1]]), "dense", None)
+    assert plan.distance == pytest.approx(2.0**-40, rel=0.6) and "answered" in str(plan)
+
+
 def test_fractions_that_floats_hold_are_answered_as_they_are() -> None:
     W = np.array([[0.5, 0.25, 0.0, 0.0], [0.0, 0.75, 2.0, 0.0], [0.5, 1.0, 2.0, 0.0]])
     plan = designed(W, "dense", None)
