@@ -28,7 +28,7 @@ from typing import Any
 
 from leastnoise.accounting import CellCosts, Charge
 from leastnoise.errors import AlreadySpentError, LeastnoiseError, LedgerError, OverBudgetError
-from leastnoise.ledger import Entry, Ledger, Table
+from leastnoise.ledger import CountedTable, Entry, Ledger
 from leastnoise.privacy import ZCDP
 
 # A seventh squared: no float holds it.
@@ -41,7 +41,7 @@ def charge_of(plan: str = "plan") -> Charge:
 
 
 # A table whose digest is noted with every charge, as that of a file is.
-TABLE = Table(by="digest", version=bytes(range(32)))
+TABLE = CountedTable(by="digest", version=bytes(range(32)))
 
 
 def new_ledger(path: Path, charges: int) -> Ledger:

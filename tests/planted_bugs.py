@@ -37,6 +37,7 @@ from leastnoise.accounting import CellCosts, Charge, limits, tally
 from leastnoise.data import blocks, counting, handle
 from leastnoise.errors import LeastnoiseError, PlanFileError, PrivacyError, UnrecordedSpending
 from leastnoise.ledger import Ledger, history, rows
+from leastnoise.ledger import ledger as ledger_module
 from leastnoise.noise import many_draws, samplers
 from leastnoise.plan import Plan
 from leastnoise.plan import checks as plan_checks
@@ -424,6 +425,20 @@ def other_neighbours_and_kinds_are_refused(folder: Path) -> bool:
     replaced = Charge("laplace", "replace-one", 1, Fraction(1, 9), None, "cells", "plan")
     gaussian = Charge("gaussian", "add-remove", 1, Fraction(1, 9), None, "cells", "plan")
     return all(refuses(lambda charge=charge: ledger.spend(charge, "r")) for charge in (replaced, gaussian))  # type: ignore[misc]
+
+
+def another_table_adds_its_worst_case(folder: Path) -> bool:
+    """Two plans about different cells of one schema: of two tables both are paid in full, or refused."""
+    ledger = Ledger(folder / "tables.ledger", dataset="two", limit=ln.GDP(1))
+    charges = [
+        Charge("gaussian", "add-remove", 1, Fraction(3, 4), CellCosts(costs, 4), "cells", "plan")
+        for costs in ((3, 1), (1, 3))
+    ]
+    ledger.spend(charges[0], "first", table=TABLE)
+    other = replace(TABLE, version=bytes(32))
+    claims = (other, replace(other, same_as="first"))
+    attempts = [lambda claim=claim: ledger.spend(charges[1], "second", table=claim) for claim in claims]
+    return all(map(refuses, attempts))
 
 
 # ------------------------------------------------------------------ the bugs
@@ -930,6 +945,23 @@ BUGS = [
         what_is_free_is_charged_once,
         "test_ledger.py::test_a_plan_after_others_is_charged_what_the_largest_cell_grows",
         _set(tally._Part, "plus", _charges_the_first_only),
+    ),
+    Bug(
+        "equal cells are one table",
+        "costs add up cell by cell wherever the schema is the same",
+        another_table_adds_its_worst_case,
+        "test_same_table.py::test_tables_with_one_schema_do_not_share_their_cells",
+        _all_of(
+            _set(ledger_module, "base_of", lambda history, *given: next(iter(history.entries), None)),
+            _set(ledger_module, "_check_same_version", lambda *given: None),
+        ),
+    ),
+    Bug(
+        "the same table on trust",
+        "a request that names a table is not compared with it",
+        another_table_adds_its_worst_case,
+        "test_same_table.py::test_a_version_that_moved_people_is_another_table",
+        _set(ledger_module, "_check_same_version", lambda *given: None),
     ),
     Bug(
         "ledger sums in floats",

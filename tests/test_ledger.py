@@ -32,7 +32,7 @@ from leastnoise.errors import (
     OverBudgetError,
     TooLargeError,
 )
-from leastnoise.ledger import Ledger, Table, file, history, rows, storage
+from leastnoise.ledger import CountedTable, Ledger, file, history, rows, storage
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
 from ledger_stress import TABLE, UNIT, charge_of, new_ledger
 
@@ -260,7 +260,7 @@ def test_a_plan_after_others_is_charged_what_the_largest_cell_grows(path: Path) 
     ledger = Ledger(path, dataset="people", limit=GDP(1))
     ledger.spend(costing(3, 1, unit=4, plan="first"), "r1", table=TABLE)
     second = costing(1, 3, unit=4, plan="second")
-    for table in (None, Table()):
+    for table in (None, CountedTable()):
         with pytest.raises(LedgerMismatchError, match="only the same can confirm"):
             ledger.spend(second, "r2", after=["first"], table=table)
     entry = ledger.spend(second, "r2", after=["first"], table=TABLE)

@@ -35,7 +35,7 @@ from leastnoise.errors import (
     LedgerMismatchError,
     OverBudgetError,
 )
-from leastnoise.ledger import Ledger, Table, rows, tables
+from leastnoise.ledger import CountedTable, Ledger, rows, tables
 from leastnoise.ledger.sqlite import SCHEMAS
 from leastnoise.release import measuring
 from leastnoise.strategy import Strategy
@@ -608,12 +608,12 @@ def test_the_same_table_from_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_arguments_of_a_table_that_make_no_sense() -> None:
     wrong: list[Callable[[], Any]] = [
-        lambda: Table(by="trust"),
-        lambda: Table(rules={"person": ""}),
-        lambda: Table(by="digest", version=b"short"),
-        lambda: Table(by="held"),
-        lambda: Table(held=object()),
-        lambda: Table(same_as=""),
+        lambda: CountedTable(by="trust"),
+        lambda: CountedTable(rules={"person": ""}),
+        lambda: CountedTable(by="digest", version=b"short"),
+        lambda: CountedTable(by="held"),
+        lambda: CountedTable(held=object()),
+        lambda: CountedTable(same_as=""),
     ]
     for make in wrong:
         with pytest.raises(InputError):

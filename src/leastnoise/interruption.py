@@ -10,31 +10,34 @@ from typing import Any
 
 
 class Interruption:
-    """Whether Ctrl-C was pressed while it was held back."""
+    """Whether Ctrl-C was pressed while it was held back.
 
-    def __init__(self) -> None:
+    Args:
+        handler: what hears it otherwise; None where nothing does.
+    """
+
+    def __init__(self, handler: Any = None) -> None:
+        self._handler = handler
         self._heard: list[tuple[int, Any]] = []
-
-    def hear(self, number: int, frame: Any) -> None:
-        """Note it; called in place of Python's own handler."""
-        self._heard.append((number, frame))
 
     @property
     def is_heard(self) -> bool:
         """Whether somebody wants to stop."""
         return bool(self._heard)
 
-    def settle(self, handler: Any) -> None:
-        """Let the usual handler know now."""
-        if self._heard:
-            handler(*self._heard[-1])
+    def hear(self, number: int, frame: Any) -> None:
+        """Note it; called in place of the usual handler."""
+        self._heard.append((number, frame))
 
-    def take(self) -> None:
-        """Answer it here: Python's own handler is not called any more."""
-        if signal.default_int_handler is self._before:
+    def answer(self) -> None:
+        """Whoever calls this answers it, so that Python's own handler need not; another is still called."""
+        if self._handler is signal.default_int_handler:
             self._heard.clear()
 
-    _before: Any = None
+    def pass_on(self) -> None:
+        """Let the usual handler know now."""
+        if self._heard:
+            self._handler(*self._heard[-1])
 
 
 @contextmanager
@@ -45,14 +48,14 @@ def finished_first() -> Iterator[Interruption]:
     main thread hears Ctrl-C at all, and only there can it be held back. A program with a handler of its own
     is left its handler: it is called when the work is done.
     """
-    held, before = Interruption(), signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield held
+        yield Interruption()
         return
-    held._before = before
+    held = Interruption(before)
     signal.signal(signal.SIGINT, held.hear)
     try:
         yield held
     finally:
         signal.signal(signal.SIGINT, before)
-        held.settle(before)
+        held.pass_on()

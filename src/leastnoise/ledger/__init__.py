@@ -23,15 +23,15 @@ from leastnoise.ledger.begun import begin_to_spend, n_begun
 from leastnoise.ledger.history import About, Entry, Stored
 from leastnoise.ledger.ledger import SURELY_SPENT, Ledger
 from leastnoise.ledger.soundness import Verification
-from leastnoise.ledger.tables import Table
+from leastnoise.ledger.tables import CountedTable
 
 __all__ = [
     "SURELY_SPENT",
     "About",
+    "CountedTable",
     "Entry",
     "Ledger",
     "Stored",
-    "Table",
     "Verification",
     "begin_to_spend",
     "in_words",

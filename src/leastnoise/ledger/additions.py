@@ -10,7 +10,7 @@ from leastnoise.accounting import Charge, check_limit
 from leastnoise.errors import InputError
 from leastnoise.ledger.history import FORMAT, Entry, History
 from leastnoise.ledger.rows import NOTHING, Row, sealed
-from leastnoise.ledger.tables import Table
+from leastnoise.ledger.tables import CountedTable
 from leastnoise.privacy import Goal
 
 
@@ -39,7 +39,7 @@ def spend_row(
     charge: Charge,
     release_id: str,
     after: Sequence[str],
-    table: Table | None = None,
+    table: CountedTable | None = None,
     same_as: str | None = None,
     committed: str | None = None,
 ) -> Row:
@@ -50,7 +50,7 @@ def spend_row(
         committed: the commitment to the digest of the table's bytes, if it is noted so.
     """
     content, profile = charge.to_parts()
-    told = Table() if table is None else table
+    told = CountedTable() if table is None else table
     about = {
         "by": told.by,
         "rules": dict(told.rules),

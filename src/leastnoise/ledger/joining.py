@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from leastnoise.accounting import Charge
 from leastnoise.errors import LedgerMismatchError
 from leastnoise.ledger.history import Entry, History
-from leastnoise.ledger.tables import Table, is_held
+from leastnoise.ledger.tables import CountedTable, is_held
 from leastnoise.printable import counted
 
 _NOTHING_SPENT = "Nothing was spent."
@@ -19,7 +19,9 @@ _NOTHING_SPENT = "Nothing was spent."
 _LEAVE_OUT = "leave out same_table_as=, which adds the plan's worst case"
 
 
-def base_of(history: History, charge: Charge, after: Sequence[str], table: Table | None) -> Entry | None:
+def base_of(
+    history: History, charge: Charge, after: Sequence[str], table: CountedTable | None
+) -> Entry | None:
     """The release whose group a new one joins; None for one that is added with its worst case.
 
     Args:
@@ -100,7 +102,7 @@ def _check_terms(base: Entry, charge: Charge) -> None:
         )
 
 
-def _check_confirmable(base: Entry, table: Table | None) -> None:
+def _check_confirmable(base: Entry, table: CountedTable | None) -> None:
     """Refuse a table of which nothing could show that it is the one of an earlier release."""
     name, told = base.release_id, base.table
     if told is None:

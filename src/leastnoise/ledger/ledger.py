@@ -48,7 +48,7 @@ from leastnoise.ledger.soundness import (
     check_versions,
     stored_answers,
 )
-from leastnoise.ledger.tables import N_SECRET_BYTES, Table, commitment, opens, remember
+from leastnoise.ledger.tables import N_SECRET_BYTES, CountedTable, commitment, opens, remember
 from leastnoise.noise import SystemBits
 from leastnoise.printable import counted
 from leastnoise.privacy import Goal
@@ -200,7 +200,7 @@ class Ledger:
         release_id: str,
         after: Sequence[str] = (),
         *,
-        table: Table | None = None,
+        table: CountedTable | None = None,
         expected_bytes: int = _USUAL_BYTES,
         goal: Goal | None = None,
     ) -> bytes | None:
@@ -291,8 +291,8 @@ class Ledger:
     def new_digest(self) -> hmac.HMAC:
         """An empty HMAC-SHA256 with this ledger's own key, to be fed the bytes of a table.
 
-        Its digest is what `Table` holds as ``version``. The key is in a private table of the ledger, which no
-        export, representation or head shows.
+        Its digest is what `CountedTable` holds as ``version``. The key is in a private table of the ledger,
+        which no export, representation or head shows.
         """
         with self._seen.reading() as (log, _):
             key = log.key()
@@ -309,7 +309,7 @@ class Ledger:
         release_id: str,
         after: Sequence[str] = (),
         *,
-        table: Table | None = None,
+        table: CountedTable | None = None,
         goal: Goal | None = None,
     ) -> Entry:
         """Pay for a release. Only when this has returned may noise be drawn.
@@ -458,7 +458,7 @@ class Ledger:
         charge: Charge,
         after: Sequence[str],
         goal: Goal | None,
-        table: Table | None,
+        table: CountedTable | None,
     ) -> Entry | None:
         """Refuse a charge that cannot be paid for; the release it is added to cell by cell, if any."""
         base = base_of(history, charge, after, table)
@@ -506,8 +506,8 @@ def _check_arguments(charge: Any, release_id: Any, after: Any, table: Any) -> No
         raise InputError("release_id must be a text of 1 to 200 printable characters")
     if isinstance(after, str) or not all(map(is_short_text, after)) or len(after) > _MOST_AFTER:
         raise InputError(f"after must be a sequence of at most {_MOST_AFTER:,} plan digests")
-    if table is not None and not isinstance(table, Table):
-        raise InputError(f"table must be a Table, got {type(table).__name__}")
+    if table is not None and not isinstance(table, CountedTable):
+        raise InputError(f"table must be a CountedTable, got {type(table).__name__}")
 
 
 def _reopened(path: str, dataset: str, limit: Goal, planned: bool, timeout: float) -> Ledger:

@@ -35,7 +35,7 @@ _MOST_RULES = 40
 
 
 @dataclass(frozen=True)
-class Table:
+class CountedTable:
     """The table that a release is about, as a ledger is told of it.
 
     Attributes:
@@ -98,13 +98,13 @@ def _is_secret(value: Any) -> bool:
 _held: dict[str, weakref.ref[Any]] = {}
 
 
-def remember(head: str, table: Table | None) -> None:
+def remember(head: str, table: CountedTable | None) -> None:
     """Note which object held the table of a release that was just paid for."""
     if table is not None and table.held is not None:
         _held[head] = weakref.ref(table.held)
 
 
-def is_held(head: str, table: Table) -> bool:
+def is_held(head: str, table: CountedTable) -> bool:
     """Whether the table of an earlier release is held by the very same object."""
     known = _held.get(head)
     return known is not None and table.held is not None and known() is table.held

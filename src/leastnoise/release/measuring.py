@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from leastnoise import container
 from leastnoise.data import counted_by, feed
 from leastnoise.errors import DataError, InputError, PlanFileError, UnrecordedSpending
 from leastnoise.interruption import finished_first
-from leastnoise.ledger import Ledger, Table
+from leastnoise.ledger import CountedTable, Ledger
 from leastnoise.measured import CountTables, Measured
 from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_gaussian
 from leastnoise.operators import Array
@@ -80,7 +80,7 @@ def measure(
     if isinstance(plan.strategy, Structured):
         plan.strategy.require_measurable()
     if ledger is not None:
-        return _measured_with(ledger, plan, source, release_id, Asked(same_table_as, table))
+        return _measured_with(ledger, plan, source, release_id, same_table_as, table)
     if plan.after:
         raise InputError(
             "this plan was designed after others, and is within its goal only together with them; name the "
@@ -100,14 +100,14 @@ def measure(
     return Release(plan, _noisy(plan, read, SystemBits()), is_truncated=is_truncated(source))
 
 
-class Asked(NamedTuple):
-    """What a request says of its table, before anything is read."""
-
-    same_table_as: str | None = None
-    label: str | None = None
-
-
-def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | None, asked: Asked) -> Release:
+def _measured_with(
+    ledger: Ledger,
+    plan: Plan,
+    source: Any,
+    release_id: str | None,
+    same_table_as: str | None,
+    label: str | None,
+) -> Release:
     """Check, read, spend, draw, store, hand out."""
     if not isinstance(ledger, Ledger):
         raise InputError(f"ledger must be a Ledger, got {type(ledger).__name__}")
@@ -116,7 +116,7 @@ def _measured_with(ledger: Ledger, plan: Plan, source: Any, release_id: str | No
     # What was not given cannot be given smaller.
     goal = plan.privacy if plan.has_goal and not plan.after else None
     by, rules, held = counted_by(source)
-    table = Table(by=by, rules=rules, label=asked.label, same_as=asked.same_table_as, held=held)
+    table = CountedTable(by=by, rules=rules, label=label, same_as=same_table_as, held=held)
     stored = ledger.check(charge, chosen, plan.after, table=table, expected_bytes=_bytes_of(plan), goal=goal)
     if stored is not None:
         return release_from_parts(*container.from_bytes(stored, "release", chosen), chosen)

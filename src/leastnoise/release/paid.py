@@ -57,7 +57,7 @@ class Paid:
             except LedgerError as error:
                 raise self._unstored(f"{error}") from None
             if interruption.is_heard:
-                interruption.take()
+                interruption.answer()
                 raise self._unstored(f"stopped by Ctrl-C while {reason}") from None
             if not is_told:
                 is_told = True
