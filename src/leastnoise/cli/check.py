@@ -11,6 +11,7 @@ import typer
 from leastnoise.cli.terminal import say, spinner
 
 if TYPE_CHECKING:
+    from leastnoise.data.csv_records import Dropped
     from leastnoise.data.fitting import ColumnFit, Fit
     from leastnoise.schema import Attribute, Schema
     from leastnoise.spec import Spec
@@ -74,6 +75,7 @@ def alike_columns(data: str, schema: Schema, person: str | None) -> str:
 
 def _lines(fit: Fit, asked: Spec, person: str | None, limit: int, show_values: bool) -> Iterator[str]:
     yield f"{_records(fit.n_records)} could be read"
+    yield from _dropped_lines(fit.dropped)
     for column in fit.columns:
         troubles = list(_troubles(column))
         yield f"\n{column.name}: {column.attribute.span_label(0, column.attribute.n_values - 1)}"
@@ -97,6 +99,21 @@ def _lines(fit: Fit, asked: Spec, person: str | None, limit: int, show_values: b
     has_values = any(c.n_unreadable or c.n_undeclared for c in fit.columns)
     if has_values and not show_values:
         yield "--show-values shows a few of the values that are not declared"
+
+
+def _dropped_lines(dropped: Dropped) -> Iterator[str]:
+    """What of CSV files could not be read as records, and why."""
+    from leastnoise.data.csv_records import MAX_RECORD
+
+    reasons = {
+        f"longer than {MAX_RECORD:,} bytes": dropped.too_long,
+        "with a quote that is not closed before a comma, a tab or the end of the line": dropped.unclosed,
+        "with text that is not UTF-8": dropped.not_utf8,
+        "with fewer fields than the first line": dropped.too_few,
+    }
+    for reason, number in reasons.items():
+        if number:
+            yield f"  {_records(number)} {reason}: left out"
 
 
 def _troubles(column: ColumnFit) -> Iterator[str]:

@@ -7,16 +7,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from leastnoise.data.blocks import Subset, tallied
+from leastnoise.data.csv_files import CsvFiles
 from leastnoise.data.edges import least_float as _least_float
 from leastnoise.data.kinds import check_kind
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
-from leastnoise.data.sources import Part, column_types, file_parts
+from leastnoise.data.sources import Part, check_files, column_types, file_parts
 from leastnoise.data.watching import Watch
 from leastnoise.errors import DataError, MissingExtraError
 from leastnoise.schema import Attribute, Bins, Categories, Hierarchy, Integers, Schema
@@ -53,7 +54,7 @@ def ask(
     """The counts of every block of attributes, each of shape (n_cells of the block,), from one scan."""
     names = schema.names
     who = None if records_per_person is None else person
-    with opened(source, schema, who) as (engine, query, parameters):
+    with opened(source, schema, who) as (engine, query, parameters, _):
         query = with_cells(engine, schema, query, parameters)
         is_placed = " AND ".join(f"i{k} IS NOT NULL" for k in range(len(names)))
         query = f"SELECT * FROM ({query}) WHERE {is_placed}"
@@ -67,11 +68,18 @@ def ask(
     return tallied(answer["which"], answer["cell"], answer["n"], sizes)
 
 
+class Opened(NamedTuple):
+    """An engine, a query for the records as the schema reads them, its parameters, and the CSV files."""
+
+    engine: Any
+    query: str
+    parameters: dict[str, Any]
+    texts: CsvFiles
+
+
 @contextmanager
-def opened(
-    source: Any, schema: Schema, person: Person | None, *, as_written: bool = False
-) -> Iterator[tuple[Any, str, dict[str, Any]]]:
-    """An engine, a query for the records as the schema reads them, and its parameters.
+def opened(source: Any, schema: Schema, person: Person | None, *, as_written: bool = False) -> Iterator[Opened]:
+    """A table, opened for queries.
 
     The query has columns v0, v1, … with values of the attributes' types, null where a record has none that
     can be read so, p0, p1, … which tell whether there is any value, and ``who``, with a person.
@@ -83,9 +91,10 @@ def opened(
     columns = names if person is None else (*names, person.column)
     with _engine(source) as engine:
         if isinstance(source, list):
-            parts = file_parts(engine, source, columns)
+            parts, texts = file_parts(engine, source, columns)
         else:
             opener, table = source
+            texts = CsvFiles([], columns)
             engine.register("source", opener(table, columns))
             parts = [Part("source", [], column_types(engine, "source"))]
         parameters: dict[str, Any] = {f"files{p}": part.files for p, part in enumerate(parts) if part.files}
@@ -104,7 +113,13 @@ def opened(
                 parameters["unknown"] = list(person.unknown)
             chosen = [*values, *present, *(written if as_written else []), *who]
             selected.append(f"SELECT {', '.join(chosen)} FROM {part.table}")
-        yield engine, " UNION ALL ".join(selected), parameters
+        try:
+            yield Opened(engine, " UNION ALL ".join(selected), parameters, texts)
+        except Exception:
+            # The engine knows only that a stream has failed.
+            if texts.stream.failure is not None:
+                raise texts.stream.failure from None
+            raise
 
 
 def _grouped(query: str, schema: Schema, blocks: Sequence[Subset]) -> str:
@@ -131,7 +146,7 @@ def _grouped(query: str, schema: Schema, blocks: Sequence[Subset]) -> str:
 def check_columns(files: list[str], columns: Sequence[str]) -> None:
     """Return if every file has each of these columns once; only headers are read."""
     with _engine(files) as engine:
-        file_parts(engine, files, columns)
+        check_files(engine, files, columns)
 
 
 @contextmanager

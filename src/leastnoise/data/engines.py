@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.data.blocks import Subset, tallied
+from leastnoise.data.column_names import column_places
 from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
 from leastnoise.data.people import Person
 from leastnoise.data.placing import check_type, person_text, placed, reading
-from leastnoise.data.sources import column_places
 from leastnoise.data.watching import Watch
 from leastnoise.errors import DataError, MissingExtraError
 from leastnoise.schema import Bins, Categories, Integers, Schema

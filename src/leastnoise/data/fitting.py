@@ -9,10 +9,11 @@ handed to the caller and goes nowhere else; `repr` shows none of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from leastnoise.data.counting import found, opened, with_cells
+from leastnoise.data.csv_records import Dropped
 from leastnoise.data.handle import Data
 from leastnoise.data.sources import is_in_engine
 from leastnoise.data.withheld import withheld
@@ -75,12 +76,14 @@ class Fit:
         n_counted: those that every attribute has a cell for.
         columns: one entry for each attribute, in the order of the schema.
         person: what a limit per person would do; None where the data names no person.
+        dropped: what of CSV files is no record that could be read, by reason.
     """
 
     n_records: int
     n_counted: int
     columns: tuple[ColumnFit, ...]
     person: PersonFit | None = None
+    dropped: Dropped = field(default_factory=Dropped)
 
     def __repr__(self) -> str:
         return f"Fit({len(self.columns)} columns, not private)"
@@ -113,7 +116,8 @@ def _fit(data: Data, records_per_person: int, n_examples: int) -> Fit:
     # Read as if numbers were clamped, so that one too large for any type is told from one that is none.
     readable = Schema({name: _with_outside(schema[name], "clamp") for name in schema})
     as_written = n_examples > 0
-    with opened(data._source, readable, data.who, as_written=as_written) as (engine, query, parameters):
+    with opened(data._source, readable, data.who, as_written=as_written) as table:
+        engine, query, parameters, texts = table
         copies = [f"v{k} AS v{k + n}, p{k} AS p{k + n}" for k in range(n)]
         copies += [f"{_is_read(schema[name], k)} AS r{k}" for k, name in enumerate(schema)]
         query = f"SELECT *, {', '.join(copies)} FROM ({query})"
@@ -131,6 +135,7 @@ def _fit(data: Data, records_per_person: int, n_examples: int) -> Fit:
         n_records, n_counted, *numbers = engine.execute(
             f"SELECT count(*), {', '.join(tallies)} FROM ({query})", parameters
         ).fetchone()
+        dropped = texts.dropped
         examples: list[tuple[tuple[str, int], ...]] = [()] * n
         if n_examples:
             examples = [_examples(engine, query, parameters, k, n_examples) for k in range(n)]
@@ -143,7 +148,7 @@ def _fit(data: Data, records_per_person: int, n_examples: int) -> Fit:
         missing, unreadable, undeclared, undeclared_out, out = map(int, numbers[5 * k : 5 * k + 5])
         own = ColumnFit(name, schema[name], missing, unreadable, undeclared, undeclared_out, out, examples[k])
         columns.append(own)
-    return Fit(n_records, n_counted, tuple(columns), person)
+    return Fit(n_records, n_counted, tuple(columns), person, dropped)
 
 
 def _with_outside(attribute: Attribute, outside: str) -> Attribute:

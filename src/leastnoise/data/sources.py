@@ -4,15 +4,15 @@
 
 from __future__ import annotations
 
-import csv
 import glob
-import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from leastnoise.data.column_names import column_places
+from leastnoise.data.csv_files import CsvFile, CsvFiles, header_of
 from leastnoise.errors import DataError
 
 _FILES = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq files"
@@ -29,16 +29,6 @@ _SUFFIXES: dict[str, tuple[str, str]] = {
     ".parquet": ("", ""),
     ".pq": ("", ""),
 }
-
-# A scan by several threads is off: DuckDB 2.0 loses records where a quoted line
-# break meets the border of two chunks (60,000 well-formed rows with one such
-# field in ten, buffers of 20 kB: 45,374 came back). Strict mode is off because
-# it stops with an error at a stray carriage return, which would tell on a record.
-_READ_CSV = (
-    "read_csv({files}, columns={columns}, delim='{delimiter}', compression='{compression}', header=true, "
-    "auto_detect=false, quote='\"', escape='\"', nullstr='', allow_quoted_nulls=false, ignore_errors=true, "
-    "strict_mode=false, parallel=false)"
-)
 
 
 class Part(NamedTuple):
@@ -76,59 +66,39 @@ def _format(path: str) -> tuple[str, str]:
     return _SUFFIXES[suffix_of(path)]
 
 
-def file_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> list[Part]:
-    """The files, those of equal format and columns together."""
+def check_files(engine: Any, files: Sequence[str], names: Sequence[str]) -> None:
+    """Return if every file has each of these columns once; only headers are read."""
+    for file in _text_files(files):
+        column_places(header_of(file), names, file.separator)
+    _parquet_parts(engine, files, names)
+
+
+def file_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> tuple[list[Part], CsvFiles]:
+    """The files, those of equal format and columns together; and those of text among them, in one part."""
+    parts = _parquet_parts(engine, files, names)
+    texts = CsvFiles(_text_files(files), names)
+    if texts.files:
+        engine.register("texts", texts.stream)
+        parts.append(Part("texts", [], [(f"c{k}", "VARCHAR") for k in range(len(names))]))
+    return parts, texts
+
+
+def _text_files(files: Sequence[str]) -> list[CsvFile]:
+    return [CsvFile(path, *_format(path)) for path in files if _format(path)[0]]
+
+
+def _parquet_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> list[Part]:
     groups: dict[Any, list[str]] = {}
     for path in files:
-        delimiter, compression = _format(path)
-        if delimiter:
-            opened: Any = gzip.open if compression == "gzip" else open
-            # Python decodes ahead of the header: bytes that are not UTF-8 must not raise.
-            with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
-                header = next(csv.reader(lines, delimiter=delimiter), [])
-            columns = [(name, "VARCHAR") for name in header]
-        else:
-            columns = column_types(engine, "read_parquet($file, hive_partitioning=false)", {"file": path})
-        groups.setdefault((delimiter, compression, tuple(columns)), []).append(path)
+        if not _format(path)[0]:
+            types = column_types(engine, "read_parquet($file, hive_partitioning=false)", {"file": path})
+            groups.setdefault(tuple(types), []).append(path)
     parts = []
-    for p, ((delimiter, compression, columns), paths) in enumerate(groups.items()):
-        places = column_places([name for name, _ in columns], names, delimiter)
-        if delimiter:
-            fields = {f"c{i}": "VARCHAR" for i in range(len(columns))}
-            table = _READ_CSV.format(
-                files=f"$files{p}", columns=fields, delimiter=delimiter, compression=compression
-            )
-            found = [(f"c{i}", "VARCHAR") for i in places]
-        else:
-            table = f"read_parquet($files{p}, hive_partitioning=false)"
-            found = [('"' + columns[i][0].replace('"', '""') + '"', columns[i][1]) for i in places]
-        parts.append(Part(table, paths, found))
+    for p, (columns, paths) in enumerate(groups.items()):
+        places = column_places([name for name, _ in columns], names)
+        found = [('"' + columns[i][0].replace('"', '""') + '"', columns[i][1]) for i in places]
+        parts.append(Part(f"read_parquet($files{p}, hive_partitioning=false)", paths, found))
     return parts
-
-
-def column_places(columns: Sequence[Any], names: Sequence[str], delimiter: str = "") -> list[int]:
-    """Where the columns of these names stand."""
-    texts = [column if isinstance(column, str) else None for column in columns]
-    for name in names:
-        if texts.count(name) != 1:
-            # A header may hold what should not be shown, in a file without one; it is not printed.
-            hint = f". {doubt}" if (doubt := other_separator(columns, delimiter)) else ""
-            raise DataError(
-                f"the table must have exactly one column named {name!r}, spelled just so; it has "
-                f"{'several' if name in texts else 'none'}{hint}"
-            )
-    return [texts.index(name) for name in names]
-
-
-def other_separator(header: Sequence[Any], delimiter: str) -> str:
-    """Words of doubt where a header of one field looks as if another sign parted it; "" elsewhere.
-
-    Nothing of the header is in them.
-    """
-    others = set(";\t,|") - {delimiter}  # a comma in a field of its own stands in quotes
-    if not delimiter or len(header) != 1 or others.isdisjoint(header[0]):
-        return ""
-    return f"The header holds one field; is the separator {'a comma' if delimiter == ',' else 'a tab'}?"
 
 
 def column_types(engine: Any, table: str, parameters: dict[str, Any] | None = None) -> list[tuple[str, str]]:

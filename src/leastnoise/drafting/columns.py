@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import csv
 import difflib
-import gzip
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from leastnoise.data.sources import column_types, files_named, other_separator
+from leastnoise.data.column_names import other_separator
+from leastnoise.data.sources import column_types, files_named
+from leastnoise.data.text_files import TextFile
 from leastnoise.data.withheld import withheld
 from leastnoise.errors import DataError
 
@@ -94,15 +95,20 @@ def _kind(stated: str) -> str:
 
 def _of_text(path: str) -> list[Column]:
     delimiter = "\t" if path.lower().endswith((".tsv", ".tsv.gz")) else ","
-    opened: Any = gzip.open if path.lower().endswith(".gz") else open
-    # Python decodes ahead of the first line: bytes of a record that are not UTF-8 must not raise.
-    with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
-        first = lines.readline(_MAX_HEADER)
-    if len(first) == _MAX_HEADER or any("\ud800" <= c <= "\udfff" for c in first):
+    first = b""
+    with TextFile(path, "gzip" if path.lower().endswith(".gz") else "none") as file:
+        while len(first) < _MAX_HEADER and b"\n" not in first and (more := file.read(_MAX_HEADER)):
+            first += more
+    line, _, _ = first.partition(b"\n")
+    try:
+        first_line = line.decode()
+    except UnicodeDecodeError:
+        first_line = ""
+    if len(line) >= _MAX_HEADER or (line and not first_line):
         raise DataError(f"the first line of a table must be text in UTF-8 and shorter than {_MAX_HEADER:,}")
-    if first.count('"') % 2:
+    if first_line.count('"') % 2:
         raise DataError("the first line of a table must close the quotation marks that it opens")
-    header = next(csv.reader([first], delimiter=delimiter), [])
+    header = next(csv.reader([first_line], delimiter=delimiter), [])
     doubt = other_separator(header, delimiter)
     if doubt:
         raise DataError(

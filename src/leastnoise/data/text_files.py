@@ -1,0 +1,114 @@
+"""The bytes of a text file as UTF-8, whatever it is compressed or encoded with, in pieces of bounded size."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+from collections.abc import Callable
+from typing import Any
+
+# The encodings that a byte order mark declares. A file without a mark is in UTF-8.
+_MARKS = {codecs.BOM_UTF8: "", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# No byte of UTF-8: it stands for half a letter at the end of a file, whose record is then left out.
+_NO_LETTER = b"\xff"
+# Bytes of a file that are decoded at once.
+_PIECE = 2**18
+
+
+class TextFile:
+    """A file of text, opened for one reading: `read` gives its bytes in UTF-8, without a byte order mark.
+
+    Letters that UTF-16 cannot hold, lone surrogates, come as bytes that are no UTF-8.
+
+    Args:
+        compression: "gzip" or "none".
+        seen: called with every stored byte of the file once, in order, as it is first read: what a
+            digest of the bytes behind a scan is made from. Compressed files are seen compressed.
+    """
+
+    def __init__(self, path: str, compression: str, seen: Callable[[bytes], object] | None = None) -> None:
+        self._file: Any = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
+        try:
+            if seen is not None:
+                self._file = _Seen(self._file, seen)
+            self._bytes: Any = gzip.GzipFile(fileobj=self._file) if compression == "gzip" else self._file
+            start = b""
+            while len(start) < 3 and (more := self._bytes.read(3 - len(start))):
+                start += more
+            mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
+        except BaseException:
+            self.close()
+            raise
+        self._encoding = _MARKS.get(mark, "")
+        self._start = len(mark)
+        self._decoder: Any = None
+        self._ready = b""
+        self.seek(0)
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; none at the end of the file only."""
+        if not self._encoding:
+            return self._bytes.read(size)
+        while not self._ready and self._decoder is not None:
+            piece = self._bytes.read(_PIECE)
+            text = self._decoder.decode(piece).encode("utf-8", "surrogatepass")
+            if not piece:
+                text += _NO_LETTER if self._decoder.getstate()[0] else b""
+                self._decoder = None
+            self._ready = text
+        given, self._ready = self._ready[:size], self._ready[size:]
+        return given
+
+    def seek(self, position: int) -> None:
+        """Go on reading from a position, counted in the bytes that `read` gives."""
+        if not self._encoding:
+            self._bytes.seek(self._start + position)
+            return
+        self._bytes.seek(self._start)
+        self._decoder = codecs.getincrementaldecoder(self._encoding)("surrogatepass")
+        self._ready = b""
+        while position > 0 and (given := self.read(position)):
+            position -= len(given)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> TextFile:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+
+class _Seen(io.RawIOBase):
+    """A file that shows every byte once, however often parts of it are read again."""
+
+    def __init__(self, file: Any, seen: Callable[[bytes], object]) -> None:
+        self._file = file
+        self._seen = seen
+        self._position = 0
+        self._furthest = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        n = self._file.readinto(buffer)
+        new = self._position + n - self._furthest
+        if new > 0:
+            self._seen(bytes(memoryview(buffer)[n - new : n]))
+            self._furthest += new
+        self._position += n
+        return n
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        self._position = self._file.seek(position, whence)
+        return self._position
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
