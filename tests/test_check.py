@@ -312,6 +312,33 @@ def test_nothing_is_written_or_logged(
     assert not caplog.records
 
 
+def test_lines_that_are_no_records_are_counted_by_reason(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leastnoise.data.csv_records.MAX_RECORD", 40)
+    lines = [
+        b"age,sex,region",
+        b"3,F,north",
+        b'4,"F,north',
+        b"5",
+        b"6,F,\xff",
+        b"7,F," + b"x" * 40,
+        b"8",
+        b"",
+    ]
+    Path("people.csv").write_bytes(b"\n".join(lines))
+    told = run("people.toml", "--data", "people.csv").output
+    assert (
+        "1 record could be read\n"
+        "  1 record longer than 40 bytes: left out\n"
+        "  1 record with a quote that is not closed before a comma, a tab or the end of the line: left out\n"
+        "  1 record with text that is not UTF-8: left out\n"
+        "  2 records with fewer fields than the first line: left out\n"
+    ) in told
+    fit = fit_of(vectorize("people.csv", Schema(sex=("F", "M"))))
+    assert repr(fit.dropped) == "Dropped(not private)"
+
+
 def test_what_was_found_is_not_in_any_repr(run: Callable[..., Any]) -> None:
     data = vectorize("people.csv", Schema(age=range(100), sex=("F", "M")), person="id")
     fit = fit_of(data, n_examples=3)

@@ -37,9 +37,11 @@ records, bytes, and dates or times where numbers are declared.
 
 CSV has a header line and a comma between fields, TSV a tab; nothing is guessed
 from the content, and all fields are text. An empty field without quotes is a
-null. A line with too few fields, or not in UTF-8, is left out; fields beyond
-the header's are ignored; a quote never closed takes the lines up to the next
-quote with it. File names may not hold ``* ? [``, which mean several files.
+null. Files are in UTF-8, or in UTF-16 if a byte order mark says so. What a record
+is stands in csv_records.py: a line with too few fields, not in UTF-8, too long, or
+with a quote that does not close is left out, and no other line with it; fields
+beyond the header's are ignored. File names may not hold ``* ? [``, which mean
+several files.
 
 Messages hold nothing true about the table: what the engine says is withheld.
 
@@ -50,6 +52,11 @@ Messages hold nothing true about the table: what the engine says is withheld.
     fitting.py    how far a table keeps to its schema, for its owner's eyes
     people.py     whose record it is
     sources.py    files and data frames, as the embedded engine reads them
+    column_names.py   columns found by their names
+    csv_files.py      CSV files as the embedded engine reads them
+    csv_records.py    records and fields, by one pass over the bytes
+    text_files.py     bytes of a file as UTF-8
+    arrow_stream.py   columns of text as an Arrow stream
     engines.py    by any other engine, through Ibis
     placing.py    from values to cells, in Ibis expressions
     dialects.py   what Ibis has no word for

@@ -78,7 +78,9 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def opened(source: Any, schema: Schema, person: Person | None, *, as_written: bool = False) -> Iterator[Opened]:
+def opened(
+    source: Any, schema: Schema, person: Person | None, *, as_written: bool = False
+) -> Iterator[Opened]:
     """A table, opened for queries.
 
     The query has columns v0, v1, … with values of the attributes' types, null where a record has none that

@@ -31,7 +31,7 @@ from leastnoise.data.withheld import withheld
 # The rules by which bytes become records and records find their cells. To be raised with every change after
 # which some record of some file could be placed otherwise: releases before and after it are then never added
 # up cell by cell.
-READING = 1
+READING = 2
 
 # How those of a person's records are chosen that count.
 _TRUNCATION = "first by a hash of person and cell"
