@@ -156,20 +156,25 @@ def _in_any_order(found: Published, labels: list[str], names: list[str]) -> None
     for query in case.queries:
         wanted = multiset(query.rows(len(case.probes)))
         assert query.name is not None and query.where is not None
+        own: dict[int, tuple[str, set[Row], dict[str, Row]]] = {}
         for label, name in zip(labels, names, strict=True):
             if name != query.name and not name.startswith((f"{query.name}: ", f"{query.name} (")):
                 continue
             phrases = query.phrases | {name: found.reader.everyone, "everyone": found.reader.everyone}
             readings = {times(row, query.where) for row in found.reader.label(label, phrases)}
-            fitting = [row for row in readings if wanted[row] > 0] or [
-                row for row in readings if not any(row)
-            ]
-            if not fitting:
-                found.complaints.append(f"{label!r} of {name!r} is none of what was asked, or comes twice")
+            own[len(own)] = (label, {row for row in readings if row in wanted or not any(row)}, phrases)
+        chosen: dict[int, Row] = {}
+        # Where words have several readings, those that have one choose first.
+        for i in sorted(own, key=lambda i: len(own[i][1])):
+            label, readings, _ = own[i]
+            left = [row for row in readings if wanted[row] > 0 or not any(row)]
+            if not left:
+                found.complaints.append(f"{label!r} of {query.name!r} is none of what was asked, or twice")
                 return
-            wanted[fitting[0]] -= 1
-            found.rows.append(fitting[0])
-            found.phrases.append(phrases)
+            chosen[i] = left[0]
+            wanted[left[0]] -= 1
+        found.rows += [chosen[i] for i in own]
+        found.phrases += [phrases for _, _, phrases in own.values()]
         if any(n > 0 for row, n in wanted.items() if any(row)):
             found.complaints.append(f"{query.name!r} lacks {sum(n > 0 for n in wanted.values())} rows")
 

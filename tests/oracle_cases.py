@@ -25,10 +25,14 @@ from oracle_queries import Described, Maker, Row, having
 METHODS = [method.name for method in ln.methods().methods]
 # Those whose answers depend on the data are biased: only their shapes and labels are judged.
 DATA_DEPENDENT = ("dawa", "mwem")
-# Seconds a design may take; what is found by then is as right as what is found later.
+# Seconds a design may take by a slow method, or over more cells than these. Others have no limit: under one,
+# "residuals" does not tie axes together, which reorders them.
 TIME_LIMIT = 1.0
+MOST_UNLIMITED = 36
+SLOW = ("sdp", "smii", "smoothing", "lowrank", "p-identity")
 # Cells that a schema may have, as a rule; other cells and a large attribute add to them.
 ROOMS = (12, 24, 24, 60, 60, 120, 250)
+N_ATTRIBUTES = (1, 2, 2, 3, 3, 3, 4, 4, 5, 6)
 # The column that says whose record is whose.
 PERSON = "person id"
 
@@ -63,6 +67,11 @@ class Case:
         return math.prod(attribute.size for attribute in self.attributes)
 
     @property
+    def time_limit(self) -> float | None:
+        is_slow = self.method in SLOW or (self.goal is not None and self.goal[0] == "PureDP")
+        return TIME_LIMIT if is_slow or self.n_cells > MOST_UNLIMITED else None
+
+    @property
     def has_person(self) -> bool:
         return self.kind_of_source != "vector" and PERSON in self.source[0]
 
@@ -85,8 +94,11 @@ def drawn(seed: int, number: int, *, is_quiet: bool = True) -> Case:
     rng = random.Random(f"{name}:{'quiet' if is_quiet else 'noisy'}")
     goal = _goal(rng, is_quiet)
     is_large = goal[0] != "PureDP" and rng.random() < 0.04
+    # Unions of products are where axes, factors and rows are put into other orders.
+    is_crossed = goal[0] != "PureDP" and rng.random() < 0.3
     # Intervals of Laplace noise are dear: pure cases are small.
-    attributes = _attributes(rng, is_large, rng.choice([6, 12, 24, 48] if goal[0] == "PureDP" else ROOMS))
+    room = rng.choice([6, 12, 24, 48] if goal[0] == "PureDP" else [18, 24, 36, 250] if is_crossed else ROOMS)
+    attributes = _attributes(rng, is_large, room, rng.choice([3, 3, 4] if is_crossed else N_ATTRIBUTES))
     n_cells = math.prod(attribute.size for attribute in attributes)
     cells = _cells(rng, attributes, n_cells)
     kind = rng.choice(["vector"] * 6 + ["frame", "frame", "csv"])
@@ -102,15 +114,17 @@ def drawn(seed: int, number: int, *, is_quiet: bool = True) -> Case:
     extra = [_cell(rng, attributes) for _ in range(12)]
     probes = tuple(dict.fromkeys([*cells, *extra]))
     counts = tuple(counted.get(probe, 0) for probe in probes)
-    method = _method(rng, goal[0], n_cells)
-    are_tables = method in ("marginals", "datacube", "fourier") and rng.random() < 0.9
-    maker = Maker(rng, attributes, probes, n_cells, are_tables)
+    method = "residuals" if is_crossed and rng.random() < 0.6 else _method(rng, goal[0], n_cells)
+    style = "crossed" if is_crossed else "any"
+    if method in ("marginals", "datacube", "fourier") and rng.random() < 0.9:
+        style = "tables"
+    maker = Maker(rng, attributes, probes, n_cells, style)
     if kind == "vector":
         source = [0] * n_cells
         for cell, n in counted.items():
             source[maker.index_of(cell)] = n
-    route = rng.choice(["python"] * 5 + ["toml", "toml", "sql", "sql"])
-    n_queries = rng.choice([1, 1, 2, 2, 3, 3, 4, 5])
+    route = rng.choice(["python"] * 5 + ["toml", "toml", *([] if is_crossed else ["sql", "sql"])])
+    n_queries = rng.choice([2, 2, 3] if is_crossed else [1, 1, 2, 2, 3, 3, 4, 5])
     if is_large:
         n_queries = min(n_queries, 3)
     if method == "product":
@@ -145,8 +159,7 @@ def drawn(seed: int, number: int, *, is_quiet: bool = True) -> Case:
 FURTHER = {"neighbours", "records_per_person"}
 
 
-def _attributes(rng: random.Random, is_large: bool, room: int) -> tuple[Attribute, ...]:
-    n = rng.choice([1, 2, 2, 3, 3, 3, 4, 4, 5, 6])
+def _attributes(rng: random.Random, is_large: bool, room: int, n: int) -> tuple[Attribute, ...]:
     names = rng.sample(NAMES, n)
     sizes = []
     for _ in names:
@@ -266,9 +279,8 @@ def _method(rng: random.Random, goal: str, n_cells: int) -> str:
         return "auto"
     if rng.random() < 0.35:
         return "residuals"
-    slow = ("sdp", "smii", "smoothing", "lowrank", "p-identity")
-    named = [name for name in METHODS if name not in (*DATA_DEPENDENT, *slow)]
-    return rng.choice(slow) if rng.random() < 0.04 else rng.choice([*named, "product", "marginals"])
+    named = [name for name in METHODS if name not in (*DATA_DEPENDENT, *SLOW)]
+    return rng.choice(SLOW) if rng.random() < 0.04 else rng.choice([*named, "product", "marginals"])
 
 
 # -------------------------------------------------------------------------------- handing over
@@ -294,7 +306,7 @@ def designed(case: Case) -> Any:
         queries = [query.python for query in case.queries]
     workload = ln.assemble(queries, schema)
     objective = objectives[case.objective]
-    return ln.design(workload, goal, objective=objective, method=case.method, time_limit=TIME_LIMIT)
+    return ln.design(workload, goal, objective=objective, method=case.method, time_limit=case.time_limit)
 
 
 def measured(case: Case, plan: Any, folder: Path) -> ln.Release:
@@ -339,7 +351,8 @@ def specification(case: Case) -> str:
         lines += [f'person = "{PERSON}"'] if case.has_person else []
     for query in case.queries:
         lines += ["", "[[query]]"] + [f"{key} = {_toml(value)}" for key, value in query.toml.items()]
-    lines += ["", "[design]", f"method = {_toml(case.method)}", f"time_limit = {TIME_LIMIT}"]
+    lines += ["", "[design]", f"method = {_toml(case.method)}"]
+    lines += [f"time_limit = {case.time_limit}"] if case.time_limit else []
     lines += [f"objective = {_toml(case.objective)}"] if case.objective else []
     return "\n".join(lines) + "\n"
 

@@ -76,27 +76,35 @@ def _product(numbers: Iterable[int]) -> int:
 
 @dataclass
 class Maker:
-    """Draws queries over some attributes, with rows over some probes; cross tables only where asked."""
+    """Draws queries over some attributes, with rows over some probes.
+
+    Attributes:
+        style: "tables" for cross tables only, "crossed" for products of several attributes only, "any".
+    """
 
     rng: random.Random
     attributes: Sequence[Attribute]
     probes: Sequence[Cell]
     n_cells: int
-    are_tables: bool = False
+    style: str = "any"
 
     def query(self, number: int) -> Described:
         """A random query over random attributes, with a name, a weight or neither."""
         rng = self.rng
         if rng.random() < 0.04:
             return self.named(self._total(), number)
-        if self.n_cells <= 60 and not self.are_tables and rng.random() < 0.06:
+        if self.n_cells <= 60 and self.style == "any" and rng.random() < 0.06:
             return self.named(self._linear(), number)
         most = min(len(self.attributes), rng.choice([1, 1, 2, 2, 3, 4, 6]))
+        fewest, single = 1, 0.65
+        if self.style == "crossed":
+            most = fewest = min(len(self.attributes), rng.choice([2, 2, 3]))
+            single = 0.95
         while True:
-            places = rng.sample(range(len(self.attributes)), rng.randint(1, most))
+            places = rng.sample(range(len(self.attributes)), rng.randint(fewest, most))
             units = []
             while places:
-                n = 1 if rng.random() < 0.65 else rng.randint(1, len(places))
+                n = 1 if rng.random() < single else rng.randint(1, len(places))
                 units.append(self._unit(places[:n]))
                 places = places[n:]
             if rng.random() < 0.03:
@@ -119,7 +127,7 @@ class Maker:
 
     def _unit(self, places: list[int]) -> Described:
         rng = self.rng
-        if self.are_tables:
+        if self.style == "tables":
             return rng.choice([self._marginal, self._marginal, self._cube])(places)
         if len(places) > 1:
             return rng.choice([self._marginal, self._marginal, self._cube, self._where, self._cases])(places)

@@ -27,7 +27,7 @@ from oracle import Tally, report
 IS_FULL = bool(os.environ.get("LEASTNOISE_ALL_EXTRAS"))
 SEED = int(os.environ.get("LEASTNOISE_ORACLE_SEED", "18"))
 # Chunks that workers share, and the cases of each.
-CHUNKS, AT_ONCE = (40, 40) if IS_FULL else (12, 25)
+CHUNKS, AT_ONCE = (40, 30) if IS_FULL else (12, 25)
 NOISY_CHUNKS, NOISY_AT_ONCE = (20, 10) if IS_FULL else (4, 4)
 # Of the cases drawn, the most that the library may refuse: beyond, the oracle would judge little.
 MOST_REFUSED = 0.4
