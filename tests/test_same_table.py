@@ -180,7 +180,7 @@ def test_a_version_that_moved_people_is_another_table(ledger: Ledger, tmp_path: 
     assert len(ledger.entries) == 1
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_nobody_ever_loses_more_than_the_ledger_says(seed: int, tmp_path: Path) -> None:
     """Random tables that change, random plans and random claims, against people counted one by one."""
     draw = np.random.default_rng(seed)
@@ -188,6 +188,7 @@ def test_nobody_ever_loses_more_than_the_ledger_says(seed: int, tmp_path: Path) 
     cells = draw.integers(0, 2, (3, 4))  # of three tables: the cell of each of four people
     loss = np.full(4, Fraction(0), dtype=object)
     named: list[str] = []
+    base = about_cell(0, schema=SCHEMA, mu=2)
     for i in range(8):
         which = int(draw.integers(3))
         if draw.random() < 0.3:
@@ -195,9 +196,8 @@ def test_nobody_ever_loses_more_than_the_ledger_says(seed: int, tmp_path: Path) 
         path = tmp_path / f"{which}.csv"
         path.write_text("sex\n" + "".join("FM"[cell] + "\n" for cell in cells[which]))
         mu = [Fraction(int(draw.integers(1, 5)), 4) for _ in range(2)]
-        plan = about_cell(0, schema=SCHEMA, mu=2)
         row = np.array([[int(mu[0] * 2**10), 0], [0, int(mu[1] * 2**10)]])
-        plan = replace(plan, strategy=Strategy(row, scale=2**10, noise="gaussian"))
+        plan = replace(base, strategy=Strategy(row, scale=2**10, noise="gaussian"))
         same = draw.choice(named) if named and draw.random() < 0.7 else None
         try:
             ln.measure(plan, path, ledger=ledger, release_id=f"r{i}", same_table_as=same)

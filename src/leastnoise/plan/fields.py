@@ -58,7 +58,7 @@ def check_fields(plan: Plan) -> None:
     if not isinstance(plan.options, Mapping) or not all(isinstance(name, str) for name in plan.options):
         raise _wrong(plan, "options", "a mapping from names to values")
     if not isinstance(plan.after, tuple) or not all(isinstance(digest, str) for digest in plan.after):
-        raise _wrong(plan, "after", "a tuple of digests")
+        raise _wrong(plan, "after", "a tuple of digests, 64 hexadecimal digits each")
 
 
 def _wrong(plan: Plan, name: str, wanted: str) -> DesignError:
