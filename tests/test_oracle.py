@@ -6,14 +6,20 @@ LEASTNOISE_ORACLE_SEED draws other cases. A failure names its case; see it again
 
 from __future__ import annotations
 
+import csv
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from leastnoise.cli.app import app
+from leastnoise.errors import UnrecordedSpending
 from leastnoise.plan import checks
 from leastnoise.queries import base
 from leastnoise.release import count_tables, measuring
@@ -22,13 +28,17 @@ from leastnoise.report import batches
 from leastnoise.strategy import Strategy
 from leastnoise.structured import answers
 from leastnoise.structured.blocks import Structured
-from oracle import Tally, report
+from oracle import LAPLACE_REACH, Tally, report
+from oracle_cases import DATA_DEPENDENT, drawn, expected_rows, specification, written_csv
+from oracle_labels import Reader
 
 IS_FULL = bool(os.environ.get("LEASTNOISE_ALL_EXTRAS"))
 SEED = int(os.environ.get("LEASTNOISE_ORACLE_SEED", "18"))
 # Chunks that workers share, and the cases of each.
 CHUNKS, AT_ONCE = (40, 30) if IS_FULL else (12, 25)
 NOISY_CHUNKS, NOISY_AT_ONCE = (20, 10) if IS_FULL else (4, 4)
+# Chunks of three publications each by the command line.
+SHELL_CHUNKS = 10 if IS_FULL else 2
 # Of the cases drawn, the most that the library may refuse: beyond, the oracle would judge little.
 MOST_REFUSED = 0.4
 
@@ -42,6 +52,40 @@ def test_nearly_noiseless_releases_are_the_truth_wherever_they_are_shown(chunk: 
 @pytest.mark.parametrize("chunk", range(NOISY_CHUNKS))
 def test_errors_have_the_variance_that_is_claimed(chunk: int) -> None:
     _judge(chunk, NOISY_AT_ONCE, "b")
+
+
+@pytest.mark.parametrize("chunk", range(SHELL_CHUNKS))
+def test_what_a_shell_publishes_is_the_truth(chunk: int, tmp_path: Path) -> None:
+    """From a specification and a file of records to a file of answers, by the command line alone."""
+    n_published = 0
+    for number in range(100 * chunk, 100 * (chunk + 1)):
+        case = drawn(SEED, number)
+        is_wanted = case.kind_of_source != "vector" and case.route != "sql" and len(case.attributes) > 1
+        if n_published == 3 or not is_wanted or case.n_cells > 60 or case.method in DATA_DEPENDENT:
+            continue
+        (tmp_path / "spec.toml").write_text(specification(case), encoding="utf-8")
+        data, out = written_csv(case, tmp_path), tmp_path / f"{number}.csv"
+        given = ["publish", str(tmp_path / "spec.toml"), "--data", str(data), "-o", str(out)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnrecordedSpending)
+            result = CliRunner().invoke(app, given)
+        if result.exit_code:
+            assert isinstance(result.exception, SystemExit), (number, result.exception)
+            continue
+        n_published += 1
+        with out.open(newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        rows = expected_rows(case)
+        phrases = {name: row for query in case.queries for name, row in query.phrases.items()}
+        reader = Reader(case.attributes, case.probes)
+        assert len(lines) == len(rows)
+        for line, row in zip(lines, rows, strict=True):
+            label = line["label"].removeprefix("'") if line["label"].startswith("'") else line["label"]
+            everyone = {line["query"]: reader.everyone, "everyone": reader.everyone}
+            assert row in reader.label(label, phrases | everyone), (number, label)
+            allowed = LAPLACE_REACH * float(line["stderr"]) + 1e-6
+            assert abs(float(line["answer"]) - case.truth(row)) <= allowed, (number, label)
+    assert n_published
 
 
 def _judge(chunk: int, at_once: int, part: str) -> None:
