@@ -1,33 +1,24 @@
-"""One scan, by whichever engine holds the table."""
+"""Scans of a table, by whichever engine holds it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from leastnoise.data import counting, engines
-from leastnoise.data.blocks import Subset
 from leastnoise.data.people import Person
+from leastnoise.data.snapshots import Scan
 from leastnoise.data.sources import is_in_engine
-from leastnoise.data.watching import Watch
 from leastnoise.schema import Schema
 
 
-def ask(
-    source: Any,
-    schema: Schema,
-    blocks: Sequence[Subset],
-    person: Person | None,
-    records_per_person: int | None,
-    watch: Watch,
-) -> list[npt.NDArray[np.int64]]:
-    """The counts of every block of attributes, each of shape (n_cells of the block,), from one scan."""
+def scanner(
+    source: Any, schema: Schema, person: Person | None, records_per_person: int | None, *, n_scans: int
+) -> AbstractContextManager[Scan]:
+    """A function that counts blocks of attributes in one scan; all scans see one version of the table."""
     if is_in_engine(source):
-        return engines.ask(source[1], schema, blocks, person, records_per_person, watch)
-    return counting.ask(source, schema, blocks, person, records_per_person, watch)
+        return engines.scanner(source[1], schema, person, records_per_person, n_scans=n_scans)
+    return counting.scanner(source, schema, person, records_per_person, n_scans=n_scans)
 
 
 def check_source(source: Any, schema: Schema, person: Person | None) -> None:

@@ -17,6 +17,7 @@ from leastnoise.data.csv_files import CsvFiles
 from leastnoise.data.edges import least_float as _least_float
 from leastnoise.data.kinds import check_kind
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
+from leastnoise.data.snapshots import CHANGED, Scan, digest_of_files
 from leastnoise.data.sources import Part, check_files, column_types, file_parts
 from leastnoise.data.watching import Watch
 from leastnoise.errors import DataError, MissingExtraError
@@ -43,29 +44,39 @@ _FLOATS = {"FLOAT", "DOUBLE"}
 _HUGE = f"{2**126}::HUGEINT"
 
 
-def ask(
-    source: Any,
-    schema: Schema,
-    blocks: Sequence[Subset],
-    person: Person | None,
-    records_per_person: int | None,
-    watch: Watch,
-) -> list[npt.NDArray[np.int64]]:
-    """The counts of every block of attributes, each of shape (n_cells of the block,), from one scan."""
+@contextmanager
+def scanner(
+    source: Any, schema: Schema, person: Person | None, records_per_person: int | None, *, n_scans: int
+) -> Iterator[Scan]:
+    """A function that counts blocks of attributes in one scan of a table, up to `n_scans` times.
+
+    Guarantee:
+        All scans see the same version of the table. Files are read again by each: where their bytes have
+        changed in between, the count ends with a `DataError`. Anything else that may change is read
+        once and held in the engine.
+    """
     names = schema.names
     who = None if records_per_person is None else person
-    with opened(source, schema, who) as (engine, query, parameters, _):
+    before = digest_of_files(source) if isinstance(source, list) and n_scans > 1 else None
+    is_read_once = not isinstance(source, list) and n_scans > 1
+    with opened(source, schema, who, is_read_once=is_read_once) as (engine, query, parameters, _):
         query = with_cells(engine, schema, query, parameters)
         is_placed = " AND ".join(f"i{k} IS NOT NULL" for k in range(len(names)))
         query = f"SELECT * FROM ({query}) WHERE {is_placed}"
         if records_per_person is not None:
             parameters["most"] = min(records_per_person, 2**62)
             query = _truncated(query, len(names))
-        watch.attach(stop=engine.interrupt)
-        answer = engine.execute(_grouped(query, schema, blocks), parameters).fetchnumpy()
-        watch.attach()
-    sizes = [math.prod(schema[name].size for name in block) for block in blocks]
-    return tallied(answer["which"], answer["cell"], answer["n"], sizes)
+
+        def scan(blocks: Sequence[Subset], watch: Watch) -> list[npt.NDArray[np.int64]]:
+            watch.attach(stop=engine.interrupt)
+            answer = engine.execute(_grouped(query, schema, blocks), parameters).fetchnumpy()
+            watch.attach()
+            sizes = [math.prod(schema[name].size for name in block) for block in blocks]
+            return tallied(answer["which"], answer["cell"], answer["n"], sizes)
+
+        yield scan
+    if before is not None and digest_of_files(source) != before:
+        raise DataError(CHANGED)
 
 
 class Opened(NamedTuple):
@@ -79,7 +90,12 @@ class Opened(NamedTuple):
 
 @contextmanager
 def opened(
-    source: Any, schema: Schema, person: Person | None, *, as_written: bool = False
+    source: Any,
+    schema: Schema,
+    person: Person | None,
+    *,
+    as_written: bool = False,
+    is_read_once: bool = False,
 ) -> Iterator[Opened]:
     """A table, opened for queries.
 
@@ -88,6 +104,8 @@ def opened(
 
     Args:
         as_written: with columns t0, t1, … too, the values as text.
+        is_read_once: whether a table that is no file is copied into the engine, so that all queries see the
+            same version of it.
     """
     names = schema.names
     columns = names if person is None else (*names, person.column)
@@ -98,7 +116,11 @@ def opened(
             opener, table = source
             texts = CsvFiles([], columns)
             engine.register("source", opener(table, columns))
-            parts = [Part("source", [], column_types(engine, "source"))]
+            name = "source"
+            if is_read_once:
+                name = "held"
+                engine.execute("CREATE TEMP TABLE held AS SELECT * FROM source")
+            parts = [Part(name, [], column_types(engine, name))]
         parameters: dict[str, Any] = {f"files{p}": part.files for p, part in enumerate(parts) if part.files}
         selected = []
         for part in parts:

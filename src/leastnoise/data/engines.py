@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from leastnoise.data.column_names import column_places
 from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
 from leastnoise.data.people import Person
 from leastnoise.data.placing import check_type, person_text, placed, reading
+from leastnoise.data.snapshots import Scan, held_version
 from leastnoise.data.watching import Watch
 from leastnoise.errors import DataError, MissingExtraError
 from leastnoise.schema import Bins, Categories, Integers, Schema
@@ -83,7 +84,28 @@ def check_table(table: Any, schema: Schema, person: Person | None) -> None:
         check_type(person.column, None, types[places[-1]])
 
 
-def ask(
+@contextmanager
+def scanner(
+    table: Any, schema: Schema, person: Person | None, records_per_person: int | None, *, n_scans: int
+) -> Iterator[Scan]:
+    """A function that counts blocks of attributes in one scan of a table, up to `n_scans` times.
+
+    Guarantee:
+        All scans see the same version of the table: PostgreSQL and DuckDB answer them within one
+        transaction, and Spark from a copy of the columns that it does not compute again.
+
+    Raises:
+        DataError: if several scans are needed and the engine cannot hold one version.
+    """
+    check_table(table, schema, person)
+    names = schema.names if person is None else (*schema.names, person.column)
+    # A single query sees one version in every engine.
+    holding = held_version(table, names) if n_scans > 1 else nullcontext(table)
+    with holding as held:
+        yield lambda blocks, watch: _ask(held, schema, blocks, person, records_per_person, watch)
+
+
+def _ask(
     table: Any,
     schema: Schema,
     blocks: Sequence[Subset],
@@ -92,7 +114,6 @@ def ask(
     watch: Watch,
 ) -> list[npt.NDArray[np.int64]]:
     """The counts of every block of attributes, each of shape (n_cells of the block,), from one scan."""
-    check_table(table, schema, person)
     backend = table.get_backend()
     try:
         # Tables that Ibis holds in memory are known to the engine after the hooks only.

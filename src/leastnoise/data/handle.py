@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.data.asking import ask, check_source
+from leastnoise.data.asking import check_source, scanner
 from leastnoise.data.blocks import Subset, plan_scans, summed
 from leastnoise.data.people import Person, checked_person
+from leastnoise.data.snapshots import CHANGED, Scan
 from leastnoise.data.sources import ACCEPTED, OPENERS, files_named, snapshot
 from leastnoise.data.watching import Counting, Watch
 from leastnoise.data.withheld import withheld
@@ -117,25 +120,37 @@ class Data:
         self._check_size(asked)
         if records_per_person is not None:
             self._check_truncation(records_per_person)
+        if not asked:
+            return []
         scans = plan_scans(asked, self.schema)
         watch = Watch(progress, len(scans))
         found: dict[int, npt.NDArray[np.int64]] = {}
         totals = set()
-        for blocks in scans:
-            for block, x in zip(blocks, self._scanned(blocks, records_per_person, watch), strict=True):
-                totals.add(int(x.sum()))
-                for place, subset in enumerate(asked):
-                    if place not in found and set(subset) <= set(block):
-                        found[place] = summed(x, block, subset, self.schema)
-        _check_unchanged(totals)
+        with self._scanner(records_per_person, len(scans)) as scan:
+            for blocks in scans:
+                for block, x in zip(blocks, _scanned(scan, blocks, watch), strict=True):
+                    totals.add(int(x.sum()))
+                    for place, subset in enumerate(asked):
+                        if place not in found and set(subset) <= set(block):
+                            found[place] = summed(x, block, subset, self.schema)
+        # What no engine should let happen; a version held wrongly would show here first.
+        if len(totals) > 1:
+            raise DataError(CHANGED)
         return [found[place] for place in range(len(asked))]
 
-    def _scanned(
-        self, blocks: list[Subset], records_per_person: int | None, watch: Watch
-    ) -> list[npt.NDArray[np.int64]]:
-        """The counts of some blocks, from one scan of the table."""
-        given = (self._source, self.schema, blocks, self.who, records_per_person, watch)
-        return watch.scan(lambda: withheld("counting the table", lambda: ask(*given)))
+    @contextmanager
+    def _scanner(self, records_per_person: int | None, n_scans: int) -> Iterator[Scan]:
+        """Scans that see one version of the table; what the engine says of an error is withheld."""
+        given = (self._source, self.schema, self.who, records_per_person)
+        held = ExitStack()
+        scan = withheld("counting the table", lambda: held.enter_context(scanner(*given, n_scans=n_scans)))
+        try:
+            yield scan
+        except BaseException:
+            raised = sys.exc_info()
+            withheld("counting the table", lambda: held.__exit__(*raised))
+            raise
+        withheld("counting the table", held.close)
 
     def _checked_subset(self, subset: Iterable[str]) -> Subset:
         if isinstance(subset, str) or not isinstance(subset, Iterable):
@@ -254,10 +269,6 @@ def _opened(source: Any, library: str, name: str, schema: Schema, who: Person | 
     return Data(schema, f"{library} {name}", opened, who, is_held)
 
 
-def _check_unchanged(totals: set[int]) -> None:
-    """Return if all blocks count the same number of records."""
-    if len(totals) > 1:
-        # Tables of different records would each be right and together say more than one of them.
-        raise DataError(
-            "the table changed while it was counted; count a copy or a snapshot that stays as it is"
-        )
+def _scanned(scan: Scan, blocks: list[Subset], watch: Watch) -> list[npt.NDArray[np.int64]]:
+    """The counts of some blocks, from one scan of the table."""
+    return watch.scan(lambda: withheld("counting the table", lambda: scan(blocks, watch)))

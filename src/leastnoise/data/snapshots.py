@@ -1,0 +1,124 @@
+"""One release, one version of the table, however many scans it takes.
+
+Tables of two versions would each be right, and together say more about a person than one of them: a record
+that has changed its cell in between would be in both.
+
+    files             read again by each scan; a digest of their bytes before the first and after the last
+    frames            copied into the embedded engine, once
+    DuckDB            one transaction, which sees the database as it was when it began
+    PostgreSQL        one transaction at the isolation level REPEATABLE READ
+    Spark             a local checkpoint of the columns: nothing is computed again, and a part that is lost
+                      is an error
+    other engines     as many tables as one query takes
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+
+from leastnoise.data.blocks import Subset
+from leastnoise.data.column_names import column_places
+from leastnoise.data.watching import Watch
+from leastnoise.errors import DataError
+
+# The counts of some blocks of attributes, each of shape (n_cells of the block,), from one scan.
+Scan = Callable[[Sequence[Subset], Watch], list[npt.NDArray[np.int64]]]
+
+CHANGED = "the table changed while it was counted; count a copy that stays as it is. Nothing was spent"
+
+# Bytes read from a file at a time.
+_BLOCK = 2**20
+
+
+def digest_of_files(files: Sequence[str]) -> bytes:
+    """A digest of the bytes of all files, in order."""
+    digest = hashlib.sha256()
+    for path in files:
+        length = 0
+        with open(path, "rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+                length += len(block)
+        # Tells where one file ends and the next begins.
+        digest.update(length.to_bytes(8, "big"))
+    return digest.digest()
+
+
+@contextmanager
+def held_version(table: Any, names: Sequence[str]) -> Iterator[Any]:
+    """An Ibis table that stays as it is now, for as long as this lasts.
+
+    Args:
+        names: the columns that are needed.
+
+    Raises:
+        DataError: if the engine cannot hold one version over several queries.
+    """
+    backend = table.get_backend()
+    holders = {"postgres": _held_by_postgres, "duckdb": _held_by_duckdb, "pyspark": _held_by_spark}
+    if backend.name not in holders:
+        raise DataError(
+            f"so many tables take several queries, and {backend.name} cannot hold one version of the table "
+            "over them; ask for fewer tables at a time, or write the table to a file, as in "
+            "table.to_parquet('people.parquet'), and count that"
+        )
+    with holders[backend.name](backend, table, names) as held:
+        yield held
+
+
+@contextmanager
+def _held_by_postgres(backend: Any, table: Any, names: Sequence[str]) -> Iterator[Any]:
+    connection = backend.con
+    is_within = connection.info.transaction_status.name != "IDLE"
+    if is_within:
+        level = connection.execute("SHOW transaction_isolation").fetchone()[0]
+        if level not in ("repeatable read", "serializable"):
+            raise DataError(
+                "the connection is within a transaction that may see two versions of the table; commit it or "
+                "roll it back first, or begin it with ISOLATION LEVEL REPEATABLE READ"
+            )
+        yield table
+        return
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        yield table
+
+
+@contextmanager
+def _held_by_duckdb(backend: Any, table: Any, names: Sequence[str]) -> Iterator[Any]:
+    # Tables that Ibis holds in memory become known to the engine before the transaction.
+    backend._run_pre_execute_hooks(table)
+    # To begin one within another would end the other, so it is asked first: outside of any, each query has
+    # a number of its own.
+    first, second = (backend.con.execute("SELECT txid_current()").fetchall() for _ in range(2))
+    if first == second:
+        # A transaction of the caller sees one version, too.
+        yield table
+        return
+    backend.con.begin()
+    try:
+        yield table
+    finally:
+        backend.con.rollback()
+
+
+@contextmanager
+def _held_by_spark(backend: Any, table: Any, names: Sequence[str]) -> Iterator[Any]:
+    session = backend._session
+    places = dict.fromkeys(column_places(table.columns, names))
+    frame = session.sql(backend.compile(table.select([table[place] for place in places])))
+    view = f"leastnoise_{uuid4().hex}"
+    held = frame.localCheckpoint(eager=True)
+    held.createOrReplaceTempView(view)
+    try:
+        yield backend.table(view)
+    finally:
+        session.catalog.dropTempView(view)
+        held.unpersist()
