@@ -98,6 +98,8 @@ WORK: dict[str, Callable[[], list[Line]]] = {
     "power": power,
     "contend": lambda: [stress("contend", "--processes", "32", "--spends", "200")],
     "kill": lambda: [stress("kill", "--kills", "560")],
+    "crowd": lambda: [stress("crowd", "--processes", "32", "--kills", "500")],
+    "shared": lambda: [stress("contend", "--processes", "32", "--spends", "50", "--ledger", "start")],
     "flip": lambda: [stress("flip", "--step", "1")],
     "fuzz": fuzz,
 }

@@ -6,13 +6,26 @@ Where every extra is installed, a skipped test is a failure: it would hide what 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from postgres_server import Server, started
+from support import extra
+
 # The same examples on every run, so that a failure stays; LEASTNOISE_EXPLORE=1 tries new ones.
 settings.register_profile("repeatable", derandomize=not os.environ.get("LEASTNOISE_EXPLORE"), deadline=None)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One PostgreSQL server for all tests of the group "engines"."""
+    extra("ibis")
+    extra("psycopg")
+    with started() as running:
+        yield running
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -5,20 +5,25 @@ The tests run these small; large, each is one command:
     python tests/ledger_stress.py contend --processes 32 --spends 200
     python tests/ledger_stress.py kill --kills 500
     python tests/ledger_stress.py flip --step 1
+    python tests/ledger_stress.py crowd --processes 32 --kills 500
+    python tests/ledger_stress.py contend --processes 32 --spends 50 --ledger start
 
 Each prints one line of JSON and exits with 1 if anything went wrong. They run in a process of their own
-because they fork.
+because they fork. ``--ledger`` is the address of a ledger in PostgreSQL, or ``start``, which starts a server.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import os
 import random
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -44,7 +49,7 @@ def charge_of(plan: str = "plan") -> Charge:
 TABLE = CountedTable(by="digest", version=bytes(range(32)))
 
 
-def new_ledger(path: Path, charges: int) -> Ledger:
+def new_ledger(path: Path | str, charges: int) -> Ledger:
     """A ledger that has room for exactly so many charges."""
     return Ledger(path, dataset="people", limit=ZCDP(charges * UNIT / 2), timeout=PATIENCE)
 
@@ -52,9 +57,11 @@ def new_ledger(path: Path, charges: int) -> Ledger:
 # ------------------------------------------------------------------ many processes
 
 
-def contend(folder: Path, *, processes: int, spends: int, too_many: int = 5) -> dict[str, Any]:
+def contend(
+    folder: Path, *, processes: int, spends: int, too_many: int = 5, ledger: str | None = None
+) -> dict[str, Any]:
     """Processes that all spend from one ledger until nothing is left, each trying a few times too often."""
-    path = folder / "contended.ledger"
+    path = ledger or folder / "contended.ledger"
     began = time.monotonic()
     children = [
         _in_child(folder / f"{i}.json", lambda i=i: _spender(path, i, processes * spends, spends + too_many))
@@ -63,9 +70,9 @@ def contend(folder: Path, *, processes: int, spends: int, too_many: int = 5) -> 
     failed = sum(os.waitpid(child, 0)[1] != 0 for child in children)
     reports = [json.loads((folder / f"{i}.json").read_text()) for i in range(processes) if not failed]
     passed = [release for report in reports for release in report["passed"]]
-    ledger = Ledger(path, timeout=PATIENCE)
-    recorded = [entry.release_id for entry in ledger.entries]
-    verified = ledger.verify()
+    contended = Ledger(path, timeout=PATIENCE)
+    recorded = [entry.release_id for entry in contended.entries]
+    verified = contended.verify()
     result = {
         "processes": processes,
         "passed": len(passed),
@@ -78,11 +85,11 @@ def contend(folder: Path, *, processes: int, spends: int, too_many: int = 5) -> 
         "seconds": round(time.monotonic() - began, 1),
     }
     wrong = failed or result["overspent"] or result["lost"] or result["unasked"]
-    result["right"] = not wrong and len(passed) == processes * spends and ledger.remaining.goal is None
+    result["right"] = not wrong and len(passed) == processes * spends and contended.remaining.goal is None
     return result
 
 
-def _spender(path: Path, name: int, charges: int, attempts: int) -> dict[str, Any]:
+def _spender(path: Path | str, name: int, charges: int, attempts: int) -> dict[str, Any]:
     # Whoever comes first makes the file.
     ledger, passed, refused = new_ledger(path, charges), [], 0
     for attempt in range(attempts):
@@ -164,8 +171,13 @@ ORDERS = {order.__name__: order for order in (measured, pays_afterwards, stores_
 
 
 def hand_out(outbox: Path, release_id: str, noise: bytes) -> None:
-    handle = os.open(outbox, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.write(handle, f"{release_id} {noise.hex()}\n".encode())
+    append_line(outbox, f"{release_id} {noise.hex()}")
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file, whole or not at all."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(handle, f"{line}\n".encode())
     os.close(handle)
 
 
@@ -237,6 +249,94 @@ def _judged(path: Path, outbox: Path, release_id: str, found: Counter[str]) -> s
     answers = fresh.check(charge_of(), release_id)
     found["different"] += handed is not None and bytes.fromhex(handed) != answers
     return "stored" if handed is None else "handed out"
+
+
+# ------------------------------------------------------------------ two connections each, killed at random
+
+
+def crowd(folder: Path, *, ledger: str, processes: int, kills: int, seed: int = 0) -> dict[str, Any]:
+    """Processes with two connections each, killed at any moment and replaced; they share one ledger."""
+    rng, began, most = random.Random(seed), time.monotonic(), 10**6
+    outbox, paid, stop = folder / "outbox", folder / "paid", folder / "stop"
+    outbox.touch()
+    paid.touch()
+    new_ledger(ledger, most)
+    numbers = itertools.count()
+    found: Counter[str] = Counter()
+
+    def started() -> int:
+        name = next(numbers)
+        return _in_child(None, lambda: _two_at_once(ledger, name, outbox, paid, stop))
+
+    children = [started() for _ in range(processes)]
+    while found["killed"] < kills:
+        # Until something more was paid for, so that every kill meets a ledger at work.
+        size = paid.stat().st_size
+        while paid.stat().st_size == size:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.05))
+        child = children.pop(rng.randrange(processes))
+        os.kill(child, signal.SIGKILL)
+        found["killed"] += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        children.append(started())
+    stop.touch()
+    found["failed"] = sum(os.waitpid(child, 0)[1] != 0 for child in children)
+    fresh = Ledger(ledger, timeout=PATIENCE)
+    entries = {entry.release_id: entry for entry in fresh.entries}
+    lines = [line.split(" ") for line in outbox.read_text().splitlines()]
+    for release_id, noise in lines:
+        entry = entries.get(release_id)
+        if entry is None:
+            found["unpaid"] += 1
+        elif not entry.is_stored:
+            found["unstored"] += 1
+        else:
+            found["different"] += fresh.check(charge_of(), release_id) != bytes.fromhex(noise)
+    found["repeated"] = len(lines) - len({noise for _, noise in lines})
+    found["twice"] = len(lines) - len({release_id for release_id, _ in lines})
+    found["lost"] = len(set(paid.read_text().split()) - set(entries))
+    found["miscounted"] = int(fresh.remaining.mu_squared != (most - len(entries)) * UNIT)
+    verified = fresh.verify()
+    faults = ("unpaid", "unstored", "different", "repeated", "twice", "lost", "miscounted", "failed")
+    return {
+        "processes": processes,
+        "killed": found["killed"],
+        "paid": verified.n_entries,
+        "stored": verified.n_stored,
+        "handed out": len(lines),
+        **{fault: found[fault] for fault in faults},
+        "seconds": round(time.monotonic() - began, 1),
+        "right": not any(found[fault] for fault in faults),
+    }
+
+
+def _two_at_once(ledger: str, name: int, outbox: Path, paid: Path, stop: Path) -> None:
+    """Two threads, each with a ledger object and so a connection of its own."""
+    failed: list[BaseException] = []
+
+    def work(thread: int) -> None:
+        try:
+            mine = Ledger(ledger, timeout=PATIENCE)
+            for i in itertools.count():
+                if stop.exists():
+                    return
+                release_id = f"{name}-{thread}-{i}"
+
+                def at(step: str, release_id: str = release_id) -> None:
+                    if step == "spent":
+                        append_line(paid, release_id)
+
+                measured(mine, release_id, outbox, at)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 # ------------------------------------------------------------------ flipped bytes
@@ -365,12 +465,18 @@ def main() -> None:
     killing = commands.add_parser("kill")
     killing.add_argument("--kills", type=int, default=500)
     killing.add_argument("--order", choices=sorted(ORDERS), default="measured")
+    crowding = commands.add_parser("crowd")
+    crowding.add_argument("--processes", type=int, default=32)
+    crowding.add_argument("--kills", type=int, default=500)
+    crowding.add_argument("--ledger", default="start")
+    contending.add_argument("--ledger")
     flipping = commands.add_parser("flip")
     flipping.add_argument("--step", type=int, default=1)
     commands.add_parser("without-rights")
     options = vars(parser.parse_args())
     work: dict[str, Callable[..., dict[str, Any]]] = {
         "contend": contend,
+        "crowd": crowd,
         "kill": kill,
         "flip": flip,
         "without-rights": without_rights,
@@ -378,8 +484,15 @@ def main() -> None:
     command = options.pop("command")
     # In memory where the disk is beside the point: there, a commit waits for nothing.
     is_in_memory = command == "flip" and os.access("/dev/shm", os.W_OK)
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if is_in_memory else None) as folder:
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm" if is_in_memory else None) as folder,
+        contextlib.ExitStack() as server,
+    ):
         Path(folder).chmod(0o755)
+        if options.get("ledger") == "start":
+            from postgres_server import started
+
+            options["ledger"] = server.enter_context(started()).url("stress")
         result = work[command](Path(folder), **options)
     print(json.dumps(result))
     sys.exit(0 if result["right"] else 1)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import decimal
 import gc
 import itertools
 import logging
 import math
 import os
-import pwd
 import random
 import shutil
-import socket
-import subprocess
 import tempfile
 import threading
 import time
@@ -36,6 +32,7 @@ from hypothesis import given, settings
 from leastnoise.data import Data, blocks, dialects, engines, vectorize
 from leastnoise.errors import DataError, LeastnoiseError, MissingExtraError, SchemaError, TooLargeError
 from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
+from postgres_server import Server, missing
 from support import extra
 from test_data import CAREFUL, PEOPLE, Table, brute_force, people, schemas_with_tables
 
@@ -64,87 +61,6 @@ KINDS = {
 
 
 # ------------------------------------------------------------------ engines, started here
-
-
-def missing(reason: str) -> None:
-    """Skip visibly on the light core; fail where everything is required."""
-    if os.environ.get("LEASTNOISE_ALL_EXTRAS"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-def server_programs() -> Path | None:
-    """The folder of PostgreSQL's server programs: on the path, or where Debian keeps them."""
-    found = shutil.which("initdb")
-    folders = [Path(found).resolve().parent] if found else []
-    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -int(path.parent.name))
-    return next((folder for folder in folders if (folder / "postgres").exists()), None)
-
-
-def as_somebody(folder: Path) -> list[str]:
-    """The words before a command that PostgreSQL accepts, which refuses to run as root."""
-    if os.geteuid() != 0:
-        return []
-    for user in ("postgres", "nobody"):
-        with contextlib.suppress(KeyError):
-            entry = pwd.getpwnam(user)
-            os.chown(folder, entry.pw_uid, entry.pw_gid)
-            return ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
-    pytest.fail("there is no user to run PostgreSQL as")
-
-
-class Server:
-    """A PostgreSQL server of this test run, on loopback, in a folder that goes with it."""
-
-    def __init__(self, programs: Path, folder: Path) -> None:
-        self._programs, self._folder = programs, folder
-        self._opened: list[Any] = []
-        self._prefix = as_somebody(folder)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        # ICU orders and compares text as people do, which counting must not notice.
-        self._run("initdb", "-A", "trust", "-U", "tester", "-E", "UTF8", "--no-sync", "--locale=C.UTF-8")
-        options = {
-            "port": self.port,
-            "listen_addresses": "127.0.0.1",
-            "unix_socket_directories": folder,
-            "fsync": "off",
-            "shared_buffers": "16MB",
-        }
-        flags = " ".join(f"-c {name}={value}" for name, value in options.items())
-        self._run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", flags, "start")
-
-    def _run(self, program: str, *words: str) -> None:
-        command = [*self._prefix, str(self._programs / program), "-D", str(self._folder / "data"), *words]
-        subprocess.run(command, check=True, cwd=self._folder, stdout=subprocess.DEVNULL, timeout=60)
-
-    def connect(self, database: str = "postgres") -> Any:
-        where = {"host": "127.0.0.1", "port": self.port, "user": "tester", "database": database}
-        self._opened.append(extra("ibis").postgres.connect(**where))
-        return self._opened[-1]
-
-    def stop(self) -> None:
-        for connection in self._opened:
-            connection.con.close()
-        self._run("pg_ctl", "-m", "immediate", "stop")
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    extra("ibis")
-    extra("psycopg")
-    programs = server_programs()
-    if programs is None:
-        missing("no PostgreSQL server here; on Debian: apt-get install postgresql")
-    assert programs is not None
-    folder = Path(tempfile.mkdtemp(prefix="leastnoise-postgres-"))
-    try:
-        started = Server(programs, folder)
-        yield started
-        started.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -167,7 +167,7 @@ def test_a_release_is_paid_for_once_and_given_out_again(ledger: Ledger) -> None:
     ledger.store(entry, b"noisy")
     before = ledger.head
     assert ledger.check(charge, "new") == b"noisy"
-    assert Ledger(ledger.path).check(charge, "new") == b"noisy"
+    assert Ledger(ledger.address).check(charge, "new") == b"noisy"
     assert ledger.head == before
     assert [e.is_stored for e in ledger.entries] == [True, True, False, True]
     with pytest.raises(LedgerMismatchError, match="of another plan"):
@@ -380,7 +380,7 @@ def test_who_waits_too_long_is_told(ledger: Ledger) -> None:
 
 
 def test_a_ledger_within_a_ledgers_transaction_does_not_hang(ledger: Ledger) -> None:
-    hasty = Ledger(ledger.path, timeout=0.01)
+    hasty = Ledger(ledger.address, timeout=0.01)
     with hasty._seen.writing("") as _, pytest.raises(LedgerBusyError, match="in this process"):
         hasty.check(charge_of(), "new")
 
@@ -790,6 +790,9 @@ def test_rows_and_exports_are_plain_and_hold_no_answers(ledger: Ledger, tmp_path
         assert b"answers 0" not in (tmp_path / name).read_bytes()
     with pytest.raises(InputError, match=r"\.csv or \.jsonl"):
         ledger.export(tmp_path / "x.txt")
+
+
+def test_a_ledger_is_not_exported_over_itself(ledger: Ledger, tmp_path: Path) -> None:
     ledger.path.rename(tmp_path / "own.csv")
     with pytest.raises(InputError, match="overwritten"):
         Ledger(tmp_path / "own.csv").export(tmp_path / "own.csv")
@@ -814,5 +817,5 @@ def test_each_row_is_parsed_once(ledger: Ledger, monkeypatch: pytest.MonkeyPatch
     for _ in range(3):
         ledger.entries
     assert parsed == []
-    Ledger(ledger.path)
+    Ledger(ledger.address)
     assert parsed == ["plan 0", "plan 1", "plan 2"]

@@ -33,7 +33,7 @@ from leastnoise.cli.outputs import (
     save,
     say_where,
 )
-from leastnoise.cli.paying import LedgerFile, Payment, ReleaseId, SameTableAs, TableLabel, payment
+from leastnoise.cli.paying import LedgerPlace, Payment, ReleaseId, SameTableAs, TableLabel, payment, typed
 from leastnoise.cli.quantiles import quantiles
 from leastnoise.cli.refusals import Commands
 from leastnoise.cli.report import report
@@ -135,7 +135,7 @@ def release(
     out: AnswersFile = None,
     person: Person = None,
     person_unknown: PersonUnknown = None,
-    ledger: LedgerFile = None,
+    ledger: LedgerPlace = None,
     release_id: ReleaseId = None,
     same_table_as: SameTableAs = None,
     table: TableLabel = None,
@@ -159,7 +159,7 @@ def publish(
     data: DataFile,
     out: AnswersFile = None,
     person: OtherPerson = None,
-    ledger: LedgerFile = None,
+    ledger: LedgerPlace = None,
     release_id: ReleaseId = None,
     same_table_as: SameTableAs = None,
     table: TableLabel = None,
@@ -298,7 +298,7 @@ def _outputs(
     out: Path | None,
     force: bool,
     n_answers: int,
-    ledger: Path | None,
+    ledger: str | None,
     release_id: str | None,
 ) -> Outputs:
     again = "A second release spends privacy again; keep the first. "
@@ -306,8 +306,8 @@ def _outputs(
         again = "A release whose id the ledger knows costs nothing. "
     elif ledger is not None:
         again += (
-            f"`leastnoise ledger show {ledger}` lists what was released, and `ledger fetch` gives it again "
-            "at no cost. "
+            f"`leastnoise ledger show {typed(ledger)}` lists what was released, and `ledger fetch` gives it "
+            "again at no cost. "
         )
     inputs = [source, Path(data), *map(Path, glob.glob(data, recursive=True))]
     return outputs_of(source, inputs, out=out, force=force, n_answers=n_answers, again=again)

@@ -1,4 +1,4 @@
-"""The ledger from a shell: create, show, fetch, verify, export."""
+"""The ledger from a shell: create, show, fetch, verify, export, move, grants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leastnoise.cli.outputs import (
     save,
     say_where,
 )
-from leastnoise.cli.paying import Payment, check_known, opened, release_of
+from leastnoise.cli.paying import Payment, check_known, exists, file_of, opened, release_of, typed
 from leastnoise.cli.refusals import Commands
 from leastnoise.cli.terminal import say
 
@@ -31,7 +31,12 @@ ledger_app = typer.Typer(
     cls=Commands, help="The budget across releases.", no_args_is_help=True, rich_markup_mode=None
 )
 
-LedgerFile = Annotated[Path, typer.Argument(help="the file of the ledger")]
+LedgerPlace = Annotated[
+    str,
+    typer.Argument(
+        metavar="LEDGER", help="the file of the ledger, or postgresql://USER@HOST/DATABASE?ledger=NAME"
+    ),
+]
 
 # How many releases a ledger is made for, and further ones are counted, at most.
 _MOST_TIMES = 1000
@@ -39,7 +44,7 @@ _MOST_TIMES = 1000
 
 @ledger_app.command()
 def create(
-    path: LedgerFile,
+    place: LedgerPlace,
     dataset: Annotated[str, typer.Option(help="a name for the people it is about; fixed from now on")],
     epsilon: Annotated[float | None, typer.Option(help="the most epsilon one person may ever spend")] = None,
     delta: Annotated[
@@ -71,8 +76,9 @@ def create(
     from leastnoise.ledger import Ledger
     from leastnoise.privacy import PureDP
 
-    if path.exists():
-        raise InputError(f"{str(path)!r} exists; a ledger is begun once. See: leastnoise ledger show {path}")
+    file, name = file_of(place), typed(place)
+    if exists(place):
+        raise InputError(f"{name!r} exists; a ledger is begun once. See: leastnoise ledger show {name}")
     given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     people = {"neighbours": neighbours, "records_per_person": records_per_person}
     if spec is not None:
@@ -89,27 +95,30 @@ def create(
     else:
         named: dict[str, Any] = {name: value for name, value in people.items() if value is not None}
         limit = _limit(epsilon, delta, rho, mu, **named)
-    say(Ledger(path, dataset=dataset, limit=limit))
+    say(Ledger(place, dataset=dataset, limit=limit))
     say(f"limit {limit}" + ("" if spec is None else f": {spec.name} fits {_so_often(times or 1)}"))
     if isinstance(limit, PureDP):
         say("note: a pure limit, for good: releases with a delta never fit; give --delta 1e-6 for those")
     if limit.records_per_person > 1:
         k = limit.records_per_person
         say(f"note: every specification needs records_per_person = {k} or more in its [privacy]")
-    say(f"wrote {path}; release with --ledger {path}")
+    say(f"{'wrote' if file is not None else 'made'} {name}; release with --ledger {name}")
 
 
 @ledger_app.command()
 def show(
-    path: LedgerFile,
+    place: LedgerPlace,
     spec: Annotated[
         Path | None, typer.Option(help="a specification: say what is left in the terms of its [privacy]")
     ] = None,
 ) -> None:
     """List what was released, what each cost, and what one more release may spend."""
-    ledger = opened(path)
+    ledger = opened(place)
     say(f"dataset  {ledger.dataset}\nlimit    {ledger.limit}\nleft     {ledger.remaining}")
-    for line in _room_for_one_more(ledger, spec):
+    moved_to = ledger.moved_to
+    if moved_to is not None:
+        say(f"closed   moved to {moved_to}")
+    for line in () if moved_to is not None else _room_for_one_more(ledger, spec):
         say(f"         {line}")
     say(f"head     {ledger.head}\n")
     rows = ledger.rows
@@ -129,7 +138,7 @@ def show(
 
 @ledger_app.command()
 def fetch(
-    path: LedgerFile,
+    place: LedgerPlace,
     release_id: Annotated[str, typer.Argument(help="what the release is known by, as `show` lists it")],
     out: AnswersFile = None,
     force: Force = False,
@@ -137,13 +146,16 @@ def fetch(
     """Write the answers of a stored release again. Costs nothing, and needs neither data nor plan."""
     from leastnoise.release import stored_release
 
-    ledger = opened(path)
+    ledger = opened(place)
     check_known(ledger, release_id)
     result = stored_release(ledger, release_id)
     n_answers = result.plan.workload.shape[0]
     # After the release: a ledger has many, and each its own answers.
-    named_after = path.with_name(f"{file_name(release_id)}.release")
-    outputs = outputs_of(named_after, [path], out=out, force=force, n_answers=n_answers)
+    file = file_of(place)
+    named_after = (Path("ledger") if file is None else file).with_name(f"{file_name(release_id)}.release")
+    outputs = outputs_of(
+        named_after, [] if file is None else [file], out=out, force=force, n_answers=n_answers
+    )
     save(result, outputs)
     say_where(outputs)
     Payment(ledger, release_id).say_receipt(result)
@@ -151,26 +163,61 @@ def fetch(
 
 @ledger_app.command()
 def verify(
-    path: LedgerFile,
+    place: LedgerPlace,
     head: Annotated[
         str | None, typer.Option(help="a head that a release printed; it must still be there")
     ] = None,
 ) -> None:
     """Recompute everything from the first row on, and compare with a head that was noted."""
-    say(f"verified: {opened(path).verify(head=head)}")
+    ledger = opened(place)
+    say(f"verified: {ledger.verify(head=head)}")
 
 
 @ledger_app.command()
 def export(
-    path: LedgerFile,
+    place: LedgerPlace,
     out: Annotated[Path, typer.Option("--out", "-o", help="a .csv or .jsonl file; it holds no answers")],
     force: Force = False,
 ) -> None:
     """Write the rows of the ledger, without any answers."""
-    ledger = opened(path)
-    check_outputs([out], [path])
+    ledger = opened(place)
+    file = file_of(place)
+    check_outputs([out], [] if file is None else [file])
     check_new(out, force=force)
     say(f"wrote {ledger.export(out)}")
+
+
+@ledger_app.command()
+def move(
+    source: LedgerPlace,
+    target: Annotated[
+        str, typer.Argument(help="where it goes: an address, or a new file for one that has it")
+    ],
+    abandon_unstored: Annotated[
+        bool, typer.Option(help="move although releases are paid for and never stored; nobody may be at it")
+    ] = False,
+) -> None:
+    """Move a ledger from a file to PostgreSQL or back. The source is closed; interrupted, it is run again."""
+    from leastnoise.ledger import move_ledger
+
+    opened(source)
+    moved = move_ledger(source, target, abandon_unstored=abandon_unstored)
+    say(moved)
+    say(f"verified: {moved.verify()}")
+    say(f"closed {typed(source)}; release with --ledger {typed(target)}")
+
+
+@ledger_app.command()
+def grants(
+    place: LedgerPlace,
+    role: Annotated[
+        str, typer.Argument(help="the role of those who release; it may read and add, and no more")
+    ],
+) -> None:
+    """Print the SQL by which the owner of a ledger in PostgreSQL lets others spend from it."""
+    from leastnoise.ledger import grants_for
+
+    typer.echo(grants_for(place, role))
 
 
 def _room_for_one_more(ledger: Ledger, spec: Path | None) -> list[str]:

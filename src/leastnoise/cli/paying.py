@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from leastnoise.spec import Spec
     from leastnoise.workload import Workload
 
-LedgerFile = Annotated[
-    Path | None,
-    typer.Option("--ledger", help="the ledger that pays for it; `leastnoise ledger create` begins one"),
+LedgerPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        help="the ledger that pays for it, a file or postgresql://HOST/DATABASE?ledger=NAME; `leastnoise "
+        "ledger create` begins one",
+    ),
 ]
 ReleaseId = Annotated[
     str | None, typer.Option("--release-id", help="what the ledger knows it by; asking again costs nothing")
@@ -114,7 +118,7 @@ class Payment:
         if entry is None or self.ledger is None:
             return
         known = entry.release_id
-        fetch = f"leastnoise ledger fetch {typed(self.ledger.path)} {shlex.quote(known)}"
+        fetch = f"leastnoise ledger fetch {typed(self.ledger.address)} {shlex.quote(known)}"
         raise LedgerMismatchError(
             f"this plan was released already as {known!r}; `{fetch}` gives its answers at no cost. For a "
             "table that has changed give the new release an id of its own: --release-id NEW. Nothing was "
@@ -173,12 +177,12 @@ class Payment:
         say(f"ledger head {self.ledger.head}")
         say(
             "  note it down elsewhere: `leastnoise ledger verify "
-            f"{typed(self.ledger.path)} --head ...` proves later that nothing was removed"
+            f"{typed(self.ledger.address)} --head ...` proves later that nothing was removed"
         )
 
 
 def payment(
-    ledger: Path | None,
+    ledger: str | None,
     release_id: str | None,
     same_table_as: str | None = None,
     table: str | None = None,
@@ -209,28 +213,48 @@ def check_known(ledger: Ledger, release_id: str) -> None:
         return
     some = ", ".join(map(repr, known[-3:])) or "none yet"
     raise InputError(
-        f"the ledger {ledger.path.name!r} knows no release {release_id!r}, only {some}"
-        f"{' and others' if len(known) > 3 else ''}; `leastnoise ledger show {typed(ledger.path)}` lists them"
+        f"the ledger {ledger.name!r} knows no release {release_id!r}, only {some}"
+        f"{' and others' if len(known) > 3 else ''}; `leastnoise ledger show {typed(ledger.address)}` lists "
+        "them"
     )
 
 
-def opened(path: Path) -> Ledger:
-    """The ledger in a file that exists."""
+def opened(place: str) -> Ledger:
+    """The ledger in a file or a database, which must exist."""
     from leastnoise.errors import InputError
     from leastnoise.ledger import Ledger
 
-    if not path.exists():
+    if file_of(place) is not None and not exists(place):
         raise InputError(
-            f"there is no ledger {str(path)!r}; begin one with: leastnoise ledger create {path} "
+            f"there is no ledger {place!r}; begin one with: leastnoise ledger create {place} "
             "--dataset NAME --epsilon E --delta D"
         )
-    return Ledger(path)
+    return Ledger(place)
 
 
-def typed(path: Path) -> str:
-    """A path as it may be typed in the folder where the command runs."""
-    here = Path.cwd()
-    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+def exists(place: str) -> bool:
+    """Whether a ledger, or something else, is there already."""
+    from leastnoise.ledger import is_there
+
+    file = file_of(place)
+    return is_there(place) if file is None else file.exists()
+
+
+def file_of(place: str) -> Path | None:
+    """The file that a ledger is kept in; None for one in a database."""
+    from leastnoise.ledger import is_address
+
+    return None if is_address(place) else Path(place)
+
+
+def typed(place: str) -> str:
+    """A path as it may be typed in the folder where the command runs; an address without its password."""
+    from leastnoise.ledger import without_password
+
+    file, here = file_of(place), Path.cwd()
+    if file is None:
+        return shlex.quote(without_password(place))
+    return shlex.quote(str(file.relative_to(here) if file.is_relative_to(here) else file))
 
 
 def release_of(ledger: Ledger, spec: Spec) -> Entry | None:

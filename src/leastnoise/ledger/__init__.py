@@ -1,11 +1,14 @@
-"""The budget across processes and crashes: one file that only grows.
+"""The budget across processes and crashes: one file, or one schema of a database, that only grows.
 
 A module imports only modules that stand above it here:
 
     rows         the rows of the log, chained by hash
     storage      what a ledger asks of the place it is kept in
-    sqlite       every SQL statement
+    sqlite       every SQL statement on a file
     file         the SQLite file: made, opened, locked, never believed
+    address      where a ledger in PostgreSQL is, without its password
+    postgres_log every SQL statement on a database
+    postgres     the database: connected to, taken turns in, never believed
     tables       the table that a release is about, and how it is confirmed to be the same
     history      what the rows say
     joining      which releases a new one is added to cell by cell
@@ -16,12 +19,16 @@ A module imports only modules that stand above it here:
     export       plain rows for people and programs
     begun        how often this process has begun to spend
     ledger       check, spend, store; verify
+    moving       from a file to a database, and back
 """
 
+from leastnoise.ledger.address import is_address, without_password
 from leastnoise.ledger.advice import in_words
 from leastnoise.ledger.begun import begin_to_spend, n_begun
 from leastnoise.ledger.history import About, Entry, Stored
-from leastnoise.ledger.ledger import SURELY_SPENT, Ledger
+from leastnoise.ledger.ledger import SURELY_SPENT, Ledger, is_there
+from leastnoise.ledger.moving import move_ledger
+from leastnoise.ledger.postgres_log import grants_for
 from leastnoise.ledger.soundness import Verification
 from leastnoise.ledger.tables import CountedTable
 
@@ -34,6 +41,11 @@ __all__ = [
     "Stored",
     "Verification",
     "begin_to_spend",
+    "grants_for",
     "in_words",
+    "is_address",
+    "is_there",
+    "move_ledger",
     "n_begun",
+    "without_password",
 ]

@@ -1,4 +1,4 @@
-"""The rows that a ledger adds: one to begin with, one when a release is paid for, one when it is stored."""
+"""The rows that a ledger adds: to begin with, when a release is paid for or stored, when it moves."""
 
 from __future__ import annotations
 
@@ -72,6 +72,19 @@ def store_row(history: History, entry: Entry, answers: bytes) -> Row:
         "at": _now(),
     }
     return sealed(history.head, history.n_rows, "store", said, None)
+
+
+def closing_row(history: History, to: str, token: str) -> Row:
+    """The row that closes a ledger, because another goes on in its place."""
+    said = {"to": to, "token": token, "at": _now()}
+    return sealed(history.head, history.n_rows, "close", said, None)
+
+
+def continuing_row(history: History, moved_from: str) -> Row:
+    """The row by which a ledger goes on where it was moved to."""
+    assert history.closed is not None
+    said = {"from": moved_from, "token": history.closed.token, "at": _now()}
+    return sealed(history.head, history.n_rows, "continue", said, None)
 
 
 def _now() -> str:

@@ -25,9 +25,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leastnoise.errors import InputError, LedgerBusyError, LedgerFileError, TooLargeError
+from leastnoise.errors import InputError, LedgerBusyError, LedgerFileError
 from leastnoise.ledger import storage
-from leastnoise.ledger.rows import Row
 from leastnoise.ledger.sqlite import SCHEMAS, SqliteLog
 
 # "lnlg", at byte 68 of the file.
@@ -80,11 +79,16 @@ class LedgerFile:
         """The name of the file, without its folder."""
         return self.path.name
 
+    @property
+    def shown(self) -> str:
+        """The path of the file."""
+        return str(self.path)
+
     def exists(self) -> bool:
         """Whether something of that name is there, a dangling link included."""
         return self.path.exists() or self.path.is_symlink()
 
-    def create(self, opening: Row, key: bytes) -> bool:
+    def create(self, key: bytes, fill: Callable[[storage.Log], None]) -> bool:
         """Make the file, readable by its owner only; False if it exists already.
 
         It appears under its name when it is complete, so nobody ever opens half a ledger.
@@ -105,7 +109,9 @@ class LedgerFile:
                     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                     connection.execute(f"PRAGMA user_version = {_FORMAT}")
                     connection.execute("BEGIN IMMEDIATE")
-                    SqliteLog(connection).begin(opening, key)
+                    log = SqliteLog(connection)
+                    log.begin(key)
+                    fill(log)
                     connection.execute("COMMIT")
                 os.link(name, path)
             except FileExistsError:
@@ -183,11 +189,7 @@ def check_room(path: Path, needed: int, aftermath: str) -> None:
         TooLargeError: if a release of this size is not kept at all.
         LedgerFileError: if there is no room.
     """
-    if needed > storage.MAX_ANSWER_BYTES:
-        raise TooLargeError(
-            f"the release would take {needed:,} bytes, and a ledger keeps at most "
-            f"{storage.MAX_ANSWER_BYTES:,}; split the workload"
-        )
+    storage.check_size(needed)
     try:
         # Not by asking how much is free: quotas and reserved blocks would not show.
         with tempfile.TemporaryFile(dir=path.parent, prefix=f".{path.name}.") as probe:

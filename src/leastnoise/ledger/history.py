@@ -92,6 +92,21 @@ class Entry:
         return self.stored is not None
 
 
+@dataclass(frozen=True)
+class Closed:
+    """That a ledger is closed, because it was moved.
+
+    Attributes:
+        to: what the ledger is called that goes on in its place.
+        token: what that ledger must know to go on; no two moves have the same.
+        at: when, in UTC.
+    """
+
+    to: str
+    token: str
+    at: str
+
+
 class History:
     """Everything a ledger has recorded, row by row.
 
@@ -125,6 +140,8 @@ class History:
         # What the releases of the first format came to by its own rule: equal cells were summed.
         self._first_tally = Tally()
         self._has_tables = content["format"] != 1
+        # Where it was moved to; None as long as it is in use.
+        self.closed: Closed | None = None
 
     @property
     def head(self) -> str:
@@ -221,7 +238,9 @@ class History:
         """
         content = opened(row, self.head, self.n_rows)
         try:
-            if row.kind == "spend":
+            if self.closed is not None or row.kind in ("close", "continue"):
+                self._add_move(row, content)
+            elif row.kind == "spend":
                 self._add_spend(row, content)
             elif row.kind == "store" and row.profile is None:
                 self._add_store(row, content)
@@ -298,6 +317,17 @@ class History:
         stored = Stored(row.number, content["size"], content["sha256"], content["at"])
         # In place: a dictionary keeps the order of its keys.
         self._entries[entry.release_id] = Entry(**{**vars(entry), "stored": stored})
+
+    def _add_move(self, row: Row, content: Mapping[str, Any]) -> None:
+        """Take in that the ledger is closed, or that it goes on here; nothing else follows a closing row."""
+        other = "to" if row.kind == "close" else "from"
+        _require(row.kind == ("close" if self.closed is None else "continue") and row.profile is None)
+        _require(set(content) == {"at", "token", other} and all(map(is_short_text, content.values())))
+        if self.closed is None:
+            self.closed = Closed(content["to"], content["token"], content["at"])
+        else:
+            _require(content["token"] == self.closed.token)
+            self.closed = None
 
 
 class _Unfit(Exception):

@@ -31,21 +31,22 @@ from leastnoise.errors import (
 )
 from leastnoise.ledger import storage
 from leastnoise.ledger.additions import opening_row, spend_row, store_row
+from leastnoise.ledger.address import is_address, parsed
 from leastnoise.ledger.advice import over_budget
 from leastnoise.ledger.begun import begin_to_spend
 from leastnoise.ledger.export import rows_of, write_rows
 from leastnoise.ledger.file import LedgerFile, checked_path
 from leastnoise.ledger.history import Entry, History
 from leastnoise.ledger.joining import base_of
-from leastnoise.ledger.rows import NOTHING, opened
-from leastnoise.ledger.seen import SeenLedger
+from leastnoise.ledger.postgres import LedgerDatabase
+from leastnoise.ledger.rows import NOTHING, Row, opened
+from leastnoise.ledger.seen import Appending, SeenLedger
 from leastnoise.ledger.soundness import (
     Verification,
-    check_answers,
+    check_all,
     check_head,
     check_pages,
     check_spent,
-    check_versions,
     stored_answers,
 )
 from leastnoise.ledger.tables import N_SECRET_BYTES, CountedTable, commitment, opens, remember
@@ -69,10 +70,14 @@ SURELY_SPENT = Fraction(99, 100)
 
 
 class Ledger:
-    """The privacy budget of one dataset, kept in one file.
+    """The privacy budget of one dataset, kept in one file or in a PostgreSQL database.
 
     Args:
-        path: the file. It is made, readable by its owner only, if it does not exist and a limit is given.
+        path: the file. It is made, readable by its owner only, if it does not exist and a limit is given. Or
+            the address of a ledger that several machines share, such as
+            "postgresql://user@host/database?ledger=town", which is made in the schema ``town``. Passwords are
+            best kept in ~/.pgpass or PGPASSWORD; one in the address is never shown, and does not travel when
+            the ledger is pickled.
         dataset: a name for the people concerned, fixed when the ledger is made. Everything ever
             released about them belongs in this one ledger. None opens whatever is there.
         limit: the most that one person may ever spend, fixed when the ledger is made. None opens an
@@ -84,9 +89,9 @@ class Ledger:
 
     Guarantee:
         Whatever processes spend through this file, and however they end, what `spend` has let through
-        stays within the limit, as long as the file is not replaced. A row that was changed, dropped or
-        moved is found when the ledger is opened. An older copy of the file is found by an object that has
-        seen a newer one, and by `verify` with a later head.
+        stays within the limit, as long as the file or the tables are not replaced. A row that was changed,
+        dropped or moved is found when the ledger is opened. An older copy of the file is found by an object
+        that has seen a newer one, and by `verify` with a later head.
 
     Raises:
         LedgerFileError, LedgerBusyError, LedgerMismatchError: see `leastnoise.errors`.
@@ -109,7 +114,7 @@ class Ledger:
         planned: bool | None = None,
         timeout: float = 30.0,
     ) -> None:
-        self._path = checked_path(path)
+        kept_in = kept_at(path)
         if dataset is not None and not is_short_text(dataset):
             raise InputError("dataset must be a text of 1 to 200 printable characters")
         if limit is not None and not isinstance(limit, Goal):
@@ -118,12 +123,12 @@ class Ledger:
             raise InputError(f"planned must be True or False, got {planned!r}")
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= 10**6:
             raise InputError(f"timeout must be a number of seconds, got {timeout!r}")
-        kept_in: storage.Storage = LedgerFile(self._path)
         self._seen = SeenLedger(kept_in, float(timeout), _NOTHING_SPENT)
         if limit is not None and not kept_in.exists():
             if dataset is None:
                 raise InputError("a new ledger needs dataset=, a name for the people it is about")
-            kept_in.create(opening_row(dataset, limit, bool(planned)), _secret())
+            opening = opening_row(dataset, limit, bool(planned))
+            kept_in.create(new_secret(), lambda log: log.append(opening))
         with self._seen.reading() as (log, history):
             check_pages(self.name, log)
             check_spent(self.name, history)
@@ -133,8 +138,20 @@ class Ledger:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
-        return self._path
+        """Where the file is.
+
+        Raises:
+            InputError: if the ledger is kept in a database; `address` says in which.
+        """
+        kept_in = self._seen.storage
+        if isinstance(kept_in, LedgerFile):
+            return kept_in.path
+        raise InputError("this ledger is kept in a database and has no file; ledger.address says where")
+
+    @property
+    def address(self) -> str:
+        """Where it is kept, as it may be given again: a path, or an address without its password."""
+        return self._seen.storage.shown
 
     @property
     def name(self) -> str:
@@ -155,6 +172,12 @@ class Ledger:
     def planned(self) -> bool:
         """Whether everything charged is fixed before the first answer is seen."""
         return self._seen.history.planned
+
+    @property
+    def moved_to(self) -> str | None:
+        """What the ledger is called that goes on in place of this one; None as long as this one is in use."""
+        with self._seen.reading() as (_, history):
+            return None if history.closed is None else history.closed.to
 
     @property
     def remaining(self) -> Remaining:
@@ -188,7 +211,8 @@ class Ledger:
         Raises:
             InputError: if the name ends otherwise, or is the ledger's own.
         """
-        if Path(path).exists() and Path(path).samefile(self._path):
+        kept_in = self._seen.storage
+        if isinstance(kept_in, LedgerFile) and Path(path).exists() and Path(path).samefile(kept_in.path):
             raise InputError("the ledger itself would be overwritten; export to another file")
         return write_rows(self.rows, path)
 
@@ -223,7 +247,8 @@ class Ledger:
         _check_arguments(charge, release_id, after, table)
         if type(expected_bytes) is not int or expected_bytes < 0:
             raise InputError(f"expected_bytes must be a whole number of bytes, got {expected_bytes!r}")
-        with self._seen.writing(_NOTHING_SPENT) as (adding, history):
+
+        def steps(adding: Appending, history: History) -> bytes | Row:
             entry = history.entry(release_id)
             if entry is not None:
                 return self._replayed(adding.log, entry, charge)
@@ -235,8 +260,13 @@ class Ledger:
             # What cannot be written to is found out here, before any data is read.
             adding.log.append(row)
             adding.log.undo()
+            return row
+
+        found = self._seen.write(_NOTHING_SPENT, steps)
+        if isinstance(found, bytes):
+            return found
         self._seen.storage.check_room(
-            expected_bytes + len(row.profile or b"") + _OVERHEAD_BYTES, aftermath=_NOTHING_SPENT
+            expected_bytes + len(found.profile or b"") + _OVERHEAD_BYTES, aftermath=_NOTHING_SPENT
         )
         return None
 
@@ -264,6 +294,7 @@ class Ledger:
         if not 0 <= share <= 1:
             raise InputError(f"share must lie between 0 and 1, got {share!r}")
         with self._seen.reading() as (_, history):
+            self._check_open(history)
             base = None if same_table_as is None else history.entry(same_table_as)
             try:
                 is_out = history.rules_out(goal, Fraction(share), None if base is None else base.group)
@@ -297,9 +328,12 @@ class Ledger:
         with self._seen.reading() as (log, _):
             key = log.key()
         if key is None:
-            with self._seen.writing(_NOTHING_SPENT) as (adding, _):
-                adding.log.upgrade(_secret)
-                key = adding.log.key()
+
+            def steps(adding: Appending, _: History) -> bytes | None:
+                adding.log.upgrade(new_secret)
+                return adding.log.key()
+
+            key = self._seen.write(_NOTHING_SPENT, steps)
         assert key is not None
         return hmac.new(key, digestmod="sha256")
 
@@ -332,9 +366,10 @@ class Ledger:
         if table is not None and table.by == "digest":
             if table.version is None:
                 raise InputError("the table must be read before it is paid for: version= is missing")
-            version = storage.Version(_secret(), table.version)
+            version = storage.Version(new_secret(), table.version)
         in_doubt = f"{_NOTHING_SPENT} If in doubt, see what the ledger lists."
-        with self._seen.writing(in_doubt) as (adding, history):
+
+        def steps(adding: Appending, history: History) -> Entry:
             if history.entry(release_id) is not None:
                 raise AlreadySpentError(
                     f"release {release_id!r} was paid for in the meantime; ask for it again to have its "
@@ -354,10 +389,13 @@ class Ledger:
             )
             entry = history.entry_of(row, opened(row, history.head, history.n_rows))
             begin_to_spend()
-            adding.log.upgrade(_secret)
+            adding.log.upgrade(new_secret)
             adding.append(row)
             if version is not None:
                 adding.log.add_version(row.number, version)
+            return entry
+
+        entry = self._seen.write(in_doubt, steps)
         remember(entry.head, table)
         return entry
 
@@ -381,7 +419,8 @@ class Ledger:
                 f"{storage.MAX_ANSWER_BYTES:,}. The release is paid for; its answers must not be handed out"
             )
         aftermath = "The release is paid for, its answers are not stored and must not be handed out."
-        with self._seen.writing(aftermath, keep_waiting) as (adding, history):
+
+        def steps(adding: Appending, history: History) -> None:
             known = history.entry(entry.release_id)
             if known is None or (known.number, known.head) != (entry.number, entry.head):
                 raise LedgerMismatchError(f"release {entry.release_id!r} was not paid for from this ledger")
@@ -389,8 +428,11 @@ class Ledger:
                 raise LedgerMismatchError(
                     f"release {entry.release_id!r} has answers already; ask for it again to have those"
                 )
+            self._check_open(history, aftermath)
             adding.log.add_answers(entry.number, answers)
             adding.append(store_row(history, entry, answers))
+
+        self._seen.write(aftermath, steps, keep_waiting)
 
     # -------------------------------------------------------------- proofs
 
@@ -410,11 +452,8 @@ class Ledger:
         """
         name = self.name
         with self._seen.reading() as (log, _):
-            check_pages(name, log)
             history = self._seen.read_anew(log)
-            check_spent(name, history)
-            check_answers(name, log, history)
-            check_versions(name, log, history)
+            check_all(name, log, history)
         if head is not None:
             check_head(name, history, head)
         stored = sum(entry.is_stored for entry in history.entries)
@@ -425,13 +464,18 @@ class Ledger:
         try:
             with self._seen.reading() as (_, history):
                 left = f"{counted(len(history.entries), 'release')}, left: {history.remaining}"
+                if history.closed is not None:
+                    is_here = history.closed.to == self.name
+                    left = "not in use yet" if is_here else f"closed: moved to {history.closed.to!r}"
+            return f"Ledger({self.name!r}, {history.dataset!r}, {left})"
         except LedgerError:
-            left = "which cannot be read now"
-        return f"Ledger({self.name!r}, {self.dataset!r}, {left})"
+            known = self._seen.last_seen
+        whose = "" if known is None else f" {known.dataset!r},"
+        return f"Ledger({self.name!r},{whose} which cannot be read now)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # In another process it is opened anew, and checked.
-        return _reopened, (str(self._path), self.dataset, self.limit, self.planned, self._seen.timeout)
+        return _reopened, (self.address, self.dataset, self.limit, self.planned, self._seen.timeout)
 
     # -------------------------------------------------------------- inside
 
@@ -452,6 +496,16 @@ class Ledger:
                 f"the ledger {name!r} was made with planned={history.planned}, which is fixed; leave it out"
             )
 
+    def _check_open(self, history: History, aftermath: str = _NOTHING_SPENT) -> None:
+        """Refuse to add to a ledger that was moved."""
+        closed = history.closed
+        if closed is None:
+            return
+        what = f"is closed: it was moved to {closed.to!r} on {closed.at[:10]}; use that one"
+        if closed.to == self.name:
+            what = "is not in use yet: the move to it is not complete; run `leastnoise ledger move` again"
+        raise LedgerMismatchError(f"the ledger {self.name!r} {what}. {aftermath}")
+
     def _check_charge(
         self,
         history: History,
@@ -461,6 +515,7 @@ class Ledger:
         table: CountedTable | None,
     ) -> Entry | None:
         """Refuse a charge that cannot be paid for; the release it is added to cell by cell, if any."""
+        self._check_open(history)
         base = base_of(history, charge, after, table)
         group = None if base is None else base.group
         try:
@@ -494,7 +549,26 @@ def _check_same_version(base: Entry, known: storage.Version | None, found: stora
         )
 
 
-def _secret() -> bytes:
+def kept_at(path: str | Path) -> storage.Storage:
+    """The storage that a path or an address names.
+
+    Raises:
+        InputError: if it is neither.
+        LedgerFileError: if the folder of a file does not exist.
+    """
+    return LedgerDatabase(parsed(str(path))) if is_address(path) else LedgerFile(checked_path(path))
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether a ledger, or anything else, is kept at a path or an address.
+
+    Raises:
+        LedgerFileError: if a database cannot be reached.
+    """
+    return kept_at(path).exists()
+
+
+def new_secret() -> bytes:
     """Bytes that nobody can guess, for a key or a nonce."""
     return SystemBits().bits(8 * N_SECRET_BYTES).to_bytes(N_SECRET_BYTES, "big")
 

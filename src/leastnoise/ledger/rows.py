@@ -26,7 +26,8 @@ class Row(NamedTuple):
     """One row as the file holds it.
 
     Attributes:
-        kind: "open", "spend" or "store".
+        kind: "open", "spend" or "store"; "close" where the ledger was moved from, "continue" where it was
+            moved to.
         content: plain values, as JSON.
         profile: the packed costs of the cells, of a spend that has them.
         digest: over this row and the digest of the one before.

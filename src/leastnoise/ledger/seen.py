@@ -6,14 +6,24 @@ checked once is kept, so that only new rows are read; and a file that lacks what
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from leastnoise.errors import LedgerFileError
+from leastnoise.errors import LedgerBusyError, LedgerFileError
 from leastnoise.ledger.history import History
 from leastnoise.ledger.rows import Row
-from leastnoise.ledger.storage import Log, Storage
+from leastnoise.ledger.storage import Log, OvertakenError, Storage
+
+# How often the same steps are tried where others come first each time.
+MOST_ATTEMPTS = 12
+# Seconds before they are tried again, first and at most; in between each wait is twice the last.
+_FIRST_WAIT = 0.01
+_LONGEST_WAIT = 0.5
+
+Result = TypeVar("Result")
 
 
 class Appending(NamedTuple):
@@ -50,6 +60,11 @@ class SeenLedger:
             return self._history
         with self.reading() as (_, history):
             return history
+
+    @property
+    def last_seen(self) -> History | None:
+        """The same without ever looking at the file; None if it was not read, or not to its end."""
+        return self._history
 
     @contextmanager
     def reading(self, keep_waiting: Callable[[], bool] | None = None) -> Iterator[tuple[Log, History]]:
@@ -91,6 +106,34 @@ class SeenLedger:
             keep_waiting=keep_waiting,
         ) as log:
             yield Appending(log, appended), self._read(log)
+
+    def write(
+        self,
+        aftermath: str,
+        steps: Callable[[Appending, History], Result],
+        keep_waiting: Callable[[], bool] | None = None,
+    ) -> Result:
+        """What some steps return that were taken in one transaction of `writing`.
+
+        Where the storage finds that another transaction came first, everything is undone and the steps are
+        taken again, on the history as it is then.
+
+        Raises:
+            LedgerBusyError: if others came first each time.
+        """
+        for attempt in range(MOST_ATTEMPTS):
+            try:
+                with self.writing(aftermath, keep_waiting) as (adding, history):
+                    found = steps(adding, history)
+                return found
+            except OvertakenError:
+                # Not the same for all, or those who met once would meet again.
+                share = 1 / (1 + os.getpid() % 8)
+                time.sleep(share * min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT))
+        raise LedgerBusyError(
+            f"others wrote to the ledger {self.storage.name!r} each of {MOST_ATTEMPTS} times before this "
+            f"could; try again. {aftermath}"
+        )
 
     def read_anew(self, log: Log) -> History:
         """The history in the file, from its first row on, whatever was checked before.

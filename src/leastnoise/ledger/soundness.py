@@ -54,6 +54,14 @@ def check_head(name: str, history: History, head: str) -> None:
         )
 
 
+def check_all(name: str, log: Log, history: History) -> None:
+    """Refuse a ledger in which anything is not as it was written, once its chain was read."""
+    check_pages(name, log)
+    check_spent(name, history)
+    check_answers(name, log, history)
+    check_versions(name, log, history)
+
+
 def check_answers(name: str, log: Log, history: History) -> None:
     """Refuse a file whose stored answers are not those that its rows tell of."""
     expected = [entry.number for entry in history.entries if entry.is_stored]

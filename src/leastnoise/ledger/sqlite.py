@@ -46,12 +46,11 @@ class SqliteLog:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
 
-    def begin(self, opening: Row, key: bytes) -> None:
-        """Make the tables, with the first row and the key."""
+    def begin(self, key: bytes) -> None:
+        """Make the tables, with the key."""
         for statement in _FIRST.values():
             self.connection.execute(statement)
         self._add_private(key)
-        self.append(opening)
 
     def rows_from(self, number: int | None) -> Iterator[Row]:
         """The rows of the log from some number on, in order; None for all there are."""

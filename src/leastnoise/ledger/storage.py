@@ -8,7 +8,8 @@ storage holds four things and never interprets them:
     versions   the digest and the nonce behind the commitment in a row: private, never exported
     key        of the digests: private, never exported
 
-`leastnoise.ledger.file` keeps them in one SQLite file.
+`leastnoise.ledger.file` keeps them in one SQLite file, `leastnoise.ledger.postgres` in one schema of a
+PostgreSQL database.
 """
 
 from __future__ import annotations
@@ -17,10 +18,31 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
+from leastnoise.errors import TooLargeError
 from leastnoise.ledger.rows import Row
 
-# The largest release that is kept, in bytes; SQLite itself stops at 10^9.
+# The largest release that is kept, in bytes; SQLite itself stops at 10^9, PostgreSQL at 2^30.
 MAX_ANSWER_BYTES = 2**29
+
+
+class OvertakenError(Exception):
+    """Another transaction came first: nothing was written, and the same steps may be tried again.
+
+    Never seen outside of `leastnoise.ledger`: `leastnoise.ledger.seen` tries again.
+    """
+
+
+def check_size(needed: int) -> None:
+    """Refuse a release that no ledger keeps.
+
+    Raises:
+        TooLargeError: naming the limit.
+    """
+    if needed > MAX_ANSWER_BYTES:
+        raise TooLargeError(
+            f"the release would take {needed:,} bytes, and a ledger keeps at most {MAX_ANSWER_BYTES:,}; "
+            "split the workload"
+        )
 
 
 class Version(NamedTuple):
@@ -84,11 +106,18 @@ class Storage(Protocol):
     def name(self) -> str:
         """What messages call it."""
 
+    @property
+    def shown(self) -> str:
+        """Where it is, as it may be typed again; never a password."""
+
     def exists(self) -> bool:
         """Whether something is there already."""
 
-    def create(self, opening: Row, key: bytes) -> bool:
-        """Make a ledger with its opening row and its key; False if somebody else has made it meanwhile."""
+    def create(self, key: bytes, fill: Callable[[Log], None]) -> bool:
+        """Make a ledger with its key and what ``fill`` adds; False if somebody else has made one meanwhile.
+
+        It is there when all of it is, and not before.
+        """
 
     def transaction(
         self,
@@ -112,6 +141,7 @@ class Storage(Protocol):
         Raises:
             LedgerFileError: if it is missing, damaged, no ledger, read-only or out of room.
             LedgerBusyError: if others hold it for longer than ``timeout`` seconds.
+            OvertakenError: if another transaction came first, where nothing keeps writers out for sure.
         """
 
     def check_room(self, needed: int, aftermath: str) -> None:

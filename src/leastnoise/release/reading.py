@@ -33,7 +33,7 @@ def stored_release(ledger: Ledger, release_id: str) -> Release:
     found = ledger.fetch(release_id)
     if found is None:
         raise LedgerMismatchError(
-            f"the ledger {ledger.path.name!r} knows no release {release_id!r}; `leastnoise ledger show`, or "
+            f"the ledger {ledger.name!r} knows no release {release_id!r}; `leastnoise ledger show`, or "
             "ledger.entries in Python, lists those it does"
         )
     entry, body = found
