@@ -12,7 +12,7 @@ import math
 import random
 import re
 from html.parser import HTMLParser
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
@@ -268,9 +268,11 @@ def _known(
                 rest = pairs[:place] + pairs[place + 1 :]
                 ways += [(rest, pairs[place : place + 1]), (pairs[place : place + 1], rest)]
             for down, across in ways:
-                title, words = (", ".join(p[k] for p in down) for k in (0, 1))
-                key = (_shown(title), _shown(words), _shown(", ".join(p[1] for p in across)))
-                known.setdefault(key, []).append(i)
+                # A file has one order of columns for all queries, the page that of each query.
+                for ordered in permutations(down):
+                    title, words = (", ".join(p[k] for p in ordered) for k in (0, 1))
+                    key = (_shown(title), _shown(words), _shown(", ".join(p[1] for p in across)))
+                    known.setdefault(key, []).append(i)
         known.setdefault(("count", _shown(table[i]["label"]), ""), []).append(i)
     return known
 
