@@ -32,6 +32,7 @@ from leastnoise.operators import (
     Stack,
     from_entries,
     require_room,
+    squares,
 )
 
 # ---------------------------------------------------------------- the laws
@@ -138,7 +139,7 @@ def test_the_ends_of_a_range_are_exact_where_floats_are_not() -> None:
 def test_a_matrix_visited_in_pieces_gives_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     W, Y = rng.normal(size=(23, 4)), rng.normal(size=(4, 4))
-    monkeypatch.setattr(operators.base, "_CHUNK_ENTRIES", 50)  # two rows at a time
+    monkeypatch.setattr(operators.base, "CHUNK_ENTRIES", 50)  # two rows at a time
     scaled = RowScaled(Matrix(W), np.ones(23))
     close(scaled.gram(), W.T @ W)
     close(scaled.column_norms(1), np.abs(W).sum(axis=0))
@@ -409,3 +410,34 @@ def test_a_few_queries_over_many_cells_are_dense_without_a_square() -> None:
     wide = Kronecker([AllOnes(1000), Stack([AllOnes(1000), SomeRanges(1000, [3], [5])])])
     assert wide.dense().sum() == 10**6 + 3 * 1000
     assert Matrix(np.ones((2, 10**5), dtype=np.int8)).dense(np.int64).sum() == 2 * 10**5
+
+
+def test_many_ranges_are_not_written_out_to_know_their_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise of a million ranges took minutes: nearly all rows were multiplied out one by one."""
+    n = 300
+    # Sums from the first cell on are measured with unit noise: a range has that of both of its ends.
+    gain = np.eye(n) - np.eye(n, k=-1)
+    expected = [1.0 if low == 0 else 2.0 for low in range(n) for _ in range(low, n)]
+    monkeypatch.setattr(EveryRange, "rows", lambda *_: pytest.fail("rows were written out"))
+    monkeypatch.setattr(squares, "MAX_MULTIPLIED", 0)
+    np.testing.assert_allclose(squares.squared_rows(EveryRange(n), gain), expected, rtol=1e-12)
+
+
+def test_squared_products_are_those_of_the_rows_multiplied_out() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        n, r = rng.integers(1, 12, size=2)
+        gain = rng.standard_normal((n, r)) * 10.0 ** rng.uniform(-1, 1, size=(n, 1))
+        every = EveryRange(n)
+        for operator in (
+            every,
+            CumulativeSum(n),
+            SomeRanges(n, [0, 0], [0, n - 1]),
+            Stack([every, Identity(n)]),
+            RowScaled(every, rng.standard_normal(every.shape[0])),
+            Padded(every, n + 1),
+            Kronecker([every, CumulativeSum(2)]),
+        ):
+            wide = np.resize(gain, (operator.shape[1], r))
+            expected = ((operator.dense().astype(np.longdouble) @ wide) ** 2).sum(axis=1)
+            np.testing.assert_allclose(operator.squared_products(wide), expected.astype(float), rtol=2e-9)

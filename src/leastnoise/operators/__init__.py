@@ -26,14 +26,14 @@ them must obey; a new class joins by one line in its list.
 """
 
 from leastnoise.operators.axes import arranged
-from leastnoise.operators.base import MAX_ENTRIES, Array, Operator, require_room
+from leastnoise.operators.base import MAX_ENTRIES, Array, Operator, column_chunks, require_room
 from leastnoise.operators.cells import AllOnes, Identity
 from leastnoise.operators.combined import Kronecker, Padded, Reordered, RowScaled, Stack, is_whole_space
 from leastnoise.operators.deferred import Deferred
 from leastnoise.operators.entries import EXACT_FLOAT, Matrix, SparseMatrix, from_entries
 from leastnoise.operators.groups import EveryLevel, Groups
 from leastnoise.operators.ranges import CumulativeSum, EveryRange, SomeRanges
-from leastnoise.operators.squares import MAX_MULTIPLIED, column_chunks, squared_rows
+from leastnoise.operators.squares import MAX_MULTIPLIED, squared_rows
 
 __all__ = [
     "EXACT_FLOAT",

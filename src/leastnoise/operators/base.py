@@ -19,7 +19,13 @@ Array = npt.NDArray[Any]
 MAX_ENTRIES = 2**29
 
 # Rows handled at a time where a matrix is visited piece by piece.
-_CHUNK_ENTRIES = 2**22
+CHUNK_ENTRIES = 2**22
+
+# The share of a quadratic form that may be lost to rounding before its row is multiplied out after all.
+CANCELLED = 1e-9
+
+# Applying a quick operator to a column costs about this many multiplications per row.
+_QUICK_APPLY = 16
 
 
 def require_room(rows: int, columns: int, what: str) -> None:
@@ -76,7 +82,7 @@ class Operator(ABC):
         require_room(n, n * math.prod(tail), "the Gram matrix")
         total = np.zeros((n, n, *tail))
         counted = np.flatnonzero(weights.reshape(m, -1).any(axis=1))
-        step = max(1, _CHUNK_ENTRIES // (n * n if tail else n))
+        step = max(1, CHUNK_ENTRIES // (n * n if tail else n))
         for start in range(0, len(counted), step):
             index = counted[start : start + step]
             rows = self.rows(index)
@@ -148,15 +154,49 @@ class Operator(ABC):
             parts.append(np.einsum("jn,jn...->j...", block, left))
         return np.concatenate(parts)
 
+    def squared_products(self, gain: Array) -> Array:
+        """‖w G‖² for every row w, (m,), for a matrix G, (n, r): by quadratic forms where that loses no digit.
+
+        The form of row w is w (G Gᵀ) wᵀ, known to about n roundings of (Σ_i |w_i| √C_ii)², C = G Gᵀ. For
+        operators that are quick: their rows have entries of one sign.
+        """
+        covariance = gain @ gain.T
+        found = self.quadratic(covariance)
+        spread = np.abs(self.apply(np.sqrt(np.maximum(np.diag(covariance), 0)))) ** 2
+        doubtful = np.flatnonzero(self.shape[1] * np.finfo(float).eps * spread > CANCELLED * found)
+        m, n = self.shape
+        if len(doubtful) * n > _QUICK_APPLY * m:
+            return sum_of_squares(self, gain)
+        step = max(1, CHUNK_ENTRIES // n)
+        for start in range(0, len(doubtful), step):
+            index = doubtful[start : start + step]
+            found[index] = ((self.rows(index) @ gain) ** 2).sum(axis=1)
+        return np.asarray(found)
+
     def basis(self) -> Operator:
         """An operator with the same row space and, where it can be told cheaply, at most n rows."""
         return self
 
     def _row_blocks(self) -> Iterator[Array]:
         m, n = self.shape
-        step = max(1, _CHUNK_ENTRIES // max(m, n, 1))
+        step = max(1, CHUNK_ENTRIES // max(m, n, 1))
         for start in range(0, m, step):
             yield self.rows(np.arange(start, min(start + step, m)))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shape[0]} x {self.shape[1]})"
+
+
+def column_chunks(operator: Operator, gain: Array) -> Iterator[Array]:
+    """W G some columns at a time, (m, few)."""
+    step = max(1, CHUNK_ENTRIES // max(operator.shape))
+    for start in range(0, gain.shape[1], step):
+        yield operator.apply(gain[:, start : start + step])
+
+
+def sum_of_squares(operator: Operator, gain: Array) -> Array:
+    """‖w G‖² for every row w of an operator, (m,), multiplied out."""
+    total = np.zeros(operator.shape[0])
+    for part in column_chunks(operator, gain):
+        total += (part**2).sum(axis=1)
+    return total

@@ -200,6 +200,9 @@ class Stack(Operator):
     def quadratic(self, Y: Array) -> Array:
         return np.concatenate([part.quadratic(Y) for part in self.parts])
 
+    def squared_products(self, gain: Array) -> Array:
+        return np.concatenate([part.squared_products(gain) for part in self.parts])
+
     def basis(self) -> Operator:
         bases = [part.basis() for part in self.parts]
         # One part that spans everything makes the others redundant.
@@ -248,6 +251,9 @@ class RowScaled(Operator):
 
     def quadratic(self, Y: Array) -> Array:
         return _times_rows(self.factors**2, self.inner.quadratic(Y))
+
+    def squared_products(self, gain: Array) -> Array:
+        return _times_rows(self.factors**2, self.inner.squared_products(gain))
 
 
 class _SameRows(Operator):
@@ -305,6 +311,9 @@ class Padded(_SameRows):
     def quadratic(self, Y: Array) -> Array:
         inside = self.inner.shape[1]
         return self.inner.quadratic(Y[:inside, :inside])
+
+    def squared_products(self, gain: Array) -> Array:
+        return self.inner.squared_products(gain[: self.inner.shape[1]])
 
     def basis(self) -> Operator:
         return Padded(self.inner.basis(), self.shape[1]) if self._n_absent else self.inner.basis()

@@ -66,5 +66,8 @@ class Deferred(Operator):
     def quadratic(self, Y: Array) -> Array:
         return self.made.quadratic(Y)
 
+    def squared_products(self, gain: Array) -> Array:
+        return self.made.squared_products(gain)
+
     def basis(self) -> Operator:
         return self.made.basis()

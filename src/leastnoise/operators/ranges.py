@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from leastnoise.errors import WorkloadError
-from leastnoise.operators.base import Array, Operator, require_room
+from leastnoise.operators.base import CANCELLED, CHUNK_ENTRIES, Array, Operator, require_room
 from leastnoise.operators.cells import Identity
 
 
@@ -58,6 +58,9 @@ class CumulativeSum(Operator):
     def quadratic(self, Y: Array) -> Array:
         sums = np.cumsum(np.cumsum(Y, axis=0), axis=1)
         return np.einsum("ii...->i...", sums).copy()
+
+    def squared_products(self, gain: Array) -> Array:
+        return np.asarray((np.cumsum(gain, axis=0) ** 2).sum(axis=1))
 
     def basis(self) -> Operator:
         return Identity(self.shape[1])
@@ -119,6 +122,27 @@ class _Intervals(Operator):
         sums = _sums_before(_sums_before(Y).swapaxes(0, 1)).swapaxes(0, 1)
         low, high = self.low, self.high + 1
         return sums[high, high] - sums[low, high] - sums[high, low] + sums[low, low]
+
+    def squared_products(self, gain: Array) -> Array:
+        """‖s_b − s_a‖² for the sums s of the rows of G before both ends.
+
+        Multiplied out as ‖s_b‖² − 2⟨s_a, s_b⟩ + ‖s_a‖² it is known to about r roundings of (‖s_a‖ + ‖s_b‖)².
+        Sums from the first cell on are what good noise tells well, so little cancels, unlike in forms of
+        single cells: all ranges of 1,413 values take 0.2 s of one core, by forms of cells more than 250 s.
+        """
+        sums = _sums_before(gain)
+        products = sums @ sums.T
+        low, high = self.low, self.high + 1
+        squares = np.diag(products).copy()
+        lengths = np.sqrt(squares)
+        found = squares[high] + squares[low] - 2 * products[low, high]
+        unsure = gain.shape[1] * np.finfo(float).eps * (lengths[high] + lengths[low]) ** 2
+        doubtful = np.flatnonzero(unsure > CANCELLED * found)
+        step = max(1, CHUNK_ENTRIES // gain.shape[1])
+        for start in range(0, len(doubtful), step):
+            index = doubtful[start : start + step]
+            found[index] = ((sums[high[index]] - sums[low[index]]) ** 2).sum(axis=1)
+        return np.asarray(found)
 
 
 class SomeRanges(_Intervals):
