@@ -324,7 +324,7 @@ class _Race:
                 placed = self._simulated(plan, self.counts, name, began)
         except LeastnoiseError as error:
             if not is_aside:
-                reason = method.refuses(request) or getattr(error, "misses", str(error))
+                reason = method.why_not(request) or getattr(error, "misses", str(error))
                 self.left_out.append(Contender(method.name, None, None, None, 0.0, reason))
             return
         self.placed.append(placed)

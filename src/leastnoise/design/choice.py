@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from leastnoise.design.laplace import best_with_laplace_noise
-from leastnoise.design.one_method import plan_by
+from leastnoise.design.one_method import annotated, plan_by
 from leastnoise.design.refusals import MissesTargets, closest_of, nobody_can
 from leastnoise.design.request import checked_request
 from leastnoise.objective import Objective
@@ -15,6 +15,9 @@ from leastnoise.privacy import Goal
 from leastnoise.progress import Progress
 from leastnoise.strategies import METHODS, Request, in_order, method_named, pure
 from leastnoise.workload import Workload
+
+# Where the optimum takes too much, wavelets and trees are taken before noise on every cell or query.
+_LAST_RESORTS = ("identity", "workload")
 
 
 def design(
@@ -76,6 +79,15 @@ def design(
     return _first_that_can(request, has_goal)
 
 
+def with_left_out(plan: Plan, too_dear: Mapping[str, str]) -> Plan:
+    """The plan, whose note says which better methods were left out because they take too much."""
+    if not too_dear:
+        return plan
+    left_out = "; ".join(f"{name} was left out: {reason}" for name, reason in too_dear.items())
+    # With more time or memory the same request gives a better plan.
+    return annotated(plan, f"{plan.note}; {left_out}", "deadline")
+
+
 def _best_of_several(request: Request, has_goal: bool) -> Plan:
     willing = pure.methods_to_try(in_order(METHODS, request), request)
     if not willing:
@@ -89,11 +101,19 @@ def _first_that_can(request: Request, has_goal: bool) -> Plan:
     For Gaussian noise that is the optimum, or comes closest to it. Later ones are not even asked.
     """
     missed: list[MissesTargets] = []
-    for candidate in in_order(METHODS, request):
-        if candidate.is_data_dependent or candidate.why_not(request) is not None:
+    too_dear: dict[str, str] = {}
+    waiting = in_order(METHODS, request)
+    while waiting:
+        candidate = waiting.pop(0)
+        if candidate.is_data_dependent or candidate.why_unfit(request) is not None:
+            continue
+        reason = candidate.too_much(request)
+        if reason is not None:
+            too_dear[candidate.name] = reason
+            waiting.sort(key=lambda method: method.name in _LAST_RESORTS)
             continue
         try:
-            return plan_by(candidate, request, has_goal)
+            return with_left_out(plan_by(candidate, request, has_goal), too_dear)
         except MissesTargets as error:
             missed.append(error)
     if not missed:

@@ -13,7 +13,7 @@ import numpy as np
 
 from leastnoise import threads
 from leastnoise.bounds.product_bound import ProductWitness
-from leastnoise.design.one_method import meeting_caps, plan_by, plan_of
+from leastnoise.design.one_method import annotated, meeting_caps, plan_by, plan_of
 from leastnoise.design.refusals import MissesTargets, closest_of
 from leastnoise.errors import DesignError
 from leastnoise.objective import Targets
@@ -105,6 +105,12 @@ class _Trials:
                 self.endings.extend([] if plan.ended is None else [plan.ended])
         self.tell()
 
+    def leave_out(self, name: str, reason: str) -> None:
+        """Take note of a method that takes too much."""
+        self._failed.append(DesignError(f"method {name!r} cannot do this: {reason}"))
+        self.tried.append(f"{name} was left out ({reason})")
+        self.endings.append("deadline")
+
     def tell(self, _: Progress | None = None) -> None:
         """Report the gap of the best plan to whoever asked for progress."""
         if self.request.progress is not None:
@@ -152,6 +158,10 @@ def _try_methods(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> 
             time_limit=attempt.seconds(trials.left),
             progress=trials.tell,
         )
+        too_much = attempt.method.too_much(given)
+        if too_much is not None:
+            trials.leave_out(attempt.name, too_much)
+            continue
         trials.judge(attempt.name, partial(plan_by, attempt.method, given, has_goal))
 
 
@@ -220,7 +230,4 @@ def _with_list(trials: _Trials) -> Plan:
     """The best plan, its note listing what was tried if that is more than one thing, and how it all ended."""
     best, tried = trials.best(), trials.tried
     note = best.note if len(tried) == 1 else f"{best.note}; tried: {', '.join(tried)}"
-    listed = replace(best, note=note, ended=worst_ending(trials.endings))
-    # The certificate was worked out already and says nothing of either.
-    vars(listed)["certificate"] = best.certificate
-    return listed
+    return annotated(best, note, worst_ending(trials.endings))

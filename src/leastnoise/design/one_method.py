@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from leastnoise.errors import MethodError
 from leastnoise.measured import Measured
 from leastnoise.operators import Array
 from leastnoise.plan import Plan, data_dependent_plan
+from leastnoise.progress import Ended
 from leastnoise.solver import load_backend
 from leastnoise.strategies import METHODS, Found, Method, Request
+from leastnoise.strategies.deadline import LEAST_TIME
 
 
 def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
@@ -37,11 +40,19 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
         return data_dependent_plan(method, request)
     with decomposed_by(_decompose_on(request.backend)):
         with threads.suited_to(method.matrix_size(request)):
-            found = method.find(request)
+            found = method.find(_with_time_to_search(method, request))
         assert isinstance(found, Found)
         # Rounding to integers too: with several threads the same request could have another digest.
         with threads.suited_to(request.workload.shape[1]):
             return plan_of(method.name, request.options, request, has_goal, found)
+
+
+def _with_time_to_search(method: Method, request: Request) -> Request:
+    """The request with what its time limit leaves for the search, rounding and proof set aside."""
+    left = request.deadline.left
+    if left is None:
+        return request
+    return replace(request, time_limit=max(method.needs(request).searching(left), LEAST_TIME))
 
 
 def _decompose_on(name: str) -> Decompose | None:
@@ -98,6 +109,14 @@ def meeting_caps(plan: Plan) -> Plan:
     # The proof belongs to the plan, and finds a strategy that cannot answer what was asked.
     plan.certificate  # noqa: B018
     return plan
+
+
+def annotated(plan: Plan, note: str, ended: Ended) -> Plan:
+    """The same plan with another note and ending."""
+    other = replace(plan, note=note, ended=ended)
+    # The certificate was worked out already and says nothing of either.
+    vars(other)["certificate"] = plan.certificate
+    return other
 
 
 def _witness(found: Found, request: Request) -> Witness | ProductWitness:

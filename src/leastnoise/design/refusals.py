@@ -46,5 +46,20 @@ def closest_of(missed: Sequence[MissesTargets]) -> MethodError:
 def nobody_can(methods: Sequence[Method], request: Request) -> MethodError:
     """The error where no method takes a request, with the reason of each."""
     by_name = "it depends on the data and is taken only when named"
-    reasons = [f"{method.name}: {method.why_not(request) or by_name}" for method in methods]
-    return MethodError("no method can serve this workload. " + "; ".join(reasons))
+    too_much = {
+        method.name: reason
+        for method in methods
+        if method.why_unfit(request) is None and (reason := method.too_much(request)) is not None
+    }
+    others = [
+        f"{method.name}: {method.why_unfit(request) or by_name}"
+        for method in methods
+        if method.name not in too_much
+    ]
+    if not too_much:
+        return MethodError("no method can serve this workload. " + "; ".join(others))
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in too_much.items())
+    return MethodError(
+        f"this workload takes too much. {reasons}. Declare its attributes coarser, or allow more. The other "
+        f"methods cannot serve it. {'; '.join(others)}"
+    )

@@ -38,7 +38,7 @@ from leastnoise.errors import DesignError, InputError
 from leastnoise.operators import Array
 from leastnoise.progress import Ended, Progress
 from leastnoise.strategies.arrays import load_arrays
-from leastnoise.strategies.method import Found, Method, Request
+from leastnoise.strategies.method import Found, Method, Request, dense_needs
 from leastnoise.strategies.options import positive_option, whole_option
 from leastnoise.strategies.proposals import is_add_remove, nothing_asked, refuse_unless_total, scaled_note
 from leastnoise.strategy import RealStrategy
@@ -338,6 +338,10 @@ def _watch(request: Request) -> Watch | None:
     return lambda step, _objective, seconds: progress(Progress(step, math.inf, seconds))
 
 
+# A step is up to five conjugate gradients of four products each, an inverse for every length tried, and two
+# products for the gradient.
+_NEEDS = dense_needs(held=12, first=12, step=28)
+
 COA = Method(
     "coa",
     f"COA as printed: Newton's method with conjugate gradients, Gaussian noise, up to {MAX_CELLS:,} cells",
@@ -348,6 +352,7 @@ COA = Method(
         "max_iterations": (30, "steps at most"),
     },
     is_quick=False,
+    needs=_NEEDS,
 )
 
 COA_HOMOTOPY = Method(
@@ -361,4 +366,5 @@ COA_HOMOTOPY = Method(
         "max_iterations": (30, "steps of each stage at most"),
     },
     is_quick=False,
+    needs=_NEEDS,
 )

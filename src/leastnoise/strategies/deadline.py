@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from leastnoise.progress import Ended
 
-# A solver that is given no time at all still makes its first step; zero would be refused.
-_MOMENT = 1e-9
+# Seconds. A solver that is given no time at all still makes its first step; zero would be refused.
+LEAST_TIME = 1e-9
 
 # What stays of the time where what comes afterwards would take all of it.
 _STAYS = 0.25
@@ -41,7 +41,7 @@ class Deadline:
     @property
     def left(self) -> float | None:
         """Seconds left, at least a moment; None where there is no limit."""
-        return None if math.isinf(self.ends) else max(self.ends - time.monotonic(), _MOMENT)
+        return None if math.isinf(self.ends) else max(self.ends - time.monotonic(), LEAST_TIME)
 
     @property
     def ending(self) -> Ended:

@@ -23,11 +23,12 @@ import numpy as np
 
 from leastnoise.operators import Array
 from leastnoise.progress import Ended, Progress, worst_ending
+from leastnoise.resources import Needs
 from leastnoise.rowspace import integer_basis
 from leastnoise.solver import Run, Solution, least_total, minimise_total_variance
 from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, triangle, with_differences
 from leastnoise.strategies.dense_capped import find_within_caps, room_of
-from leastnoise.strategies.method import Found, Method, Request, refuse_many_cells
+from leastnoise.strategies.method import Found, Method, Request, dense_needs, refuse_many_cells
 from leastnoise.strategies.options import flag_option
 from leastnoise.strategies.proposals import nothing_asked, scaled_note, weighted_factor
 from leastnoise.strategy import RealStrategy
@@ -196,6 +197,17 @@ def _solve_over_pairs(R: Array, request: Request) -> Solution:
     return best
 
 
+_NEEDS = {
+    "total": dense_needs(held=8, first=14, step=8, spans=True),
+    "largest": dense_needs(held=16, first=28, step=20, spans=True),
+    "total-within-caps": dense_needs(held=25, first=56, step=25, spans=True),
+}
+
+
+def _needs(request: Request) -> Needs:
+    return _NEEDS[request.objective.kind](request)
+
+
 DENSE = Method(
     "dense",
     f"the certified optimum for Gaussian noise, up to {MAX_CELLS:,} cells; where records are replaced, "
@@ -204,4 +216,5 @@ DENSE = Method(
     _find,
     {"refine": (False, "for the largest variance and targets: the least privacy loss of every cell")},
     takes_spare=True,
+    needs=_needs,
 )

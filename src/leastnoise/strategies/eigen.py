@@ -37,6 +37,7 @@ from leastnoise.strategies.method import (
     Method,
     Request,
     cells_per_attribute,
+    dense_needs,
     kronecker,
     uniform_weights,
 )
@@ -209,12 +210,16 @@ def _weigh_principal(request: Request, queries: DesignQueries) -> _Weighed:
     return x, note, found.ended
 
 
+# A step of the weighting factors and multiplies matrices of one row per cell.
+_NEEDS = dense_needs(held=9.1, first=9, step=6, spans=True)
+
 EIGEN = Method(
     "eigen",
     "the best weights for eigenvectors of the workload, Gaussian noise (adaptive mechanism)",
     _refuses,
     _find_by(_weigh_all),
     {"basis": ("eigen", f"the design queries: {', '.join(DESIGNS)}")},
+    needs=_NEEDS,
 )
 SEPARATION = Method(
     "eigen-separation",
@@ -222,6 +227,7 @@ SEPARATION = Method(
     _refuses,
     _find_by(_weigh_groups),
     {"group_size": (None, "eigenvectors per group; the cube root of their number unless given")},
+    needs=_NEEDS,
 )
 PRINCIPAL = Method(
     "principal-vectors",
@@ -229,4 +235,5 @@ PRINCIPAL = Method(
     _refuses,
     _find_by(_weigh_principal),
     {"vectors": (None, "how many are weighed one by one; a tenth of them unless given")},
+    needs=_NEEDS,
 )

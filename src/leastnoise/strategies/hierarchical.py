@@ -29,6 +29,7 @@ from leastnoise.strategies.method import (
     Method,
     Request,
     cells_per_attribute,
+    dense_needs,
     kronecker,
     refuse_large,
     uniform_weights,
@@ -133,4 +134,5 @@ HIERARCHICAL = Method(
     _refuses,
     _find,
     {"branching": (2, 'children of each node, or "best" for those of least expected error')},
+    needs=dense_needs(held=4.2, first=1, step=0, rounded=2.0),
 )

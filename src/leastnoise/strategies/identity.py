@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from leastnoise.strategies.method import Found, Method, Request, refuse_large, uniform_weights
+from leastnoise.strategies.method import Found, Method, Request, dense_needs, refuse_large, uniform_weights
 from leastnoise.strategy import RealStrategy
 
 
@@ -24,4 +24,10 @@ def _find(request: Request) -> Found:
     )
 
 
-IDENTITY = Method("identity", "noise on every cell, queries added up afterwards", _refuses, _find)
+IDENTITY = Method(
+    "identity",
+    "noise on every cell, queries added up afterwards",
+    _refuses,
+    _find,
+    needs=dense_needs(held=1, first=1, step=0),
+)

@@ -45,7 +45,7 @@ from leastnoise.operators import Array
 from leastnoise.progress import Ended, Progress, worst_ending
 from leastnoise.rowspace import integer_basis
 from leastnoise.strategies.arrays import NUMPY, Arrays, load_arrays
-from leastnoise.strategies.method import Found, Method, Request, uniform_weights
+from leastnoise.strategies.method import Found, Method, Request, dense_needs, uniform_weights
 from leastnoise.strategies.options import positive_option, whole_option
 from leastnoise.strategies.proposals import (
     from_gains,
@@ -446,4 +446,5 @@ LOWRANK = Method(
         "seed": (0, "of the random starts"),
     },
     is_quick=False,
+    needs=dense_needs(held=9, first=32, step=12, rounded=1.2, spans=True),
 )

@@ -19,6 +19,7 @@ from leastnoise.operators import MAX_ENTRIES, Array
 from leastnoise.printable import in_figures
 from leastnoise.privacy import Goal
 from leastnoise.progress import Ended, Progress
+from leastnoise.resources import NOTHING, Needs, matrices, products, why_too_much
 from leastnoise.strategies.deadline import Deadline
 from leastnoise.strategies.mechanism import Mechanism
 from leastnoise.strategy import RealStrategy, spare_of
@@ -78,6 +79,11 @@ class Found:
     p: Array | None = None
 
 
+def _nothing(_: Request) -> Needs:
+    """Next to no memory and time."""
+    return NOTHING
+
+
 def _n_cells(request: Request) -> int:
     """As many rows as there are cells."""
     return request.workload.shape[1]
@@ -97,6 +103,8 @@ class Method:
         is_data_dependent: whether what it measures depends on the data. It is used only when named.
         matrix_size: how many rows its matrices have, which says how many threads pay; all cells as a rule.
         takes_spare: whether it plans within what earlier plans have left of each cell.
+        needs: the memory and time it takes, by which `too_much` refuses before anything is allocated. Methods
+            that never hold a matrix over all cells may leave it out.
     """
 
     name: str
@@ -108,12 +116,21 @@ class Method:
     is_data_dependent: bool = False
     matrix_size: Callable[[Request], int] = _n_cells
     takes_spare: bool = False
+    needs: Callable[[Request], Needs] = _nothing
 
     def why_not(self, request: Request) -> str | None:
         """The reason why a request cannot be served, or None."""
+        return self.why_unfit(request) or self.too_much(request)
+
+    def why_unfit(self, request: Request) -> str | None:
+        """The reason why it cannot serve a request whatever the memory and the time, or None."""
         if request.spare is not None and not self.takes_spare:
             return "it gives every cell the same budget, and after= leaves each cell its own"
         return self.refuses(request)
+
+    def too_much(self, request: Request) -> str | None:
+        """What a request takes, where that is more memory or time than there is; else None."""
+        return why_too_much(lambda: self.needs(request), request.time_limit)
 
     def option(self, request: Request, name: str) -> Any:
         """The option's value, or its default."""
@@ -130,6 +147,52 @@ class Method:
             known = ", ".join(self.options) or "none"
             named = ", ".join(sorted(map(str, unknown)))
             raise MethodError(f"method {self.name!r} has no option {named}; its options: {known}")
+
+
+def dense_needs(
+    *, held: float, first: float, step: float, rounded: float | None = 1.0, spans: bool = False
+) -> Callable[[Request], Needs]:
+    """The needs of a method whose matrices have n columns, and k rows if it works in what the queries span.
+
+    Args:
+        held: how many such matrices its search holds at once, measured with tracemalloc at 600 cells.
+        first: how many products of them it takes before it can first end, measured at 1,000 cells.
+        step: and between two looks at the clock.
+        rounded: rows of the strategy per row of those matrices; None where those are the queries themselves.
+        spans: whether k is the rank of the queries; else it is n.
+    """
+
+    def needs(request: Request) -> Needs:
+        m, n = request.workload.shape
+        k = min(m, n)
+        if spans and k == n:
+            k = min(request.workload.operator.basis().shape[0], n)
+        k = k if spans else n
+        per_row = max(m / max(k, 1), 1.0) if rounded is None else rounded
+        after = _AFTER_HELD * per_row
+        work = _AFTER_PRODUCTS * per_row
+        if request.privacy.neighbours == "replace-one":
+            work += _PAIRS_PRODUCTS
+        # Queries other than ranges and the like are multiplied out: for their Gram matrix, before and after
+        # the search, and for their variances.
+        each = 0.0 if request.workload.operator.is_quick or m <= n else 2.0 * m * n * n
+        on_device = request.backend != "numpy"
+        return Needs(
+            memory=matrices(after if on_device else max(held * max(per_row, 1), after), k, n),
+            first=0.0 if on_device else products(first, k, n) + each,
+            step=0.0 if on_device else products(step, k, n),
+            last=products(work, k, n) + 2 * each,
+        )
+
+    return needs
+
+
+# Matrices held at once by rounding and proof, beyond 1,024 cells, and products that they take.
+_AFTER_HELD = 9.0
+_AFTER_PRODUCTS = 16.0
+
+# Products more where the columns of a strategy are compared in pairs, exactly.
+_PAIRS_PRODUCTS = 10.0
 
 
 def uniform_weights(workload: Workload) -> Array:

@@ -23,11 +23,12 @@ from leastnoise.operators import Array
 from leastnoise.privacy import GDP
 from leastnoise.products import Kind, ProductTerm
 from leastnoise.progress import Ended, worst_ending
+from leastnoise.resources import Needs
 from leastnoise.strategies.deadline import Deadline
 from leastnoise.strategies.dense import DENSE
 from leastnoise.strategies.laplace_factor import best_factor
 from leastnoise.strategies.method import Found, Method, Request
-from leastnoise.strategies.structure import asked, largest_axis, refuse_unstructured, uniform
+from leastnoise.strategies.structure import asked, axis_needs, largest_axis, refuse_unstructured, uniform
 from leastnoise.strategy import RealStrategy, integer_strategy
 from leastnoise.structured.axis_form import AxisForm, identity_form
 from leastnoise.structured.proposal import single_block
@@ -166,10 +167,17 @@ def _lowest_terms(rows: Array) -> Array:
     return exact.as_integers(rows >> bits)
 
 
+def _needs(request: Request) -> Needs:
+    if request.objective.kind == "largest":
+        return axis_needs(request, held=16.2, first=29, step=20)
+    return axis_needs(request, held=8.1, first=14, step=8)
+
+
 PRODUCT = Method(
     "product",
     "the certified optimum for one product, attribute by attribute; with Laplace noise the best found",
     _refuses,
     _find,
     matrix_size=largest_axis,
+    needs=_needs,
 )

@@ -24,6 +24,7 @@ from leastnoise.objective import first_not_spanned
 from leastnoise.operators import Array
 from leastnoise.products import Kind, Products
 from leastnoise.progress import Ended, Progress, worst_ending
+from leastnoise.resources import Needs, seconds_for
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
 from leastnoise.strategies.deadline import Deadline
 from leastnoise.strategies.infeasible import infeasible_products
@@ -47,6 +48,7 @@ from leastnoise.strategies.oblique.uncounted import (
 from leastnoise.strategies.structure import (
     Asked,
     asked,
+    axis_needs,
     largest_axis,
     refuse_unstructured,
     table_sizes,
@@ -61,19 +63,19 @@ MAX_PIECES = 2_000_000
 _TYING, _FIRST, _HALVED, _SECOND, _SEARCHING, _SHARING = 0.15, 0.25, 0.35, 0.5, 0.65, 0.75
 
 
-# Seconds per kind of rows and cubed number of values for what follows a search: rounding to integers and
-# spans of integers. Measured at 1,000 values; a limit cannot interrupt it.
-_ROUNDING_TIME = 6e-9
-
-
 def _deadline(request: Request) -> Deadline:
     """When the search must end, so that what was found can still be rounded."""
-    products = asked(request).products
-    pairs = zip(products.sizes, products.kinds, strict=True)
-    return request.deadline.before(
-        _ROUNDING_TIME
-        * sum(float(size) ** 3 * sum(not kind.is_identity for kind in own) for size, own in pairs)
-    )
+    return request.deadline.before(seconds_for(_of_axes(request).last))
+
+
+def _of_axes(request: Request) -> Needs:
+    return axis_needs(request, held=21, first=70, step=0)
+
+
+def _needs(request: Request) -> Needs:
+    # Its parts share the time by themselves, and `_deadline` sets aside what comes after them.
+    needs = _of_axes(request)
+    return Needs(needs.memory, needs.first + needs.last)
 
 
 def _telling(request: Request) -> Callable[[Progress], None] | None:
@@ -388,4 +390,5 @@ RESIDUALS = Method(
     _refuses,
     _find,
     matrix_size=largest_axis,
+    needs=_needs,
 )

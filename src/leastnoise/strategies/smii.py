@@ -51,7 +51,7 @@ from leastnoise.strategies.fitness import (
     representation,
     starting_covariance,
 )
-from leastnoise.strategies.method import Found, Method, Request
+from leastnoise.strategies.method import Found, Method, Request, dense_needs
 from leastnoise.strategies.options import choice_option, positive_option, whole_option
 from leastnoise.strategies.proposals import from_covariance, nothing_asked, scaled_note
 
@@ -342,4 +342,5 @@ SMII = Method(
         "max_steps": (20_000, "MAXITER"),
     },
     is_quick=False,
+    needs=dense_needs(held=14, first=60, step=30, rounded=None),
 )

@@ -37,7 +37,7 @@ from leastnoise.operators import Array
 from leastnoise.progress import Ended, Progress
 from leastnoise.rowspace import Basis
 from leastnoise.strategies.arrays import Arrays, load_arrays
-from leastnoise.strategies.method import Found, Method, Request
+from leastnoise.strategies.method import Found, Method, Request, dense_needs
 from leastnoise.strategies.options import positive_option, whole_option
 from leastnoise.strategies.proposals import from_rows, nothing_asked, refuse_unless_total, scaled_note
 from leastnoise.strategy import RealStrategy
@@ -326,4 +326,6 @@ SMOOTHING = Method(
         "max_iterations": (200, "steps for each of them at most"),
     },
     is_quick=False,
+    # A step projects twice and evaluates for every length tried.
+    needs=dense_needs(held=14, first=19, step=30),
 )

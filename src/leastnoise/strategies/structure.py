@@ -12,6 +12,7 @@ from leastnoise.objective import TotalVariance
 from leastnoise.operators import Array
 from leastnoise.printable import in_figures
 from leastnoise.products import Products, products_of
+from leastnoise.resources import Needs, matrices, products
 from leastnoise.strategies.method import Request
 
 # Counts of one query beyond this many could neither be measured nor published.
@@ -68,6 +69,29 @@ def asked(request: Request) -> Asked:
 def largest_axis(request: Request) -> int:
     """How many values the largest axis has: matrices are as large as that, however many cells there are."""
     return max(asked(request).products.sizes, default=1)
+
+
+def axis_needs(request: Request, *, held: float, first: float, step: float) -> Needs:
+    """The needs of a method whose matrices are those of single axes, where more than plain counts are asked.
+
+    Args:
+        held, first, step: matrices and products for each kind of rows, as in `dense_needs`.
+    """
+    products_asked = asked(request).products
+    memory = work = between = last = 0.0
+    for size, kinds in zip(products_asked.sizes, products_asked.kinds, strict=True):
+        n_searched = sum(not kind.is_identity for kind in kinds)
+        memory += n_searched * matrices(max(held, _AFTER_HELD), size, size)
+        work += n_searched * products(first, size, size)
+        between = max(between, products(step, size, size) if n_searched else 0.0)
+        last += n_searched * products(_AFTER_PRODUCTS, size, size)
+    on_device = request.backend != "numpy"
+    return Needs(memory, 0.0 if on_device else work, 0.0 if on_device else between, last)
+
+
+# Matrices of an axis held at once by rounding and proof, and products that they take, for each kind of rows.
+_AFTER_HELD = 10.0
+_AFTER_PRODUCTS = 20.0
 
 
 def table_sizes(products: Products) -> Array:

@@ -31,6 +31,7 @@ from leastnoise.strategies.method import (
     Method,
     Request,
     cells_per_attribute,
+    dense_needs,
     kronecker,
     refuse_large,
     uniform_weights,
@@ -88,4 +89,5 @@ WAVELET = Method(
     _refuses,
     _find,
     {"hybrid": (False, "leave attributes with few values as they are; for pure privacy")},
+    needs=dense_needs(held=4.2, first=1, step=0, rounded=1.0),
 )

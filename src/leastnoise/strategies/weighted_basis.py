@@ -34,6 +34,7 @@ from leastnoise.strategies.method import (
     Method,
     Request,
     cells_per_attribute,
+    dense_needs,
     kronecker,
     refuse_large,
     uniform_weights,
@@ -202,4 +203,5 @@ WEIGHTED_BASIS = Method(
             f"{', '.join(_BASES)}; or the best of them, trees for Laplace noise to {MAX_TREE_CELLS} cells",
         )
     },
+    needs=dense_needs(held=12.2, first=19, step=6),
 )

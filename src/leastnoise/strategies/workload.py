@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from leastnoise.strategies.method import Found, Method, Request, refuse_large, uniform_weights
+from leastnoise.strategies.method import Found, Method, Request, dense_needs, refuse_large, uniform_weights
 from leastnoise.strategy import RealStrategy
 
 
@@ -33,4 +33,10 @@ def _find(request: Request) -> Found:
     )
 
 
-WORKLOAD = Method("workload", "noise on every query, then least squares", _refuses, _find)
+WORKLOAD = Method(
+    "workload",
+    "noise on every query, then least squares",
+    _refuses,
+    _find,
+    needs=dense_needs(held=4.2, first=3, step=0, rounded=None, spans=True),
+)

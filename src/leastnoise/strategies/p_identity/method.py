@@ -25,7 +25,14 @@ from leastnoise.progress import Ended, worst_ending
 from leastnoise.rowspace import Basis
 from leastnoise.strategies.arrays import load_arrays
 from leastnoise.strategies.cells import Cells
-from leastnoise.strategies.method import Found, Method, Request, refuse_many_cells, uniform_weights
+from leastnoise.strategies.method import (
+    Found,
+    Method,
+    Request,
+    dense_needs,
+    refuse_many_cells,
+    uniform_weights,
+)
 from leastnoise.strategies.options import choice_option, whole_option
 from leastnoise.strategies.p_identity.caps import Capped
 from leastnoise.strategies.p_identity.problem import cells_of, problem_of, rows_of
@@ -145,4 +152,5 @@ P_IDENTITY = Method(
         "workers": (None, "threads that share the starts; one unless given, all cores where that is quicker"),
     },
     is_quick=False,
+    needs=dense_needs(held=7, first=4, step=1, rounded=1.1),
 )

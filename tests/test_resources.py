@@ -1,0 +1,213 @@
+"""Memory and time, estimated before anything is allocated: refusals with their numbers, and time kept."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import leastnoise as ln
+from leastnoise import resources
+from leastnoise.design import checked_request, plan_by
+from leastnoise.errors import DesignError, InputError, MethodError
+from leastnoise.resources import Needs
+from leastnoise.strategies import Request, method_named
+from leastnoise.strategies import deadline as deadline_module
+from leastnoise.strategies.deadline import LEAST_TIME
+
+# A machine that multiplies a thousand times slower than any.
+SLOW = 1e6
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimates as on a slow machine, without waiting for one."""
+    monkeypatch.setattr(resources, "operations_per_second", lambda: SLOW)
+
+
+@pytest.fixture(autouse=True)
+def enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with 8 GB to spare, whatever this one has."""
+    monkeypatch.delenv(resources.MEMORY_VARIABLE, raising=False)
+    monkeypatch.setattr(resources, "available_memory", lambda: 8e9)
+
+
+def prefix(n: int, **target: Any) -> ln.Workload:
+    return ln.assemble([ln.Prefix("a").having(**target)], ln.Schema(a=range(n)))
+
+
+def ask(
+    workload: ln.Workload, goal: Any, *, time_limit: float | None = None, objective: Any = None
+) -> Request:
+    return checked_request(workload, goal, objective, None, (), 1e-6, time_limit, "numpy", None)
+
+
+# ---------------------------------------------------------------- what there is
+
+
+def test_memory_is_the_users_word_else_six_gigabytes_or_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resources.memory_limit() == 6e9
+    monkeypatch.setattr(resources, "available_memory", lambda: 2e9)
+    assert resources.memory_limit() == pytest.approx(1.8e9)
+    monkeypatch.setenv(resources.MEMORY_VARIABLE, "32")
+    assert resources.memory_limit() == 32e9
+
+
+@pytest.mark.parametrize("given", ["", "6GB", "-1", "0", "nan", "inf"])
+def test_memory_is_a_positive_number_of_gigabytes(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(resources.MEMORY_VARIABLE, given)
+    with pytest.raises(InputError, match="LEASTNOISE_MEMORY must be a positive number of gigabytes"):
+        resources.memory_limit()
+
+
+def test_speed_is_measured_once() -> None:
+    first = resources.operations_per_second()
+    assert 1e6 < first < 1e15 and resources.operations_per_second() == first
+
+
+# ---------------------------------------------------------------- refused with the number
+
+RANGES = ln.assemble([ln.AllRanges("a")], ln.Schema(a=range(20_000)))
+
+
+@pytest.mark.parametrize(
+    ("method", "workload", "goal", "says"),
+    [
+        ("auto", prefix(20_000), ln.GDP(1), "dense: it needs about 29 GB of memory, and 6 GB may be used"),
+        ("auto", RANGES, ln.GDP(1), "dense: it needs about 29 GB of memory, and 6 GB may be used"),
+        ("dense", RANGES, ln.GDP(1), "it needs about 29 GB of memory, and 6 GB may be used"),
+        ("coa", prefix(9_500), ln.GDP(1), "it needs about 8.9 GB of memory, and 6 GB may be used"),
+        ("lowrank", prefix(10_000), ln.PureDP(1), "it needs about 8.9 GB of memory, and 6 GB may be used"),
+    ],
+)
+def test_too_much_memory_is_refused_before_it_is_allocated(
+    method: str, workload: ln.Workload, goal: Any, says: str
+) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(MethodError, match="LEASTNOISE_MEMORY") as refused:
+            ln.design(workload, goal, method=method)
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
+    assert says in str(refused.value)
+
+
+TIMED = [
+    ("dense", ln.GDP(1), "16 s"),
+    ("eigen", ln.GDP(1), "13 s"),
+    ("coa", ln.GDP(1), "15 s"),
+    ("smoothing", ln.GDP(1), "18 s"),
+    ("lowrank", ln.PureDP(1), "27 s"),
+    ("p-identity", ln.PureDP(1), "11 s"),
+    ("identity", ln.GDP(1), "8.9 s"),
+    ("identity", ln.GDP(1, neighbours="replace-one"), "14 s"),
+]
+
+
+@pytest.mark.parametrize(("name", "goal", "seconds"), TIMED)
+def test_what_cannot_end_in_time_is_refused_before_it_begins(
+    name: str, goal: Any, seconds: str, slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decomposition cannot be interrupted: limits of 20 s used to end after minutes."""
+    unable = replace(method_named(name), find=lambda _: pytest.fail("the search began"))
+    with pytest.raises(MethodError, match=f"it takes about {seconds} whatever its time limit, which is 3 s"):
+        plan_by(unable, ask(prefix(64), goal, time_limit=3), True)
+
+
+def test_a_limit_may_be_exceeded_by_a_fifth_and_two_seconds(slow: None) -> None:
+    needs = Needs(first=8e6, last=6e6)
+    assert resources.why_too_much(lambda: needs, 10.0) is None
+    assert resources.why_too_much(lambda: needs, 9.9) is not None
+    assert resources.why_too_much(lambda: needs, None) is None
+
+
+def test_without_a_time_limit_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same request gives the same plan: the machine's speed counts only where a limit was given."""
+    monkeypatch.setattr(resources, "operations_per_second", lambda: pytest.fail("the speed was asked"))
+    assert ln.design(prefix(8), ln.GDP(1)).certificate.status == "optimal"
+
+
+# ---------------------------------------------------------------- the time that is left to search
+
+
+class Stopped:
+    """A clock that stands still."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return 5.0
+
+
+def test_rounding_and_proof_are_set_aside_before_the_search_begins(
+    slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[float | None] = []
+
+    def find(request: Request) -> Any:
+        told.append(request.time_limit)
+        return method_named("identity").find(request)
+
+    monkeypatch.setattr(deadline_module, "time", Stopped)
+    method = replace(
+        method_named("identity"), find=find, needs=lambda _: Needs(first=1e6, step=7e6, last=30e6)
+    )
+    for limit in (100.0, 38.0, 30.0, None):
+        asked = ask(prefix(8), ln.GDP(1), time_limit=limit)
+        object.__setattr__(asked, "began", 5.0)
+        plan_by(method, asked, True)
+    assert told == [pytest.approx(63.0), pytest.approx(1.0), LEAST_TIME, None]
+
+
+def test_auto_takes_a_cheaper_method_and_says_so(slow: None) -> None:
+    plan = ln.design(prefix(64), ln.GDP(1), time_limit=10)
+    assert plan.method == "wavelet" and plan.ended == "deadline"
+    assert "dense was left out: it takes about 16 s whatever its time limit, which is 10 s" in plan.note
+    assert plan.certificate.achieved > 0
+
+
+def test_auto_says_what_each_method_takes_where_none_can_end(slow: None) -> None:
+    with pytest.raises(MethodError) as refused:
+        ln.design(prefix(64), ln.GDP(1), time_limit=1)
+    assert str(refused.value).startswith("this workload takes too much. dense: it takes about 16 s")
+    assert "identity: it takes about 8.9 s" in str(refused.value)
+
+
+def test_with_laplace_noise_methods_that_cannot_end_are_left_out(slow: None) -> None:
+    plan = ln.design(prefix(48), ln.PureDP(1), time_limit=3.0)
+    assert "was left out (it takes about" in plan.note and plan.ended == "deadline"
+    with pytest.raises(DesignError, match=r"it takes about .* whatever its time limit"):
+        ln.design(prefix(64), ln.PureDP(1), time_limit=1.0)
+
+
+# ---------------------------------------------------------------- estimates against measurements
+
+
+@pytest.mark.parametrize(
+    ("name", "goal", "objective"),
+    [
+        ("dense", ln.GDP(1), None),
+        ("dense", ln.GDP(1), ln.MaxVariance()),
+        ("eigen", ln.GDP(1), None),
+        ("coa", ln.GDP(1), None),
+        ("smoothing", ln.GDP(1), None),
+        ("lowrank", ln.PureDP(1), None),
+        ("p-identity", ln.PureDP(1), None),
+        ("hierarchical", ln.GDP(1), None),
+        ("weighted-basis", ln.GDP(1), None),
+    ],
+)
+def test_memory_is_estimated_within_a_factor_of_two(name: str, goal: Any, objective: Any) -> None:
+    method = method_named(name)
+    plan_by(method, ask(prefix(8), goal, objective=objective, time_limit=LEAST_TIME), True)  # imports
+    request = ask(prefix(300), goal, objective=objective, time_limit=LEAST_TIME)
+    estimate = method.needs(request).memory
+    tracemalloc.start()
+    try:
+        plan_by(method, request, True)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert held / 2 < estimate < 2 * held
