@@ -32,6 +32,10 @@ whose they are, and at most k of each person count, in an order that is a fixed
 hash of the person and the cell. Ids are compared exactly, and one that cannot be
 told apart exactly belongs to nobody: `people.py` has the rules.
 
+Whatever a value is, it has a cell or none: reading never warns or fails because of one.
+A value that no text in UTF-8 can tell is a null; in a Parquet file question marks stand
+for the bytes that are no text.
+
 Types that no schema can mean are refused before anything is counted: lists,
 records, bytes, and dates or times where numbers are declared.
 

@@ -124,6 +124,8 @@ def opened(
         parameters: dict[str, Any] = {f"files{p}": part.files for p, part in enumerate(parts) if part.files}
         selected = []
         for part in parts:
+            read = [(_checked(*column), column[1]) for column in part.columns]
+            part = part._replace(columns=part.columns if part.table == "texts" else read)
             pairs = list(enumerate(zip(names, part.columns, strict=False)))
             for _, (name, (_, kind)) in pairs:
                 check_kind(name, schema[name], _family(kind))
@@ -144,6 +146,11 @@ def opened(
             if texts.stream.failure is not None:
                 raise texts.stream.failure from None
             raise
+
+
+def _checked(column: str, kind: str) -> str:
+    """SQL for a column of text without what is not UTF-8, which files and Arrow may hold: null."""
+    return f"TRY(decode(encode({column})))" if kind == "VARCHAR" else column
 
 
 def _grouped(query: str, schema: Schema, blocks: Sequence[Subset]) -> str:

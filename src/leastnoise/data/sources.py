@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ import numpy as np
 from leastnoise.data.column_names import column_places
 from leastnoise.data.csv_files import CsvFile, CsvFiles, header_of
 from leastnoise.errors import DataError
+from leastnoise.schema.reading import is_null
 
 _FILES = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq files"
 ACCEPTED = (
@@ -89,16 +92,30 @@ def _text_files(files: Sequence[str]) -> list[CsvFile]:
 
 def _parquet_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> list[Part]:
     groups: dict[Any, list[str]] = {}
+    reader = _parquet_reader(engine)
     for path in files:
         if not _format(path)[0]:
-            types = column_types(engine, "read_parquet($file, hive_partitioning=false)", {"file": path})
+            types = column_types(engine, reader.format("$file"), {"file": path})
             groups.setdefault(tuple(types), []).append(path)
     parts = []
     for p, (columns, paths) in enumerate(groups.items()):
         places = column_places([name for name, _ in columns], names)
         found = [('"' + columns[i][0].replace('"', '""') + '"', columns[i][1]) for i in places]
-        parts.append(Part(f"read_parquet($files{p}, hive_partitioning=false)", paths, found))
+        parts.append(Part(reader.format(f"$files{p}"), paths, found))
     return parts
+
+
+def _parquet_reader(engine: Any) -> str:
+    """The engine's function for Parquet files, with a place for their names.
+
+    Text that is not UTF-8 must not stop it; DuckDB has an option for that since 2.0. Question marks then
+    stand for what is not text: left away, the rest could be a declared value.
+    """
+    knows = engine.execute(
+        "SELECT bool_or(list_contains(parameters, 'utf8_validation')) FROM duckdb_functions() "
+        "WHERE function_name = 'read_parquet'"
+    ).fetchall()[0][0]
+    return "read_parquet({}, hive_partitioning=false" + (", utf8_validation='replace')" if knows else ")")
 
 
 def column_types(engine: Any, table: str, parameters: dict[str, Any] | None = None) -> list[tuple[str, str]]:
@@ -125,24 +142,63 @@ def _open_pandas(table: Any, names: Sequence[str]) -> Any:
     for k, dtype in enumerate(frame.dtypes):
         # Value by value: a type guessed for the whole column would let one record,
         # even a null, change how the others count.
-        if dtype.name == "object":
-            values = np.frompyfunc(_plain, 1, 1)(frame.iloc[:, k].to_numpy())
-        elif dtype.name == "category" and not all(isinstance(value, str) for value in dtype.categories):
+        if dtype.name == "object" or (
+            isinstance(dtype, pandas.StringDtype) and getattr(dtype, "storage", "python") == "python"
+        ):
+            values = _written(frame.iloc[:, k].to_numpy(dtype=object))
+        elif dtype.name == "category" and not all(map(_is_text, dtype.categories)):
             # The code of a null is -1, the last.
-            values = np.array([*map(_plain, dtype.categories), None], dtype=object)[
-                frame.iloc[:, k].cat.codes
-            ]
+            values = _written([*dtype.categories, None])[frame.iloc[:, k].cat.codes]
         else:
             continue
         frame.isetitem(k, pandas.Series(values, dtype=object, index=frame.index))
     return frame
 
 
-def _plain(value: Any) -> Any:
-    """A value of an object column as it is written out: whole floats as whole numbers."""
-    if isinstance(value, float) and abs(value) < 2**53 and value == int(value):
-        return int(value)
-    return str(bool(value)).lower() if isinstance(value, (bool, np.bool_)) else value
+def _written(values: Iterable[Any]) -> Any:
+    """Values of any types, written out as text; None for those that are none or that no text can tell."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        texts = list(map(_text, values))
+    written = np.empty(len(texts), dtype=object)
+    written[:] = texts
+    return written
+
+
+def _is_text(value: object) -> bool:
+    """Whether a value is text that UTF-8 can hold."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _text(value: Any) -> str | None:
+    """A value as text in UTF-8, whole floats as whole numbers; None if there is none, or none can be written.
+
+    Guarantee:
+        No value raises or warns: whether something fails would tell about a record.
+    """
+    if type(value) is str and value.isascii():
+        return value
+    try:
+        if is_null(value):
+            return None
+        if isinstance(value, (bool, np.bool_)):
+            return str(bool(value)).lower()
+        if isinstance(value, int):
+            # Decimal writes any number of digits; str() stops at 4,300.
+            text = str(Decimal(value))
+        elif isinstance(value, (float, np.floating)) and abs(float(value)) < 2**53 and value == int(value):
+            text = str(int(value))
+        else:
+            text = str(value)
+        return text if _is_text(text) else None
+    except Exception:
+        return None
 
 
 def _open_polars(table: Any, names: Sequence[str]) -> Any:
