@@ -254,25 +254,27 @@ def _judged(path: Path, outbox: Path, release_id: str, found: Counter[str]) -> s
 # ------------------------------------------------------------------ two connections each, killed at random
 
 
-def crowd(folder: Path, *, ledger: str, processes: int, kills: int, seed: int = 0) -> dict[str, Any]:
+def crowd(
+    folder: Path, *, ledger: str, processes: int, kills: int, order: str = "measured", seed: int = 0
+) -> dict[str, Any]:
     """Processes with two connections each, killed at any moment and replaced; they share one ledger."""
     rng, began, most = random.Random(seed), time.monotonic(), 10**6
     outbox, paid, stop = folder / "outbox", folder / "paid", folder / "stop"
-    outbox.touch()
-    paid.touch()
+    for path in (outbox, paid):
+        path.touch()
     new_ledger(ledger, most)
     numbers = itertools.count()
     found: Counter[str] = Counter()
 
     def started() -> int:
         name = next(numbers)
-        return _in_child(None, lambda: _two_at_once(ledger, name, outbox, paid, stop))
+        return _in_child(None, lambda: _two_at_once(ledger, name, order, outbox, paid, stop))
 
     children = [started() for _ in range(processes)]
     while found["killed"] < kills:
-        # Until something more was paid for, so that every kill meets a ledger at work.
-        size = paid.stat().st_size
-        while paid.stat().st_size == size:
+        # Until something more was handed out, so that every kill meets a ledger at work.
+        size = outbox.stat().st_size
+        while outbox.stat().st_size == size:
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.05))
         child = children.pop(rng.randrange(processes))
@@ -310,7 +312,7 @@ def crowd(folder: Path, *, ledger: str, processes: int, kills: int, seed: int = 
     }
 
 
-def _two_at_once(ledger: str, name: int, outbox: Path, paid: Path, stop: Path) -> None:
+def _two_at_once(ledger: str, name: int, order: str, outbox: Path, paid: Path, stop: Path) -> None:
     """Two threads, each with a ledger object and so a connection of its own."""
     failed: list[BaseException] = []
 
@@ -326,7 +328,7 @@ def _two_at_once(ledger: str, name: int, outbox: Path, paid: Path, stop: Path) -
                     if step == "spent":
                         append_line(paid, release_id)
 
-                measured(mine, release_id, outbox, at)
+                ORDERS[order](mine, release_id, outbox, at)
         except BaseException as error:
             failed.append(error)
 
@@ -469,6 +471,7 @@ def main() -> None:
     crowding.add_argument("--processes", type=int, default=32)
     crowding.add_argument("--kills", type=int, default=500)
     crowding.add_argument("--ledger", default="start")
+    crowding.add_argument("--order", choices=sorted(ORDERS), default="measured")
     contending.add_argument("--ledger")
     flipping = commands.add_parser("flip")
     flipping.add_argument("--step", type=int, default=1)

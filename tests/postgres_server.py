@@ -89,6 +89,20 @@ class Server:
         where = {"host": "127.0.0.1", "port": self.port, "user": "tester", "dbname": "postgres"}
         return extra("psycopg").connect(**where | settings, autocommit=True)
 
+    def dumped(self, schema: str) -> str:
+        """A schema as pg_dump writes it."""
+        return self._client("pg_dump", f"--schema={schema}")
+
+    def restore(self, dump: str) -> None:
+        """Run what pg_dump wrote."""
+        self._client("psql", "--quiet", "--set=ON_ERROR_STOP=1", given=dump)
+
+    def _client(self, program: str, *words: str, given: str = "") -> str:
+        where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "tester", "-d", "postgres"]
+        command = [str(self._programs / program), *where, *words]
+        done = subprocess.run(command, input=given, check=True, capture_output=True, text=True, timeout=60)
+        return done.stdout
+
     def stop(self) -> None:
         for connection in self._opened:
             connection.con.close()
