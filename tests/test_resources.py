@@ -11,7 +11,7 @@ import pytest
 import leastnoise as ln
 from leastnoise import resources
 from leastnoise.design import checked_request, plan_by
-from leastnoise.errors import DesignError, InputError, MethodError
+from leastnoise.errors import InputError, MethodError
 from leastnoise.resources import Needs
 from leastnoise.strategies import Request, method_named
 from leastnoise.strategies import deadline as deadline_module
@@ -178,8 +178,15 @@ def test_auto_says_what_each_method_takes_where_none_can_end(slow: None) -> None
 def test_with_laplace_noise_methods_that_cannot_end_are_left_out(slow: None) -> None:
     plan = ln.design(prefix(48), ln.PureDP(1), time_limit=3.0)
     assert "was left out (it takes about" in plan.note and plan.ended == "deadline"
-    with pytest.raises(DesignError, match=r"it takes about .* whatever its time limit"):
+    with pytest.raises(MethodError, match="this workload takes too much") as refused:
         ln.design(prefix(64), ln.PureDP(1), time_limit=1.0)
+    assert "wavelet: it takes about 8.9 s whatever its time limit, which is 1 s" in str(refused.value)
+
+
+def test_with_laplace_noise_nothing_is_left_out_for_time_where_nobody_set_a_limit(slow: None) -> None:
+    """A limit that "auto" sets by itself ends searches; it must not refuse what always came back."""
+    plan = ln.design(prefix(48), ln.PureDP(1), options={"iterations": 2})
+    assert "left out" not in plan.note
 
 
 # ---------------------------------------------------------------- estimates against measurements

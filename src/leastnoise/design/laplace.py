@@ -14,13 +14,14 @@ import numpy as np
 from leastnoise import threads
 from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.design.one_method import annotated, meeting_caps, plan_by, plan_of
-from leastnoise.design.refusals import MissesTargets, closest_of
+from leastnoise.design.refusals import MissesTargets, closest_of, nobody_can
 from leastnoise.errors import DesignError
 from leastnoise.objective import Targets
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.progress import Ended, Progress, worst_ending
-from leastnoise.strategies import Found, Method, Request, pure
+from leastnoise.strategies import METHODS, Found, Method, Request, pure
+from leastnoise.strategies.deadline import LEAST_TIME
 from leastnoise.strategy import MAX_DENSE_STRATEGY
 
 # Plans whose objective differs by less than this share are equally good.
@@ -35,7 +36,7 @@ def best_with_laplace_noise(willing: Sequence[Method], request: Request, has_goa
 
     Raises:
         MethodError: if no method meets the targets.
-        DesignError: the first method's, if none finds a plan.
+        DesignError: the first method's, if none finds a plan; what they take, if all take too much.
     """
     pure.check_options(willing, request)
     trials = _Trials(request)
@@ -107,7 +108,6 @@ class _Trials:
 
     def leave_out(self, name: str, reason: str) -> None:
         """Take note of a method that takes too much."""
-        self._failed.append(DesignError(f"method {name!r} cannot do this: {reason}"))
         self.tried.append(f"{name} was left out ({reason})")
         self.endings.append("deadline")
 
@@ -125,7 +125,7 @@ class _Trials:
             DesignError: the first method's, if none found a plan.
         """
         if not self.plans and not self._missed:
-            raise self._failed[0]
+            raise self._failed[0] if self._failed else nobody_can(METHODS, self.request)
         if not self.plans:
             raise closest_of(self._missed)
         return _least(self.plans)
@@ -157,7 +157,11 @@ def _try_methods(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> 
             options=attempt.options,
             time_limit=attempt.seconds(trials.left),
             progress=trials.tell,
+            is_promised=request.time_limit is not None,
         )
+        if attempt.method.too_much(given) is not None:
+            # Not in its part of the time, but perhaps in all that is left.
+            given = replace(given, time_limit=max(trials.left, LEAST_TIME))
         too_much = attempt.method.too_much(given)
         if too_much is not None:
             trials.leave_out(attempt.name, too_much)

@@ -50,7 +50,7 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
 def _with_time_to_search(method: Method, request: Request) -> Request:
     """The request with what its time limit leaves for the search, rounding and proof set aside."""
     left = request.deadline.left
-    if left is None:
+    if left is None or not request.is_promised:
         return request
     return replace(request, time_limit=max(method.needs(request).searching(left), LEAST_TIME))
 

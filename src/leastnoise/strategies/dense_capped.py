@@ -29,7 +29,7 @@ from leastnoise.solver import (
     total_within_caps,
 )
 from leastnoise.strategies.cells import Cells, distinct_cells, list_pairs, triangle, with_differences
-from leastnoise.strategies.infeasible import infeasible, infeasible_after
+from leastnoise.strategies.infeasible import infeasible, infeasible_after, not_found_yet
 from leastnoise.strategies.method import Found, Request
 from leastnoise.strategy import RealStrategy
 from leastnoise.workload import Workload
@@ -288,7 +288,12 @@ def _refusal(problem: _Problem, solution: CappedSolution, factor: float) -> Infe
         return infeasible_after(
             request.workload, request.privacy, request.spare, Witness(p, q), factor, most_left
         )
-    return infeasible(request.workload, request.privacy, p, q, factor, pairs)
+    try:
+        return infeasible(request.workload, request.privacy, p, q, factor, pairs)
+    except DesignError as error:
+        if solution.ended != "deadline":
+            raise
+        raise not_found_yet(error) from None
 
 
 def _weighted_root(workload: Workload, weights: Array, Q: Array | None) -> Array:

@@ -76,6 +76,11 @@ def infeasible_after(
     )
 
 
+def not_found_yet(error: DesignError) -> DesignError:
+    """The same error where it was the time limit that left it open whether targets can be met."""
+    return DesignError(f"{error}; or give it more time: the limit ended the search before a plan was found")
+
+
 def _proved(
     workload: Workload, goal: Goal, witness: Witness | ProductWitness, factor: float, shares: Array
 ) -> InfeasibleError:

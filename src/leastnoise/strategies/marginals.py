@@ -28,11 +28,12 @@ import numpy as np
 
 from leastnoise.bounds.product_bound import ProductWitness
 from leastnoise.certificate import Status
+from leastnoise.errors import DesignError
 from leastnoise.lattice import Lattice
 from leastnoise.products import Products
 from leastnoise.solver.split import SplitSolution, least_largest, least_total, total_within
 from leastnoise.strategies import weighted_tables
-from leastnoise.strategies.infeasible import infeasible_products
+from leastnoise.strategies.infeasible import infeasible_products, not_found_yet
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategies.structure import (
     Asked,
@@ -79,13 +80,19 @@ def _find(request: Request) -> Found:
         # Weights of tables are shared by their counts.
         assert solution.p is not None
         per_query = solution.p / table_sizes(products)
-        raise infeasible_products(
-            request.workload,
-            request.privacy,
-            ProductWitness(uniform(products), per_query),
-            math.sqrt(solution.achieved),
-            batch_shares(question, per_query, len(request.workload.blocks)),
-        )
+        try:
+            proved = infeasible_products(
+                request.workload,
+                request.privacy,
+                ProductWitness(uniform(products), per_query),
+                math.sqrt(solution.achieved),
+                batch_shares(question, per_query, len(request.workload.blocks)),
+            )
+        except DesignError as error:
+            if solution.ended != "deadline":
+                raise
+            raise not_found_yet(error) from None
+        raise proved
     mentioned = {a for s in products.sets for a in s}
     forms = [
         [] if a not in mentioned else [identity_form(size) if a in whole else centred_form(size)]

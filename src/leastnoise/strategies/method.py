@@ -34,7 +34,8 @@ class Request:
     Where the objective is of the kind "largest", only the shape of the noise matters;
     if no privacy goal was given either, `privacy` is GDP(1). Where earlier plans have used part of
     the goal, `after` are their digests and `used` is what they spend together in each cell.
-    The time limit counts from `began`, when the request was made.
+    The time limit counts from `began`, when the request was made; `is_promised` says whether somebody asked
+    for it. A limit that `design` sets by itself only ends searches, and refuses nobody.
     """
 
     workload: Workload
@@ -47,6 +48,7 @@ class Request:
     objective: Objective = TotalVariance()  # noqa: RUF009 - a frozen value
     after: tuple[str, ...] = ()
     used: CellCosts | None = None
+    is_promised: bool = True
     began: float = field(default_factory=time.monotonic, init=False)
 
     @property
@@ -130,7 +132,8 @@ class Method:
 
     def too_much(self, request: Request) -> str | None:
         """What a request takes, where that is more memory or time than there is; else None."""
-        return why_too_much(lambda: self.needs(request), request.time_limit)
+        promised = request.time_limit if request.is_promised else None
+        return why_too_much(lambda: self.needs(request), promised)
 
     def option(self, request: Request, name: str) -> Any:
         """The option's value, or its default."""

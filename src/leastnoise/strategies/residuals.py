@@ -27,7 +27,7 @@ from leastnoise.progress import Ended, Progress, worst_ending
 from leastnoise.resources import Needs, seconds_for
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
 from leastnoise.strategies.deadline import Deadline
-from leastnoise.strategies.infeasible import infeasible_products
+from leastnoise.strategies.infeasible import infeasible_products, not_found_yet
 from leastnoise.strategies.method import Found, Method, Request
 from leastnoise.strategies.oblique.dual import dual_weights
 from leastnoise.strategies.oblique.proposal import proposal_of
@@ -306,7 +306,7 @@ def _infeasible(request: Request, question: Asked, found: Alternated) -> Infeasi
     except DesignError as error:
         if not _deadline(request).part(_SEARCHING).is_past:
             raise
-        raise DesignError(f"{error}; or give more time than {request.time_limit:g} s") from None
+        raise not_found_yet(error) from None
 
 
 def _proof(request: Request, split: Split, dual: Dual) -> tuple[ProductWitness, Ended]:
