@@ -68,7 +68,8 @@ class Server:
             "max_connections": 200,
         }
         flags = " ".join(f"-c {name}={value}" for name, value in options.items())
-        self._run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", flags, "start")
+        self._start = ("pg_ctl", "-w", "-l", str(folder / "log"), "-o", flags, "start")
+        self._run(*self._start)
 
     def _run(self, program: str, *words: str) -> None:
         command = [*self._prefix, str(self._programs / program), "-D", str(self._folder / "data"), *words]
@@ -102,6 +103,11 @@ class Server:
         command = [str(self._programs / program), *where, *words]
         done = subprocess.run(command, input=given, check=True, capture_output=True, text=True, timeout=60)
         return done.stdout
+
+    def crash_and_start(self) -> None:
+        """Stop without a last word to anybody or to the disk, and begin again from what was written ahead."""
+        self._run("pg_ctl", "-m", "immediate", "stop")
+        self._run(*self._start)
 
     def stop(self) -> None:
         for connection in self._opened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
@@ -11,7 +12,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from leastnoise.ledger import Ledger, grants_for, move_ledger, postgres, rows, s
 from leastnoise.ledger.address import parsed
 from leastnoise.privacy import GDP, ApproxDP
 from ledger_stress import TABLE, UNIT, charge_of, new_ledger
-from postgres_server import Server
+from postgres_server import Server, started
 from support import extra
 from test_ledger import (  # noqa: F401  (the rules, run again over the fixtures of this file)
     test_a_ledger_within_a_ledgers_transaction_does_not_hang,
@@ -286,7 +286,7 @@ def test_a_restored_dump_is_a_sound_ledger_that_a_later_head_tells(server: Serve
 # ------------------------------------------------------------------ others come first
 
 
-@contextmanager
+@contextlib.contextmanager
 def no_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Without the queue: what is left are serialisable transactions."""
     with monkeypatch.context() as patch:
@@ -425,6 +425,41 @@ def test_a_commit_of_unknown_outcome_is_resolved(
     ledger.store(entry, b"noisy")
     assert ledger.check(charge_of(), "new") == b"noisy"
     assert ledger.verify().n_entries == 4
+
+
+def test_a_server_that_crashes_forgets_nothing_that_was_paid() -> None:
+    """Four spend while it crashes and starts again; those that it lost during COMMIT wait and look."""
+    extra("psycopg")
+    with started() as own:
+        place = own.url("town")
+        new_ledger(place, 10**6)
+        paid: list[str] = []
+        enough = threading.Event()
+
+        def spend(name: int) -> None:
+            mine = Ledger(place, timeout=60)
+            with contextlib.suppress(LedgerFileError):
+                for i in itertools.count():
+                    paid.append(mine.spend(charge_of(), f"{name}-{i}").release_id)
+                    if len(paid) >= 20:
+                        enough.set()
+                    if is_over.is_set():
+                        return
+
+        is_over = threading.Event()
+        threads = [threading.Thread(target=spend, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(3):
+            assert enough.wait(60)
+            own.crash_and_start()
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        found = Ledger(place)
+        recorded = [entry.release_id for entry in found.entries]
+        assert sorted(recorded) == sorted(paid)
+        assert found.verify().n_entries == len(set(paid)) >= 20
 
 
 class Ending(Losing):
@@ -773,6 +808,7 @@ def test_a_ledger_moves_with_all_it_has(server: Server, tmp_path: Path, way: str
     # The source gives what it has, and nothing more.
     assert ledger.check(charge_of("plan 0"), "r0") == b"answers 0"
     assert ledger.moved_to == moved.name
+    assert f"closed: moved to {moved.name!r}" in str(ledger.verify())
     assert moved.moved_to is None
     assert f"closed: moved to {moved.name!r}" in repr(ledger)
     for step in (ledger.check, ledger.spend):

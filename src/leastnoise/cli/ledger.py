@@ -191,13 +191,18 @@ def export(
 def move(
     source: LedgerPlace,
     target: Annotated[
-        str, typer.Argument(help="where it goes: an address, or a new file for one that has it")
+        str,
+        typer.Argument(metavar="TARGET", help="an address; or, for one in a database, a new file"),
     ],
     abandon_unstored: Annotated[
-        bool, typer.Option(help="move although releases are paid for and never stored; nobody may be at it")
+        bool,
+        typer.Option(
+            "--abandon-unstored",
+            help="move although releases are paid for and never stored, which no process works on any more",
+        ),
     ] = False,
 ) -> None:
-    """Move a ledger from a file to PostgreSQL or back. The source is closed; interrupted, it is run again."""
+    """Move a ledger from a file to PostgreSQL or back, and close the source. If interrupted, run it again."""
     from leastnoise.ledger import move_ledger
 
     opened(source)

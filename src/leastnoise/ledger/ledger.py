@@ -457,7 +457,10 @@ class Ledger:
         if head is not None:
             check_head(name, history, head)
         stored = sum(entry.is_stored for entry in history.entries)
-        return Verification(history.dataset, len(history.entries), stored, history.head, history.remaining)
+        moved_to = None if history.closed is None else history.closed.to
+        return Verification(
+            history.dataset, len(history.entries), stored, history.head, history.remaining, moved_to
+        )
 
     def __repr__(self) -> str:
         # Read now: other processes spend too, and a number from when it was opened would mislead.

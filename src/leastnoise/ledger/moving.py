@@ -93,8 +93,8 @@ def _check_stored(history: History, abandon: bool) -> None:
     if missing and not abandon:
         raise LedgerMismatchError(
             f"the ledger holds {counted(len(missing), 'release')} paid for, never stored ({missing[0]!r}): "
-            "a process may be about to store it, and could not after the move. If none is, move it with "
-            "abandon_unstored=True (--abandon-unstored). Nothing was moved"
+            "a process may be about to store it, and could not after the move. If none is, give "
+            "abandon_unstored= to move all the same. Nothing was moved"
         )
 
 

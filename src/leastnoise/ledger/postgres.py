@@ -284,7 +284,8 @@ class LedgerDatabase:
                     self._end(connection, session)
                     # The lost session holds its turn until its transaction is committed or undone.
                     self._wait_for_turn(connection, patience.again(), "")
-                    connection.execute(_READ)
+                    # To write, which a standby refuses: it may not have what the lost server committed.
+                    connection.execute(_WRITE)
                     connection.execute(search_path(self.address.ledger))
                     log = PostgresLog(connection, self.address.ledger, lost.mark)
                     return not log.is_empty() and log.is_mine(lost.last_added, lost.mark)

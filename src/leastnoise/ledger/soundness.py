@@ -22,11 +22,13 @@ class Verification:
     n_stored: int
     head: str
     remaining: Remaining
+    moved_to: str | None = None
 
     def __str__(self) -> str:
+        closed = "" if self.moved_to is None else f"closed: moved to {self.moved_to!r}; "
         return (
             f"{counted(self.n_entries, 'release')} of {self.dataset!r}, {self.n_stored} of them stored; "
-            f"left: {self.remaining}; head {self.head}"
+            f"left: {self.remaining}; {closed}head {self.head}"
         )
 
 
