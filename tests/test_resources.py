@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import leastnoise as ln
@@ -16,6 +18,8 @@ from leastnoise.resources import Needs
 from leastnoise.strategies import Request, method_named
 from leastnoise.strategies import deadline as deadline_module
 from leastnoise.strategies.deadline import LEAST_TIME
+from leastnoise.strategies.lowrank import low_rank, random_start
+from leastnoise.strategies.unit_balls import L2Ball
 
 # A machine that multiplies a thousand times slower than any.
 SLOW = 1e6
@@ -159,6 +163,18 @@ def test_rounding_and_proof_are_set_aside_before_the_search_begins(
         object.__setattr__(asked, "began", 5.0)
         plan_by(method, asked, True)
     assert told == [pytest.approx(63.0), pytest.approx(1.0), LEAST_TIME, None]
+
+
+def test_a_round_of_the_low_rank_mechanism_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round is up to 250 steps: at 1,000 cells a limit of 10 s ended after 30."""
+    moments = iter(range(10**6))
+    monkeypatch.setattr(deadline_module, "time", SimpleNamespace(monotonic=lambda: float(next(moments))))
+    steps = []
+    project = L2Ball.project
+    monkeypatch.setattr(L2Ball, "project", lambda ball, rows: steps.append(1) or project(ball, rows))
+    W = np.tri(24)
+    low_rank(W, random_start(30, 24, 2, np.random.default_rng(0)), norm=2, max_iterations=1, time_limit=9.0)
+    assert 1 <= len(steps) <= 20
 
 
 def test_auto_takes_a_cheaper_method_and_says_so(slow: None) -> None:

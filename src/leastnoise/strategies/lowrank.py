@@ -45,6 +45,7 @@ from leastnoise.operators import Array
 from leastnoise.progress import Ended, Progress, worst_ending
 from leastnoise.rowspace import integer_basis
 from leastnoise.strategies.arrays import NUMPY, Arrays, load_arrays
+from leastnoise.strategies.deadline import Deadline
 from leastnoise.strategies.method import Found, Method, Request, dense_needs, uniform_weights
 from leastnoise.strategies.options import positive_option, whole_option
 from leastnoise.strategies.proposals import (
@@ -145,7 +146,7 @@ def low_rank(
         norm: 1 or 2, that of the columns of L.
         gamma: the ‖W − BL‖_F at which it may end.
         beta: the first penalty; 1 in the paper.
-        time_limit: seconds, looked at after every round.
+        time_limit: seconds, looked at after every step within a round; a round that it ends still counts.
         watch: called with the round, trace BᵀB and seconds.
 
     Raises:
@@ -155,7 +156,7 @@ def low_rank(
     if norm not in _BALLS:
         raise InputError(f"norm must be 1 or 2, got {norm!r}")
     arrays = load_arrays(backend)
-    started = time.monotonic()
+    started, end = time.monotonic(), Deadline.after(time_limit)
     rank = numerical_rank(W)
     W, L = arrays.matrix(W), arrays.matrix(start)
     B, pi = arrays.matrix(np.zeros((len(W), len(start)))), 0 * W
@@ -163,7 +164,7 @@ def low_rank(
     rounds = _Rounds()
     ended: LowRankRule | None = None
     for number in range(1, max_iterations + 1):
-        B, L = _alternated(B, L, beta * W + pi, beta, ball, arrays)
+        B, L = _alternated(B, L, beta * W + pi, beta, ball, arrays, end)
         missing = W - B @ L
         scale, residual = arrays.dot(B, B), _length(missing, arrays)
         seconds = time.monotonic() - started
@@ -229,19 +230,19 @@ class _Rounds:
 
 
 def _alternated(
-    B: Any, L: Any, target: Any, beta: float, ball: L1Ball | L2Ball, arrays: Arrays
+    B: Any, L: Any, target: Any, beta: float, ball: L1Ball | L2Ball, arrays: Arrays, end: Deadline
 ) -> tuple[Any, Any]:
-    """B and L, each best for the other, in turn; `target` is βW + π."""
+    """B and L, each best for the other, in turn, as far as time allows; `target` is βW + π."""
     identity = arrays.matrix(np.eye(len(L)))
     for _ in range(_MAX_ALTERNATIONS):
         last, B = B, arrays.solve(beta * L @ L.T + identity, L @ target.T).T
-        L = _nesterov(L, beta * B.T @ B, B.T @ target, ball, arrays)
-        if _length(B - last, arrays) <= _ALTERNATION_TOL * _length(B, arrays):
+        L = _nesterov(L, beta * B.T @ B, B.T @ target, ball, arrays, end)
+        if end.is_past or _length(B - last, arrays) <= _ALTERNATION_TOL * _length(B, arrays):
             break
     return B, L
 
 
-def _nesterov(start: Any, H: Any, T: Any, ball: L1Ball | L2Ball, arrays: Arrays) -> Any:
+def _nesterov(start: Any, H: Any, T: Any, ball: L1Ball | L2Ball, arrays: Arrays, end: Deadline) -> Any:
     """Algorithm 2: the L that minimises ½⟨L, HL⟩ − ⟨T, L⟩ over columns in the unit ball, nearly."""
     dot = arrays.dot
     chi = math.prod(start.shape) * _CHI
@@ -250,6 +251,8 @@ def _nesterov(start: Any, H: Any, T: Any, ball: L1Ball | L2Ball, arrays: Arrays)
     HL = H_previous = H @ start
     before, now, omega = 0.0, 1.0, 1.0
     for _ in range(_MAX_NESTEROV):
+        if end.is_past:
+            break
         onwards = (before - 1) / now
         S = L + onwards * (L - previous)
         HS = HL + onwards * (HL - H_previous)
@@ -446,5 +449,6 @@ LOWRANK = Method(
         "seed": (0, "of the random starts"),
     },
     is_quick=False,
-    needs=dense_needs(held=9, first=32, step=12, rounded=1.2, spans=True),
+    # After the last step of a round its error is worked out, from two decompositions.
+    needs=dense_needs(held=9, first=32, step=45, rounded=1.2, spans=True),
 )
