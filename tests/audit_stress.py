@@ -110,6 +110,7 @@ WORK: dict[str, Callable[[], list[Line]]] = {
     "contend": lambda: [stress("contend", "--processes", "32", "--spends", "200")],
     "kill": lambda: [stress("kill", "--kills", "560")],
     "crowd": lambda: [shared("crowd", "--processes", "32", "--kills", "500")],
+    "move": lambda: [shared("move", "--kills", "200")],
     "shared": lambda: [shared("contend", "--processes", "32", "--spends", "50")],
     "flip": lambda: [stress("flip", "--step", "1")],
     "fuzz": fuzz,

@@ -7,6 +7,7 @@ The tests run these small; large, each is one command:
     python tests/ledger_stress.py flip --step 1
     python tests/ledger_stress.py crowd --processes 32 --kills 500
     python tests/ledger_stress.py contend --processes 32 --spends 50 --ledger start
+    python tests/ledger_stress.py move --kills 200
 
 Each prints one line of JSON and exits with 1 if anything went wrong. They run in a process of their own
 because they fork. ``--ledger`` is the address of a ledger in PostgreSQL, or ``start``, which starts a server.
@@ -32,8 +33,15 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.accounting import CellCosts, Charge
-from leastnoise.errors import AlreadySpentError, LeastnoiseError, LedgerError, OverBudgetError
-from leastnoise.ledger import CountedTable, Entry, Ledger
+from leastnoise.errors import (
+    AlreadySpentError,
+    LeastnoiseError,
+    LedgerError,
+    LedgerFileError,
+    LedgerMismatchError,
+    OverBudgetError,
+)
+from leastnoise.ledger import CountedTable, Entry, Ledger, move_ledger
 from leastnoise.privacy import ZCDP
 
 # A seventh squared: no float holds it.
@@ -341,6 +349,53 @@ def _two_at_once(ledger: str, name: int, order: str, outbox: Path, paid: Path, s
         raise failed[0]
 
 
+# ------------------------------------------------------------------ moves, killed at random
+
+
+def move(folder: Path, *, ledger: str, kills: int, seed: int = 0) -> dict[str, Any]:
+    """A ledger that moves from a file to a database and back; each move is killed, judged, and run again."""
+    rng = random.Random(seed)
+    places = (str(folder / f"{i}.ledger") if i % 2 == 0 else f"{ledger}_{i}" for i in itertools.count())
+    source = next(places)
+    first = new_ledger(Path(source), 9)
+    for i in range(3):
+        first.store(first.spend(charge_of(), f"r{i}", table=TABLE), os.urandom(10_000))
+    heads = [first.head]
+    usual = 0.0
+    found: Counter[str] = Counter()
+    states: Counter[str] = Counter()
+    for i in range(kills + 2):
+        target = next(places)
+        began = time.monotonic()
+        # Undisturbed at first, there and back, to see how long a move takes.
+        child = _in_child(None, lambda source=source, target=target: str(move_ledger(source, target)))
+        if i >= 2:
+            time.sleep(rng.uniform(0, usual))
+            os.kill(child, signal.SIGKILL)
+        found["killed"] += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        usual = max(usual, time.monotonic() - began) if i < 2 else usual
+        lives = (is_live(source), is_live(target))
+        found["two live"] += all(lives)
+        states["source lives" if lives[0] else "target lives" if lives[1] else "both closed"] += 1
+        moved = move_ledger(source, target)
+        found["not one live"] += (is_live(source), is_live(target)) != (False, True)
+        for head in heads:
+            found["incomplete"] += moved.verify(head=head).n_stored != 3
+        heads.append(moved.head)
+        source = target
+    faults = ("two live", "not one live", "incomplete")
+    result = {name: found[name] for name in ("killed", *faults)}
+    return {**result, "states": dict(states), "right": not any(found[name] for name in faults)}
+
+
+def is_live(place: str) -> bool:
+    """Whether something could be spent there."""
+    try:
+        return Ledger(place, timeout=PATIENCE).check(charge_of(), "one more") is None
+    except (LedgerFileError, LedgerMismatchError):
+        return False
+
+
 # ------------------------------------------------------------------ flipped bytes
 
 
@@ -473,6 +528,9 @@ def main() -> None:
     crowding.add_argument("--ledger", default="start")
     crowding.add_argument("--order", choices=sorted(ORDERS), default="measured")
     contending.add_argument("--ledger")
+    moving = commands.add_parser("move")
+    moving.add_argument("--kills", type=int, default=200)
+    moving.add_argument("--ledger", default="start")
     flipping = commands.add_parser("flip")
     flipping.add_argument("--step", type=int, default=1)
     commands.add_parser("without-rights")
@@ -481,6 +539,7 @@ def main() -> None:
         "contend": contend,
         "crowd": crowd,
         "kill": kill,
+        "move": move,
         "flip": flip,
         "without-rights": without_rights,
     }

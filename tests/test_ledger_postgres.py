@@ -33,7 +33,7 @@ from leastnoise.errors import (
 from leastnoise.ledger import Ledger, grants_for, move_ledger, postgres, rows, seen, without_password
 from leastnoise.ledger.address import parsed
 from leastnoise.privacy import GDP, ApproxDP
-from ledger_stress import TABLE, UNIT, charge_of, new_ledger
+from ledger_stress import TABLE, UNIT, charge_of, is_live, new_ledger
 from postgres_server import Server, started
 from support import extra
 from test_ledger import (  # noqa: F401  (the rules, run again over the fixtures of this file)
@@ -787,14 +787,6 @@ def filled(place: str) -> Ledger:
     return ledger
 
 
-def is_live(place: str) -> bool:
-    """Whether something could be spent there."""
-    try:
-        return Ledger(place).check(charge_of(), "one more") is None
-    except (LedgerFileError, LedgerMismatchError):
-        return False
-
-
 @pytest.mark.parametrize("way", ["to database", "to file"])
 def test_a_ledger_moves_with_all_it_has(server: Server, tmp_path: Path, way: str) -> None:
     source, target = places(server, tmp_path, way)
@@ -966,10 +958,10 @@ def test_every_command_takes_an_address(
 # ------------------------------------------------------------------ many processes, killed at random
 
 
-def crowd(server: Server, *words: str) -> dict[str, Any]:
+def stress(server: Server, *words: str) -> dict[str, Any]:
     """One run in a process of its own, which forks."""
     script, place = Path(__file__).with_name("ledger_stress.py"), server.url(next(names))
-    command = [sys.executable, str(script), "crowd", "--ledger", place, *words]
+    command = [sys.executable, str(script), *words, "--ledger", place]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
@@ -981,7 +973,7 @@ def crowd(server: Server, *words: str) -> dict[str, Any]:
 
 def test_many_processes_killed_at_random(server: Server) -> None:
     """32 processes with two connections each; `make audit` kills 500 of them."""
-    found = crowd(server, "--processes", "32", "--kills", "24")
+    found = stress(server, "crowd", "--processes", "32", "--kills", "24")
     assert found["right"], found
     assert found["killed"] == 24
     assert found["paid"] >= found["stored"] >= found["handed out"] > 0
@@ -989,6 +981,12 @@ def test_many_processes_killed_at_random(server: Server) -> None:
 
 def test_a_planted_twin_is_caught_by_the_crowd(server: Server) -> None:
     """Of some 40 threads that are killed, each is between handing out and paying for a third of its time."""
-    found = crowd(server, "--processes", "8", "--kills", "20", "--order", "pays_afterwards")
+    found = stress(server, "crowd", "--processes", "8", "--kills", "20", "--order", "pays_afterwards")
     assert not found["right"]
     assert found["unpaid"] > 0
+
+
+def test_moves_that_are_killed_at_random_are_completed(server: Server) -> None:
+    found = stress(server, "move", "--kills", "8")
+    assert found["right"], found
+    assert found["killed"] >= 4
