@@ -33,6 +33,8 @@ from leastnoise.errors import (
     TooLargeError,
 )
 from leastnoise.ledger import CountedTable, Ledger, file, history, rows, storage
+from leastnoise.ledger.additions import closing_row, continuing_row, spend_row
+from leastnoise.ledger.rows import sealed
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
 from ledger_stress import TABLE, UNIT, charge_of, new_ledger
 
@@ -685,6 +687,36 @@ def test_every_column_is_in_the_chain(column: str) -> None:
     # An absent profile is no empty one, and text does not flow from one column into the next.
     assert rows.digest_of("a", 1, "s", "x", None) != rows.digest_of("a", 1, "s", "x", b"")
     assert rows.digest_of("a", 1, "sx", "", None) != rows.digest_of("a", 1, "s", "x", None)
+
+
+def test_nothing_follows_a_closing_row_but_its_own_continuation(ledger: Ledger) -> None:
+    seen = ledger._seen
+    token, other = "a" * 64, "b" * 64
+    seen.write("", lambda adding, history: adding.append(closing_row(history, "elsewhere", token)))
+    assert repr(ledger) == "Ledger('people.ledger', 'people', closed: moved to 'elsewhere')"
+    for step in (ledger.check, ledger.spend):
+        with pytest.raises(LedgerMismatchError, match="is closed: it was moved to 'elsewhere'"):
+            step(charge_of(), "new")
+    with pytest.raises(LedgerMismatchError, match=r"is closed.*must not be handed out"):
+        ledger.store(ledger.entries[2], b"late")
+    assert ledger.check(charge_of("plan 0"), "r0") == b"answers 0"
+    closed, whole = seen.history, ledger.path.read_bytes()
+    right = continuing_row(closed, "here")
+    wrong = sealed(closed.head, closed.n_rows, "continue", {"at": "x", "from": "y", "token": other}, None)
+    for row, is_right in (
+        (spend_row(closed, charge_of(), "forged", ()), False),
+        (closing_row(closed, "elsewhere", token), False),
+        (wrong, False),
+        (right, True),
+    ):
+        ledger.path.write_bytes(whole)
+        with file.LedgerFile(ledger.path).transaction(writes=True, timeout=1, aftermath="") as log:
+            log.append(row)
+        if is_right:
+            assert Ledger(ledger.path).spend(charge_of(), "new").charged == UNIT
+        else:
+            with pytest.raises(LedgerFileError, match="row 7 of the ledger could never have been written"):
+                Ledger(ledger.path)
 
 
 # ------------------------------------------------------------------ damaged files and older copies

@@ -873,6 +873,24 @@ def test_what_an_interrupted_move_left_is_no_ledger_once_more_was_spent(
     assert (is_live(source), is_live(target), is_live(other)) == (False, False, True)
 
 
+def test_what_an_interrupted_move_left_goes_on_under_its_own_name_only(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the source would be closed for a name under which nothing can go on."""
+    source, target = places(server, tmp_path, "to file")
+    filled(source)
+    with monkeypatch.context() as patch:
+        stopping(patch, "_closed_copy", before=False)
+        with pytest.raises(Killed):
+            move_ledger(source, target)
+    renamed = Path(target).rename(tmp_path / "renamed.ledger")
+    with pytest.raises(LedgerMismatchError, match=r"something at 'renamed\.ledger' already"):
+        move_ledger(source, renamed)
+    assert is_live(source)
+    renamed.rename(target)
+    assert move_ledger(source, target).verify().n_stored == 3
+
+
 def test_a_ledger_does_not_move_over_another_or_away_from_a_release(server: Server, tmp_path: Path) -> None:
     source, target = places(server, tmp_path, "to database")
     ledger = filled(source)
