@@ -365,7 +365,15 @@ CLASSES = {"low": "income < 10", "middle": "income >= 10 and income < 50", "high
         ),
         (
             "SELECT sex, COUNT(*) FROM t WHERE income < 10 OR sex = 'F' GROUP BY sex",
-            [Cases([("F", "sex == 'F'"), ("M", "sex == 'M' and income < 10")], "sex")],
+            [
+                Cases(
+                    [
+                        ("F, income < 10 or sex == 'F'", "sex == 'F'"),
+                        ("M, income < 10 or sex == 'F'", "sex == 'M' and income < 10"),
+                    ],
+                    "sex",
+                )
+            ],
         ),
         (
             "SELECT income < 10 AS poor, sex, COUNT(*) FROM t WHERE income < 10 OR sex = 'F' GROUP BY ALL",
@@ -811,3 +819,20 @@ def test_groups_of_a_case_that_would_have_one_name_are_refused(branches: str) ->
     """They had been joined: one row, over everybody."""
     with pytest.raises(SqlError, match="two groups would be called"):
         queries_from_sql(f"SELECT CASE {branches} END AS g, COUNT(*) FROM t GROUP BY g", SCHEMA)
+
+
+def test_a_condition_that_ties_a_group_to_others_is_in_every_label() -> None:
+    """Grouped by a alone, "a 3" stood for those of a = 3 who also satisfy the condition."""
+    schema = Schema(a=range(4), b=range(3))
+    labels = {}
+    for statement in (
+        "SELECT a, COUNT(*) FROM t WHERE a > 1 OR b = 2 GROUP BY a",
+        "SELECT a, b, COUNT(*) FROM t WHERE a > 1 OR b = 2 GROUP BY a, b",
+        "SELECT a, SUM(b) FROM t WHERE a > 1 OR b = 2 GROUP BY a",
+    ):
+        (query,) = queries_from_sql(statement, schema)
+        labels[statement] = list(query.labels(schema))
+    told, alone, summed = labels.values()
+    assert told == [f"a {i}, a > 1 or b == 2" for i in range(4)]
+    assert alone[:3] == ["a 0, b 2", "a 1, b 2", "a 2, b 0"]
+    assert all("a > 1 or b == 2" in label for label in summed)

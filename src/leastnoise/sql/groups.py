@@ -10,10 +10,10 @@ import numpy as np
 
 from leastnoise.errors import InputError
 from leastnoise.operators import Array
-from leastnoise.predicates import Condition
+from leastnoise.predicates import Condition, describe
 from leastnoise.queries.cases import MAX_ENTRIES
 from leastnoise.schema import Schema
-from leastnoise.sql.conditions import Buckets
+from leastnoise.sql.conditions import Buckets, joined
 from leastnoise.sql.telling import Part, exactly
 
 # Groups that conditions or CASE tie together, each of which has a condition of its own.
@@ -102,7 +102,22 @@ def groups_of(tied: Tied, schema: Schema) -> list[Group]:
                     "groups, each with a condition of its own. Group by fewer, or join conditions with AND"
                 )
         found = further
-    return found
+    return _with_condition(found, conditions, axes, schema)
+
+
+def _with_condition(
+    groups: list[Group], conditions: tuple[Condition, ...], axes: tuple[str, ...], schema: Schema
+) -> list[Group]:
+    """The groups, with the condition in every label where some label would not say who is left out.
+
+    Grouped by a alone, "a 3" would stand for those of a = 3 that also satisfy "a > 3 or b == 2". Where all
+    attributes of the condition are grouped by, groups outside of it are not there, and labels say all.
+    """
+    own = [mask_of(group.conditions[len(conditions) :], axes, schema) for group in groups]
+    if all((mask == group.mask).all() for group, mask in zip(groups, own, strict=True)):
+        return groups
+    words = describe(joined("and", conditions))
+    return [Group(f"{group.label}, {words}", group.mask, group.conditions) for group in groups]
 
 
 def mask_of(conditions: Sequence[Condition], axes: tuple[str, ...], schema: Schema) -> Array:
