@@ -8,6 +8,7 @@ attribute is an axis of its own. Then each product is a set of axes, and a kind 
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -322,7 +323,7 @@ class _View:
                     f"{' and '.join(self.axes[place].names)} has {size:,} values; at most {MAX_AXIS:,} are "
                     "held where more than plain counts are asked of it. Declare it coarser."
                 )
-            content = (operator.shape, operator.gram().tobytes(), _first_rows(operator))
+            content = (operator.shape, _digest(operator.gram()), _first_rows(operator))
         known = self._by_content[place]
         if content not in known:
             known[content] = len(self._kinds[place])
@@ -334,6 +335,11 @@ class _View:
 def one_factor_each(n_axes: int) -> tuple[tuple[int, ...], ...]:
     """`ProductTerm.axis_factors` where the factors stand for one axis each, in the order of the axes."""
     return tuple((position,) for position in range(n_axes))
+
+
+def _digest(matrix: Array) -> bytes:
+    """What tells matrices apart, in 32 bytes: one of 8,000 values holds half a gigabyte."""
+    return hashlib.sha256(np.ascontiguousarray(matrix)).digest()
 
 
 def _first_rows(operator: Operator) -> bytes:
