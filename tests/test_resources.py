@@ -82,6 +82,7 @@ RANGES = ln.assemble([ln.AllRanges("a")], ln.Schema(a=range(20_000)))
         ("auto", prefix(20_000), ln.GDP(1), "dense: it needs about 29 GB of memory, and 6 GB may be used"),
         ("auto", RANGES, ln.GDP(1), "dense: it needs about 29 GB of memory, and 6 GB may be used"),
         ("dense", RANGES, ln.GDP(1), "it needs about 29 GB of memory, and 6 GB may be used"),
+        ("dense", prefix(9_000), ln.GDP(1, neighbours="replace-one"), "it needs about 12 GB of memory"),
         ("coa", prefix(9_500), ln.GDP(1), "it needs about 8.9 GB of memory, and 6 GB may be used"),
         ("lowrank", prefix(10_000), ln.PureDP(1), "it needs about 8.9 GB of memory, and 6 GB may be used"),
     ],
@@ -207,11 +208,15 @@ def test_with_laplace_noise_nothing_is_left_out_for_time_where_nobody_set_a_limi
 
 # ---------------------------------------------------------------- estimates against measurements
 
+REPLACED = ln.GDP(1, neighbours="replace-one")
+
 
 @pytest.mark.parametrize(
     ("name", "goal", "objective"),
     [
         ("dense", ln.GDP(1), None),
+        ("dense", REPLACED, None),
+        ("product", ln.GDP(1), None),
         ("dense", ln.GDP(1), ln.MaxVariance()),
         ("eigen", ln.GDP(1), None),
         ("coa", ln.GDP(1), None),
@@ -224,8 +229,9 @@ def test_with_laplace_noise_nothing_is_left_out_for_time_where_nobody_set_a_limi
 )
 def test_memory_is_estimated_within_a_factor_of_two(name: str, goal: Any, objective: Any) -> None:
     method = method_named(name)
-    plan_by(method, ask(prefix(8), goal, objective=objective, time_limit=LEAST_TIME), True)  # imports
-    request = ask(prefix(300), goal, objective=objective, time_limit=LEAST_TIME)
+    n, few = (600, 520) if name == "product" else (300, 8)
+    plan_by(method, ask(prefix(few), goal, objective=objective, time_limit=LEAST_TIME), True)  # imports
+    request = ask(prefix(n), goal, objective=objective, time_limit=LEAST_TIME)
     estimate = method.needs(request).memory
     tracemalloc.start()
     try:

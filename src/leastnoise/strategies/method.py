@@ -175,6 +175,7 @@ def dense_needs(
         after = _AFTER_HELD * per_row
         work = _AFTER_PRODUCTS * per_row
         if request.privacy.neighbours == "replace-one":
+            after = max(after, _PAIRS_HELD * per_row)
             work += _PAIRS_PRODUCTS
         # Queries other than ranges and the like are multiplied out: for their Gram matrix, before and after
         # the search, and for their variances.
@@ -194,7 +195,8 @@ def dense_needs(
 _AFTER_HELD = 9.0
 _AFTER_PRODUCTS = 16.0
 
-# Products more where the columns of a strategy are compared in pairs, exactly.
+# Matrices held where the columns of a strategy are compared in pairs, exactly, and products more.
+_PAIRS_HELD = 18.0
 _PAIRS_PRODUCTS = 10.0
 
 

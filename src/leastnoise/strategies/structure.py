@@ -78,10 +78,11 @@ def axis_needs(request: Request, *, held: float, first: float, step: float) -> N
         held, first, step: matrices and products for each kind of rows, as in `dense_needs`.
     """
     products_asked = asked(request).products
+    after = _PAIRS_HELD if request.privacy.neighbours == "replace-one" else _AFTER_HELD
     memory = work = between = last = 0.0
     for size, kinds in zip(products_asked.sizes, products_asked.kinds, strict=True):
         n_searched = sum(not kind.is_identity for kind in kinds)
-        memory += n_searched * matrices(max(held, _AFTER_HELD), size, size)
+        memory += n_searched * matrices(max(held, after), size, size)
         work += n_searched * products(first, size, size)
         between = max(between, products(step, size, size) if n_searched else 0.0)
         last += n_searched * products(_AFTER_PRODUCTS, size, size)
@@ -89,8 +90,10 @@ def axis_needs(request: Request, *, held: float, first: float, step: float) -> N
     return Needs(memory, 0.0 if on_device else work, 0.0 if on_device else between, last)
 
 
-# Matrices of an axis held at once by rounding and proof, and products that they take, for each kind of rows.
-_AFTER_HELD = 10.0
+# Matrices of an axis held at once by rounding and proof, also where columns are compared in pairs, and
+# products that they take, for each kind of rows.
+_AFTER_HELD = 11.0
+_PAIRS_HELD = 22.0
 _AFTER_PRODUCTS = 20.0
 
 
