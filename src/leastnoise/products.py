@@ -339,7 +339,7 @@ def one_factor_each(n_axes: int) -> tuple[tuple[int, ...], ...]:
 
 def _digest(matrix: Array) -> bytes:
     """What tells matrices apart, in 32 bytes: one of 8,000 values holds half a gigabyte."""
-    return hashlib.sha256(np.ascontiguousarray(matrix)).digest()
+    return hashlib.sha256(np.ascontiguousarray(matrix).data).digest()
 
 
 def _first_rows(operator: Operator) -> bytes:
