@@ -240,3 +240,14 @@ def test_memory_is_estimated_within_a_factor_of_two(name: str, goal: Any, object
     finally:
         tracemalloc.stop()
     assert held / 2 < estimate < 2 * held
+
+
+def test_further_conditions_on_an_axis_take_next_to_nothing() -> None:
+    method, schema = method_named("residuals"), ln.Schema(a=range(60), b=range(3))
+    conditions = [ln.Where(f"a >= {bound}") for bound in range(5, 55)]
+    few, many = (
+        method.needs(ask(ln.assemble([ln.Prefix("a"), ln.Marginal("b"), *more], schema), ln.GDP(1)))
+        for more in ([], conditions)
+    )
+    assert few.memory <= many.memory < 2 * few.memory
+    assert few.first <= many.first < 2 * few.first
