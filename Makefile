@@ -34,7 +34,7 @@ bench: $(VENV)/.dev ## the benchmarks, as tables
 	@for script in release data; do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
 	@echo "== solver, smallest sizes; benchmarks/cuda*.py need a GPU"; $(BIN)/python benchmarks/solver.py --quick
 
-audit: $(VENV)/.dev ## the checks of privacy at full size, as a table: about 8 minutes
+audit: $(VENV)/.dev ## the checks of privacy at full size, as a table: about 15 minutes
 	@$(ONE_THREAD) $(BIN)/python tests/audit_stress.py
 
 docs: $(VENV)/.docs ## the documentation, in docs/_build/html; a warning is an error

@@ -4,7 +4,8 @@ Prints a table of figures and exits with 1 if any of them is wrong. Each line ca
 
     python tests/audit_stress.py power bits
 
-Two processes side by side on two cores took 5 minutes, the fuzzers 4 of them. Of 560 kills some 540 land.
+Two processes side by side on two cores took 5 minutes, the fuzzers 4 of them; the ledgers in PostgreSQL come
+to as much again. Of 560 kills some 540 land.
 """
 
 from __future__ import annotations

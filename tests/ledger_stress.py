@@ -41,7 +41,7 @@ from leastnoise.errors import (
     LedgerMismatchError,
     OverBudgetError,
 )
-from leastnoise.ledger import CountedTable, Entry, Ledger, move_ledger
+from leastnoise.ledger import CountedTable, Entry, Ledger, move_ledger, moving
 from leastnoise.privacy import ZCDP
 
 # A seventh squared: no float holds it.
@@ -353,7 +353,10 @@ def _two_at_once(ledger: str, name: int, order: str, outbox: Path, paid: Path, s
 
 
 def move(folder: Path, *, ledger: str, kills: int, seed: int = 0) -> dict[str, Any]:
-    """A ledger that moves from a file to a database and back; each move is killed, judged, and run again."""
+    """A ledger that moves from a file to a database and back; each move is killed, judged, and run again.
+
+    Half of them are killed before and after each step in turn, half at any moment.
+    """
     rng = random.Random(seed)
     places = (str(folder / f"{i}.ledger") if i % 2 == 0 else f"{ledger}_{i}" for i in itertools.count())
     source = next(places)
@@ -368,8 +371,9 @@ def move(folder: Path, *, ledger: str, kills: int, seed: int = 0) -> dict[str, A
         target = next(places)
         began = time.monotonic()
         # Undisturbed at first, there and back, to see how long a move takes.
-        child = _in_child(None, lambda source=source, target=target: str(move_ledger(source, target)))
-        if i >= 2:
+        stop = MOVING[i // 2 % len(MOVING)] if i >= 2 and i % 2 == 0 else None
+        child = _in_child(None, lambda at=(source, target, stop): _moved_until(*at))
+        if i >= 2 and stop is None:
             time.sleep(rng.uniform(0, usual))
             os.kill(child, signal.SIGKILL)
         found["killed"] += os.WIFSIGNALED(os.waitpid(child, 0)[1])
@@ -379,13 +383,31 @@ def move(folder: Path, *, ledger: str, kills: int, seed: int = 0) -> dict[str, A
         states["source lives" if lives[0] else "target lives" if lives[1] else "both closed"] += 1
         moved = move_ledger(source, target)
         found["not one live"] += (is_live(source), is_live(target)) != (False, True)
-        for head in heads:
+        for head in (heads[0], heads[-1]):
             found["incomplete"] += moved.verify(head=head).n_stored != 3
         heads.append(moved.head)
         source = target
     faults = ("two live", "not one live", "incomplete")
     result = {name: found[name] for name in ("killed", *faults)}
     return {**result, "states": dict(states), "right": not any(found[name] for name in faults)}
+
+
+MOVING = (("_closed_copy", True), ("_closed_copy", False), ("_go_on", True), ("_go_on", False))
+
+
+def _moved_until(source: str, target: str, stop: tuple[str, bool] | None) -> None:
+    """Move; killed before or after a step, if one is named."""
+    if stop is not None:
+        name, is_before = stop
+        step = getattr(moving, name)
+
+        def killed(*arguments: Any) -> None:
+            if not is_before:
+                step(*arguments)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        setattr(moving, name, killed)
+    move_ledger(source, target)
 
 
 def is_live(place: str) -> bool:
@@ -528,9 +550,9 @@ def main() -> None:
     crowding.add_argument("--ledger", default="start")
     crowding.add_argument("--order", choices=sorted(ORDERS), default="measured")
     contending.add_argument("--ledger")
-    moving = commands.add_parser("move")
-    moving.add_argument("--kills", type=int, default=200)
-    moving.add_argument("--ledger", default="start")
+    moves = commands.add_parser("move")
+    moves.add_argument("--kills", type=int, default=200)
+    moves.add_argument("--ledger", default="start")
     flipping = commands.add_parser("flip")
     flipping.add_argument("--step", type=int, default=1)
     commands.add_parser("without-rights")

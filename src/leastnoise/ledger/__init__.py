@@ -9,6 +9,7 @@ A module imports only modules that stand above it here:
     address      where a ledger in PostgreSQL is, without its password
     postgres_log every SQL statement on a database
     postgres     the database: connected to, taken turns in, never believed
+    places       which of the two a ledger is kept in
     tables       the table that a release is about, and how it is confirmed to be the same
     history      what the rows say
     joining      which releases a new one is added to cell by cell
@@ -26,8 +27,9 @@ from leastnoise.ledger.address import is_address, without_password
 from leastnoise.ledger.advice import in_words
 from leastnoise.ledger.begun import begin_to_spend, n_begun
 from leastnoise.ledger.history import About, Entry, Stored
-from leastnoise.ledger.ledger import SURELY_SPENT, Ledger, is_there
+from leastnoise.ledger.ledger import SURELY_SPENT, Ledger
 from leastnoise.ledger.moving import move_ledger
+from leastnoise.ledger.places import is_there
 from leastnoise.ledger.postgres_log import grants_for
 from leastnoise.ledger.soundness import Verification
 from leastnoise.ledger.tables import CountedTable

@@ -31,14 +31,13 @@ from leastnoise.errors import (
 )
 from leastnoise.ledger import storage
 from leastnoise.ledger.additions import opening_row, spend_row, store_row
-from leastnoise.ledger.address import is_address, parsed
 from leastnoise.ledger.advice import over_budget
 from leastnoise.ledger.begun import begin_to_spend
 from leastnoise.ledger.export import rows_of, write_rows
-from leastnoise.ledger.file import LedgerFile, checked_path
+from leastnoise.ledger.file import LedgerFile
 from leastnoise.ledger.history import Entry, History
 from leastnoise.ledger.joining import base_of
-from leastnoise.ledger.postgres import LedgerDatabase
+from leastnoise.ledger.places import kept_at
 from leastnoise.ledger.rows import NOTHING, Row, opened
 from leastnoise.ledger.seen import Appending, SeenLedger
 from leastnoise.ledger.soundness import (
@@ -49,8 +48,7 @@ from leastnoise.ledger.soundness import (
     check_spent,
     stored_answers,
 )
-from leastnoise.ledger.tables import N_SECRET_BYTES, CountedTable, commitment, opens, remember
-from leastnoise.noise import SystemBits
+from leastnoise.ledger.tables import CountedTable, commitment, new_secret, opens, remember
 from leastnoise.printable import counted
 from leastnoise.privacy import Goal
 
@@ -550,30 +548,6 @@ def _check_same_version(base: Entry, known: storage.Version | None, found: stora
             f"another. {_NOTHING_SPENT} Without same_table_as= the plan's worst case is charged. This "
             "message tells about the table; it is for its owner"
         )
-
-
-def kept_at(path: str | Path) -> storage.Storage:
-    """The storage that a path or an address names.
-
-    Raises:
-        InputError: if it is neither.
-        LedgerFileError: if the folder of a file does not exist.
-    """
-    return LedgerDatabase(parsed(str(path))) if is_address(path) else LedgerFile(checked_path(path))
-
-
-def is_there(path: str | Path) -> bool:
-    """Whether a ledger, or anything else, is kept at a path or an address.
-
-    Raises:
-        LedgerFileError: if a database cannot be reached.
-    """
-    return kept_at(path).exists()
-
-
-def new_secret() -> bytes:
-    """Bytes that nobody can guess, for a key or a nonce."""
-    return SystemBits().bits(8 * N_SECRET_BYTES).to_bytes(N_SECRET_BYTES, "big")
 
 
 def _check_arguments(charge: Any, release_id: Any, after: Any, table: Any) -> None:

@@ -23,11 +23,13 @@ from leastnoise.errors import InputError, LedgerFileError, LedgerMismatchError
 from leastnoise.ledger.additions import closing_row, continuing_row
 from leastnoise.ledger.file import LedgerFile
 from leastnoise.ledger.history import History
-from leastnoise.ledger.ledger import Ledger, kept_at, new_secret
+from leastnoise.ledger.ledger import Ledger
+from leastnoise.ledger.places import kept_at
 from leastnoise.ledger.rows import Row
 from leastnoise.ledger.seen import Appending, SeenLedger
 from leastnoise.ledger.soundness import check_all
 from leastnoise.ledger.storage import Log, Storage
+from leastnoise.ledger.tables import new_secret
 from leastnoise.printable import counted, printable
 
 _AFTERMATH = "Nothing was spent; run the same move again."

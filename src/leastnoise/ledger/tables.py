@@ -23,6 +23,7 @@ from typing import Any
 from leastnoise.accounting import is_short_text
 from leastnoise.errors import InputError
 from leastnoise.ledger.storage import Version
+from leastnoise.noise import SystemBits
 
 # How a version can be confirmed; None where it cannot.
 WAYS = ("digest", "held", None)
@@ -77,6 +78,11 @@ def is_rules(rules: Any) -> bool:
         and len(rules) <= _MOST_RULES
         and all(is_short_text(name) and is_short_text(text) for name, text in rules.items())
     )
+
+
+def new_secret() -> bytes:
+    """Bytes that nobody can guess, for a key or a nonce."""
+    return SystemBits().bits(8 * N_SECRET_BYTES).to_bytes(N_SECRET_BYTES, "big")
 
 
 def commitment(version: Version) -> str:
