@@ -80,28 +80,58 @@ def bits(n: int = 1_000_000) -> list[Line]:
 
 def fuzz(inputs: int = 100_000) -> list[Line]:
     """The fuzzers, with new inputs in every run."""
-    began = time.monotonic()
-    command = [sys.executable, "-m", "pytest", str(HERE / "test_fuzz.py")]
-    environment = os.environ | {"LEASTNOISE_FUZZ": str(inputs), "LEASTNOISE_EXPLORE": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parent)
-    last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-200:]
-    if done.returncode:
-        sys.stderr.write(done.stdout[-6000:])
-    return [(f"fuzz: {inputs:,} inputs", f"{last}, {time.monotonic() - began:.0f} s", done.returncode == 0)]
+    return [
+        tried(f"fuzz: {inputs:,} inputs", "test_fuzz.py", LEASTNOISE_FUZZ=str(inputs), LEASTNOISE_EXPLORE="1")
+    ]
 
 
 def bugs() -> list[Line]:
     """The planted bugs, each of which must be noticed."""
     from planted_bugs import BUGS
 
+    return [tried(f"planted bugs: {len(BUGS)}", "test_planted_bugs.py")]
+
+
+def tried(what: str, *files: str, **environment: str) -> Line:
+    """Tests that attack, each of which must be withstood."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", str(HERE / "test_planted_bugs.py")],
+        [sys.executable, "-m", "pytest", *(str(HERE / file) for file in files)],
         capture_output=True,
         text=True,
         cwd=HERE.parent,
+        env=os.environ | environment,
     )
-    last = done.stdout.strip().splitlines()[-1]
-    return [(f"planted bugs: {len(BUGS)}", last, done.returncode == 0)]
+    last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-200:]
+    if done.returncode:
+        sys.stderr.write(done.stdout[-6000:])
+    return what, last, done.returncode == 0
+
+
+def attacks() -> list[Line]:
+    """What an audit from outside once broke, tried again."""
+    return [
+        tried("wrong labels: permuted, transposed, stale", "test_self_check.py", "test_products.py"),
+        tried("overspending by what is summed by cell", "test_same_table.py"),
+        tried("two versions of a table in one release", "test_one_version.py"),
+        tried("hostile records in CSV files", "test_csv_records.py"),
+        tried("ids that fall together, records that swap", "test_person.py"),
+        tried("paid and not stored", "test_paid_release.py"),
+        tried("formulas and control characters in names", "test_printable.py"),
+    ]
+
+
+def oracle(seconds: int = 120) -> list[Line]:
+    """Random releases compared with records counted one by one, new ones in every run."""
+    lines = []
+    seed = str(time.time_ns() % 2**31)
+    for part in "bc":
+        asked = ["--seconds", str(seconds // 2), "--part", part, "--seed", seed]
+        command = [sys.executable, str(HERE / "oracle.py"), *asked]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent)
+        told = [line for line in done.stdout.splitlines() if line.startswith("seed ")]
+        figures = told[-1] if told else done.stderr[-200:]
+        lines.append((f"oracle, part {part}", figures, bool(told) and figures.endswith(" 0 wrong")))
+    return lines
 
 
 WORK: dict[str, Callable[[], list[Line]]] = {
@@ -114,6 +144,8 @@ WORK: dict[str, Callable[[], list[Line]]] = {
     "move": lambda: [shared("move", "--kills", "200")],
     "shared": lambda: [shared("contend", "--processes", "32", "--spends", "50")],
     "flip": lambda: [stress("flip", "--step", "1")],
+    "attacks": attacks,
+    "oracle": oracle,
     "fuzz": fuzz,
 }
 
