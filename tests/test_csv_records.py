@@ -11,7 +11,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import pandas
-import polars
 import pytest
 
 from leastnoise import Categories, Integers, Schema, vectorize
@@ -20,6 +19,7 @@ from leastnoise.data.csv_files import CsvFile, CsvFiles
 from leastnoise.data.csv_records import CsvReader, Dropped, TextColumn
 from leastnoise.data.text_files import TextFile
 from leastnoise.errors import DataError
+from support import extra
 
 Row = list[bytes | None]
 
@@ -179,6 +179,7 @@ def by_pandas(rows: list[list[str]], path: Path) -> None:
 
 
 def by_polars(rows: list[list[str]], path: Path) -> None:
+    polars = extra("polars")
     polars.DataFrame(rows, schema=dict.fromkeys(NAMES, polars.String), orient="row").write_csv(path)
 
 
@@ -366,8 +367,8 @@ def test_letters_that_utf_16_cannot_hold_cost_their_record(tmp_path: Path) -> No
     text = "x,y\n1,a\n2,\ud800\n3,b\n"
     for encoding in ("utf-16-le", "utf-16-be"):
         content = ("\ufeff" + text).encode(encoding, "surrogatepass")
-        for extra, expected in ((b"", [1, 0, 1]), (b"4", [1, 0, 1])):
-            (tmp_path / "t.csv").write_bytes(content + extra)
+        for more, expected in ((b"", [1, 0, 1]), (b"4", [1, 0, 1])):
+            (tmp_path / "t.csv").write_bytes(content + more)
             assert vectorize(tmp_path / "t.csv", Schema(x=range(1, 4))).vector().tolist() == expected
 
 

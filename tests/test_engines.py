@@ -11,6 +11,7 @@ import math
 import os
 import random
 import shutil
+import struct
 import tempfile
 import threading
 import time
@@ -30,6 +31,7 @@ import pytest
 from hypothesis import given, settings
 
 from leastnoise.data import Data, blocks, dialects, engines, vectorize
+from leastnoise.data.people import Person
 from leastnoise.errors import DataError, LeastnoiseError, MissingExtraError, SchemaError, TooLargeError
 from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
 from postgres_server import Server, missing
@@ -696,6 +698,86 @@ def test_postgres_numerics_without_a_scale(postgres: Any) -> None:
         assert vectorize(postgres.table("numerics"), schema).vector().tolist() == expected
 
 
+# A usual value of each of PostgreSQL's own types, and values that are odd for it.
+POSTGRES_TYPES: dict[str, tuple[str, list[str]]] = {
+    "oid": ("18", ["4294967295", "0"]),
+    '"char"': ("'1'", ["''", "'\\377'"]),
+    "name": ("'18'", ["''", "repeat('x', 63)"]),
+    "char(4)": ("'18'", ["''", "'1   '"]),
+    "date": ("'2020-01-01'", ["'infinity'", "'-infinity'", "'4713-01-01 BC'", "'5874897-12-31'"]),
+    "timestamp": ("'2020-01-01'", ["'infinity'", "'-infinity'", "'294276-12-31'"]),
+    "timestamptz": ("'2020-01-01'", ["'infinity'", "'4713-01-01 BC'"]),
+    "time": ("'12:00'", ["'24:00'"]),
+    "interval": ("'1 day'", ["'178000000 years'"]),
+    "numeric": ("18", ["'NaN'", "'Infinity'", "1e1000", "1e-1000"]),
+    "real": ("18", ["'NaN'", "'Infinity'", "1e38", "1e-44"]),
+    "money": ("18", ["'92233720368547758.07'"]),
+    "uuid": ("'00000000-0000-0000-0000-000000000000'", ["'ffffffff-ffff-ffff-ffff-ffffffffffff'"]),
+    "boolean": ("true", ["false"]),
+    "bytea": ("'a'", ["'\\xff'"]),
+    "json": ("'1'", ["'null'", "'[1]'"]),
+    "jsonb": ("'1'", ["'null'"]),
+    "inet": ("'10.0.0.1'", ["'::1'"]),
+    "bit(3)": ("B'101'", ["B'000'"]),
+    "integer[]": ("'{1}'", ["'{}'", "'{NULL}'"]),
+    "point": ("'(1,2)'", ["'(NaN,Infinity)'"]),
+}
+
+
+@pytest.mark.parametrize("kind", POSTGRES_TYPES)
+def test_no_value_of_a_postgres_type_decides_whether_it_can_be_counted(kind: str, postgres: Any) -> None:
+    usual, odd = POSTGRES_TYPES[kind]
+    attributes = {
+        "names": Categories(["18", "1"], null="other", other="?"),
+        "numbers": Integers(range(20), null="other", outside="other", other="?"),
+        "bins": Bins([0, 18, 19]),
+    }
+
+    def outcome(values: list[str], attribute: Any) -> Any:
+        rows = ", ".join(f"({value}::{kind})" for value in values)
+        postgres.con.execute(f"CREATE TABLE odd (x {kind})")
+        try:
+            postgres.con.execute(f"INSERT INTO odd VALUES {rows}")
+            counted = vectorize(postgres.table("odd"), Schema(x=attribute)).vector()
+            by_person = vectorize(postgres.table("odd"), Schema(x=attribute), person="x")
+            return int(counted.sum()), int(by_person.vector(records_per_person=1).sum())
+        except DataError as error:
+            return str(error)
+        finally:
+            postgres.con.execute("DROP TABLE odd")
+
+    for attribute in attributes.values():
+        plain = outcome([usual], attribute)
+        for value in (*odd, "NULL"):
+            found = outcome([usual, value], attribute)
+            if isinstance(plain, str):
+                assert found == plain  # refused for its type, whatever it holds
+            else:
+                assert isinstance(found, tuple) and plain[0] <= found[0] <= plain[0] + 1
+
+
+def test_random_odd_values_have_their_cells(engine: Any) -> None:
+    """Texts, floats and whole numbers that nobody would write, in each engine as by the rules in Python."""
+    rng = random.Random(17)
+    letters = "0123456789+-.eE_ ,'\n\raéß１٣\u2028\U0001f600"
+    n = 200 if engine.name == "pyspark" else 2_000
+    columns: dict[str, tuple[str, list[Any]]] = {
+        "texts": ("text", ["".join(rng.choices(letters, k=rng.choice([1, 2, 3, 8]))) for _ in range(n)]),
+        "floats": ("float", [struct.unpack("d", rng.randbytes(8))[0] for _ in range(n)]),
+        "whole": ("int", [rng.getrandbits(64) - 2**63 >> rng.choice([0, 20, 50, 60]) for _ in range(n)]),
+    }
+    kinds = {
+        "names": Categories(["a", "1", "é", "1.5"], null="other", outside="other", other="none"),
+        "range": Integers(range(-2, 8), null="other", outside="other", other="none"),
+        "bins": Bins([-10.0, 0, 1, 1e6], null="other", outside="other", other="none"),
+    }
+    for name, (kind, values) in columns.items():
+        source = loaded(engine, {"x": (kind, values)})
+        for attribute in kinds.values():
+            expected = np.bincount([int(attribute.place(v) or 0) for v in values], minlength=attribute.size)
+            assert vectorize(source, Schema(x=attribute)).vector().tolist() == expected.tolist(), name
+
+
 def test_postgres_types_of_text(postgres: Any, server: Server) -> None:
     postgres.raw_sql(
         "CREATE TYPE pg_temp.mood AS ENUM ('sad', 'glad'); "
@@ -774,7 +856,7 @@ def test_warehouses_get_sql_without_a_word_of_the_schema(name: str) -> None:
         n=Categories([1, 5], other="?"),
     )
     engine, table = Offline(name), ibis.table(kinds, name="people")
-    found = engines._truncated(engine, engines._records(engine, table, schema, "id"), schema, 3)
+    found = engines._truncated(engine, engines._records(engine, table, schema, Person("id")), schema, 3)
     for asked in ([("sex", "age"), ("income",), ()], [("n",)]):
         query = engines._grouped(engine, found, schema, asked)
         assert CANARY not in query and CANARY.encode().hex() in query

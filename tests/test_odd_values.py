@@ -12,15 +12,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import ibis
 import numpy as np
 import pandas
-import polars
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from leastnoise import Bins, Categories, Integers, Schema, vectorize
+from support import extra
 
 # Every value that is not declared has the last cell, null or not.
 OTHER: dict[str, Any] = {"null": "other", "outside": "other", "other": "none"}
@@ -106,22 +103,23 @@ def as_strings(values: list[Any], folder: Path) -> Any:
 
 
 def as_arrow(values: list[Any], folder: Path) -> Any:
+    pyarrow = extra("pyarrow")
     stored = pyarrow.array([v.encode("utf-8", "surrogatepass") for v in values], type=pyarrow.binary())
     return pyarrow.table({"x": stored.view(pyarrow.string())})
 
 
 def as_parquet(values: list[Any], folder: Path) -> Any:
-    pyarrow.parquet.write_table(as_arrow(values, folder), folder / "t.parquet")
+    extra("pyarrow.parquet").write_table(as_arrow(values, folder), folder / "t.parquet")
     return folder / "t.parquet"
 
 
 def as_polars(values: list[Any], folder: Path) -> Any:
     # It cannot hold what is not UTF-8.
-    return polars.DataFrame({"x": [None if set(v) & set("\ud800\udcff") else v for v in values]})
+    return extra("polars").DataFrame({"x": [None if set(v) & set("\ud800\udcff") else v for v in values]})
 
 
 def as_ibis(values: list[Any], folder: Path) -> Any:
-    return ibis.memtable(as_polars(values, folder).to_arrow())
+    return extra("ibis").memtable(as_polars(values, folder).to_arrow())
 
 
 def check_odd_values(made: Callable[[list[Any], Path], Any], kind: str, odd: list[Any], folder: Path) -> None:
