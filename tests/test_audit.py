@@ -33,6 +33,7 @@ from leastnoise.cli.app import app
 from leastnoise.data import blocks, counting, engines, handle
 from leastnoise.errors import InputError, MethodError
 from leastnoise.ledger import Ledger
+from leastnoise.operators import arranged
 from leastnoise.plan import Plan
 from leastnoise.release import measuring
 from leastnoise.strategy import Strategy
@@ -620,12 +621,15 @@ PATH = [
     handle.Data.tables,
     blocks.tallied,
     blocks.summed,
-    counting.ask,
+    arranged,
+    counting.scanner,
     counting._grouped,
-    engines.ask,
+    engines.scanner,
+    engines._ask,
     release.measured,
     release.counts_of,
     Structured.block_forms,
+    Structured._measured_blocks,
     Structured.require_measurable,
     AxisForm.entries,
 ]

@@ -1397,15 +1397,14 @@ def test_mistake_a_matrix_shared_with_the_caller(monkeypatch: pytest.MonkeyPatch
 
 
 def test_mistake_a_policy_that_names_the_value(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    original = handle.ask
+    original = handle.scanner
 
-    def naming(source: Any, schema: ln.Schema, *rest: Any) -> Any:
-        found = original(source, schema, *rest)
+    def naming(source: Any, schema: ln.Schema, *rest: Any, n_scans: int) -> Any:
         if not isinstance(source, list) and source[1]["sex"].eq(CANARY).any():
             raise DataError(f"{CANARY!r} is not declared")
-        return found
+        return original(source, schema, *rest, n_scans=n_scans)
 
-    monkeypatch.setattr(handle, "ask", naming)
+    monkeypatch.setattr(handle, "scanner", naming)
     for other in (None, "elsewhere"):
         noticed(check_undeclared_category, other, "pandas", tmp_path)
 

@@ -15,10 +15,11 @@ that has changed its cell in between would be in both.
 from __future__ import annotations
 
 import hashlib
+import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,9 @@ CHANGED = "the table changed while it was counted; count a copy that stays as it
 
 # Bytes read from a file at a time.
 _BLOCK = 2**20
+
+# Numbers of the views of this process, so that no two have one name.
+_VIEWS = itertools.count()
 
 
 def digest_of_files(files: Sequence[str]) -> bytes:
@@ -114,7 +118,7 @@ def _held_by_spark(backend: Any, table: Any, names: Sequence[str]) -> Iterator[A
     session = backend._session
     places = dict.fromkeys(column_places(table.columns, names))
     frame = session.sql(backend.compile(table.select([table[place] for place in places])))
-    view = f"leastnoise_{uuid4().hex}"
+    view = f"leastnoise_held_{os.getpid()}_{next(_VIEWS)}"
     held = frame.localCheckpoint(eager=True)
     held.createOrReplaceTempView(view)
     try:

@@ -72,6 +72,7 @@ class TextFile:
             position -= len(given)
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> TextFile:
@@ -110,5 +111,6 @@ class _Seen(io.RawIOBase):
         return self._position
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
         super().close()
