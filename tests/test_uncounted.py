@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
+from leastnoise.errors import MethodError
 from tolerances import SOLVER
 
 WITHIN = ln.TotalVariance(within_targets=True)
@@ -146,3 +147,19 @@ def test_cross_tables_keep_targets_after_rounding() -> None:
         goal = ln.GDP(math.sqrt(1.001 * least_budget(queries, schema)))
         plan = ln.design(workload, goal, method="marginals", objective=WITHIN)
         assert (variances(plan, workload) <= caps_of(workload)).all()
+
+
+@pytest.mark.parametrize("method", ["residuals", "product", "auto"])
+def test_queries_that_all_count_nobody_are_refused_in_words(method: str) -> None:
+    """Divisions by zero, and an advice to rescale rows that are zero."""
+    schema = ln.Schema(a=range(300), b=range(300))
+    for objective in (None, ln.MaxVariance()):
+        workload = ln.assemble([ln.Where("a < 0") * ln.AllRanges("b")], schema)
+        with pytest.raises(MethodError, match="count nobody, whatever the table holds"):
+            ln.design(workload, ln.GDP(1), objective=objective, method=method)
+
+
+def test_queries_that_count_nobody_are_answered_by_zeros_where_a_matrix_holds_them() -> None:
+    workload = ln.assemble([ln.Where("a < 0") * ln.AllRanges("b")], ln.Schema(a=range(3), b=range(4)))
+    plan = ln.design(workload, ln.GDP(1))
+    assert plan.spent_per_person == 0 and not plan.known_stderr().any()

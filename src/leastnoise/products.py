@@ -152,6 +152,20 @@ class Products:
         """The axes that each product mentions."""
         return tuple(term.places for term in self.terms)
 
+    def is_zero(self, term: ProductTerm) -> bool:
+        """Whether a product asks for nothing: all its coefficients are zero, and so is its answer."""
+        return any((a, k) in self._zero_kinds for a, k in zip(term.places, term.kinds, strict=True))
+
+    @cached_property
+    def _zero_kinds(self) -> frozenset[tuple[int, int]]:
+        """The kinds, by axis and number, whose rows are all zero."""
+        return frozenset(
+            (a, k)
+            for a, kinds in enumerate(self.kinds)
+            for k, kind in enumerate(kinds)
+            if not kind.is_identity and not kind.operator.column_norms(1).any()
+        )
+
     @property
     def are_marginals(self) -> bool:
         """Whether nothing but cross tables is asked."""

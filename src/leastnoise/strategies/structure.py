@@ -53,6 +53,10 @@ def refuse_unstructured(request: Request) -> str | None:
         return (
             f"one of its queries asks for {in_figures(largest)} counts, and at most {MAX_TABLE:,} are planned"
         )
+    weights = per_term(objective.batch_weights(request.workload), products)
+    counted = [term for term, w in zip(products.terms, weights.tolist(), strict=True) if w > 0]
+    if counted and all(products.is_zero(term) for term in counted):
+        return "the queries that have a weight count nobody, whatever the table holds; leave them out"
     return None
 
 

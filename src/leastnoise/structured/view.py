@@ -190,7 +190,7 @@ class View:
         for term in self.products.terms if unfit or untold else ():
             asked = zip(term.places, term.kinds, strict=True)
             is_lacking = bool(untold.difference(term.places) or unfit.intersection(asked))
-            if is_lacking and not self._is_zero(term):
+            if is_lacking and not self.products.is_zero(term):
                 return term.start
         missing = self._numbers < 0
         if not missing.any():
@@ -203,27 +203,13 @@ class View:
     def _is_measured(self, term: ProductTerm) -> bool:
         """Whether all that a product's answers are made of is measured."""
         kinds = dict(zip(term.places, term.kinds, strict=True))
-        if self._is_zero(term):
+        if self.products.is_zero(term):
             return True
         if any(not self.strategy.forms[a][0].is_split and not self._fits_some(a, kinds[a]) for a in kinds):
             return False
         varied = [a for a in term.places if a in self._split and not self._is_total(a, kinds[a])]
         known = {tuple(a for a in piece.inside if a in self._split) for piece in self.pieces(term)}
         return all(s in known for size in range(len(varied) + 1) for s in combinations(varied, size))
-
-    def _is_zero(self, term: ProductTerm) -> bool:
-        """Whether a product asks for nothing: all its coefficients are zero, and so is its answer."""
-        return any((a, k) in self._zero_kinds for a, k in zip(term.places, term.kinds, strict=True))
-
-    @cached_property
-    def _zero_kinds(self) -> frozenset[tuple[int, int]]:
-        """The kinds, by axis and number, whose rows are all zero."""
-        return frozenset(
-            (a, k)
-            for a, kinds in enumerate(self.products.kinds)
-            for k, kind in enumerate(kinds)
-            if not kind.is_identity and not kind.operator.column_norms(1).any()
-        )
 
     def _fits_some(self, place: int, kind: int) -> bool:
         return any(self.spans(place, form, kind) for form in self.strategy.forms[place])
