@@ -38,7 +38,7 @@ from oracle_cases import (
     multiset,
 )
 from oracle_labels import Reader
-from oracle_queries import Row, times
+from oracle_queries import Row
 
 # Standard errors that an answer may be off. Gaussian errors exceed theirs once in 10^15 answers, and so do
 # Laplace errors, whose tails are heavier.
@@ -151,7 +151,7 @@ def _in_order(found: Published, labels: list[str], names: list[str]) -> None:
 
 
 def _in_any_order(found: Published, labels: list[str], names: list[str]) -> None:
-    """Statements are answered group by group; labels need not repeat the condition of the statement."""
+    """Statements are answered group by group, and every label tells the condition of the statement, too."""
     case = found.case
     for query in case.queries:
         wanted = multiset(query.rows(len(case.probes)))
@@ -161,7 +161,7 @@ def _in_any_order(found: Published, labels: list[str], names: list[str]) -> None
             if name != query.name and not name.startswith((f"{query.name}: ", f"{query.name} (")):
                 continue
             phrases = query.phrases | {name: found.reader.everyone, "everyone": found.reader.everyone}
-            readings = {times(row, query.where) for row in found.reader.label(label, phrases)}
+            readings = found.reader.label(label, phrases)
             own[len(own)] = (label, {row for row in readings if row in wanted or not any(row)}, phrases)
         chosen: dict[int, Row] = {}
         # Where words have several readings, those that have one choose first.

@@ -55,8 +55,8 @@ class Reader:
             while heads[-1].startswith(APART):
                 heads.append(heads[-1].removeprefix(APART))
             for one in heads:
-                said.update(self._part(f"{one} {words}", phrases))
-            said.update(self._part(words, phrases))
+                said.update(self.label(f"{one} {words}", phrases))
+            said.update(self.label(words, phrases))
             # Labels of cases and of conditions stand for themselves, under any head.
             found = {times(one, row) for one in found for row in said}
         return found

@@ -24,7 +24,7 @@ from leastnoise.report import write_answers
 from oracle import GAUSSIAN_REACH, LAPLACE_REACH, Published
 from oracle_cases import DATA_DEPENDENT
 from oracle_labels import Reader
-from oracle_queries import Described, Maker, Row
+from oracle_queries import Described, Maker
 
 # Columns of a file of answers that are no attribute.
 OWN = ("query", "label", "answer", "unadjusted", "stderr", "lower_0.95", "upper_0.95")
@@ -91,18 +91,10 @@ def _named(found: Published, table: list[dict[str, Any]]) -> list[str]:
 
 
 def _says(found: Published, i: int, pairs: list[tuple[str, str]], label: str) -> bool:
-    """Whether a row's columns say what it counts; of a statement, labels need not tell its condition."""
+    """Whether a row's columns say what it counts."""
     if [head for head, _ in pairs] == ["query"] and pairs[0][1] == label:
         return True
-    readings = found.reader.columns(pairs, found.phrases[i])
-    if found.case.route == "sql":
-        return any(_within(reading, found.rows[i]) for reading in readings)
-    return found.rows[i] in readings
-
-
-def _within(reading: Row, row: Row) -> bool:
-    """Whether a reading is the row wherever the row counts anybody."""
-    return all(a == b for a, b in zip(reading, row, strict=True) if b)
+    return found.rows[i] in found.reader.columns(pairs, found.phrases[i])
 
 
 # -------------------------------------------------------------------------------- files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,8 +147,10 @@ class Data:
         try:
             yield scan
         except BaseException:
+            # The error at hand is the one to tell; what closing says of an engine that still works is not.
             raised = sys.exc_info()
-            withheld("counting the table", lambda: held.__exit__(*raised))
+            with suppress(Exception):
+                held.__exit__(*raised)
             raise
         withheld("counting the table", held.close)
 

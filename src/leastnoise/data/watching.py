@@ -14,6 +14,9 @@ _T = TypeVar("_T")
 # sets it ends at 1.2 %.
 _PAUSE = 0.5
 
+# Seconds that an engine is given to end a query that nobody waits for any more.
+_MOST_SECONDS_TO_STOP = 5.0
+
 
 @dataclass(frozen=True)
 class Counting:
@@ -72,6 +75,8 @@ class Watch:
                     self._report()
         except BaseException:
             self._stop()
+            # What the engine holds is closed next, and not while it still works on it.
+            thread.join(_MOST_SECONDS_TO_STOP)
             raise
         if failures:
             raise failures[0]
