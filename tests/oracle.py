@@ -163,20 +163,44 @@ def _in_any_order(found: Published, labels: list[str], names: list[str]) -> None
             phrases = query.phrases | {name: found.reader.everyone, "everyone": found.reader.everyone}
             readings = found.reader.label(label, phrases)
             own[len(own)] = (label, {row for row in readings if row in wanted or not any(row)}, phrases)
-        chosen: dict[int, Row] = {}
-        # Where words have several readings, those that have one choose first.
-        for i in sorted(own, key=lambda i: len(own[i][1])):
-            label, readings, _ = own[i]
-            left = [row for row in readings if wanted[row] > 0 or not any(row)]
-            if not left:
-                found.complaints.append(f"{label!r} of {query.name!r} is none of what was asked, or twice")
-                return
-            chosen[i] = left[0]
-            wanted[left[0]] -= 1
+        chosen = _matched({i: readings for i, (_, readings, _) in own.items()}, wanted)
+        if len(chosen) < len(own):
+            label = next(label for i, (label, _, _) in own.items() if i not in chosen)
+            found.complaints.append(f"{label!r} of {query.name!r} is none of what was asked, or twice")
+            return
+        wanted.subtract(chosen.values())
         found.rows += [chosen[i] for i in own]
         found.phrases += [phrases for _, _, phrases in own.values()]
         if any(n > 0 for row, n in wanted.items() if any(row)):
             found.complaints.append(f"{query.name!r} lacks {sum(n > 0 for n in wanted.values())} rows")
+
+
+def _matched(readings: dict[int, set[Row]], wanted: Counter[Row]) -> dict[int, Row]:
+    """A row for each label among its readings, none oftener than it is wanted: as many labels as possible.
+
+    Words may have several readings ("F to M" is a range or a value), so a label gives way to another that
+    has no other reading. Rows that count nobody are free, and taken where nothing else is left.
+    """
+    taken: dict[Row, list[int]] = {}
+
+    def place(i: int, seen: set[Row]) -> bool:
+        for row in [row for row in readings[i] if any(row) and row not in seen]:
+            seen.add(row)
+            own = taken.setdefault(row, [])
+            if len(own) < wanted[row]:
+                own.append(i)
+                return True
+            for other in list(own):
+                if place(other, seen):
+                    own[own.index(other)] = i
+                    return True
+        return False
+
+    for i in readings:
+        place(i, set())
+    found = {i: row for row, labels in taken.items() for i in labels}
+    nobody = {i: row for i, rows in readings.items() for row in rows if i not in found and not any(row)}
+    return found | nobody
 
 
 # -------------------------------------------------------------------------------- running
