@@ -45,14 +45,18 @@ def digest_of_files(files: Sequence[str]) -> bytes:
     """A digest of the bytes of all files, in order."""
     digest = hashlib.sha256()
     for path in files:
-        length = 0
-        with open(path, "rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
-                length += len(block)
-        # Tells where one file ends and the next begins.
-        digest.update(length.to_bytes(8, "big"))
+        feed_file(path, digest.update)
     return digest.digest()
+
+
+def feed_file(path: str, update: Callable[[bytes], object]) -> None:
+    """Hand the bytes of a file to a digest, and after them their number: it tells where the file ends."""
+    length = 0
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            update(block)
+            length += len(block)
+    update(length.to_bytes(8, "big"))
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 from leastnoise.data.handle import Data
+from leastnoise.data.snapshots import feed_file
 from leastnoise.data.sources import suffix_of
 from leastnoise.data.vector import is_count_vector
 from leastnoise.data.withheld import withheld
@@ -35,9 +36,6 @@ READING = 2
 
 # How those of a person's records are chosen that count.
 _TRUNCATION = "first by a hash of person and cell"
-
-# Bytes read from a file at a time.
-_BLOCK = 2**20
 
 # The fields of `Data` that say where the records are, not how they are counted. Whatever field is added to it
 # counts as a rule until it is named here.
@@ -95,14 +93,9 @@ def feed(opened: Data | npt.NDArray[Any], digest: hmac.HMAC) -> bytes | None:
 def _feed_files(files: list[str], digest: hmac.HMAC) -> None:
     digest.update(b"files")
     for path in files:
-        suffix, length = suffix_of(path).encode(), 0
+        suffix = suffix_of(path).encode()
         digest.update(len(suffix).to_bytes(8, "big") + suffix)
-        with open(path, "rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
-                length += len(block)
-        # After the bytes, so that where one file ends and the next begins is told too.
-        digest.update(length.to_bytes(8, "big"))
+        feed_file(path, digest.update)
 
 
 def _feed_counts(counts: npt.NDArray[Any], digest: hmac.HMAC) -> None:

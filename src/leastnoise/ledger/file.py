@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 from leastnoise.errors import InputError, LedgerBusyError, LedgerFileError
 from leastnoise.ledger import storage
 from leastnoise.ledger.sqlite import SCHEMAS, SqliteLog
+from leastnoise.wholefile import sync_folder
 
 # "lnlg", at byte 68 of the file.
 _APPLICATION = 0x6C6E6C67
@@ -122,7 +123,7 @@ class LedgerFile:
                 ) from None
             finally:
                 Path(name).unlink(missing_ok=True)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
             return True
 
     @contextmanager
@@ -295,16 +296,6 @@ def _drop_leftover(path: Path, facts: os.stat_result) -> None:
 
 def _escaped(name: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 _REASONS = {
