@@ -112,13 +112,15 @@ def _told(name: str, schema: Schema, mask: Array) -> list[Condition]:
 
 
 def _interval(name: str, values: Integers | Bins, first: int, last: int) -> Condition:
-    """Values first to last of the declared ones, which are neither all nor none of the cells."""
+    """Values first to last of the declared ones."""
     starts = values.values if isinstance(values, Integers) else values.edges
     if first == last and isinstance(values, Integers):
         return Comparison(name, "==", values.values[first])
     if first == 0 and last == values.n_values - 1:
-        assert values.other is not None
-        return Comparison(name, "!=", values.other)
+        if values.other is not None:
+            return Comparison(name, "!=", values.other)
+        # An attribute of a single cell: all that is declared begins at its first edge.
+        return Comparison(name, ">=", starts[0])
     ends: list[Condition] = [] if first == 0 else [Comparison(name, ">=", starts[first])]
     ends += [] if last == values.n_values - 1 else [Comparison(name, "<", starts[last + 1])]
     return ends[0] if len(ends) == 1 else Combination("and", tuple(ends))
