@@ -36,7 +36,7 @@ from leastnoise.privacy import GDP, ApproxDP, Goal, PureDP
 from leastnoise.release import Release, load_release, measured
 from leastnoise.report import summarize, write_answers
 from leastnoise.report.tables import cost_table
-from leastnoise.strategies import METHODS
+from leastnoise.strategies import all_methods
 from leastnoise.strategies.dawa import (
     Dawa,
     asks_ranges,
@@ -52,7 +52,7 @@ from leastnoise.strategies.mechanism import GRID, Mechanism, least_scale, share_
 from leastnoise.strategies.mwem import Mwem
 from tolerances import CHANCE, ROUNDING
 
-NAMES = [method.name for method in METHODS if method.is_data_dependent]
+NAMES = [method.name for method in all_methods() if method.is_data_dependent]
 
 
 class SeededBits:

@@ -17,7 +17,7 @@ from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.progress import Progress
 from leastnoise.queries import AllRanges, Marginal, Prefix, Total
 from leastnoise.schema import Schema
-from leastnoise.strategies import METHODS, Request, method_named
+from leastnoise.strategies import Request, all_methods, method_named
 from leastnoise.workload import Workload, assemble
 from support import extra
 from tolerances import SOLVER
@@ -50,7 +50,7 @@ def test_pure_privacy_gets_at_least_the_best_of_the_quick_methods() -> None:
     ):
         plan = design(workload, PureDP(1))
         request = Request(workload, PureDP(1))
-        quick = [m.name for m in METHODS if m.is_quick and m.refuses(request) is None]
+        quick = [m.name for m in all_methods() if m.is_quick and m.refuses(request) is None]
         achieved = [design(workload, PureDP(1), method=name).certificate.achieved for name in quick]
         assert len(achieved) >= 4
         assert plan.certificate.achieved <= min(achieved) * (1 + SOLVER)
@@ -75,13 +75,13 @@ def test_slow_methods_are_left_alone_unless_nobody_else_can(monkeypatch: pytest.
 
     module = sys.modules["leastnoise.design.choice"]
     quick, slow = spied("identity"), spied("wavelet", is_quick=False)
-    monkeypatch.setattr(module, "METHODS", (quick, slow, spied("dawa")))
+    monkeypatch.setattr(module, "all_methods", lambda: (quick, slow, spied("dawa")))
     assert design(PREFIX, PureDP(1)).method == "identity" and tried == ["identity"]
     assert "best of" not in design(PREFIX, PureDP(1)).note
     assert design(PREFIX, GDP(1)).method == "identity"
-    monkeypatch.setattr(module, "METHODS", (slow, spied("dawa")))
+    monkeypatch.setattr(module, "all_methods", lambda: (slow, spied("dawa")))
     assert design(PREFIX, PureDP(1)).method == "wavelet"
-    monkeypatch.setattr(module, "METHODS", (spied("dawa"),))
+    monkeypatch.setattr(module, "all_methods", lambda: (spied("dawa"),))
     with pytest.raises(
         MethodError, match=r"no method can serve this workload\. dawa: it depends on the data"
     ):
@@ -90,7 +90,7 @@ def test_slow_methods_are_left_alone_unless_nobody_else_can(monkeypatch: pytest.
 
 
 def test_a_method_asked_for_is_used() -> None:
-    for method in METHODS:
+    for method in all_methods():
         request = Request(PREFIX, GDP(1))
         if method.refuses(request) is None:
             assert design(PREFIX, GDP(1), method=method.name).method == method.name
@@ -105,11 +105,11 @@ def test_a_method_that_fails_leaves_the_choice_to_the_others(monkeypatch: pytest
 
     module = sys.modules["leastnoise.design.choice"]  # the package has a function of that name
     failing = replace(method_named("identity"), name="failing", find=fails)
-    monkeypatch.setattr(module, "METHODS", (failing, method_named("wavelet")))
+    monkeypatch.setattr(module, "all_methods", lambda: (failing, method_named("wavelet")))
     assert design(PREFIX, PureDP(1)).method == "wavelet"
     with pytest.raises(DesignError, match="rounding would lose a direction"):
         design(PREFIX, GDP(1))
-    monkeypatch.setattr(module, "METHODS", (failing,))
+    monkeypatch.setattr(module, "all_methods", lambda: (failing,))
     with pytest.raises(DesignError, match="rounding would lose a direction"):
         design(PREFIX, PureDP(1))
 

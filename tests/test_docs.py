@@ -30,7 +30,7 @@ from leastnoise.design import plan_by
 from leastnoise.errors import UnrecordedSpending
 from leastnoise.population import draw_people, write_people
 from leastnoise.spec import parse_spec
-from leastnoise.strategies import METHODS
+from leastnoise.strategies import all_methods
 from leastnoise.strategies.method import Request
 
 PACKAGE = Path(leastnoise.__file__).parent
@@ -56,8 +56,13 @@ def room_of(path: Path, package: Path) -> str:
     return "" if first == "__init__.py" else first.removesuffix(".py")
 
 
+# Files that call against the order, by name and when asked: the list of methods, for the papers' own.
+BY_NAME = ("strategies/__init__.py",)
+
+
 def imported_rooms(path: Path, package: Path) -> Iterator[str]:
     """Every room that a file imports anywhere in it; "" where the package as a whole is imported."""
+    by_name = {package / name for name in BY_NAME}
     parents = [package.name, *path.relative_to(package).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names: list[str] = []
@@ -73,7 +78,7 @@ def imported_rooms(path: Path, package: Path) -> Iterator[str]:
             "import_module",
             "importlib.import_module",
         ):
-            names = [f"{package.name}.<a name made at run time>"]
+            names = [] if path in by_name else [f"{package.name}.<a name made at run time>"]
         for name in names:
             top, _, rest = name.partition(".")
             if top == package.name:
@@ -537,7 +542,8 @@ def test_the_comparison_on_the_start_page_holds_every_method() -> None:
     text = (ROOT / "docs/index.md").read_text()
     table = text[text.index("method                    total variance") :].split("```")[0]
     named = {line.split(",")[0].split()[0] for line in table.splitlines()[1:]}
-    assert {method.name for method in METHODS} <= named, "make the table again: leastnoise compare town.toml"
+    missing = {method.name for method in all_methods()} - named
+    assert not missing, "make the table again: leastnoise compare town.toml"
 
 
 def test_the_family_and_the_query_of_the_guide_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from leastnoise.privacy import GDP, PureDP
 from leastnoise.progress import Progress
 from leastnoise.queries import AllRanges, Cube, Marginal, Prefix, Query, Total
 from leastnoise.schema import Schema
-from leastnoise.strategies import METHODS, method_named, pure
+from leastnoise.strategies import all_methods, method_named, pure
 from leastnoise.strategies import weighted_marginals as wm
 from leastnoise.strategies.arrays import load_arrays
 from leastnoise.strategies.method import Request
@@ -479,7 +479,7 @@ def test_refining_gains_with_signs() -> None:
 def test_the_best_of_all_is_taken_and_all_are_listed() -> None:
     workload = over(12, Prefix("a"), Total(weight=3))
     plan = design(workload, PureDP(1))
-    tried = pure.methods_to_try(METHODS, Request(workload, PureDP(1)))
+    tried = pure.methods_to_try(all_methods(), Request(workload, PureDP(1)))
     names = [method.name for method in tried]
     assert {"identity", "p-identity", "lowrank", "weighted-basis"} <= set(names)
     assert plan.certificate.status == "heuristic" and plan.claim == "heuristic"
@@ -496,7 +496,7 @@ def test_the_best_of_all_is_taken_and_all_are_listed() -> None:
 def test_methods_that_depend_on_the_data_are_not_tried() -> None:
     for n in (8, 40):
         request = Request(over(n, Prefix("a")), PureDP(1))
-        names = [one.name for one in pure.attempts(pure.methods_to_try(METHODS, request), request)]
+        names = [one.name for one in pure.attempts(pure.methods_to_try(all_methods(), request), request)]
         assert not {"dawa", "mwem", "dense", "coa"} & set(names) and ("lowrank" in names) == (n == 8)
         assert names[-1] == "weighted-basis"
 

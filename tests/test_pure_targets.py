@@ -14,7 +14,7 @@ import pytest
 import leastnoise as ln
 from leastnoise.design import choice
 from leastnoise.design.request import checked_request
-from leastnoise.strategies import METHODS, pure
+from leastnoise.strategies import all_methods, pure
 from leastnoise.strategies.method import Request
 from leastnoise.strategies.p_identity.caps import largest_difference
 from tolerances import ROUNDING
@@ -84,7 +84,7 @@ def test_auto_is_behind_no_method_that_can_be_named(seed: int) -> None:
         # A query without a target that is outside those with one: Targets() is not for it.
         objective = WITHIN
         request = checked_request(workload, goal, objective, None, (), 1e-6, None, "numpy", None)
-    named = [m.name for m in METHODS if not m.is_data_dependent and m.why_not(request) is None]
+    named = [m.name for m in all_methods() if not m.is_data_dependent and m.why_not(request) is None]
     assert {"p-identity", "identity"} <= set(named)
     values = [achieved(workload, goal, objective, method=name) for name in named]
     values.append(achieved(workload, goal, objective, method="p-identity", options=pure.FEW))
@@ -101,10 +101,10 @@ def test_slow_methods_leave_time_to_one_that_meets_the_targets(monkeypatch: pyte
 
     def slow(request: Request) -> Any:
         passed[0] += 1000
-        return next(m for m in METHODS if m.name == "wavelet").find(request)
+        return next(m for m in all_methods() if m.name == "wavelet").find(request)
 
-    methods = tuple(replace(m, find=slow) if m.name == "wavelet" else m for m in METHODS)
-    monkeypatch.setattr(choice, "METHODS", methods)
+    methods = tuple(replace(m, find=slow) if m.name == "wavelet" else m for m in all_methods())
+    monkeypatch.setattr(choice, "all_methods", lambda: methods)
     for objective in (WITHIN, ln.Targets()):
         plan = ln.design(targets, ln.PureDP(1), objective=objective)
         assert passed[0] > 0 and plan.factor is not None and plan.factor <= 1
@@ -116,7 +116,7 @@ def test_long_lists_of_queries_come_after_searches() -> None:
     """Noise on each of 32,896 ranges takes longer than all the time there is, and is far behind."""
     workload = over(256, ln.AllRanges("a", stderr=50))
     request = Request(workload, ln.PureDP(1), objective=ln.Targets())
-    tried = pure.attempts(pure.methods_to_try(METHODS, request), request)
+    tried = pure.attempts(pure.methods_to_try(all_methods(), request), request)
     names = [one.name for one in tried]
     assert names[-1] == "workload" and names[-3:-1] == ["p-identity from 4 starts", "p-identity"]
     assert tried[-1].least_seconds > pure.time_limit_of(request)

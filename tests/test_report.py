@@ -16,7 +16,7 @@ from leastnoise.report import figures
 from leastnoise.report import text as report_text
 from leastnoise.report import words as report_words
 from leastnoise.report.tables import cost_table, cross_table
-from leastnoise.strategies import METHODS
+from leastnoise.strategies import all_methods
 from leastnoise.structured import accuracy
 from leastnoise.structured.blocks import Structured
 from tolerances import ROUNDING
@@ -163,7 +163,7 @@ def test_a_summary_designs_nothing(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a summary designs nothing")
 
-    for method in METHODS:
+    for method in all_methods():
         monkeypatch.setitem(vars(method), "find", refuse)
     for subject in (plan, measured):
         assert "ithout delta" not in ln.summarize(subject).text()

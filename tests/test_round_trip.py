@@ -12,7 +12,7 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.errors import DesignError, LeastnoiseError, MethodError
-from leastnoise.strategies import METHODS
+from leastnoise.strategies import all_methods
 
 PLAN = ln.design(ln.assemble([ln.Prefix("a")], ln.Schema(a=range(4))), ln.GDP(1))
 
@@ -92,7 +92,7 @@ def plans(schema: ln.Schema, *queries: Any, stderr: float) -> Iterator[ln.Plan]:
     for goal in GOALS:
         for objective in OBJECTIVES:
             workload = targets if objective in OBJECTIVES[2:] else plain
-            for method in METHODS:
+            for method in all_methods():
                 # CVXPY takes a second for any problem.
                 if method.name == "sdp":
                     continue

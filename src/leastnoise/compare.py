@@ -24,7 +24,7 @@ from leastnoise.privacy import ApproxDP, Goal, PureDP
 from leastnoise.progress import Ended, Progress, ending_to_text
 from leastnoise.release import counts_of
 from leastnoise.simulation import simulated
-from leastnoise.strategies import METHODS, Method, Request, method_named
+from leastnoise.strategies import Method, Request, all_methods, method_named
 from leastnoise.workload import Workload
 
 # Seconds that a method may take where the caller sets no limit.
@@ -61,7 +61,7 @@ class MethodTable:
 
 def methods() -> MethodTable:
     """Every method that `design` knows."""
-    return MethodTable(METHODS)
+    return MethodTable(all_methods())
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def compare(
         raise InputError("methods must name at least one method, or be left out for all of them")
     limit = TIME_LIMIT if time_limit is None else time_limit
     request = checked_request(workload, privacy, objective, None, (), 1e-6, limit, "numpy", None)
-    chosen = METHODS if methods is None else tuple(method_named(name) for name in methods)
+    chosen = all_methods() if methods is None else tuple(method_named(name) for name in methods)
     k = 1 if privacy is None else privacy.records_per_person
     counts = None if data is None else counts_of(workload, data, k)
     race = _Race(counts, limit, progress)

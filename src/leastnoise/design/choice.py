@@ -13,7 +13,7 @@ from leastnoise.objective import Objective
 from leastnoise.plan import Plan
 from leastnoise.privacy import Goal
 from leastnoise.progress import Progress
-from leastnoise.strategies import METHODS, Request, in_order, method_named, pure
+from leastnoise.strategies import Request, all_methods, in_order, method_named, pure
 from leastnoise.workload import Workload
 
 # Where the optimum takes too much, wavelets and trees are taken before noise on every cell or query.
@@ -89,9 +89,9 @@ def with_left_out(plan: Plan, too_dear: Mapping[str, str]) -> Plan:
 
 
 def _best_of_several(request: Request, has_goal: bool) -> Plan:
-    willing = pure.methods_to_try(in_order(METHODS, request), request)
+    willing = pure.methods_to_try(in_order(all_methods(), request), request)
     if not willing:
-        raise nobody_can(METHODS, request)
+        raise nobody_can(all_methods(), request)
     return best_with_laplace_noise(willing, request, has_goal)
 
 
@@ -102,7 +102,7 @@ def _first_that_can(request: Request, has_goal: bool) -> Plan:
     """
     missed: list[MissesTargets] = []
     too_dear: dict[str, str] = {}
-    waiting = in_order(METHODS, request)
+    waiting = in_order(all_methods(), request)
     while waiting:
         candidate = waiting.pop(0)
         if candidate.is_data_dependent or candidate.why_unfit(request) is not None:
@@ -117,5 +117,5 @@ def _first_that_can(request: Request, has_goal: bool) -> Plan:
         except MissesTargets as error:
             missed.append(error)
     if not missed:
-        raise nobody_can(METHODS, request)
+        raise nobody_can(all_methods(), request)
     raise closest_of(missed)

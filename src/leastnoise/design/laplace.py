@@ -20,7 +20,7 @@ from leastnoise.objective import Targets
 from leastnoise.operators import Array
 from leastnoise.plan import Plan
 from leastnoise.progress import Ended, Progress, worst_ending
-from leastnoise.strategies import METHODS, Found, Method, Request, pure
+from leastnoise.strategies import Found, Method, Request, all_methods, pure
 from leastnoise.strategies.deadline import LEAST_TIME
 from leastnoise.strategy import MAX_DENSE_STRATEGY
 
@@ -125,7 +125,7 @@ class _Trials:
             DesignError: the first method's, if none found a plan.
         """
         if not self.plans and not self._missed:
-            raise self._failed[0] if self._failed else nobody_can(METHODS, self.request)
+            raise self._failed[0] if self._failed else nobody_can(all_methods(), self.request)
         if not self.plans:
             raise closest_of(self._missed)
         return _least(self.plans)

@@ -20,7 +20,7 @@ from leastnoise.operators import Array
 from leastnoise.plan import Plan, data_dependent_plan
 from leastnoise.progress import Ended
 from leastnoise.solver import load_backend
-from leastnoise.strategies import METHODS, Found, Method, Request
+from leastnoise.strategies import Found, Method, Request, all_methods
 from leastnoise.strategies.deadline import LEAST_TIME
 
 
@@ -33,7 +33,7 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
     method.check_options(request.options)
     reason = method.why_not(request)
     if reason is not None:
-        able = [m.name for m in METHODS if m.why_not(request) is None]
+        able = [m.name for m in all_methods() if m.why_not(request) is None]
         can = f"; {', '.join(able)} can" if able else "; no method can"
         raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
     if method.is_data_dependent:

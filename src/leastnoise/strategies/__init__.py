@@ -9,27 +9,21 @@ when named.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 
 from leastnoise.errors import MethodError
-from leastnoise.strategies.coa import COA, COA_HOMOTOPY
 from leastnoise.strategies.datacube import DATACUBE
-from leastnoise.strategies.dawa import DAWA
 from leastnoise.strategies.dense import DENSE
 from leastnoise.strategies.eigen import EIGEN, PRINCIPAL, SEPARATION
 from leastnoise.strategies.fourier import FOURIER
 from leastnoise.strategies.hierarchical import HIERARCHICAL
 from leastnoise.strategies.identity import IDENTITY
-from leastnoise.strategies.lowrank import LOWRANK
 from leastnoise.strategies.marginals import MARGINALS
 from leastnoise.strategies.mechanism import Mechanism
 from leastnoise.strategies.method import Found, Method, Request
-from leastnoise.strategies.mwem import MWEM
 from leastnoise.strategies.p_identity.method import P_IDENTITY
 from leastnoise.strategies.product import PRODUCT
 from leastnoise.strategies.residuals import RESIDUALS
-from leastnoise.strategies.sdp import SDP
-from leastnoise.strategies.smii import SMII
-from leastnoise.strategies.smoothing import SMOOTHING
 from leastnoise.strategies.wavelet import WAVELET
 from leastnoise.strategies.weighted_basis import WEIGHTED_BASIS
 from leastnoise.strategies.workload import WORKLOAD
@@ -56,17 +50,36 @@ METHODS: tuple[Method, ...] = (
     SEPARATION,
     PRINCIPAL,
     WEIGHTED_BASIS,
-    LOWRANK,
-    SMOOTHING,
-    COA,
-    COA_HOMOTOPY,
-    SDP,
-    SMII,
-    DAWA,
-    MWEM,
 )
 
-__all__ = ["METHODS", "Found", "Mechanism", "Method", "Request", "in_order", "method_named"]
+# The papers' own algorithms, by module and name: loaded when somebody asks for them.
+PAPERS: tuple[tuple[str, str], ...] = (
+    ("leastnoise.strategies.lowrank", "LOWRANK"),
+    ("leastnoise.strategies.smoothing", "SMOOTHING"),
+    ("leastnoise.strategies.coa", "COA"),
+    ("leastnoise.strategies.coa", "COA_HOMOTOPY"),
+    ("leastnoise.strategies.sdp", "SDP"),
+    ("leastnoise.strategies.smii", "SMII"),
+    ("leastnoise.strategies.dawa", "DAWA"),
+    ("leastnoise.strategies.mwem", "MWEM"),
+)
+
+__all__ = [
+    "METHODS",
+    "PAPERS",
+    "Found",
+    "Mechanism",
+    "Method",
+    "Request",
+    "all_methods",
+    "in_order",
+    "method_named",
+]
+
+
+def all_methods() -> tuple[Method, ...]:
+    """Every method, the papers' own after ours."""
+    return METHODS + tuple(getattr(import_module(module), name) for module, name in PAPERS)
 
 
 def in_order(methods: Sequence[Method], request: Request) -> list[Method]:
@@ -98,7 +111,8 @@ def method_named(name: str) -> Method:
     Raises:
         MethodError: for an unknown name, listing those there are.
     """
-    for method in METHODS:
+    methods = all_methods()
+    for method in methods:
         if method.name == name:
             return method
-    raise MethodError(f"there is no method {name!r}; there are {', '.join(m.name for m in METHODS)}")
+    raise MethodError(f"there is no method {name!r}; there are {', '.join(m.name for m in methods)}")
