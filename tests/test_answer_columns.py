@@ -119,10 +119,11 @@ def test_every_format_has_the_columns(suffix: str, release: ln.Release, tmp_path
         extra("xlsxwriter")
         extra("openpyxl")
     rows = rows_of(write_answers(release, tmp_path / f"a{suffix}"))
-    first = "'=run()" if suffix == ".csv" else "=run()"
+    is_spreadsheet = suffix in (".csv", ".xlsx")
+    first = "'=run()" if is_spreadsheet else "=run()"
     assert list(rows[0])[:5] == ["query", "label", first, "attribute_stderr", "answer"]
     shown = ["=cmd()", "-5", "+3.5", "-5 a", "", "x\\udc80"]
-    if suffix == ".csv":
+    if is_spreadsheet:
         # Numbers stay numbers; what a spreadsheet would run does not.
         shown = ["'=cmd()", "-5", "+3.5", "'-5 a", "", "x\\udc80"]
     none = "" if suffix == ".csv" else None
@@ -133,6 +134,25 @@ def test_every_format_has_the_columns(suffix: str, release: ln.Release, tmp_path
     assert [row["attribute_stderr"] for row in rows] == ["s", "t"] * 6 + [none]
     assert rows[-1][first] == none
     assert [float(row["answer"]) for row in rows] == pytest.approx(release.answers.tolist(), rel=1e-14)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".json", ".xlsx"])
+def test_columns_that_are_written_out_alike_stay_apart(suffix: str, tmp_path: Path) -> None:
+    """Of two columns that JSON wrote out alike the first was lost."""
+    if suffix == ".xlsx":
+        extra("xlsxwriter")
+        extra("openpyxl")
+    names = ("a\udc80", "a\\udc80", "b\n", "b\\n")
+    schema = ln.Schema(dict.fromkeys(names, ("u", "v")))
+    asked = ln.assemble([ln.Marginal(name) for name in names], schema)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnrecordedSpending)
+        release = ln.measure(ln.design(asked, ln.GDP(1)), np.arange(16))
+    rows = rows_of(write_answers(release, tmp_path / f"a{suffix}"))
+    found = list(rows[0])[2:-4]
+    assert len(found) == 4 and found[0] == "a\\udc80" and found[1] == "attribute_a\\udc80"
+    for number, name in enumerate(found):
+        assert [row[name] or "" for row in rows] == [""] * 2 * number + ["u", "v"] + [""] * 2 * (3 - number)
 
 
 def test_values_that_are_written_out_alike_stay_apart(tmp_path: Path) -> None:

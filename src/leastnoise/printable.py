@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -15,18 +18,23 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-# A cell that begins with one of these, or with its full-width twin, is a formula to some spreadsheet.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# A cell that begins with one of these, in its plain, wide, small or raised form, is a formula to some
+# spreadsheet; the last is the minus sign of mathematics.
+_SIGNS = frozenset("=+-@\u2212")
+
+# White space that some spreadsheets drop on import, or that ends the cell before.
+_BREAKS = ("\t", "\r", "\n")
 
 # Letters and symbols that show nothing: fillers of Hangul, and the blank of Braille.
 _BLANK = "\u115f\u1160\u3164\uffa0\u2800"
 
-# Marks that turn the direction of what follows, by which a line can be made to read otherwise than it is.
-_TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+# Control characters, separators of lines and paragraphs, and marks that turn the direction of what follows,
+# by which a line can be made to read otherwise than it is.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def no_formula(text: str) -> str:
-    """The text as a cell of a CSV file: an apostrophe before what a spreadsheet would run, and no controls.
+    """The text as a cell of a spreadsheet: an apostrophe before what it would run, and no controls.
 
     Whatever unseen characters stand before it: some programs drop them on import, and see a formula then.
 
@@ -34,9 +42,14 @@ def no_formula(text: str) -> str:
         >>> no_formula("=cmd()"), no_formula("\\ufeff =cmd()"), no_formula("age 7")
         ("'=cmd()", "'\\ufeff =cmd()", 'age 7')
     """
-    seen = next((place for place, c in enumerate(text) if not _is_unseen(c)), len(text))
-    is_formula = text.startswith(_FORMULA) or text[seen:].startswith(_FORMULA)
+    seen = next((c for c in text if not _is_unseen(c)), "")
+    is_formula = text.startswith(_BREAKS) or unicodedata.normalize("NFKC", seen)[:1] in _SIGNS
     return f"'{without_controls(text)}" if is_formula else without_controls(text)
+
+
+def no_formulas(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a spreadsheet whose texts are no formulas; its numbers may begin with a minus."""
+    return {name: no_formula(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def without_controls(text: str) -> str:
@@ -48,11 +61,12 @@ def without_controls(text: str) -> str:
         >>> without_controls("age\\x1b[2J")
         'age\\\\x1b[2J'
     """
-    return "".join(ascii(c)[1:-1] if _is_control(c) else c for c in text)
+    return replace_controls(text, lambda c: ascii(c)[1:-1])
 
 
-def _is_control(c: str) -> bool:
-    return unicodedata.category(c) in ("Cc", "Zl", "Zp") or c in _TURNS
+def replace_controls(text: str, written: Callable[[str], str]) -> str:
+    """The text with each character that `without_controls` writes out written in another way."""
+    return _CONTROL.sub(lambda found: written(found[0]), text)
 
 
 def _is_unseen(c: str) -> bool:

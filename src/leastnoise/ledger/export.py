@@ -11,7 +11,7 @@ from typing import Any
 from leastnoise.directed import float_above
 from leastnoise.errors import InputError
 from leastnoise.ledger.history import Entry
-from leastnoise.printable import no_formula
+from leastnoise.printable import no_formulas
 from leastnoise.wholefile import written_whole
 
 
@@ -34,7 +34,7 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:
         with written_whole(target) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.DictWriter(stream, _COLUMNS)
             writer.writeheader()
-            writer.writerows(map(_for_spreadsheet, rows))
+            writer.writerows(map(no_formulas, rows))
     else:
         raise InputError(f"a ledger is exported to a .csv or .jsonl file, got {target.name!r}")
     return target
@@ -85,8 +85,3 @@ def _row(entry: Entry) -> dict[str, Any]:
         entry.head,
     )
     return dict(zip(_COLUMNS, values, strict=True))
-
-
-def _for_spreadsheet(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row whose texts are no formulas; its numbers may begin with a minus."""
-    return {name: no_formula(value) if isinstance(value, str) else value for name, value in row.items()}

@@ -5,11 +5,11 @@
     .json      one object, with what has to be known about the answers
     .xlsx      Excel; needs the extra "excel"
 
-A label may be any text that the schema declares, such as ``=cmd()``. In CSV a text that some spreadsheet
-would take for a formula gets an apostrophe before it, and control characters are written out; the other
-formats hold text as text, and it stays as it is. In Excel it goes into cells of text, never of formulas or
-links. A value of an attribute that is a plain number, as -5, is none of these and stays a number to whoever
-reads it. Files are written whole or not at all.
+A label may be any text that the schema declares, such as ``=cmd()``. No file holds a control character of it:
+each is written out, as ``\\x1b``, or in JSON as an escape, which whoever reads the file turns back. In CSV
+and Excel a text that some spreadsheet would take for a formula gets an apostrophe before it; a value of an
+attribute that is a plain number, as -5, stays as it is. In Excel texts go into cells of text, never of
+formulas or links. Files are written whole or not at all.
 
 A column is a list of texts, `Texts` where few different ones repeat, or an array of numbers.
 """
@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.errors import InputError, MissingExtraError, TooLargeError
-from leastnoise.printable import no_formula
+from leastnoise.printable import no_formula, without_controls
 from leastnoise.release import Release, in_unicode
-from leastnoise.report.columns import Texts, attribute_columns
+from leastnoise.report.columns import Texts, attribute_columns, distinct_names
 from leastnoise.wholefile import written_whole
 
 # What a sheet of Excel holds: rows, the heading included, and characters of a cell.
@@ -107,24 +107,28 @@ def answers_writer(path: str | Path, *, n_answers: int | None = None) -> Writer:
 
 
 def _write_csv(path: Path, columns: Columns, facts: Facts, what: str) -> None:
-    # A label may hold what UTF-8 cannot; it is written out as \udc80.
-    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow([no_formula(name) for name in columns])
+        writer.writerow(distinct_names(map(_cell, columns)))
         writer.writerows(zip(*(_in_csv(values) for values in columns.values()), strict=True))
 
 
 def _in_csv(values: Any) -> Iterator[str | None]:
     if isinstance(values, Texts):
-        return values.changed(_number_or_text).or_else("")
+        return values.changed(_number_or_cell).or_else("")
     if isinstance(values, list):
-        return map(no_formula, values)
+        return map(_cell, values)
     # Fifteen digits are what a spreadsheet keeps; ten would round 2^40 people to hundreds.
     return (f"{value:.15g}" for value in values)
 
 
-def _number_or_text(text: str) -> str:
-    return text if _PLAIN_NUMBER.fullmatch(text) else no_formula(text)
+def _cell(text: str) -> str:
+    """A text as a cell of a spreadsheet."""
+    return _in_unicode(no_formula(text))
+
+
+def _number_or_cell(text: str) -> str:
+    return text if _PLAIN_NUMBER.fullmatch(text) else _cell(text)
 
 
 def _write_parquet(path: Path, columns: Columns, facts: Facts, what: str) -> None:
@@ -133,12 +137,15 @@ def _write_parquet(path: Path, columns: Columns, facts: Facts, what: str) -> Non
 
     # Numbered, as names of attributes may be any text; they get their names in the query.
     held = {str(i): _in_pandas(values, pd) for i, values in enumerate(columns.values())}
+    names = distinct_names(map(_written_out, columns))
     # Categories would come out as a type of their own.
     chosen = ", ".join(
         f'"{i}"{"::VARCHAR" if isinstance(values, Texts) else ""} AS {_named(name)}'
-        for i, (name, values) in enumerate(columns.items())
+        for i, (name, values) in enumerate(zip(names, columns.values(), strict=True))
     )
-    known = ", ".join(f"{_quoted(key)}: {_quoted(str(value))}" for key, value in facts.items() if value)
+    known = ", ".join(
+        f"{_quoted(key)}: {_quoted(_written_out(str(value)))}" for key, value in facts.items() if value
+    )
     with duckdb.connect() as engine:
         engine.register("answers", pd.DataFrame(held))
         engine.execute(
@@ -150,13 +157,17 @@ def _write_parquet(path: Path, columns: Columns, facts: Facts, what: str) -> Non
 def _in_pandas(values: Any, pd: Any) -> Any:
     if isinstance(values, Texts):
         # Two texts may be written out alike, and categories must differ.
-        texts = [_in_unicode(text) for text in values.known]
+        texts = [_written_out(text) for text in values.known]
         if len(set(texts)) < len(texts) or not texts:
-            return pd.Series(list(values.changed(_in_unicode).or_else(None)), dtype=object)
+            return pd.Series(list(values.changed(_written_out).or_else(None)), dtype=object)
         return pd.Series(pd.Categorical.from_codes(values.codes, texts))
     if isinstance(values, list):
-        return pd.Series([_in_unicode(text) for text in values], dtype=object)
+        return pd.Series([_written_out(text) for text in values], dtype=object)
     return pd.Series(values, dtype=float)
+
+
+def _written_out(text: str) -> str:
+    return _in_unicode(without_controls(text))
 
 
 def _in_unicode(text: str) -> str:
@@ -165,7 +176,7 @@ def _in_unicode(text: str) -> str:
 
 
 def _named(name: str) -> str:
-    return '"' + _in_unicode(name).replace('"', '""') + '"'
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _quoted(text: str) -> str:
@@ -173,32 +184,31 @@ def _quoted(text: str) -> str:
 
 
 def _write_json(path: Path, columns: Columns, facts: Facts, what: str) -> None:
+    names = distinct_names(map(_in_unicode, columns))
+    values = [_plain(held, _in_unicode, _in_unicode) for held in columns.values()]
     with path.open("w", encoding="ascii") as file:
         head = _plain_json(facts)
         file.write(f'{head[:-1]}, "{what}": [')
-        for number, row in enumerate(_rows(columns)):
+        for number, row in enumerate(zip(*values, strict=True)):
             file.write(",\n" if number else "\n")
-            file.write(_plain_json(row))
+            file.write(_plain_json(dict(zip(names, row, strict=True))))
         file.write("\n]}\n")
 
 
 def _plain_json(value: Any) -> str:
-    # Of a label that is "</script>" no part may end a script that holds the file.
+    # ASCII alone, with every other character escaped; and of a label that is "</script>" no part may end a
+    # script that holds the file.
     return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
 
 
-def _rows(columns: Columns) -> Iterator[dict[str, Any]]:
-    """Rows of texts, numbers, and None where a row has none or the number is beyond all."""
-    names = [_in_unicode(name) for name in columns]
-    for row in zip(*map(_plain, columns.values()), strict=True):
-        yield dict(zip(names, row, strict=True))
-
-
-def _plain(values: Any) -> Iterator[str | float | None]:
+def _plain(
+    values: Any, attribute: Callable[[str], str], label: Callable[[str], str]
+) -> Iterator[str | float | None]:
+    """Texts as each function writes them, numbers, and None where there is none or it is beyond all."""
     if isinstance(values, Texts):
-        return values.changed(_in_unicode).or_else(None)
+        return values.changed(attribute).or_else(None)
     if isinstance(values, list):
-        return map(_in_unicode, values)
+        return map(label, values)
     return (float(value) if math.isfinite(value) else None for value in values)
 
 
@@ -214,17 +224,18 @@ def _write_excel(path: Path, columns: Columns, facts: Facts, what: str) -> None:
     with xlsxwriter.Workbook(str(path), options) as book:
         sheet = book.add_worksheet(what)
         about = book.add_worksheet("about")
-        for j, name in enumerate(columns):
-            sheet.write_string(0, j, _cut(_in_unicode(name)))
-        for i, row in enumerate(_rows(columns), start=1):
-            for j, value in enumerate(row.values()):
+        for j, name in enumerate(distinct_names(map(_cell, columns))):
+            sheet.write_string(0, j, _cut(name))
+        values = [_plain(held, _number_or_cell, _cell) for held in columns.values()]
+        for i, row in enumerate(zip(*values, strict=True), start=1):
+            for j, value in enumerate(row):
                 if isinstance(value, str):
                     sheet.write_string(i, j, _cut(value))
                 elif value is not None:
                     sheet.write_number(i, j, value)
         for i, (name, value) in enumerate(facts.items()):
             about.write_string(i, 0, name)
-            about.write_string(i, 1, _cut("no" if value is None else str(value)))
+            about.write_string(i, 1, _cut("no" if value is None else _cell(str(value))))
 
 
 def _cut(text: str) -> str:

@@ -8,7 +8,7 @@ and is kept as numbers of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,7 +79,7 @@ def attribute_columns(workload: Workload, taken: Collection[str]) -> dict[str, T
             first += n_rows
         start += block.n_rows
     ordered = sorted(found.items(), key=lambda pair: pair[1].place)
-    names = _names([title for title, _ in ordered], taken)
+    names = distinct_names([title for title, _ in ordered], taken)
     return {name: own.column(start) for name, (_, own) in zip(names, ordered, strict=True)}
 
 
@@ -115,7 +115,7 @@ class _Found:
         return Texts(tuple(self.texts), codes)
 
 
-def _names(titles: list[str], taken: Collection[str]) -> list[str]:
+def distinct_names(titles: Iterable[str], taken: Collection[str] = ()) -> list[str]:
     """Titles as names of columns, all different whatever their case, as SQL and Excel need them."""
     used = {name.casefold() for name in taken}
     names = []

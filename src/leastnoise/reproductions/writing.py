@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from leastnoise.printable import no_formulas
 from leastnoise.reproductions.running import NOTE, Outcome
 from leastnoise.reproductions.table import as_text, columns_of, pivot, with_printed
 from leastnoise.wholefile import written_whole
@@ -26,7 +27,7 @@ def write(outcome: Outcome, folder: Path) -> list[Path]:
     with written_whole(table) as path, path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns_of(rows))
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(map(no_formulas, rows))
     with written_whole(verdict) as path:
         path.write_text(json.dumps(_judged(outcome), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     written = [table, verdict]

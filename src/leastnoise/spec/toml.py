@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leastnoise.errors import SpecError
+from leastnoise.printable import replace_controls
 
 
 def key_text(name: str) -> str:
@@ -39,5 +40,6 @@ def _quoted(text: str) -> str:
     escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     if any("\ud800" <= c <= "\udfff" for c in text):
         raise SpecError(f"a specification is text in UTF-8, which cannot hold {text!r}")
-    shown = "".join(escapes.get(c) or (c if c >= " " and c != "\x7f" else f"\\u{ord(c):04X}") for c in text)
+    # TOML allows most controls as they are; a terminal that shows the file would obey them.
+    shown = replace_controls("".join(escapes.get(c, c) for c in text), lambda c: f"\\u{ord(c):04X}")
     return f'"{shown}"'

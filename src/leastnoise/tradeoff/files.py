@@ -7,7 +7,7 @@ from pathlib import Path
 
 from leastnoise.charts import to_page, to_svg
 from leastnoise.errors import InputError
-from leastnoise.printable import no_formula
+from leastnoise.printable import no_formulas
 from leastnoise.tradeoff.table import Tradeoff
 from leastnoise.wholefile import written_whole
 
@@ -49,7 +49,7 @@ def write_tradeoff(table: Tradeoff, path: str | Path) -> Path:
             writer = csv.writer(file)
             writer.writerow(rows[0])
             for row in rows:
-                writer.writerow((row | {"batch": no_formula(row["batch"])}).values())
+                writer.writerow(no_formulas(row).values())
         return target
     chart = table.plot()
     text = (
