@@ -30,7 +30,7 @@ import leastnoise as ln
 from leastnoise import audit, exact, noise, release, worst_pair
 from leastnoise.audit import AuditReport, audit_privacy, detection_power
 from leastnoise.cli.app import app
-from leastnoise.data import blocks, counting, engines, handle
+from leastnoise.data import blocks, counting, engines, handle, sources
 from leastnoise.errors import InputError, MethodError
 from leastnoise.ledger import Ledger
 from leastnoise.operators import arranged
@@ -363,13 +363,14 @@ def test_no_pattern_of_bits_tells_neighbours_apart_and_floats_do() -> None:
 # ------------------------------------------------------------------ record and replay
 
 
-def lines_run(step: Callable[[], Any]) -> list[tuple[str, int]]:
-    """The lines of this project that a step runs, in order."""
+def lines_run(step: Callable[[], Any], *left_out: Callable[..., Any]) -> list[tuple[str, int]]:
+    """The lines of this project that a step runs, in order, but for those of some functions."""
+    codes = {function.__code__ for function in left_out}
     run: list[tuple[str, int]] = []
     ours = (str(Path(ln.__file__).parent), str(Path(__file__).parent))
 
     def trace(frame: Any, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(ours):
+        if not frame.f_code.co_filename.startswith(ours) or frame.f_code in codes:
             return None
         if event == "line":
             run.append((frame.f_code.co_filename, frame.f_lineno))
@@ -431,11 +432,12 @@ def test_a_branch_on_a_count_would_be_noticed(name: str, monkeypatch: pytest.Mon
     assert any(other != first for other in others)
 
 
-@pytest.mark.parametrize("name", ["marginals", "tables"])
-def test_reading_a_table_does_not_branch_on_its_records(name: str) -> None:
-    """The same lines for a table, one with a record more, one with values nobody declared, an empty one."""
-    # Without it pandas holds text as Python objects, which are read one by one: as many lines as records.
-    pytest.importorskip("pyarrow")
+def reading_traces(name: str, held: str) -> list[list[tuple[str, int]]]:
+    """The lines that read a table, one with a record less, one with values nobody declared, an empty one.
+
+    Where pandas holds text as Python objects, `_text` reads value after value, as many lines as records; it
+    is left out here and has a test of its own.
+    """
     plan = plan_named(name)
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
@@ -448,12 +450,48 @@ def test_reading_a_table_does_not_branch_on_its_records(name: str) -> None:
     odd = pd.DataFrame({"age": ["99", "x"], "sex": ["?", ""], "area": ["n", "nowhere"]})
     found = []
     for source in (table, table.iloc[1:], pd.concat([table, odd]), table.iloc[:0]):
-        data = ln.vectorize(source, SCHEMA)
+        data = ln.vectorize(source.astype(object) if held == "objects" else source, SCHEMA)
         found.append(
-            lines_run(lambda data=data: measuring._read(plan, release.count_tables(plan.workload, data, 1)))
+            lines_run(
+                lambda data=data: measuring._read(plan, release.count_tables(plan.workload, data, 1)),
+                sources._text,
+            )
         )
-    assert len(found[0]) > 100
-    assert all(other == found[0] for other in found)
+    return found
+
+
+# As Python objects, and as pandas holds text by itself: with pyarrow as Arrow does, else as objects too.
+HELD = ("objects", "text")
+
+
+@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize("name", ["marginals", "tables"])
+def test_reading_a_table_does_not_branch_on_its_records(name: str, held: str) -> None:
+    first, *others = reading_traces(name, held)
+    assert len(first) > 100
+    assert all(other == first for other in others)
+
+
+def test_reading_one_text_does_not_branch_on_it() -> None:
+    texts = ["F", "M", "?", "", "99", "-1e9", "x" * 5000, "\0", "nan", "None"]
+    first, *others = [lines_run(lambda text=text: sources._text(text)) for text in texts]
+    assert len(first) > 1
+    assert all(other == first for other in others)
+    # What is not ASCII takes another way, and is noticed.
+    assert lines_run(lambda: sources._text("\u00e9")) != first
+
+
+def test_a_branch_on_a_record_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = sources._written
+
+    def looks(values: Any) -> Any:
+        if "nowhere" in list(values):
+            return written(list(values))
+        return written(values)
+
+    monkeypatch.setattr(sources, "_written", looks)
+    first, *others = reading_traces("marginals", "objects")
+    assert any(other != first for other in others)
 
 
 # ------------------------------------------------------------------ canaries
