@@ -116,6 +116,11 @@ def attacks() -> list[Line]:
         tried("hostile records in CSV files", "test_csv_records.py"),
         tried("ids that fall together, records that swap", "test_person.py"),
         tried("paid and not stored", "test_paid_release.py"),
+        tried(
+            "odd values, placed one by one",
+            "test_odd_values.py",
+            "test_engines.py::test_random_odd_values_have_their_cells",
+        ),
         tried("formulas and control characters in names", "test_printable.py"),
     ]
 

@@ -55,6 +55,8 @@ FIXED = [
         type,
     ),
 ]
+# Random odd values for each attribute and kind of table.
+N_ODD = 3_000
 LETTERS = "0123456789+-.eE_ ,\"'\n\r\0aéß１\u0661\u2028\ud800\udcff\U0001f600"
 
 
@@ -131,7 +133,7 @@ def check_odd_values(made: Callable[[list[Any], Path], Any], kind: str, odd: lis
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_objects_have_their_cells(kind: str, tmp_path: Path) -> None:
     rng = random.Random(1)
-    check_odd_values(as_objects, kind, [*FIXED, *(odd_value(rng) for _ in range(200))], tmp_path)
+    check_odd_values(as_objects, kind, [*FIXED, *(odd_value(rng) for _ in range(N_ODD))], tmp_path)
 
 
 @pytest.mark.parametrize("value", FIXED, ids=lambda value: type(value).__name__)
@@ -151,7 +153,7 @@ def test_one_odd_value_changes_one_count_at_most(value: Any, tmp_path: Path) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_texts_have_their_cells(made: Any, kind: str, tmp_path: Path) -> None:
     rng = random.Random(2)
-    texts = ["a", "\ud800", "1" * 5000, "é", *(odd_text(rng) for _ in range(200))]
+    texts = ["a", "\ud800", "1" * 5000, "é", *(odd_text(rng) for _ in range(N_ODD))]
     check_odd_values(made, kind, texts, tmp_path)
 
 
