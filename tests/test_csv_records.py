@@ -131,33 +131,25 @@ def test_any_bytes_are_read_by_the_rules(tmp_path: Path, monkeypatch: pytest.Mon
     check_any_bytes(300, 1, tmp_path / "t.csv", monkeypatch)
 
 
-def without_check(block: Any, quote: Any, inside: Any, is_separator: Any, n: int) -> Any:
-    return n, np.flatnonzero((quote & ~inside)[:-1] & quote[1:])
-
-
 @pytest.mark.parametrize(
     ("holder", "name", "broken"),
     [
         # Parity is believed where quotes are not as they should be.
-        ("_Block", "_quotes", without_check),
+        (csv_records, "_wrong_at", lambda quote, inside, may_touch, n: n),
+        # A carriage return is a part of the line end, wherever it is.
+        (csv_records, "_ends_line", lambda data, is_feed, n: data == ord("\r")),
         # A line with an open quote takes the rest of the file along.
-        ("CsvReader", "_go_to", lambda reader, offset: reader._take(len(reader._rest))),
+        (CsvReader, "_go_to", lambda reader, offset: reader._take(len(reader._rest))),
         # Doubled quotes stay as they are.
-        ("_Block", "column", None),
+        (csv_records._Block, "_undoubled", lambda block: (block._buffer, block._ends)),
+        # Bytes that are no text are taken for text.
+        (csv_records._Block, "_is_utf8", lambda block, stops: None),
     ],
 )
 def test_a_reader_that_breaks_a_rule_is_noticed(
-    holder: str, name: str, broken: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    holder: Any, name: str, broken: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = getattr(csv_records, holder)
-    if broken is None:
-        whole = kind.column
-
-        def broken(block: Any, place: int, kept: Any) -> TextColumn:
-            block._is_doubled[:] = False
-            return whole(block, place, kept)
-
-    monkeypatch.setattr(kind, name, broken)
+    monkeypatch.setattr(holder, name, broken)
     with pytest.raises((AssertionError, IndexError)):
         check_any_bytes(400, 2, tmp_path / "t.csv", monkeypatch)
 
