@@ -13,6 +13,7 @@ from leastnoise.plan.self_check import check_labels
 from leastnoise.products import ProductTerm
 from leastnoise.queries import CELL, InventedRecords, Query
 from leastnoise.structured import blocks
+from leastnoise.structured.axis_form import AxisForm
 
 REGIONS = ln.Hierarchy({"North": {"Uptown": ["a", "b"], "Hill": ["c"]}, "South": ["d"]}, other="abroad")
 
@@ -144,6 +145,23 @@ def test_a_row_of_another_order_is_refused_where_products_are_large(monkeypatch:
     )
     with pytest.raises(DesignError, match="wrong answers"):
         _plans()
+
+
+def test_what_an_axis_measures_is_worked_out_once_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was worked out again for each row: a second of a time limit of one, over 1,200 by 600 values."""
+    asked = ln.assemble([ln.Prefix("a") * ln.AllRanges("b")], ln.Schema(a=range(9), b=range(5)))
+    plan = ln.design(asked, ln.GDP(1), method="product")
+    forms = [own[0] for own in plan.strategy.forms]
+    answers, calls = AxisForm.answers, []
+
+    def counted(form: AxisForm, counts: np.ndarray) -> np.ndarray:
+        calls.append(form)
+        return answers(form, counts)
+
+    monkeypatch.setattr(AxisForm, "answers", counted)
+    monkeypatch.setattr(blocks, "_MAX_CHECKED", 0)
+    check_labels(asked, plan.strategy)
+    assert len(calls) == len(forms) == 2 and {*map(id, calls)} == {*map(id, forms)}
 
 
 def test_rows_that_do_not_say_what_they_count_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

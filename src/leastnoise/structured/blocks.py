@@ -64,7 +64,7 @@ from leastnoise.structured.answers import (
     gain_norms,
     gains,
     labelled_values,
-    noiseless_row,
+    noiseless_rows,
     term_values,
     workload_values,
 )
@@ -332,14 +332,9 @@ class Structured(Measured):
             sorted({piece.component for term in small for piece in view.pieces(term)}), records.tables
         )
         values = {term: labelled_values(view, term, known, 1)[:, 0] for term in small}
-        return np.array(
-            [
-                values[term][query - term.start]
-                if term in values
-                else noiseless_row(view, term, query - term.start, records)
-                for term, query in zip(asked, queries, strict=True)
-            ]
-        )
+        rows = [(term, query - term.start) for term, query in zip(asked, queries, strict=True)]
+        alone = iter(noiseless_rows(view, [pair for pair in rows if pair[0] not in values], records))
+        return np.array([values[term][row] if term in values else next(alone) for term, row in rows])
 
     def _work_of(self, view: View, term: ProductTerm) -> int:
         """How many numbers are made on the way to all answers of a product."""

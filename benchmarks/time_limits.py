@@ -1,0 +1,208 @@
+"""How late a design is: process seconds beyond `time_limit`, for every method, rounding and proof included.
+
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/time_limits.py --limits 1 3 10
+
+The promise is 2 s and a fifth of the limit, on quiet cores. So that the figures are the same on busy ones, the
+library's clock is the process's own: seconds in which another process had the core do not pass. Every case
+runs in a fork of its own, which ends at six times its limit and a minute. Exits with 1 if any is late.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+# Before the library is imported, which keeps some of these by name.
+time.monotonic = time.process_time
+time.perf_counter = time.process_time
+
+import numpy as np  # noqa: E402
+
+import leastnoise as ln  # noqa: E402
+from leastnoise.errors import LeastnoiseError  # noqa: E402
+from leastnoise.resources import LATE_SECONDS, LATE_SHARE, operations_per_second  # noqa: E402
+from leastnoise.strategies import all_methods  # noqa: E402
+
+GAUSS, ONE, PURE = ln.GDP(1), ln.GDP(1, neighbours="replace-one"), ln.PureDP(1)
+LARGEST, TARGETS, WITHIN = ln.MaxVariance(), ln.Targets(), ln.TotalVariance(within_targets=True)
+CELLS = (100, 400, 1200)
+
+
+def prefix(n: int) -> ln.Workload:
+    """All prefix sums over n values."""
+    return ln.assemble([ln.Prefix("a")], ln.Schema(a=range(n)))
+
+
+def random_rows(n: int, **target: Any) -> ln.Workload:
+    """A matrix of 1.5 n rows of random zeros and ones."""
+    rng = np.random.default_rng(n)
+    return ln.Workload.from_matrix(rng.integers(0, 2, (n + n // 2, n)), **target)
+
+
+def union(n: int, **target: Any) -> ln.Workload:
+    """Cross tables and ranges over four attributes whose cells grow with n."""
+    side = max(2, round(n**0.5))
+    schema = ln.Schema(a=range(side), b=range(side // 2 + 2), c=range(7), d=("x", "y"))
+    asked = [
+        ln.Cube("a", "b", "c", "d", order=2),
+        ln.Prefix("a") * ln.Prefix("c"),
+        ln.Prefix("b") * ln.Marginal("d"),
+        ln.Where("a >= 1 and c < 3"),
+    ]
+    return ln.assemble([query.having(**target) for query in asked], schema)
+
+
+def product(n: int) -> ln.Workload:
+    """Ranges over three attributes, crossed."""
+    return ln.assemble(
+        [ln.Prefix("a") * ln.Prefix("b") * ln.AllRanges("c")],
+        ln.Schema(a=range(n), b=range(n // 2), c=range(12)),
+    )
+
+
+def cube(n: int, **target: Any) -> ln.Workload:
+    """All tables of three attributes out of n / 40."""
+    schema = ln.Schema({f"a{i}": range(2 + i % 4) for i in range(max(4, n // 40))})
+    return ln.assemble([ln.Cube(*schema.names, order=3).having(**target)], schema)
+
+
+def binary(n: int) -> ln.Workload:
+    """All tables of two attributes of two values each, about n cells."""
+    schema = ln.Schema({f"a{i}": ("u", "v") for i in range(max(3, round(np.log2(n))))})
+    return ln.assemble([ln.Cube(*schema.names, order=2)], schema)
+
+
+# Workload, goal and objective for each method; those that are not here have the first line.
+USUAL = [("prefix", prefix, GAUSS, None), ("random", random_rows, GAUSS, None)]
+WITH_TARGETS = ("random", lambda n: random_rows(n, stderr=5.0 * n**0.5))
+OWN: dict[str, list[tuple[str, Callable[[int], ln.Workload], Any, Any]]] = {
+    "auto": [
+        *USUAL,
+        ("random, pure", random_rows, PURE, None),
+        ("prefix, pure", prefix, PURE, None),
+        ("union", union, GAUSS, LARGEST),
+        ("cube, pure", cube, PURE, None),
+    ],
+    "dense": [
+        *USUAL,
+        ("random, one replaced", random_rows, ONE, None),
+        ("prefix, one replaced", prefix, ONE, None),
+        ("random, largest", random_rows, GAUSS, LARGEST),
+        ("prefix, largest", prefix, GAUSS, LARGEST),
+        ("random, targets", WITH_TARGETS[1], GAUSS, TARGETS),
+        ("random, within", WITH_TARGETS[1], GAUSS, WITHIN),
+    ],
+    "product": [("product", product, GAUSS, None), ("product, largest", product, GAUSS, LARGEST)],
+    "marginals": [
+        ("cube", cube, GAUSS, None),
+        ("cube, largest", cube, GAUSS, LARGEST),
+        ("cube, targets", lambda n: cube(n, stderr=9.0 * n), GAUSS, TARGETS),
+        ("cube, pure", cube, PURE, None),
+    ],
+    "residuals": [
+        ("union", union, GAUSS, None),
+        ("union, largest", union, GAUSS, LARGEST),
+        ("union, targets", lambda n: union(n, stderr=30.0), GAUSS, TARGETS),
+        ("union, within", lambda n: union(n, stderr=90.0), GAUSS, WITHIN),
+    ],
+    "p-identity": [
+        ("prefix, pure", prefix, PURE, None),
+        ("random, pure", random_rows, PURE, None),
+        ("prefix, pure, largest", prefix, PURE, LARGEST),
+    ],
+    "weighted-basis": [*USUAL, ("random, pure", random_rows, PURE, None)],
+    "lowrank": [*USUAL, ("random, pure", random_rows, PURE, None)],
+    "smii": [("prefix", prefix, GAUSS, LARGEST), ("random", random_rows, GAUSS, LARGEST)],
+    "fourier": [("binary", binary, GAUSS, None)],
+    "datacube": [("binary", binary, GAUSS, None)],
+    "dawa": [("prefix, pure", prefix, PURE, None)],
+    "mwem": [("prefix, pure", prefix, PURE, None)],
+}
+
+
+def cases(methods: list[str]) -> Iterator[tuple[str, str, int, Any, Any, Any]]:
+    """Method, name, size, workload, goal and objective of each case."""
+    for method in methods:
+        for name, made, goal, objective in OWN.get(method, USUAL):
+            for n in CELLS:
+                yield method, name, n, made, goal, objective
+
+
+def outcome(method: str, workload: ln.Workload, goal: Any, objective: Any, limit: float) -> str:
+    """How the design ended, in a few words."""
+    try:
+        plan = ln.design(workload, goal, objective=objective, method=method, time_limit=limit)
+    except LeastnoiseError as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:90]}"
+    told = plan.certificate
+    return f"{plan.method}, {'' if told is None else f'{told.status}, gap {told.gap:.2g}'}"
+
+
+def in_fork(limit: float, run: Callable[[], tuple[float, str]]) -> tuple[float, str]:
+    """What a step says in a process of its own: its seconds and its words."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        most = int(6 * limit + 60)
+        resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+        try:
+            seconds, words = run()
+        except BaseException as error:  # told, as nobody else can
+            seconds, words = float("nan"), f"FAILED {error!r}"
+        os.write(writes, f"{seconds}\n{words}".encode()[:4000])
+        os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads, "rb") as stream:
+        said = stream.read().decode()
+    os.waitpid(child, 0)
+    if not said:
+        return 6 * limit + 60, "ENDED from outside"
+    first, _, words = said.partition("\n")
+    return float(first), words
+
+
+def main() -> int:
+    """Run what was asked for and print a line for each case."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--limits", type=float, nargs="+", default=[1.0, 3.0, 10.0])
+    parser.add_argument("--methods", nargs="+", default=["auto", *(m.name for m in all_methods())])
+    parser.add_argument("--late-only", action="store_true", help="print nothing but the late ones and the sum")
+    asked = parser.parse_args()
+    operations_per_second()
+    n_cases, late, latest = 0, 0, 0.0
+    for method, name, n, made, goal, objective in cases(asked.methods):
+        for limit in asked.limits:
+
+            def run(
+                method: str = method,
+                made: Any = made,
+                n: int = n,
+                goal: Any = goal,
+                objective: Any = objective,
+                limit: float = limit,
+            ) -> tuple[float, str]:
+                workload = made(n)
+                began = time.process_time()
+                words = outcome(method, workload, goal, objective, limit)
+                return time.process_time() - began, words
+
+            seconds, words = in_fork(limit, run)
+            beyond = seconds - limit
+            is_late = not beyond <= LATE_SECONDS + LATE_SHARE * limit
+            n_cases, late = n_cases + 1, late + is_late
+            latest = max(latest, beyond - LATE_SHARE * limit)
+            if is_late or not asked.late_only:
+                mark = "LATE" if is_late else "    "
+                print(f"{mark} {method:18} {name:24} {n:5} limit {limit:4g} took {seconds:7.2f}  {words}")
+                sys.stdout.flush()
+    print(f"{n_cases} designs, {late} late; the latest {latest:.2f} s beyond its limit and a fifth")
+    return int(late > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
