@@ -15,8 +15,8 @@ import warnings
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.adjust import adjust
-from leastnoise.adjust.information import information_of
+from leastnoise.release.adjusting import adjust
+from leastnoise.release.adjusting.information import information_of
 
 
 def sparse_counts(n: int, people: int) -> np.ndarray:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.operators import Array
-from leastnoise.progress import Progress
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Progress
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.newton import minimise_total_variance
 

@@ -15,7 +15,7 @@ import time
 import numpy as np
 from scipy import linalg
 
-from leastnoise.operators import Array, SomeRanges
+from leastnoise.core.operators import Array, SomeRanges
 from leastnoise.solver import ImplicitRows, Run, least_profile, load_backend
 
 

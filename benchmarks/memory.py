@@ -18,7 +18,7 @@ from collections.abc import Callable
 from time_limits import GAUSS, LATE_SECONDS, LATE_SHARE, ONE, PURE, in_fork, prefix
 
 import leastnoise as ln
-from leastnoise.errors import LeastnoiseError
+from leastnoise.core.errors import LeastnoiseError
 
 # Bytes that a design may map in all.
 MEMORY = 6_000_000_000

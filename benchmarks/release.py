@@ -11,8 +11,9 @@ import warnings
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.noise import SystemBits, discrete_laplace, rounded_gaussian
-from leastnoise.population import draw_people, publication
+from leastnoise.app.population import draw_people, publication
+from leastnoise.core.random_bits import SystemBits
+from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 
 
 def main() -> None:

@@ -38,13 +38,13 @@ from typing import Any
 import numpy as np
 
 import leastnoise as ln
-from leastnoise import generators as g
-from leastnoise import threads
-from leastnoise.operators import Array
-from leastnoise.rowspace import factor_gram, integer_basis
-from leastnoise.strategies.coa import coa
-from leastnoise.strategies.fitness import representation
-from leastnoise.strategies.smii import smii
+from leastnoise.core import threads
+from leastnoise.core.operators import Array
+from leastnoise.papers.coa import coa
+from leastnoise.papers.fitness import representation
+from leastnoise.papers.smii import smii
+from leastnoise.query import generators as g
+from leastnoise.strategy.row_space import factor_gram, integer_basis
 
 SEED = 0
 PATIENCE = 20  # how many times our search time others get

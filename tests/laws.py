@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from leastnoise.errors import WorkloadError
-from leastnoise.operators import (
+from leastnoise.core.errors import WorkloadError
+from leastnoise.core.operators import (
     AllOnes,
     Array,
     CumulativeSum,

@@ -32,8 +32,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from leastnoise.accounting import CellCosts, Charge
-from leastnoise.errors import (
+from leastnoise.core.errors import (
     AlreadySpentError,
     LeastnoiseError,
     LedgerError,
@@ -41,8 +40,9 @@ from leastnoise.errors import (
     LedgerMismatchError,
     OverBudgetError,
 )
-from leastnoise.ledger import CountedTable, Entry, Ledger, move_ledger, moving
-from leastnoise.privacy import ZCDP
+from leastnoise.privacy.accounting import CellCosts, Charge
+from leastnoise.privacy.goals import ZCDP
+from leastnoise.privacy.ledger import CountedTable, Entry, Ledger, move_ledger, moving
 
 # A seventh squared: no float holds it.
 UNIT = Fraction(1, 49)

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.errors import LeastnoiseError
+from leastnoise.core.errors import LeastnoiseError
 from oracle_cases import (
     DATA_DEPENDENT,
     Case,

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import leastnoise as ln
-from leastnoise.errors import UnrecordedSpending
-from leastnoise.spec import parse_spec
+from leastnoise.app.specification import parse_spec
+from leastnoise.core.errors import UnrecordedSpending
 from oracle_attributes import NAMES, Attribute, drawn_attribute
 from oracle_conditions import Cell
 from oracle_queries import Described, Maker, Row, having

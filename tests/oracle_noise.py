@@ -15,10 +15,10 @@ import numpy as np
 from scipy import stats
 
 import leastnoise as ln
-from leastnoise.errors import LeastnoiseError, UnrecordedSpending
-from leastnoise.noise import discrete_laplace, rounded_gaussian
+from leastnoise.core.errors import LeastnoiseError, UnrecordedSpending
 from leastnoise.release import Release
-from leastnoise.simulation import RepeatableBits
+from leastnoise.release.noise import discrete_laplace, rounded_gaussian
+from leastnoise.release.simulation import RepeatableBits
 from oracle import Refused, published
 from oracle_cases import DATA_DEPENDENT, Case, designed, handed_over, measured
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.errors import LeastnoiseError, QueryError
+from leastnoise.core.errors import LeastnoiseError, QueryError
 from leastnoise.report import write_answers
 from oracle import GAUSSIAN_REACH, LAPLACE_REACH, Published
 from oracle_cases import DATA_DEPENDENT

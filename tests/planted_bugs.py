@@ -24,31 +24,28 @@ import pytest
 from scipy import stats
 
 import leastnoise as ln
-from leastnoise import (
-    audit,
-    certificate,
-    container,
-    exact,
-    intervals,
-    noise,
-    privacy,
-)
-from leastnoise.accounting import CellCosts, Charge, limits, tally
-from leastnoise.data import blocks, counting, handle
-from leastnoise.errors import LeastnoiseError, PlanFileError, PrivacyError, UnrecordedSpending
-from leastnoise.ledger import Ledger, history, rows
-from leastnoise.ledger import ledger as ledger_module
-from leastnoise.noise import many_draws, samplers
-from leastnoise.plan import Plan
-from leastnoise.plan import checks as plan_checks
-from leastnoise.plan import plan as plan_module
-from leastnoise.products import Axis
-from leastnoise.release import Receipt, count_tables, measuring
+from leastnoise.bounds import certificate
+from leastnoise.core import container
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import LeastnoiseError, PlanFileError, PrivacyError, UnrecordedSpending
+from leastnoise.data import duckdb_scan as counting
+from leastnoise.data import handle
+from leastnoise.data import table_cover as blocks
+from leastnoise.planning.plan import Plan, plan_checks
+from leastnoise.planning.plan import plan as plan_module
+from leastnoise.privacy import goals as privacy
+from leastnoise.privacy.accounting import CellCosts, Charge, limits, tally
+from leastnoise.privacy.ledger import Ledger, history, rows
+from leastnoise.privacy.ledger import ledger as ledger_module
+from leastnoise.query.products import Axis
+from leastnoise.release import Receipt, count_tables, intervals, measuring, noise
 from leastnoise.release import release as release_module
+from leastnoise.release.noise import many_draws, samplers
+from leastnoise.report import auditing as audit
 from leastnoise.strategy import Strategy, budget, rounding
-from leastnoise.structured.axis_form import AxisForm, centred_form
-from leastnoise.structured.blocks import Structured
-from leastnoise.structured.layout import Block
+from leastnoise.strategy.structured.axis_form import AxisForm, centred_form
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.layout import Block
 from ledger_stress import TABLE, charge_of, new_ledger
 from test_ledger import EDITS, edit, overspends
 from test_person import kept_by_engine, obeys, records

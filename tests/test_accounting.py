@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from leastnoise.accounting import (
+from leastnoise.core.errors import PrivacyError, TooLargeError
+from leastnoise.privacy.accounting import (
     CellCosts,
     Charge,
     Remaining,
@@ -30,10 +31,9 @@ from leastnoise.accounting import (
     tally_of,
     within,
 )
-from leastnoise.accounting.tally import CellSums
-from leastnoise.errors import PrivacyError, TooLargeError
-from leastnoise.gaussian_curve import delta_of, epsilon_of, gaussian_delta_bounds
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.privacy.accounting.tally import CellSums
+from leastnoise.privacy.gaussian_curve import delta_of, epsilon_of, gaussian_delta_bounds
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
 from support import extra
 from tolerances import ROUNDING
 

@@ -14,14 +14,14 @@ from scipy import stats
 from scipy.optimize import nnls
 
 import leastnoise as ln
-from leastnoise.adjust import adjust, nonnegative
-from leastnoise.adjust.information import BlockInformation, information_of
-from leastnoise.adjust.nonnegative import PRECISION, nearest_nonnegative, nearest_of_total
-from leastnoise.adjust.rounding import rounded
-from leastnoise.adjustment import has_no_negative_entry
-from leastnoise.errors import InputError, PlanFileError, TooLargeError, UnrecordedSpending
-from leastnoise.operators import Array
+from leastnoise.core.errors import InputError, PlanFileError, TooLargeError, UnrecordedSpending
+from leastnoise.core.operators import Array
 from leastnoise.release import Release, load_release
+from leastnoise.release.adjusting import adjust, nonnegative
+from leastnoise.release.adjusting.information import BlockInformation, information_of
+from leastnoise.release.adjusting.nonnegative import PRECISION, nearest_nonnegative, nearest_of_total
+from leastnoise.release.adjusting.rounding import rounded
+from leastnoise.release.adjustment import has_no_negative_entry
 from tolerances import CHANCE, ROUNDING
 
 SCHEMA = ln.Schema(age=range(6), sex=("F", "M"), region=("n", "e", "s"))
@@ -435,7 +435,7 @@ SPOILED = {
 
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
 def test_files_whose_cells_are_not_as_said_are_refused(spoil: Any, tmp_path: Any) -> None:
-    from leastnoise import container
+    from leastnoise.core import container
 
     adjusted = adjust(measured(plan_of("cube", "gaussian", "marginals"), sparse_counts(36)), integer=True)
     content, arrays = adjusted._to_parts()

@@ -14,13 +14,14 @@ import pytest
 from scipy.optimize import nnls
 
 import leastnoise as ln
-from leastnoise.adjust import AdjustProgress, adjust, information, interior, nonnegative, rounding, watch
-from leastnoise.adjust.information import BlockInformation, information_of
-from leastnoise.adjust.rounding import rounded
-from leastnoise.adjustment import adjustment_from_parts
-from leastnoise.errors import TooLargeError, UnrecordedSpending
-from leastnoise.operators import Array
+from leastnoise.core.errors import TooLargeError, UnrecordedSpending
+from leastnoise.core.operators import Array
 from leastnoise.release import Release, load_release
+from leastnoise.release.adjusting import AdjustProgress, adjust, information, interior, nonnegative, rounding
+from leastnoise.release.adjusting import search_watch as watch
+from leastnoise.release.adjusting.information import BlockInformation, information_of
+from leastnoise.release.adjusting.rounding import rounded
+from leastnoise.release.adjustment import adjustment_from_parts
 from tolerances import ROUNDING
 
 

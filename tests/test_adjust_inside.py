@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.adjust import AdjustProgress, adjust, information, nonnegative
-from leastnoise.adjust.information import BlockInformation, information_of
-from leastnoise.adjust.reduced_sums import MeasuredRows, ReducedSums, SumTerm
-from leastnoise.adjust.watch import Watch
-from leastnoise.errors import TooLargeError, UnrecordedSpending
-from leastnoise.operators import Array
+from leastnoise.core.errors import TooLargeError, UnrecordedSpending
+from leastnoise.core.operators import Array
 from leastnoise.release import Release, load_release
+from leastnoise.release.adjusting import AdjustProgress, adjust, information, nonnegative
+from leastnoise.release.adjusting.information import BlockInformation, information_of
+from leastnoise.release.adjusting.reduced_sums import MeasuredRows, ReducedSums, SumTerm
+from leastnoise.release.adjusting.search_watch import Watch
 from tolerances import ROUNDING
 
 SHAPE = (13, 2, 9, 5, 4)

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise import container
-from leastnoise.accounting import CellCosts
+from leastnoise.bounds.certificate import certify, proves_infeasible
 from leastnoise.bounds.product_bound import ProductWitness
-from leastnoise.certificate import certify, proves_infeasible
-from leastnoise.design import design
-from leastnoise.errors import (
+from leastnoise.core import container
+from leastnoise.core.errors import (
     DesignError,
     InfeasibleError,
     InputError,
@@ -27,17 +25,20 @@ from leastnoise.errors import (
     PlanFileError,
     PrivacyError,
 )
-from leastnoise.ledger import Ledger
-from leastnoise.objective import MaxVariance, Objective, Targets, TotalVariance
-from leastnoise.operators import Array
-from leastnoise.plan import Plan, load_plan, summed_costs
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.queries import Marginal, Prefix, Query, Total, Where
+from leastnoise.core.operators import Array
+from leastnoise.planning.choice import design
+from leastnoise.planning.method import Found, Request
+from leastnoise.planning.method_list import all_methods, method_named
+from leastnoise.planning.plan import Plan, load_plan, summed_costs
+from leastnoise.privacy.accounting import CellCosts
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.privacy.ledger import Ledger
+from leastnoise.query.objective import MaxVariance, Objective, Targets, TotalVariance
+from leastnoise.query.queries import Marginal, Prefix, Query, Total, Where
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload, assemble
 from leastnoise.release import measure
-from leastnoise.schema import Schema
-from leastnoise.strategies import Found, Request, all_methods, method_named
 from leastnoise.strategy import Strategy, spare_of
-from leastnoise.workload import Workload, assemble
 from support import extra
 from tolerances import JUDGE, SOLVER
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.alternatives import PureAlternative, without_delta
-from leastnoise.errors import InputError
-from leastnoise.report import words
+from leastnoise.core.errors import InputError
+from leastnoise.report import plan_sentences as words
+from leastnoise.report.pure_alternative import PureAlternative, without_delta
 from tolerances import SOLVER
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"))

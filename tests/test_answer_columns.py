@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.errors import UnrecordedSpending
+from leastnoise.core.errors import UnrecordedSpending
+from leastnoise.query.workload import Workload
 from leastnoise.report import write_answers
 from leastnoise.report.columns import attribute_columns
-from leastnoise.workload import Workload
 from support import extra
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"), region=("n", "s", "e"))

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.adjust import adjust
-from leastnoise.errors import InputError, MissingExtraError, TooLargeError, UnrecordedSpending
+from leastnoise.core.errors import InputError, MissingExtraError, TooLargeError, UnrecordedSpending
 from leastnoise.release import Release
+from leastnoise.release.adjusting import adjust
 from leastnoise.report import write_answers
 from leastnoise.report.answers import answers_writer
 from support import extra

@@ -27,19 +27,25 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise import audit, exact, noise, release, worst_pair
-from leastnoise.audit import AuditReport, audit_privacy, detection_power
-from leastnoise.cli.app import app
-from leastnoise.data import blocks, counting, engines, handle, sources
-from leastnoise.errors import InputError, MethodError
-from leastnoise.ledger import Ledger
-from leastnoise.operators import arranged
-from leastnoise.plan import Plan
-from leastnoise.release import measuring
+from leastnoise import release
+from leastnoise.app.cli.main import app
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import InputError, MethodError
+from leastnoise.core.operators import arranged
+from leastnoise.data import duckdb_scan as counting
+from leastnoise.data import handle, sources
+from leastnoise.data import ibis_scan as engines
+from leastnoise.data import table_cover as blocks
+from leastnoise.planning.plan import Plan
+from leastnoise.privacy.ledger import Ledger
+from leastnoise.release import measuring, noise
+from leastnoise.report import auditing as audit
+from leastnoise.report import worst_pair
+from leastnoise.report.auditing import AuditReport, audit_privacy, detection_power
 from leastnoise.strategy import Strategy
-from leastnoise.structured.axis_form import AxisForm
-from leastnoise.structured.blocks import Structured
-from leastnoise.structured.tables import Tables
+from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.tables import Tables
 from test_leaks import everything_in, float_uses, numbers_in
 from test_statistics import SeededBits
 from tolerances import CHANCE
@@ -683,11 +689,11 @@ def test_no_float_lies_between_a_table_and_its_integers(step: Any) -> None:
 # Called on the way and known to hold no number that follows from the counts.
 BESIDE = {
     "leastnoise.data": "all of it: watched below as it runs",
-    "leastnoise.schema": "what was declared",
-    "leastnoise.products": "what was declared",
-    "leastnoise.workload": "what was declared",
-    "leastnoise.plan": "what was designed",
-    "leastnoise.measured": "what was designed",
+    "leastnoise.query.schema": "what was declared",
+    "leastnoise.query.products": "what was declared",
+    "leastnoise.query.workload": "what was declared",
+    "leastnoise.planning.plan": "what was designed",
+    "leastnoise.strategy.measured": "what was designed",
 }
 
 
@@ -728,7 +734,7 @@ def is_float(held: Any) -> bool:
 
 
 # Locals that are floats and do not follow from counts: the clock of a progress report.
-CLOCKS = {"leastnoise.data.watching"}
+CLOCKS = {"leastnoise.data.scan_progress"}
 
 
 @pytest.mark.parametrize("name", LISTED)

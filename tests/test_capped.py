@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.certificate import proves_infeasible
-from leastnoise.design import design
-from leastnoise.errors import InfeasibleError
-from leastnoise.objective import MaxVariance, Targets, TotalVariance
-from leastnoise.operators import Array, EveryRange, Matrix
-from leastnoise.privacy import GDP
+from leastnoise.bounds.certificate import proves_infeasible
+from leastnoise.core.errors import InfeasibleError
+from leastnoise.core.operators import Array, EveryRange, Matrix
+from leastnoise.planning.choice import design
+from leastnoise.privacy.goals import GDP
+from leastnoise.query.objective import MaxVariance, Targets, TotalVariance
+from leastnoise.query.workload import Workload
 from leastnoise.solver import (
     CappedSolution,
     DenseRows,
@@ -29,7 +30,6 @@ from leastnoise.solver import (
     minimise_total_variance,
     total_within_caps,
 )
-from leastnoise.workload import Workload
 from support import extra
 from tolerances import JUDGE, ROUNDING, SOLVER
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.errors import QueryError, SpecError, UnrecordedSpending
-from leastnoise.queries import Cases, query_from_dict
-from leastnoise.spec import parse_spec
-from leastnoise.sql import queries_from_sql
+from leastnoise.app.specification import parse_spec
+from leastnoise.app.sql import queries_from_sql
+from leastnoise.core.errors import QueryError, SpecError, UnrecordedSpending
+from leastnoise.query.queries import Cases, query_from_dict
 from support import extra
 
 SCHEMA = ln.Schema(age=range(6), sex=("F", "M"), smoker=("yes", "no"))
@@ -76,12 +76,12 @@ def test_what_are_no_cases_is_refused(make: Any, words: str) -> None:
 
 
 def test_cases_that_no_memory_holds_are_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leastnoise.queries.cases.MAX_ENTRIES", 17)
+    monkeypatch.setattr("leastnoise.query.queries.cases.MAX_ENTRIES", 17)
     with pytest.raises(
         QueryError, match="3 cases over the 6 combinations of age make a table of more than 17"
     ):
         Cases(LIFE).operator(SCHEMA)
-    monkeypatch.setattr("leastnoise.queries.cases.MAX_ENTRIES", 18)
+    monkeypatch.setattr("leastnoise.query.queries.cases.MAX_ENTRIES", 18)
     assert Cases(LIFE).operator(SCHEMA).shape == (3, SCHEMA.n_cells)
 
 

@@ -12,18 +12,17 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from leastnoise import certificate
-from leastnoise.bounds import nuclear_norm
+from leastnoise.bounds import certificate, nuclear_norm
+from leastnoise.bounds.certificate import Certificate, Witness, certify
 from leastnoise.bounds.nuclear_norm import nuclear_norm_below, total_variance_bound, trace_root_below
-from leastnoise.certificate import Certificate, Witness, certify
-from leastnoise.design import design
-from leastnoise.errors import DesignError
-from leastnoise.objective import Objective, TotalVariance
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.queries import AllRanges, Marginal, Prefix, Total
-from leastnoise.schema import Schema
+from leastnoise.core.errors import DesignError
+from leastnoise.planning.choice import design
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.query.objective import Objective, TotalVariance
+from leastnoise.query.queries import AllRanges, Marginal, Prefix, Total
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload, assemble
 from leastnoise.strategy import Strategy
-from leastnoise.workload import Workload, assemble
 from tolerances import ROUNDING, SOLVER
 
 # trace K^½ loses half the digits of directions 1e-14 below the strongest.

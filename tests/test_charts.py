@@ -14,8 +14,8 @@ from html.parser import HTMLParser
 import pytest
 
 from browser import BROWSER, dom_of, requests_of
-from leastnoise.charts import to_page, to_svg
-from leastnoise.errors import InputError, MissingExtraError
+from leastnoise.core.errors import InputError, MissingExtraError
+from leastnoise.report.charts import to_page, to_svg
 from support import extra
 
 HOSTILE = "</script><script>document.title='taken'</script>"
@@ -130,7 +130,7 @@ def test_without_the_packages_the_line_to_type_is_given(monkeypatch, module):
 
 def test_importing_the_library_does_not_import_charts():
     code = (
-        "import sys, leastnoise, leastnoise.charts; "
+        "import sys, leastnoise, leastnoise.report.charts; "
         "assert not {'altair', 'vl_convert', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import leastnoise as ln
-import leastnoise.data.fitting
-from leastnoise.cli.check import check
+import leastnoise.data.schema_fit
+from leastnoise.app.cli.check_command import check
+from leastnoise.core.errors import DataError, LeastnoiseError, SpecError
 from leastnoise.data import vectorize
-from leastnoise.data.fitting import ColumnFit, Fit, PersonFit, fit_of
-from leastnoise.errors import DataError, LeastnoiseError, SpecError
-from leastnoise.schema import Attribute, Bins, Categories, Integers, Schema
-from leastnoise.schema.reading import float_of, is_null, whole_of
+from leastnoise.data.schema_fit import ColumnFit, Fit, PersonFit, fit_of
+from leastnoise.query.schema import Attribute, Bins, Categories, Integers, Schema
+from leastnoise.query.schema.numbers_in_text import float_of, is_null, whole_of
 from support import extra
 
 extra("duckdb")
@@ -117,7 +117,7 @@ def test_a_check_that_counts_clamped_numbers_as_declared_is_caught(monkeypatch: 
     """The broken twin: numbers looked up with the policy instead of without it."""
     request: Any = ([Integers(range(6), outside="clamp")], [("3",), ("130",)])
     check_by_hand(*request)
-    monkeypatch.setattr(leastnoise.data.fitting, "_with_outside", lambda attribute, outside: attribute)
+    monkeypatch.setattr(leastnoise.data.schema_fit, "_with_outside", lambda attribute, outside: attribute)
     with pytest.raises(AssertionError):
         check_by_hand(*request)
 
@@ -126,9 +126,9 @@ def test_a_check_that_takes_large_numbers_for_none_is_caught(monkeypatch: pytest
     """The broken twin: numbers read in the type that the declared ones need."""
     request: Any = ([Integers(range(6))], [("9" * 40,), ("x",)])
     check_by_hand(*request)
-    real = leastnoise.data.fitting._with_outside
+    real = leastnoise.data.schema_fit._with_outside
     monkeypatch.setattr(
-        leastnoise.data.fitting, "_with_outside", lambda attribute, outside: real(attribute, "drop")
+        leastnoise.data.schema_fit, "_with_outside", lambda attribute, outside: real(attribute, "drop")
     )
     with pytest.raises(AssertionError):
         check_by_hand(*request)
@@ -355,7 +355,7 @@ def test_an_engine_that_fails_says_nothing(run: Callable[..., Any], monkeypatch:
     def broken(*arguments: Any, **options: Any) -> Any:
         raise ValueError("could not read 'old-canary'")
 
-    monkeypatch.setattr(leastnoise.data.fitting, "_fit", broken)
+    monkeypatch.setattr(leastnoise.data.schema_fit, "_fit", broken)
     refused = run("people.toml", "--data", "people.csv").exception
     assert isinstance(refused, DataError) and "canary" not in str(refused)
     assert refused.__cause__ is None

@@ -18,8 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 import leastnoise
-from leastnoise.cli.app import app
-from leastnoise.errors import UnrecordedSpending
+from leastnoise.app.cli.main import app
+from leastnoise.core.errors import UnrecordedSpending
 
 COMMANDS = (
     "demo",
@@ -103,7 +103,7 @@ def refuse(*arguments: str) -> str:
 
 def shell(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """A real process."""
-    line = [sys.executable, "-c", "from leastnoise.cli.app import main; main()", *arguments]
+    line = [sys.executable, "-c", "from leastnoise.app.cli.main import main; main()", *arguments]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **options.pop("env", {})}
     return subprocess.run(
         line, capture_output=True, text=True, env=environment, timeout=100, **{"encoding": "utf-8", **options}
@@ -218,15 +218,15 @@ def test_a_folder_with_an_awkward_name(folder: Path, monkeypatch: pytest.MonkeyP
 
 def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """A publication that is designed at once."""
-    from leastnoise.population import publication
-    from leastnoise.spec import Spec
+    from leastnoise.app.population import publication
+    from leastnoise.app.specification import Spec
 
     def few(*, epsilon: float) -> Spec:
         whole = publication(epsilon=epsilon)
         asked = [q for q in whole.queries if q.name in ("sex by region", "life stages by education")]
         return Spec(whole.schema, tuple(asked), whole.privacy)
 
-    monkeypatch.setattr("leastnoise.demo.publication", few)
+    monkeypatch.setattr("leastnoise.app.demo.publication", few)
 
 
 # ---------------------------------------------------------------- the walk
@@ -350,7 +350,7 @@ def test_a_terminal_shows_the_gap_shrink(
     def spinner(what: str) -> Iterator[Callable[[str], None]]:
         yield _Watched().update
 
-    monkeypatch.setattr("leastnoise.cli.designing.spinner", spinner)
+    monkeypatch.setattr("leastnoise.app.cli.design_progress.spinner", spinner)
     (folder / "town.toml").write_text(SPEC if stderr is None else with_targets(stderr, goal=True))
     _Watched.lines.clear()
     succeed("design", "town.toml")
@@ -397,7 +397,7 @@ NASTY = '[bold]x[/bold] [red] :smile: \x1b[31m "q" \u202e'
 def test_names_are_shown_as_they_are(folder: Path) -> None:
     """Names come from a file that somebody else may have written."""
     schema = leastnoise.Schema(**{"[i]a": (NASTY, "b"), "sex": ("F", "M")})
-    from leastnoise.spec import Spec
+    from leastnoise.app.specification import Spec
 
     spec = Spec(schema, (leastnoise.Marginal("[i]a", "sex", name=NASTY),), leastnoise.GDP(1))
     (folder / "town.toml").write_text(spec.to_toml(), encoding="utf-8")
@@ -542,7 +542,7 @@ def test_the_table_is_never_replaced_by_its_answers(folder: Path, monkeypatch: p
     assert (folder / "people.csv").read_text() == secret
     (folder / "link.csv").symlink_to("people.csv")
     monkeypatch.setattr("leastnoise.measure", forbidden)
-    monkeypatch.setattr("leastnoise.design", forbidden)
+    monkeypatch.setattr("leastnoise.planning", forbidden)
     for arguments in (
         ["release", "town.plan", "--data", "people.csv", "--out", "people.csv"],
         ["publish", "town.toml", "--data", "./people.csv", "--out", "people.csv"],
@@ -573,7 +573,7 @@ def test_answers_are_saved_before_anything_is_said(folder: Path, monkeypatch: py
     def closed(*arguments: Any, **options: Any) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr("leastnoise.cli.app._say", closed)
+    monkeypatch.setattr("leastnoise.app.cli.main._say", closed)
     assert run("publish", "town.toml", "--data", "people.csv").exit_code == 1
     assert {"town-answers.csv", "town-answers.release"} < files(folder)
 
@@ -615,7 +615,7 @@ def test_failures_of_the_system_take_one_line(
     def fail(*arguments: Any, **options: Any) -> None:
         raise raised
 
-    monkeypatch.setattr("leastnoise.plan.Plan.save", fail)
+    monkeypatch.setattr("leastnoise.planning.plan.Plan.save", fail)
     assert refuse("design", "town.toml") == words
 
 
@@ -659,8 +659,8 @@ def test_an_interruption_writes_nothing(
     def interrupted(*given: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("leastnoise.design", interrupted)
-    monkeypatch.setattr("leastnoise.demo.design", interrupted)
+    monkeypatch.setattr("leastnoise.planning", interrupted)
+    monkeypatch.setattr("leastnoise.app.demo.design", interrupted)
     result = run(*arguments)
     assert result.exit_code == 130
     # What cannot spend need not say that it has not.
@@ -702,12 +702,12 @@ def test_an_interruption_after_paying_says_where_the_answers_are(
 def test_an_interrupted_process_ends_in_one_line(folder: Path) -> None:
     # Where the tests run in the background of a script, Ctrl-C is ignored unless asked for.
     line = (
-        "import signal, time, leastnoise, leastnoise.cli.app\n"
+        "import signal, time, leastnoise, leastnoise.app.cli.main\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def slow(*given, **options):\n"
         "    print('started', flush=True); time.sleep(60)\n"
         "leastnoise.design = slow\n"
-        "leastnoise.cli.app.main()\n"
+        "leastnoise.app.cli.main.main()\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", line, "design", "town.toml"],
@@ -748,7 +748,7 @@ def test_a_terminal_without_greek_letters_gets_question_marks(folder: Path) -> N
 def test_help_answers_at_once() -> None:
     """What is heavy is imported by the command that needs it."""
     line = (
-        "import sys\nimport leastnoise.cli.app\n"
+        "import sys\nimport leastnoise.app.cli.main\n"
         "print(sorted({'duckdb', 'pandas', 'scipy.optimize', 'torch'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)

@@ -11,14 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 import leastnoise
-from leastnoise.cli.app import app
-from leastnoise.cli.outputs import file_name
-from leastnoise.cli.paying import _counts_anybody
-from leastnoise.cli.refusals import in_keys, in_options
-from leastnoise.errors import PlanFileError
-from leastnoise.ledger import Ledger
-from leastnoise.printable import no_formula, without_controls
-from leastnoise.spec import load_spec
+from leastnoise.app.cli.main import app
+from leastnoise.app.cli.outputs import file_name
+from leastnoise.app.cli.payment import _counts_anybody
+from leastnoise.app.cli.refusals import in_keys, in_options
+from leastnoise.app.specification import load_spec
+from leastnoise.core.errors import PlanFileError
+from leastnoise.core.printable import no_formula, without_controls
+from leastnoise.privacy.ledger import Ledger
 
 SPEC = """
 [schema]
@@ -269,7 +269,7 @@ def test_a_plan_is_not_paid_for_twice_unasked(folder: Path, monkeypatch: pytest.
     assert len(Ledger("town.db").entries) == 4
     assert "released already as" in refuse(*PUBLISH, "--out", "d.csv")
     # A twin that sees nothing in the ledger pays once more.
-    monkeypatch.setattr("leastnoise.cli.paying._stored", lambda _: iter(()))
+    monkeypatch.setattr("leastnoise.app.cli.payment._stored", lambda _: iter(()))
     succeed(*PUBLISH, "--out", "e.csv")
     assert len(Ledger("town.db").entries) == 5
 
@@ -478,7 +478,7 @@ def test_an_interruption_after_paying_never_says_that_nothing_was_spent(
     assert result.exit_code == 130 and len(Ledger("town.db").entries) == 1
     assert "nothing was spent" not in result.stderr
     # A twin that does not note payments would say it.
-    monkeypatch.setattr("leastnoise.ledger.ledger.begin_to_spend", lambda: None)
+    monkeypatch.setattr("leastnoise.privacy.ledger.ledger.begin_to_spend", lambda: None)
     respecified(("epsilon = 1.0", "epsilon = 0.1"))
     assert "nothing was spent" in run(*PUBLISH).stderr
 

@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise.adjust.watch import Watch
-from leastnoise.cli.app import app
+from leastnoise.app.cli.main import app
+from leastnoise.app.specification import load_spec
 from leastnoise.release import Release, measured
-from leastnoise.report.quantiles import write_quantiles
-from leastnoise.simulation import RepeatableBits
-from leastnoise.spec import load_spec
+from leastnoise.release.adjusting.search_watch import Watch
+from leastnoise.release.simulation import RepeatableBits
+from leastnoise.report.quantiles_file import write_quantiles
 from support import extra
 
 
@@ -122,7 +122,7 @@ def test_whole_is_another_name_for_integer(saved: Release) -> None:
 
 def test_a_refusal_to_adjust_names_the_file(saved: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     # By its module: the package has a function of that name.
-    monkeypatch.setattr(sys.modules["leastnoise.adjust.information"], "MAX_CELLS", 15)
+    monkeypatch.setattr(sys.modules["leastnoise.release.adjusting.information"], "MAX_CELLS", 15)
     refused = run("adjust", "few.release")
     assert refused.exit_code == 1
     assert "leastnoise.load_release('few.release').to_mbi() in Python" in refused.output

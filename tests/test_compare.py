@@ -14,16 +14,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.cli import app as cli
-from leastnoise.compare import N_RUNS, TIME_LIMIT, Comparison, Contender, Turn, _Race, compare, methods
-from leastnoise.design import design
-from leastnoise.errors import DataError, InputError, MethodError, MissingExtraError
-from leastnoise.objective import MaxVariance
-from leastnoise.privacy import GDP, ApproxDP, PureDP
-from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Total
-from leastnoise.schema import Schema
-from leastnoise.strategies import Request, all_methods, method_named
-from leastnoise.workload import Workload, assemble
+from leastnoise.app.cli import main as cli
+from leastnoise.core.errors import DataError, InputError, MethodError, MissingExtraError
+from leastnoise.planning.choice import design
+from leastnoise.planning.method import Request
+from leastnoise.planning.method_list import all_methods, method_named
+from leastnoise.privacy.goals import GDP, ApproxDP, PureDP
+from leastnoise.query.objective import MaxVariance
+from leastnoise.query.queries import AllRanges, Linear, Marginal, Prefix, Total
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload, assemble
+from leastnoise.report.comparison import (
+    N_RUNS,
+    TIME_LIMIT,
+    Comparison,
+    Contender,
+    Turn,
+    _Race,
+    compare,
+    methods,
+)
 from support import extra
 from tolerances import ROUNDING, SOLVER
 
@@ -161,7 +171,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
         return replace(identity.find(request), ended=ended)
 
     slow = replace(identity, name="wavelet", find=find, is_quick=False)
-    monkeypatch.setattr(sys.modules["leastnoise.compare"], "all_methods", lambda: (slow, identity))
+    monkeypatch.setattr(sys.modules["leastnoise.report.comparison"], "all_methods", lambda: (slow, identity))
     return told
 
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise import container
-from leastnoise.errors import PlanFileError, TooLargeError
-from leastnoise.ledger import Ledger
-from leastnoise.ledger import file as ledger_file
-from leastnoise.privacy import GDP
+from leastnoise.core import container
+from leastnoise.core.errors import PlanFileError, TooLargeError
+from leastnoise.privacy.goals import GDP
+from leastnoise.privacy.ledger import Ledger
+from leastnoise.privacy.ledger import sqlite_file as ledger_file
 
 CONTENT = {"a": 1, "text": "ä <b>", "nested": {"list": [1.5, None, True]}}
 ARRAYS = {"rows": np.arange(6).reshape(2, 3), "q": np.array([0.1, 1e-300, 1e300])}

@@ -25,19 +25,11 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise import container
-from leastnoise.cli.app import app
-from leastnoise.errors import DesignError, MethodError, PlanFileError, PrivacyError, UnrecordedSpending
-from leastnoise.noise import discrete_laplace
-from leastnoise.objective import MaxVariance
-from leastnoise.operators import Matrix
-from leastnoise.plan import Plan, load_plan
-from leastnoise.privacy import GDP, ApproxDP, Goal, PureDP
-from leastnoise.release import Release, load_release, measured
-from leastnoise.report import summarize, write_answers
-from leastnoise.report.tables import cost_table
-from leastnoise.strategies import all_methods
-from leastnoise.strategies.dawa import (
+from leastnoise.app.cli.main import app
+from leastnoise.core import container
+from leastnoise.core.errors import DesignError, MethodError, PlanFileError, PrivacyError, UnrecordedSpending
+from leastnoise.core.operators import Matrix
+from leastnoise.papers.dawa import (
     Dawa,
     asks_ranges,
     deviation_sensitivity,
@@ -48,8 +40,16 @@ from leastnoise.strategies.dawa import (
     sensitivity_of_tree,
     tree_weights,
 )
-from leastnoise.strategies.mechanism import GRID, Mechanism, least_scale, share_option
-from leastnoise.strategies.mwem import Mwem
+from leastnoise.papers.mwem import Mwem
+from leastnoise.planning.mechanism import GRID, Mechanism, least_scale, share_option
+from leastnoise.planning.method_list import all_methods
+from leastnoise.planning.plan import Plan, load_plan
+from leastnoise.privacy.goals import GDP, ApproxDP, Goal, PureDP
+from leastnoise.query.objective import MaxVariance
+from leastnoise.release import Release, load_release, measured
+from leastnoise.release.noise import discrete_laplace
+from leastnoise.report import summarize, write_answers
+from leastnoise.report.tables import cost_table
 from tolerances import CHANCE, ROUNDING
 
 NAMES = [method.name for method in all_methods() if method.is_data_dependent]

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.errors import DesignError
-from leastnoise.products import products_of
-from leastnoise.strategies import deadline as deadline_module
-from leastnoise.strategies.deadline import NEVER, Deadline
-from leastnoise.strategies.method import Request
-from leastnoise.strategies.oblique import axis as oblique_axis
-from leastnoise.strategies.oblique.splitting import split_products
-from leastnoise.strategies.oblique.ties import tied_where_useful
+from leastnoise.core import deadline as deadline_module
+from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.errors import DesignError
+from leastnoise.planning.method import Request
+from leastnoise.planning.oblique import axis_split as oblique_axis
+from leastnoise.planning.oblique.splitting import split_products
+from leastnoise.planning.oblique.tied_axes import tied_where_useful
+from leastnoise.query.products import products_of
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(9), pay=range(7), sex=("F", "M"))
@@ -204,7 +204,7 @@ def test_within_targets_no_time_gives_a_plan_that_meets_them_or_an_error_that_sa
 
 
 def test_a_product_shares_the_time_among_its_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from leastnoise.strategies import product
+    from leastnoise.planning.families import product
 
     limits = []
     found = product.DENSE.find

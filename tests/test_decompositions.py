@@ -7,9 +7,9 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.bounds.nuclear_norm import total_variance_bound
-from leastnoise.decompositions import decomposed_by, eigh
-from leastnoise.operators import Array
-from leastnoise.workload import Workload
+from leastnoise.core.decompositions import decomposed_by, eigh
+from leastnoise.core.operators import Array
+from leastnoise.query.workload import Workload
 from support import extra
 
 

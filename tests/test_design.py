@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.design import design
-from leastnoise.errors import DesignError, InputError, MethodError
-from leastnoise.objective import TotalVariance
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.progress import Progress
-from leastnoise.queries import AllRanges, Marginal, Prefix, Total
-from leastnoise.schema import Schema
-from leastnoise.strategies import Request, all_methods, method_named
-from leastnoise.workload import Workload, assemble
+from leastnoise.core.errors import DesignError, InputError, MethodError
+from leastnoise.core.progress import Progress
+from leastnoise.planning.choice import design
+from leastnoise.planning.method import Request
+from leastnoise.planning.method_list import all_methods, method_named
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.query.objective import TotalVariance
+from leastnoise.query.queries import AllRanges, Marginal, Prefix, Total
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload, assemble
 from support import extra
 from tolerances import SOLVER
 
@@ -73,7 +74,7 @@ def test_slow_methods_are_left_alone_unless_nobody_else_can(monkeypatch: pytest.
 
         return replace(method, find=find, **changes)
 
-    module = sys.modules["leastnoise.design.choice"]
+    module = sys.modules["leastnoise.planning.choice"]
     quick, slow = spied("identity"), spied("wavelet", is_quick=False)
     monkeypatch.setattr(module, "all_methods", lambda: (quick, slow, spied("dawa")))
     assert design(PREFIX, PureDP(1)).method == "identity" and tried == ["identity"]
@@ -103,7 +104,7 @@ def test_a_method_that_fails_leaves_the_choice_to_the_others(monkeypatch: pytest
     def fails(request: Request) -> Any:
         raise DesignError("rounding would lose a direction")
 
-    module = sys.modules["leastnoise.design.choice"]  # the package has a function of that name
+    module = sys.modules["leastnoise.planning.choice"]  # the package has a function of that name
     failing = replace(method_named("identity"), name="failing", find=fails)
     monkeypatch.setattr(module, "all_methods", lambda: (failing, method_named("wavelet")))
     assert design(PREFIX, PureDP(1)).method == "wavelet"

@@ -20,13 +20,13 @@ from scipy.optimize import minimize_scalar
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise.cli.explain import explain
-from leastnoise.drivers import Change, Drivers, Redesign, drivers
-from leastnoise.drivers.giving_way import known_of
-from leastnoise.drivers.pressure import ALIKE, Pressure, bound_if_relaxed, pressure_of
-from leastnoise.errors import InputError, MethodError, PrivacyError
-from leastnoise.plan import Plan
-from leastnoise.queries import Query
+from leastnoise.app.cli.explain_command import explain
+from leastnoise.core.errors import InputError, MethodError, PrivacyError
+from leastnoise.planning.plan import Plan
+from leastnoise.query.queries import Query
+from leastnoise.report.cost_drivers import Change, Drivers, Redesign, drivers
+from leastnoise.report.cost_drivers.pressure import ALIKE, Pressure, bound_if_relaxed, pressure_of
+from leastnoise.report.cost_drivers.relaxation import known_of
 from leastnoise.report.explain import drivers_table, in_lines
 from tolerances import ROUNDING, SOLVER
 
@@ -644,7 +644,7 @@ def test_known_shares_need_no_design(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: Any, **options: Any) -> None:
         raise AssertionError("designed")
 
-    monkeypatch.setattr(sys.modules["leastnoise.drivers.redesign"], "design", refuse)
+    monkeypatch.setattr(sys.modules["leastnoise.report.cost_drivers.redesign"], "design", refuse)
     known = known_of(plan, 2.0, 1e-6)
     assert known.shares[0] is not None
     assert isinstance(drivers(plan, most=0), Drivers)

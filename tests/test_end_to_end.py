@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import leastnoise as ln
-from leastnoise.errors import UnrecordedSpending
-from leastnoise.queries import Query
+from leastnoise.core.errors import UnrecordedSpending
+from leastnoise.query.queries import Query
+from leastnoise.query.schema import Schema
 from leastnoise.release import measuring
-from leastnoise.schema import Schema
 from test_data import Table, as_csv, as_pandas, as_parquet, schemas_with_tables
 from test_queries import cell_by_cell, queries
 

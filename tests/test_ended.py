@@ -17,14 +17,15 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise import container
-from leastnoise.errors import PlanFileError
-from leastnoise.plan import plan_from_parts
-from leastnoise.progress import ENDINGS, Ended, ending_to_text, worst_ending
-from leastnoise.report import words
-from leastnoise.strategies import all_methods, sdp
-from leastnoise.strategies.deadline import NEVER, Deadline
-from leastnoise.strategies.oblique import search as oblique_search
+from leastnoise.core import container
+from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.errors import PlanFileError
+from leastnoise.core.progress import ENDINGS, Ended, ending_to_text, worst_ending
+from leastnoise.papers import sdp
+from leastnoise.planning.method_list import all_methods
+from leastnoise.planning.oblique import centre_search as oblique_search
+from leastnoise.planning.plan import plan_from_parts
+from leastnoise.report import plan_sentences as words
 from support import extra
 
 GAUSS, ONE, PURE = ln.GDP(1), ln.GDP(1, neighbours="replace-one"), ln.PureDP(1)
@@ -245,14 +246,14 @@ def test_one_method_without_time_is_the_end_of_all() -> None:
 
 
 def test_one_factor_without_steps_is_the_end_of_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    product = importlib.import_module("leastnoise.strategies.product")
+    product = importlib.import_module("leastnoise.planning.families.product")
     whole, ends = product._optimal, iter(["converged", "exhausted"])
     monkeypatch.setattr(product, "_optimal", lambda *given: replace(whole(*given), ended=next(ends)))
     assert planned("product").ended == "exhausted"
 
 
 def test_fewer_stages_than_asked_is_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    coa = importlib.import_module("leastnoise.strategies.coa")
+    coa = importlib.import_module("leastnoise.papers.coa")
     whole = coa.coa_homotopy
     monkeypatch.setattr(coa, "coa_homotopy", lambda *args, **options: whole(*args, **options)[:2])
     assert planned("coa-homotopy").ended == "deadline"

@@ -30,10 +30,12 @@ import pandas
 import pytest
 from hypothesis import given, settings
 
-from leastnoise.data import Data, blocks, dialects, engines, vectorize
+from leastnoise.core.errors import DataError, LeastnoiseError, MissingExtraError, SchemaError, TooLargeError
+from leastnoise.data import Data, dialects, vectorize
+from leastnoise.data import ibis_scan as engines
+from leastnoise.data import table_cover as blocks
 from leastnoise.data.people import Person
-from leastnoise.errors import DataError, LeastnoiseError, MissingExtraError, SchemaError, TooLargeError
-from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
+from leastnoise.query.schema import Bins, Categories, Hierarchy, Integers, Schema
 from postgres_server import Server, missing
 from support import extra
 from test_data import CAREFUL, PEOPLE, Table, brute_force, people, schemas_with_tables

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leastnoise import exact
+from leastnoise.core import exact_integers as exact
 
 WIDTHS = (0, 1, 7, 15, 20, 29, 30, 31, 32, 33, 44, 52, 53, 54, 59, 60, 61, 62, 63)
 WIDE = (64, 65, 100, 200)

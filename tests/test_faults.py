@@ -40,9 +40,11 @@ import pytest
 import scipy.sparse
 
 import leastnoise as ln
-from leastnoise import container, exact, noise, plan, privacy, strategy, wholefile, workload
-from leastnoise.data import counting, handle, sources
-from leastnoise.errors import (
+from leastnoise import strategy
+from leastnoise.core import container
+from leastnoise.core import exact_integers as exact
+from leastnoise.core import whole_file as wholefile
+from leastnoise.core.errors import (
     AlreadySpentError,
     DataError,
     DesignError,
@@ -62,15 +64,21 @@ from leastnoise.errors import (
     UnrecordedSpending,
     WorkloadError,
 )
-from leastnoise.noise import SystemBits
-from leastnoise.operators import entries
-from leastnoise.queries import linear
+from leastnoise.core.operators import entries
+from leastnoise.core.random_bits import SystemBits
+from leastnoise.data import duckdb_scan as counting
+from leastnoise.data import handle, sources
+from leastnoise.planning import plan
+from leastnoise.planning.families import dense
+from leastnoise.privacy import goals as privacy
+from leastnoise.query import workload
+from leastnoise.query.queries import linear
+from leastnoise.query.schema import bins
+from leastnoise.query.schema import schema as declared
+from leastnoise.query.workload import Workload
 from leastnoise.release import counts as counts_module
-from leastnoise.release import measuring
-from leastnoise.schema import bins, declared
-from leastnoise.strategies import dense
+from leastnoise.release import measuring, noise
 from leastnoise.strategy import Strategy
-from leastnoise.workload import Workload
 from support import extra
 from tolerances import ROUNDING, SOLVER
 
@@ -1702,7 +1710,7 @@ def test_row_56_a_row_altered(tmp_path: Path) -> None:
 
 def test_row_57_a_ledger_that_may_not_be_written(tmp_path: Path) -> None:
     begun(tmp_path)
-    from leastnoise.ledger.sqlite import SqliteLog
+    from leastnoise.privacy.ledger.sqlite_log import SqliteLog
 
     def fails(*_: Any, **__: Any) -> Any:
         raise LedgerFileError("the ledger cannot be written")

@@ -25,21 +25,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import leastnoise as ln
-from leastnoise import container, exact
-from leastnoise.accounting import Charge
-from leastnoise.errors import LeastnoiseError
-from leastnoise.ledger import Ledger, file
-from leastnoise.ledger.history import History
-from leastnoise.ledger.rows import NOTHING, Row, sealed
-from leastnoise.plan import Plan, plan_from_parts
-from leastnoise.products import Axis
-from leastnoise.release import count_tables, measuring, reading
-from leastnoise.schema import Attribute
-from leastnoise.spec import parse_spec
+from leastnoise.app.specification import parse_spec
+from leastnoise.core import container
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import LeastnoiseError
+from leastnoise.planning.plan import Plan, plan_from_parts
+from leastnoise.privacy.accounting import Charge
+from leastnoise.privacy.ledger import Ledger
+from leastnoise.privacy.ledger import sqlite_file as file
+from leastnoise.privacy.ledger.history import History
+from leastnoise.privacy.ledger.rows import NOTHING, Row, sealed
+from leastnoise.query.products import Axis
+from leastnoise.query.schema import Attribute
+from leastnoise.release import count_tables, measuring
+from leastnoise.release import release_file as reading
 from leastnoise.strategy import Strategy
-from leastnoise.structured.axis_form import AxisForm
-from leastnoise.structured.blocks import Structured
-from leastnoise.structured.layout import Block
+from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.layout import Block
 from ledger_stress import TABLE, charge_of, new_ledger
 from planted_bugs import brute_force
 

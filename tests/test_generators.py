@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.design import design
-from leastnoise.errors import TooLargeError, WorkloadError
-from leastnoise.generators import (
+from leastnoise.core.errors import TooLargeError, WorkloadError
+from leastnoise.core.operators import Kronecker, Matrix, SparseMatrix
+from leastnoise.planning.choice import design
+from leastnoise.privacy.goals import GDP
+from leastnoise.query.generators import (
     workload_age_pyramid,
     workload_all_ranges,
     workload_discrete,
@@ -27,9 +29,7 @@ from leastnoise.generators import (
     workload_range,
     workload_related,
 )
-from leastnoise.operators import Kronecker, Matrix, SparseMatrix
-from leastnoise.privacy import GDP
-from leastnoise.workload import Workload
+from leastnoise.query.workload import Workload
 from tolerances import CHANCE, ROUNDING
 
 Draw = Callable[[np.random.Generator], Workload]

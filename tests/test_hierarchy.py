@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leastnoise.errors import QueryError, SchemaError
-from leastnoise.schema import Hierarchy, Schema
+from leastnoise.core.errors import QueryError, SchemaError
+from leastnoise.query.schema import Hierarchy, Schema
 from support import extra
 
 TREE = {"North": {"Uptown": ["a", "b"], "Hill": ["c"]}, "South": ["d", "e"]}

@@ -26,16 +26,17 @@ from typer.testing import CliRunner
 
 import leastnoise as ln
 from browser import BROWSER, dom_of, requests_of, run_browser
-from leastnoise.adjustment import Adjustment
-from leastnoise.cli.report import report as report_command
-from leastnoise.errors import InputError, PlanFileError
-from leastnoise.noise import SystemBits
+from leastnoise.app.cli.report_command import report as report_command
+from leastnoise.core.errors import InputError, PlanFileError
+from leastnoise.core.random_bits import SystemBits
+from leastnoise.query.schema import Integers
 from leastnoise.release import measured
-from leastnoise.report import markup, page, pictures, words
+from leastnoise.release.adjustment import Adjustment
+from leastnoise.report import markup, page, pictures
+from leastnoise.report import plan_sentences as words
 from leastnoise.report.figures import share_above, with_margin
 from leastnoise.report.tables import cross_table
-from leastnoise.schema import Integers
-from leastnoise.structured.blocks import Structured
+from leastnoise.strategy.structured.blocks import Structured
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(20), sex=("F", "M"), region=("north", "south", "east"))

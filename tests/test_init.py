@@ -15,18 +15,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-import leastnoise.drafting.columns
-from leastnoise.cli.init import init
-from leastnoise.drafting.columns import Column, columns_of
-from leastnoise.drafting.draft import TABLES, Wishes, draft_spec
-from leastnoise.drafting.questions import ask_wishes
-from leastnoise.errors import DataError, LeastnoiseError, SpecError
-from leastnoise.privacy import ApproxDP, PureDP
-from leastnoise.queries import QUERY_KINDS, Cube, Marginal, Total
-from leastnoise.queries.base import COMMON
-from leastnoise.schema import Schema
-from leastnoise.spec.reading import DESIGN, FILL_IN, FURTHER, GOALS, PERSON, Spec, load_spec, parse_spec
-from leastnoise.spec.schema import FILE, json_schema, own_keys, schema_text
+import leastnoise.app.drafting.columns
+from leastnoise.app.cli.init_command import init
+from leastnoise.app.drafting.columns import Column, columns_of
+from leastnoise.app.drafting.draft import TABLES, Wishes, draft_spec
+from leastnoise.app.drafting.questions import ask_wishes
+from leastnoise.app.specification.json_schema import FILE, json_schema, own_keys, schema_text
+from leastnoise.app.specification.spec_file import (
+    DESIGN,
+    FILL_IN,
+    FURTHER,
+    GOALS,
+    PERSON,
+    Spec,
+    load_spec,
+    parse_spec,
+)
+from leastnoise.core.errors import DataError, LeastnoiseError, SpecError
+from leastnoise.privacy.goals import ApproxDP, PureDP
+from leastnoise.query.queries import QUERY_KINDS, Cube, Marginal, Total
+from leastnoise.query.queries.query import COMMON
+from leastnoise.query.schema import Schema
 from support import extra
 from test_spec import NAMES, NO_GOAL, QUERY, TARGET, TEXT, VALID, asking, examples, specs, written
 
@@ -116,7 +125,7 @@ def test_a_draft_that_looks_at_records_is_caught(tmp_path: Path, monkeypatch: py
         types = pandas.read_csv(path).dtypes
         return [Column(str(name), "whole" if "int" in str(kind) else "named") for name, kind in types.items()]
 
-    monkeypatch.setattr(leastnoise.drafting.columns, "_of_text", guessed)
+    monkeypatch.setattr(leastnoise.app.drafting.columns, "_of_text", guessed)
     with pytest.raises(AssertionError):
         test_other_records_give_the_same_draft_to_the_byte(write_csv, [("x", "old", "F", "?")], tmp_path)
 
@@ -377,7 +386,7 @@ def test_the_command_writes_a_draft(run: Callable[..., Any], tmp_path: Path) -> 
 
 @pytest.fixture
 def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    import leastnoise.cli.init
+    import leastnoise.app.cli.init_command
 
     class Terminal:
         @staticmethod
@@ -385,7 +394,7 @@ def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             return True
 
     # The runner puts its own stream in place of the terminal's; this one says what a terminal would.
-    monkeypatch.setattr(leastnoise.cli.init, "sys", type("System", (), {"stdin": Terminal}))
+    monkeypatch.setattr(leastnoise.app.cli.init_command, "sys", type("System", (), {"stdin": Terminal}))
 
 
 def test_a_single_place_is_one_place(run: Callable[..., Any], tmp_path: Path) -> None:
@@ -397,7 +406,7 @@ def test_the_commands_that_follow_are_those_there_are(run: Callable[..., Any]) -
     """They are copied into a shell: each command must have its options; k is that of the file."""
     from typer.main import get_command
 
-    from leastnoise.cli.app import app
+    from leastnoise.app.cli.main import app
 
     told = run("people.csv", "--person", "id", "--records-per-person", "3").output
     lines = [line.split("#")[0].split()[1:] for line in told.splitlines() if line.startswith("  leastnoise ")]
@@ -479,7 +488,9 @@ DOCS = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
 
 def test_the_schema_file_is_up_to_date(run: Callable[..., Any]) -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema())
-    assert FILE.read_text(encoding="utf-8") == schema_text(), "run: python -m leastnoise.spec.schema"
+    assert FILE.read_text(encoding="utf-8") == schema_text(), (
+        "run: python -m leastnoise.app.specification.json_schema"
+    )
     assert json.loads(run("--schema").output) == json_schema()
 
 

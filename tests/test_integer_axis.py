@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leastnoise import exact
-from leastnoise.errors import DesignError
-from leastnoise.operators import Array, CumulativeSum, EveryRange, Identity, Matrix, Operator
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array, CumulativeSum, EveryRange, Identity, Matrix, Operator
+from leastnoise.planning.oblique.axis_split import Placed, Questions, first_place, questions_of
+from leastnoise.planning.oblique.centre_search import spread
 from leastnoise.solver import minimise_total_variance
-from leastnoise.strategies.oblique.axis import Placed, Questions, first_place, questions_of
-from leastnoise.strategies.oblique.search import spread
-from leastnoise.structured.axis_form import AxisForm
-from leastnoise.structured.integer_axis import rounded_centre, split_form, whole_form
+from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.structured.integer_axis import rounded_centre, split_form, whole_form
 from tolerances import ROUNDING
 
 CASES: dict[str, list[Operator]] = {

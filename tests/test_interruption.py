@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leastnoise.interruption import finished_first
+from leastnoise.core.interruption import finished_first
 
 
 @pytest.fixture(autouse=True)

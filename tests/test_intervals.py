@@ -10,12 +10,12 @@ import pytest
 from scipy import stats
 
 import leastnoise as ln
-from leastnoise import intervals
-from leastnoise.errors import InputError
-from leastnoise.intervals import half_widths, simultaneous_multiplier
-from leastnoise.operators import from_entries
+from leastnoise.core.errors import InputError
+from leastnoise.core.operators import from_entries
+from leastnoise.query.workload import of_rows
+from leastnoise.release import intervals
+from leastnoise.release.intervals import half_widths, simultaneous_multiplier
 from leastnoise.strategy import Strategy
-from leastnoise.workload import of_rows
 from tolerances import CHANCE, ROUNDING
 
 LEVELS = (0.5, 0.8, 0.95, 0.99, 0.999)

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leastnoise import laplace_tails
-from leastnoise.intervals import half_widths as interval_half_widths
-from leastnoise.laplace_tails import chernoff, half_widths, quantile
-from leastnoise.noise import discrete_laplace
-from leastnoise.operators import from_entries
-from leastnoise.strategy import Strategy
-from leastnoise.workload import of_rows
+from leastnoise.core.operators import from_entries
+from leastnoise.query.workload import of_rows
+from leastnoise.release.intervals import half_widths as interval_half_widths
+from leastnoise.release.noise import discrete_laplace
+from leastnoise.strategy import Strategy, laplace_tails
+from leastnoise.strategy.laplace_tails import chernoff, half_widths, quantile
 from tolerances import CHANCE, ROUNDING
 
 ALPHAS = (0.5, 0.1, 0.05, 0.01, 1e-4, 1e-8, 1e-13)

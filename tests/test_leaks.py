@@ -27,10 +27,12 @@ import pytest
 
 import leastnoise as ln
 from leastnoise import data as data_module
-from leastnoise import exact, noise, strategy
-from leastnoise.errors import LeastnoiseError, UnrecordedSpending
-from leastnoise.release import counts, measuring
-from leastnoise.structured import axis_form, blocks, counting, tables
+from leastnoise import strategy
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import LeastnoiseError, UnrecordedSpending
+from leastnoise.release import counts, measuring, noise
+from leastnoise.strategy.structured import axis_form, blocks, tables
+from leastnoise.strategy.structured import measured_integers as counting
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"))
 LARGEST = 7_310_533
@@ -294,7 +296,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore::leastnoise.errors.UnrecordedSpending")
+@pytest.mark.filterwarnings("ignore::leastnoise.core.errors.UnrecordedSpending")
 @pytest.mark.parametrize("name", NAMES)
 def test_no_failure_tells_anything_true(name, table, tmp_path, capfd, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
@@ -403,7 +405,10 @@ PATH = [
     data_module.Data.counts,
     data_module.Data.vector,
     exact,
-    *(import_module(found.name) for found in pkgutil.iter_modules(noise.__path__, "leastnoise.noise.")),
+    *(
+        import_module(found.name)
+        for found in pkgutil.iter_modules(noise.__path__, "leastnoise.release.noise.")
+    ),
 ]
 
 

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.accounting import CellCosts, Charge
-from leastnoise.errors import (
+from leastnoise.core.errors import (
     AlreadySpentError,
     InputError,
     LedgerBusyError,
@@ -32,10 +31,12 @@ from leastnoise.errors import (
     OverBudgetError,
     TooLargeError,
 )
-from leastnoise.ledger import CountedTable, Ledger, file, history, rows, storage
-from leastnoise.ledger.additions import closing_row, continuing_row, spend_row
-from leastnoise.ledger.rows import sealed
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
+from leastnoise.privacy.accounting import CellCosts, Charge
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, PureDP
+from leastnoise.privacy.ledger import CountedTable, Ledger, history, rows, storage
+from leastnoise.privacy.ledger import sqlite_file as file
+from leastnoise.privacy.ledger.new_rows import closing_row, continuing_row, spend_row
+from leastnoise.privacy.ledger.rows import sealed
 from ledger_stress import TABLE, UNIT, charge_of, new_ledger
 
 

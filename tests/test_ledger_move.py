@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from leastnoise.errors import InputError, LedgerError, LedgerMismatchError
-from leastnoise.ledger import Ledger, move_ledger
-from leastnoise.privacy import GDP
+from leastnoise.core.errors import InputError, LedgerError, LedgerMismatchError
+from leastnoise.privacy.goals import GDP
+from leastnoise.privacy.ledger import Ledger, move_ledger
 from ledger_stress import TABLE, UNIT, charge_of, is_live, new_ledger
 from postgres_server import Server
 from test_ledger_stress import run
@@ -26,7 +26,7 @@ class Killed(BaseException):
 
 
 def stopping(monkeypatch: pytest.MonkeyPatch, name: str, *, before: bool) -> None:
-    from leastnoise.ledger import moving
+    from leastnoise.privacy.ledger import moving
 
     right = getattr(moving, name)
 

@@ -18,17 +18,19 @@ import pytest
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise.cli.app import app
-from leastnoise.errors import (
+from leastnoise.app.cli.main import app
+from leastnoise.core.errors import (
     InputError,
     LedgerBusyError,
     LedgerFileError,
     MissingExtraError,
     OverBudgetError,
 )
-from leastnoise.ledger import Ledger, grants_for, postgres, rows, seen, without_password
-from leastnoise.ledger.address import parsed
-from leastnoise.privacy import GDP, ApproxDP
+from leastnoise.privacy.goals import GDP, ApproxDP
+from leastnoise.privacy.ledger import Ledger, grants_for, rows, without_password
+from leastnoise.privacy.ledger import postgres_database as postgres
+from leastnoise.privacy.ledger import view as seen
+from leastnoise.privacy.ledger.address import parsed
 from ledger_stress import TABLE, UNIT, charge_of, new_ledger
 from postgres_server import Server, started
 from support import extra
@@ -506,7 +508,7 @@ def test_a_lost_commit_is_not_taken_for_somebody_elses(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ours had no effect; before we look, another has paid for the same release in the same second."""
-    monkeypatch.setattr("leastnoise.ledger.additions._now", lambda: "2026-11-16T00:00:00Z")
+    monkeypatch.setattr("leastnoise.privacy.ledger.new_rows._now", lambda: "2026-11-16T00:00:00Z")
     losing(monkeypatch, False)
     other, right = Ledger(ledger.address), postgres.LedgerDatabase._took_effect
     entries = []

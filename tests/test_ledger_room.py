@@ -14,7 +14,17 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.accounting import (
+from leastnoise.core.errors import (
+    AlreadySpentError,
+    DesignError,
+    InputError,
+    LedgerFileError,
+    LedgerMismatchError,
+    OverBudgetError,
+    PrivacyError,
+)
+from leastnoise.planning.method_list import all_methods
+from leastnoise.privacy.accounting import (
     CellCosts,
     Charge,
     Remaining,
@@ -24,22 +34,12 @@ from leastnoise.accounting import (
     tally_of,
     within,
 )
-from leastnoise.errors import (
-    AlreadySpentError,
-    DesignError,
-    InputError,
-    LedgerFileError,
-    LedgerMismatchError,
-    OverBudgetError,
-    PrivacyError,
-)
-from leastnoise.ledger import SURELY_SPENT, Ledger
-from leastnoise.ledger.additions import opening_row
-from leastnoise.ledger.advice import in_words
-from leastnoise.ledger.history import History
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.privacy.ledger import SURELY_SPENT, Ledger
+from leastnoise.privacy.ledger.advice import in_words
+from leastnoise.privacy.ledger.history import History
+from leastnoise.privacy.ledger.new_rows import opening_row
 from leastnoise.release import stored_goal, stored_release
-from leastnoise.strategies import all_methods
 from ledger_stress import TABLE
 
 SCHEMA = ln.Schema(age=range(6), sex=("F", "M"))

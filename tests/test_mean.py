@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from leastnoise.operators import CumulativeSum, EveryRange, Matrix, Stack
+from leastnoise.core.operators import CumulativeSum, EveryRange, Matrix, Stack
 from leastnoise.solver import load_backend
 from leastnoise.solver import mean as mean_module
 from leastnoise.solver.mean import Forms, MeanPoint, evaluate

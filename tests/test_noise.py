@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leastnoise import noise
-from leastnoise.errors import InputError, RandomnessError
-from leastnoise.noise import SystemBits, discrete_laplace, laws, many_draws, one_draw, rounded_gaussian
-from leastnoise.noise import bits as random_bits
+from leastnoise.core import random_bits
+from leastnoise.core.errors import InputError, RandomnessError
+from leastnoise.core.random_bits import SystemBits
+from leastnoise.release import noise
+from leastnoise.release.noise import discrete_laplace, laws, many_draws, one_draw, rounded_gaussian
 from tolerances import CHANCE
 
 # A chi-square statistic is close to its law once every cell expects this many.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leastnoise.numerical_rank import (
+from leastnoise.core.numerical_rank import (
     RANK_TOL,
     SPAN_TOL,
     directions_of,

@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise import container
-from leastnoise.certificate import Witness, certify, dual_bound, proves_infeasible, targets_bound
-from leastnoise.compare import compare
-from leastnoise.design import design
-from leastnoise.errors import (
+from leastnoise.bounds.certificate import Witness, certify, dual_bound, proves_infeasible, targets_bound
+from leastnoise.core import container
+from leastnoise.core.errors import (
     DesignError,
     InfeasibleError,
     InputError,
@@ -26,7 +24,11 @@ from leastnoise.errors import (
     PlanFileError,
     PrivacyError,
 )
-from leastnoise.objective import (
+from leastnoise.planning.choice import design
+from leastnoise.planning.infeasible import infeasible, raised, rounded_up
+from leastnoise.planning.plan import load_plan
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of
+from leastnoise.query.objective import (
     OBJECTIVES,
     MaxVariance,
     Objective,
@@ -36,13 +38,11 @@ from leastnoise.objective import (
     default_objective,
     objective_from_dict,
 )
-from leastnoise.plan import load_plan
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of
-from leastnoise.queries import AllRanges, Marginal, Prefix, Ranges, Total
-from leastnoise.schema import Integers, Schema
-from leastnoise.strategies.infeasible import infeasible, raised, rounded_up
+from leastnoise.query.queries import AllRanges, Marginal, Prefix, Ranges, Total
+from leastnoise.query.schema import Integers, Schema
+from leastnoise.query.workload import Workload, assemble
+from leastnoise.report.comparison import compare
 from leastnoise.strategy import Strategy
-from leastnoise.workload import Workload, assemble
 from support import extra
 from test_certificate import bare
 from tolerances import JUDGE, ROUNDING, SOLVER

@@ -14,10 +14,9 @@ import pytest
 from scipy import optimize
 
 import leastnoise as ln
-from leastnoise.errors import DesignError
-from leastnoise.operators import Array, CumulativeSum, EveryRange, Identity, Matrix, Operator
-from leastnoise.products import Axis, Kind, Products, ProductTerm, one_factor_each, products_of
-from leastnoise.strategies.oblique.axis import (
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array, CumulativeSum, EveryRange, Identity, Matrix, Operator
+from leastnoise.planning.oblique.axis_split import (
     Oblique,
     Placed,
     centre_steps,
@@ -26,11 +25,12 @@ from leastnoise.strategies.oblique.axis import (
     questions_of,
     residual_place,
 )
-from leastnoise.strategies.oblique.blocks import forms_of
-from leastnoise.strategies.oblique.proposal import proposal_of
-from leastnoise.strategies.oblique.rows import alternate, leading_rows, row_tables, variance_matrix
-from leastnoise.strategies.oblique.splitting import Split, SplitPart, _axis, _Task, split_products
-from leastnoise.strategies.oblique.ties import tied, tied_where_useful
+from leastnoise.planning.oblique.block_layout import forms_of
+from leastnoise.planning.oblique.proposal import proposal_of
+from leastnoise.planning.oblique.row_variances import alternate, leading_rows, row_tables, variance_matrix
+from leastnoise.planning.oblique.splitting import Split, SplitPart, _axis, _Task, split_products
+from leastnoise.planning.oblique.tied_axes import tied, tied_where_useful
+from leastnoise.query.products import Axis, Kind, Products, ProductTerm, one_factor_each, products_of
 from tolerances import ROUNDING, SOLVER
 
 # What the family promises above the certified optimum of total variance, and of the largest.

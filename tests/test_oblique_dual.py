@@ -14,16 +14,16 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.bounds.union_norm import union_bound
-from leastnoise.errors import DesignError
-from leastnoise.operators import Array
-from leastnoise.products import Products, products_of
+from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array
+from leastnoise.planning.oblique.dual import dual_weights as dual_weights_and_end
+from leastnoise.planning.oblique.dual import weight_search as dual_search
+from leastnoise.planning.oblique.dual.moving_union import MovingUnion, sum_and_marginals
+from leastnoise.planning.oblique.dual.weight_search import _Search
+from leastnoise.planning.oblique.splitting import split_products
+from leastnoise.query.products import Products, products_of
 from leastnoise.solver import minimise_total_variance
-from leastnoise.strategies.deadline import NEVER, Deadline
-from leastnoise.strategies.oblique.dual import dual_weights as dual_weights_and_end
-from leastnoise.strategies.oblique.dual import search as dual_search
-from leastnoise.strategies.oblique.dual.search import _Search
-from leastnoise.strategies.oblique.dual.union import MovingUnion, sum_and_marginals
-from leastnoise.strategies.oblique.splitting import split_products
 from tolerances import ROUNDING, SOLVER
 
 # How far below the certified optimum the bound of product form may stay: gaps are printed to 0.1 %.

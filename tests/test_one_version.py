@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.data import Counting, blocks, snapshots, vectorize
-from leastnoise.errors import DataError
-from leastnoise.ledger import Ledger
-from leastnoise.schema import Schema
+from leastnoise.core.errors import DataError
+from leastnoise.data import Counting, snapshots, vectorize
+from leastnoise.data import table_cover as blocks
+from leastnoise.privacy.ledger import Ledger
+from leastnoise.query.schema import Schema
 from support import extra
 
 SCHEMA = Schema(a=range(4), b=range(3))
@@ -93,7 +94,7 @@ def test_nothing_is_spent_on_a_file_that_changes(tmp_path: Path, monkeypatch: py
         _written(path, _rows(random.randrange(10**6)))
         return found
 
-    monkeypatch.setattr("leastnoise.data.counting.digest_of_files", digest_and_change)
+    monkeypatch.setattr("leastnoise.data.duckdb_scan.digest_of_files", digest_and_change)
     ledger = Ledger(tmp_path / "town.ledger", dataset="town", limit=ln.GDP(2))
     with pytest.raises(DataError, match="Nothing was spent"):
         ln.measure(plan, str(path), ledger=ledger, release_id="one")

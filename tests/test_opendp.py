@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from leastnoise.noise import SystemBits, discrete_laplace, rounded_gaussian
+from leastnoise.core.random_bits import SystemBits
+from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 from support import extra
 from tolerances import CHANCE
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laws import BROKEN, LAWS, OPERATORS, Example, Law, close
-from leastnoise import operators
-from leastnoise.errors import TooLargeError, WorkloadError
-from leastnoise.operators import (
+from leastnoise.core import operators
+from leastnoise.core.errors import TooLargeError, WorkloadError
+from leastnoise.core.operators import (
     MAX_ENTRIES,
     AllOnes,
     Array,

@@ -18,16 +18,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from leastnoise.cli.app import app
-from leastnoise.errors import UnrecordedSpending
-from leastnoise.plan import checks
-from leastnoise.queries import base
+from leastnoise.app.cli.main import app
+from leastnoise.core.errors import UnrecordedSpending
+from leastnoise.planning.plan import plan_checks as checks
+from leastnoise.query.queries import query as base
 from leastnoise.release import count_tables, measuring
 from leastnoise.report import answers as report_answers
 from leastnoise.report import batches
 from leastnoise.strategy import Strategy
-from leastnoise.structured import answers
-from leastnoise.structured.blocks import Structured
+from leastnoise.strategy.structured import reconstruction as answers
+from leastnoise.strategy.structured.blocks import Structured
 from oracle import LAPLACE_REACH, Tally, report
 from oracle_cases import DATA_DEPENDENT, drawn, expected_rows, specification, written_csv
 from oracle_labels import Reader

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.design import design
-from leastnoise.errors import MethodError
-from leastnoise.objective import MaxVariance, Targets, TotalVariance
-from leastnoise.privacy import GDP
+from leastnoise.core.errors import MethodError
+from leastnoise.planning.choice import design
+from leastnoise.privacy.goals import GDP
+from leastnoise.query.objective import MaxVariance, Targets, TotalVariance
+from leastnoise.query.workload import Workload
 from leastnoise.solver import CappedSolution, DenseRows, Run, least_profile, load_backend, refined_profile
-from leastnoise.workload import Workload
 from support import extra
 from test_capped import RECOMPUTED, coordinates, noise_of
 from tolerances import SOLVER

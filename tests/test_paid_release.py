@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 import leastnoise as ln
+from leastnoise.app.cli.main import app
 from leastnoise.bounds.product_bound import ProductWitness
-from leastnoise.cli.app import app
-from leastnoise.errors import (
+from leastnoise.core.errors import (
     AlreadySpentError,
     DataError,
     InputError,
@@ -30,9 +30,10 @@ from leastnoise.errors import (
     StoringDelayed,
     UnstoredError,
 )
-from leastnoise.interruption import Interruption
-from leastnoise.ledger.sqlite import SqliteLog
-from leastnoise.release import measuring, paid, reading
+from leastnoise.core.interruption import Interruption
+from leastnoise.privacy.ledger.sqlite_log import SqliteLog
+from leastnoise.release import measuring, paid
+from leastnoise.release import release_file as reading
 from test_ledger import no_room_beyond
 
 SCHEMA = ln.Schema(age=range(6), sex=("F", "M"))

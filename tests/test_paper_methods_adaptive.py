@@ -17,24 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leastnoise.design import design
-from leastnoise.errors import DesignError, MethodError
-from leastnoise.generators import (
-    workload_all_ranges,
-    workload_k_way,
-    workload_k_way_ranges,
-    workload_permuted_ranges,
-    workload_predicates,
-    workload_prefix,
-)
-from leastnoise.objective import MaxVariance, TotalVariance
-from leastnoise.plan import Plan
-from leastnoise.privacy import GDP, Goal, PureDP
-from leastnoise.progress import Progress
-from leastnoise.queries import AllRanges, Cube, Marginal, Prefix, Total, Where
-from leastnoise.schema import Schema
-from leastnoise.solver.weighting import Weighting, optimal_weighting
-from leastnoise.strategies.bases import (
+from leastnoise.core.errors import DesignError, MethodError
+from leastnoise.core.progress import Progress
+from leastnoise.planning.choice import design
+from leastnoise.planning.families.bases import (
     SQUARE_BASES,
     equal_lengths,
     fourier_basis,
@@ -42,13 +28,27 @@ from leastnoise.strategies.bases import (
     scaled_rows,
     wavelet_basis,
 )
-from leastnoise.strategies.datacube import chosen_marginals, largest_noise, marginal_rows
-from leastnoise.strategies.eigen import eigen_queries
-from leastnoise.strategies.fourier import fourier_rows
-from leastnoise.strategies.hierarchical import tree
-from leastnoise.strategies.method import Request, kronecker
-from leastnoise.strategies.subsets import asked_subsets, downward, maximal
-from leastnoise.workload import Workload, assemble
+from leastnoise.planning.families.datacube import chosen_marginals, largest_noise, marginal_rows
+from leastnoise.planning.families.eigen import eigen_queries
+from leastnoise.planning.families.fourier import fourier_rows
+from leastnoise.planning.families.hierarchical import tree
+from leastnoise.planning.families.mentioned_attributes import asked_subsets, downward, maximal
+from leastnoise.planning.method import Request, kronecker
+from leastnoise.planning.plan import Plan
+from leastnoise.privacy.goals import GDP, Goal, PureDP
+from leastnoise.query.generators import (
+    workload_all_ranges,
+    workload_k_way,
+    workload_k_way_ranges,
+    workload_permuted_ranges,
+    workload_predicates,
+    workload_prefix,
+)
+from leastnoise.query.objective import MaxVariance, TotalVariance
+from leastnoise.query.queries import AllRanges, Cube, Marginal, Prefix, Total, Where
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload, assemble
+from leastnoise.solver.weighting import Weighting, optimal_weighting
 from support import extra
 from tolerances import JUDGE, ROUNDING, SOLVER, printed
 

@@ -21,30 +21,31 @@ import numpy as np
 import pytest
 
 import leastnoise
-from leastnoise.design import design
-from leastnoise.errors import DesignError, InputError, MethodError, MissingExtraError
-from leastnoise.objective import MaxVariance, TotalVariance
-from leastnoise.operators import EveryRange
-from leastnoise.plan import Plan
-from leastnoise.privacy import GDP, Goal, PureDP
-from leastnoise.progress import Progress
-from leastnoise.queries import Total
-from leastnoise.rowspace import Basis, integer_basis
-from leastnoise.schema import Schema
-from leastnoise.strategies import coa as coa_module
-from leastnoise.strategies import lowrank, method_named
-from leastnoise.strategies import sdp as sdp_module
-from leastnoise.strategies import smoothing as smoothing_module
-from leastnoise.strategies.arrays import load_arrays
-from leastnoise.strategies.coa import CoaResult, coa, coa_homotopy
-from leastnoise.strategies.lowrank import lemma_3, low_rank, random_start, squared_error, unbiased
-from leastnoise.strategies.method import Request
-from leastnoise.strategies.proposals import from_covariance, from_rows
-from leastnoise.strategies.sdp import sdp
-from leastnoise.strategies.smoothing import SmoothingResult, _projected, smoothing, soft_max
-from leastnoise.strategies.unit_balls import L1Ball, L2Ball
+from leastnoise.core.errors import DesignError, InputError, MethodError, MissingExtraError
+from leastnoise.core.operators import EveryRange
+from leastnoise.core.progress import Progress
+from leastnoise.papers import coa as coa_module
+from leastnoise.papers import lowrank
+from leastnoise.papers import sdp as sdp_module
+from leastnoise.papers import smoothing as smoothing_module
+from leastnoise.papers.coa import CoaResult, coa, coa_homotopy
+from leastnoise.papers.lowrank import lemma_3, low_rank, random_start, squared_error, unbiased
+from leastnoise.papers.sdp import sdp
+from leastnoise.papers.smoothing import SmoothingResult, _projected, smoothing, soft_max
+from leastnoise.papers.unit_balls import L1Ball, L2Ball
+from leastnoise.planning.choice import design
+from leastnoise.planning.families.proposals import from_covariance, from_rows
+from leastnoise.planning.method import Request
+from leastnoise.planning.method_list import method_named
+from leastnoise.planning.plan import Plan
+from leastnoise.privacy.goals import GDP, Goal, PureDP
+from leastnoise.query.objective import MaxVariance, TotalVariance
+from leastnoise.query.queries import Total
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload, assemble
+from leastnoise.solver.arrays import load_arrays
 from leastnoise.strategy import integer_strategy
-from leastnoise.workload import Workload, assemble
+from leastnoise.strategy.row_space import Basis, integer_basis
 from support import extra
 from tolerances import JUDGE, ROUNDING, SOLVER, printed
 
@@ -579,7 +580,7 @@ def test_sdp_solver_failures_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for solver in ("CLARABEL", "SCS"):
         with monkeypatch.context() as patched:
             # So much is left when the solver begins.
-            patched.setattr("leastnoise.strategies.sdp._left", lambda limit, started, solver: limit)
+            patched.setattr("leastnoise.papers.sdp._left", lambda limit, started, solver: limit)
             with pytest.raises(
                 DesignError, match=rf"the solver {solver} found no noise .*; give it more time"
             ):
@@ -969,7 +970,7 @@ def imports_the_solver(path: Path) -> bool:
             names.add(node.module or "")
         elif isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
-    return any(name.startswith(("leastnoise.solver", "leastnoise.strategies.dense")) for name in names)
+    return any(name.startswith(("leastnoise.solver", "leastnoise.planning.families.dense")) for name in names)
 
 
 def test_the_papers_own_algorithms_do_not_use_our_solver() -> None:

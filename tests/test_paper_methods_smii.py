@@ -13,29 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.certificate import certify
-from leastnoise.design import design
-from leastnoise.errors import DesignError, MethodError
-from leastnoise.objective import MaxVariance, Objective, Targets, TotalVariance
-from leastnoise.privacy import GDP, Goal, PureDP
-from leastnoise.progress import Progress
-from leastnoise.queries import AllRanges
-from leastnoise.schema import Schema
-from leastnoise.strategies import barrier, fitness
-from leastnoise.strategies import smii as module
-from leastnoise.strategies.barrier import MAX_INTERIOR_RANK, _Barrier, interior_point
-from leastnoise.strategies.fitness import (
-    BASES,
-    Outcome,
-    Point,
-    lower_bound,
-    representation,
-    starting_covariance,
-)
-from leastnoise.strategies.method import Request
-from leastnoise.strategies.smii import SMII, _SoftMax, smii
+from leastnoise.bounds.certificate import certify
+from leastnoise.core.errors import DesignError, MethodError
+from leastnoise.core.progress import Progress
+from leastnoise.papers import barrier, fitness
+from leastnoise.papers import smii as module
+from leastnoise.papers.barrier import MAX_INTERIOR_RANK, _Barrier, interior_point
+from leastnoise.papers.fitness import BASES, Outcome, Point, lower_bound, representation, starting_covariance
+from leastnoise.papers.smii import SMII, _SoftMax, smii
+from leastnoise.planning.choice import design
+from leastnoise.planning.method import Request
+from leastnoise.privacy.goals import GDP, Goal, PureDP
+from leastnoise.query.objective import MaxVariance, Objective, Targets, TotalVariance
+from leastnoise.query.queries import AllRanges
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload, assemble
 from leastnoise.strategy import Strategy
-from leastnoise.workload import Workload, assemble
 from tolerances import ROUNDING, SOLVER, printed
 
 # Central differences with a step of 1e-5 lose 1e-10 to truncation and 1e-11 to rounding.
@@ -521,8 +514,10 @@ def test_the_printed_algorithm_stands_on_its_own() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in [getattr(node, "module", None), *(alias.name for alias in node.names)]
     ]
-    assert "leastnoise.operators" in imported
-    assert not any("solver" in name or name == "leastnoise.strategies.dense" for name in imported if name)
+    assert "leastnoise.core.operators" in imported
+    assert not any(
+        "solver" in name or name == "leastnoise.planning.families.dense" for name in imported if name
+    )
     assert set(SMII.options) == {
         "optimiser", "basis", "start", "growth", "tol", "step_tol", "cg_steps", "max_steps"
     }  # fmt: skip

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.design import design
-from leastnoise.objective import MaxVariance, Targets, TotalVariance
-from leastnoise.plan import Plan
-from leastnoise.privacy import GDP
-from leastnoise.queries import AllRanges, Prefix, Query
-from leastnoise.schema import Schema
-from leastnoise.workload import Workload, assemble
+from leastnoise.planning.choice import design
+from leastnoise.planning.plan import Plan
+from leastnoise.privacy.goals import GDP
+from leastnoise.query.objective import MaxVariance, Targets, TotalVariance
+from leastnoise.query.queries import AllRanges, Prefix, Query
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload, assemble
 from support import extra
 from tolerances import JUDGE, SOLVER, printed
 

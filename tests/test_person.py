@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import leastnoise as ln
-from leastnoise import container
+from leastnoise.core import container
+from leastnoise.core.errors import DataError, PlanFileError, UnrecordedSpending
 from leastnoise.data import vectorize
-from leastnoise.errors import DataError, PlanFileError, UnrecordedSpending
+from leastnoise.query.schema import Bins, Categories, Integers, Schema
 from leastnoise.release import counts_of, stored_release
 from leastnoise.report import sections
-from leastnoise.report.words import who_is_protected
-from leastnoise.schema import Bins, Categories, Integers, Schema
+from leastnoise.report.plan_sentences import who_is_protected
 from test_data import EXTRAS, PLAIN, SOURCES, Table, as_csv, as_pandas, as_parquet, as_parts
 
 SCHEMA = Schema(

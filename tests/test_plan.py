@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise import container, exact
-from leastnoise.certificate import Witness
-from leastnoise.design import design
-from leastnoise.errors import DesignError, NotYetError, PlanFileError, PrivacyError, QueryError
-from leastnoise.plan import Plan, load_plan
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, delta_of, epsilon_of
-from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
-from leastnoise.schema import Bins, Schema
+from leastnoise.bounds.certificate import Witness
+from leastnoise.core import container
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import DesignError, NotYetError, PlanFileError, PrivacyError, QueryError
+from leastnoise.planning.choice import design
+from leastnoise.planning.plan import Plan, load_plan
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, delta_of, epsilon_of
+from leastnoise.query.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
+from leastnoise.query.schema import Bins, Schema
+from leastnoise.query.workload import Workload, assemble
 from leastnoise.strategy import Strategy
-from leastnoise.workload import Workload, assemble
 from test_container import members, rewritten
 from tolerances import ROUNDING
 

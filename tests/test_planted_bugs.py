@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leastnoise.errors import LeastnoiseError
+from leastnoise.core.errors import LeastnoiseError
 from planted_bugs import BUGS, CHECKS, Bug, Check
 
 

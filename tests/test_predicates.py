@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leastnoise.errors import QueryError
-from leastnoise.predicates import (
+from leastnoise.core.errors import QueryError
+from leastnoise.query.predicates import (
     MAX_DEPTH,
     Combination,
     Comparison,
@@ -23,7 +23,7 @@ from leastnoise.predicates import (
     parse,
     satisfying,
 )
-from leastnoise.schema import Bins, Categories, Schema
+from leastnoise.query.schema import Bins, Categories, Schema
 
 SCHEMA = Schema(
     {

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.drafting.columns import columns_of
-from leastnoise.drafting.draft import Wishes, draft_spec
-from leastnoise.printable import no_formula, no_formulas, without_controls
+from leastnoise.app.drafting.columns import columns_of
+from leastnoise.app.drafting.draft import Wishes, draft_spec
+from leastnoise.app.specification import Spec, parse_spec
+from leastnoise.core.printable import no_formula, no_formulas, without_controls
 from leastnoise.report import write_answers
-from leastnoise.report.quantiles import write_quantiles
-from leastnoise.spec import Spec, parse_spec
-from leastnoise.tradeoff import tradeoff, write_tradeoff
+from leastnoise.report.quantiles_file import write_quantiles
+from leastnoise.report.trade_off import tradeoff, write_tradeoff
 from support import extra
 
 # By Unicode's own list of what is ignored where it cannot be shown, and by what is white space.

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.operators import AllOnes, arranged
-from leastnoise.products import Axis, Products, in_axis_order, in_schema_order, products_of
-from leastnoise.queries import Query
-from leastnoise.strategies.oblique.ties import tied
+from leastnoise.core.operators import AllOnes, arranged
+from leastnoise.planning.oblique.tied_axes import tied
+from leastnoise.query.products import Axis, Products, in_axis_order, in_schema_order, products_of
+from leastnoise.query.queries import Query
 
-pytestmark = pytest.mark.filterwarnings("ignore::leastnoise.errors.UnrecordedSpending")
+pytestmark = pytest.mark.filterwarnings("ignore::leastnoise.core.errors.UnrecordedSpending")
 
 
 def _random_schema(rng: np.random.Generator) -> ln.Schema:

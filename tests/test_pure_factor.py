@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.errors import InputError
-from leastnoise.operators import Array
-from leastnoise.queries import AllRanges, Marginal, Prefix, Query, Total
-from leastnoise.schema import Schema
-from leastnoise.strategies import laplace_factor as factors
-from leastnoise.workload import assemble
+from leastnoise.core.errors import InputError
+from leastnoise.core.operators import Array
+from leastnoise.planning.families import laplace_factor as factors
+from leastnoise.query.queries import AllRanges, Marginal, Prefix, Query, Total
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import assemble
 from tolerances import ROUNDING, SOLVER
 
 

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise import design as _design
-from leastnoise.errors import MethodError
-from leastnoise.objective import MaxVariance, Targets
-from leastnoise.operators import Array
-from leastnoise.privacy import PureDP
-from leastnoise.queries import AllRanges, Marginal, Prefix, Query, Ranges
-from leastnoise.schema import Schema
-from leastnoise.strategies import pure
-from leastnoise.strategies.arrays import load_arrays
-from leastnoise.strategies.method import Request
-from leastnoise.strategies.p_identity import problem as problems
-from leastnoise.strategies.p_identity import search as searches
-from leastnoise.workload import Workload, assemble
+from leastnoise import planning as _design
+from leastnoise.core.errors import MethodError
+from leastnoise.core.operators import Array
+from leastnoise.planning import pure_search as pure
+from leastnoise.planning.method import Request
+from leastnoise.planning.p_identity import coarse_to_fine as searches
+from leastnoise.planning.p_identity import objective_function as problems
+from leastnoise.privacy.goals import PureDP
+from leastnoise.query.objective import MaxVariance, Targets
+from leastnoise.query.queries import AllRanges, Marginal, Prefix, Query, Ranges
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload, assemble
+from leastnoise.solver.arrays import load_arrays
 from support import extra
 from tolerances import ROUNDING, SOLVER
 

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import leastnoise as ln
-from leastnoise import quantiles
-from leastnoise.adjust import adjust
-from leastnoise.errors import InputError, MethodError, QueryError, SchemaError, UnrecordedSpending
-from leastnoise.intervals import half_widths
-from leastnoise.operators import Array
-from leastnoise.release import Release
-from leastnoise.report.quantiles import write_quantiles
-from leastnoise.workload import alone
+from leastnoise.core.errors import InputError, MethodError, QueryError, SchemaError, UnrecordedSpending
+from leastnoise.core.operators import Array
+from leastnoise.query.workload import alone
+from leastnoise.release import Release, quantiles
+from leastnoise.release.adjusting import adjust
+from leastnoise.release.intervals import half_widths
+from leastnoise.report.quantiles_file import write_quantiles
 from tolerances import CHANCE, ROUNDING
 
 SCHEMA = ln.Schema(sex=("F", "M"), age=range(20, 80, 2), region=("n", "s"))

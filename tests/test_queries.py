@@ -16,8 +16,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from leastnoise.errors import QueryError, SchemaError, TooLargeError, WorkloadError
-from leastnoise.queries import (
+from leastnoise.core.errors import QueryError, SchemaError, TooLargeError, WorkloadError
+from leastnoise.query.queries import (
     QUERY_KINDS,
     AllRanges,
     Cube,
@@ -34,7 +34,7 @@ from leastnoise.queries import (
     Where,
     query_from_dict,
 )
-from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
+from leastnoise.query.schema import Bins, Categories, Hierarchy, Integers, Schema
 from tolerances import ROUNDING
 
 examples = settings(deadline=None, derandomize=True, max_examples=150)

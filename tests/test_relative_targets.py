@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import leastnoise as ln
-from leastnoise.errors import QueryError, SpecError
-from leastnoise.queries import Query, query_from_dict
-from leastnoise.spec import parse_spec
+from leastnoise.app.specification import parse_spec
+from leastnoise.core.errors import QueryError, SpecError
+from leastnoise.query.queries import Query, query_from_dict
 from tolerances import ROUNDING, SOLVER
 
 EVERY_KIND: list[Query] = [

@@ -15,8 +15,10 @@ import pytest
 from scipy import stats
 
 import leastnoise as ln
-from leastnoise import container, exact, release
-from leastnoise.errors import (
+from leastnoise import release
+from leastnoise.core import container
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import (
     DataError,
     InputError,
     PlanFileError,
@@ -24,9 +26,9 @@ from leastnoise.errors import (
     RandomnessError,
     UnrecordedSpending,
 )
-from leastnoise.noise import discrete_laplace, rounded_gaussian
-from leastnoise.queries import QUERY_KINDS
+from leastnoise.query.queries import QUERY_KINDS
 from leastnoise.release import measuring
+from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(5), sex=ln.Hierarchy({"all": ["F", "M"]}), income=ln.Bins([0, 10, 20, 50]))

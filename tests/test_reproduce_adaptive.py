@@ -11,15 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.design import design
-from leastnoise.errors import DataError, InputError
-from leastnoise.generators import workload_all_ranges
-from leastnoise.operators import EveryRange
-from leastnoise.privacy import GDP
-from leastnoise.reproductions.adaptive import REPRODUCTIONS, text
-from leastnoise.reproductions.adaptive.data import TABLES, counts_of
-from leastnoise.reproductions.adaptive.figure_3 import relative_of
-from leastnoise.reproductions.adaptive.works import (
+from leastnoise.core.errors import DataError, InputError
+from leastnoise.core.operators import EveryRange
+from leastnoise.papers.reproductions.adaptive import REPRODUCTIONS, text
+from leastnoise.papers.reproductions.adaptive.adaptive_points import (
     EIGEN,
     METHODS,
     OURS,
@@ -31,10 +26,15 @@ from leastnoise.reproductions.adaptive.works import (
     true_answers,
     variances,
 )
-from leastnoise.reproductions.points import Point, Row, Setting
-from leastnoise.reproductions.reproduction import Reproduction
-from leastnoise.reproductions.verdicts import Check, verdict_of
-from leastnoise.workload import Workload
+from leastnoise.papers.reproductions.adaptive.adult_and_census import TABLES, counts_of
+from leastnoise.papers.reproductions.adaptive.figure_3 import relative_of
+from leastnoise.papers.reproductions.points import Point, Row, Setting
+from leastnoise.papers.reproductions.reproduction import Reproduction
+from leastnoise.papers.reproductions.verdicts import Check, verdict_of
+from leastnoise.planning.choice import design
+from leastnoise.privacy.goals import GDP
+from leastnoise.query.generators import workload_all_ranges
+from leastnoise.query.workload import Workload
 from tolerances import ROUNDING, SOLVER
 
 QUICK, FULL = Setting("quick"), Setting("full")

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.compare import compare
-from leastnoise.errors import DataError
-from leastnoise.privacy import PureDP
-from leastnoise.reproductions.coa import REPRODUCTIONS, convergence, dawa, setup, theory
-from leastnoise.reproductions.coa import time as timing
-from leastnoise.reproductions.coa.data import REAL, SYNTHETIC, counts_of
-from leastnoise.reproductions.coa.setup import (
+from leastnoise.core.errors import DataError
+from leastnoise.papers import coa as coa_module
+from leastnoise.papers.reproductions.coa import REPRODUCTIONS, convergence, setup
+from leastnoise.papers.reproductions.coa import figures_14_15 as dawa
+from leastnoise.papers.reproductions.coa import lemma_4 as theory
+from leastnoise.papers.reproductions.coa import time as timing
+from leastnoise.papers.reproductions.coa.eight_tables import REAL, SYNTHETIC, counts_of
+from leastnoise.papers.reproductions.coa.setup import (
     KINDS,
     drawn,
     is_similar,
@@ -27,10 +28,11 @@ from leastnoise.reproductions.coa.setup import (
     ratios,
     three_sizes,
 )
-from leastnoise.reproductions.points import Point, Row, Setting
-from leastnoise.reproductions.reproduction import Reproduction
-from leastnoise.reproductions.verdicts import Check
-from leastnoise.strategies import coa as coa_module
+from leastnoise.papers.reproductions.points import Point, Row, Setting
+from leastnoise.papers.reproductions.reproduction import Reproduction
+from leastnoise.papers.reproductions.verdicts import Check
+from leastnoise.privacy.goals import PureDP
+from leastnoise.report.comparison import compare
 from support import extra
 from tolerances import ROUNDING
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.plan import Plan
-from leastnoise.reproductions.fitness_for_use import (
+from leastnoise.papers.reproductions.fitness_for_use import (
     REPRODUCTIONS,
     census,
     choices,
@@ -19,9 +18,10 @@ from leastnoise.reproductions.fitness_for_use import (
     random,
     theory,
 )
-from leastnoise.reproductions.points import Row, Setting
-from leastnoise.reproductions.reproduction import Reproduction, cell
-from leastnoise.reproductions.verdicts import Check, verdict_of
+from leastnoise.papers.reproductions.points import Row, Setting
+from leastnoise.papers.reproductions.reproduction import Reproduction, cell
+from leastnoise.papers.reproductions.verdicts import Check, verdict_of
+from leastnoise.planning.plan import Plan
 from tolerances import ROUNDING, SOLVER
 
 QUICK, FULL = Setting("quick"), Setting("full")

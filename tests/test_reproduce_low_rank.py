@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.design import design
-from leastnoise.errors import InputError
-from leastnoise.privacy import PureDP
-from leastnoise.reproductions import low_rank
-from leastnoise.reproductions.low_rank import claims, works
-from leastnoise.reproductions.low_rank.sizes import CELLS, SHARES, SHRINK, M, N, rank_of
-from leastnoise.reproductions.points import Row, Setting
-from leastnoise.reproductions.reproduction import Reproduction, cell
-from leastnoise.reproductions.verdicts import Check, verdict_of
+from leastnoise.core.errors import InputError
+from leastnoise.papers.reproductions import low_rank
+from leastnoise.papers.reproductions.low_rank import claims
+from leastnoise.papers.reproductions.low_rank import low_rank_points as works
+from leastnoise.papers.reproductions.low_rank.sizes import CELLS, SHARES, SHRINK, M, N, rank_of
+from leastnoise.papers.reproductions.points import Row, Setting
+from leastnoise.papers.reproductions.reproduction import Reproduction, cell
+from leastnoise.papers.reproductions.verdicts import Check, verdict_of
+from leastnoise.planning.choice import design
+from leastnoise.privacy.goals import PureDP
 from tolerances import ROUNDING, SOLVER
 
 QUICK, FULL = Setting("quick"), Setting("full")

@@ -15,21 +15,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leastnoise.errors import InputError, MethodError
-from leastnoise.reproductions import catalogue as names
-from leastnoise.reproductions import printed as printed_numbers
-from leastnoise.reproductions import running
-from leastnoise.reproductions.command import duration, in_words, listing
-from leastnoise.reproductions.page import write_pages
-from leastnoise.reproductions.points import Point, Row, Setting
-from leastnoise.reproductions.printed import Printed, PrintedNumber, printed
-from leastnoise.reproductions.reproduction import Drawing, Reproduction, cell
-from leastnoise.reproductions.running import NOTE, Outcome, Stand, run
-from leastnoise.reproductions.slips import SLIPS
-from leastnoise.reproductions.store import Store
-from leastnoise.reproductions.table import as_markdown, as_text, pivot, with_printed
-from leastnoise.reproductions.verdicts import Check, number, statement, verdict_of
-from leastnoise.reproductions.writing import as_words, write
+from leastnoise.core.errors import InputError, MethodError
+from leastnoise.papers.reproductions import catalogue as names
+from leastnoise.papers.reproductions import printed as printed_numbers
+from leastnoise.papers.reproductions import running
+from leastnoise.papers.reproductions.command import duration, in_words, listing
+from leastnoise.papers.reproductions.errata import SLIPS
+from leastnoise.papers.reproductions.page import write_pages
+from leastnoise.papers.reproductions.points import Point, Row, Setting
+from leastnoise.papers.reproductions.printed import Printed, PrintedNumber, printed
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
+from leastnoise.papers.reproductions.running import NOTE, Outcome, Stand, run
+from leastnoise.papers.reproductions.store import Store
+from leastnoise.papers.reproductions.table import as_markdown, as_text, pivot, with_printed
+from leastnoise.papers.reproductions.verdicts import Check, number, statement, verdict_of
+from leastnoise.papers.reproductions.writing import as_words, write
 from support import extra
 
 NAME = "made-up/table-1"
@@ -169,7 +169,7 @@ def test_other_arguments_settings_or_sources_compute_anew(tmp_path: Path, monkey
     assert Store(tmp_path, NAME, Setting("full")).find(point) is None
     assert Store(tmp_path, NAME, Setting("quick", time_limit=1.0)).find(point) is None
     assert Store(tmp_path, NAME, Setting("quick", data=tmp_path)).find(point) is None
-    monkeypatch.setattr("leastnoise.reproductions.store._source", lambda module: "edited")
+    monkeypatch.setattr("leastnoise.papers.reproductions.store._source", lambda module: "edited")
     assert Store(tmp_path, NAME, Setting("quick")).find(point) is None
 
 
@@ -314,8 +314,8 @@ def test_disagreements_with_one_reason_stand_under_it(
 ) -> None:
     import datetime
 
-    monkeypatch.setattr("leastnoise.reproductions.page.PAPERS", ("made-up",))
-    monkeypatch.setattr("leastnoise.reproductions.page.TITLES", {"made-up": "Made up"})
+    monkeypatch.setattr("leastnoise.papers.reproductions.page.PAPERS", ("made-up",))
+    monkeypatch.setattr("leastnoise.papers.reproductions.page.TITLES", {"made-up": "Made up"})
     whys = ("a table is stood in for", "θ differs", "a table is stood in for", "")
     found = dataclasses.replace(
         outcome(tmp_path),

@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise import resources
-from leastnoise.design import checked_request, plan_by
-from leastnoise.errors import InputError, MethodError
-from leastnoise.resources import Needs
-from leastnoise.strategies import Request, method_named
-from leastnoise.strategies import deadline as deadline_module
-from leastnoise.strategies.deadline import LEAST_TIME
-from leastnoise.strategies.lowrank import low_rank, random_start
-from leastnoise.strategies.unit_balls import L2Ball
+from leastnoise.core import deadline as deadline_module
+from leastnoise.core import resources
+from leastnoise.core.deadline import LEAST_TIME
+from leastnoise.core.errors import InputError, MethodError
+from leastnoise.core.resources import Needs
+from leastnoise.papers.lowrank import low_rank, random_start
+from leastnoise.papers.unit_balls import L2Ball
+from leastnoise.planning.method import Request
+from leastnoise.planning.method_list import method_named
+from leastnoise.planning.one_method import plan_by
+from leastnoise.planning.request import checked_request
 
 # A machine that multiplies a thousand times slower than any.
 SLOW = 1e6

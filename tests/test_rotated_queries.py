@@ -92,7 +92,7 @@ def test_two_way_ranges_turned(method: str) -> None:
 
 def test_what_repeated_eigenvalues_span_decides() -> None:
     """The twin: another choice within a repeated eigenvalue shows in the fourth digit."""
-    from leastnoise.strategies import eigen
+    from leastnoise.planning.families import eigen
 
     W = two_way_ranges(3, 4, 4)
     rng = np.random.default_rng(1)

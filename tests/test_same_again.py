@@ -14,9 +14,9 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import leastnoise as ln
-from leastnoise import threads
-from leastnoise.design import one_method
-from leastnoise.strategies.p_identity import search as searches
+from leastnoise.core import threads
+from leastnoise.planning import one_method
+from leastnoise.planning.p_identity import coarse_to_fine as searches
 
 # Small requests of every kind of search, none of them with a time limit.
 REQUESTS = """
@@ -101,8 +101,8 @@ def test_loading_a_library_is_not_counted_as_searching() -> None:
     """SciPy was loaded within the time of the first start, which then was cut short, or not, by chance."""
     check = (
         "import sys, numpy as np\n"
-        "from leastnoise.strategies.p_identity import search as searches\n"
-        "from leastnoise.strategies.p_identity.problem import problem_of_gram\n"
+        "from leastnoise.planning.p_identity import search as searches\n"
+        "from leastnoise.planning.p_identity.objective_function import problem_of_gram\n"
         "assert 'scipy.optimize' not in sys.modules\n"
         "loaded = []\n"
         "find = searches._Search.find\n"

@@ -25,18 +25,19 @@ import pytest
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise.accounting import CellCosts, Charge
-from leastnoise.cli.app import app
-from leastnoise.data import counted_by, feed
-from leastnoise.errors import (
+from leastnoise.app.cli.main import app
+from leastnoise.core.errors import (
     DataError,
     InputError,
     LedgerFileError,
     LedgerMismatchError,
     OverBudgetError,
 )
-from leastnoise.ledger import CountedTable, Ledger, rows, tables
-from leastnoise.ledger.sqlite import SCHEMAS
+from leastnoise.data import counted_by, feed
+from leastnoise.privacy.accounting import CellCosts, Charge
+from leastnoise.privacy.ledger import CountedTable, Ledger, rows
+from leastnoise.privacy.ledger import table_identity as tables
+from leastnoise.privacy.ledger.sqlite_log import SCHEMAS
 from leastnoise.release import measuring
 from leastnoise.strategy import Strategy
 from ledger_stress import TABLE, charge_of

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leastnoise.errors import InputError, QueryError, SchemaError, TooLargeError
-from leastnoise.schema import Attribute, Bins, Categories, Hierarchy, IntegerRange, Integers, Schema
+from leastnoise.core.errors import InputError, QueryError, SchemaError, TooLargeError
+from leastnoise.query.schema import Attribute, Bins, Categories, Hierarchy, IntegerRange, Integers, Schema
 from support import extra
 
 examples = settings(deadline=None, derandomize=True)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.errors import DesignError, PlanFileError
-from leastnoise.operators import CumulativeSum
-from leastnoise.plan.self_check import check_labels
-from leastnoise.products import ProductTerm
-from leastnoise.queries import CELL, InventedRecords, Query
-from leastnoise.structured import blocks
-from leastnoise.structured.axis_form import AxisForm
+from leastnoise.core.errors import DesignError, PlanFileError
+from leastnoise.core.operators import CumulativeSum
+from leastnoise.planning.plan.self_check import check_labels
+from leastnoise.query.products import ProductTerm
+from leastnoise.query.queries import CELL, InventedRecords, Query
+from leastnoise.strategy.structured import blocks
+from leastnoise.strategy.structured.axis_form import AxisForm
 
 REGIONS = ln.Hierarchy({"North": {"Uptown": ["a", "b"], "Hill": ["c"]}, "South": ["d"]}, other="abroad")
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.errors import InputError, MissingExtraError
-from leastnoise.privacy import GDP
-from leastnoise.progress import Progress
+from leastnoise.core.errors import InputError, MissingExtraError
+from leastnoise.core.progress import Progress
+from leastnoise.privacy.goals import GDP
 from leastnoise.solver import BACKENDS, Solution, load_backend, minimise_total_variance, newton
 from leastnoise.solver.dual import DualPoint, Noise, evaluate
 from leastnoise.strategy import RealStrategy, integer_strategy

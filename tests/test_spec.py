@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import leastnoise.spec.lines
-from leastnoise.errors import SpecError
-from leastnoise.objective import MaxVariance, Objective, Targets, TotalVariance
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total, Where
-from leastnoise.schema import Bins, Categories, Schema
-from leastnoise.spec.lines import Lines
-from leastnoise.spec.reading import FILL_IN, MAX_BYTES, Spec, load_spec, parse_spec
+import leastnoise.app.specification.lines
+from leastnoise.app.specification.lines import Lines
+from leastnoise.app.specification.spec_file import FILL_IN, MAX_BYTES, Spec, load_spec, parse_spec
+from leastnoise.core.errors import SpecError
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.query.objective import MaxVariance, Objective, Targets, TotalVariance
+from leastnoise.query.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total, Where
+from leastnoise.query.schema import Bins, Categories, Schema
 
 examples = settings(deadline=None, derandomize=True, max_examples=100)
 
@@ -49,10 +49,10 @@ def asking(*queries: str) -> str:
 
 
 def test_the_example_of_the_module_is_a_specification() -> None:
-    import leastnoise.spec.reading
+    import leastnoise.app.specification.spec_file
 
-    assert leastnoise.spec.reading.__doc__ is not None
-    lines = leastnoise.spec.reading.__doc__.splitlines()
+    assert leastnoise.app.specification.spec_file.__doc__ is not None
+    lines = leastnoise.app.specification.spec_file.__doc__.splitlines()
     spec = parse_spec("\n".join(line[4:] for line in lines if line.startswith("    ")))
     assert spec.schema == Schema(age=range(116), sex=("F", "M"), income=Bins([0, 10_000, 20_000, 50_000]))
     assert spec.queries == (Marginal("age", "sex"), Prefix("age", name="age distribution"))
@@ -868,6 +868,6 @@ def test_refused_sql_names_the_query(query: str, words: str) -> None:
 
 def test_a_finder_of_lines_that_reads_strings_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin takes what stands in a string for a header."""
-    monkeypatch.setattr(leastnoise.spec.lines, "_HIDING", re.compile(r"#[^\n]*"))
-    monkeypatch.setattr(leastnoise.spec.lines, "_PLAIN", re.compile(r"[^#\[\]{}\n]+"))
+    monkeypatch.setattr(leastnoise.app.specification.lines, "_HIDING", re.compile(r"#[^\n]*"))
+    monkeypatch.setattr(leastnoise.app.specification.lines, "_PLAIN", re.compile(r"[^#\[\]{}\n]+"))
     assert Lines(LINED).of("design") == 28

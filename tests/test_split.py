@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, sparse
 
-from leastnoise.errors import InputError
-from leastnoise.lattice import Lattice
-from leastnoise.progress import Progress
+from leastnoise.core.errors import InputError
+from leastnoise.core.progress import Progress
+from leastnoise.query.lattice import Lattice
 from leastnoise.solver import split, split_path, split_rounds
 from leastnoise.solver.split import SplitSolution, least_largest, least_total, total_within
 from support import extra

@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import leastnoise.sql.conditions
-import leastnoise.sql.expressing
-import leastnoise.sql.groups
-import leastnoise.sql.reading
-import leastnoise.sql.telling
-from leastnoise.errors import InputError, LeastnoiseError, SqlError
-from leastnoise.predicates import Negation
-from leastnoise.queries import Cases, Cube, Linear, Marginal, Query, Ranges, Sum, Total, Where
-from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
-from leastnoise.sql import queries_from_sql
-from leastnoise.workload import assemble
+import leastnoise.app.sql.condition_text
+import leastnoise.app.sql.conditions
+import leastnoise.app.sql.groups
+import leastnoise.app.sql.statements
+import leastnoise.app.sql.to_queries
+from leastnoise.app.sql import queries_from_sql
+from leastnoise.core.errors import InputError, LeastnoiseError, SqlError
+from leastnoise.query.predicates import Negation
+from leastnoise.query.queries import Cases, Cube, Linear, Marginal, Query, Ranges, Sum, Total, Where
+from leastnoise.query.schema import Bins, Categories, Hierarchy, Integers, Schema
+from leastnoise.query.workload import assemble
 
 SCHEMA = Schema(
     age=range(2, 9),
@@ -200,43 +200,43 @@ def test_duckdb_gives_the_same_answers(table: Any) -> None:
 
 
 BROKEN = {
-    "negations are forgotten": (leastnoise.sql.conditions, "negated", lambda condition: condition),
+    "negations are forgotten": (leastnoise.app.sql.conditions, "negated", lambda condition: condition),
     "or is read as and": (
-        leastnoise.sql.conditions,
+        leastnoise.app.sql.conditions,
         "joined",
-        lambda word, parts, _real=leastnoise.sql.conditions.joined: _real("and", parts),
+        lambda word, parts, _real=leastnoise.app.sql.conditions.joined: _real("and", parts),
     ),
     "the upper end is left out": (
-        leastnoise.sql.conditions,
+        leastnoise.app.sql.conditions,
         "_SIGNS",
-        {**leastnoise.sql.conditions._SIGNS, leastnoise.sql.conditions.exp.LTE: "<"},
+        {**leastnoise.app.sql.conditions._SIGNS, leastnoise.app.sql.conditions.exp.LTE: "<"},
     ),
     "a constant on the left is not mirrored": (
-        leastnoise.sql.conditions,
+        leastnoise.app.sql.conditions,
         "_MIRRORED",
         {sign: sign for sign in ("==", "!=", "<", "<=", ">", ">=")},
     ),
     "an interval ends too early": (
-        leastnoise.sql.expressing,
+        leastnoise.app.sql.to_queries,
         "_singles",
-        lambda name, values, mask, _real=leastnoise.sql.expressing._singles: _real(
+        lambda name, values, mask, _real=leastnoise.app.sql.to_queries._singles: _real(
             name, values, mask & (np.arange(len(mask)) < np.flatnonzero(mask)[-1] + (mask.sum() == 1))
         ),
     ),
     "a group is lost": (
-        leastnoise.sql.expressing,
+        leastnoise.app.sql.to_queries,
         "groups_of",
-        lambda tied, schema, _real=leastnoise.sql.groups.groups_of: _real(tied, schema)[-1:],
+        lambda tied, schema, _real=leastnoise.app.sql.groups.groups_of: _real(tied, schema)[-1:],
     ),
     "conditions are forgotten": (
-        leastnoise.sql.expressing,
+        leastnoise.app.sql.to_queries,
         "tied_together",
-        lambda parts, buckets, shared, schema, _real=leastnoise.sql.groups.tied_together: _real(
+        lambda parts, buckets, shared, schema, _real=leastnoise.app.sql.groups.tied_together: _real(
             parts[:0], buckets, shared, schema
         ),
     ),
     "conditions are taken apart where they must not": (
-        leastnoise.sql.telling,
+        leastnoise.app.sql.condition_text,
         "_is_product",
         lambda mask, sides: True,
     ),
@@ -796,7 +796,7 @@ def test_a_condition_is_never_negated_twice_or_lost() -> None:
                 continue
             halves.append(query.operator(SCHEMA).dense()[0])
         assert (np.sum(halves, axis=0) == 1).all()
-    assert isinstance(leastnoise.sql.conditions.negated(Where("age < 3").parsed), Negation)
+    assert isinstance(leastnoise.app.sql.conditions.negated(Where("age < 3").parsed), Negation)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ import pytest
 from scipy import stats
 
 import leastnoise as ln
-from leastnoise import intervals, release
-from leastnoise.errors import UnrecordedSpending
+from leastnoise import release
+from leastnoise.core.errors import UnrecordedSpending
+from leastnoise.release import intervals
 from leastnoise.strategy import Strategy
 from tolerances import CHANCE
 

@@ -10,21 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.certificate import certify
-from leastnoise.design import design, plan_by
-from leastnoise.errors import DesignError, MethodError
-from leastnoise.objective import MaxVariance, TotalVariance
-from leastnoise.plan import load_plan
-from leastnoise.privacy import GDP, Goal, PureDP
-from leastnoise.queries import AllRanges, Marginal, Prefix, Total
-from leastnoise.schema import Schema
-from leastnoise.strategies import all_methods, method_named
-from leastnoise.strategies.cells import distinct_cells
-from leastnoise.strategies.hierarchical import best_branchings, branchings, tree
-from leastnoise.strategies.method import Method, Request, kronecker, refuse_large
-from leastnoise.strategies.wavelet import haar, is_small
+from leastnoise.bounds.certificate import certify
+from leastnoise.core.errors import DesignError, MethodError
+from leastnoise.planning.choice import design
+from leastnoise.planning.families.distinct_cells import distinct_cells
+from leastnoise.planning.families.hierarchical import best_branchings, branchings, tree
+from leastnoise.planning.families.wavelet import haar, is_small
+from leastnoise.planning.method import Method, Request, kronecker, refuse_large
+from leastnoise.planning.method_list import all_methods, method_named
+from leastnoise.planning.one_method import plan_by
+from leastnoise.planning.plan import load_plan
+from leastnoise.privacy.goals import GDP, Goal, PureDP
+from leastnoise.query.objective import MaxVariance, TotalVariance
+from leastnoise.query.queries import AllRanges, Marginal, Prefix, Total
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload, assemble
 from leastnoise.strategy import RealStrategy
-from leastnoise.workload import Workload, assemble
 from tolerances import ROUNDING, SOLVER
 
 HEURISTICS = ("identity", "workload", "hierarchical", "wavelet")

@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.design import design
-from leastnoise.errors import QueryError, UnrecordedSpending
-from leastnoise.objective import MaxVariance, Targets, TotalVariance
-from leastnoise.plan import Plan
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.queries import AllRanges, Cube, Linear, Marginal, Prefix, Query, Ranges, Total
+from leastnoise.core.errors import QueryError, UnrecordedSpending
+from leastnoise.planning.choice import design
+from leastnoise.planning.plan import Plan
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.query.objective import MaxVariance, Targets, TotalVariance
+from leastnoise.query.queries import AllRanges, Cube, Linear, Marginal, Prefix, Query, Ranges, Total
+from leastnoise.query.schema import Bins, Schema
+from leastnoise.query.workload import Workload, assemble
 from leastnoise.release import Release, measure
 from leastnoise.report import baselines, write_answers
 from leastnoise.report.tables import cost_table, cross_table
-from leastnoise.schema import Bins, Schema
-from leastnoise.workload import Workload, assemble
 from tolerances import ROUNDING
 
 # The module, which a function of the same name hides in its package.
-simple_ways = sys.modules["leastnoise.report.baselines"]
+simple_ways = sys.modules["leastnoise.report.simple_ways"]
 
 SCHEMA = Schema(age=range(5), sex=("M", "F"), income=Bins([0, 1, 10]))
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import typer
 
-from leastnoise.cli import terminal
-from leastnoise.cli.designing import designing
-from leastnoise.cli.terminal import gap_in_words, spinner
-from leastnoise.progress import Progress
+from leastnoise.app.cli import terminal
+from leastnoise.app.cli.design_progress import designing
+from leastnoise.app.cli.terminal import gap_in_words, spinner
+from leastnoise.core.progress import Progress
 
 
 def tellers() -> list[threading.Thread]:

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.errors import MethodError, MissingExtraError, QueryError, TooLargeError, WorkloadError
-from leastnoise.measured import Measured
-from leastnoise.operators import Array
-from leastnoise.products import Axis
+from leastnoise.core.errors import MethodError, MissingExtraError, QueryError, TooLargeError, WorkloadError
+from leastnoise.core.operators import Array
+from leastnoise.query.products import Axis
 from leastnoise.release import Release, count_tables
+from leastnoise.release.to_mbi import BlockQuery, ForMbi, domain_for_mbi, measurements_for_mbi, to_mbi
 from leastnoise.strategy import Strategy
-from leastnoise.structured.axis_form import AxisForm, centred_form, identity_form
-from leastnoise.structured.blocks import Structured
-from leastnoise.structured.layout import Block
-from leastnoise.structured.tables import Tables
-from leastnoise.to_mbi import BlockQuery, ForMbi, domain_for_mbi, measurements_for_mbi, to_mbi
+from leastnoise.strategy.measured import Measured
+from leastnoise.strategy.structured.axis_form import AxisForm, centred_form, identity_form
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.layout import Block
+from leastnoise.strategy.structured.tables import Tables
 from support import extra
 from tolerances import JUDGE, ROUNDING
 
@@ -272,7 +272,7 @@ def far_from_answers(model: Any, release: Release) -> float:
 PAIRS = [ln.Marginal("region", "age"), ln.Marginal("sex", "region"), ln.Marginal("age", "sex")]
 
 
-@pytest.mark.filterwarnings("ignore::leastnoise.errors.UnrecordedSpending")
+@pytest.mark.filterwarnings("ignore::leastnoise.core.errors.UnrecordedSpending")
 @pytest.mark.parametrize(
     ("method", "goal", "kind"),
     [
@@ -292,7 +292,7 @@ def test_a_model_agrees_with_the_answers(method: str, goal: Any, kind: type) -> 
     assert np.asarray(model.project(("one",)).values) == pytest.approx([given.total], rel=JUDGE)
 
 
-@pytest.mark.filterwarnings("ignore::leastnoise.errors.UnrecordedSpending")
+@pytest.mark.filterwarnings("ignore::leastnoise.core.errors.UnrecordedSpending")
 def test_a_model_of_wrong_noise_disagrees_with_the_answers() -> None:
     # Of tables that overlap, each counts for as much as its noise allows. The six numbers in which they
     # overlap change by about a standard error: that all stay within JUDGE has a chance far below CHANCE.
@@ -307,7 +307,7 @@ def test_a_model_of_wrong_noise_disagrees_with_the_answers() -> None:
 # ------------------------------------------------------------------ refusals
 
 
-@pytest.mark.filterwarnings("ignore::leastnoise.errors.UnrecordedSpending")
+@pytest.mark.filterwarnings("ignore::leastnoise.core.errors.UnrecordedSpending")
 def test_what_cannot_be_handed_over_is_refused() -> None:
     matrix = ln.Workload.from_matrix(np.eye(3))
     with pytest.raises(WorkloadError, match=r"give a schema to Workload\.from_matrix"):
@@ -324,7 +324,7 @@ def test_what_cannot_be_handed_over_is_refused() -> None:
         to_mbi(Release(plan, np.array([5], dtype=object)))
 
 
-@pytest.mark.filterwarnings("ignore::leastnoise.errors.UnrecordedSpending")
+@pytest.mark.filterwarnings("ignore::leastnoise.core.errors.UnrecordedSpending")
 def test_a_total_that_was_not_measured_is_not_made_up() -> None:
     asked = ln.assemble([ln.Where("age < 1")], SCHEMA)
     given = to_mbi(ln.measure(ln.design(asked, ln.ZCDP(0.5)), COUNTS))

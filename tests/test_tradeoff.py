@@ -16,12 +16,12 @@ import typer
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise.cli.explain import tradeoff as tradeoff_command
-from leastnoise.drivers import Redesign
-from leastnoise.errors import DesignError, InputError, MethodError
-from leastnoise.privacy import epsilon_of
+from leastnoise.app.cli.explain_command import tradeoff as tradeoff_command
+from leastnoise.core.errors import DesignError, InputError, MethodError
+from leastnoise.privacy.goals import epsilon_of
 from leastnoise.report import baselines
-from leastnoise.tradeoff import Point, Tradeoff, tradeoff, write_tradeoff
+from leastnoise.report.cost_drivers import Redesign
+from leastnoise.report.trade_off import Point, Tradeoff, tradeoff, write_tradeoff
 from support import extra
 from tolerances import ROUNDING, SOLVER
 
@@ -200,7 +200,7 @@ def test_a_design_that_fails_next_to_the_least_epsilon_is_told(monkeypatch: pyte
             raise DesignError("no plan; ask again")
         return true_design(*arguments, **options)
 
-    monkeypatch.setattr(sys.modules["leastnoise.tradeoff"], "design", failing)
+    monkeypatch.setattr(sys.modules["leastnoise.report.trade_off"], "design", failing)
     table = tradeoff(asked, ln.ApproxDP(1.01 * least, DELTA), epsilons=[1.01 * least])
     (point,) = table.points
     assert point.how == "scaled"
@@ -282,7 +282,7 @@ def test_a_time_limit_is_shared_and_the_own_epsilon_comes_first(
     """Two designs took all of the time, and the goal that was given had none."""
     asked = workload(**TARGETS)
     least = ln.design(asked).epsilon(delta=DELTA)
-    module, clock, true_design = sys.modules["leastnoise.tradeoff"], Clock(), ln.design
+    module, clock, true_design = sys.modules["leastnoise.report.trade_off"], Clock(), ln.design
     given: list[float] = []
 
     def design(*arguments: Any, time_limit: float, **options: Any) -> Any:
@@ -447,7 +447,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = (tmp_path / "t.csv").read_text(encoding="utf-8").splitlines()
     assert [row["epsilon"] for row in csv.DictReader(lines)] == ["0.5", "1.0", "2.0"]
     # Refused before anything is designed.
-    monkeypatch.setattr(sys.modules["leastnoise.tradeoff"], "tradeoff", None)
+    monkeypatch.setattr(sys.modules["leastnoise.report.trade_off"], "tradeoff", None)
     for out, words in (("t.png", "by its ending"), ("none/t.csv", "there is no folder")):
         refused = command("town.toml", "--out", out)
         assert isinstance(refused.exception, InputError)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.errors import MethodError
+from leastnoise.core.errors import MethodError
 from tolerances import SOLVER
 
 WITHIN = ln.TotalVariance(within_targets=True)

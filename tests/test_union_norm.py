@@ -20,14 +20,15 @@ from hypothesis import strategies as st
 import leastnoise as ln
 from leastnoise.bounds.union_norm import axes as union_axes
 from leastnoise.bounds.union_norm import bound as union_total
-from leastnoise.bounds.union_norm import cuts, resolvent, union_bound, union_norm_below
+from leastnoise.bounds.union_norm import resolvent, union_bound, union_norm_below
+from leastnoise.bounds.union_norm import truncation as cuts
 from leastnoise.bounds.union_norm.axes import SplitAxis, dense_axis
-from leastnoise.bounds.union_norm.dense import sum_of_norms_dense
+from leastnoise.bounds.union_norm.few_directions import sum_of_norms_dense
 from leastnoise.bounds.union_norm.resolvent import norm_by_resolvents
-from leastnoise.errors import DesignError, TooLargeError
-from leastnoise.operators import Array
-from leastnoise.products import Products, products_of
-from leastnoise.queries import Query
+from leastnoise.core.errors import DesignError, TooLargeError
+from leastnoise.core.operators import Array
+from leastnoise.query.products import Products, products_of
+from leastnoise.query.queries import Query
 from leastnoise.solver import minimise_total_variance
 from tolerances import ROUNDING, SOLVER
 
@@ -324,7 +325,7 @@ def test_kinds_that_always_come_together_are_one(monkeypatch: pytest.MonkeyPatch
     def careless(weights: dict[Any, float], reference: dict[Any, float]) -> float:
         return max(weights[asked] / reference[asked] for asked in weights)
 
-    monkeypatch.setattr("leastnoise.bounds.union_norm.questions._proportion", careless)
+    monkeypatch.setattr("leastnoise.bounds.union_norm.axis_questions._proportion", careless)
     assert union_norm_below(products, w, q) > (1 + SOLVER) * F
 
 
@@ -442,7 +443,7 @@ def test_one_decomposition_serves_weights_nearby_from_below() -> None:
     each = math.fsum(sum_of_norms_dense(axes, terms, weights[:, [c]]) for c in range(30))
     assert sum_of_norms_dense(axes, terms, weights, is_exact=True) == pytest.approx(each, rel=ROUNDING)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("leastnoise.bounds.union_norm.dense._WORK", 0.0)
+        monkeypatch.setattr("leastnoise.bounds.union_norm.few_directions._WORK", 0.0)
         few = sum_of_norms_dense(axes, terms, weights)
     assert (1 - 1e-2) * each < few < (1 - ROUNDING) * each
 

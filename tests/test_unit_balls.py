@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from leastnoise.operators import Array
-from leastnoise.strategies import unit_balls
-from leastnoise.strategies.arrays import load_arrays
-from leastnoise.strategies.unit_balls import L1Ball, L2Ball
+from leastnoise.core.operators import Array
+from leastnoise.papers import unit_balls
+from leastnoise.papers.unit_balls import L1Ball, L2Ball
+from leastnoise.solver.arrays import load_arrays
 from support import extra
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise import container, wholefile
-from leastnoise.wholefile import written_whole
+from leastnoise.core import container
+from leastnoise.core import whole_file as wholefile
+from leastnoise.core.whole_file import written_whole
 
 
 def test_a_file_takes_its_place_once_it_is_complete(tmp_path: Path) -> None:

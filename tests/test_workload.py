@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from laws import close
-from leastnoise.errors import QueryError, SchemaError, TooLargeError, WorkloadError
-from leastnoise.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
-from leastnoise.schema import Bins, Schema
-from leastnoise.workload import MAX_WEIGHT_RATIO, Workload, assemble
+from leastnoise.core.errors import QueryError, SchemaError, TooLargeError, WorkloadError
+from leastnoise.query.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
+from leastnoise.query.schema import Bins, Schema
+from leastnoise.query.workload import MAX_WEIGHT_RATIO, Workload, assemble
 from test_queries import cell_by_cell, queries, schemas
 from tolerances import ROUNDING
 

@@ -10,18 +10,16 @@ release  = ln.measure(plan, data)
 print(ln.summarize(release))
 """
 
-from leastnoise.adjust import adjust
-from leastnoise.certificate import Certificate, certify
-from leastnoise.compare import compare, methods
+from leastnoise.app.sql import queries_from_sql
+from leastnoise.bounds.certificate import Certificate, certify
+from leastnoise.core.errors import InfeasibleError, LeastnoiseError
 from leastnoise.data import Data, vectorize
-from leastnoise.design import design
-from leastnoise.drivers import Drivers, drivers
-from leastnoise.errors import InfeasibleError, LeastnoiseError
-from leastnoise.ledger import Ledger
-from leastnoise.objective import MaxVariance, Targets, TotalVariance
-from leastnoise.plan import Plan, load_plan
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, PureDP
-from leastnoise.queries import (
+from leastnoise.planning.choice import design
+from leastnoise.planning.plan import Plan, load_plan
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, PureDP
+from leastnoise.privacy.ledger import Ledger
+from leastnoise.query.objective import MaxVariance, Targets, TotalVariance
+from leastnoise.query.queries import (
     AllRanges,
     Cases,
     Cube,
@@ -34,12 +32,14 @@ from leastnoise.queries import (
     Total,
     Where,
 )
+from leastnoise.query.schema import Bins, Categories, Hierarchy, Integers, Schema
+from leastnoise.query.workload import Workload, assemble
 from leastnoise.release import Release, load_release, measure
+from leastnoise.release.adjusting import adjust
 from leastnoise.report import Report, summarize
-from leastnoise.schema import Bins, Categories, Hierarchy, Integers, Schema
-from leastnoise.sql import queries_from_sql
-from leastnoise.tradeoff import Tradeoff, tradeoff
-from leastnoise.workload import Workload, assemble
+from leastnoise.report.comparison import compare, methods
+from leastnoise.report.cost_drivers import Drivers, drivers
+from leastnoise.report.trade_off import Tradeoff, tradeoff
 
 __version__ = "0.1.0"
 

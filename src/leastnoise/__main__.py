@@ -1,6 +1,6 @@
 """`python -m leastnoise`, for shells that do not find the command itself."""
 
-from leastnoise.cli.app import main
+from leastnoise.app.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.decompositions import eigh
-from leastnoise.operators import Array, require_room
-from leastnoise.workload import Workload
+from leastnoise.core.decompositions import eigh
+from leastnoise.core.operators import Array, require_room
+from leastnoise.query.workload import Workload
 
 # Up to this many entries the queries themselves are decomposed; beyond, a Gram
 # matrix, which loses directions weaker than 1e-7.

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from leastnoise.bounds.union_norm import union_norm_below
-from leastnoise.errors import DesignError, PlanFileError
-from leastnoise.objective import Objective
-from leastnoise.operators import Array, RowScaled
-from leastnoise.products import Axis, Kind, Products, axes_from_words, axes_in_words, products_of
-from leastnoise.workload import Workload
+from leastnoise.core.errors import DesignError, PlanFileError
+from leastnoise.core.operators import Array, RowScaled
+from leastnoise.query.objective import Objective
+from leastnoise.query.products import Axis, Kind, Products, axes_from_words, axes_in_words, products_of
+from leastnoise.query.workload import Workload
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,10 +50,10 @@ several files.
 Messages hold nothing true about the table: what the engine says is withheld.
 
     handle.py     `vectorize` and the lazy handle it makes
-    blocks.py     many tables from few scans
-    asking.py     one scan, by whichever engine holds the table
-    counting.py   by the embedded engine: from values to cells, in SQL
-    fitting.py    how far a table keeps to its schema, for its owner's eyes
+    table_cover.py     many tables from few scans
+    scan.py     one scan, by whichever engine holds the table
+    duckdb_scan.py   by the embedded engine: from values to cells, in SQL
+    schema_fit.py    how far a table keeps to its schema, for its owner's eyes
     people.py     whose record it is
     sources.py    files and data frames, as the embedded engine reads them
     column_names.py   columns found by their names
@@ -61,21 +61,21 @@ Messages hold nothing true about the table: what the engine says is withheld.
     csv_records.py    records and fields, by one pass over the bytes
     text_files.py     bytes of a file as UTF-8
     arrow_stream.py   columns of text as an Arrow stream
-    engines.py    by any other engine, through Ibis
-    placing.py    from values to cells, in Ibis expressions
+    ibis_scan.py    by any other engine, through Ibis
+    ibis_cells.py    from values to cells, in Ibis expressions
     dialects.py   what Ibis has no word for
     kinds.py      types of column that can be counted at all
-    edges.py      edges of bins as an engine compares them
-    watching.py   progress
+    bin_edges.py      edges of bins as an engine compares them
+    scan_progress.py   progress
     vector.py     counts given one by one
     version.py    which version of a table is counted, and by which rules
-    withheld.py   errors that say nothing about the table
+    withheld_errors.py   errors that say nothing about the table
 """
 
 from leastnoise.data.handle import Data, vectorize
+from leastnoise.data.scan_progress import Counting
 from leastnoise.data.vector import counts_from_vector, is_count_vector
 from leastnoise.data.version import Counted, counted_by, feed
-from leastnoise.data.watching import Counting
 
 __all__ = [
     "Counted",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leastnoise.errors import DataError
+from leastnoise.core.errors import DataError
 
 
 def column_places(columns: Sequence[Any], names: Sequence[str], delimiter: str = "") -> list[int]:

@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from leastnoise.core.errors import DataError
 from leastnoise.data.text_files import TextFile
-from leastnoise.errors import DataError
 
 # Bytes of a record without its line end; a longer record is dropped. DuckDB's own reader takes as many.
 MAX_RECORD = 2**21

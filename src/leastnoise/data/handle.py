@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.data.asking import check_source, scanner
-from leastnoise.data.blocks import Subset, plan_scans, summed
+from leastnoise.core.errors import DataError, TooLargeError
+from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.data.people import Person, checked_person
+from leastnoise.data.scan import check_source, scanner
+from leastnoise.data.scan_progress import Counting, Watch
 from leastnoise.data.snapshots import CHANGED, Scan
 from leastnoise.data.sources import ACCEPTED, OPENERS, files_named, snapshot
-from leastnoise.data.watching import Counting, Watch
-from leastnoise.data.withheld import withheld
-from leastnoise.errors import DataError, TooLargeError
-from leastnoise.operators import MAX_ENTRIES
-from leastnoise.schema import Schema
+from leastnoise.data.table_cover import Subset, plan_scans, summed
+from leastnoise.data.withheld_errors import withheld
+from leastnoise.query.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.errors import DataError
+from leastnoise.core.errors import DataError
 
 # Whole numbers below this in size are told apart by floats with as many bits of precision.
 WHOLE_BELOW = {"float64": 2**53, "float32": 2**24, "float16": 2**11}

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.data.blocks import Subset
+from leastnoise.core.errors import DataError
 from leastnoise.data.column_names import column_places
-from leastnoise.data.watching import Watch
-from leastnoise.errors import DataError
+from leastnoise.data.scan_progress import Watch
+from leastnoise.data.table_cover import Subset
 
 # The counts of some blocks of attributes, each of shape (n_cells of the block,), from one scan.
 Scan = Callable[[Sequence[Subset], Watch], list[npt.NDArray[np.int64]]]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.data.withheld import withheld
-from leastnoise.errors import DataError
+from leastnoise.core.errors import DataError
+from leastnoise.data.withheld_errors import withheld
 
 
 def is_count_vector(source: Any) -> bool:

@@ -15,8 +15,8 @@ A module imports only modules that stand above it here:
 
 from leastnoise.release.counts import count_tables, counts_of
 from leastnoise.release.measuring import measure, measured, with_noise
-from leastnoise.release.reading import load_release, stored_goal, stored_release
 from leastnoise.release.release import Receipt, Release, in_unicode
+from leastnoise.release.release_file import load_release, stored_goal, stored_release
 
 __all__ = [
     "Receipt",

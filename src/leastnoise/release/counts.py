@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from leastnoise.core.errors import DataError
+from leastnoise.core.operators import Array, arranged
 from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
-from leastnoise.errors import DataError
-from leastnoise.measured import CountTables
-from leastnoise.operators import Array, arranged
-from leastnoise.schema import Schema
-from leastnoise.workload import Workload
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload
+from leastnoise.strategy.measured import CountTables
 
 
 def opened_source(workload: Workload, source: Any) -> Data | Array:

@@ -13,20 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise import container
+from leastnoise.core import container
+from leastnoise.core.errors import DataError, InputError, PlanFileError, UnrecordedSpending
+from leastnoise.core.interruption import finished_first
+from leastnoise.core.operators import Array
+from leastnoise.core.random_bits import RandomBits, SystemBits
 from leastnoise.data import counted_by, feed
-from leastnoise.errors import DataError, InputError, PlanFileError, UnrecordedSpending
-from leastnoise.interruption import finished_first
-from leastnoise.ledger import CountedTable, Ledger
-from leastnoise.measured import CountTables, Measured
-from leastnoise.noise import RandomBits, SystemBits, discrete_laplace, rounded_gaussian
-from leastnoise.operators import Array
-from leastnoise.plan import Plan, plan_from_parts
+from leastnoise.planning.plan import Plan, plan_from_parts
+from leastnoise.privacy.ledger import CountedTable, Ledger
 from leastnoise.release.counts import count_tables, is_truncated, opened_source, tables_of_vector
+from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 from leastnoise.release.paid import Paid
-from leastnoise.release.reading import release_from_parts
 from leastnoise.release.release import Receipt, Release
-from leastnoise.structured.blocks import Structured
+from leastnoise.release.release_file import release_from_parts
+from leastnoise.strategy.measured import CountTables, Measured
+from leastnoise.strategy.structured.blocks import Structured
 
 
 def measure(

@@ -11,7 +11,7 @@ import time
 import warnings
 from dataclasses import dataclass, field
 
-from leastnoise.errors import (
+from leastnoise.core.errors import (
     AlreadySpentError,
     LedgerBusyError,
     LedgerError,
@@ -20,8 +20,8 @@ from leastnoise.errors import (
     StoringDelayed,
     UnstoredError,
 )
-from leastnoise.interruption import Interruption, finished_first
-from leastnoise.ledger import Entry, Ledger
+from leastnoise.core.interruption import Interruption, finished_first
+from leastnoise.privacy.ledger import Entry, Ledger
 from leastnoise.release.release import Release
 
 # Seconds before storing is tried again, first and at most; in between each wait is twice the last.

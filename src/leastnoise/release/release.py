@@ -14,17 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise import container, exact
-from leastnoise.adjustment import Adjustment
-from leastnoise.errors import MissingExtraError
-from leastnoise.intervals import half_widths
-from leastnoise.operators import Array
-from leastnoise.plan import Plan
-from leastnoise.printable import in_figures
-from leastnoise.quantiles import quantile_table
-from leastnoise.queries import Labels, Query
-from leastnoise.to_mbi import ForMbi, to_mbi
-from leastnoise.workload import Workload
+from leastnoise.core import container
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import MissingExtraError
+from leastnoise.core.operators import Array
+from leastnoise.core.printable import in_figures
+from leastnoise.planning.plan import Plan
+from leastnoise.query.queries import Labels, Query
+from leastnoise.query.workload import Workload
+from leastnoise.release.adjustment import Adjustment
+from leastnoise.release.intervals import half_widths
+from leastnoise.release.quantiles import quantile_table
+from leastnoise.release.to_mbi import ForMbi, to_mbi
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,7 @@ class Release:
         """A pandas frame of quantiles of an ordered attribute, with intervals that hold the true ones.
 
         The q-quantile is the least declared value v such that at least a share q of the records has v or
-        less. Each interval holds its true quantile with probability `level` or more; `leastnoise.quantiles`
+        less. Each interval holds its true quantile with probability `level` or more; `leastnoise.release.quantiles`
         has the reason. Of an adjusted release the estimates are those of its answers, and the intervals
         those of what was measured.
 

@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from leastnoise.errors import InputError, MissingExtraError, TooLargeError
-from leastnoise.printable import no_formula, without_controls
+from leastnoise.core.errors import InputError, MissingExtraError, TooLargeError
+from leastnoise.core.printable import no_formula, without_controls
+from leastnoise.core.whole_file import written_whole
 from leastnoise.release import Release, in_unicode
 from leastnoise.report.columns import Texts, attribute_columns, distinct_names
-from leastnoise.wholefile import written_whole
 
 # What a sheet of Excel holds: rows, the heading included, and characters of a cell.
 _EXCEL_ROWS, _EXCEL_TEXT = 2**20, 32_767

@@ -18,15 +18,15 @@ from functools import cached_property
 
 import numpy as np
 
-from leastnoise.operators import Array, CumulativeSum, EveryRange, Identity, Padded
-from leastnoise.printable import counted
-from leastnoise.queries import Factor, Labels, Linear
-from leastnoise.queries.targets import in_counts
+from leastnoise.core.operators import Array, CumulativeSum, EveryRange, Identity, Padded
+from leastnoise.core.printable import counted
+from leastnoise.query.queries import Factor, Labels, Linear
+from leastnoise.query.queries.targets import in_counts
+from leastnoise.query.schema import Bins, Integers, Schema
+from leastnoise.query.workload import Block
 from leastnoise.report.figures import decimals_for, number, outward, with_margin
 from leastnoise.report.markup import Markup, element, joined, paragraph, shortened, table
 from leastnoise.report.pictures import Series, bar, legend, lines, shaded_map, shades
-from leastnoise.schema import Bins, Integers, Schema
-from leastnoise.workload import Block
 
 # Rows of a table with bars, and of one that is opened by hand.
 _MOST_BARS, _MOST_ROWS = 40, 120

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from leastnoise.operators import Array
-from leastnoise.queries import Factor, Linear
-from leastnoise.schema import Schema
-from leastnoise.workload import Workload
+from leastnoise.core.operators import Array
+from leastnoise.query.queries import Factor, Linear
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload
 
 # What stands before the name of an attribute that a table has a column for already.
 APART = "attribute_"

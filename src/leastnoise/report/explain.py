@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from leastnoise.drivers import Drivers
-from leastnoise.drivers.table import SHOWN
-from leastnoise.printable import printable
+from leastnoise.core.printable import printable
+from leastnoise.report.cost_drivers import Drivers
+from leastnoise.report.cost_drivers.driver_table import SHOWN
 
 
 def drivers_table(found: Drivers) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, Context, Decimal
 
-from leastnoise.operators import Array
+from leastnoise.core.operators import Array
 
 # Below this, answers to real-weighted queries are better read from release.to_frame().
 _MOST_DECIMALS = 12

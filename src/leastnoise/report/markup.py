@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from leastnoise.printable import printable
+from leastnoise.core.printable import printable
 
 # Elements that have no content and no end.
 _VOID = frozenset(("meta", "br"))

@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
-from leastnoise.operators import Array
-from leastnoise.plan import Plan
-from leastnoise.printable import counted, in_figures
+from leastnoise.core.operators import Array
+from leastnoise.core.printable import counted, in_figures
+from leastnoise.planning.plan import Plan
+from leastnoise.query.workload import Block
 from leastnoise.release import Release
-from leastnoise.report import sections, words
-from leastnoise.report.baselines import baselines
+from leastnoise.report import plan_sentences as words
+from leastnoise.report import sections
 from leastnoise.report.batches import parts_of, shown
 from leastnoise.report.figures import at_least, figure, share_above
 from leastnoise.report.markup import Markup, element, joined, paragraph, shortened
+from leastnoise.report.simple_ways import baselines
 from leastnoise.report.text import LEVEL
-from leastnoise.workload import Block
 
 # Batches are shown until the page has so many characters; the others are named.
 _MOST_CHARACTERS = 1_500_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leastnoise.operators import Array
+from leastnoise.core.operators import Array
 from leastnoise.report.markup import Markup, element, escaped, joined, shortened
 
 # In units of the picture; the page scales it to the width there is.

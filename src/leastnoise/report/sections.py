@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from leastnoise.drivers.giving_way import target_in_words
-from leastnoise.plan import Plan
-from leastnoise.printable import counted, in_figures
-from leastnoise.progress import ending_to_text
-from leastnoise.report import words
-from leastnoise.report.baselines import Baselines
+from leastnoise.core.printable import counted, in_figures
+from leastnoise.core.progress import ending_to_text
+from leastnoise.planning.plan import Plan
+from leastnoise.query.schema import Attribute
+from leastnoise.query.workload import Block
+from leastnoise.report import plan_sentences as words
+from leastnoise.report.cost_drivers.relaxation import target_in_words
 from leastnoise.report.figures import at_least, figure, times
 from leastnoise.report.markup import Markup, code, element, joined, paragraph, table
 from leastnoise.report.pictures import bars_of
+from leastnoise.report.simple_ways import Baselines
 from leastnoise.report.tables import aim_of
-from leastnoise.schema import Attribute
-from leastnoise.workload import Block
 
 # Lines of a table that has one for every batch, or every attribute.
 _MOST_LINES = 200

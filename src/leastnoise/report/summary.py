@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from leastnoise.errors import InputError
-from leastnoise.plan import Plan
+from leastnoise.core.errors import InputError
+from leastnoise.core.whole_file import written_whole
+from leastnoise.planning.plan import Plan
 from leastnoise.release import Release
 from leastnoise.report.text import plan_text, release_text
-from leastnoise.wholefile import written_whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from leastnoise.errors import QueryError
-from leastnoise.measured import Measured
-from leastnoise.objective import Objective, Targets
-from leastnoise.plan import Plan
-from leastnoise.printable import printable
+from leastnoise.core.errors import QueryError
+from leastnoise.core.printable import printable
+from leastnoise.planning.plan import Plan
+from leastnoise.query.objective import Objective, Targets
+from leastnoise.query.workload import Workload
 from leastnoise.release import Release
-from leastnoise.report.baselines import Baselines, baselines
 from leastnoise.report.figures import figure, number, outward, times, with_margin
-from leastnoise.workload import Workload
+from leastnoise.report.simple_ways import Baselines, baselines
+from leastnoise.strategy.measured import Measured
 
 
 def cost_table(plan: Plan) -> Any:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import textwrap
 
-from leastnoise.drivers.giving_way import target_in_words
-from leastnoise.operators import Array
-from leastnoise.plan import Plan
-from leastnoise.printable import counted, printable
-from leastnoise.progress import ending_to_text
+from leastnoise.core.operators import Array
+from leastnoise.core.printable import counted, printable
+from leastnoise.core.progress import ending_to_text
+from leastnoise.planning.plan import Plan
+from leastnoise.query.workload import Block
 from leastnoise.release import Release
-from leastnoise.report import words
+from leastnoise.report import plan_sentences as words
+from leastnoise.report.cost_drivers.relaxation import target_in_words
 from leastnoise.report.figures import decimals_for, number, outward
-from leastnoise.workload import Block
 
 # A batch with up to this many answers is shown whole; of a longer one, the first few.
 _SHOWN_WHOLE = 12

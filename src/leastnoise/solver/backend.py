@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from leastnoise.errors import InputError, MissingExtraError
-from leastnoise.operators import Array
+from leastnoise.core.errors import InputError, MissingExtraError
+from leastnoise.core.operators import Array
 
 BACKENDS = ("numpy", "torch", "cuda")
 

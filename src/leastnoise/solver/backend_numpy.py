@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from leastnoise.operators import Array
+from leastnoise.core.operators import Array
 
 
 class NumpyBackend:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from scipy import linalg
 
-from leastnoise.errors import MissingExtraError
-from leastnoise.operators import Array
+from leastnoise.core.errors import MissingExtraError
+from leastnoise.core.operators import Array
 
 
 class TorchBackend:

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.operators import Array
-from leastnoise.progress import Ended, Progress, worst_ending
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.interior import Kind, Path, follow_path, relative_gap
 from leastnoise.solver.kinds import Anchor, LeastProfile, TotalWithinCaps, mixture

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.operators import Array
+from leastnoise.core.operators import Array
 from leastnoise.solver.backend import Backend
 
 # Below this ratio of eigenvalues of T, squaring has cost too many digits of the

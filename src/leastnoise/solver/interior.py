@@ -25,8 +25,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from leastnoise.operators import Array
-from leastnoise.progress import Ended, Progress
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, Progress
 from leastnoise.solver.mean import Forms, MeanPoint, evaluate
 
 MAX_STEPS = 150

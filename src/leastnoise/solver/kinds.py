@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.operators import Array
+from leastnoise.core.operators import Array
 from leastnoise.solver.mean import MeanPoint
 
 

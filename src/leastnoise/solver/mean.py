@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.operators import Array
+from leastnoise.core.operators import Array
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.rows import ProjectedRows, Rows
 

@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.operators import Array
-from leastnoise.progress import Ended, Progress
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, Progress
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.dual import DualPoint, Noise, evaluate
 

@@ -21,8 +21,8 @@ import math
 
 import numpy as np
 
-from leastnoise.operators import Array
-from leastnoise.progress import Ended, worst_ending
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.capped import CappedSolution, Run
 from leastnoise.solver.interior import Path

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.operators import Array, Operator
+from leastnoise.core.operators import Array, Operator
 from leastnoise.solver.backend import Backend
 
 # Rows written out at a time where a triangular factor of all of them is needed.

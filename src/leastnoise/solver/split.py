@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.errors import InputError
-from leastnoise.operators import Array
-from leastnoise.progress import Ended, Progress, worst_ending
+from leastnoise.core.errors import InputError
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.solver.split_path import Enough, LargestRatio, Path, Ratios, TotalWithin, never, relative_gap
 from leastnoise.solver.split_rounds import search
 

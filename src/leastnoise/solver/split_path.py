@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.operators import Array
-from leastnoise.progress import Ended
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended
 
 MAX_STEPS = 150
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from leastnoise.operators import Array
+from leastnoise.core.operators import Array
 from leastnoise.solver.split_path import Enough, Kind, Path, Ratios, Tell, follow_path, never
 
 # Up to so many rows, or so many per block, all of them are solved for at once.

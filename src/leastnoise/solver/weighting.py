@@ -33,9 +33,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leastnoise.errors import DesignError
-from leastnoise.operators import Array
-from leastnoise.progress import Ended, Progress
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, Progress
 
 MAX_STEPS = 200
 

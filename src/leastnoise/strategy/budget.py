@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from leastnoise.accounting import CellCosts, shown
-from leastnoise.errors import DesignError, PrivacyError
-from leastnoise.measured import Measured
-from leastnoise.privacy import Goal
+from leastnoise.core.errors import DesignError, PrivacyError
+from leastnoise.privacy.accounting import CellCosts, shown
+from leastnoise.privacy.goals import Goal
 from leastnoise.strategy.integer_rows import Strategy
+from leastnoise.strategy.measured import Measured
 
 # Goals whose μ (or ε) per record is beyond 2^±120 would need variances that floats
 # cannot describe.

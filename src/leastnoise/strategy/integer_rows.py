@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise import exact, laplace_tails
-from leastnoise.directed import float_above
-from leastnoise.errors import DesignError, TooLargeError
-from leastnoise.full_rank import full_rank_inverse
-from leastnoise.measured import CountTables, Measured, Neighbours, Noise, Spread
-from leastnoise.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
-from leastnoise.operators import MAX_MULTIPLIED, Array, Operator, require_room, squared_rows
-from leastnoise.queries import InventedRecords
-from leastnoise.workload import Workload
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.directed import float_above
+from leastnoise.core.errors import DesignError, TooLargeError
+from leastnoise.core.full_rank import full_rank_inverse
+from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
+from leastnoise.core.operators import MAX_MULTIPLIED, Array, Operator, require_room, squared_rows
+from leastnoise.query.queries import InventedRecords
+from leastnoise.query.workload import Workload
+from leastnoise.strategy import laplace_tails
+from leastnoise.strategy.measured import CountTables, Measured, Neighbours, Noise, Spread
 
 # A published strategy beyond this many entries is left implicit.
 MAX_DENSE_STRATEGY = 10**7

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leastnoise import exact
-from leastnoise.accounting import CellCosts
-from leastnoise.errors import DesignError
-from leastnoise.measured import Neighbours, Noise
-from leastnoise.operators import Array
-from leastnoise.privacy import Goal
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array
+from leastnoise.privacy.accounting import CellCosts
+from leastnoise.privacy.goals import Goal
 from leastnoise.strategy.budget import check_spent, least_scale
 from leastnoise.strategy.integer_rows import Strategy
+from leastnoise.strategy.measured import Neighbours, Noise
 
 # Rounding may change the noise by about this relative amount; the gap asked by
 # default is a hundred times larger.

@@ -7,10 +7,10 @@ axis a, and e_a e_aᵀ where it does not mention the axis. K has as many rows as
 can hold it. In this order:
 
     axes.py         of every axis only the directions near e_a mix products that mention it with others
-    questions.py    axes that all products ask alike multiply F by a norm of their own, and go
-    dense.py        what a few directions of the axes ask together is decomposed,
+    axis_questions.py    axes that all products ask alike multiply F by a norm of their own, and go
+    few_directions.py        what a few directions of the axes ask together is decomposed,
     resolvent.py    or, where that is too much, inverted by blocks
-    cuts.py         axes are cut after some directions, which lowers F, mostly by less than 1 in 1,000
+    truncation.py         axes are cut after some directions, which lowers F, mostly by less than 1 in 1,000
     bound.py        where e_a is an eigenvector, as for plain counts under equal weights, nothing mixes:
                     many such axes are one number for every set of them
 

@@ -23,7 +23,7 @@ from itertools import combinations
 import numpy as np
 
 from leastnoise.bounds.nuclear_norm import distance_from_identity
-from leastnoise.operators import Array
+from leastnoise.core.operators import Array
 
 # Axes of more values keep this many directions; the others are cut off from the start.
 MOST_DIRECTIONS, _DIRECTIONS_OF_LARGE_AXES = 1_500, 64

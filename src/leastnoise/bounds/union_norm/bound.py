@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from leastnoise.bounds.union_norm.axes import SplitAxis
-from leastnoise.bounds.union_norm.cuts import MOST_TOGETHER, MOST_WORK, NOTHING, sum_of_norms
-from leastnoise.bounds.union_norm.dense import Asked
-from leastnoise.bounds.union_norm.questions import Questions, without_alike
-from leastnoise.errors import DesignError
-from leastnoise.lattice import MAX_PAIRS, Lattice
-from leastnoise.operators import Array
-from leastnoise.products import Products
+from leastnoise.bounds.union_norm.axis_questions import Questions, without_alike
+from leastnoise.bounds.union_norm.few_directions import Asked
+from leastnoise.bounds.union_norm.truncation import MOST_TOGETHER, MOST_WORK, NOTHING, sum_of_norms
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array
+from leastnoise.query.lattice import MAX_PAIRS, Lattice
+from leastnoise.query.products import Products
 
 
 def union_norm_below(

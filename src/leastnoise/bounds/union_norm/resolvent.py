@@ -21,9 +21,9 @@ from itertools import combinations
 import numpy as np
 
 from leastnoise.bounds.union_norm.axes import SplitAxis
-from leastnoise.bounds.union_norm.dense import Asked, Directions
-from leastnoise.errors import TooLargeError
-from leastnoise.operators import Array
+from leastnoise.bounds.union_norm.few_directions import Asked, Directions
+from leastnoise.core.errors import TooLargeError
+from leastnoise.core.operators import Array
 
 # The step of the rule, and sech(2π²/h) of it doubled, with room for the smaller terms.
 _STEP = 0.5

@@ -1,0 +1,175 @@
+"""A table held against its schema, by whoever may see the table, before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leastnoise.app.cli.terminal import say, spinner
+
+if TYPE_CHECKING:
+    from leastnoise.app.specification import Spec
+    from leastnoise.data.csv_records import Dropped
+    from leastnoise.data.schema_fit import ColumnFit, Fit
+    from leastnoise.query.schema import Attribute, Schema
+
+_WARNING = """\
+NOT PRIVATE. Everything below is true of real records and has no noise: it is for the owner of the table
+alone. Do not publish it, store it or pass it on. What you change in the specification because of it becomes
+public with the specification: list what a codebook, a law or a register says, never a value because it is
+shown here."""
+_N_SHOWN = 5
+
+
+def check(
+    spec: Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")],
+    data: Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")],
+    person: Annotated[
+        str | None,
+        typer.Option(
+            "--person", help="the column that names the person, where the specification has another"
+        ),
+    ] = None,
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="show a few values that are not declared, too")
+    ] = False,
+) -> None:
+    """Hold a table against its schema, for its owner: NOT private, spends nothing, writes nothing."""
+    from leastnoise.app.specification import load_spec
+    from leastnoise.core.errors import DataError
+    from leastnoise.data import vectorize
+    from leastnoise.data.schema_fit import fit_of
+
+    asked = load_spec(spec)
+    limit = asked.records_per_person
+    unknown = asked.person_unknown if person in (None, asked.person) else ()
+    person = asked.person if person is None else person
+    try:
+        table = vectorize(data, asked.schema, person=person, person_unknown=unknown)
+        with spinner("checking"):
+            fit = fit_of(table, records_per_person=limit, n_examples=_N_SHOWN if show_values else 0)
+    except DataError as error:
+        hint = alike_columns(data, asked.schema, person)
+        raise DataError(f"publish would stop: {error}{hint}") from None
+    say(f"{_WARNING}\n")
+    say("\n".join(_lines(fit, asked, person, limit, show_values)))
+
+
+def alike_columns(data: str, schema: Schema, person: str | None) -> str:
+    """Columns that are spelled almost as one that is missing: no more of a first line than that."""
+    from leastnoise.app.drafting.columns import alike, columns_of
+    from leastnoise.core.errors import DataError
+
+    try:
+        there = [column.name for column in columns_of(data)]
+    except DataError:
+        return ""
+    names = [*schema, *([] if person is None else [person])]
+    close = {name: alike(name, there) for name in names if name not in there}
+    told = [f"{own!r} is there for {name!r}" for name, own in close.items() if own is not None]
+    return f"; {', '.join(told)}" if told else ""
+
+
+def _lines(fit: Fit, asked: Spec, person: str | None, limit: int, show_values: bool) -> Iterator[str]:
+    yield f"{_records(fit.n_records)} could be read"
+    yield from _dropped_lines(fit.dropped)
+    for column in fit.columns:
+        troubles = list(_troubles(column))
+        yield f"\n{column.name}: {column.attribute.span_label(0, column.attribute.n_values - 1)}"
+        yield from troubles or ["  every record holds a declared value"]
+        for text, times in column.examples:
+            yield f"    {text!r}: {times:,}"
+    yield ""
+    n_out = fit.n_records - fit.n_counted
+    if n_out:
+        yield (
+            f"{_records(n_out)} of {fit.n_records:,} would be left out for one of these reasons or more, "
+            "and no release would say so"
+        )
+    else:
+        yield "every record would be counted"
+    yield from _person_lines(fit, person, limit)
+    yield (
+        "publish would not stop: all columns are there. No value stops it, because one person's could\n"
+        "then be told from whether it stopped"
+    )
+    has_values = any(c.n_unreadable or c.n_undeclared for c in fit.columns)
+    if has_values and not show_values:
+        yield "--show-values shows a few of the values that are not declared"
+
+
+def _dropped_lines(dropped: Dropped) -> Iterator[str]:
+    """What of CSV files could not be read as records, and why."""
+    from leastnoise.data.csv_records import MAX_RECORD
+
+    reasons = {
+        f"longer than {MAX_RECORD:,} bytes": dropped.too_long,
+        "with a quote that is not closed before a comma, a tab or the end of the line": dropped.unclosed,
+        "with text that is not UTF-8": dropped.not_utf8,
+        "with fewer fields than the first line": dropped.too_few,
+    }
+    for reason, number in reasons.items():
+        if number:
+            yield f"  {_records(number)} {reason}: left out"
+
+
+def _troubles(column: ColumnFit) -> Iterator[str]:
+    """What is not as declared, how often, and what becomes of it."""
+    attribute = column.attribute
+    if column.n_missing:
+        yield _trouble(column.n_missing, "without a value", _null_policy(attribute))
+    if column.n_unreadable:
+        wanted = "whole number" if attribute.kind == "range" else "number"
+        policy = attribute.outside if attribute.outside != "clamp" else "drop"
+        yield _trouble(
+            column.n_unreadable, f"with something that is no {wanted}", _outside_policy(attribute, policy)
+        )
+    n_kept = column.n_undeclared - column.n_undeclared_left_out
+    value = "a number" if attribute.has_ends else "a value"
+    for number, policy in ((n_kept, attribute.outside), (column.n_undeclared_left_out, "drop")):
+        if number:
+            yield _trouble(number, f"with {value} that is not declared", _outside_policy(attribute, policy))
+
+
+def _trouble(number: int, words: str, policy: str) -> str:
+    return f"  {_records(number)} {words}: {policy}"
+
+
+def _null_policy(attribute: Attribute) -> str:
+    if attribute.null == "other":
+        return f'counted in the cell "{attribute.other}" (null = "other")'
+    return 'left out (null = "drop"; null = "other" would count them)'
+
+
+def _outside_policy(attribute: Attribute, policy: str) -> str:
+    return {
+        "other": f'counted in the cell "{attribute.other}" (outside = "other")',
+        "clamp": 'counted at the nearest end (outside = "clamp")',
+        "drop": "left out",
+    }[policy]
+
+
+def _person_lines(fit: Fit, person: str | None, limit: int) -> Iterator[str]:
+    if fit.person is None:
+        if limit > 1:
+            yield (
+                f"records_per_person = {limit} is taken on trust. Name the column beside it, as in\n"
+                'person = "patient_id", and further records of one person are left out'
+            )
+        return
+    found = fit.person
+    yield f"{found.n_persons:,} different values of {person}, the person, among the records that count"
+    if found.n_nobody:
+        yield f"  {_records(found.n_nobody)} of nobody: left out"
+    if found.n_over:
+        yield (
+            f"  {found.n_over:,} with more than records_per_person = {limit}: {_records(found.n_cut)} beyond "
+            "it left out"
+        )
+
+
+def _records(number: int) -> str:
+    return f"{number:,} record{'' if number == 1 else 's'}"

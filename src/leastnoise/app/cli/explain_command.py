@@ -1,0 +1,150 @@
+"""What a plan costs and why, and what accuracy costs in privacy, from a shell."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leastnoise.app.cli.design_progress import designed, designing
+from leastnoise.app.cli.outputs import Force, check_new
+from leastnoise.app.cli.terminal import console, gap_in_words, say, spinner
+from leastnoise.core.printable import printable
+from leastnoise.core.whole_file import check_replaceable
+
+if TYPE_CHECKING:
+    from leastnoise.planning.plan import Plan
+    from leastnoise.report.cost_drivers import Redesign
+
+# Seconds for designing changes again, unless given: as long as people wait at a terminal.
+_PATIENCE = 60.0
+
+
+def explain(
+    source: Annotated[Path, typer.Argument(help="a specification (.toml) or a saved plan")],
+    relax: Annotated[float, typer.Option(help="by how much targets are relaxed to see what that buys")] = 2.0,
+    most: Annotated[
+        int, typer.Option(min=0, help="how many batches are designed again at most; 0 for none")
+    ] = 12,
+    after: Annotated[
+        list[Path] | None, typer.Option(help="a saved plan that this one was designed after; in order")
+    ] = None,
+    without_delta: Annotated[
+        bool, typer.Option("--without-delta", help="design it again for the same epsilon without the delta")
+    ] = False,
+    time_limit: Annotated[
+        float | None, typer.Option(help="seconds for the design, and again for all changes; 60 for these")
+    ] = None,
+) -> None:
+    """Say what a plan would release, what simpler noise would cost, and which targets drive the cost."""
+    from leastnoise.app.specification import load_spec
+    from leastnoise.planning.plan import load_plan
+    from leastnoise.report import summarize
+    from leastnoise.report.tables import cost_table
+
+    earlier = [load_plan(path) for path in after or []]
+    is_spec = source.suffix.lower() == ".toml"
+    spec = load_spec(source) if is_spec else None
+    plan = load_plan(source) if spec is None else designed(spec, time_limit)
+    with spinner("comparing with simpler noise"):
+        summary = summarize(plan).text()
+        costs = None if plan.strategy is None else cost_table(plan)
+    say(f"{summary}\n")
+    if without_delta:
+        _explain_without_delta(plan, {} if spec is None else spec.design_settings(), time_limit)
+    if costs is None:
+        return
+    console().print(costs)
+    _explain_cost(plan, relax, most, earlier, time_limit)
+
+
+def _explain_without_delta(plan: Plan, settings: dict[str, Any], time_limit: float | None) -> None:
+    """Say what the request would have without its delta, as `design` answers when the delta is left out."""
+    from leastnoise.report import plan_sentences as words
+    from leastnoise.report import pure_alternative as alternatives
+
+    settings.pop("objective", None)
+    own = settings.pop("time_limit", None)
+    limit = own if time_limit is None else time_limit
+    with designing() as progress:
+        found = alternatives.without_delta(plan, time_limit=limit, progress=progress, **settings)
+    width = console().width
+    lines = [line for says in words.without_delta(found) for line in textwrap.wrap(printable(says), width)]
+    say("\n".join(lines) + "\n")
+
+
+def _explain_cost(plan: Plan, relax: float, most: int, earlier: list[Plan], time_limit: float | None) -> None:
+    from leastnoise.report.cost_drivers import drivers
+    from leastnoise.report.explain import drivers_table, in_lines
+
+    # Without the earlier plans nothing can be designed after them; shares are known all the same.
+    is_missing = bool(plan.after) and not earlier
+    with _watching("designing changes") as progress:
+        found = drivers(
+            plan,
+            relax=relax,
+            most=0 if is_missing else most,
+            after=earlier,
+            time_limit=_PATIENCE if time_limit is None else time_limit,
+            progress=progress,
+        )
+    screen = console()
+    say("")
+    screen.print(drivers_table(found))
+    say("")
+    say("\n".join(in_lines(found, screen.width)))
+    if is_missing:
+        say("\nTo see what giving way would buy, name the plans that this one was designed after: --after")
+
+
+def tradeoff(
+    spec: Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")],
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="an epsilon to look at; from 0.1 to 10 unless given")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="where the specification names none; 1e-6 unless given")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="where to write it as .svg, .html or .csv")
+    ] = None,
+    time_limit: Annotated[float | None, typer.Option(help="seconds for all of it")] = None,
+    force: Force = False,
+) -> None:
+    """Show what accuracy costs in privacy: standard errors for a range of epsilon. Needs no data."""
+    from leastnoise.app.specification import load_spec
+    from leastnoise.report.trade_off import tradeoff as traded
+    from leastnoise.report.trade_off.trade_off_files import check_kind, write_tradeoff
+
+    asked = load_spec(spec)
+    if out is not None:
+        check_kind(out)
+        check_replaceable(out)
+        check_new(out, force=force)
+    settings = asked.design_settings()
+    if time_limit is not None:
+        settings["time_limit"] = time_limit
+    with _watching("designing") as progress:
+        table = traded(
+            asked.workload, asked.privacy, epsilons=epsilon, delta=delta, progress=progress, **settings
+        )
+    say(table)
+    if out is not None:
+        write_tradeoff(table, out)
+        say(f"\nwrote {out}")
+
+
+@contextmanager
+def _watching(what: str) -> Iterator[Callable[[Redesign], None]]:
+    """A progress callback that shows which of several designs is being made."""
+    with spinner(what) as update:
+
+        def show(turn: Redesign) -> None:
+            gap = gap_in_words(turn.gap)
+            update(f"{what}: {printable(turn.subject)}, {turn.number} of {turn.n_redesigns}{gap}")
+
+        yield show

@@ -1,0 +1,128 @@
+"""The draft of a specification from a shell."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leastnoise.app.cli.terminal import say
+from leastnoise.core.printable import printable
+
+if TYPE_CHECKING:
+    from leastnoise.app.drafting.columns import Column
+    from leastnoise.app.drafting.draft import Wishes
+
+
+def init(
+    table: Annotated[
+        str | None,
+        typer.Argument(help="a CSV, TSV or Parquet file; only the names and types of columns are read"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="where to write the draft; NAME.toml unless given")
+    ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option("--person", help="the column that names the person, where one may have several records"),
+    ] = None,
+    records_per_person: Annotated[
+        int | None,
+        typer.Option("--records-per-person", min=1, help="how many records of one person count at most"),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="ask nothing, take the defaults")] = False,
+    force: Annotated[bool, typer.Option("--force", help="replace a file of that name")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="print the JSON schema of specification files, for editors")
+    ] = False,
+) -> None:
+    """Write a specification to be filled in. No value of the table is read."""
+    from leastnoise.app.drafting.columns import columns_of
+    from leastnoise.app.drafting.draft import draft_spec
+    from leastnoise.app.specification.json_schema import schema_text
+    from leastnoise.core.errors import InputError
+    from leastnoise.core.whole_file import written_whole
+
+    if schema:
+        typer.echo(schema_text(), nl=False)
+        return
+    if table is None:
+        raise InputError("name the table, as in: leastnoise init people.csv")
+    target = _new_file(out, table, force=force)
+    columns = columns_of(table)
+    wishes = _wishes(columns, person, records_per_person, may_ask=not yes)
+    text = draft_spec(columns, wishes, spec=str(target), table=table)
+    with written_whole(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    say(f"wrote {target}")
+    _say_what_is_next(text, target, table, wishes)
+
+
+def _new_file(out: Path | None, table: str, *, force: bool) -> Path:
+    """Where the draft goes, once it is known that it may be written there."""
+    from leastnoise.core.errors import InputError
+    from leastnoise.core.whole_file import check_folder
+
+    target = out or Path(Path(table).name.split(".")[0].replace("*", "") or "people").with_suffix(".toml")
+    if target.suffix.lower() != ".toml":
+        raise InputError(f"a specification's name ends in .toml, got {str(target)!r}")
+    check_folder(target)
+    if target.exists() and not force:
+        raise InputError(f"{str(target)!r} exists; give another --out, or --force to replace it")
+    return target
+
+
+def _wishes(
+    columns: Sequence[Column], person: str | None, records_per_person: int | None, *, may_ask: bool
+) -> Wishes:
+    """What the options say, or, where they leave it open and somebody is there, what the answers say."""
+    from leastnoise.app.drafting.draft import Wishes
+    from leastnoise.app.drafting.questions import ask_records, ask_wishes, column_named
+    from leastnoise.core.errors import InputError
+
+    is_asked = may_ask and sys.stdin.isatty()
+    if person is None:
+        if records_per_person is not None and records_per_person > 1:
+            raise InputError(
+                "--records-per-person needs --person, the column that tells whose record is whose"
+            )
+        return ask_wishes(columns, _ask, _note) if is_asked else Wishes()
+    try:
+        column_named(person, [column.name for column in columns])
+    except ValueError as error:
+        raise InputError(f"--person: {error}") from None
+    if records_per_person is None and not is_asked:
+        raise InputError(
+            "--person needs --records-per-person, how many records of one person count at most; what is "
+            "beyond it is left out, and the noise grows with it"
+        )
+    most = ask_records(_ask, _note) if records_per_person is None else records_per_person
+    return Wishes(person=person, records_per_person=most)
+
+
+def _say_what_is_next(text: str, target: Path, table: str, wishes: Wishes) -> None:
+    """What is left to fill in, and the commands that follow, to be copied."""
+    from leastnoise.app.drafting.draft import next_commands
+    from leastnoise.app.specification import FILL_IN
+    from leastnoise.core.printable import counted
+
+    to_fill = sum(FILL_IN in line for line in text.splitlines() if not line.startswith("#"))
+    if to_fill:
+        say(
+            f'fill in {counted(to_fill, "place")} marked "{FILL_IN}", and delete what is no attribute to '
+            "count by, with the queries that mention it"
+        )
+    say("next, in this order:")
+    for command in next_commands(wishes, spec=str(target), table=table):
+        say(f"  {command}")
+
+
+def _ask(question: str, default: str) -> str:
+    return str(typer.prompt(question, default=default or None, err=True))
+
+
+def _note(text: str) -> None:
+    typer.echo(printable(text), err=True)

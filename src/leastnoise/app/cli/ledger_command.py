@@ -1,0 +1,324 @@
+"""The ledger from a shell: create, show, fetch, verify, export, move, grants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leastnoise.app.cli.outputs import (
+    AnswersFile,
+    Force,
+    check_new,
+    check_outputs,
+    file_name,
+    outputs_of,
+    save,
+    say_where,
+)
+from leastnoise.app.cli.payment import Payment, check_known, exists, file_of, opened, release_of, typed
+from leastnoise.app.cli.refusals import Commands
+from leastnoise.app.cli.terminal import say
+
+if TYPE_CHECKING:
+    from leastnoise.app.specification import Spec
+    from leastnoise.privacy.accounting import Remaining
+    from leastnoise.privacy.goals import Goal
+    from leastnoise.privacy.ledger import Ledger
+
+ledger_app = typer.Typer(
+    cls=Commands, help="The budget across releases.", no_args_is_help=True, rich_markup_mode=None
+)
+
+LedgerPlace = Annotated[
+    str,
+    typer.Argument(
+        metavar="LEDGER", help="the file of the ledger, or postgresql://USER@HOST/DATABASE?ledger=NAME"
+    ),
+]
+
+# How many releases a ledger is made for, and further ones are counted, at most.
+_MOST_TIMES = 1000
+
+
+@ledger_app.command()
+def create(
+    place: LedgerPlace,
+    dataset: Annotated[str, typer.Option(help="a name for the people it is about; fixed from now on")],
+    epsilon: Annotated[float | None, typer.Option(help="the most epsilon one person may ever spend")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="the delta that goes with epsilon; none for pure")
+    ] = None,
+    rho: Annotated[
+        float | None, typer.Option(help="instead: the most rho of zero-concentrated privacy")
+    ] = None,
+    mu: Annotated[float | None, typer.Option(help="instead: the most mu of Gaussian privacy")] = None,
+    spec: Annotated[
+        Path | None,
+        typer.Option("--for", help="instead: a specification; the least limit under which it fits --times"),
+    ] = None,
+    times: Annotated[
+        int | None, typer.Option(min=1, max=_MOST_TIMES, help="with --for: how many releases; 1 unless given")
+    ] = None,
+    neighbours: Annotated[
+        str | None, typer.Option(help="add-remove or replace-one; add-remove unless given")
+    ] = None,
+    records_per_person: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="the most records of one person, at least, in every release; 1 unless given"
+        ),
+    ] = None,
+) -> None:
+    """Begin a ledger for a dataset, with the most that one person may ever spend."""
+    from leastnoise.core.errors import InputError
+    from leastnoise.privacy.goals import PureDP
+    from leastnoise.privacy.ledger import Ledger
+
+    file, name = file_of(place), typed(place)
+    if exists(place):
+        raise InputError(f"{name!r} exists; a ledger is begun once. See: leastnoise ledger show {name}")
+    given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    people = {"neighbours": neighbours, "records_per_person": records_per_person}
+    if spec is not None:
+        others = [
+            f"--{name.replace('_', '-')}" for name, value in (given | people).items() if value is not None
+        ]
+        if others:
+            raise InputError(
+                f"--for finds the limit by the specification's own [privacy]; leave out {others[0]}"
+            )
+        limit = _limit_for(spec, times or 1)
+    elif times is not None:
+        raise InputError("--times says how often a specification is released; name it with --for SPEC.toml")
+    else:
+        named: dict[str, Any] = {name: value for name, value in people.items() if value is not None}
+        limit = _limit(epsilon, delta, rho, mu, **named)
+    say(Ledger(place, dataset=dataset, limit=limit))
+    say(f"limit {limit}" + ("" if spec is None else f": {spec.name} fits {_so_often(times or 1)}"))
+    if isinstance(limit, PureDP):
+        say("note: a pure limit, for good: releases with a delta never fit; give --delta 1e-6 for those")
+    if limit.records_per_person > 1:
+        k = limit.records_per_person
+        say(f"note: every specification needs records_per_person = {k} or more in its [privacy]")
+    say(f"{'wrote' if file is not None else 'made'} {name}; release with --ledger {name}")
+
+
+@ledger_app.command()
+def show(
+    place: LedgerPlace,
+    spec: Annotated[
+        Path | None, typer.Option(help="a specification: say what is left in the terms of its [privacy]")
+    ] = None,
+) -> None:
+    """List what was released, what each cost, and what one more release may spend."""
+    ledger = opened(place)
+    say(f"dataset  {ledger.dataset}\nlimit    {ledger.limit}\nleft     {ledger.remaining}")
+    moved_to = ledger.moved_to
+    if moved_to is not None:
+        say(f"closed   moved to {moved_to}")
+    for line in () if moved_to is not None else _room_for_one_more(ledger, spec):
+        say(f"         {line}")
+    say(f"head     {ledger.head}\n")
+    rows = ledger.rows
+    for row in rows:
+        # Whole and in lines of their own: ids and heads are there to be copied.
+        say(row["release_id"])
+        stored = "answers stored" if row["stored"] else "answers never stored"
+        say(f"  {row['at']}  charged {row['unit']} {row['charged']:.6g}  {stored}")
+        if row["table"] is not None:
+            say(f"  table {row['table']!r}, as it was called")
+        if row["group"] not in (None, row["release_id"]):
+            say(f"  added cell by cell to {row['group']}: the same table, confirmed")
+        say(f"  paid at head {row['head']}")
+    if not rows:
+        say("nothing was released yet")
+
+
+@ledger_app.command()
+def fetch(
+    place: LedgerPlace,
+    release_id: Annotated[str, typer.Argument(help="what the release is known by, as `show` lists it")],
+    out: AnswersFile = None,
+    force: Force = False,
+) -> None:
+    """Write the answers of a stored release again. Costs nothing, and needs neither data nor plan."""
+    from leastnoise.release import stored_release
+
+    ledger = opened(place)
+    check_known(ledger, release_id)
+    result = stored_release(ledger, release_id)
+    n_answers = result.plan.workload.shape[0]
+    # After the release: a ledger has many, and each its own answers.
+    file = file_of(place)
+    named_after = (Path("ledger") if file is None else file).with_name(f"{file_name(release_id)}.release")
+    outputs = outputs_of(
+        named_after, [] if file is None else [file], out=out, force=force, n_answers=n_answers
+    )
+    save(result, outputs)
+    say_where(outputs)
+    Payment(ledger, release_id).say_receipt(result)
+
+
+@ledger_app.command()
+def verify(
+    place: LedgerPlace,
+    head: Annotated[
+        str | None, typer.Option(help="a head that a release printed; it must still be there")
+    ] = None,
+) -> None:
+    """Recompute everything from the first row on, and compare with a head that was noted."""
+    ledger = opened(place)
+    say(f"verified: {ledger.verify(head=head)}")
+
+
+@ledger_app.command()
+def export(
+    place: LedgerPlace,
+    out: Annotated[Path, typer.Option("--out", "-o", help="a .csv or .jsonl file; it holds no answers")],
+    force: Force = False,
+) -> None:
+    """Write the rows of the ledger, without any answers."""
+    ledger = opened(place)
+    file = file_of(place)
+    check_outputs([out], [] if file is None else [file])
+    check_new(out, force=force)
+    say(f"wrote {ledger.export(out)}")
+
+
+@ledger_app.command()
+def move(
+    source: LedgerPlace,
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="an address; or, for one in a database, a new file"),
+    ],
+    abandon_unstored: Annotated[
+        bool,
+        typer.Option(
+            "--abandon-unstored",
+            help="move although releases are paid for and never stored, which no process works on any more",
+        ),
+    ] = False,
+) -> None:
+    """Move a ledger from a file to PostgreSQL or back, and close the source. If interrupted, run it again."""
+    from leastnoise.privacy.ledger import move_ledger
+
+    opened(source)
+    moved = move_ledger(source, target, abandon_unstored=abandon_unstored)
+    say(moved)
+    say(f"verified: {moved.verify()}")
+    say(f"closed {typed(source)}; release with --ledger {typed(target)}")
+
+
+@ledger_app.command()
+def grants(
+    place: LedgerPlace,
+    role: Annotated[
+        str, typer.Argument(help="the role of those who release; it may read and add, and no more")
+    ],
+) -> None:
+    """Print the SQL by which the owner of a ledger in PostgreSQL lets others spend from it."""
+    from leastnoise.privacy.ledger import grants_for
+
+    typer.echo(grants_for(place, role))
+
+
+def _room_for_one_more(ledger: Ledger, spec: Path | None) -> list[str]:
+    """What a further release may spend, in the terms of the limit and of a plan at hand or of the last one.
+
+    Each has its own delta, and an epsilon at one of them says little about another.
+    """
+    from leastnoise.app.specification import load_spec
+    from leastnoise.release import stored_goal
+
+    # Looked up once: of a series fixed beforehand it is searched for.
+    remaining = ledger.remaining
+    own = _most(remaining, ledger.limit)
+    lines = [f"for one more release: {own}"]
+    if spec is not None:
+        asked = load_spec(spec)
+        goal = asked.privacy
+        by_targets = f"what its targets need; see: leastnoise explain {spec}"
+        most = by_targets if goal is None else _most(remaining, goal)
+        return [*lines, f"for {spec.name}: {most}{_more_times(ledger, remaining, asked)}"]
+    stored = [entry.release_id for entry in ledger.entries if entry.is_stored]
+    goal = stored_goal(ledger, stored[-1]) if stored else None
+    like_last = own if goal is None else _most(remaining, goal)
+    return lines if like_last == own else [*lines, f"for one like the last: {like_last}"]
+
+
+def _most(remaining: Remaining, goal: Goal) -> str:
+    from leastnoise.core.errors import PrivacyError
+    from leastnoise.privacy.ledger import in_words
+
+    try:
+        found = remaining.like(goal)
+    except PrivacyError as error:
+        return f"nothing: {error}"
+    return "nothing" if found is None else f"at most {in_words(found)}"
+
+
+def _more_times(ledger: Ledger, remaining: Remaining, spec: Spec) -> str:
+    """How often a specification fits as it is: by the plan itself where it was released, else by its goal."""
+    from leastnoise.core.errors import PrivacyError
+    from leastnoise.privacy.accounting import full_charge
+
+    released, goal = release_of(ledger, spec), spec.privacy
+    if released is not None:
+        charge = released.charge
+    elif goal is not None:
+        charge = full_charge(goal)
+    else:
+        return ""
+    try:
+        n = remaining.times(charge, most=_MOST_TIMES + 1)
+    except PrivacyError:
+        # Said already, with what to do.
+        return ""
+    if n > _MOST_TIMES:
+        return f"; as it is, it fits more than {_so_often(_MOST_TIMES)}"
+    if n == 0:
+        return "; as it is, it does not fit"
+    return f"; as it is, it fits {_so_often(n, more=True)}"
+
+
+def _so_often(times: int, *, more: bool = False) -> str:
+    return f"{times:,}{' more' if more else ''} time{'' if times == 1 else 's'}"
+
+
+def _limit_for(path: Path, times: int) -> Goal:
+    """The least limit under which a specification fits so many times."""
+    from leastnoise.app.cli.design_progress import designed
+    from leastnoise.app.specification import load_spec
+    from leastnoise.privacy.accounting import least_limit
+
+    spec = load_spec(path)
+    # What targets need is known once a plan meets them.
+    goal = designed(spec, None).privacy if spec.privacy is None else spec.privacy
+    return least_limit(goal, times)
+
+
+def _limit(
+    epsilon: float | None,
+    delta: float | None,
+    rho: float | None,
+    mu: float | None,
+    **people: Any,
+) -> Goal:
+    from leastnoise.core.errors import InputError
+    from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, PureDP
+
+    given = [name for name, value in (("epsilon", epsilon), ("rho", rho), ("mu", mu)) if value is not None]
+    if len(given) != 1 or (delta is not None and epsilon is None):
+        raise InputError(
+            "give the limit as --epsilon (with --delta, unless pure), as --rho or as --mu, or have it found "
+            "for a specification: --for SPEC.toml --times N"
+        )
+    if rho is not None:
+        return ZCDP(rho, **people)
+    if mu is not None:
+        return GDP(mu, **people)
+    assert epsilon is not None
+    return PureDP(epsilon, **people) if delta is None else ApproxDP(epsilon, delta, **people)

@@ -1,0 +1,123 @@
+"""Where commands write: looked at before anything is designed or measured, and replaced only when told to."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from leastnoise.app.cli.terminal import say, spinner
+from leastnoise.core.whole_file import check_folder, check_replaceable
+
+if TYPE_CHECKING:
+    from leastnoise.release import Release
+
+Force = Annotated[bool, typer.Option("--force", help="replace files of the same name")]
+AnswersFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", "-o", help="the answers, as .csv, .parquet, .json or .xlsx; NAME-answers.csv unless given"
+    ),
+]
+
+
+class Outputs(NamedTuple):
+    """What a release is written to: the answers, the release itself, and the page to pass on."""
+
+    answers: Path
+    saved: Path
+    page: Path
+
+
+def outputs_of(
+    source: Path,
+    inputs: Sequence[Path],
+    *,
+    out: Path | None,
+    force: bool,
+    n_answers: int,
+    again: str = "",
+) -> Outputs:
+    """Where the answers and the release go, checked before anything is measured.
+
+    Args:
+        source: what the files are named after unless ``out`` is given.
+        inputs: what is read, and never replaced.
+        again: a sentence on what a second release costs, for whoever has one already.
+    """
+    from leastnoise.report import answers_writer
+
+    answers = out or source.with_name(f"{source.stem}-answers.csv")
+    # "." and "/" have no name to put a suffix to, and are refused below.
+    saved, page = (
+        answers.with_suffix(suffix) if answers.name else answers / suffix for suffix in (".release", ".html")
+    )
+    check_outputs([answers, saved, page], inputs)
+    answers_writer(answers, n_answers=n_answers)  # refused now rather than after the release is paid for
+    for path in (answers, saved, page):
+        check_new(path, force=force, again=again)
+    return Outputs(answers, saved, page)
+
+
+def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    """Refuse what cannot be written, or would replace what is read."""
+    from leastnoise.core.errors import InputError
+
+    if len(set(outputs)) < len(outputs):
+        raise InputError(f"--out is for the answers; {outputs[0]} is kept for the release beside it")
+    for path in outputs:
+        check_folder(path)
+        if path.exists() and any(known.exists() and path.samefile(known) for known in inputs):
+            raise InputError(f"writing {str(path)!r} would replace what is read; choose another --out")
+        check_replaceable(path)
+        if not os.access(path.parent, os.W_OK):
+            raise InputError(f"{str(path)!r} cannot be written; choose another place with --out")
+
+
+def check_new(path: Path, *, force: bool, again: str = "") -> None:
+    """Refuse to replace a file that exists, unless told to.
+
+    Args:
+        again: a sentence on what replacing it would mean.
+    """
+    from leastnoise.core.errors import InputError
+
+    if path.exists() and not force:
+        raise InputError(f"{str(path)!r} exists. {again}Give another --out, or --force to replace it")
+
+
+def save(result: Release, outputs: Outputs) -> None:
+    """Save before anything is shown: what was measured is paid for, even if nobody reads on."""
+    from leastnoise.core.interruption import finished_first
+    from leastnoise.privacy.ledger import begin_to_spend
+    from leastnoise.report import summarize, write_answers
+
+    # Without a ledger it is spent once somebody can read the answers.
+    begin_to_spend()
+    # All three files or, where the disk is full, as many as there is room for; the release first.
+    with finished_first(), spinner("writing the answers and the page"):
+        result.save(outputs.saved)
+        write_answers(result, outputs.answers)
+        summarize(result).to_html(outputs.page)
+
+
+def file_name(text: str) -> str:
+    """A text as part of a file's name: letters, digits, dots and dashes, and not too many of them.
+
+    Example:
+        >>> file_name("spring 2026/first"), file_name("../..")
+        ('spring-2026-first', 'release')
+    """
+    # A name has 255 bytes at most on common disks, and a letter up to four.
+    return re.sub(r"[^\w.-]+", "-", text).strip("-.")[:48] or "release"
+
+
+def say_where(outputs: Outputs) -> None:
+    """Name the files of a release."""
+    say(f"wrote {outputs.answers}")
+    say(f"wrote {outputs.saved} (load_release() reads it back)")
+    say(f"wrote {outputs.page} (open it in a browser)")

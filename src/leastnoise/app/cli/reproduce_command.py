@@ -1,0 +1,68 @@
+"""The papers' tables and figures from a shell."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leastnoise.app.cli.terminal import console, say
+
+if TYPE_CHECKING:
+    from leastnoise.papers.reproductions.running import Stand
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="a table or figure such as fitness-for-use/table-5, a paper, or all; none lists"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="small sizes, in minutes")] = False,
+    out: Annotated[Path, typer.Option(help="the folder for what it writes")] = Path("reproductions"),
+    data: Annotated[
+        Path | None, typer.Option(help="a folder that holds adult.data; a stand-in is used without")
+    ] = None,
+    backend: Annotated[str, typer.Option(help="cuda for points above 4,096 cells")] = "numpy",
+    jobs: Annotated[int, typer.Option(min=1, help="processes side by side, one thread each")] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="compute again what is already there")] = False,
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            help="seconds for one method at one point; 2.5 times as long for the low-rank mechanism"
+        ),
+    ] = 600.0,
+    budget: Annotated[
+        float | None, typer.Option(help="seconds after which no further point is begun; the rest is noted")
+    ] = None,
+    docs: Annotated[Path | None, typer.Option(help="also write pages of documentation here")] = None,
+) -> None:
+    """Make the papers' tables and figures again, printed numbers beside ours; resumes where it stopped."""
+    from leastnoise.papers.reproductions.command import in_words, listing
+    from leastnoise.papers.reproductions.command import reproduce as run
+    from leastnoise.papers.reproductions.points import Setting
+
+    if not names:
+        say(listing())
+        return
+    screen = console(stderr=True)
+    with screen.status("reproducing") as status:
+
+        def tell(stand: Stand) -> None:
+            if screen.is_terminal:
+                status.update(in_words(stand))
+            else:
+                typer.echo(in_words(stand), err=True)
+
+        run(
+            names,
+            Setting("quick" if quick else "full", backend, data, time_limit),
+            out=out,
+            jobs=jobs,
+            is_fresh=fresh,
+            budget=math.inf if budget is None else budget,
+            docs=docs,
+            say=say,
+            progress=tell,
+        )

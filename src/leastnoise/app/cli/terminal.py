@@ -1,0 +1,85 @@
+"""What the commands print with: lines that cannot take a terminal over, tables, and signs of life."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from leastnoise.core.printable import printable
+
+# Seconds after which work that nobody watches at a terminal says so for the first time. Each pause after that
+# is twice as long as the one before, up to the longest: a night's work fills no log, and no build server
+# that waits ten minutes for a line takes it for dead.
+FIRST_LINE, LONGEST_PAUSE = 5.0, 300.0
+
+
+def say(text: object) -> None:
+    """Print a text, line by line, with unseen characters written out."""
+    typer.echo("\n".join(printable(line) for line in str(text).split("\n")))
+
+
+def console(**options: Any) -> Any:
+    """A Rich console that colours nothing by itself."""
+    from rich.console import Console
+
+    return Console(highlight=False, **options)
+
+
+def gap_in_words(gap: float | None) -> str:
+    """What a line about a design adds on its gap: nothing where a method knows it only at its end."""
+    return "" if gap is None or not math.isfinite(gap) else f", gap to the optimum {gap:.1e}"
+
+
+@contextmanager
+def spinner(what: str) -> Iterator[Callable[[str], None]]:
+    """A sign of life while something takes long, and what changes its words.
+
+    At a terminal, a line that moves. Elsewhere, as in a log or on a build server, a plain line on standard
+    error once it has taken some seconds, and others at growing intervals; quick work says nothing.
+    """
+    from rich.text import Text
+
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        with _plain_lines(what) as update:
+            yield update
+        return
+    with screen.status(what) as status:
+        # As text: square brackets in a name are no markup.
+        yield lambda text: status.update(Text(text))
+
+
+@contextmanager
+def _plain_lines(what: str) -> Iterator[Callable[[str], None]]:
+    """The latest words and the seconds so far, now and then, from a thread of their own."""
+    latest = what
+    started = time.monotonic()
+    is_done = threading.Event()
+
+    def update(text: str) -> None:
+        nonlocal latest
+        latest = text
+
+    def tell() -> None:
+        pause = FIRST_LINE
+        while not is_done.wait(pause):
+            try:
+                typer.echo(f"{printable(latest)} ({time.monotonic() - started:.0f} s so far)", err=True)
+            except (OSError, ValueError):
+                # Nobody reads it any more; the work itself goes on.
+                return
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    teller = threading.Thread(target=tell, name="signs-of-life", daemon=True)
+    teller.start()
+    try:
+        yield update
+    finally:
+        is_done.set()
+        teller.join()

@@ -1,0 +1,129 @@
+"""The names and types of a table's columns, and nothing else of it.
+
+What a draft of a specification says must not depend on any record. The types that a
+Parquet file states are part of its format. A CSV file states none, and guessing
+them from its values would let one record change the draft, so they stay unknown.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from leastnoise.core.errors import DataError
+from leastnoise.data.column_names import other_separator
+from leastnoise.data.sources import column_types, files_named
+from leastnoise.data.text_files import TextFile
+from leastnoise.data.withheld_errors import withheld
+
+# A header longer than this is no header.
+_MAX_HEADER = 2**20
+# Names of columns that tell whose record it is, or which: id, patient_id, patientId, uuid.
+_IDENTIFIER = re.compile(r"(.*[\W_])?(id|ids|uuid|guid|ssn|nhs_?number)|.*[a-z](Id|ID|Uuid|UUID)")
+_KINDS = {
+    "whole": r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)",
+    "measured": r"FLOAT|DOUBLE|DECIMAL.*",
+    "truth": r"BOOLEAN",
+    "named": r"VARCHAR|ENUM.*",
+    "time": r"DATE|TIME.*",
+}
+
+
+class Column(NamedTuple):
+    """A column and what its type says: "whole", "measured", "truth", "named", "time", or "" for nothing."""
+
+    name: str
+    kind: str
+
+
+def columns_of(source: str | Path) -> list[Column]:
+    """The columns of a CSV, TSV or Parquet file; of a glob, those of its first file.
+
+    Guarantee:
+        Of a CSV file only the first line is looked at, of a Parquet file only the schema it
+        states. No record is.
+
+    Raises:
+        DataError: if there is no such file, or its first line does not look like names. The
+            message does not hold the line, which may be somebody's record.
+    """
+    path = files_named(source)[0]
+    read = _of_parquet if path.lower().endswith((".parquet", ".pq")) else _of_text
+    found = withheld("reading the names of the columns", lambda: read(path))
+    columns = [column for column in found if column.name.strip()]  # frames are written with a nameless index
+    _check_names([column.name for column in columns])
+    return columns
+
+
+def is_identifier(name: str) -> bool:
+    """Whether a column's name says that it tells records or persons apart. Its values are not looked at.
+
+    Example:
+        >>> [is_identifier(name) for name in ("id", "patient_id", "PersonID", "paid", "age", "idle")]
+        [True, True, True, False, False, False]
+    """
+    return _IDENTIFIER.fullmatch(name) is not None or _IDENTIFIER.fullmatch(name.lower()) is not None
+
+
+def alike(name: str, names: Sequence[str]) -> str | None:
+    """That one of some names which is spelled almost as another, whatever the case of its letters; or None.
+
+    Example:
+        >>> alike("sex", ["age", "Sex "]), alike("agee", ["age", "sex"]), alike("x", ["age"])
+        ('Sex ', 'age', None)
+    """
+    folded = {other.casefold().strip(): other for other in names}
+    close = difflib.get_close_matches(name.casefold().strip(), folded, n=1)
+    return folded[close[0]] if close else None
+
+
+def _of_parquet(path: str) -> list[Column]:
+    import duckdb
+
+    with duckdb.connect(":memory:") as engine:
+        types = column_types(engine, "read_parquet($file, hive_partitioning=false)", {"file": path})
+    return [Column(name, _kind(stated)) for name, stated in types]
+
+
+def _kind(stated: str) -> str:
+    return next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, stated)), "unusable")
+
+
+def _of_text(path: str) -> list[Column]:
+    delimiter = "\t" if path.lower().endswith((".tsv", ".tsv.gz")) else ","
+    first = b""
+    with TextFile(path, "gzip" if path.lower().endswith(".gz") else "none") as file:
+        while len(first) < _MAX_HEADER and b"\n" not in first and (more := file.read(_MAX_HEADER)):
+            first += more
+    line, _, _ = first.partition(b"\n")
+    try:
+        first_line = line.decode()
+    except UnicodeDecodeError:
+        first_line = ""
+    if len(line) >= _MAX_HEADER or (line and not first_line):
+        raise DataError(f"the first line of a table must be text in UTF-8 and shorter than {_MAX_HEADER:,}")
+    if first_line.count('"') % 2:
+        raise DataError("the first line of a table must close the quotation marks that it opens")
+    header = next(csv.reader([first_line], delimiter=delimiter), [])
+    doubt = other_separator(header, delimiter)
+    if doubt:
+        raise DataError(
+            f"{doubt} A .csv file has commas between its fields and a .tsv file tabs; where a spreadsheet "
+            "wrote semicolons, save the table again as CSV with commas"
+        )
+    return [Column(name, "") for name in header]
+
+
+def _check_names(names: Sequence[str]) -> None:
+    told = "the first line of a table must hold the names of its columns"
+    if not names:
+        raise DataError(f"{told}; it holds none")
+    if len(set(names)) < len(names):
+        raise DataError(f"{told}, each once; some are there twice")
+    n_numbers = sum(re.fullmatch(r"\s*[+-]?[\d.,]+\s*", name) is not None for name in names)
+    if 2 * n_numbers >= len(names):
+        raise DataError(f"{told}; half of what it holds are numbers, so that it may be a record")

@@ -1,0 +1,245 @@
+"""A specification to be filled in, with words at each place about what belongs there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from leastnoise.app.drafting.columns import Column, is_identifier
+from leastnoise.app.specification import FILL_IN
+from leastnoise.app.specification.toml import key_text, value_text
+from leastnoise.core.errors import SpecError
+from leastnoise.core.printable import printable
+
+# What a column may be declared as, and what that is called.
+KINDS = {
+    "named": "categories",
+    "whole": "whole numbers",
+    "measured": "measured numbers",
+    "truth": "true or false",
+}
+# Which cross tables are published, and what that is called.
+TABLES = {
+    "each": "each column by itself",
+    "pairs": "every pair of columns",
+    "all": "one table of all columns",
+}
+
+_HEAD = """\
+# {spec}: what to publish from {table}
+#
+# Written from the names and types of the columns alone. No value was read from the table, and none
+# belongs here because it was seen there: a category that is listed because one person has it gives
+# that person away, whatever noise is added. Take ranges and categories from what is public anyway:
+# a codebook, a law, a register, an earlier publication.
+#
+# To do: put something in the place of every "{mark}". Delete what is no attribute to count by, such as
+# numbers of records, names or free text, with the queries that mention it. Then
+{commands}
+#
+# Editors check this file as you type if you put  #:schema ./spec.schema.json  in its first line, after
+#   leastnoise init --schema > spec.schema.json
+"""
+
+_POLICIES = """\
+# A value that is not listed, and a missing one (in a CSV file, an empty field), leaves its record out, and
+# nothing says how many there were, unless a column says otherwise:
+#   region = { categories = ["north", "south"], other = "elsewhere" }   # others in a cell of their own
+#   region = { categories = ["north", "south"], other = "unknown", null = "other" }   # and missing ones
+#   age    = { range = [0, 100], outside = "clamp" }   # 130 counts as 99
+"""
+
+_EXAMPLES = {
+    "named": ('["north", "south"]', "all values that count; others are left out"),
+    "more named": ('{ categories = ["north", "south"], other = "elsewhere" }', "or with a cell for the rest"),
+    "whole": ("{ range = [0, 116] }", "0, 1, … 115: the first, and one more than the last"),
+    "clamped": ('{ range = [0, 100], outside = "clamp" }', "or with 130 counted as 99"),
+    "measured": ("{ bins = [0, 18, 65, inf] }", "[0, 18), [18, 65), 65 or more"),
+}
+_SHOWN = {
+    "": ("named", "whole", "measured"),
+    "named": ("named", "more named"),
+    "whole": ("whole", "clamped", "measured"),
+    "measured": ("measured",),
+}
+_BLANK = {
+    "": f'["{FILL_IN}"]',
+    "named": f'["{FILL_IN}"]',
+    "whole": f'{{ range = ["{FILL_IN}", "{FILL_IN}"] }}',
+    "measured": f'{{ bins = ["{FILL_IN}"] }}',
+    "truth": '["false", "true"]',
+}
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a publisher answered; everything by default.
+
+    Attributes:
+        kinds: what a column is, where its type does not say so.
+        left_out: columns that are not published.
+        person: the column that names the person, where one may have several records.
+        records_per_person: how many at most.
+        tables: "each", "pairs" or "all".
+        named: columns to publish though they look as if they told records apart.
+        stderr: the standard error that every count must keep; the privacy goal is left out then.
+    """
+
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
+    person: str | None = None
+    records_per_person: int = 1
+    tables: str = "each"
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    stderr: float | None = None
+    named: frozenset[str] = frozenset()
+
+
+def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: str) -> str:
+    """The text of a specification file, with marks where only a person knows what belongs there.
+
+    Args:
+        spec: the name of the file.
+        table: the name of the table.
+
+    Guarantee:
+        It depends on names and types of columns, and on what was answered; on no record.
+
+    Raises:
+        SpecError: if no column is left.
+    """
+    names = [column.name for column in columns if _is_published(column, wishes)]
+    if not names:
+        raise SpecError(
+            "a specification needs at least one column of text, numbers or truth values that does not only "
+            "tell records apart"
+        )
+    commands = "\n".join(f"#   {command}" for command in next_commands(wishes, spec=spec, table=table))
+    head = _HEAD.format(spec=printable(spec), table=printable(table), mark=FILL_IN, commands=commands)
+    declared = filter(None, (_declared(column, wishes) for column in columns))
+    parts = [head, _POLICIES + "[schema]\n", *declared, *_privacy(wishes), *_queries(names, wishes)]
+    return "\n".join(parts)
+
+
+def next_commands(wishes: Wishes, *, spec: str, table: str) -> list[str]:
+    """What follows once a draft is filled in, to be copied in this order; comments say what it is for."""
+    name = Path(spec).stem
+    shell, data = in_shell(spec), in_shell(table)
+    ledger = in_shell(str(Path(spec).with_suffix(".ledger")))
+    return [
+        f"leastnoise check {shell} --data {data}   # does the table keep to it? For its owner alone",
+        f"leastnoise explain {shell}   # what would be released, how accurate, and why; reads no data",
+        f"leastnoise ledger create {ledger} --dataset {in_shell(name)} --for {shell} --times 2   "
+        "# once: a budget for two such releases; or give --epsilon and --delta",
+        f"leastnoise publish {shell} --data {data} --ledger {ledger}",
+    ]
+
+
+def _is_published(column: Column, wishes: Wishes) -> bool:
+    kind = wishes.kinds.get(column.name) or column.kind
+    is_left_out = column.name in wishes.left_out or column.name == wishes.person
+    return kind in _BLANK and not is_left_out and not _tells_apart(column, wishes)
+
+
+def _tells_apart(column: Column, wishes: Wishes) -> bool:
+    return is_identifier(column.name) and column.name not in wishes.named
+
+
+def _declared(column: Column, wishes: Wishes) -> str:
+    """The lines that declare a column, or why it is not declared."""
+    name, kind = column.name, wishes.kinds.get(column.name) or column.kind
+    shown, key = printable(name), key_text(name)
+    if name in wishes.left_out:
+        return ""
+    if name == wishes.person:
+        return f"# {shown} names the person and is not published.\n"
+    if _tells_apart(column, wishes):
+        return (
+            f"# {shown} tells records apart, by its name, and is left out: nothing is counted by it.\n"
+            "# If it names a person who may have several records, write under [privacy] how many may count,\n"
+            f"# as in  records_per_person = 3, and whose they are:  person = {value_text(name)}\n"
+            f'# If it is an attribute after all, declare it:  {key} = ["a", "b"]\n'
+        )
+    if kind == "time":
+        return (
+            f"# {shown} holds dates or times and is left out. To publish it, make a column of years or\n"
+            "# months in the table, and declare that.\n"
+        )
+    if kind not in _BLANK:
+        return f"# {shown} holds neither text nor numbers and is left out.\n"
+    if kind == "truth":
+        return f"# {shown}: true or false.\n{key} = {_BLANK[kind]}\n"
+    asked = f"{KINDS[kind]}. Write" if kind else "categories, whole numbers or measured numbers? Write one of"
+    examples = [_EXAMPLES[example] for example in _SHOWN[kind]]
+    width = max(len(text) for text, _ in examples)
+    lines = [f"#   {key} = {text:<{width}}   # {words}" for text, words in examples]
+    return "\n".join([f"# {shown}: {asked}, for example", *lines, f"{key} = {_BLANK[kind]}\n"])
+
+
+def _privacy(wishes: Wishes) -> list[str]:
+    if wishes.stderr is not None and wishes.records_per_person == 1:
+        return [
+            "# No budget: the plan spends the least that keeps every standard error below, and says what\n"
+            "# that is. To set a limit yourself, write\n"
+            "#   [privacy]\n#   epsilon = 1.0\n#   delta = 1e-06\n",
+            *(["\n".join(["[privacy]", *_several(wishes)]) + "\n"] if wishes.person is not None else []),
+        ]
+    delta = [f"delta = {value_text(wishes.delta)}"] if wishes.delta else []
+    return [
+        "# The budget of everything below. epsilon = 1 is usual; less means more privacy and more noise.\n"
+        "# delta is what the promise may fall short by: keep it far below one over the number of people.\n"
+        "# Without delta the promise is pure: dearer where a person is in many of the counts, and sometimes\n"
+        "# cheaper; explain says which.\n"
+        + "\n".join(["[privacy]", f"epsilon = {value_text(wishes.epsilon)}", *delta, *_several(wishes)])
+        + "\n"
+    ]
+
+
+def _several(wishes: Wishes) -> list[str]:
+    """How many records of one person count, and whose they are."""
+    if wishes.person is None:
+        return []
+    return [
+        "# At most so many records of each person count, and the noise grows with the number. What is",
+        "# beyond it is left out; how much that is, check tells the owner of the table.",
+        f"records_per_person = {wishes.records_per_person}",
+        f"person = {value_text(wishes.person)}",
+    ]
+
+
+def _queries(names: Sequence[str], wishes: Wishes) -> list[str]:
+    target = [] if wishes.stderr is None else [f"stderr = {value_text(wishes.stderr)}"]
+    listed = value_text(list(names))
+    asked: list[list[str]] = [['kind = "total"', 'name = "everyone"']]
+    if wishes.tables == "pairs" and len(names) > 1:
+        asked.append(['kind = "cube"', f"attributes = {listed}", "order = [1, 2]"])
+    elif wishes.tables == "all":
+        asked.append(['kind = "marginal"', f"attributes = {listed}"])
+    else:
+        asked += [['kind = "marginal"', f"attributes = {value_text([name])}"] for name in names]
+    column = _sql_name(names[0])
+    words = [
+        "# What is published. A query may also hold a name, a weight, and a target: the standard error that",
+        "# each of its counts must keep, or how far it may be off and how surely. Or SQL, and no kind:",
+        "#   [[query]]",
+        '#   kind = "marginal"',
+        f"#   attributes = {value_text([names[0]])}",
+        f"#   name = {value_text(f'by {names[0]}')}",
+        "#   stderr = 20   # or, instead, within = [40, 0.95]: at most 40 off, 95 times in 100",
+        "#   [[query]]",
+        f'#   sql = """SELECT {column}, COUNT(*) AS n FROM people GROUP BY {column}"""\n',  # noqa: S608 - to be read
+    ]
+    return ["\n".join(words), *("\n".join(["[[query]]", *lines, *target]) + "\n" for lines in asked)]
+
+
+def _sql_name(name: str) -> str:
+    return name if name.isascii() and name.isidentifier() else '"' + printable(name).replace('"', '""') + '"'
+
+
+def in_shell(text: str) -> str:
+    """A word of a command line, in quotes where it needs them."""
+    shown = printable(text)
+    is_plain = all(c.isalnum() or c in "._-/" for c in shown)
+    return shown if is_plain else "'" + shown.replace("'", "'\\''") + "'"

@@ -1,0 +1,419 @@
+"""One TOML file that says what to publish, and the values it stands for.
+
+    [schema]
+    age    = { range = [0, 116] }                # 0 to 115
+    sex    = ["F", "M"]
+    income = { bins = [0, 10000, 20000, 50000] } # [0, 10000), [10000, 20000), …
+
+    [privacy]
+    epsilon = 1.0
+    delta   = 1e-6       # leave out for pure privacy; or give rho, or mu, alone; "1/3" is exact
+
+    [[query]]
+    kind       = "marginal"
+    attributes = ["age", "sex"]
+
+    [[query]]
+    kind      = "prefix"
+    attribute = "age"
+    name      = "age distribution"
+
+    [design]             # optional
+    method = "auto"
+    tol    = 1e-6
+
+Where a person may have several records, [privacy] says how many count at most and whose they are:
+records_per_person = 3, and person = "patient_id", a column of the table. Ids in it that stand for nobody in
+particular are listed beside it: person_unknown = ["unknown", 0].
+
+A query may hold a target, stderr = 50 or within = [100, 0.95]. Where some do, [privacy] may be
+left out: the plan then spends the least that meets them.
+
+Kinds are total, marginal, cube, prefix, all-ranges, ranges, levels, sum, where, cases, product
+and linear; instead of a kind, a query may hold sql = "SELECT …". An attribute may also be a
+hierarchy, and say what becomes of other values.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from leastnoise.app.specification.lines import Lines
+from leastnoise.app.specification.toml import key_text, value_text
+from leastnoise.app.specification.toml_mistakes import slip_in
+from leastnoise.app.sql import queries_from_sql
+from leastnoise.core.errors import InputError, SpecError
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
+from leastnoise.query.objective import objective_from_dict
+from leastnoise.query.queries import Query, query_from_dict
+from leastnoise.query.queries.query import COMMON
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload, assemble
+
+MAX_BYTES = 16 * 2**20
+# What `leastnoise init` writes where only a person knows what belongs there.
+FILL_IN = "<fill in>"
+
+GOALS: dict[frozenset[str], type[Goal]] = {
+    frozenset({"epsilon"}): PureDP,
+    frozenset({"epsilon", "delta"}): ApproxDP,
+    frozenset({"rho"}): ZCDP,
+    frozenset({"mu"}): GDP,
+}
+# What a goal may hold besides its numbers, written only where it is not the default.
+FURTHER = {"neighbours": "add-remove", "records_per_person": 1, "calibration": "exact"}
+# What may stand beside a goal, or alone where targets take its place, and is no part of it.
+PERSON = "person"
+PERSON_UNKNOWN = "person_unknown"
+DESIGN = ("objective", "relative_to", "method", "options", "tol", "time_limit", "backend")
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """What to publish: a schema, queries, a privacy goal, and settings for `design`.
+
+    The goal is None where the queries have targets and the least privacy loss is sought.
+
+    Attributes:
+        person: the column that names the person, for `vectorize`: at most ``records_per_person`` records of
+            each then count. None where nothing says whose record is whose.
+        person_unknown: ids in that column that stand for nobody in particular.
+    """
+
+    schema: Schema
+    queries: tuple[Query, ...]
+    privacy: Goal | None
+    design: Mapping[str, Any] = field(default_factory=dict)
+    person: str | None = None
+    person_unknown: tuple[str | int, ...] = ()
+
+    @property
+    def records_per_person(self) -> int:
+        """How many records of one person the promise is for."""
+        return 1 if self.privacy is None else self.privacy.records_per_person
+
+    @property
+    def workload(self) -> Workload:
+        """The queries, assembled."""
+        return assemble(self.queries, self.schema)
+
+    def design_settings(self) -> dict[str, Any]:
+        """What the [design] table asks, as keyword arguments of `design`."""
+        settings = dict(self.design)
+        if "objective" in settings:
+            settings["objective"] = objective_from_dict(settings)
+            settings.pop("relative_to", None)
+        return settings
+
+    def to_toml(self) -> str:
+        """The specification as text that `parse_spec` reads back."""
+        lines = ["[schema]"]
+        lines += [f"{key_text(name)} = {value_text(value)}" for name, value in self.schema.to_dict().items()]
+        goal = {} if self.privacy is None else self.privacy.to_dict()
+        lines += ["", "[privacy]"] if goal or self.person is not None else []
+        for name, value in goal.items():
+            if name != "goal" and value != FURTHER.get(name):
+                lines.append(f"{name} = {value_text(value)}")
+        lines += [] if self.person is None else [f"{PERSON} = {value_text(self.person)}"]
+        lines += (
+            [f"{PERSON_UNKNOWN} = {value_text(list(self.person_unknown))}"] if self.person_unknown else []
+        )
+        for query in self.queries:
+            lines += ["", "[[query]]"]
+            lines += [f"{key_text(name)} = {value_text(value)}" for name, value in query.to_dict().items()]
+        settings = {name: value for name, value in self.design.items() if value is not None}
+        if settings:
+            lines += ["", "[design]"]
+            lines += [f"{key_text(name)} = {value_text(value)}" for name, value in settings.items()]
+        return "\n".join(lines) + "\n"
+
+
+def load_spec(path: str | Path) -> Spec:
+    """The specification in a TOML file.
+
+    Raises:
+        SpecError: naming the file, the table and what must hold.
+    """
+    source = Path(path)
+    try:
+        # Read up to the limit and not by the size the file claims: a device claims none.
+        with source.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise SpecError(f"there is no file {str(source)!r}") from None
+    except OSError as error:
+        raise SpecError(f"{str(source)!r} cannot be read: {error.strerror}") from None
+    if len(content) > MAX_BYTES:
+        raise SpecError(f"{source.name}: a specification holds at most {MAX_BYTES:,} bytes")
+    try:
+        # Some editors put a byte order mark first, which TOML does not know.
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        is_saved = content.startswith(b"PK")
+        hint = "; this is a saved plan or release, for `leastnoise release` or `explain`" if is_saved else ""
+        raise SpecError(f"{source.name}: a specification is text in UTF-8{hint}") from None
+    return _parse(text, lambda line: f"{source.name}: " if line is None else f"{source.name}:{line}: ")
+
+
+def parse_spec(text: str) -> Spec:
+    """The specification in a TOML text.
+
+    Raises:
+        SpecError: naming the line and what must hold.
+    """
+    return _parse(text, lambda line: "" if line is None else f"line {line}: ")
+
+
+class _Refusal(SpecError):
+    """What is wrong with a specification, and the table or key that holds it."""
+
+    def __init__(self, message: str, *place: str | int) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def _parse(text: str, where: Callable[[int | None], str]) -> Spec:
+    """The specification in a text; a refusal begins with where it stands."""
+    try:
+        content = tomllib.loads(text)
+    except (RecursionError, ValueError) as error:  # a number of 5,000 digits is a plain ValueError
+        hint = "; write [[query]] in double brackets before each query" if "('query',)" in str(error) else ""
+        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = None if found is None else int(found[1])
+        slip = "" if line is None else slip_in(text.split("\n")[line - 1])
+        raise SpecError(f"{where(line)}this is not TOML: {error}{hint}{slip}") from None
+    try:
+        _check_values(content)
+        return _read(content)
+    except _Refusal as refusal:
+        # Looked for only now: a file that is right needs no lines.
+        line = Lines(text).of(*refusal.place) if refusal.place else None
+        raise SpecError(f"{where(line)}{refusal}") from None
+    except RecursionError:
+        raise SpecError(f"{where(None)}a specification's tables must not be nested that deeply") from None
+
+
+def _check_values(content: dict[str, Any]) -> None:
+    """Refuse places still to be filled in, and whole numbers that no float comes near.
+
+    Python would not even print some of those.
+    """
+    unfilled = []
+    for place, value in _values(content):
+        if value == FILL_IN:
+            unfilled.append(place)
+        elif isinstance(value, int) and abs(value) > sys.float_info.max:
+            raise _Refusal(f"a whole number must lie within ±{sys.float_info.max:.1e}", *place)
+    # A range has two ends: they are one thing to fill in.
+    wanted = list(dict.fromkeys(place[:2] for place in unfilled))
+    if wanted:
+        table, *names = wanted[0]
+        name = f" {names[0]}" if names and isinstance(names[0], str) else ""
+        more = f"; {len(wanted) - 1} more after it" if len(wanted) > 1 else ""
+        raise _Refusal(
+            f"[{table}]{name} is still to be filled in: put what is public knowledge in the place of "
+            f'"{FILL_IN}", as the comment above it says, or delete it{more}',
+            *unfilled[0],
+        )
+
+
+def _values(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Every value that is no table or list, with its place, in the order of the text."""
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), content)]
+    while waiting:
+        place, value = waiting.pop()
+        if isinstance(value, (dict, list)):
+            inside = value.items() if isinstance(value, dict) else enumerate(value)
+            # A thousand keys within each other must not make a thousand long places.
+            deeper = [((*place, key) if len(place) < 8 else place, item) for key, item in inside]
+            waiting.extend(reversed(deeper))
+        else:
+            yield place, value
+
+
+def _read(content: dict[str, Any]) -> Spec:
+    unknown = sorted(set(content) - {"schema", "privacy", "query", "design"})
+    if unknown:
+        raise _Refusal(
+            f"unknown table {unknown[0]!r}; there are [schema], [privacy], [[query]], [design]", unknown[0]
+        )
+    for table in ("schema", "privacy"):
+        is_left_out = table == "privacy" and table not in content and _has_targets(content)
+        if not is_left_out and (not isinstance(content.get(table), dict) or not content[table]):
+            raise _Refusal(f"a [{table}] table is needed", table)
+    queries = content.get("query")
+    if isinstance(queries, dict):
+        raise _Refusal("queries come in a list: write [[query]] in double brackets before each", "query")
+    if not isinstance(queries, list) or not queries or not all(isinstance(q, dict) for q in queries):
+        raise _Refusal("at least one [[query]] is needed", "query")
+    schema = _schema(content["schema"])
+    asked: list[Query] = []
+    taken: set[str] = set()
+    for number, plain in enumerate(queries):
+        for query in _queries(number, plain, schema):
+            if query.name is not None and query.name in taken:
+                words = f"query names must differ, {query.name!r} is given twice"
+                raise _Refusal(f"[[query]] number {number + 1}: {words}", "query", number)
+            taken |= {query.name} if query.name is not None else set()
+            asked.append(query)
+    privacy = content.get("privacy", {})
+    goal = None if _is_without_numbers(privacy) and _has_targets(content) else _goal(privacy)
+    if goal is None:
+        _check_without_numbers(privacy)
+    spec = Spec(schema, tuple(asked), goal, _settings(content.get("design", {})), *_person(privacy))
+    if goal is None and spec.design.get("objective", "targets") != "targets":
+        words = f"a [privacy] table is needed for objective = {spec.design['objective']!r}"
+        raise _Refusal(words, "design", "objective")
+    try:
+        spec.workload  # noqa: B018 - assembled once here, so that weights far apart are found at once
+    except InputError as error:
+        raise _Refusal(f"[[query]]: {error}", "query") from None
+    return spec
+
+
+def _schema(plain: dict[str, Any]) -> Schema:
+    for name, given in plain.items():
+        try:
+            Schema.from_dict({name: given})
+        except InputError as error:
+            raise _Refusal(f"[schema]: {error}", "schema", name) from None
+    return Schema.from_dict(plain)
+
+
+def _has_targets(content: dict[str, Any]) -> bool:
+    queries = content.get("query")
+    return isinstance(queries, list) and any(
+        isinstance(query, dict) and not query.keys().isdisjoint({"stderr", "within"}) for query in queries
+    )
+
+
+def _queries(number: int, plain: dict[str, Any], schema: Schema) -> list[Query]:
+    """What one [[query]] table asks: one query, or those of its SQL."""
+    try:
+        found = _from_sql(plain, schema) if "sql" in plain else [query_from_dict(plain)]
+        for query in found:
+            # So that a wrong attribute or a wrong number of sizes is found here, with the query's number.
+            query.operator(schema)
+            query.targets(schema)
+        return found
+    except InputError as error:
+        raise _Refusal(f"[[query]] number {number + 1}: {error}", "query", number) from None
+    except OverflowError:
+        words = f"[[query]] number {number + 1}: its matrix holds numbers beyond 64 bits"
+        raise _Refusal(words, "query", number) from None
+
+
+def _from_sql(plain: dict[str, Any], schema: Schema) -> list[Query]:
+    """The queries of some SQL, each with the weight and the target that are given beside it."""
+    common = {key: value for key, value in plain.items() if key != "sql"}
+    unknown = sorted(set(common) - set(COMMON))
+    if unknown:
+        raise SpecError(f"sql stands with {', '.join(COMMON)}, if any, and not with {', '.join(unknown)}")
+    found = queries_from_sql(plain["sql"], schema)
+    name = common.pop("name", None)
+    if name is not None and len(found) == 1:
+        return [found[0].having(name=name, **common)]
+    if name is not None and (not isinstance(name, str) or not name):
+        raise SpecError(f"a query's name must be a non-empty text, got {name!r}")
+    if name is None:
+        return [query.having(**common) for query in found]
+    names: list[str] = []
+    for query in found:
+        wanted = own = f"{name}: {query.name or query.title()}"
+        while own in names:
+            own = f"{wanted} ({2 + sum(other.startswith(f'{wanted} (') for other in names)})"
+        names.append(own)
+    return [query.having(name=own, **common) for query, own in zip(found, names, strict=True)]
+
+
+def _is_without_numbers(plain: dict[str, Any]) -> bool:
+    return set(plain) <= {*FURTHER, PERSON, PERSON_UNKNOWN}
+
+
+def _check_without_numbers(plain: dict[str, Any]) -> None:
+    """Refuse what only a goal can say: `design` finds the least μ for one record, added or removed."""
+    for name, default in FURTHER.items():
+        if plain.get(name, default) != default or isinstance(plain.get(name), bool):
+            raise _Refusal(
+                f"[privacy]: {name} = {plain[name]!r} needs a budget beside it; give an epsilon and a delta "
+                "too, and leastnoise tradeoff says the least epsilon that meets the targets, to be put there",
+                "privacy",
+                name,
+            )
+
+
+def _person(plain: dict[str, Any]) -> tuple[str | None, tuple[str | int, ...]]:
+    """The person's column, and the ids in it that stand for nobody in particular."""
+    person = plain.get(PERSON)
+    if PERSON in plain and (not isinstance(person, str) or not person):
+        words = f"[privacy]: person must be the name of a column, in quotes, got {person!r}"
+        raise _Refusal(words, "privacy", PERSON)
+    unknown = plain.get(PERSON_UNKNOWN, [])
+    is_list = isinstance(unknown, list) and all(type(one) in (str, int) for one in unknown)
+    if not is_list or (unknown and person is None):
+        words = (
+            "[privacy]: person_unknown lists ids of the column that person names, as in "
+            f'person = "patient_id" and person_unknown = ["unknown", 0]; got {unknown!r}'
+        )
+        raise _Refusal(words, "privacy", PERSON_UNKNOWN)
+    return person, tuple(unknown)
+
+
+def _goal(given: dict[str, Any]) -> Goal:
+    plain = {name: value for name, value in given.items() if name not in (PERSON, PERSON_UNKNOWN)}
+    goal = GOALS.get(frozenset(plain) - set(FURTHER))
+    if goal is None:
+        raise _Refusal(
+            "[privacy] must hold epsilon and delta, or epsilon, rho or mu alone (and may hold "
+            "neighbours, records_per_person, person and person_unknown); it holds "
+            f"{', '.join(map(repr, given))}",
+            "privacy",
+        )
+    for name, value in plain.items():
+        if name != "neighbours" and isinstance(value, str) and "/" not in value and name != "calibration":
+            words = f"[privacy]: {name} must be a number, written without quotes, got {value!r}"
+            raise _Refusal(words, "privacy", name)
+    try:
+        return goal_from_dict({"goal": goal.__name__, **plain})
+    except InputError as error:
+        # The message begins with what it is about.
+        raise _Refusal(f"[privacy]: {error}", "privacy", str(error).partition(" ")[0]) from None
+
+
+def _settings(plain: Any) -> dict[str, Any]:
+    """The [design] table; whether a method or a backend of that name exists, `design` says."""
+    if not isinstance(plain, dict):
+        raise _Refusal("[design] must be a table", "design")
+    for name, value in plain.items():
+        if name not in DESIGN:
+            words = f"[design] does not know {name!r}; it may hold {', '.join(DESIGN)}"
+            raise _Refusal(words, "design", name)
+        if name in ("objective", "method", "backend") and not isinstance(value, str):
+            raise _Refusal(f"[design]: {name} must be a text, got {value!r}", "design", name)
+        if name == "options" and not isinstance(value, dict):
+            words = f"[design]: options must be a table, as in {{ branching = 4 }}, got {value!r}"
+            raise _Refusal(words, "design", name)
+        if name in ("tol", "time_limit"):
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not is_number or not 0 < value < math.inf:
+                raise _Refusal(f"[design]: {name} must be a positive number, got {value!r}", "design", name)
+        if name == "relative_to" and (value != "uniform" or "objective" not in plain):
+            raise _Refusal(
+                '[design]: relative_to must be "uniform", beside an objective = "total-variance"; another '
+                "prior is given in Python, to TotalVariance(relative_to=...)",
+                "design",
+                name,
+            )
+        if name == "objective":
+            try:
+                objective_from_dict(plain)
+            except InputError as error:
+                raise _Refusal(f"[design]: {error}", "design", name) from None
+    return plain

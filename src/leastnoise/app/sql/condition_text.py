@@ -1,0 +1,126 @@
+"""Conditions told shortly: attribute by attribute where that is possible, each in the fewest words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from leastnoise.app.sql.conditions import joined
+from leastnoise.core.errors import InputError
+from leastnoise.core.operators import Array
+from leastnoise.query.predicates import (
+    Combination,
+    Comparison,
+    Condition,
+    Negation,
+    describe,
+    independent_parts,
+    satisfying,
+)
+from leastnoise.query.schema import Bins, Integers, Schema
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A condition on some attributes, tied to no other."""
+
+    axes: tuple[str, ...]
+    mask: Array
+    condition: Condition
+
+
+def parts_of(condition: Condition, schema: Schema) -> list[Part] | None:
+    """Conditions on disjoint attributes that must all hold, told shortly; None where they cannot."""
+    found = []
+    for part in independent_parts(condition):
+        axes, mask = satisfying(part, schema)
+        if not mask.any():
+            return None
+        others = [tuple(j for j in range(len(axes)) if j != i) for i in range(len(axes))]
+        sides: list[Array] = [np.asarray(mask.any(axis=axis)) for axis in others]
+        if not _is_product(mask, sides):
+            found.append(Part(axes, mask, part))
+            continue
+        for name, side in zip(axes, sides, strict=True):
+            if side.all():
+                continue
+            own = [part] if len(axes) == 1 else []
+            told = [*own, *_told(name, schema, side)]
+            if not told:
+                found.append(Part(axes, mask, part))
+                break
+            found.append(Part((name,), side, min(told, key=_length)))
+    return found
+
+
+def shortly(whole: Sequence[Condition], schema: Schema) -> str:
+    """Some conditions that hold together in words, attribute by attribute where that is possible."""
+    parts = parts_of(joined("and", whole), schema)
+    # Without any part everyone is meant, which takes a condition all the same.
+    return describe(joined("and", [part.condition for part in parts] if parts else whole))
+
+
+def exactly(name: str, schema: Schema, i: int) -> Condition:
+    """The condition that cell i of an attribute satisfies and no other does.
+
+    Raises:
+        InputError: if a region shares the name of the value, so that no words tell them apart.
+    """
+    mask = np.zeros(schema[name].size, dtype=bool)
+    mask[i] = True
+    told = _told(name, schema, mask)
+    if not told:
+        raise InputError(
+            f"a value of {name!r} and a region share the name {schema[name].label(i)!r}; rename one"
+        )
+    return told[0]
+
+
+def _length(condition: Condition) -> int:
+    """How much there is to read in a condition."""
+    if isinstance(condition, Combination):
+        return sum(map(_length, condition.parts))
+    return 1 + _length(condition.inner) if isinstance(condition, Negation) else 1
+
+
+def _is_product(mask: Array, sides: list[Array]) -> bool:
+    """Whether a mask is the product of its sides, within which it lies: it is if it has as many entries."""
+    return math.prod(int(side.sum()) for side in sides) == int(mask.sum())
+
+
+def _told(name: str, schema: Schema, mask: Array) -> list[Condition]:
+    """A condition that exactly the values in a mask satisfy; none if names are ambiguous."""
+    values = schema[name]
+    n = values.n_values
+    pieces: list[Condition] = []
+    for is_held, indices in groupby(range(n), key=lambda i: bool(mask[i])):
+        run = list(indices)
+        if not is_held:
+            continue
+        if isinstance(values, (Integers, Bins)):
+            pieces.append(_interval(name, values, run[0], run[-1]))
+        else:
+            pieces += [Comparison(name, "==", values.values[i]) for i in run]  # type: ignore[attr-defined]
+    if values.other is not None and mask[n]:
+        pieces.append(Comparison(name, "==", values.other))
+    found = joined("or", pieces)
+    return [found] if (satisfying(found, schema)[1] == mask).all() else []
+
+
+def _interval(name: str, values: Integers | Bins, first: int, last: int) -> Condition:
+    """Values first to last of the declared ones."""
+    starts = values.values if isinstance(values, Integers) else values.edges
+    if first == last and isinstance(values, Integers):
+        return Comparison(name, "==", values.values[first])
+    if first == 0 and last == values.n_values - 1:
+        if values.other is not None:
+            return Comparison(name, "!=", values.other)
+        # An attribute of a single cell: all that is declared begins at its first edge.
+        return Comparison(name, ">=", starts[0])
+    ends: list[Condition] = [] if first == 0 else [Comparison(name, ">=", starts[first])]
+    ends += [] if last == values.n_values - 1 else [Comparison(name, "<", starts[last + 1])]
+    return ends[0] if len(ends) == 1 else Combination("and", tuple(ends))

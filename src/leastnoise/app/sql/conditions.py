@@ -1,0 +1,288 @@
+"""Conditions and buckets: WHERE, FILTER and CASE as what `leastnoise.query.predicates` knows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from leastnoise.app.sql.positions import Text
+from leastnoise.core.errors import InputError
+from leastnoise.query.predicates import MAX_DEPTH, Combination, Comparison, Condition, Negation
+from leastnoise.query.schema import Bins, Integers, Schema, Value
+
+# More than any list of municipalities; each costs a pass over its attribute.
+MAX_COMPARISONS = 10_000
+# A number longer than this is none that a table holds, and Python would not read some of them.
+_MAX_DIGITS = 300
+
+_SIGNS = {exp.EQ: "==", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CONDITIONS = (*_SIGNS, exp.In, exp.Between, exp.And, exp.Or, exp.Not)
+_SUBQUERY = "subqueries are not understood; only comparisons of attributes with constants are"
+_PATTERNS = (exp.Like, exp.ILike, exp.SimilarTo, exp.RegexpLike, exp.RegexpFullMatch, exp.Glob)
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Groups made by conditions that exclude each other: what a CASE sorts records into.
+
+    Attributes:
+        branches: the label of each group and its condition; every record is in exactly one.
+        title: what the expression is called in SELECT, or None.
+    """
+
+    branches: tuple[tuple[str, Condition], ...]
+    title: str | None = field(default=None, compare=False)
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that decide between the groups."""
+        return frozenset().union(*(condition.attributes for _, condition in self.branches))
+
+
+class Conditions:
+    """Reads the conditions of one text over one schema."""
+
+    def __init__(self, text: Text, schema: Schema) -> None:
+        self._text = text
+        self._schema = schema
+        self._n_comparisons = 0
+
+    def only(self, node: Any, *known: str) -> None:
+        """Return if a node holds nothing besides these parts; any other would be lost in reading it."""
+        for key, value in node.args.items():
+            if value and key not in known:
+                raise self._text.error(
+                    node, f"{self._text.shown(node)!r} is more than is understood here; leave {key} out"
+                )
+
+    def attribute(self, column: Any, tables: Iterable[str] = ()) -> str:
+        """The declared attribute that a column names; letters may differ in case where it is not quoted."""
+        self.only(column, "this", "table")
+        identifier, table = column.this, column.args.get("table")
+        if isinstance(identifier, exp.Star):
+            raise self._text.error(column, "* stands for all columns; name those that are grouped by")
+        if table is not None and table.name.lower() not in {name.lower() for name in tables}:
+            raise self._text.error(column, f"{table.name!r} is not the table asked about; leave it out")
+        name: str = identifier.name
+        if name in self._schema:
+            return name
+        alike = [known for known in self._schema if known.lower() == name.lower()]
+        if len(alike) == 1 and not identifier.args.get("quoted"):
+            return alike[0]
+        close = alike or difflib.get_close_matches(name, self._schema.names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {_listed(self._schema.names)}"
+        raise self._text.error(column, f"the schema declares no attribute {name!r}; {hint}")
+
+    def is_condition(self, node: Any) -> bool:
+        """Whether an expression is true or false of a record."""
+        return isinstance(node.unnest(), _CONDITIONS)
+
+    def condition(self, node: Any, tables: Iterable[str], depth: int = 0) -> Condition:
+        """The condition that an expression stands for."""
+        if depth > MAX_DEPTH:
+            raise self._text.error(node, "the condition is nested too deeply")
+        node = node.unnest()
+        if isinstance(node, (exp.And, exp.Or)):
+            # sqlglot nests a chain of a thousand ANDs a thousand deep, to the left.
+            word = "and" if isinstance(node, exp.And) else "or"
+            parts = [self.condition(part, tables, depth + 1) for part in _chain(node)]
+            return joined(word, parts)
+        if isinstance(node, exp.Not):
+            return negated(self.condition(node.this, tables, depth + 1))
+        if isinstance(node, exp.In):
+            if node.args.get("query") is not None:
+                raise self._text.error(node, _SUBQUERY)
+            self.only(node, "this", "expressions")
+            attribute = self._column(node.this, node, tables)
+            return joined(
+                "or", [self._compared(node, attribute, "==", self.constant(v)) for v in node.expressions]
+            )
+        if isinstance(node, exp.Between):
+            self.only(node, "this", "low", "high")
+            attribute = self._column(node.this, node, tables)
+            low, high = (self.constant(node.args[end]) for end in ("low", "high"))
+            ends = [self._compared(node, attribute, ">=", low), self._compared(node, attribute, "<=", high)]
+            return joined("and", ends)
+        sign = _SIGNS.get(type(node))
+        if sign is None:
+            raise self._text.error(node, self._no_condition(node))
+        left, right = node.this.unnest(), node.expression.unnest()
+        if isinstance(left, exp.Column) == isinstance(right, exp.Column):
+            raise self._text.error(
+                node,
+                f"{self._text.shown(node)!r} must compare an attribute with a constant, as in age >= 18"
+                + ("; text stands in single quotes, 'so'" if isinstance(left, exp.Column) else ""),
+            )
+        if isinstance(left, exp.Column):
+            return self._compared(node, self.attribute(left, tables), sign, self.constant(right))
+        return self._compared(node, self.attribute(right, tables), _MIRRORED[sign], self.constant(left))
+
+    def buckets(self, node: Any, tables: Iterable[str], title: str | None) -> Buckets:
+        """The groups that a CASE, an IF or a comparison sorts records into."""
+        node = node.unnest()
+        if self.is_condition(node):
+            holds = self.condition(node, tables)
+            return Buckets((("true", holds), ("false", negated(holds))), title)
+        # By what the group is and not by what it is called: a null is no text 'none', and 1.0 is 1.
+        grouped: dict[Value | None, list[Condition]] = {}
+        for value, condition in self.cases(node, tables):
+            grouped.setdefault(self._group(value), []).append(condition)
+        labels = ["none" if group is None else str(group) or "''" for group in grouped]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise self._text.error(
+                    node,
+                    f"two groups would be called {label}; call one of them otherwise"
+                    + (", as in ELSE 'other'" if None in grouped and label == "none" else ""),
+                )
+        conditions = (joined("or", parts) for parts in grouped.values())
+        return Buckets(tuple(zip(labels, conditions, strict=True)), title)
+
+    def cases(self, node: Any, tables: Iterable[str]) -> list[tuple[Any, Condition]]:
+        """What a CASE or IF gives (an expression, or None for null), and exactly when."""
+        if isinstance(node, exp.Case):
+            self.only(node, "this", "ifs", "default")
+            branches, default = node.args["ifs"], node.args.get("default")
+        else:
+            branches, default = [node], node.args.get("false")
+        subject = node.this if isinstance(node, exp.Case) else None
+        found: list[tuple[Any, Condition]] = []
+        before: list[Condition] = []
+        for branch in branches:
+            self.only(branch, "this", "true", *(["false"] if branch is node else []))
+            if subject is None:
+                holds = self.condition(branch.this, tables)
+            else:
+                attribute = self._column(subject, node, tables)
+                holds = self._compared(branch, attribute, "==", self.constant(branch.this))
+            found.append((branch.args["true"].unnest(), joined("and", [*map(negated, before), holds])))
+            before.append(holds)
+        rest = None if default is None else default.unnest()
+        return [*found, (rest, joined("and", [negated(holds) for holds in before]))]
+
+    def constant(self, node: Any) -> Value:
+        """The number or text that an expression is."""
+        node = node.unnest()
+        if isinstance(node, exp.Literal):
+            return node.name if node.is_string else self._number(node, node.name)
+        if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return -self._number(node, node.this.name)
+        if isinstance(node, exp.Boolean):
+            return "true" if node.this else "false"  # as truth values are written out where they are counted
+        if isinstance(node, exp.Null):
+            raise self._text.error(
+                node, "no record has a null once the schema's policies are applied; leave NULL out"
+            )
+        if isinstance(node, exp.Column):
+            raise self._text.error(
+                node, f"a constant is needed, not the column {self._text.shown(node)!r}; quote text 'so'"
+            )
+        raise self._text.error(
+            node, f"{self._text.shown(node)!r} is no plain number or quoted text; work it out and write that"
+        )
+
+    def _no_condition(self, node: Any) -> str:
+        if isinstance(node, exp.Is):
+            return (
+                "no record has a null once the schema's policies are applied: they are left out, or counted "
+                'in the other cell, as in sex = \'unknown\' for a schema with null="other", other="unknown"'
+            )
+        if isinstance(node, _PATTERNS):
+            return "patterns are not matched; list the declared values, as in region IN ('North', 'South')"
+        if node.find(exp.Select) is not None:
+            return _SUBQUERY
+        if isinstance(node, exp.Column):
+            return f"a comparison is needed, as in {self._text.shown(node)} = 'yes'"
+        return f"{self._text.shown(node)!r} is no comparison of an attribute with a constant, as in age >= 18"
+
+    def _number(self, node: Any, text: str) -> int | float:
+        if len(text) <= _MAX_DIGITS:
+            try:
+                number: int | float = int(text) if text.isdigit() else float(text)
+                if abs(number) <= 1.7e308:
+                    return number
+            except ValueError:
+                pass
+        raise self._text.error(node, "this number cannot be read; write one that a table could hold")
+
+    def _group(self, node: Any) -> Value | None:
+        """The constant that a branch gives; None for null."""
+        if node is None or isinstance(node, exp.Null):
+            return None
+        if isinstance(node, exp.Column):
+            raise self._text.error(node, "CASE must give constants, such as THEN 'child', and not a column")
+        return self.constant(node)
+
+    def _column(self, node: Any, whole: Any, tables: Iterable[str]) -> str:
+        node = node.unnest()
+        if not isinstance(node, exp.Column):
+            raise self._text.error(
+                whole, f"{self._text.shown(node)!r} is no attribute; only an attribute itself can be compared"
+            )
+        return self.attribute(node, tables)
+
+    def _compared(self, node: Any, attribute: str, sign: str, value: Value) -> Comparison:
+        self._n_comparisons += 1
+        if self._n_comparisons > MAX_COMPARISONS:
+            raise self._text.error(
+                node, f"the text holds more than {MAX_COMPARISONS:,} comparisons; divide it"
+            )
+        declared = self._schema[attribute]
+        try:
+            declared.matching(attribute, sign, value)
+        except InputError as error:
+            raise self._text.error(node, str(error)) from None
+        if isinstance(declared, (Integers, Bins)) and not isinstance(value, str):
+            self._check_within(node, attribute, sign, value)
+        return Comparison(attribute, sign, value)
+
+    def _check_within(self, node: Any, attribute: str, sign: str, value: int | float) -> None:
+        """Refuse numbers that no cell tells apart: beyond the declared ends a table may hold anything."""
+        declared = self._schema[attribute]
+        label = declared.span_label(0, declared.n_values - 1)
+        if isinstance(declared, Bins):
+            is_within = declared.edges[0] <= value <= declared.edges[-1]
+        elif sign in ("==", "!="):
+            assert isinstance(declared, Integers)
+            is_within = value in declared.values
+        else:
+            assert isinstance(declared, Integers)
+            is_within = declared.values[0] - 1 <= value <= declared.values[-1] + 1
+        if not is_within:
+            raise self._text.error(
+                node,
+                f"{attribute!r} is declared as {label}, and {value!r} is none of it; write a declared value",
+            )
+
+
+def joined(word: str, parts: Sequence[Condition]) -> Condition:
+    """Conditions joined by "and" or "or", those already joined by the same word taken apart."""
+    flat: list[Condition] = []
+    for part in parts:
+        flat += part.parts if isinstance(part, Combination) and part.word == word else (part,)
+    return flat[0] if len(flat) == 1 else Combination(word, tuple(flat))
+
+
+def negated(condition: Condition) -> Condition:
+    """What does not satisfy a condition, without doubling a negation."""
+    return condition.inner if isinstance(condition, Negation) else Negation(condition)
+
+
+def _chain(node: Any) -> list[Any]:
+    """The parts of a chain joined by one word, in order."""
+    parts = []
+    current = node
+    while type(current) is type(node):
+        parts.append(current.expression)
+        current = current.this
+    return [current, *reversed(parts)]
+
+
+def _listed(names: Iterable[str]) -> str:
+    known = list(names)
+    return ", ".join(map(repr, known[:12])) + (", …" if len(known) > 12 else "")

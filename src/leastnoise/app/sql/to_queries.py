@@ -1,0 +1,249 @@
+"""What a statement asks, as queries: products wherever there is one, so that large domains stay implicit.
+
+A count of a cross table is a product: conditions on some attributes, every value of
+others, the groups of a CASE. Attributes that a condition or a CASE ties together are
+one factor of it. Where that is a condition and nothing grouped by, it is a `Where`;
+where it is one attribute with a condition on it, the values left are listed (`Ranges`);
+anything else is a row for each group that can occur, with its own condition (`Cases`).
+Only a sum under a condition on the very attribute that is added up is no product of
+queries; it is written out as `Linear` rows, for domains that this is possible for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from leastnoise.app.sql.condition_text import parts_of, shortly
+from leastnoise.app.sql.conditions import Buckets, joined
+from leastnoise.app.sql.groups import Tied, groups_of, mask_of, tied_together
+from leastnoise.app.sql.statements import Asked
+from leastnoise.core.errors import InputError
+from leastnoise.core.operators import Array, Matrix
+from leastnoise.query.predicates import Condition, describe
+from leastnoise.query.queries import (
+    Cases,
+    Cube,
+    Factor,
+    Labels,
+    Linear,
+    Marginal,
+    Query,
+    Ranges,
+    Sum,
+    Total,
+    Where,
+)
+from leastnoise.query.queries.cases import labelled
+from leastnoise.query.queries.query import term_labels, term_operator
+from leastnoise.query.schema import Attribute, Bins, Integers, Schema
+
+MAX_QUERIES = 1_000
+# Values listed one by one, and entries of a matrix that is written out.
+MAX_LISTED = 100_000
+MAX_WRITTEN = 1_000_000
+
+
+class Namer:
+    """Names that differ: a repeated one is numbered, as n, n (2), n (3)."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def name(self, base: str | None, parts: Sequence[str]) -> str | None:
+        """The name of a query that belongs to `base`, None where neither is known."""
+        wanted = ": ".join(([base] if base else []) + ([", ".join(parts)] if parts else [])) or None
+        if wanted is None:
+            return None
+        name = wanted
+        while name in self._taken:
+            self._next[wanted] = self._next.get(wanted, 1) + 1
+            name = f"{wanted} ({self._next[wanted]})"
+        self._taken.add(name)
+        return name
+
+
+def queries_for(asked: Asked, schema: Schema, namer: Namer) -> Iterator[Query]:
+    """The queries that answer one count or sum, each cross table with a name of its own."""
+    try:
+        found = list(_all(asked, schema))
+    except InputError as error:
+        raise asked.error(str(error)) from None
+    if not found:
+        raise asked.error("no declared value satisfies the condition, so that nothing would be counted")
+    n_tables = len({table for table, _ in found})
+    for table, query in found:
+        title = [table] if n_tables > 1 and asked.name is not None else []
+        yield query.having(name=namer.name(asked.name, title))
+
+
+def _all(asked: Asked, schema: Schema) -> Iterator[tuple[str, Query]]:
+    """The title of every cross table, and the query for it."""
+    parts = parts_of(asked.condition, schema) if asked.condition else []
+    if parts is None:
+        return
+    families = _families(asked)
+    # Before any is made: a family is one cross table or more.
+    if len(families) > MAX_QUERIES:
+        raise asked.error(f"this asks more than {MAX_QUERIES:,} cross tables; group by fewer")
+    for (shared, buckets), free in families.items():
+        tied = tied_together(parts, buckets, shared, schema)
+        for table, rest in _tables(free, shared, buckets, schema):
+            if asked.sum_of is not None and any(asked.sum_of in one.axes for one in tied):
+                yield table, _written_out(asked, tied, rest, schema)
+            else:
+                yield table, _product(asked, tied, rest, schema)
+
+
+_Family = tuple[frozenset[str], tuple[Buckets, ...]]
+
+
+def _families(asked: Asked) -> dict[_Family, list[frozenset[str]]]:
+    """The cross tables by what conditions touch of them, and the sets of free attributes of each."""
+    families: dict[_Family, list[frozenset[str]]] = {}
+    for keys in asked.sets:
+        buckets = tuple(key for key in keys if isinstance(key, Buckets))
+        # A set has no order of its own: as in SELECT, and what is not there by its labels.
+        buckets = tuple(sorted(buckets, key=lambda group: (_place(group, asked), group.branches[0][0])))
+        attributes = frozenset(key for key in keys if isinstance(key, str))
+        touched = frozenset().union(*(group.attributes for group in buckets))
+        touched |= asked.condition.attributes if asked.condition else frozenset()
+        touched |= {asked.sum_of} if asked.sum_of else frozenset()
+        families.setdefault((attributes & touched, buckets), []).append(attributes - touched)
+    return families
+
+
+def _place(group: Buckets, asked: Asked) -> int:
+    return asked.columns.index(group) if group in asked.columns else len(asked.columns)
+
+
+def _tables(
+    free: list[frozenset[str]], shared: frozenset[str], buckets: tuple[Buckets, ...], schema: Schema
+) -> Iterator[tuple[str, Query | None]]:
+    """Sets of attributes that nothing else speaks of as few queries, each with a title; None adds up."""
+    common = frozenset.intersection(*free)
+    rest = frozenset().union(*free) - common
+    names = [name for name in schema if name in rest]
+    sizes = sorted({len(one - common) for one in free})
+    if rest and len(free) == sum(math.comb(len(names), size) for size in sizes):
+        cube: Query = Cube(*names) if len(sizes) == len(names) + 1 else Cube(*names, order=sizes)
+        fixed = [name for name in schema if name in common]
+        yield (
+            _title(common | shared, buckets, schema, cube.title()),
+            Marginal(*fixed) * cube if fixed else cube,
+        )
+        return
+    for one in free:
+        attributes = [name for name in schema if name in one]
+        yield _title(one | shared, buckets, schema), Marginal(*attributes) if attributes else None
+
+
+def _title(names: frozenset[str], buckets: tuple[Buckets, ...], schema: Schema, cube: str = "") -> str:
+    plain = [name for name in schema if name in names]
+    made = [group.title for group in buckets if group.title]
+    return " x ".join([*made, *plain, *([cube] if cube else [])]) or "everyone"
+
+
+def _product(asked: Asked, tied: Sequence[Tied], rest: Query | None, schema: Schema) -> Query:
+    """The query whose factors are the tied attributes, each asked in its plainest form."""
+    fixed: list[Condition] = []
+    plain: list[str] = []
+    factors: list[Query] = []
+    for one in tied:
+        if not one.buckets and not one.grouped:
+            fixed += [part.condition for part in one.parts]
+        elif not one.buckets and not one.parts:
+            plain += one.grouped
+        else:
+            factors.append(_singles_of(one, schema) or _cases(one, schema))
+    factors = [*([Where(describe(joined("and", fixed)))] if fixed else []), *factors]
+    factors += [Marginal(*plain)] if plain else []
+    factors += [] if rest is None else [rest]
+    factors += [] if asked.sum_of is None else [Sum(asked.sum_of)]
+    return _crossed(factors)
+
+
+def _singles_of(tied: Tied, schema: Schema) -> Query | None:
+    """One attribute with a condition on it as the values left, where they have a place in its order."""
+    if tied.buckets or len(tied.axes) > 1:
+        return None
+    (name,), (part,) = tied.axes, tied.parts
+    return _singles(name, schema[name], part.mask)
+
+
+def _cases(tied: Tied, schema: Schema) -> Query:
+    groups = groups_of(tied, schema)
+    return Cases([(group.label, shortly(group.conditions, schema)) for group in groups], tied.heading)
+
+
+def _crossed(factors: list[Query]) -> Query:
+    query = factors[0] if factors else Total()
+    for factor in factors[1:]:
+        query = query * factor
+    return query
+
+
+def _singles(name: str, values: Attribute, mask: Array) -> Query | None:
+    """Every value that a mask holds as a range of its own, or None where one has no place in the order."""
+    chosen = np.flatnonzero(mask)
+    ends: list[tuple[Any, Any]]
+    if len(chosen) > MAX_LISTED:
+        raise InputError(
+            f"the condition leaves {len(chosen):,} values of {name!r} to group by, and at most "
+            f"{MAX_LISTED:,} are listed; leave the condition out"
+        )
+    if isinstance(values, Bins):
+        ends = [(values.edges[i], values.edges[i + 1]) for i in chosen if i < values.n_values]
+    elif isinstance(values, Integers):
+        ends = [(values.values[i], values.values[i]) for i in chosen if i < values.n_values]
+    else:
+        ends = [(_named(values, i), _named(values, i)) for i in chosen.tolist()]
+    return Ranges(name, ends) if len(ends) == len(chosen) else None
+
+
+def _named(values: Attribute, i: int) -> object:
+    return values.values[i] if i < values.n_values else values.other  # type: ignore[attr-defined]
+
+
+def _written_out(asked: Asked, tied: Sequence[Tied], rest: Query | None, schema: Schema) -> Query:
+    """Sums of an attribute that a condition or GROUP BY also speaks of, as rows over all cells."""
+    sum_of = asked.sum_of
+    assert sum_of is not None
+    alternatives = [[]] if rest is None else rest.terms(schema)
+    term = [_sums(one, sum_of, schema) for one in tied]
+    rows, labels = [], []
+    n_rows = sum(math.prod(f.operator.shape[0] for f in [*term, *other]) for other in alternatives)
+    if n_rows * schema.n_cells > MAX_WRITTEN:
+        raise asked.error(
+            f"SUM({sum_of}) under a condition on {sum_of!r}, or grouped by it, is written out over all "
+            f"cells, and {n_rows:,} x {schema.n_cells:,} are too many. Ask COUNT(*) grouped by {sum_of!r} "
+            "and add up the answers times the values"
+        )
+    for other in alternatives:
+        crossed = sorted([*term, *other], key=lambda factor: schema.names.index(factor.attributes[0]))
+        rows.append(term_operator(crossed, schema).dense())
+        labels += list(term_labels(crossed, "everyone"))
+    return Linear(np.concatenate(rows).astype(np.int64), [f"{sum_of} sum, {label}" for label in labels])
+
+
+def _sums(tied: Tied, sum_of: str, schema: Schema) -> Factor:
+    """Rows over tied attributes, one for each group, times the values where these are added up."""
+    times = np.ones([1] * len(tied.axes), dtype=np.int64)
+    if sum_of in tied.axes:
+        numbers = schema[sum_of].numbers()
+        assert numbers is not None
+        padded = np.array([*numbers, *([0] * (schema[sum_of].size - len(numbers)))], dtype=np.int64)
+        times = padded.reshape([-1 if name == sum_of else 1 for name in tied.axes])
+    if not tied.buckets and not tied.grouped:
+        conditions = [part.condition for part in tied.parts]
+        words = describe(joined("and", conditions))
+        row = mask_of(conditions, tied.axes, schema) * times
+        return Factor(tied.axes, Matrix(row.reshape(1, -1)), Labels(1, lambda j: words), is_condition=True)
+    groups = groups_of(tied, schema)
+    rows = np.array([(group.mask * times).reshape(-1) for group in groups])
+    labels = [group.label for group in groups]
+    return labelled(tied.axes, Matrix(rows), labels, tied.heading)

@@ -1,0 +1,450 @@
+"""How good a plan is, proved from both sides, whoever found it.
+
+For weights w, caps c, and any dual weights p ≥ 0 of the queries and q ≥ 0 of the cells,
+no Gaussian noise of privacy profile at most μ² answers the workload W with less than
+
+    total variance               F(w, q)² / (μ² Σ_i q_i)
+    largest v_j/c_j              F(p, q)² / (μ² Σ_i q_i Σ_j p_j c_j)                (1)
+    total variance within caps   F(w + p, q)² / (μ² Σ_i q_i) − Σ_j p_j c_j
+
+    F(p, q) = ‖ diag(√p) W diag(√q) ‖_*
+
+Where earlier plans have used part of the budget, cell i has τ_i = μ² − used_i left, and
+Σ_i q_i τ_i takes the place of μ² Σ_i q_i.
+
+The plan's own number follows from its integer strategy. The middle line, with the
+targets squared for c, is also the least μ² that meets them all, times 1/μ²: where it
+exceeds 1, they cannot be met. Where neighbours
+replace a record, weights may stand on pairs of cells as well: the same bounds hold
+with W D for W, D having a column e_i − e_j for every pair. The pair of a cell and no
+cell at all has the column e_i, so weights of cells alone prove a bound there too. Everything
+is recomputed here from the workload, the strategy, p and q; the solver is not asked.
+
+How the nuclear norm F is bounded without trusting a decomposition is in `nuclear_norm`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, Protocol
+
+import numpy as np
+
+from leastnoise.bounds.nuclear_norm import pair_variance_bound, total_variance_bound
+from leastnoise.bounds.product_bound import ProductWitness, checked_product_witness, product_dual_bound
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array
+from leastnoise.privacy.accounting import CellCosts
+from leastnoise.privacy.goals import Goal
+from leastnoise.query.objective import Objective, Targets
+from leastnoise.query.workload import Workload
+from leastnoise.strategy import is_within, spare_of
+from leastnoise.strategy.measured import Measured
+
+Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
+
+# A plan further than this from its bound is not called optimal, whatever gap was asked for.
+MOST_OPTIMAL = 1e-2
+
+# Rounding of the two sides stays below this; more is a fault, and is said.
+_DISAGREEMENT = 1e-6
+
+# A bound that exceeds another number by less than this may do so by rounding.
+_CERTAIN = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """Dual weights that prove the lower bound: p of the queries, q of the cells.
+
+    Where a record is replaced by another, q may hold weights of pairs instead: `pairs`,
+    (len(q), 2), then lists the two cells of each, the smaller first. The number of cells, n,
+    stands for no cell: a record that is not counted. Only pairs that have a weight are listed.
+    """
+
+    p: Array | None
+    q: Array
+    pairs: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Both sides of a plan's optimality.
+
+    Attributes:
+        achieved: what the plan reaches.
+        lower_bound: what no noise of the kind `among` can undercut under the same privacy.
+        status: "optimal" (the gap asked for was reached), "stopped" (the solver ended
+            early), "heuristic" (the method does not aim at the optimum), "data-dependent" (its
+            error depends on the data: both numbers are NaN, as nothing is known of either).
+        witness: the dual weights (p, q) behind the bound.
+        unit: what the two numbers measure.
+        among: the noise that the bound speaks of, "Gaussian" or "Laplace".
+    """
+
+    achieved: float
+    lower_bound: float
+    status: Status
+    witness: Witness | ProductWitness
+    unit: str
+    among: str = "Gaussian"
+
+    @property
+    def gap(self) -> float:
+        """achieved / lower_bound − 1; the difference itself where the bound is not positive."""
+        if self.lower_bound > 0:
+            return self.achieved / self.lower_bound - 1
+        return self.achieved - self.lower_bound
+
+    def __str__(self) -> str:
+        if self.status == "data-dependent":
+            return "data-dependent: what the error will be depends on the data, and no bound is proved for it"
+        return (
+            f"{self.status}: {self.unit} {self.achieved:.6g}, and no {self.among} noise can have less than "
+            f"{self.lower_bound:.6g} (gap {self.gap:.1e})"
+        )
+
+
+class _Spends(Protocol):
+    @property
+    def spent(self) -> Fraction: ...
+
+
+class _PlanLike(Protocol):
+    @property
+    def strategy(self) -> Measured | None: ...
+    @property
+    def mechanism(self) -> _Spends | None: ...
+    @property
+    def privacy(self) -> Goal: ...
+    @property
+    def objective(self) -> Objective: ...
+    @property
+    def has_goal(self) -> bool: ...
+    @property
+    def witness(self) -> Witness | ProductWitness: ...
+    @property
+    def tol(self) -> float: ...
+    @property
+    def claim(self) -> Status: ...
+    @property
+    def used(self) -> CellCosts | None: ...
+
+
+def certify(workload: Workload, plan: _PlanLike) -> Certificate:
+    """The certificate of a plan for a workload, recomputed from scratch.
+
+    Guarantee:
+        `lower_bound` holds for every Gaussian noise within the plan's privacy goal, and
+        within what earlier plans have left of it in every cell, up to floating-point
+        rounding of a few matrix products. For pure privacy it
+        holds for Laplace noise of one scale on any rows, and on whole-number rows
+        also for discrete Laplace noise; it is loose, so no such plan is called
+        optimal. `achieved` is what the integer strategy that `measure` uses has:
+        its weighted total variance, its largest variance over the caps, or, for
+        targets without a goal, the μ² that a record spends. Of a plan that depends on
+        the data only the budget is checked; nothing is claimed about its accuracy.
+
+    Raises:
+        DesignError: if the strategy cannot answer the workload, spends more than
+            its goal or misses targets it must meet, or the witness does not fit.
+    """
+    strategy, objective = plan.strategy, plan.objective
+    if strategy is None:
+        return _data_dependent(workload, plan)
+    spare = _checked_spare(workload, plan, strategy)
+    unit_variance = _unit_variance(plan.privacy) if plan.has_goal else 1.0
+    witness, lower_bound, size = _proved(
+        workload, objective, plan.privacy, plan.witness, spare, unit_variance=unit_variance
+    )
+    # After the bound, which needs more room than what is kept of the strategy from here on.
+    achieved = _achieved(workload, plan, strategy)
+    _require_agreement(achieved, lower_bound, size, objective.unit(workload))
+    # Where both sides meet, rounding may leave the bound above; then neither is known better.
+    achieved = max(achieved, lower_bound)
+    is_laplace = strategy.noise == "laplace"
+    is_optimal = achieved <= (1 + min(plan.tol, MOST_OPTIMAL)) * lower_bound and not is_laplace
+    status: Status = "optimal" if is_optimal else plan.claim
+    among = "Laplace" if is_laplace else "Gaussian"
+    unit = objective.unit(workload, has_goal=plan.has_goal)
+    return Certificate(achieved, lower_bound, status, witness, unit, among)
+
+
+def _data_dependent(workload: Workload, plan: _PlanLike) -> Certificate:
+    if plan.mechanism is None or plan.mechanism.spent > plan.privacy.budget:
+        raise DesignError("the mechanism spends more than its privacy goal allows")
+    unit = plan.objective.unit(workload, has_goal=plan.has_goal)
+    proves_nothing = Witness(None, np.zeros(workload.shape[1]))
+    return Certificate(math.nan, math.nan, "data-dependent", proves_nothing, unit, "Laplace")
+
+
+def _checked_spare(workload: Workload, plan: _PlanLike, strategy: Measured) -> CellCosts | None:
+    """What earlier plans have left to every cell, after checking that the strategy keeps to it and its goal.
+
+    Raises:
+        DesignError: if it does not, or is for other cells or neighbours.
+    """
+    n = workload.shape[1]
+    if strategy.n_cells != n:
+        raise DesignError(
+            f"the plan is for {strategy.n_cells:,} cells, the workload has {n:,}; "
+            "certify the workload that the plan was designed for"
+        )
+    if strategy.neighbours != plan.privacy.neighbours:
+        raise DesignError(
+            f"the noise was scaled for {strategy.neighbours} neighbours, the goal is for "
+            f"{plan.privacy.neighbours}; design the plan again"
+        )
+    spare = _spare(plan, n)
+    if strategy.noise != plan.privacy.noise or not is_within(strategy, plan.privacy, spare):
+        raise DesignError("the strategy spends more than its privacy goal allows")
+    return spare
+
+
+def _require_agreement(achieved: float, lower_bound: float, size: float, what: str) -> None:
+    """Return if both sides are finite and contradict each other by no more than rounding."""
+    if not (math.isfinite(achieved) and math.isfinite(lower_bound)):
+        raise DesignError(f"the {what} is too large for floats; scale weights or rows down")
+    if achieved < lower_bound - size * _DISAGREEMENT:
+        raise DesignError(
+            "the two sides of the certificate contradict each other by more than rounding; bring the sizes "
+            "of the queries or their weights closer together"
+        )
+
+
+def _spare(plan: _PlanLike, n: int) -> CellCosts | None:
+    """What earlier plans have left to every cell, if there are any.
+
+    Raises:
+        DesignError: if that is not known for a plan of this kind.
+    """
+    if plan.used is None:
+        return None
+    if plan.privacy.noise != "gaussian" or plan.privacy.neighbours != "add-remove" or not plan.has_goal:
+        raise DesignError(
+            "what cells have left after earlier plans is known for Gaussian noise within a goal, and where "
+            "records are added or removed; design the plan again"
+        )
+    if len(plan.used) != n:
+        raise DesignError(
+            f"the earlier plans are about {len(plan.used):,} cells, the workload has {n:,}; "
+            "certify the workload that the plan was designed for"
+        )
+    return spare_of(plan.privacy, plan.used)
+
+
+def _unit_variance(goal: Goal) -> float:
+    """The least variance of a row over its squared sensitivity: 1/μ² for Gaussian noise."""
+    budget = float(goal.budget)
+    return _least_laplace_variance(budget) if goal.noise == "laplace" else 1 / budget
+
+
+def _unit_variance_within(spare: CellCosts, q: Array) -> float:
+    """Σ_i q_i / Σ_i q_i τ_i, which takes the place of 1/μ² where cells have different budgets τ."""
+    tau = np.array([left / spare.unit for left in spare.numerators])
+    q = q / (float(q.max(initial=0)) or 1.0)
+    allowed = math.fsum(q * tau)
+    return math.fsum(q) / allowed if allowed > 0 else 0.0
+
+
+def _refuse_product_form(spare: CellCosts | None) -> None:
+    if spare is not None:
+        raise DesignError(
+            "after earlier plans every cell has its own budget, and the bound takes a weight for every cell, "
+            "not weights of product form; design the plan again"
+        )
+
+
+def checked_witness(witness: Witness, workload: Workload, goal: Goal, caps: Array | None) -> Witness:
+    """The weights as floats, those of queries without a cap set to zero, after checking that they fit.
+
+    Raises:
+        DesignError: saying what must hold.
+    """
+    m, n = workload.shape
+    q, pairs = np.asarray(witness.q, dtype=float), witness.pairs
+    if pairs is None and q.shape != (n,):
+        raise DesignError(
+            f"the witness has weights of {q.size:,} cells, the workload has {n:,}; "
+            "certify the workload that the plan was designed for"
+        )
+    if pairs is not None:
+        if goal.neighbours != "replace-one":
+            raise DesignError("weights of pairs prove nothing where a record is added or removed")
+        if not are_pairs(pairs, q, n):
+            raise DesignError(f"the pairs of a witness must be two different cells each, below {n + 1:,}")
+    p = None if caps is None or witness.p is None else np.asarray(witness.p, dtype=float)
+    if p is not None and p.shape != (m,):
+        raise DesignError(
+            f"the witness has weights of {p.size:,} queries, the workload has {m:,}; "
+            "certify the workload that the plan was designed for"
+        )
+    for weights in (q, p):
+        if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
+            raise DesignError("the witness must hold finite weights, zero or more")
+    if p is not None and caps is not None:
+        p = np.where(np.isfinite(caps), p, 0)
+    return Witness(p, q, pairs)
+
+
+def _proved(
+    workload: Workload,
+    objective: Objective,
+    goal: Goal,
+    witness: Witness | ProductWitness,
+    spare: CellCosts | None,
+    *,
+    unit_variance: float,
+) -> tuple[Witness | ProductWitness, float, float]:
+    """The weights as they were used, the line of (1) that they prove, and the size of its numbers."""
+    if isinstance(witness, ProductWitness):
+        _refuse_product_form(spare)
+        of_products = checked_product_witness(witness, workload, objective)
+        return (
+            of_products,
+            *product_dual_bound(workload, objective, of_products, unit_variance=unit_variance),
+        )
+    fitting = checked_witness(witness, workload, goal, objective.caps(workload))
+    if spare is not None:
+        unit_variance = _unit_variance_within(spare, fitting.q)
+    return fitting, *dual_bound(workload, objective, fitting, unit_variance=unit_variance)
+
+
+def dual_bound(
+    workload: Workload, objective: Objective, witness: Witness, *, unit_variance: float
+) -> tuple[float, float]:
+    """The line of (1) for the objective, and the size of the numbers it was computed from.
+
+    Args:
+        witness: as `checked_witness` gives it.
+        unit_variance: the least variance of a row over its squared sensitivity: 1/μ² for
+            Gaussian noise.
+    """
+    p, q, pairs = witness.p, witness.q, witness.pairs
+    caps = objective.caps(workload)
+
+    def at_profile_1(weights: Array) -> float:
+        if pairs is None:
+            return total_variance_bound(workload, q, weights)
+        return pair_variance_bound(workload, q, pairs, weights)
+
+    if objective.kind == "largest":
+        # In units of the largest, so that p c stays within floats; the bound does not depend on it.
+        if p is None or caps is None or not p.any():
+            return 0.0, 0.0
+        p = p / p.max()
+        size = unit_variance * (at_profile_1(p) / _allowed(p, caps))
+        return size, size
+    w = objective.weights(workload)
+    if p is None or caps is None or not p.any():
+        size = unit_variance * at_profile_1(w)
+        return size, size
+    with np.errstate(over="ignore"):
+        size = unit_variance * at_profile_1(w + p)
+    return size - _allowed(p, caps), size
+
+
+def _allowed(p: Array, caps: Array) -> float:
+    """Σ_j p_j c_j; a query without a cap has no weight."""
+    with np.errstate(over="ignore"):
+        return float(np.sum(p[p > 0] * caps[p > 0]))
+
+
+def _achieved(workload: Workload, plan: _PlanLike, strategy: Measured) -> float:
+    """What the plan itself reaches, in the unit of its objective."""
+    objective = plan.objective
+    caps = objective.batch_caps(workload)
+    if caps is None:
+        return total_variance(workload, strategy, objective)
+    largest = largest_share(workload, strategy, caps)
+    if (objective.kind == "total-within-caps" or not plan.has_goal) and largest > 1:
+        raise DesignError(
+            f"the plan misses its targets by a factor of {math.sqrt(largest):.9g}; design it again"
+        )
+    if objective.kind == "total-within-caps":
+        return total_variance(workload, strategy, objective)
+    return largest if plan.has_goal else float(strategy.spent)
+
+
+def largest_share(workload: Workload, strategy: Measured, caps: Sequence[Array]) -> float:
+    """max_j v_j/c_j, the largest variance of a strategy's answers as a share of its cap.
+
+    Args:
+        caps: as `Objective.batch_caps` gives them.
+
+    Raises:
+        DesignError: if some query is outside what the strategy measures.
+    """
+    _require_span(workload, strategy)
+    return strategy.largest_share(workload, caps)
+
+
+def total_variance(workload: Workload, strategy: Measured, objective: Objective) -> float:
+    """Σ_j w_j v_j, the weighted total variance of a strategy's answers.
+
+    Raises:
+        DesignError: if some query is outside what the strategy measures.
+    """
+    _require_span(workload, strategy)
+    return strategy.total_variance(workload, objective.batch_weights(workload))
+
+
+def proves_infeasible(
+    workload: Workload,
+    goal: Goal,
+    witness: Witness | ProductWitness,
+    *,
+    spare: CellCosts | None = None,
+) -> bool:
+    """Whether dual weights prove that no noise meets the workload's targets within a goal.
+
+    The middle line of (1) bounds, from below, the largest v_j over its target squared at the
+    goal's budget; where that exceeds 1, some target is missed whatever the noise.
+
+    Args:
+        spare: what a record of each cell may spend, where earlier plans have used part of the goal.
+
+    Raises:
+        DesignError: if the weights do not fit the workload or the goal.
+    """
+    return targets_bound(workload, goal, witness, spare=spare) > 1 + _CERTAIN
+
+
+def targets_bound(
+    workload: Workload,
+    goal: Goal,
+    witness: Witness | ProductWitness,
+    *,
+    spare: CellCosts | None = None,
+) -> float:
+    """What no noise within the goal can undercut: the largest variance over its squared target."""
+    return _proved(workload, Targets(), goal, witness, spare, unit_variance=_unit_variance(goal))[1]
+
+
+def _least_laplace_variance(epsilon: float) -> float:
+    """The least variance per row, over Δ₁², of Laplace noise that spends ε.
+
+    Discrete Laplace noise of scale b = Δ₁/ε has variance v(1/b), v(x) = 1/(2 sinh²(x/2)).
+    x² v(x) falls as x grows and Δ₁ ≥ 1 on whole-number rows, so v(ε/Δ₁) ≥ Δ₁² v(ε). The
+    continuous kind has 2Δ₁²/ε², which is more. And Δ₁ ≥ Δ, the norm of the Gaussian bound.
+    """
+    return 2 * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
+
+
+def _require_span(workload: Workload, strategy: Measured) -> None:
+    # Row by row, whatever their weights: a light query must not get lost behind heavy ones.
+    if not strategy.can_answer_all(workload):
+        raise DesignError("the strategy does not span the queries; it was made for another workload")
+
+
+def are_pairs(pairs: Array, q: Array, n: int) -> bool:
+    """Whether an array lists one pair of two of n cells, or of a cell and n itself, for every weight."""
+    return (
+        q.ndim == 1
+        and pairs.shape == (len(q), 2)
+        and pairs.dtype.kind == "i"
+        and bool(((pairs[:, 0] >= 0) & (pairs[:, 0] < pairs[:, 1]) & (pairs[:, 1] <= n)).all())
+    )

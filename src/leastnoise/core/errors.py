@@ -1,0 +1,234 @@
+"""Every exception of the library.
+
+    LeastnoiseError
+    ├── InputError (also ValueError)      something given does not hold
+    │   ├── SchemaError                   an attribute, its values or its policy
+    │   ├── QueryError                    a query, its weight or its target
+    │   ├── WorkloadError                 a matrix or a batch of queries
+    │   ├── PrivacyError                  a privacy goal
+    │   ├── DataError                     a table or a count vector
+    │   ├── PlanFileError                 a saved plan that cannot be trusted
+    │   ├── SqlError                      SQL that asks for more than counts and sums; says where
+    │   └── SpecError                     a specification file
+    ├── DesignError                       no plan can be made as asked
+    │   ├── MethodError                   this method cannot; the message names those that can
+    │   └── InfeasibleError               no noise can meet these targets; holds the proof
+    ├── LedgerError                       the record of the budget refuses; the message says what was spent
+    │   ├── LedgerFileError               it is damaged, altered, rolled back, read-only or has no room
+    │   ├── LedgerBusyError               others held it for too long
+    │   ├── LedgerMismatchError           it is for another dataset, limit, plan or notion of neighbours
+    │   ├── OverBudgetError               too little is left; the message says how much
+    │   ├── AlreadySpentError             this release was paid for and never stored; it has no answers
+    │   └── UnstoredError                 paid for and not stored yet; its store() goes on
+    ├── NotYetError (also NotImplementedError)   a promised feature this version does not have
+    ├── TooLargeError (also MemoryError)  estimated first, refused before allocating
+    ├── RandomnessError (also OSError)    the system's generator failed; nothing is released
+    └── MissingExtraError (also ImportError)     an optional package; the message has the line to type
+
+    UnrecordedSpending (a warning)        a release without a ledger
+    StoringDelayed (a warning)            a release that is paid for and waits to be stored
+
+A message says what must hold, what was given, and what to do next. It never
+holds a value read from a private table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
+
+__all__ = [
+    "AlreadySpentError",
+    "DataError",
+    "DesignError",
+    "InfeasibleError",
+    "InputError",
+    "LeastnoiseError",
+    "LedgerBusyError",
+    "LedgerError",
+    "LedgerFileError",
+    "LedgerMismatchError",
+    "MethodError",
+    "MissingExtraError",
+    "NotYetError",
+    "OverBudgetError",
+    "PlanFileError",
+    "PrivacyError",
+    "QueryError",
+    "RandomnessError",
+    "SchemaError",
+    "SpecError",
+    "SqlError",
+    "StoringDelayed",
+    "TooLargeError",
+    "UnrecordedSpending",
+    "UnstoredError",
+    "WorkloadError",
+]
+
+
+class LeastnoiseError(Exception):
+    """Anything this library raises on purpose."""
+
+
+class InputError(LeastnoiseError, ValueError):
+    """Something given to the library does not hold."""
+
+
+class SchemaError(InputError):
+    """An attribute, its values or its policy."""
+
+
+class QueryError(InputError):
+    """A query, its weight or its target."""
+
+
+class WorkloadError(InputError):
+    """A matrix or a batch of queries."""
+
+
+class PrivacyError(InputError):
+    """A privacy goal that means nothing or protects nobody."""
+
+
+class DataError(InputError):
+    """A table or a count vector; the message never holds a value read from it."""
+
+
+class PlanFileError(InputError):
+    """A saved plan that cannot be trusted."""
+
+
+class SpecError(InputError):
+    """A specification file."""
+
+
+class SqlError(InputError):
+    """SQL that asks for more than counts and sums; the message says where, and what can be asked."""
+
+
+class DesignError(LeastnoiseError):
+    """No plan can be made as asked."""
+
+
+class MethodError(DesignError):
+    """A method asked for what it cannot do; the message names those that can."""
+
+
+class InfeasibleError(DesignError):
+    """Targets that no noise can meet within the privacy goal, and the proof of it.
+
+    Attributes:
+        witness: the dual weights (p, q) that prove it; `leastnoise.bounds.certificate.proves_infeasible`
+            rechecks them.
+        factor: a common factor on all targets that would do, rounded up; the proof rules out
+            factors smaller than this by more than the tolerance of the design.
+        mu: the μ of Gaussian differential privacy that would meet the targets as they are, for
+            everything one person contributes, rounded up.
+    """
+
+    def __init__(
+        self, message: str, *, witness: Any, factor: float, mu: float, curve: Callable[[float, float], float]
+    ) -> None:
+        super().__init__(message)
+        self.witness = witness
+        self.factor = factor
+        self.mu = mu
+        self._curve = curve
+
+    def epsilon(self, *, delta: float) -> float:
+        """The ε that would meet the targets at some δ, rounded up."""
+        return self._curve(self.mu, delta)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As it is raised in one process it must arrive in another.
+        facts = {"witness": self.witness, "factor": self.factor, "mu": self.mu, "curve": self._curve}
+        return partial(InfeasibleError, **facts), self.args
+
+
+class LedgerError(LeastnoiseError):
+    """The record of the budget refuses; the message says whether anything was spent."""
+
+
+class LedgerFileError(LedgerError):
+    """A ledger that is damaged, altered, rolled back, read-only, or has no room on its disk."""
+
+
+class LedgerBusyError(LedgerError):
+    """A ledger that others held for too long; nothing was spent."""
+
+
+class LedgerMismatchError(LedgerError):
+    """A ledger for another dataset, limit, plan or notion of neighbours; nothing was spent."""
+
+
+class OverBudgetError(LedgerError):
+    """Too little is left for a release; nothing was spent.
+
+    Attributes:
+        remaining: what is left, as `Ledger.remaining` gives it.
+    """
+
+    def __init__(self, message: str, *, remaining: Any) -> None:
+        super().__init__(message)
+        self.remaining = remaining
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As it is raised in one process it must arrive in another.
+        return partial(OverBudgetError, remaining=self.remaining), self.args
+
+
+class AlreadySpentError(LedgerError):
+    """A release that was paid for and never stored: it has no answers, and its id is used up."""
+
+
+class UnstoredError(LedgerError):
+    """A release that is paid for, and whose answers could not be stored yet: they are kept here, in memory.
+
+    They are handed out by `store`, once they are stored, and by nothing else. When this error is gone they
+    are lost, and the release has to be paid for again under another id.
+
+    Attributes:
+        release_id: what the ledger knows the release by.
+    """
+
+    def __init__(self, message: str, *, release_id: str, store: Callable[[], Any]) -> None:
+        super().__init__(message)
+        self.release_id = release_id
+        self._store = store
+
+    def store(self) -> Any:
+        """Try again, until it succeeds or Ctrl-C stops it; the Release, once its answers are stored.
+
+        Raises:
+            UnstoredError: if it was stopped again.
+        """
+        return self._store()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the answers of a release that is not stored do not leave this process")
+
+
+class NotYetError(LeastnoiseError, NotImplementedError):
+    """A promised feature that this version does not have."""
+
+
+class TooLargeError(LeastnoiseError, MemoryError):
+    """An array that would not fit, refused before it is allocated."""
+
+
+class RandomnessError(LeastnoiseError, OSError):
+    """The system's generator failed; nothing is released and the budget stays spent."""
+
+
+class MissingExtraError(LeastnoiseError, ImportError):
+    """An optional package that is not installed."""
+
+
+class StoringDelayed(UserWarning):
+    """A release that is paid for and cannot be stored yet; it is tried again."""
+
+
+class UnrecordedSpending(UserWarning):
+    """A release that no ledger has recorded."""

@@ -1,0 +1,179 @@
+"""Memory and time that linear algebra takes, estimated before it starts.
+
+A decomposition cannot be interrupted and a process that runs out of memory is killed, so both are estimated
+first. Every method says what it needs (`Needs`), in bytes and in floating-point operations; `why_too_much` is
+the one place that compares them with what there is.
+
+An estimate counts operations in products of two n by n matrices, 2n³ each, as measured on one core with
+OpenBLAS at 512 to 1,536 rows: an eigendecomposition takes 5 to 6 of them, a singular value decomposition 12,
+a QR decomposition 4, an inverse 2, a triangular inverse 1. How fast this machine multiplies is measured at
+first use.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from leastnoise.core.errors import InputError
+
+# Gigabytes that a design may hold, by the user's own word.
+MEMORY_VARIABLE = "LEASTNOISE_MEMORY"
+
+# Bytes that a design holds at most unless MEMORY_VARIABLE says otherwise: what a laptop of 8 GB can spare.
+# Fixed, so that the same request gives the same plan on every machine that has as much.
+DEFAULT_MEMORY = 6e9
+
+# Of what the system says is available, the share that is taken at most.
+_AVAILABLE_SHARE = 0.9
+
+# Bytes that Python, NumPy and SciPy hold before anything is designed.
+_INTERPRETER = 0.25e9
+
+# A time limit may be exceeded by this share and by so many seconds: what the documentation promises.
+LATE_SHARE = 0.2
+LATE_SECONDS = 2.0
+
+# The speed of matrix products is measured with matrices of so many rows, so many times. The fastest counts:
+# promises are for quiet cores. Larger products are up to a third faster.
+_PROBE_ROWS = 512
+_PROBES = 5
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a method takes for one request, at most.
+
+    Attributes:
+        memory: bytes of arrays held at once.
+        first: operations before its search can end for the first time.
+        step: operations between two looks at the clock.
+        last: operations after its search: rounding to whole numbers and the proof.
+    """
+
+    memory: float = 0.0
+    first: float = 0.0
+    step: float = 0.0
+    last: float = 0.0
+
+    @property
+    def least_seconds(self) -> float:
+        """How long it takes at least, however short its time limit."""
+        return seconds_for(self.first + self.last)
+
+    def searching(self, seconds: float) -> float:
+        """What is left of so many seconds for the search, a step and what comes after it set aside."""
+        return max(seconds - seconds_for(self.step + self.last), 0.0)
+
+
+NOTHING = Needs()
+
+
+def matrices(count: float, rows: float, columns: float) -> float:
+    """Bytes of so many (rows, columns) arrays of 8-byte numbers."""
+    return 8.0 * count * rows * columns
+
+
+def products(count: float, rows: float, columns: float) -> float:
+    """Operations of so many products of (rows, rows) with (rows, columns) matrices."""
+    return 2.0 * count * rows * rows * columns
+
+
+def memory_limit() -> float:
+    """Bytes that a design may hold: those of MEMORY_VARIABLE, else DEFAULT_MEMORY or what is available.
+
+    Raises:
+        InputError: if the variable is not a positive number of gigabytes.
+    """
+    given = os.environ.get(MEMORY_VARIABLE)
+    if given is None:
+        return min(DEFAULT_MEMORY, _AVAILABLE_SHARE * available_memory())
+    try:
+        gigabytes = float(given)
+    except ValueError:
+        gigabytes = math.nan
+    if not 0 < gigabytes < math.inf:
+        raise InputError(f"{MEMORY_VARIABLE} must be a positive number of gigabytes, got {given!r}")
+    return gigabytes * 1e9
+
+
+def available_memory() -> float:
+    """Bytes that the system can give to this process; infinite where it does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return float(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return math.inf
+
+
+@cache
+def operations_per_second() -> float:
+    """Floating-point operations of a matrix product per second on this machine, measured once."""
+    matrix = np.full((_PROBE_ROWS, _PROBE_ROWS), 0.5)
+    matrix @ matrix  # the first one also starts threads
+    fastest = math.inf
+    for _ in range(_PROBES):
+        started = time.perf_counter()
+        matrix @ matrix
+        fastest = min(fastest, time.perf_counter() - started)
+    return products(1, _PROBE_ROWS, _PROBE_ROWS) / max(fastest, 1e-9)
+
+
+def seconds_for(operations: float) -> float:
+    """How long so many operations take."""
+    return operations / operations_per_second() if operations else 0.0
+
+
+def why_too_much(needs: Callable[[], Needs], time_limit: float | None) -> str | None:
+    """What is needed and what there is, in words, where the first is more; None where it is not.
+
+    Args:
+        needs: works out the needs; called once.
+        time_limit: seconds, if there is a limit; it may be exceeded by LATE_SHARE and LATE_SECONDS.
+    """
+    needed = needs()
+    if not (needed.memory or needed.first or needed.last):
+        return None
+    limit = memory_limit()
+    if needed.memory and needed.memory + _INTERPRETER > limit:
+        return (
+            f"it needs about {in_gigabytes(needed.memory + _INTERPRETER)} of memory, and "
+            f"{in_gigabytes(limit)} may be used ({MEMORY_VARIABLE} sets how many)"
+        )
+    if time_limit is not None and needed.least_seconds > (1 + LATE_SHARE) * time_limit + LATE_SECONDS:
+        return (
+            f"it takes about {in_time(needed.least_seconds)} whatever its time limit, which is "
+            f"{time_limit:g} s"
+        )
+    return None
+
+
+def in_gigabytes(amount: float) -> str:
+    """Bytes for people.
+
+    Example:
+        >>> in_gigabytes(29.3e9), in_gigabytes(4.4e9), in_gigabytes(2e7)
+        ('29 GB', '4.4 GB', '0.02 GB')
+    """
+    return f"{amount / 1e9:,.2g} GB" if amount < 1e10 else f"{amount / 1e9:,.0f} GB"
+
+
+def in_time(seconds: float) -> str:
+    """Seconds for people.
+
+    Example:
+        >>> in_time(3), in_time(95), in_time(2400), in_time(40000)
+        ('3 s', '95 s', '40 minutes', '11 hours')
+    """
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:.0f} s"
+    return f"{seconds / 60:,.0f} minutes" if seconds < 7200 else f"{seconds / 3600:,.0f} hours"

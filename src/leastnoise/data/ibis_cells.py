@@ -1,0 +1,452 @@
+"""From the values of an engine's column to cells, in Ibis expressions.
+
+Wherever possible a declared value is turned into the column's own type, here, and
+compared there: the engine then neither formats nor parses anything. Only text columns
+are read in the engine, by patterns that mean the same everywhere. A value is looked up
+by a tree of comparisons, which needs no second table and writes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from leastnoise.core.errors import DataError
+from leastnoise.data.bin_edges import least_float
+from leastnoise.data.dialects import Dialect, Expression, floor
+from leastnoise.data.kinds import check_kind
+from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
+from leastnoise.query.schema import Attribute, Bins, Categories, Hierarchy, Integers
+from leastnoise.query.schema.numbers_in_text import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, text_of
+
+# Whole numbers below this are counted in 64 bits; all beyond it are alike, and are outside.
+FAR = 10**18
+# A range that reaches further is a list of at most so many values.
+_MAX_LISTED = 4096
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How one attribute is read from one column.
+
+    Attributes:
+        is_present: whether the column holds a value: neither null nor NaN.
+        values: what is computed from the column first, once, each with its type.
+        index: from those values, under their new names, to the index of a declared value or null.
+    """
+
+    is_present: Expression
+    values: tuple[tuple[Expression, str], ...]
+    index: Callable[..., Expression]
+
+
+def family_of(dtype: Any) -> str:
+    """The family of an Ibis type."""
+    if dtype.is_string() or dtype.is_uuid():
+        return "text"
+    if dtype.is_boolean():
+        return "truth"
+    if dtype.is_integer():
+        # No engine but DuckDB has these; as decimals they fit.
+        return "decimal" if dtype.is_uint64() else "whole"
+    if dtype.is_floating():
+        return "float"
+    if dtype.is_decimal():
+        return "decimal"
+    if dtype.is_date():
+        return "date"
+    if dtype.is_timestamp() or dtype.is_time():
+        return "time"
+    if dtype.is_nested() or dtype.is_json():
+        return "nested"
+    return "bytes" if dtype.is_binary() or dtype.is_interval() else "unknown"
+
+
+def check_type(name: str, attribute: Attribute | None, dtype: Any) -> None:
+    """Return if a column of this type is read alike on every engine, as the attribute or the person."""
+    family = family_of(dtype)
+    is_plain = family in ("text", "truth", "whole", "float", "decimal")
+    check_kind(name, attribute, "plain" if is_plain else "time" if family == "date" else family)
+    is_fine_decimal = dtype.is_decimal() and (dtype.scale or 0) > 6
+    if family == "time" or (attribute is None and (family == "date" or is_fine_decimal)):
+        raise DataError(
+            f"column {name!r} holds values that engines write out differently; make a text column of it in "
+            "the table, as in table.mutate(day=table.day.strftime('%Y-%m-%d'))"
+        )
+    is_far = isinstance(attribute, Integers) and _is_far(attribute)
+    if is_far and (attribute.outside == "clamp" or attribute.n_values > _MAX_LISTED):  # type: ignore[union-attr]
+        raise DataError(
+            f"the range of {name!r} goes beyond {FAR:,}, which this engine does not count; declare Bins, or "
+            f"at most {_MAX_LISTED:,} values that are not clamped"
+        )
+
+
+def reading(attribute: Attribute, column: Expression, dialect: Dialect) -> Reading:
+    """How an attribute is read from a column of one of the types that `check_type` lets through."""
+    family, dtype = family_of(column.type()), column.type()
+    if family == "decimal" and dtype.is_integer():
+        column = column.cast("decimal(20, 0)")
+    if isinstance(attribute, Bins):
+        made = [(_float(column, family, dialect), "float64")]
+        index = lambda x: _in_bins(attribute, x)  # noqa: E731
+    elif isinstance(attribute, Integers) and not _is_far(attribute):
+        made = [(_whole(column, family, dialect), "int64")]
+        index = lambda w: _in_range(attribute, w)  # noqa: E731
+    else:
+        assert isinstance(attribute, (Integers, Categories, Hierarchy))
+        is_text = isinstance(attribute, (Categories, Hierarchy)) and attribute.is_text
+        named = _among_texts if is_text else _among_numbers
+        made, index = named(list(attribute.values), column, family, dialect)
+    return Reading(_is_present(column, family, dialect), tuple(made), index)
+
+
+def placed(attribute: Attribute, index: Expression, is_present: Expression) -> Expression:
+    """The cell of an attribute, by its policies, from the index of a declared value; null to drop."""
+    import ibis
+
+    other, dropped = ibis.literal(attribute.n_values, "int64"), ibis.null("int64")
+    found = index.fill_null(other) if attribute.outside == "other" else index
+    return is_present.ifelse(found, other if attribute.null == "other" else dropped)
+
+
+def person_text(column: Expression, person: Person, dialect: Dialect) -> Expression:
+    """Whose record it is, as text; null if nobody's. See `leastnoise.data.people`."""
+    import ibis
+
+    family, dtype, nobody = family_of(column.type()), column.type(), ibis.null("string")
+    if family == "text":
+        text = _text(column, dialect)
+        text = _matches(text, WHOLE_FLOAT_TEXT).ifelse(text.left(text.length() - 2), text)
+    elif family == "truth":
+        text = column.ifelse("true", "false")
+    elif family == "float":
+        number = column.cast("float64")
+        is_exact = (number.abs() < _number(WHOLE_BELOW[str(dtype).lstrip("!")])) & (
+            number == floor(number, "float64")
+        )
+        text = is_exact.ifelse(number.try_cast("int64").cast("string"), nobody)
+    elif family == "decimal" and dtype.is_decimal() and dtype.scale != 0:
+        below = floor(column, str(dtype))
+        text = (column == below).ifelse(_digits(below), column.cast("string"))
+    else:
+        text = column.cast("string")
+    is_known = _is_present(column, family, dialect)
+    if person.unknown:
+        # As bytes: a collation must not decide which ids are the same.
+        bytes_of = dialect.bytes_of(text)
+        is_listed = [bytes_of == dialect.from_hex(ibis.literal(own.encode().hex())) for own in person.unknown]
+        is_known = is_known & ~ibis.or_(*is_listed)
+    return is_known.ifelse(text, nobody)
+
+
+# ------------------------------------------------------------------ what a column holds
+
+
+def _is_present(column: Expression, family: str, dialect: Dialect) -> Expression:
+    if family == "float":
+        return column.notnull() & ~column.isnan()
+    if family == "decimal" and dialect.decimals_hold_nan:
+        return column.notnull() & (column.cast("string") != "NaN")
+    return column.notnull()
+
+
+def _text(column: Expression, dialect: Dialect) -> Expression:
+    return dialect.text(column if column.type().is_string() else column.cast("string"))
+
+
+def _number(value: float) -> Expression:
+    """A float64, written as text, which every engine reads to the last bit."""
+    import ibis
+
+    return ibis.literal(repr(float(value))).cast("float64")
+
+
+def _matches(text: Expression, pattern: str) -> Expression:
+    """Whether a text matches as a whole; its characters are checked first, for ``$`` allows a line break."""
+    letters = re.sub(r"[^A-Za-z]", "", pattern)
+    return ~text.re_search(f"[^0-9+.{letters}-]") & text.re_search(f"^({pattern})$")
+
+
+def _digits(whole: Expression) -> Expression:
+    return whole.cast("string")
+
+
+def _float(column: Expression, family: str, dialect: Dialect) -> Expression:
+    """The column as float64, as bins compare it; null where it holds no number."""
+    import ibis
+
+    if family in ("whole", "float"):
+        return column.cast("float64")
+    if family == "decimal":
+        return dialect.float_of_decimal(column)
+    if family != "text":
+        return ibis.null("float64")
+    text = _text(column, dialect)
+    infinite = text.startswith("-").ifelse(_number(-math.inf), _number(math.inf))
+    finite = NUMBER_TEXT.partition("|[Ii]nf")[0] + ")"
+    return ibis.cases(
+        (_matches(text, finite), dialect.number_in_text(text)),
+        (_matches(text, "[+-]?[Ii]nf(inity)?"), infinite),
+        else_=ibis.null("float64"),
+    )
+
+
+def _whole(column: Expression, family: str, dialect: Dialect) -> Expression:
+    """The column as a whole number, at most FAR from zero; null where it holds none."""
+    import ibis
+
+    if family == "whole":
+        return column.cast("int64")
+    if family == "float":
+        return _whole_float(column.cast("float64"))
+    if family == "decimal":
+        far = ibis.literal(FAR, "int64")
+        is_whole = _is_whole(column, dialect)
+        return ibis.cases(
+            (is_whole & (column.abs() < far), column.try_cast("int64")),
+            (is_whole & (column < ibis.literal(0, "int64")), -far),
+            (is_whole, far),
+            else_=ibis.null("int64"),
+        )
+    if family != "text":
+        return ibis.null("int64")
+    text = _text(column, dialect)
+    digits = text.re_extract("[1-9][0-9]*", 0)
+    size = ibis.cases(
+        (~text.re_search("[1-9]"), ibis.literal(0, "int64")),
+        (digits.length() <= len(str(FAR)) - 1, digits.try_cast("int64")),
+        else_=ibis.literal(FAR, "int64"),
+    )
+    return ibis.cases(
+        (_matches(text, WHOLE_TEXT), text.startswith("-").ifelse(-size, size)),
+        (_matches(text, EXPONENT_TEXT), _whole_float(dialect.number_in_text(text))),
+        else_=ibis.null("int64"),
+    )
+
+
+def _whole_float(number: Expression) -> Expression:
+    import ibis
+
+    far = ibis.literal(FAR, "int64")
+    # Floats from 2^53 on are whole; the floor of larger ones is no float in Spark, but the largest integer.
+    is_whole = (number.abs() < _number(math.inf)) & (
+        (number.abs() >= _number(2.0**53)) | (number == floor(number, "float64"))
+    )
+    return ibis.cases(
+        (is_whole & (number.abs() < _number(FAR)), number.try_cast("int64")),
+        (is_whole & (number < _number(0.0)), -far),
+        (is_whole, far),
+        else_=ibis.null("int64"),
+    )
+
+
+def _is_whole(column: Expression, dialect: Dialect) -> Expression:
+    dtype = column.type()
+    is_whole = (column == floor(column, str(dtype))) if dtype.scale != 0 else column.notnull()
+    # Where there are infinite decimals, they equal their floor.
+    return is_whole & column.cast("string").re_search("^-?[0-9]") if dialect.decimals_hold_nan else is_whole
+
+
+# ------------------------------------------------------------------ which cell that is
+
+
+def _is_far(attribute: Integers) -> bool:
+    """Whether a range reaches beyond what is counted in 64 bits."""
+    low, high = attribute.values[0], attribute.values[-1]
+    return max(abs(low), abs(high)) >= FAR or (attribute.values.step > 1 and high - low >= 2**53)
+
+
+def _in_range(attribute: Integers, number: Expression) -> Expression:
+    import ibis
+
+    values = attribute.values
+    low, high, step = (ibis.literal(n, "int64") for n in (values[0], values[-1], values.step))
+    if attribute.outside == "clamp":
+        number = ibis.cases((number < low, low), (number > high, high), else_=number)
+    else:
+        number = ((number >= low) & (number <= high)).ifelse(number, ibis.null("int64"))
+    if values.step == 1:
+        return number - low
+    # Both are below 2^53 and one divides the other, so the float is the whole number.
+    steps = (number - low).cast("float64") / _number(values.step)
+    return ((number - low) % step == 0).ifelse(steps.cast("int64"), ibis.null("int64"))
+
+
+def _in_bins(attribute: Bins, number: Expression) -> Expression:
+    import ibis
+
+    edges = [least_float(edge) for edge in attribute.edges]
+
+    def bin_of(first: int, last: int) -> Expression:
+        if first == last:
+            return ibis.literal(first, "int64")
+        middle = (first + last + 1) // 2
+        is_below = number < _number(edges[middle])
+        return is_below.ifelse(bin_of(first, middle - 1), bin_of(middle, last))
+
+    if attribute.outside == "clamp":
+        is_inside = number.notnull()
+    else:
+        end = _number(edges[-1])
+        is_inside = (number >= _number(edges[0])) & (
+            number <= end if attribute.edges[-1] == math.inf else number < end
+        )
+    return is_inside.ifelse(bin_of(0, attribute.n_values - 1), ibis.null("int64"))
+
+
+def _lookup(value: Expression, declared: Sequence[tuple[Any, int]], literal: Callable[[Any], Any]) -> Any:
+    """The index of a value among declared ones, (value, index) in the order of the engine, or null."""
+    import ibis
+
+    def among(first: int, stop: int) -> Expression:
+        if stop - first <= 4:
+            cases = [(value == literal(own), ibis.literal(i, "int64")) for own, i in declared[first:stop]]
+            return ibis.cases(*cases, else_=ibis.null("int64"))
+        middle = (first + stop) // 2
+        return (value < literal(declared[middle][0])).ifelse(among(first, middle), among(middle, stop))
+
+    return among(0, len(declared)) if declared else ibis.null("int64")
+
+
+def _among(
+    pairs: Sequence[tuple[Any, int]], literal: Callable[[Any], Any]
+) -> Callable[[Expression], Expression]:
+    return lambda value: _lookup(value, sorted(pairs, key=lambda pair: pair[0]), literal)
+
+
+def _among_bytes(texts: Sequence[str], dialect: Dialect) -> Callable[[Expression], Expression]:
+    import ibis
+
+    pairs = [(text.encode("utf-8", "surrogatepass"), i) for i, text in enumerate(texts)]
+    return _among(pairs, lambda value: dialect.from_hex(ibis.literal(value.hex())))
+
+
+def _fits(number: int) -> bool:
+    return -(2**63) <= number < 2**63
+
+
+def _int64(value: int) -> Expression:
+    import ibis
+
+    # As text, for the least of them is no literal to some engines, but minus one too large.
+    return ibis.literal(str(value)).cast("int64")
+
+
+def _among_texts(
+    texts: Sequence[Any], column: Expression, family: str, dialect: Dialect
+) -> tuple[list[tuple[Expression, str]], Callable[..., Expression]]:
+    """A lookup among texts, by the value of the column's own type that is written so."""
+    import ibis
+
+    pairs: list[tuple[Any, int]] = []
+    if family == "whole":
+        for i, text in enumerate(texts):
+            if re.fullmatch(r"-?[0-9]{1,19}", text) and str(int(text)) == text and _fits(int(text)):
+                pairs.append((int(text), i))
+        return [(column.cast("int64"), "int64")], _among(pairs, _int64)
+    if family == "float":
+        narrow = column.type().is_float32()
+        for i, text in enumerate(texts):
+            number = _float_written(text, narrow)
+            if number is not None:
+                pairs.append((number, i))
+        return [(column.cast("float64"), "float64")], _among(pairs, _number)
+    if family == "date":
+        for i, text in enumerate(texts):
+            day = _date_written(text)
+            if day is not None:
+                pairs.append((day, i))
+        return [(column, "date")], _among(pairs, lambda day: ibis.literal(day.isoformat()).cast("date"))
+    if family == "decimal" and column.type().scale:
+        kind = column.type()
+        for i, text in enumerate(texts):
+            if _is_decimal_written(text, kind.precision, kind.scale):
+                pairs.append((Decimal(text), i))
+        return [(column, str(kind))], _among(pairs, lambda number: ibis.literal(f"{number:f}").cast(kind))
+    if family == "truth":
+        written = column.ifelse("true", "false")
+    else:
+        written = _text(column, dialect) if family == "text" else column.cast("string")
+    return [(dialect.bytes_of(written), "binary")], _among_bytes(texts, dialect)
+
+
+def _among_numbers(
+    numbers: Sequence[Any], column: Expression, family: str, dialect: Dialect
+) -> tuple[list[tuple[Expression, str]], Callable[..., Expression]]:
+    """A lookup among whole numbers of any size."""
+    import ibis
+
+    if family == "whole":
+        pairs = [(n, i) for i, n in enumerate(numbers) if _fits(n)]
+        return [(column.cast("int64"), "int64")], _among(pairs, _int64)
+    in_floats = _among([(float(n), i) for i, n in enumerate(numbers) if _is_float(n)], _number)
+    if family == "float":
+        return [(column.cast("float64"), "float64")], in_floats
+    in_digits = _among_bytes([str(n) for n in numbers], dialect)
+    nothing = ibis.null("string")
+    if family == "decimal":
+        below = column if column.type().scale == 0 else floor(column, str(column.type()))
+        digits = _is_whole(column, dialect).ifelse(_digits(below), nothing)
+        return [(dialect.bytes_of(digits), "binary")], in_digits
+    if family != "text":
+        return [(ibis.null("int64"), "int64")], lambda value: value
+    # Text is compared by its digits without leading zeros, or as a float if it has an exponent.
+    text = _text(column, dialect)
+    digits = text.re_extract("[1-9][0-9]*", 0)
+    written = ibis.cases(
+        (~text.re_search("[1-9]"), "0"), (text.startswith("-"), ibis.literal("-") + digits), else_=digits
+    )
+    whole = _matches(text, WHOLE_TEXT).ifelse(written, nothing)
+    power = _matches(text, EXPONENT_TEXT).ifelse(dialect.number_in_text(text), ibis.null("float64"))
+    made = [(dialect.bytes_of(whole), "binary"), (power, "float64")]
+    return made, lambda whole, power: ibis.coalesce(in_digits(whole), in_floats(power))
+
+
+# ------------------------------------------------------------------ texts that stand for a value
+
+
+def _is_float(number: int) -> bool:
+    """Whether a whole number is a float64 exactly."""
+    try:
+        return int(float(number)) == number
+    except OverflowError:
+        return False
+
+
+def _float_written(text: str, is_narrow: bool) -> float | None:
+    """The float that is written out like this, if any is."""
+    if not re.fullmatch(NUMBER_TEXT, text):
+        return None
+    number = float(text)
+    if is_narrow and abs(number) < math.inf:
+        with np.errstate(over="ignore"):
+            single = np.float32(text)
+        number = float(single)
+        is_own = text == (text_of(number) if number == round(number) else str(single))
+        return number if is_own and abs(number) < math.inf else None
+    return number if text_of(number) == text else None
+
+
+def _date_written(text: str) -> date | None:
+    """The date that is written out like this, year first, if any is."""
+    if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _is_decimal_written(text: str, precision: int, scale: int) -> bool:
+    """Whether a decimal of this type is written out like this, with all its decimal places."""
+    match = re.fullmatch(r"-?(0|[1-9][0-9]*)[.]([0-9]+)", text)
+    if match is None or len(match[2]) != scale:
+        return False
+    return len(match[1]) + scale <= precision + (match[1] == "0") and not re.fullmatch("-[0.]*", text)

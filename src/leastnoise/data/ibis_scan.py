@@ -1,0 +1,287 @@
+"""One scan by any engine that Ibis reaches: values are placed and counted there, and counts come back."""
+
+# ruff: noqa: S608 - queries are put together from what Ibis compiled and identifiers made here.
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from leastnoise.core.errors import DataError, MissingExtraError
+from leastnoise.data.column_names import column_places
+from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
+from leastnoise.data.ibis_cells import check_type, person_text, placed, reading
+from leastnoise.data.people import Person
+from leastnoise.data.scan_progress import Watch
+from leastnoise.data.snapshots import Scan, held_version
+from leastnoise.data.table_cover import Subset, tallied
+from leastnoise.query.schema import Bins, Categories, Integers, Schema
+
+_SPARK = ("pyspark", "databricks")
+# Public values that engines are known to read differently, and what all must make of them.
+_AWKWARD = (
+    *(
+        "18",
+        "18.0",
+        "+18",
+        "0018",
+        "1.8e1",
+        "180E-1",
+        "-0",
+        ".5",
+        "5.",
+        "18 ",
+        " 18",
+        "18\n",
+        "1_8",
+        "0x12",
+        "",
+        "nan",
+    ),
+    *(
+        "inf",
+        "-Infinity",
+        "1e999",
+        "-1e999",
+        "1e-999",
+        "1e20",
+        "9" * 19,
+        "0" * 40 + "7",
+        "0.1",
+        "2.5e-324",
+        "x",
+    ),
+    *("F", "f", "F ", "Ｆ", "é", "e\u0301", "ß", "ss", "'", "\\", "1e", "e5", "--1"),
+)
+_PROBE = Schema(
+    whole=Integers(range(-5, 20), null="other", other="none"),
+    listed=Categories([18, 0, 7, 10**20], other="none"),
+    named=Categories(["18", "F", "é", "ss", "'", "\\", ""], other="none"),
+    binned=Bins([-1e300, 0, 0.1, 18, 1e300, float("inf")], outside="other", other="none"),
+)
+_ANSWER = {"which": "int64", "cell": "int64", "n": "int64"}
+
+
+def check_table(table: Any, schema: Schema, person: Person | None) -> None:
+    """Return if an engine can count a table; columns and types are looked at, and no value."""
+    engine = table.get_backend().name
+    if engine not in ENGINES:
+        raise DataError(
+            f"tables are counted in {', '.join(ENGINES)}, not in {engine}; write this one to a file, as in "
+            "table.to_parquet('people.parquet'), and count that"
+        )
+    names = schema.names if person is None else (*schema.names, person.column)
+    places = column_places(table.columns, names)
+    types = list(table.schema().values())
+    for name, place in zip(schema.names, places, strict=False):
+        check_type(name, schema[name], types[place])
+    if person is not None:
+        check_type(person.column, None, types[places[-1]])
+
+
+@contextmanager
+def scanner(
+    table: Any, schema: Schema, person: Person | None, records_per_person: int | None, *, n_scans: int
+) -> Iterator[Scan]:
+    """A function that counts blocks of attributes in one scan of a table, up to `n_scans` times.
+
+    Guarantee:
+        All scans see the same version of the table: PostgreSQL and DuckDB answer them within one
+        transaction, and Spark from a copy of the columns that it does not compute again.
+
+    Raises:
+        DataError: if several scans are needed and the engine cannot hold one version.
+    """
+    check_table(table, schema, person)
+    names = schema.names if person is None else (*schema.names, person.column)
+    # A single query sees one version in every engine.
+    holding = held_version(table, names) if n_scans > 1 else nullcontext(table)
+    with holding as held:
+        yield lambda blocks, watch: _ask(held, schema, blocks, person, records_per_person, watch)
+
+
+def _ask(
+    table: Any,
+    schema: Schema,
+    blocks: Sequence[Subset],
+    person: Person | None,
+    records_per_person: int | None,
+    watch: Watch,
+) -> list[npt.NDArray[np.int64]]:
+    """The counts of every block of attributes, each of shape (n_cells of the block,), from one scan."""
+    backend = table.get_backend()
+    try:
+        # Tables that Ibis holds in memory are known to the engine after the hooks only.
+        backend._run_pre_execute_hooks(table)
+        if backend.name not in TESTED:
+            probe(backend)
+        records = _records(backend, table, schema, None if records_per_person is None else person)
+        if records_per_person is not None:
+            records = _truncated(backend, records, schema, min(records_per_person, 2**62))
+        if backend.name == "postgres":
+            watch.attach(stop=backend.con.cancel)
+        which, cells, n_records = _answer(backend, _grouped(backend, records, schema, blocks))
+        watch.attach()
+    except ImportError as error:
+        missing = error.name
+    else:
+        return tallied(
+            which, cells, n_records, [math.prod(schema[name].size for name in block) for block in blocks]
+        )
+    raise MissingExtraError(
+        f"counting this Ibis table needs the package {missing}; type: pip install "
+        f"'ibis-framework[{backend.name}]'"
+    )
+
+
+def probe(backend: Any) -> None:
+    """Return if an engine places a few awkward public values as they are placed here.
+
+    Raises:
+        DataError: if it does not; then its counts would not be those of other engines.
+    """
+    import ibis
+
+    names = _PROBE.names
+    rows = [
+        ibis.literal(value).name(names[0]).as_table().mutate(**dict.fromkeys(names[1:], ibis.literal(value)))
+        for value in _AWKWARD
+    ]
+    table = ibis.union(*rows)
+    blocks = [(name,) for name in names]
+    sizes = [_PROBE[name].size for name in names]
+    query = _grouped(backend, _records(backend, table, _PROBE, None), _PROBE, blocks)
+    which, cells, n_records = _answer(backend, query)
+    for name, found in zip(names, tallied(which, cells, n_records, sizes), strict=True):
+        # No attribute of the probe drops anything.
+        expected = np.bincount([int(_PROBE[name].place(v) or 0) for v in _AWKWARD], minlength=found.size)
+        if not np.array_equal(found, expected):
+            raise DataError(
+                f"this version of {backend.name} does not read numbers or text as other engines do, so its "
+                "counts would differ; write the table to a file, as in table.to_parquet('people.parquet'), "
+                "and count that"
+            )
+
+
+def _records(backend: Any, table: Any, schema: Schema, person: Person | None) -> Any:
+    """The cell of every record that all attributes place, as columns i0, i1, …, and whose it is, as who.
+
+    In two steps, of which each is SQL before the next begins: Ibis would put the
+    expressions of the first into the second as often as they are used there.
+    """
+    dialect = dialect_of(backend.name)
+    names = schema.names
+    places = column_places(table.columns, names if person is None else (*names, person.column))
+    readings = [
+        reading(schema[name], table[place], dialect) for name, place in zip(names, places, strict=False)
+    ]
+    values = {f"p{k}": read.is_present for k, read in enumerate(readings)}
+    types = {f"p{k}": "boolean" for k in range(len(readings))}
+    for k, read in enumerate(readings):
+        for j, (value, kind) in enumerate(read.values):
+            values[f"v{k}_{j}"], types[f"v{k}_{j}"] = value, kind
+    if person is not None:
+        values["who"], types["who"] = person_text(table[places[-1]], person, dialect), "string"
+    first = backend.sql(backend.compile(table.select(**values)) + dialect.fence, schema=types)
+    cells = {} if person is None else {"who": first["who"]}
+    for k, (name, read) in enumerate(zip(names, readings, strict=True)):
+        index = read.index(*(first[f"v{k}_{j}"] for j in range(len(read.values))))
+        cells[f"i{k}"] = placed(schema[name], index, first[f"p{k}"])
+    kinds = {column: "string" if column == "who" else "int64" for column in cells}
+    second = backend.sql(backend.compile(first.select(**cells)) + dialect.fence, schema=kinds)
+    return second.filter([second[column].notnull() for column in cells])
+
+
+def _truncated(backend: Any, records: Any, schema: Schema, most: int) -> Any:
+    """At most so many records of each person, of whom nobody is null.
+
+    Guarantee:
+        That of the embedded engine: the same records in the same order, by the MD5 of
+        the person and the cell.
+    """
+    import ibis
+
+    dialect = dialect_of(backend.name)
+    cells = [records[f"i{k}"] for k in range(len(schema.names))]
+    written = records["who"]
+    for cell in cells:
+        written = written + "," + cell.cast("string")
+    # The digest as bytes: a collation must not order it.
+    digest = dialect.from_hex(dialect.md5(dialect.bytes_of(written)))
+    window = ibis.window(group_by=dialect.bytes_of(records["who"]), order_by=[digest, *cells])
+    ranked = records.mutate(nth=ibis.row_number().over(window))
+    return ranked.filter(ranked["nth"] < ibis.literal(most, "int64"))
+
+
+def _grouped(backend: Any, records: Any, schema: Schema, blocks: Sequence[Subset]) -> str:
+    """The query that counts the cells of all blocks in one scan: which block, which cell, how many."""
+    import sqlglot
+
+    def own(name: str) -> str:
+        return sqlglot.to_identifier(name, quoted=True).sql(dialect=backend.dialect)
+
+    codes = []
+    for block in blocks:
+        code = "0"
+        for name in block:
+            code = f"({code}) * {schema[name].size} + {own(f'i{schema.names.index(name)}')}"
+        codes.append(f"CAST({code} AS BIGINT)")
+    which, cell, n, coded = (own(name) for name in ("which", "cell", "n", "coded"))
+    placed = f"({backend.compile(records)}) AS {own('placed')}"
+    if len(blocks) == 1:
+        return f"SELECT 0 AS {which}, {codes[0]} AS {cell}, COUNT(*) AS {n} FROM {placed} GROUP BY {codes[0]}"
+    if backend.name in _SPARK:
+        # Spark writes a row with every column for each grouping set: six blocks of a million records
+        # took it 11.2 s, and 8.1 s as rows of two columns (local, one core of a busy machine).
+        exploded = f"SELECT POSEXPLODE(ARRAY({', '.join(codes)})) AS ({which}, {cell}) FROM {placed}"
+        return (
+            f"SELECT {which}, {cell}, COUNT(*) AS {n} FROM ({exploded}) AS {coded} GROUP BY {which}, {cell}"
+        )
+    columns = [own(f"c{b}") for b in range(len(blocks))]
+    listed = ", ".join(f"{code} AS {column}" for code, column in zip(codes, columns, strict=True))
+    numbers = " ".join(f"WHEN GROUPING({column}) = 0 THEN {b}" for b, column in enumerate(columns))
+    # No cell is null, but for the columns that are not in a row's grouping set.
+    return (
+        f"SELECT CASE {numbers} END AS {which}, COALESCE({', '.join(columns)}) AS {cell}, COUNT(*) AS {n} "
+        f"FROM (SELECT {listed} FROM {placed}) AS {coded} "
+        f"GROUP BY GROUPING SETS ({', '.join(f'({column})' for column in columns)})"
+    )
+
+
+def _answer(backend: Any, query: str) -> tuple[npt.NDArray[Any], ...]:
+    """The three columns of an answer."""
+    if backend.name == "duckdb":
+        # Ibis 12 reads Arrow from DuckDB by a call that DuckDB 2.0 deprecates.
+        found = backend.con.sql(query).fetchnumpy()
+        return tuple(np.asarray(found[column]) for column in _ANSWER)
+    if backend.name == "pyspark":
+        with _without_constraints(backend._session):
+            # Ibis goes by way of pandas, which takes longer and warns of what it will no longer do.
+            frame = backend._session.sql(query)
+            found = frame.toArrow() if hasattr(frame, "toArrow") else frame.toPandas()
+        return tuple(np.asarray(found[column]) for column in _ANSWER)
+    arrow = backend.sql(query, schema=_ANSWER).to_pyarrow()
+    return tuple(arrow[column].to_numpy() for column in _ANSWER)
+
+
+@contextmanager
+def _without_constraints(session: Any) -> Iterator[None]:
+    """Spark without a search for filters that follow from others, for as long as one query takes.
+
+    With 20 attributes that search took more than a minute, before the first of 20,000
+    records was read, and it finds nothing here.
+    """
+    name = "spark.sql.constraintPropagation.enabled"
+    before = session.conf.get(name)
+    session.conf.set(name, "false")
+    try:
+        yield
+    finally:
+        # A session that was stopped meanwhile takes no settings; what stopped it is the error to raise.
+        with suppress(Exception):
+            session.conf.set(name, before)

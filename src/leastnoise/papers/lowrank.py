@@ -1,0 +1,454 @@
+"""The low-rank mechanism: W = B L with the least scale of B, by multipliers and projected gradients.
+
+    minimise  trace BᵀB      subject to  W = B L,  every column of L of norm at most 1            (7)
+
+The norm is L1 for Laplace noise, as in the paper, and L2 for Gaussian noise, as in its journal
+version. The augmented Lagrangian with penalty β and multipliers π is minimised over B in
+closed form (9) and over L by Nesterov's method, each step followed by a projection of every column
+(Algorithm 2), in turn; then π moves, and β doubles every ten rounds, until ‖W − BL‖_F ≤ γ (Algorithm 1).
+
+Read with these choices, where the paper leaves them open: B and L alternate until B moves by less than
+1e-3, five times at most; Nesterov's method takes 50 steps at most; a start is drawn at random, columns of
+norm 1; 200 rounds at most, the number that the COA paper reports. Line 12 of Algorithm 2 compares with
+the model at L^(t), not at U.
+
+Two things the print does not handle are reported, not hidden:
+
+-   ‖W − BL‖_F > 0 would bias the answers, and this library measures without bias only. Before L is
+    measured, what is missing is added to it, L + B⁺(W − BL), the smallest change after which
+    W = B L holds exactly; that may lengthen its columns, so noise and error are computed anew.
+    It exists whenever B has the rank of W.
+-   B often loses rank for good, above all while β is small beside W; the COA paper says so too. Then no
+    change to L helps. After 20 such rounds in a row the start is given up, the next one begins with ten
+    times the β, and the best iterate of all, by the error of its unbiased answers, is taken. The
+    decomposition of Lemma 3 is among them, so that its bound always holds.
+
+Reference:
+    Yuan, Zhang, Winslett, Xiao, Yang and Hao (2012), Low-Rank Mechanism: Optimizing Batch Queries under
+    Differential Privacy, Algorithms 1 and 2, Lemma 3. For the L2 norm: the journal version (2015), Optimizing
+    Batch Linear Queries under Exact and Approximate Differential Privacy.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from leastnoise.core.deadline import Deadline
+from leastnoise.core.errors import InputError, MethodError
+from leastnoise.core.numerical_rank import numerical_rank
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, Progress, worst_ending
+from leastnoise.papers.unit_balls import L1Ball, L2Ball
+from leastnoise.planning.families.proposals import (
+    from_gains,
+    from_rows,
+    nothing_asked,
+    refuse_unless_total,
+    scaled_note,
+    weighted_factor,
+)
+from leastnoise.planning.method import Found, Method, Request, dense_needs, uniform_weights
+from leastnoise.planning.options import positive_option, whole_option
+from leastnoise.solver.arrays import NUMPY, Arrays, load_arrays
+from leastnoise.strategy.row_space import integer_basis
+
+# The paper ends at 8,192 cells and 1,024 queries. With backend "cuda" an H200 takes 24 s for a start of
+# that size (random queries, L2), and 0.9 s (L2) to 3.5 s (L1, rank lost) for each round.
+MAX_CELLS = 10_000
+
+# The paper's default for r, beside the rank of W, and for γ; how many rounds raise β, and by what.
+RANK_FACTOR, GAMMA = 1.2, 0.01
+_ROUNDS_PER_BETA, _BETA_FACTOR = 10, 2.0
+
+# Where the paper says "converged" or "sufficiently large".
+_MAX_ALTERNATIONS, _ALTERNATION_TOL, _MAX_NESTEROV, _MOST_BETA = 5, 1e-3, 50, 1e12
+
+# A first penalty below this lets B and L shrink to nothing; rows beyond so many ranks gain nothing.
+_LEAST_BETA, _MOST_RANKS = 1e-12, 10
+
+# Algorithm 2: what a step must move, per entry of L.
+_CHI = 1e-12
+
+# B has lost rank when its last singular value is below this share of the first, and is given up
+# after so many rounds in a row.
+_LOST, _MAX_LOST_ROUNDS = 1e-9, 20
+
+# So many starts may lose rank, each followed by one with ten times the penalty.
+_MAX_LOST_STARTS = 5
+
+_BALLS: dict[int, type[L1Ball] | type[L2Ball]] = {1: L1Ball, 2: L2Ball}
+LowRankRule = Literal["gamma", "beta", "iterations", "lost rank", "time"]
+
+# How a start ended that a rule has ended. Where rank is lost another start begins.
+_ENDINGS: dict[LowRankRule, Ended] = {
+    "gamma": "converged",
+    "beta": "converged",
+    "iterations": "exhausted",
+    "lost rank": "converged",
+    "time": "deadline",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankResult:
+    """Where one start ended, and how it got there.
+
+    Attributes:
+        B: (m, r), as printed: the last.
+        L: (r, n), as printed: the last.
+        scales: trace BᵀB after each round, the paper's objective.
+        residuals: ‖W − BL‖_F after each round.
+        errors: after each round the squared error per unit of noise of unbiased answers
+            from L + B⁺(W − BL), sensitivity included; infinite where B lost rank.
+        seconds: when each round ended.
+        ended: which rule ended it.
+        strategy: L + B⁺(W − BL) of the round with the least error; None if B never had full rank.
+        best: the number of that round, from 1.
+    """
+
+    B: Array
+    L: Array
+    scales: tuple[float, ...]
+    residuals: tuple[float, ...]
+    errors: tuple[float, ...]
+    seconds: tuple[float, ...]
+    ended: LowRankRule
+    strategy: Array | None
+    best: int
+
+    @property
+    def residual(self) -> float:
+        """‖W − BL‖_F of the last pair."""
+        return self.residuals[-1]
+
+
+def low_rank(
+    W: Array,
+    start: Array,
+    *,
+    norm: int,
+    gamma: float = GAMMA,
+    beta: float = 1.0,
+    max_iterations: int = 200,
+    backend: str = "numpy",
+    time_limit: float | None = None,
+    watch: Callable[[int, float, float], None] | None = None,
+) -> LowRankResult:
+    """Algorithm 1 on W, (m, n), from a start L, (r, n).
+
+    Args:
+        norm: 1 or 2, that of the columns of L.
+        gamma: the ‖W − BL‖_F at which it may end.
+        beta: the first penalty; 1 in the paper.
+        time_limit: seconds, looked at after every step within a round; a round that it ends still counts.
+        watch: called with the round, trace BᵀB and seconds.
+
+    Raises:
+        InputError: for another norm or backend.
+        MissingExtraError: if the backend is not there.
+    """
+    if norm not in _BALLS:
+        raise InputError(f"norm must be 1 or 2, got {norm!r}")
+    arrays = load_arrays(backend)
+    started, end = time.monotonic(), Deadline.after(time_limit)
+    rank = numerical_rank(W)
+    W, L = arrays.matrix(W), arrays.matrix(start)
+    B, pi = arrays.matrix(np.zeros((len(W), len(start)))), 0 * W
+    ball = _BALLS[norm](arrays)
+    rounds = _Rounds()
+    ended: LowRankRule | None = None
+    for number in range(1, max_iterations + 1):
+        B, L = _alternated(B, L, beta * W + pi, beta, ball, arrays, end)
+        missing = W - B @ L
+        scale, residual = arrays.dot(B, B), _length(missing, arrays)
+        seconds = time.monotonic() - started
+        repaired = unbiased(W, B, L, rank, arrays)
+        error = math.inf if repaired is None else squared_error(W, repaired, norm, arrays)
+        rounds.add(scale, residual, seconds, repaired, error)
+        if watch is not None:
+            watch(number, scale, seconds)
+        is_late = time_limit is not None and seconds > time_limit
+        ended = rounds.ending(gamma, beta, is_late)
+        if ended is not None:
+            break
+        if number % _ROUNDS_PER_BETA == 0:
+            beta *= _BETA_FACTOR
+        pi = pi + beta * missing
+    return rounds.result(B, L, ended or "iterations", arrays)
+
+
+class _Rounds:
+    """What every round ended with, as in `LowRankResult`, and how many in a row have lost rank."""
+
+    def __init__(self) -> None:
+        self.scales: list[float] = []
+        self.residuals: list[float] = []
+        self.errors: list[float] = []
+        self.seconds: list[float] = []
+        self.strategy: Any | None = None
+        self.best, self.least, self.lost = 0, math.inf, 0
+
+    def add(self, scale: float, residual: float, seconds: float, repaired: Any | None, error: float) -> None:
+        """One more; `repaired` is L + B⁺(W − BL), with its error, or None where B lost rank."""
+        self.scales.append(scale)
+        self.residuals.append(residual)
+        self.seconds.append(seconds)
+        self.errors.append(error)
+        if repaired is not None and error < self.least:
+            self.strategy, self.best, self.least = repaired, len(self.errors), error
+        self.lost = 0 if repaired is not None else self.lost + 1
+
+    def result(self, B: Any, L: Any, ended: LowRankRule, arrays: Arrays) -> LowRankResult:
+        """Where a start ended, with the last pair."""
+        return LowRankResult(
+            arrays.numpy(B),
+            arrays.numpy(L),
+            tuple(self.scales),
+            tuple(self.residuals),
+            tuple(self.errors),
+            tuple(self.seconds),
+            ended,
+            None if self.strategy is None else arrays.numpy(self.strategy),
+            self.best,
+        )
+
+    def ending(self, gamma: float, beta: float, is_late: bool) -> LowRankRule | None:
+        """Which rule ends the rounds after the last, or None."""
+        if self.residuals[-1] <= gamma:
+            return "gamma"
+        if beta >= _MOST_BETA:
+            return "beta"
+        if self.lost >= _MAX_LOST_ROUNDS:
+            return "lost rank"
+        return "time" if is_late else None
+
+
+def _alternated(
+    B: Any, L: Any, target: Any, beta: float, ball: L1Ball | L2Ball, arrays: Arrays, end: Deadline
+) -> tuple[Any, Any]:
+    """B and L, each best for the other, in turn, as far as time allows; `target` is βW + π."""
+    identity = arrays.matrix(np.eye(len(L)))
+    for _ in range(_MAX_ALTERNATIONS):
+        last, B = B, arrays.solve(beta * L @ L.T + identity, L @ target.T).T
+        L = _nesterov(L, beta * B.T @ B, B.T @ target, ball, arrays, end)
+        if end.is_past or _length(B - last, arrays) <= _ALTERNATION_TOL * _length(B, arrays):
+            break
+    return B, L
+
+
+def _nesterov(start: Any, H: Any, T: Any, ball: L1Ball | L2Ball, arrays: Arrays, end: Deadline) -> Any:
+    """Algorithm 2: the L that minimises ½⟨L, HL⟩ − ⟨T, L⟩ over columns in the unit ball, nearly."""
+    dot = arrays.dot
+    chi = math.prod(start.shape) * _CHI
+    L = previous = start
+    # The products with H go along with the steps: one for each, where S and the new L would need two.
+    HL = H_previous = H @ start
+    before, now, omega = 0.0, 1.0, 1.0
+    for _ in range(_MAX_NESTEROV):
+        if end.is_past:
+            break
+        onwards = (before - 1) / now
+        S = L + onwards * (L - previous)
+        HS = HL + onwards * (HL - H_previous)
+        gradient = HS - T
+        value = 0.5 * dot(S, HS) - dot(T, S)
+        while True:
+            new = ball.project(S - gradient / omega)
+            step = new - S
+            squares = dot(step, step)
+            if math.sqrt(squares) < chi:
+                return new
+            H_new = H @ new
+            reached = 0.5 * dot(new, H_new) - dot(T, new)
+            model = value + dot(gradient, step) + omega / 2 * squares
+            # Differences below rounding are no reason to shorten the step.
+            if reached <= model + 1e-12 * abs(value) or not math.isfinite(omega):
+                break
+            omega *= 2
+        previous, L = L, new
+        H_previous, HL = HL, H_new
+        before, now = now, (1 + math.sqrt(1 + 4 * now * now)) / 2
+    return L
+
+
+def _column_norms(U: Any, norm: int) -> Any:
+    return abs(U).sum(0) if norm == 1 else (U * U).sum(0) ** 0.5
+
+
+def _length(U: Any, arrays: Arrays) -> float:
+    return math.sqrt(arrays.dot(U, U))
+
+
+def unbiased(W: Any, B: Any, L: Any, rank: int, arrays: Arrays = NUMPY) -> Any | None:
+    """L + B⁺(W − BL), from which W follows exactly, or None where B has not the rank of W."""
+    U, values, Vt = arrays.svd(B)
+    if len(values) < rank or not values[rank - 1] > _LOST * values[0]:
+        return None
+    inverse = (Vt[:rank].T / values[:rank]) @ U[:, :rank].T
+    return L + inverse @ (W - B @ L)
+
+
+def squared_error(W: Any, L: Any, norm: int, arrays: Arrays = NUMPY) -> float:
+    """‖W L⁺‖_F² times the squared sensitivity of L: Lemma 1 without 2/ε², B being best for L."""
+    B = arrays.least_squares(L.T, W.T)
+    return arrays.dot(B, B) * float(_column_norms(L, norm).max()) ** 2
+
+
+def random_start(r: int, n: int, norm: int, generator: np.random.Generator) -> Array:
+    """Normal entries, (r, n), columns of norm 1."""
+    L = generator.standard_normal((r, n))
+    return np.asarray(L / np.linalg.norm(L, ord=norm, axis=0))
+
+
+def lemma_3(W: Array, norm: int) -> Array:
+    """The right singular vectors of W, (rank, n), over the root of the rank if the norm is L1.
+
+    Their squared error is at most rank·Σλ² (L1) or Σλ² (L2), λ the singular values of W.
+    """
+    vectors = np.linalg.svd(W, full_matrices=False)[2]
+    rank = numerical_rank(W)
+    return np.asarray(vectors[:rank] / (math.sqrt(rank) if norm == 1 else 1.0))
+
+
+# The method ----------------------------------------------------------------------------------
+
+
+def _refuses(request: Request) -> str | None:
+    return refuse_unless_total(request, MAX_CELLS, allows_laplace=True)
+
+
+def _find(request: Request) -> Found:
+    settings = _settings(request)
+    trivial = nothing_asked(request)
+    if trivial is not None:
+        return trivial
+    basis = integer_basis(request.workload)
+    r = _n_rows(request, basis.rank)
+    R = weighted_factor(request, basis)
+    # γ and β are meant for coefficients of size one, as the papers' counting queries have.
+    unit = math.sqrt(float(np.max(request.objective.weights(request.workload))))
+    unit *= request.workload.operator.largest
+    R = R / unit
+    norm = 2 if request.privacy.noise == "gaussian" else 1
+    strategy, told, ended = _best_of_starts(request, settings, R, r, norm, unit)
+    note = f"low-rank mechanism, {r} rows, {told}" + scaled_note(request)
+    q = uniform_weights(request.workload)
+    if norm == 1:
+        return Found(from_rows(strategy, basis), q, "heuristic", note, ended)
+    B = np.linalg.lstsq(strategy.T, R.T, rcond=None)[0].T
+    proposal = from_gains(R, B, basis)
+    if len(R) == R.shape[1]:
+        # At the optimum Σ² = R diag(q) Rᵀ, with Σ = B Bᵀ.
+        q = (np.linalg.solve(R, B @ B.T) ** 2).sum(axis=1)
+    return Found(proposal, q, "heuristic", note, ended)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The options that say how to search."""
+
+    gamma: float
+    beta: float
+    restarts: int
+    max_iterations: int
+    seed: int
+
+
+def _settings(request: Request) -> _Settings:
+    def given(name: str) -> Any:
+        return LOWRANK.option(request, name)
+
+    return _Settings(
+        gamma=positive_option("gamma", given("gamma")),
+        beta=positive_option("beta", given("beta"), least=_LEAST_BETA, most=_MOST_BETA),
+        restarts=whole_option("restarts", given("restarts")),
+        max_iterations=whole_option("max_iterations", given("max_iterations")),
+        seed=whole_option("seed", given("seed"), least=0, most=2**128),
+    )
+
+
+def _n_rows(request: Request, rank: int) -> int:
+    """How many rows L has.
+
+    Raises:
+        MethodError: if they are fewer than the rank of the queries.
+    """
+    given = LOWRANK.option(request, "r")
+    if given is None:
+        return math.ceil(RANK_FACTOR * rank)
+    r = whole_option("r", given, most=_MOST_RANKS * rank)
+    if r < rank:
+        raise MethodError(
+            f"r must be at least {rank}, the rank of the queries, got {r}: with less, B L misses some "
+            "of them and their answers would be biased, which is never measured here"
+        )
+    return r
+
+
+def _best_of_starts(
+    request: Request, settings: _Settings, R: Array, r: int, norm: int, unit: float
+) -> tuple[Array, str, Ended]:
+    """The rows with the least error from all starts and Lemma 3, where they came from, and how that ended."""
+    generator = np.random.default_rng(settings.seed)
+    arrays = load_arrays(request.backend)
+    started = time.monotonic()
+    strategy, origin = lemma_3(R, norm), "the decomposition of Lemma 3"
+    least = squared_error(arrays.matrix(R), arrays.matrix(strategy), norm, arrays)
+    lost = number = 0
+    endings: list[Ended] = []
+    while number - lost < settings.restarts and lost < _MAX_LOST_STARTS:
+        passed = time.monotonic() - started
+        if request.time_limit is not None and passed > request.time_limit:
+            endings.append("deadline")
+            break
+        number += 1
+        result = low_rank(
+            R,
+            random_start(r, R.shape[1], norm, generator),
+            norm=norm,
+            gamma=settings.gamma,
+            beta=settings.beta * 10.0**lost,
+            max_iterations=settings.max_iterations,
+            backend=request.backend,
+            time_limit=None if request.time_limit is None else request.time_limit - passed,
+        )
+        lost += result.ended == "lost rank"
+        endings.append(_ENDINGS[result.ended])
+        if result.strategy is not None and min(result.errors) < least:
+            strategy, least = result.strategy, min(result.errors)
+            origin = (
+                f"round {result.best} of start {number}, which ended at ‖W − BL‖_F = "
+                f"{unit * result.residual:.1e}"
+            )
+        if request.progress is not None:
+            request.progress(Progress(number, math.inf, time.monotonic() - started))
+    if number - lost < settings.restarts and "deadline" not in endings:
+        # No start is left that might keep its rank.
+        endings.append("exhausted")
+    starts = "1 start" if number == 1 else f"{number} starts"
+    return strategy, f"{starts}, {lost} lost rank; best: {origin}", worst_ending(endings)
+
+
+LOWRANK = Method(
+    "lowrank",
+    f"low-rank mechanism: W = B L by multipliers and projected gradients, up to {MAX_CELLS:,} cells",
+    _refuses,
+    _find,
+    {
+        "r": (None, "rows of L; 1.2 times the rank of the queries unless given"),
+        "gamma": (GAMMA, "‖W − BL‖_F at which a start may end, in units of the largest coefficient"),
+        "beta": (1.0, "the first penalty; ten times more after each start that lost rank"),
+        "restarts": (1, "random starts that keep their rank, of which the best is taken"),
+        "max_iterations": (200, "rounds of each start at most"),
+        "seed": (0, "of the random starts"),
+    },
+    is_quick=False,
+    # After the last step of a round its error is worked out, from two decompositions.
+    needs=dense_needs(held=9, first=32, step=45, rounded=1.2, spans=True),
+)

@@ -1,0 +1,20 @@
+"""The adaptive mechanism: Li and Miklau (2012), An adaptive mechanism for accurate query answering
+under differential privacy. Its example, its claims with numbers, its figures and its table."""
+
+from __future__ import annotations
+
+from leastnoise.papers.reproductions.adaptive.figure_3 import FIGURE_3
+from leastnoise.papers.reproductions.adaptive.figures_4_5 import FIGURE_4, FIGURE_5
+from leastnoise.papers.reproductions.adaptive.table_2 import TABLE_2
+from leastnoise.papers.reproductions.adaptive.text import EXAMPLE_4, SECTION_3_4, SECTION_3_5
+from leastnoise.papers.reproductions.reproduction import Reproduction
+
+REPRODUCTIONS: tuple[Reproduction, ...] = (
+    EXAMPLE_4,
+    SECTION_3_4,
+    SECTION_3_5,
+    *FIGURE_3,
+    TABLE_2,
+    FIGURE_4,
+    FIGURE_5,
+)

@@ -1,0 +1,214 @@
+"""COA, figures 14 and 15: COA for several δ beside DAWA, which depends on the data and needs no δ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import leastnoise as ln
+from leastnoise.core.errors import MethodError
+from leastnoise.papers.reproductions.coa.eight_tables import REAL, SYNTHETIC, counts_of
+from leastnoise.papers.reproductions.coa.setup import (
+    EPSILON,
+    SIMILAR,
+    TIME_LIMIT,
+    backend_of,
+    drawn,
+    listed,
+    mean_of,
+    noise_scale,
+    settings_of,
+    suits_gpu,
+)
+from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
+from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction
+from leastnoise.papers.reproductions.verdicts import Check, statement
+from leastnoise.report.comparison import compare
+
+DELTAS = (1e-2, 1e-3, 1e-4, 1e-5)
+_AT_LEAST = 1e-4
+
+# The largest n of the full version's text.
+_LARGE = 4096
+TABLES = (*REAL, *SYNTHETIC)
+
+
+def by_dawa(setting: Setting, *, table: str, m: int, n: int, draw: int) -> Iterator[Row]:
+    """DAWA's mean squared error per query over 20 simulated runs on a public table."""
+    counts, source = counts_of(table, n, seed=draw, data=setting.data)
+    found = compare(drawn("WRange", m, n, draw), ln.PureDP(EPSILON), methods=["dawa"], data=counts)
+    contender = found.contenders[0]
+    if contender.achieved is None:
+        raise MethodError(f"DAWA: {contender.reason}")
+    yield {
+        "table": table,
+        "m": m,
+        "n": n,
+        "draw": draw,
+        "method": "dawa",
+        "error": contender.achieved / m,
+        "source": source,
+        "seconds": contender.seconds,
+    }
+
+
+def by_strategy(setting: Setting, *, method: str, m: int, n: int, draw: int) -> Iterator[Row]:
+    """The error of one strategy at every δ, which is the same on all tables.
+
+    With the paper's noise, and for the certified optimum also with the least that the exact curve of
+    Gaussian noise allows.
+    """
+    plan = ln.design(
+        drawn("WRange", m, n, draw),
+        ln.GDP(1),
+        method=method,
+        time_limit=min(setting.time_limit, TIME_LIMIT),
+        backend=backend_of(setting, method, n),
+    )
+    found = plan.certificate
+    for delta in DELTAS:
+        scales = {method: noise_scale(delta)}
+        if method == "dense":
+            allowed = ln.ApproxDP(EPSILON, delta).mu_squared
+            assert allowed is not None
+            scales["dense, exact noise"] = 1 / float(allowed)
+        for name, scale in scales.items():
+            for table in TABLES:
+                yield {
+                    "table": table,
+                    "m": m,
+                    "n": n,
+                    "draw": draw,
+                    "method": f"{name}, δ = {delta:g}",
+                    "delta": delta,
+                    "error": found.achieved * scale / m,
+                    "lower_bound": found.lower_bound * scale / m,
+                    "source": "any table",
+                }
+
+
+def _points(along: str) -> Callable[[Setting], Sequence[Point]]:
+    def points(setting: Setting) -> Sequence[Point]:
+        if setting.is_quick:
+            sizes = [(64, n) for n in (32, 128, 256)] if along == "n" else [(m, 64) for m in (16, 64, 512)]
+        elif along == "n":
+            sizes = [(1024, n) for n in (128, 512, 1024, 2048, 4096)]
+        else:
+            sizes = [(m, 1024) for m in (32, 256, 1024, 8192)]
+        found = []
+        for m, n in sizes:
+            for table in TABLES:
+                arguments: dict[str, Plain] = {"table": table, "m": m, "n": n, "draw": 1}
+                found.append(Point(by_dawa, arguments, 0.2 + (n / 1024) ** 2, n))
+            for method, seconds in (("coa", 5.0), ("dense", 1.5)):
+                cost = min(max(0.1, seconds * (n / 512) ** 3), TIME_LIMIT) + 0.06 * (n / 512) ** 3
+                arguments = {"method": method, "m": m, "n": n, "draw": 1}
+                found.append(Point(by_strategy, arguments, cost, n, suits_gpu(method, n)))
+        return found
+
+    return points
+
+
+# Checks --------------------------------------------------------------------------------------
+
+Ratios = dict[tuple[str, float, float], float]
+
+
+def _over(rows: Sequence[Row], by: str, along: str) -> Ratios:
+    """DAWA's error over that of a strategy, by table, setting and δ."""
+    found = {}
+    for x in settings_of(rows, along):
+        for table in TABLES:
+            here = [row for row in rows if row.get(along) == x and row.get("table") == table]
+            dawa = mean_of(here, "error", method="dawa")
+            for delta in DELTAS:
+                other = mean_of(here, "error", method=f"{by}, δ = {delta:g}")
+                if dawa is not None and other:
+                    found[table, x, delta] = dawa / other
+    return found
+
+
+# Buckets counted in five runs on each random table: 1 to 16 of 64 cells, 20 to 47 of 256.
+_WHY = (
+    "on the random tables DAWA merges five cells and more into a bucket, as a variance of 10 between cells "
+    "is far below its own noise, 2/ε² = 200; the paper's noise for COA is 2 ln(2/δ)/ε², above 1,000"
+)
+_STOOD_IN = "these tables are stood in for; what comes out on the paper's own is open"
+_EXACT = "the least noise that the exact curve allows, on the optimal strategy"
+
+
+def _checks(name: str, along: str) -> Callable[[Sequence[Row]], Sequence[Check]]:
+    def checks(rows: Sequence[Row]) -> Sequence[Check]:
+        found = _over(rows, "coa", along)
+        says = printed(name).says
+        result: list[Check] = []
+        for key, tables in (("poor-synthetic", SYNTHETIC), ("poor-real", REAL[:3])):
+            here = {k: v for k, v in found.items() if k[0] in tables and k[2] == _AT_LEAST}
+            wins = sum(ratio > 1 for ratio in here.values())
+            ours = f"DAWA over COA at δ = 0.0001: {_range(here)}; worse in {wins} of {len(here)}"
+            holds = all(ratio > 1 for ratio in here.values()) if here else None
+            why = _WHY if key == "poor-synthetic" else _STOOD_IN
+            result.append(statement(says[key], holds, ours if here else "–", why=why))
+        if along == "n":
+            last = max((x for _, x, _ in found if x >= _LARGE), default=0)
+            here = {k: v for k, v in found.items() if k[1] == last and k[2] >= _AT_LEAST}
+            holds = all(ratio > SIMILAR for ratio in here.values()) if here else None
+            ours = f"DAWA over COA at n = {listed([last])}, δ from 0.0001 on: {_range(here)}"
+            result.append(statement(says["large"], holds, ours if here else "–", why=_WHY))
+        for key, by in (("generally", "coa"), ("certified", "dense, exact noise")):
+            here = {k: v for k, v in _over(rows, by, along).items() if k[2] >= _AT_LEAST}
+            wins = sum(ratio > 1 for ratio in here.values())
+            ours = f"better than DAWA in {wins} of {len(here)} settings with δ from 0.0001 on"
+            holds = 2 * wins > len(here) if here else None
+            # Where COA as printed does not live up to the claim and the certified optimum does.
+            is_better = bool(holds) and by != "coa" and result[-1].verdict == "differs"
+            why = _EXACT if is_better else _WHY
+            result.append(statement(says[key], holds, ours if here else "–", is_better=is_better, why=why))
+        loses = {k: v for k, v in found.items() if v < 1}
+        early = sorted({f"{delta:g}" for _, _, delta in loses if delta >= _AT_LEAST})
+        wrong = sorted({table for table, _, _ in loses if table in SYNTHETIC})
+        ours = f"DAWA ahead in {len(loses)} of {len(found)} settings"
+        ours += f", at δ = {', '.join(early)} too" if early else ""
+        ours += f", also on {', '.join(wrong)}" if wrong else ""
+        holds = not early and not wrong if found else None
+        result.append(statement(says["only"], holds, ours if found else "–", why=_WHY))
+        return result
+
+    return checks
+
+
+def _range(found: Ratios) -> str:
+    return f"{min(found.values()):.3g} to {max(found.values()):.3g}" if found else "–"
+
+
+_NOTES = (
+    "DAWA is simulated by `compare` on the tables below, 20 runs from a fixed seed, and never released: ε "
+    "= 0.1, δ = 0. It is the library's own, whose partition adds the noise that a proof needs; published "
+    "code adds less.",
+    "The three random tables are rounded to whole numbers and moved up by a constant, on which DAWA's "
+    "errors do not depend; the paper's have both signs and fractions, which no count has.",
+    "Search Log, Net Trace and Social Network are not public: they are seeded stand-ins, see the column "
+    "source. UCI Adult is a histogram of the final weight, from adult.data where it is given, else "
+    "log-normal.",
+    "COA has the paper's noise, σ² = 2 ln(2/δ)/ε². 'dense, exact noise' is the certified optimum with the "
+    "least that the exact curve allows.",
+    "DAWA takes 4,096 cells here, so that 8,192 are left out.",
+)
+
+
+def _figure(number: int, along: str, title: str, kdd: str) -> Reproduction:
+    name = f"coa/figure-{number}"
+    return Reproduction(
+        name,
+        title,
+        _points(along),
+        _checks(name, along),
+        Drawing(along, "error", "method", panel="table", log="xy", y_title="squared error per query"),
+        (f"The KDD version has {kdd}, on Social Network and Random Uniform alone.", *_NOTES),
+    )
+
+
+DAWA: tuple[Reproduction, ...] = (
+    _figure(14, "n", "COA and DAWA against the number of cells, 1,024 ranges", "it as figure 14 (a, b)"),
+    _figure(15, "m", "COA and DAWA against the number of ranges, 1,024 cells", "it as figure 14 (c, d)"),
+)

@@ -1,0 +1,17 @@
+"""The fitness-for-use paper: its theorems, Tables 2 to 9 and Figures 1 to 3; Table 1 is notation.
+
+Reference:
+    Xiao, Ding, Wang, Zhang and Kifer (2021), Optimizing Fitness-For-Use of Differentially Private
+    Linear Queries.
+"""
+
+from __future__ import annotations
+
+from leastnoise.papers.reproductions.fitness_for_use.census import CENSUS_4, CENSUS_9
+from leastnoise.papers.reproductions.fitness_for_use.choices import CHOICES
+from leastnoise.papers.reproductions.fitness_for_use.marginals import MARGINALS
+from leastnoise.papers.reproductions.fitness_for_use.random import RANDOM
+from leastnoise.papers.reproductions.fitness_for_use.theory import THEORY
+from leastnoise.papers.reproductions.reproduction import Reproduction
+
+REPRODUCTIONS: tuple[Reproduction, ...] = (*THEORY, *CHOICES, CENSUS_4, *RANDOM, CENSUS_9, *MARGINALS)

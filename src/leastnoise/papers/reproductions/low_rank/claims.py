@@ -1,0 +1,463 @@
+"""What the low-rank paper says about its figures 4 to 9, beside what came out.
+
+The paper draws curves and prints no numbers, so the claims of its text are checked one by one. Where it says
+"much" or "stable", the number that is asked for stands in the check.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from leastnoise.papers.reproductions.low_rank.sizes import CELLS, QUERIES, SHARES, SHRINK, M, N, rank_of
+from leastnoise.papers.reproductions.points import Row
+from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.verdicts import Check, statement
+
+OTHERS = ("LM", "WM", "HM")
+
+# LRM with as many rows as cells, or more.
+ALL_ROWS = "LRM, n rows"
+
+# "Two orders of magnitude"; "dramatically", "rapidly"; "significantly"; "stable", "stops increasing".
+HUNDRED, TENFOLD, CLEAR, STABLE = 100.0, 10.0, 1.25, 1.5
+
+# "Linear": of all whole powers the first is the nearest to the slope on two logarithmic axes.
+LINEAR = (0.5, 1.5)
+
+# The share by which rounding to integers moves an error.
+ROUNDING = 1e-6
+
+Curves = dict[str, dict[float, float]]
+
+
+def curves(rows: Sequence[Row], shrink: int, x: str) -> Curves:
+    """The error of every mechanism at every x, of the rows of one scale; not where LRM was cut off."""
+    found: Curves = {}
+    for row in rows:
+        error, at = row.get("error"), row.get(x)
+        if row.get("shrink") != shrink or _is_cut(row):
+            continue
+        if isinstance(error, float) and isinstance(at, (int, float)):
+            found.setdefault(str(row["method"]), {})[float(at)] = error
+    return found
+
+
+def _is_cut(row: Row) -> bool:
+    """Whether our time limit ended LRM: what it would have come to, nobody knows."""
+    return str(row.get("method", "")).startswith("LRM") and bool(row.get("is_cut"))
+
+
+def scale(rows: Sequence[Row]) -> int:
+    """By how much the sizes at which LRM came to its end are smaller than the paper's; one is no curve."""
+    own = [row for row in rows if row.get("method") == "LRM" and row.get("shrink") == 1 and "error" in row]
+    return 1 if sum(not _is_cut(row) for row in own) > 1 else SHRINK
+
+
+def scale_at(rows: Sequence[Row], x: str, places: Sequence[float]) -> int:
+    """1 if LRM came to its end at all these places of the paper's own size, else that of the smaller ones."""
+    ended = curves(rows, 1, x).get("LRM", {})
+    return 1 if all(place in ended for place in places) else SHRINK
+
+
+def cut_off(rows: Sequence[Row], x: str) -> str:
+    """At which of the paper's own sizes LRM was cut off, in words; empty where at none."""
+    at = [row[x] for row in rows if row.get("shrink") == 1 and _is_cut(row)]
+    places = sorted({float(value) for value in at if isinstance(value, (int, float))})
+    return f"LRM was cut off by our time limit, and is not judged, at {_listed(places)}" if places else ""
+
+
+def _shared(found: Curves, *names: str) -> list[float]:
+    """Every x at which all of these were run, in order."""
+    if not all(name in found for name in names):
+        return []
+    return sorted(set.intersection(*(set(found[name]) for name in names)))
+
+
+def _everywhere(claim: str, says: str, ratios: dict[float, float], least: float, why: str = "") -> Check:
+    """A claim that a ratio is at least so much at every place where it is known."""
+    if not ratios:
+        return statement(claim, None, "–", printed=says)
+    low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+    n_held = sum(value >= least for value in ratios.values())
+    ours = (
+        f"{n_held} of {len(ratios)} sizes; {ratios[low]:.3g} times at {low:g} to "
+        f"{ratios[high]:.3g} times at {high:g}"
+    )
+    return statement(claim, n_held == len(ratios), ours, printed=says, why=why)
+
+
+def _over(found: Curves, above: Sequence[str], below: str) -> dict[float, float]:
+    """The least of some errors over that of another mechanism."""
+    return {x: min(found[name][x] for name in above) / found[below][x] for x in _shared(found, *above, below)}
+
+
+def _only(ratios: dict[float, float], lowest: float, highest: float = math.inf) -> dict[float, float]:
+    return {x: value for x, value in ratios.items() if lowest <= x <= highest}
+
+
+def _matrix_mechanism(found: Curves, says: str) -> Check:
+    others = (*OTHERS, "LRM")
+    ratios = {
+        x: found["AMM"][x] / max(found[name][x] for name in others) for x in _shared(found, "AMM", *others)
+    }
+    return _everywhere(
+        "AMM has more error than every other mechanism, at every n",
+        says,
+        ratios,
+        1.0,
+        "; ".join(
+            f"{name} has more than AMM at {_listed(above)}"
+            for name in others
+            if (above := [x for x in ratios if found[name][x] > found["AMM"][x]])
+        ),
+    )
+
+
+def _listed(places: Sequence[float]) -> str:
+    return ", ".join(f"{x:,g}" if x == int(x) else f"{x:.3g}" for x in places)
+
+
+def _beaten(found: Curves, names: Sequence[str] = OTHERS) -> str:
+    """Who has less error than LRM, and where."""
+    less = {
+        name: [x for x in _shared(found, name, "LRM") if found[name][x] < found["LRM"][x]] for name in names
+    }
+    return "; ".join(f"{name} has less than LRM at {_listed(at)}" for name, at in less.items() if at)
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(reason for reason in reasons if reason)
+
+
+def _why_beaten(found: Curves, small: Curves) -> str:
+    """Who has less than LRM; and whether LRM finds noise on every cell where it has the rows for it."""
+    tried = _shared(small, ALL_ROWS, "LRM", "LM")
+    at = [x for x in tried if small["LM"][x] < min(small["LRM"][x], small[ALL_ROWS][x])]
+    times = _listed([small[ALL_ROWS][x] / small["LM"][x] for x in at])
+    short = (
+        "; Algorithm 1 ends short of the optimum: with as many rows as cells, which noise on every cell "
+        f"needs, it has {times} times the error of LM at {_listed(at)}"
+    )
+    return _beaten(found) + (short if at else "")
+
+
+def _best_of_all(found: Curves, says: str) -> Check:
+    """LRM beside all others, the plan that `design` makes under the same privacy among them."""
+    claim = "LRM has the least error of all, the plan of design() included, at every size"
+    ratios = _over(found, ["LRM"], "leastnoise")
+    if not ratios:
+        return statement(claim, None, "–", printed=says)
+    less = [x for x, value in ratios.items() if value > 1 + ROUNDING]
+    more = [x for x, value in ratios.items() if value < 1 - ROUNDING]
+    bounds = _over(found, ["leastnoise"], "bound")
+    ours = (
+        f"leastnoise has less at {len(less)} of {len(ratios)} sizes; LRM costs {min(ratios.values()):.3g} to "
+        f"{max(ratios.values()):.3g} times as much"
+    )
+    if bounds:
+        low, high = min(bounds.values()), max(bounds.values())
+        ours += f"; leastnoise is at {low:.3g} to {high:.3g} times a weak bound"
+    if more:
+        ours += f"; LRM has less at {_listed(more)}"
+    return statement(
+        claim,
+        not less and all(value >= 1 for value in _over(found, OTHERS, "LRM").values()),
+        ours,
+        printed=says,
+        is_better=bool(less),
+        why="design() searches strategies of several kinds and keeps the best"
+        + ("; where the rank is low beside m and n, LRM's own decomposition is better" if more else ""),
+    )
+
+
+def _slope(curve: dict[float, float]) -> float:
+    x = sorted(curve)
+    return float(np.polyfit(np.log(x), np.log([curve[at] for at in x]), 1)[0])
+
+
+def _linear(found: Curves, names: Sequence[str], claim: str, says: str, why: str = "") -> Check:
+    known = [name for name in names if len(found.get(name, {})) > 2]
+    if not known:
+        return statement(claim, None, "–", printed=says)
+    slopes = {name: _slope(found[name]) for name in known}
+    holds = all(LINEAR[0] <= slope <= LINEAR[1] for slope in slopes.values())
+    shown = ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
+    return statement(claim, holds, f"slope on logarithmic axes: {shown}", printed=says, why=why)
+
+
+def _growth(curve: dict[float, float], low: float, high: float) -> float | None:
+    return curve[high] / curve[low] if low in curve and high in curve else None
+
+
+def _grown(claim: str, says: str, growth: float | None, *, holds: bool, why: str = "") -> Check:
+    if growth is None:
+        return statement(claim, None, "–", printed=says)
+    return statement(claim, holds, f"{growth:.3g} times", printed=says, why=why)
+
+
+def checks_4(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 4, beside the rows."""
+    says, k = printed("low-rank/figure-4").says, scale(rows)
+    found, own = curves(rows, k, "n"), curves(rows, 1, "n")
+    smallest = CELLS[0]
+    small = _only(_over(own, ["LRM", "WM", "HM", "AMM"], "LM"), 0, smallest)
+    ends = scale_at(rows, "n", (2 * M, CELLS[-1]))
+    at_ends = curves(rows, ends, "n")
+    growth = _growth(at_ends.get("LRM", {}), 2 * M / ends, CELLS[-1] / ends)
+    proved = _growth(at_ends.get("bound", {}), 2 * M / ends, CELLS[-1] / ends)
+    large = _only(_over(found, OTHERS, "LRM"), 2 * M / k)
+    return [
+        _matrix_mechanism(found, says["matrix mechanism"]),
+        _everywhere(
+            f"LM has the least error for {smallest:g} cells, the smallest domain",
+            says["small"],
+            small,
+            1.0,
+            "LRM, its answers made unbiased, has less"
+            if small and own["LRM"][smallest] < own["LM"][smallest]
+            else "",
+        ),
+        _linear(own, OTHERS, "the error of LM, WM and HM is linear in n", says["linear"]),
+        _grown(
+            f"from {2 * M // ends} to {CELLS[-1] // ends:,} cells LRM's error grows by less than half",
+            says["stops"],
+            growth,
+            holds=growth is not None and growth <= STABLE,
+            why=("" if proved is None else f"the proved bound grows {proved:.3g} times over the same sizes")
+            + (
+                "; with so few queries a coefficient of 1 is so rare that the rank of W still grows with n"
+                if ends > 1
+                else ""
+            ),
+        ),
+        _everywhere(
+            f"from {2 * M // k} cells on LRM has the least error of LRM, LM, WM and HM",
+            says["large"],
+            large,
+            1.0,
+            _joined(_beaten(found), cut_off(rows, "n")),
+        ),
+        _best_of_all(found, says["best"]),
+    ]
+
+
+def checks_5(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 5, beside the rows."""
+    says, k = printed("low-rank/figure-5").says, scale(rows)
+    found, own = curves(rows, k, "n"), curves(rows, 1, "n")
+    crossed = []
+    for name in ("WM", "HM"):
+        ratios = _over(own, ["LM"], name)
+        claim = f"{name} has less error than LM for 512 cells and more, and not for fewer"
+        if not ratios:
+            crossed.append(statement(claim, None, "–", printed=says["crossing"]))
+            continue
+        first = min((n for n, ratio in ratios.items() if ratio > 1), default=math.inf)
+        near = ", ".join(f"{ratios[n]:.3f} at {n:g}" for n in (256, 512, 1024) if n in ratios)
+        crossed.append(
+            statement(
+                claim,
+                first == 512 and all(ratio > 1 for n, ratio in ratios.items() if n >= 512),
+                f"from {first:g} cells on; LM costs {near} of it",
+                printed=says["crossing"],
+                why=f"at 512 cells LM has {ratios[512.0]:.3f} times its error" if 512.0 in ratios else "",
+            )
+        )
+    large = _only(_over(found, OTHERS, "LRM"), 2 * M / k)
+    return [
+        _matrix_mechanism(found, says["matrix mechanism"]),
+        *crossed,
+        _everywhere(
+            f"from {2 * M // k} cells on the others have at least {CLEAR:g} times the error of LRM",
+            says["large"],
+            large,
+            CLEAR,
+            _joined(_beaten(found), cut_off(rows, "n")),
+        ),
+        _best_of_all(found, says["best"]),
+    ]
+
+
+def checks_6(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 6, beside the rows."""
+    says, k = printed("low-rank/figure-6").says, scale(rows)
+    found, own = curves(rows, k, "n"), curves(rows, 1, "n")
+    end = scale_at(rows, "n", CELLS[-1:])
+    return [
+        _matrix_mechanism(found, says["matrix mechanism"]),
+        _everywhere(
+            "LRM has the least error of LRM, LM, WM and HM, at every n",
+            says["all"],
+            _over(found, OTHERS, "LRM"),
+            1.0,
+            _joined(_why_beaten(found, curves(rows, SHRINK, "n")), cut_off(rows, "n")),
+        ),
+        *_two_orders(curves(rows, end, "n"), own, CELLS[-1] / end, CELLS[-1], "cells", says["two orders"]),
+        _best_of_all(found, says["best"]),
+    ]
+
+
+_PROVED = "no Laplace noise on any rows can do that: the bound is proved"
+
+
+def _two_orders(
+    found: Curves, own: Curves, at: float, printed_at: float, unit: str, says: str
+) -> Iterator[Check]:
+    """Whether LRM is a hundred times better than each other mechanism, and whether it could be at all."""
+    for name in OTHERS:
+        claim = f"{name} has at least {HUNDRED:g} times the error of LRM at {at:g} {unit}"
+        ratio = _over(found, [name], "LRM").get(at)
+        most = _over(own, [name], "bound").get(printed_at)
+        if ratio is None:
+            is_out = most is not None and most < HUNDRED
+            ours = f"at most {most:.3g} times is possible" if is_out else "–"
+            yield statement(
+                claim, False if is_out else None, ours, printed=says, why=_PROVED if is_out else ""
+            )
+            continue
+        limit = "" if most is None else f"; at the paper's own size at most {most:.3g} times is possible"
+        above = _over(found, ["LRM"], "bound").get(at)
+        why = (
+            _PROVED
+            if most is not None and most < HUNDRED
+            else "the sizes are smaller than the paper's"
+            if at != printed_at
+            else ""
+            if above is None
+            else f"Algorithm 1 ends at {above:.3g} times the bound"
+        )
+        yield statement(claim, ratio >= HUNDRED, f"{ratio:.3g} times{limit}", printed=says, why=why)
+
+
+def checks_7(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 7, beside the rows."""
+    says, k = printed("low-rank/figure-7").says, scale(rows)
+    found = curves(rows, k, "m")
+    few = _only(_over(found, OTHERS, "LRM"), 0, N / k / 4)
+    names = (*OTHERS, "LRM")
+    size = scale_at(rows, "m", (QUERIES[0], QUERIES[-1]))
+    at_ends = curves(rows, size, "m")
+    at = _shared(at_ends, *names)
+    spread = {m: max(at_ends[x][m] for x in names) / min(at_ends[x][m] for x in names) for m in at}
+    ends = [QUERIES[0] / size, QUERIES[-1] / size]
+    closer = None if not all(end in spread for end in ends) else spread[ends[1]] < spread[ends[0]]
+    last = _only(_over(at_ends, ["LM", "HM", "LRM"], "WM"), ends[1])
+    return [
+        _everywhere(
+            "LRM has the least error where the queries are a quarter of the cells or fewer",
+            says["few"],
+            few,
+            1.0,
+            _joined(_beaten(found), cut_off(rows, "m")),
+        ),
+        statement(
+            f"the mechanisms are closer to each other for {ends[1]:g} queries than for {ends[0]:g}",
+            closer,
+            "–"
+            if closer is None
+            else f"largest over least error {spread[ends[0]]:.3g}, then {spread[ends[1]]:.3g}",
+            printed=says["converge"],
+            why=_joined(_beaten(found), cut_off(rows, "m")),
+        ),
+        _everywhere(
+            f"for {ends[1]:g} queries, as many as cells, WM has the least error",
+            says["many"],
+            last,
+            1.0,
+            "; ".join(
+                f"{name} has {at_ends[name][ends[1]] / at_ends['WM'][ends[1]]:.3g} times the error of WM"
+                for name in ("LM", "HM", "LRM")
+                if last
+            ),
+        ),
+        _best_of_all(found, says["best"]),
+    ]
+
+
+def checks_8(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 8, beside the rows."""
+    says, k = printed("low-rank/figure-8").says, scale(rows)
+    found, own = curves(rows, k, "m"), curves(rows, 1, "m")
+    most = _over(own, ["LM"], "bound")
+    limit = (
+        f"; at the paper's own size at most {min(most.values()):.3g} to {max(most.values()):.3g} times "
+        "is possible"
+        if most
+        else ""
+    )
+    ratios = _over(found, OTHERS, "LRM")
+    dramatic = _everywhere(
+        f"the others have at least {TENFOLD:g} times the error of LRM, for every m",
+        says["dramatic"],
+        ratios,
+        TENFOLD,
+        _joined(f"LM is the closest{limit}", cut_off(rows, "m")),
+    )
+    return [
+        dramatic,
+        _everywhere(
+            "LRM has the least error of LRM, LM, WM and HM, for every m",
+            says["dramatic"],
+            ratios,
+            1.0,
+            _joined(_why_beaten(found, curves(rows, SHRINK, "m")), cut_off(rows, "m")),
+        ),
+        _linear(
+            found,
+            ["LRM"],
+            "the error of LRM is linear in the rank, half of m",
+            says["linear"],
+            f"the squared length of a query alone grows with the rank: LM has slope {_slope(found['LM']):.2f}"
+            if len(found.get("LM", {})) > 2
+            else "",
+        ),
+        _best_of_all(found, says["best"]),
+    ]
+
+
+def checks_9(rows: Sequence[Row]) -> Sequence[Check]:
+    """What section 6 says of figure 9, beside the rows."""
+    says, k = printed("low-rank/figure-9").says, scale(rows)
+    found, own = curves(rows, k, "s"), curves(rows, 1, "s")
+    own_first, own_last = (float(rank_of("WRelated", M, N, share)) for share in (SHARES[0], SHARES[-1]))
+    size = scale_at(rows, "s", (own_first, own_last))
+    at_ends = curves(rows, size, "s")
+    first, last = (
+        float(rank_of("WRelated", M // size, N // size, share)) for share in (SHARES[0], SHARES[-1])
+    )
+    lowest = float(rank_of("WRelated", M // k, N // k, SHARES[0]))
+    others = {name: _growth(own.get(name, {}), own_first, own_last) for name in OTHERS}
+    stable = None if None in others.values() else all((g or 0) <= STABLE for g in others.values())
+    growth = _growth(at_ends.get("LRM", {}), first, last)
+    return [
+        *_two_orders(found, own, lowest, own_first, "as the rank", says["two orders"]),
+        statement(
+            f"the errors of LM, WM and HM grow by less than half from rank {own_first:g} to {own_last:g}",
+            stable,
+            "–" if stable is None else ", ".join(f"{name} {g:.3g} times" for name, g in others.items()),
+            printed=says["stable"],
+            why="every coefficient of W = C A is a sum of s products, so the squared length of a query, and "
+            "with it the error of each of them, is proportional to s; the text does not say that W is scaled",
+        ),
+        _grown(
+            f"LRM's error grows at least {TENFOLD:g} times from rank {first:g} to {last:g}",
+            says["grows"],
+            growth,
+            holds=growth is not None and growth >= TENFOLD,
+            why="the smallest rank here is an eighth of the largest, not a tenth" if size > 1 else "",
+        ),
+        _statement_relative(at_ends, first, last, says["grows"]),
+        _best_of_all(found, says["best"]),
+    ]
+
+
+def _statement_relative(found: Curves, first: float, last: float, says: str) -> Check:
+    claim = "LRM's advantage over LM shrinks as the rank grows"
+    ratios = _over(found, ["LM"], "LRM")
+    if first not in ratios or last not in ratios:
+        return statement(claim, None, "–", printed=says)
+    ours = f"LM over LRM: {ratios[first]:.3g} at rank {first:g}, {ratios[last]:.3g} at {last:g}"
+    return statement(claim, ratios[first] > ratios[last], ours, printed=says)

@@ -1,0 +1,63 @@
+"""The numbers that the papers print: one file, each with its page and its table."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from leastnoise.core.errors import InputError
+from leastnoise.papers.reproductions.points import Plain
+
+
+@dataclass(frozen=True)
+class PrintedNumber:
+    """One number of a table: what it is about, and how it stands there."""
+
+    about: Mapping[str, Plain]
+    value: str
+
+    def is_about(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row of ours is about the same."""
+        return all(name in row and row[name] == wanted for name, wanted in self.about.items())
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a paper prints in one table or figure, and says about it."""
+
+    page: str
+    numbers: tuple[PrintedNumber, ...]
+    says: Mapping[str, str]
+
+    def number(self, **about: Plain) -> str:
+        """The printed number about exactly this."""
+        found = [entry.value for entry in self.numbers if entry.about == about]
+        if len(found) != 1:
+            raise InputError(f"{len(found)} printed numbers are about {about}")
+        return found[0]
+
+
+def printed(name: str) -> Printed:
+    """What the paper prints under a name such as "fitness-for-use/table-2"."""
+    found = _all().get(name)
+    if found is None:
+        raise InputError(f"nothing printed is known about {name!r}")
+    return found
+
+
+@cache
+def _all() -> dict[str, Printed]:
+    text = resources.files(__package__).joinpath("printed.toml").read_text(encoding="utf-8")
+    return {name: _entry(entry) for name, entry in tomllib.loads(text).items()}
+
+
+def _entry(plain: Mapping[str, Any]) -> Printed:
+    numbers = tuple(
+        PrintedNumber({k: v for k, v in record.items() if k != "printed"}, record["printed"])
+        for record in plain.get("numbers", ())
+    )
+    return Printed(plain["page"], numbers, dict(plain.get("says", {})))

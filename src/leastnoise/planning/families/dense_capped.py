@@ -1,0 +1,318 @@
+"""The certified optimum under variance caps: the largest variance, targets, total variance within targets.
+
+The coordinates are the cells themselves where the queries reach every one of them,
+and otherwise an orthonormal basis of what they reach.
+
+Where earlier plans have left each cell a budget τ_i of its own, u_i ≤ τ_i is u_i ≤ 1 for the
+column b_i/√τ_i: the same problems with columns scaled, here and for the total variance in `dense`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from leastnoise.bounds.certificate import Witness
+from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
+from leastnoise.core.operators import Array, Operator
+from leastnoise.planning.families.distinct_cells import (
+    Cells,
+    distinct_cells,
+    list_pairs,
+    triangle,
+    with_differences,
+)
+from leastnoise.planning.infeasible import infeasible, infeasible_after, not_found_yet
+from leastnoise.planning.method import Found, Request
+from leastnoise.query.workload import Workload
+from leastnoise.solver import (
+    CappedSolution,
+    ImplicitRows,
+    Rows,
+    Run,
+    least_profile,
+    load_backend,
+    refined_profile,
+    total_within_caps,
+)
+from leastnoise.strategy import RealStrategy
+from leastnoise.strategy.row_space import Basis, integer_basis
+
+# Caps are kept with this share of the gap asked for to spare, which rounding to integers takes up.
+_SPARE = 0.1
+
+# Squared targets per squared size of the query may differ by this factor.
+_WIDEST = 1e32
+
+# Budgets this many times the caps' own units, or that part of them, are out of their reach.
+_FAR = 1e12
+
+# The refined ordering writes out at most so many numbers.
+_MAX_REFINED = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """What each kind of cell may spend where earlier plans have used part of the goal.
+
+    Cells that no query tells apart are measured alike; the one with least to spend decides for all.
+
+    Attributes:
+        unit: the most that any kind may spend, μ².
+        roots: √(τ/unit) of each kind, (kinds,).
+        deciding: the position of the cell that decides for each kind.
+    """
+
+    unit: float
+    roots: Array
+    deciding: Array
+
+    def scaled(self, columns: Array) -> Array:
+        """Columns of the kinds, (k, kinds), for which a profile of 1 is `unit` times what each may spend."""
+        return np.asarray(columns / self.roots)
+
+    def restored(self, columns: Array) -> Array:
+        """The columns that `scaled` was given."""
+        return np.asarray(columns * self.roots)
+
+    def cell_weights(self, q: Array, n: int) -> Array:
+        """Dual weights of all cells from those of scaled columns: each on the cell that decides."""
+        every = np.zeros(n)
+        every[self.deciding] = q / self.roots**2
+        return every
+
+
+def room_of(request: Request, cells: Cells) -> Room | None:
+    """What each kind of cell may spend; None where there are no earlier plans."""
+    if request.spare is None:
+        return None
+    unit = request.spare.unit
+    used = np.flatnonzero(cells.used)
+    tau = np.array([request.spare.numerators[i] / unit for i in used])
+    # By kind, and within each kind from the least on.
+    order = np.lexsort((tau, cells.kind))
+    first = order[np.unique(cells.kind[order], return_index=True)[1]]
+    most = float(tau[first].max())
+    return Room(most, np.sqrt(tau[first] / most), used[first])
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """A request in coordinates: queries with caps, different cells, and where they came from."""
+
+    request: Request
+    basis: Basis
+    Q: Array | None  # (n, k)
+    operator: Operator  # the queries with caps, over all cells
+    rows: Rows
+    capped: Array  # positions of the queries with caps
+    caps: Array  # theirs
+    cells: Cells
+    are_pairs: bool
+    room: Room | None
+
+    @property
+    def columns(self) -> Array:
+        """The columns whose profile counts: cells, or cells and their differences."""
+        B = self._all_cells[:, self.cells.first]
+        if self.room is not None:
+            return self.room.scaled(B)
+        return with_differences(B) if self.are_pairs else B
+
+    @property
+    def budget(self) -> float:
+        """What a column of profile 1 may spend, μ²."""
+        return float(self.request.privacy.budget) if self.room is None else self.room.unit
+
+    @property
+    def _all_cells(self) -> Array:
+        return np.eye(self.rows.shape[1]) if self.Q is None else self.Q.T
+
+    def found(self, solution: CappedSolution, note: str, *, is_heuristic: bool) -> Found:
+        """What a solution proposes for the request."""
+        own = solution.strategy[:, : len(self.cells.first)]
+        root = self.cells.spread(own if self.room is None else self.room.restored(own))
+        q, pairs = self.cell_weights(solution.q)
+        how = "interior-point method on the dual" + note
+        return Found(
+            RealStrategy(triangle(root, self.basis.rows), self.basis.rows),
+            q,
+            "heuristic" if is_heuristic else "stopped",
+            f"{how}, {solution.steps} steps",
+            solution.ended,
+            pairs,
+            self.query_weights(solution.p),
+        )
+
+    def query_weights(self, p: Array) -> Array:
+        """Weights of all queries."""
+        every = np.zeros(self.request.workload.shape[0])
+        every[self.capped] = p
+        return every
+
+    def cell_weights(self, q: Array) -> tuple[Array, Array | None]:
+        """Weights of all cells, or of the pairs that have some."""
+        n = self.request.workload.shape[1]
+        if self.room is not None:
+            return self.room.cell_weights(q, n), None
+        if self.are_pairs:
+            listed = q > 0
+            return q[listed], list_pairs(self.cells.first, n)[listed]
+        return self.cells.spread((q / self.cells.counts)[None, :])[0], None
+
+
+def find_within_caps(request: Request, max_pairs: int) -> Found:
+    """The least largest variance, or the least total variance within targets.
+
+    Raises:
+        InfeasibleError: if no noise keeps the caps within the goal, with the proof.
+    """
+    problem = _problem(request, max_pairs)
+    is_replaced = request.privacy.neighbours == "replace-one"
+    is_heuristic = is_replaced and not problem.are_pairs
+    note = ", over pairs of cells" if problem.are_pairs else ""
+    if is_heuristic:
+        note = " for records added or removed, scaled to records replaced"
+    run = Run(request.tol / 2, request.time_limit, request.backend, request.progress)
+    if request.objective.kind == "largest":
+        if request.options.get("refine", False):
+            return problem.found(
+                _refined(problem, run), note + ", profile refined", is_heuristic=is_heuristic
+            )
+        return problem.found(_least_profile(problem, run), note, is_heuristic=is_heuristic)
+    return problem.found(_total(problem, run, is_heuristic), note, is_heuristic=is_heuristic)
+
+
+def _problem(request: Request, max_pairs: int) -> _Problem:
+    workload = request.workload
+    basis = integer_basis(workload)
+    Q = basis.directions
+    caps = request.objective.caps(workload)
+    assert caps is not None
+    capped = np.flatnonzero(np.isfinite(caps))
+    operator = workload.operator_at(capped)
+    n = workload.shape[1]
+    # Of the queries themselves: rounding leaves something in Q of cells that none of them counts.
+    used = np.asarray(workload.operator.column_norms(1) > 0)
+    cells = distinct_cells(Q.T, used) if Q is not None else Cells.all_of(n)
+    count = len(cells.first)
+    return _Problem(
+        request=request,
+        basis=basis,
+        Q=Q,
+        operator=operator,
+        rows=ImplicitRows(operator, Q, load_backend(request.backend)),
+        capped=capped,
+        caps=caps[capped],
+        cells=cells,
+        are_pairs=request.privacy.neighbours == "replace-one" and count * (count + 1) // 2 <= max_pairs,
+        room=room_of(request, cells),
+    )
+
+
+def _in_units(problem: _Problem) -> tuple[Array, float]:
+    """Caps in a unit in which they and the noise are of order 1, and the unit."""
+    # The variance of noise 1 on every cell is the squared length of a query.
+    operator = problem.operator
+    n = operator.shape[1]
+    lengths = operator.quadratic(np.eye(n)) if operator.is_quick else operator.row_norms() ** 2
+    asked = lengths > 0
+    shares = problem.caps[asked] / lengths[asked]
+    if asked.any() and shares.max() > _WIDEST * shares.min():
+        raise DesignError(
+            f"the targets are too far apart beside the sizes of their queries, by a factor of "
+            f"{math.sqrt(shares.max() / shares.min()):.0e}; bring them within {math.sqrt(_WIDEST):.0e}"
+        )
+    unit = math.exp(float(np.log(shares).mean())) if asked.any() else 1.0
+    return problem.caps / unit, unit
+
+
+def _least_profile(problem: _Problem, run: Run) -> CappedSolution:
+    caps, _ = _in_units(problem)
+    base = None
+    if not problem.operator.is_quick:
+        weights = np.zeros(problem.request.workload.shape[0])
+        weights[problem.capped] = 1 / caps
+        base = _weighted_root(problem.request.workload, weights, problem.Q)
+    return least_profile(problem.rows, problem.columns, caps, run, base=base)
+
+
+def _refined(problem: _Problem, run: Run) -> CappedSolution:
+    m, k = problem.rows.shape
+    if problem.are_pairs:
+        raise MethodError("the refined profile is worked out where records are added or removed only")
+    if m * k > _MAX_REFINED:
+        raise MethodError(
+            f"the refined profile takes at most {_MAX_REFINED:,} coefficients, these are {m * k:,}"
+        )
+    caps, _ = _in_units(problem)
+    return refined_profile(problem.rows.take(np.arange(m)), problem.columns, caps, run)
+
+
+def _total(problem: _Problem, run: Run, is_heuristic: bool) -> CappedSolution:
+    request = problem.request
+    weights = request.objective.weights(request.workload)
+    caps, unit = _in_units(problem)
+    caps = caps * (1 - _SPARE * min(run.tol, 1e-6))
+    base = _weighted_root(request.workload, weights, problem.Q)
+    scale = float(np.abs(base).max()) or 1.0
+    budget = problem.budget * unit
+    if budget < 1 / _FAR:
+        # Hopeless, and too far from possible for one scale of floats: settled in the caps' own units.
+        hopeless = least_profile(problem.rows, problem.columns, caps, run)
+        raise _refusal(problem, hopeless, math.sqrt(hopeless.achieved / budget))
+    # Caps so loose that none can bind are brought nearer; they need no weights then.
+    are_idle = budget > _FAR
+    budget = min(budget, _FAR)
+    is_all_capped = not (np.delete(weights, problem.capped) > 0).any()
+    columns = problem.columns
+    for _ in range(3):
+        solution = total_within_caps(
+            problem.rows, columns / math.sqrt(budget), caps, base / scale, run, is_all_capped=is_all_capped
+        )
+        if not solution.is_feasible:
+            raise _refusal(problem, solution, math.sqrt(solution.achieved))
+        if not is_heuristic:
+            break
+        # Scaled to pairs, the noise must still keep the caps: aim that much lower.
+        spent = float((with_differences(solution.strategy) ** 2).sum(axis=0).max())
+        if spent <= 1:
+            break
+        budget /= spent
+    # The solver saw weights over scale².
+    return replace(solution, p=np.zeros_like(solution.p) if are_idle else solution.p * scale**2)
+
+
+def _refusal(problem: _Problem, solution: CappedSolution, factor: float) -> InfeasibleError:
+    request = problem.request
+    q, pairs = problem.cell_weights(solution.q)
+    p = problem.query_weights(solution.p)
+    if problem.room is not None and request.spare is not None:
+        most_left = problem.room.unit
+        return infeasible_after(
+            request.workload, request.privacy, request.spare, Witness(p, q), factor, most_left
+        )
+    try:
+        return infeasible(request.workload, request.privacy, p, q, factor, pairs)
+    except DesignError as error:
+        if solution.ended != "deadline":
+            raise
+        raise not_found_yet(error) from None
+
+
+def _weighted_root(workload: Workload, weights: Array, Q: Array | None) -> Array:
+    """A root (k, k) of Σ_j w_j l_j l_jᵀ, by the queries themselves where they are few."""
+    from scipy import linalg
+
+    n = workload.shape[1]
+    k = n if Q is None else Q.shape[1]
+    counted = np.flatnonzero(weights > 0)
+    if len(counted) <= 8 * k:
+        rows = workload.operator.rows(counted) * np.sqrt(weights[counted])[:, None]
+        rows = rows if Q is None else rows @ Q
+        return np.asarray(linalg.qr(rows, mode="r")[0][:k])
+    V = workload.weighted_gram(weights)
+    values, vectors = linalg.eigh(V if Q is None else Q.T @ V @ Q, driver="evd")
+    return np.asarray(np.sqrt(np.maximum(values, 0))[:, None] * vectors.T)

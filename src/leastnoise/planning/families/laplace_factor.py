@@ -1,0 +1,235 @@
+"""The best strategy found for one attribute under Laplace noise, from the Gram matrix of its queries alone.
+
+A product of strategies has the product of their L1 sensitivities, and for a product of workloads the
+product of their totals, so that
+
+    Δ² trace V (AᵀA)⁺,     V = V_1 ⊗ … ⊗ V_d,  A = A_1 ⊗ … ⊗ A_d
+
+is minimised over products one attribute at a time. Tried for each: noise on every cell, p-identity,
+weighted wavelets and trees, one row where the queries are multiples of one another, and for few cells
+what refining the best of these with signs gives. All of it comes in whole numbers, and what is compared
+is the total of these.
+
+Rows that reach every cell may be rounded as they are. Rows that do not must span what is asked exactly: of
+those only ones with whole-number directions are tried, each multiplied by a whole number.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from leastnoise.core import threads
+from leastnoise.core.errors import DesignError, InputError
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.planning.families.bases import NEEDED, scaled_rows, wavelet_basis
+from leastnoise.planning.families.distinct_cells import distinct_cells
+from leastnoise.planning.families.hierarchical import tree
+from leastnoise.planning.p_identity.coarse_to_fine import Effort, default_starts, search
+from leastnoise.planning.p_identity.objective_function import in_order, problem_of_gram, rows_of
+from leastnoise.planning.pure_search import free_rows, refine, total_of
+from leastnoise.solver.weighting import optimal_weighting
+
+# The Gram matrix is inverted for every candidate.
+MAX_CELLS = 2_048
+
+# Rows that reach every cell are rounded to multiples of 2^−26, which moves a total by about 1e-8; multiples
+# of whole-number rows to so many bits.
+_BITS, _MULTIPLE_BITS = 26, 20
+
+# Signed refinement takes n³ per step: 400 steps take 1 s for 128 cells. Trees are weighed in turns.
+_REFINED_CELLS, _REFINED_STEPS = 128, 400
+_TREE_CELLS, _TREE_TURNS = 128, 20
+_STEPS = 1_000
+
+# The relative gap to which weights of fixed rows are solved, and gain of a turn below which turns end.
+_WEIGHTING_TOL, _LEAST_GAIN = 1e-7, 1e-5
+
+# Gram matrices are symmetric, and what rows must span is spanned, to this share of the largest entry.
+_SAME = 1e-9
+
+# Ratios of the coefficients of one query have denominators up to here.
+_MOST_DENOMINATOR = 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A strategy for one attribute.
+
+    Attributes:
+        rows: whole numbers, (r, n), int64.
+        sensitivity: the largest sum of sizes in a column of rows, exactly.
+        total: sensitivity² trace V (rowsᵀ rows)⁺, the total variance per unit of noise.
+        how: which kind of strategy it is.
+        ended: how the search for it ended, which tried other kinds too.
+    """
+
+    rows: Array
+    sensitivity: int
+    total: float
+    how: str
+    ended: Ended = "converged"
+
+    @property
+    def unit_rows(self) -> Array:
+        """The rows as floats, at L1 sensitivity 1 but for rounding."""
+        return np.asarray(self.rows / float(self.sensitivity))
+
+
+def best_factor(gram: Array, *, seed: int = 0, time_limit: float | None = None) -> Factor:
+    """The least total found for a Gram matrix, (n, n). The same seed gives the same factor.
+
+    Args:
+        gram: V = WᵀW, with weights if there are any; symmetric, no negative eigenvalues.
+        time_limit: seconds, after which no further candidate is sought; with one, the result depends
+            on the machine.
+
+    Guarantee:
+        `sensitivity` is exact, and every query whose row is within the rows of V can be answered.
+
+    Raises:
+        InputError: if it is no Gram matrix, is zero, or has more than MAX_CELLS rows.
+    """
+    V = _checked(gram)
+    used = np.diag(V) > 0
+    cells = in_order(distinct_cells(V[used], used))
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    V = V[np.ix_(cells.first, cells.first)]
+    best: Factor | None = None
+    endings: list[Ended] = []
+    with threads.suited_to(len(V)), np.errstate(all="ignore"):
+        for how, make in _candidates(V, seed, deadline):
+            if best is not None and time.monotonic() > deadline:
+                endings.append("deadline")
+                break
+            rows, ended = make(None if best is None else best.unit_rows)
+            endings.append(ended)
+            factor = None if rows is None else _judged(V, rows, how)
+            if factor is not None and (best is None or factor.total < best.total):
+                best = factor
+    assert best is not None
+    every = np.zeros((len(best.rows), len(used)), dtype=np.int64)
+    every[:, used] = best.rows[:, cells.kind]
+    return Factor(every, best.sensitivity, best.total, best.how, worst_ending(endings))
+
+
+def _checked(gram: Array) -> Array:
+    V = np.asarray(gram)
+    if V.ndim != 2 or V.shape[0] != V.shape[1] or V.dtype.kind not in "iuf":
+        raise InputError("a Gram matrix must be a square array of real numbers")
+    if len(V) > MAX_CELLS:
+        raise InputError(f"a factor may have {MAX_CELLS:,} cells at most, got {len(V):,}")
+    V = V.astype(float)
+    if not np.isfinite(V).all() or not V.any():
+        raise InputError("a Gram matrix must be finite and not zero")
+    size = float(np.abs(V).max())
+    if (np.abs(V - V.T) > _SAME * size).any() or float(np.linalg.eigvalsh(V)[0]) < -_SAME * size * len(V):
+        raise InputError("a Gram matrix must be symmetric and have no negative eigenvalues")
+    return np.asarray((V + V.T) / 2)
+
+
+# The rows of a candidate, None if there are none, and how the search for them ended.
+_Made = tuple[Array | None, Ended]
+
+# Makes a candidate, given the best so far at sensitivity 1.
+_Make = Callable[[Array | None], _Made]
+
+
+def _candidates(V: Array, seed: int, deadline: float) -> Iterator[tuple[str, _Make]]:
+    n = len(V)
+    yield "every cell", lambda _: (np.eye(n, dtype=np.int64), "converged")
+    yield "one query", lambda _: (_one_row(V), "converged")
+    yield "p-identity", lambda _: _p_identity(V, seed, deadline)
+    yield "weighted wavelet", lambda _: _weighted(V, wavelet_basis(n), 1, deadline)
+    if n <= _TREE_CELLS:
+        yield "weighted tree", lambda _: _weighted(V, tree(n, 2), _TREE_TURNS, deadline)
+    if n <= _REFINED_CELLS:
+        yield "refined with signs", lambda rows: _refined(V, rows, deadline)
+
+
+def _judged(V: Array, rows: Array, how: str) -> Factor | None:
+    """The rows with their total, None where they do not span what is asked."""
+    sensitivity = int(np.abs(rows).sum(axis=0).max())
+    A = rows / float(sensitivity)
+    Y = np.linalg.pinv(A.T @ A, rcond=1e-12, hermitian=True)
+    missed = V - V @ (Y @ (A.T @ A))
+    if (np.abs(missed) > _SAME * float(np.abs(V).max()) * len(V)).any():
+        return None
+    return Factor(rows, sensitivity, float(np.vdot(V, Y)), how)
+
+
+def on_grid(A: Array) -> Array:
+    """Rows of columns with an L1 norm of 1 in multiples of 2^−26, the columns all the same exactly.
+
+    What rounding adds to a column or takes from it, its largest entry makes good.
+    """
+    rows = np.rint(np.ldexp(A, _BITS)).astype(np.int64)
+    places = np.arange(rows.shape[1])
+    largest = np.abs(rows).argmax(axis=0)
+    excess = np.abs(rows).sum(axis=0) - 2**_BITS
+    rows[largest, places] -= np.sign(rows[largest, places]) * excess
+    return np.asarray(rows[np.abs(rows).max(axis=1) > 0])
+
+
+def _one_row(V: Array) -> Array | None:
+    """The one query of which all are multiples, in whole numbers; None where there are several."""
+    row = V[int(np.diag(V).argmax())]
+    row = row / row[int(np.abs(row).argmax())]
+    shares = [Fraction(float(value)).limit_denominator(_MOST_DENOMINATOR) for value in row]
+    shared = math.lcm(*(share.denominator for share in shares))
+    whole = [int(share * shared) for share in shares]
+    if max(map(abs, whole)) > 2**_BITS:
+        return None
+    v = np.array(whole, dtype=float)
+    scale = float(V.max()) / float(v.max()) ** 2
+    if (np.abs(V - scale * np.outer(v, v)) > _SAME * float(np.abs(V).max())).any():
+        return None
+    return np.array([whole], dtype=np.int64)
+
+
+def _p_identity(V: Array, seed: int, deadline: float) -> _Made:
+    effort = Effort(None, default_starts(len(V)), _STEPS, deadline)
+    point = search(problem_of_gram(V), effort, np.random.default_rng(seed))
+    return on_grid(rows_of(point.theta)), point.ended
+
+
+def _weighted(V: Array, Q: Array, turns: int, deadline: float) -> _Made:
+    """The rows of Q with the weights of least total; where they depend on one another, sought in turns."""
+    rows, loads = Q.astype(float), np.abs(Q.T).astype(float)
+    x, total = np.ones(len(Q)), math.inf
+    # Independent rows are weighed once, and that is all.
+    ended: Ended = "exhausted"
+    for _ in range(turns):
+        scaled = x[:, None] * rows
+        use = np.linalg.pinv(scaled.T @ scaled, rcond=1e-12, hermitian=True) @ (scaled.T * x)
+        costs = np.einsum("ni,ni->i", use, V @ use)
+        costs = np.where(costs > NEEDED * float(costs.max()), costs, 0.0)
+        left = None if math.isinf(deadline) else max(deadline - time.monotonic(), 1e-9)
+        try:
+            found = optimal_weighting(costs, loads, power=2, tol=_WEIGHTING_TOL, time_limit=left)
+        except DesignError:
+            # The costs are too far apart; other candidates do not have that trouble.
+            return None, "converged"
+        x, gain, total = found.x, 1 - found.achieved / total, found.achieved
+        if turns == 1 or gain < _LEAST_GAIN or found.ended == "deadline":
+            ended = found.ended
+            break
+    return scaled_rows(Q, x, _MULTIPLE_BITS), ended
+
+
+def _refined(V: Array, rows: Array | None, deadline: float) -> _Made:
+    """Rows that reach every cell, moved freely, signs included; for few cells from random ones too."""
+    starts = free_rows(len(V))
+    if rows is not None and np.linalg.matrix_rank(rows) == len(V):
+        starts.insert(0, rows)
+    weigh = total_of(V * (len(V) / float(np.trace(V))))
+    ends = [refine(weigh, start, _REFINED_STEPS, deadline) for start in starts]
+    found = [end for end in ends if end is not None]
+    rows = on_grid(min(found, key=lambda end: end.judged).rows) if found else None
+    return rows, worst_ending(end.ended for end in found)

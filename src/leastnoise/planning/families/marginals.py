@@ -1,0 +1,136 @@
+"""The certified optimum for cross tables of any number of attributes.
+
+A set of cross tables, each with one weight and one cap, stays the same when the values of an attribute are
+renamed. So the dual weights of cells are equal, those of queries equal within a table, and everything is
+diagonal in the residual subspaces, one for every set s of attributes below some table. With block s measured
+as ⊗_{a in s} (n_a I − 11ᵀ) and precision x_s, Σ_s x_s = 1, a count of table j has the variance
+
+    v_j = Σ_{s ⊆ j} (1/x_s) Π_{a in s} (1 − 1/n_a)² Π_{a in j∖s} 1/n_a²                                   (1)
+
+which is all that remains of the problem, whatever the number of cells. The least total is a closed form,
+x_s ∝ √(Σ_j w_j N_j a_js); caps leave a small convex problem (solver/split.py). Attributes that are part of
+every table are not split at all: they factor out.
+
+With Laplace noise residuals are dear, and the tables themselves are measured, each with a weight of its own:
+see `weighted_tables`.
+
+Reference:
+    Xiao, He, Zhang and Kifer (2023), An optimal and scalable matrix mechanism for noisy marginals under
+    convex loss functions, for residual subspaces and the closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from leastnoise.bounds.certificate import Status
+from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.core.errors import DesignError
+from leastnoise.planning.families import weighted_tables
+from leastnoise.planning.families.product_requests import (
+    Asked,
+    asked,
+    batch_shares,
+    common_axes,
+    refuse_unstructured,
+    table_sizes,
+    uniform,
+)
+from leastnoise.planning.infeasible import infeasible_products, not_found_yet
+from leastnoise.planning.method import Found, Method, Request
+from leastnoise.query.lattice import Lattice
+from leastnoise.query.products import Products
+from leastnoise.solver.split import SplitSolution, least_largest, least_total, total_within
+from leastnoise.strategy.structured.axis_form import centred_form, identity_form
+from leastnoise.strategy.structured.proposal import ROUNDING, BlockProposal
+
+
+def _refuses(request: Request) -> str | None:
+    reason = refuse_unstructured(request)
+    if reason is not None:
+        return reason
+    if not asked(request).products.are_marginals:
+        return "it measures cross tables, and other counts are asked for"
+    if request.privacy.noise != "gaussian":
+        return weighted_tables.refuse_many_sets(asked(request).products)
+    return None
+
+
+def row_variances(products: Products, whole: tuple[int, ...]) -> tuple[Lattice, Any]:
+    """The sets below the tables, and (1) as a sparse matrix; attributes of every table are left out."""
+    lattice = Lattice([tuple(a for a in s if a not in whole) for s in products.sets], len(products.sizes))
+    sizes = np.array(products.sizes, dtype=float)
+    inside = [(1 - 1 / sizes[axes]) ** 2 for _, axes in lattice.groups]
+    outside = [1 / sizes[axes] ** 2 for _, axes in lattice.groups]
+    return lattice, lattice.matrix(inside, outside)
+
+
+def _find(request: Request) -> Found:
+    if request.privacy.noise != "gaussian":
+        return weighted_tables.find(request)
+    question = asked(request)
+    products = question.products
+    whole = common_axes(products)
+    lattice, A = row_variances(products, whole)
+    solution = _split(request, question, A)
+    if not solution.is_feasible:
+        # Weights of tables are shared by their counts.
+        assert solution.p is not None
+        per_query = solution.p / table_sizes(products)
+        try:
+            proved = infeasible_products(
+                request.workload,
+                request.privacy,
+                ProductWitness(uniform(products), per_query),
+                math.sqrt(solution.achieved),
+                batch_shares(question, per_query, len(request.workload.blocks)),
+            )
+        except DesignError as error:
+            if solution.ended != "deadline":
+                raise
+            raise not_found_yet(error) from None
+        raise proved
+    mentioned = {a for s in products.sets for a in s}
+    forms = [
+        [] if a not in mentioned else [identity_form(size) if a in whole else centred_form(size)]
+        for a, size in enumerate(products.sizes)
+    ]
+    used = np.flatnonzero(solution.x > 0)
+    subsets = lattice.subsets
+    blocks = tuple((subsets[s], (0,) * len(subsets[s])) for s in used)
+    proposal = BlockProposal(products.axes, tuple(map(tuple, forms)), blocks, solution.x[used])
+    p = None if solution.p is None else solution.p / table_sizes(products)
+    how = "a closed form" if question.caps is None else f"{solution.steps} steps over shares of the budget"
+    kind: Status = "heuristic" if request.privacy.neighbours == "replace-one" else "stopped"
+    note = (
+        f"nothing but cross tables: the optimum over residuals of {len(products.terms):,} cross tables, {how}"
+    )
+    return Found(proposal, ProductWitness(uniform(products), p), kind, note, solution.ended)
+
+
+def _split(request: Request, question: Asked, A: Any) -> SplitSolution:
+    kind = request.objective.kind
+    totals = question.weights * table_sizes(question.products)
+    if kind == "total" or question.caps is None:
+        return least_total(A, totals)
+    limits: dict[str, Any] = {
+        "tol": request.tol / 4,
+        "time_limit": request.deadline.left,
+        "progress": request.progress,
+    }
+    if kind == "largest":
+        return least_largest(A, question.caps, **limits)
+    # At another budget variances are those at profile 1 divided by it.
+    caps = question.caps * float(request.privacy.budget) * (1 - ROUNDING)
+    return total_within(A, totals, caps, **limits)
+
+
+MARGINALS = Method(
+    "marginals",
+    "the certified optimum for cross tables of any number of attributes; with Laplace noise, weighted tables",
+    _refuses,
+    _find,
+)

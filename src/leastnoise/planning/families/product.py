@@ -1,0 +1,189 @@
+"""The certified optimum for one product of queries, attribute by attribute.
+
+The workload of a single product is W = W₁ ⊗ … ⊗ W_r. With F(p, q) = ‖diag(√p) W diag(√q)‖_* and weights that
+are products, F is the product of the factors' values; so are the total variance, the largest variance and
+the privacy profile of a product of strategies. The products of the factors' optima are therefore optimal,
+and their certificates multiply. Nothing larger than one attribute squared is built.
+
+Attributes of which plain counts are asked are measured as they are. With Laplace noise the same holds for
+sensitivities and totals, only that the factors are not proved optimal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leastnoise.bounds.certificate import Status
+from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.deadline import Deadline
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.core.resources import Needs
+from leastnoise.planning.families.dense import DENSE
+from leastnoise.planning.families.laplace_factor import best_factor
+from leastnoise.planning.families.product_requests import (
+    asked,
+    axis_needs,
+    largest_axis,
+    refuse_unstructured,
+    uniform,
+)
+from leastnoise.planning.method import Found, Method, Request
+from leastnoise.privacy.goals import GDP
+from leastnoise.query.objective import MaxVariance, TotalVariance
+from leastnoise.query.products import Kind, ProductTerm
+from leastnoise.query.workload import of_rows
+from leastnoise.strategy import RealStrategy, integer_strategy
+from leastnoise.strategy.structured.axis_form import AxisForm, identity_form
+from leastnoise.strategy.structured.proposal import single_block
+
+# Beyond so many cells a product of one attribute and of others that are added up is taken as one.
+_ONE_AXIS = 512
+
+# Factors of more values are given equal dual weights with Laplace noise, whose bound is loose anyway.
+_MAX_WEIGHED = 512
+
+# How much of the time is for the search; the rest is for rounding to integers and for the proof.
+_SEARCHING = 0.75
+
+# With Laplace noise, how much of that is for rows; the rest is for the weights that prove something.
+_SEARCHED = 0.8
+
+
+def _refuses(request: Request) -> str | None:
+    reason = refuse_unstructured(request)
+    if reason is not None:
+        return reason
+    question = asked(request)
+    if len(question.products.terms) > 1:
+        return f"it serves one product of queries, the workload has {len(question.products.terms):,}"
+    if len(question.products.terms[0].places) < 2 and request.workload.shape[1] <= _ONE_AXIS:
+        return "one attribute alone is no product"
+    if request.objective.kind == "total-within-caps":
+        return "the least total within targets is no product of what its attributes need"
+    if request.privacy.noise == "laplace" and request.objective.kind == "largest":
+        return "with Laplace noise it looks at totals only"
+    return None
+
+
+def _find(request: Request) -> Found:
+    question = asked(request)
+    (term,) = question.products.terms
+    products = question.products
+    is_largest = request.objective.kind == "largest"
+    forms: list[list[AxisForm]] = [[] for _ in products.axes]
+    q = list(uniform(products))
+    rows: dict[tuple[int, int], Array] = {}
+    notes: list[str] = []
+    endings: list[Ended] = []
+    # What is still to be searched shares the time that is left.
+    n_searched = sum(not products.kinds[place][number].is_identity for place, number in _parts(term))
+    for place, number in _parts(term):
+        kind = products.kinds[place][number]
+        if kind.is_identity:
+            forms[place] = [identity_form(products.sizes[place])]
+            continue
+        factor = _with_laplace_noise if request.privacy.noise == "laplace" else _optimal
+        left = request.deadline.part(_SEARCHING).left
+        limit = None if left is None else left / n_searched
+        n_searched -= 1
+        found = factor(request, kind, max(len(term.places), 1), limit)
+        forms[place], q[place] = [found.form], found.q
+        if found.p is not None:
+            rows[0, place] = found.p
+        notes.append(f"{' and '.join(products.axes[place].names)}: {found.how}")
+        endings.append(found.ended)
+    is_proved = request.privacy.noise == "gaussian" and request.privacy.neighbours == "add-remove"
+    claim: Status = "stopped" if is_proved else "heuristic"
+    how = "; ".join(notes) or "plain counts of every attribute"
+    best = "the optimum" if request.privacy.noise == "gaussian" else "the best found"
+    note = f"one product: {best} factor by factor ({how})"
+    witness = ProductWitness(tuple(q), np.ones(1) if is_largest else None, rows)
+    return Found(single_block(products.axes, forms), witness, claim, note, worst_ending(endings))
+
+
+@dataclass(frozen=True, eq=False)
+class _FactorFound:
+    """A strategy for one factor, dual weights of its values and of its rows, and how it was found."""
+
+    form: AxisForm
+    q: Array
+    p: Array | None
+    how: str
+    ended: Ended
+
+
+def _parts(term: ProductTerm) -> list[tuple[int, int]]:
+    """The axes of a product, each with the kind of its rows."""
+    return list(zip(term.places, term.kinds, strict=True))
+
+
+def _optimal(request: Request, kind: Kind, n_factors: int, time_limit: float | None) -> _FactorFound:
+    """The certified optimum for one factor."""
+    is_largest = request.objective.kind == "largest"
+    # Each factor may use its part of the tolerance.
+    tol = request.tol / (2 * n_factors)
+    found = DENSE.find(
+        Request(
+            of_rows(kind.operator),
+            GDP(1),
+            {},
+            tol,
+            time_limit,
+            request.backend,
+            request.progress,
+            MaxVariance() if is_largest else TotalVariance(),
+        )
+    )
+    assert isinstance(found, Found)
+    assert isinstance(found.proposal, RealStrategy)
+    integers = integer_strategy(found.proposal, GDP(1), tol=tol).entries
+    form = AxisForm("whole", kind.operator.shape[1], _lowest_terms(integers))
+    p = np.asarray(found.p) if is_largest and found.p is not None else None
+    return _FactorFound(form, np.asarray(found.q), p, found.note, found.ended)
+
+
+def _with_laplace_noise(
+    request: Request, kind: Kind, n_factors: int, time_limit: float | None
+) -> _FactorFound:
+    """The best strategy found for one factor under the L1 norm."""
+    n = kind.operator.shape[1]
+    deadline = Deadline.after(time_limit)
+    factor = best_factor(kind.gram, time_limit=None if time_limit is None else _SEARCHED * time_limit)
+    q, endings = np.ones(n), [factor.ended]
+    if n <= _MAX_WEIGHED:
+        found = DENSE.find(Request(of_rows(kind.operator), GDP(1), tol=1e-3, time_limit=deadline.left))
+        assert isinstance(found, Found)
+        q = np.asarray(found.q)
+        endings.append(found.ended)
+    form = AxisForm("whole", n, _lowest_terms(factor.rows))
+    return _FactorFound(form, q, None, factor.how, worst_ending(endings))
+
+
+def _lowest_terms(rows: Array) -> Array:
+    """Integers without the powers of two that all of them share: the scale of the noise takes their place."""
+    shared = int(np.bitwise_or.reduce(rows.reshape(-1))) if rows.dtype != object else 0
+    if rows.dtype == object:
+        for value in rows.reshape(-1).tolist():
+            shared |= value
+    bits = (shared & -shared).bit_length() - 1 if shared else 0
+    return exact.as_integers(rows >> bits)
+
+
+def _needs(request: Request) -> Needs:
+    if request.objective.kind == "largest":
+        return axis_needs(request, held=16.2, first=29, step=20)
+    return axis_needs(request, held=8.1, first=14, step=8)
+
+
+PRODUCT = Method(
+    "product",
+    "the certified optimum for one product, attribute by attribute; with Laplace noise the best found",
+    _refuses,
+    _find,
+    matrix_size=largest_axis,
+    needs=_needs,
+)

@@ -1,0 +1,389 @@
+"""Unions of products by oblique residuals: prefix sums and ranges crossed with cross tables, at any scale.
+
+`oblique` chooses, for every axis, what is residual and how it is measured, and how the budget is divided over
+blocks; here that becomes an integer strategy, and the weights of product form that prove how good it is. The
+family holds the optimum for one attribute, for single products and for cross tables; for other unions it is
+mostly within a percent of it. The bound is that of `union_norm`, and the gap is reported as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from leastnoise.bounds.certificate import Status
+from leastnoise.bounds.product_bound import ProductWitness, with_row_weights
+from leastnoise.bounds.union_norm import union_bound
+from leastnoise.core.deadline import Deadline
+from leastnoise.core.errors import DesignError, InfeasibleError
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, Progress, worst_ending
+from leastnoise.core.resources import Needs, seconds_for
+from leastnoise.planning.families.product_requests import (
+    Asked,
+    asked,
+    axis_needs,
+    largest_axis,
+    refuse_unstructured,
+    table_sizes,
+)
+from leastnoise.planning.infeasible import infeasible_products, not_found_yet
+from leastnoise.planning.method import Found, Method, Request
+from leastnoise.planning.oblique.dual import dual_weights
+from leastnoise.planning.oblique.proposal import proposal_of
+from leastnoise.planning.oblique.row_variances import Alternated, alternate, leading_rows, totals_of
+from leastnoise.planning.oblique.splitting import Split, split_products
+from leastnoise.planning.oblique.tied_axes import tied_where_useful
+from leastnoise.planning.oblique.zero_products import (
+    SHARE,
+    answering_all,
+    with_loose_caps,
+    with_small_weights,
+)
+from leastnoise.query.objective import first_not_spanned
+from leastnoise.query.products import Kind, Products
+from leastnoise.solver.split import SplitSolution, least_largest, total_within
+
+# Every product is looked at with each of its blocks: so many pairs of them at most.
+MAX_PIECES = 2_000_000
+
+# How much of the time is over when attributes have been tied; with caps, when axes have been chosen for the
+# total alone, for both, and for the largest variance; when the last axes are chosen; and when shares of the
+# budget are. The rest is for the bound.
+_TYING, _FIRST, _HALVED, _SECOND, _SEARCHING, _SHARING = 0.15, 0.25, 0.35, 0.5, 0.65, 0.75
+
+
+def _deadline(request: Request) -> Deadline:
+    """When the search must end, so that what was found can still be rounded."""
+    return request.deadline.before(seconds_for(_of_axes(request).last))
+
+
+def _of_axes(request: Request) -> Needs:
+    return axis_needs(request, held=21, first=70, step=0)
+
+
+def _needs(request: Request) -> Needs:
+    # Its parts share the time by themselves, and `_deadline` sets aside what comes after them.
+    needs = _of_axes(request)
+    return Needs(needs.memory, needs.first + needs.last)
+
+
+def _telling(request: Request) -> Callable[[Progress], None] | None:
+    """Who is told of steps over shares of the budget; their gap is not the plan's, known only at the end."""
+    listener = request.progress
+    if listener is None:
+        return None
+    return lambda step: listener(Progress(step.step, math.inf, time.monotonic() - request.began))
+
+
+def _refuses(request: Request) -> str | None:
+    reason = refuse_unstructured(request)
+    if reason is not None:
+        return reason
+    if request.privacy.noise != "gaussian":
+        return "its noise is Gaussian, which pure privacy (no delta) does not allow"
+    pieces = sum(2 ** len(s) for s in asked(request).products.sets)
+    if pieces > MAX_PIECES:
+        return f"its products have {pieces:,} blocks, and at most {MAX_PIECES:,} are looked at"
+    return None
+
+
+def _find(request: Request) -> Found:
+    question = asked(request)
+    kind = request.objective.kind
+    if kind == "total":
+        # Attributes of few values that are asked in several ways are better measured together.
+        deadline = _deadline(request)
+        weights = question.weights
+        if (weights == 0).any() and first_not_spanned(request.workload, request.objective) is None:
+            weights = with_small_weights(weights, table_sizes(question.products))
+        products = tied_where_useful(question.products, weights, deadline=deadline.part(_TYING))
+        endings = [deadline.part(_TYING).ending]
+        split = split_products(products, weights, deadline=deadline.part(_SEARCHING))
+        endings.append(split.ended)
+        how = f"{split.sweeps} sweeps over the attributes"
+        return _found(request, split, question.weights, None, how, endings)
+    assert question.caps is not None
+    if kind == "largest":
+        deadline = _deadline(request).part(_TYING)
+        products = tied_where_useful(question.products, 1 / with_loose_caps(question.caps), deadline=deadline)
+        endings = [deadline.ending]
+        found, solution = _least_largest(request, products, question.caps, _SEARCHING)
+        endings += [found.ended, solution.ended]
+        split = answering_all(found.split)
+        dual = dual_of(found, np.isfinite(question.caps))
+        return _found(request, split, None, dual, "in turns with weights of their queries", endings)
+    return _find_within_caps(request, question)
+
+
+def _least_largest(
+    request: Request, products: Products, caps: Array, share: float
+) -> tuple[Alternated, SplitSolution]:
+    """Axes and shares of the budget for the least largest variance beside the caps, at profile 1.
+
+    Blocks that no query with a cap needs may have no share.
+
+    Args:
+        share: how much of the time is over when axes must be chosen.
+    """
+    tol, last = request.tol / 4, _deadline(request).part(_SHARING)
+
+    def inner(A: Any, own: Array) -> SplitSolution:
+        return least_largest(A, own, tol=tol, time_limit=last.left)
+
+    found = alternate(products, with_loose_caps(caps), inner, deadline=_deadline(request).part(share))
+    rows = leading_rows(found.split, np.isfinite(caps))
+    own, A = caps[rows.terms], rows.matrix
+    solution = least_largest(A, own, tol=tol, time_limit=last.left, progress=_telling(request))
+    if solution.achieved > found.largest:
+        # Late, it ends before it is as good as what the rounds had found.
+        solution = replace(solution, x=found.split.x, achieved=found.largest)
+    split = replace(found.split, x=solution.x)
+    return replace(found, split=split, largest=solution.achieved), solution
+
+
+def _find_within_caps(request: Request, question: Asked) -> Found:
+    """The least total within caps: axes chosen for the total, for the caps, and for both together."""
+    assert question.caps is not None
+    # At profile 1. What rounding to integers adds to a variance must not take it over its cap.
+    caps = question.caps * float(request.privacy.budget) * (1 - _ROUNDING_ROOM)
+    capped = np.isfinite(caps)
+    n_rows = table_sizes(question.products)
+    # Axes are chosen for all queries; shares of the budget for those that count, and those nothing answers.
+    weights = with_small_weights(question.weights, n_rows)
+    sharing = with_small_weights(question.weights, n_rows, ~capped)
+    asked_for = weights + np.where(capped, 1 / caps, 0)
+    deadline = _deadline(request)
+    products = tied_where_useful(question.products, asked_for, deadline=deadline.part(_TYING))
+    endings = [deadline.part(_TYING).ending]
+    tried: list[tuple[Split, SplitSolution, Array]] = []
+
+    def attempt(split: Split, start: Array | None = None) -> SplitSolution:
+        solution, p = _total_within(request, split, sharing, caps, start)
+        tried.append((replace(split, x=solution.x), solution, p / n_rows))
+        endings.extend([split.ended, solution.ended])
+        return solution
+
+    if products is not question.products:
+        # Tied axes leave less to choose where caps bind.
+        attempt(split_products(question.products, weights, deadline=deadline.part(_FIRST)))
+    alone = split_products(products, weights, deadline=deadline.part(_FIRST))
+    first = attempt(alone)
+    if not first.is_feasible or tried[-1][2].any():
+        # Axes that suit the total alone may not keep the caps at all: half of the weight for these.
+        halved = weights + np.where(capped, alone.total / (caps * n_rows * capped.sum()), 0)
+        attempt(split_products(products, halved, deadline=deadline.part(_HALVED)))
+        found, largest = _least_largest(request, products, caps, _SECOND)
+        endings += [found.ended, largest.ended]
+        if largest.achieved <= 1:
+            if not attempt(found.split, largest.p).is_feasible:
+                tried.append(_keeping_caps(found.split, largest, sharing))
+        elif not any(one[1].is_feasible for one in tried):
+            raise _infeasible(request, question, found)
+        for _ in range(_ROUNDS):
+            if deadline.part(_SEARCHING).is_past:
+                endings.append("deadline")
+                break
+            best = min((one for one in tried if one[1].is_feasible), key=_achieved)
+            new = split_products(best[0].products, weights + best[2], deadline=deadline.part(_SEARCHING))
+            attempt(new)
+            if min((one for one in tried if one[1].is_feasible), key=_achieved) is best:
+                break
+        else:
+            endings.append("exhausted")
+    split, _, p = min((one for one in tried if one[1].is_feasible), key=_achieved)
+    bound_by = p if p.any() else None
+    return _found(request, split, question.weights, None, "within the targets", endings, bound_by, caps)
+
+
+def _keeping_caps(split: Split, largest: SplitSolution, weights: Array) -> tuple[Split, SplitSolution, Array]:
+    """The shares of least largest variance, where the time was too short to lower the total within caps."""
+    # Variances may grow to their caps, so that much of the budget is left to queries without one.
+    split = answering_all(split, at_most=1 - largest.achieved)
+    used = np.flatnonzero(split.x > 0)
+    total = float(weights @ (totals_of(split)[:, used] @ (1 / split.x[used])))
+    solution = replace(largest, achieved=total, lower_bound=0.0, is_feasible=True)
+    return split, solution, np.zeros(len(weights))
+
+
+# Rounding has been seen to raise the variance of a query by a ten-millionth.
+_ROUNDING_ROOM = 1e-6
+
+# How often axes are chosen again for the total and the caps that bind.
+_ROUNDS = 4
+
+
+def _achieved(one: tuple[Split, SplitSolution, Array]) -> float:
+    return one[1].achieved
+
+
+def _total_within(
+    request: Request, split: Split, weights: Array, caps: Array, start: Array | None
+) -> tuple[SplitSolution, Array]:
+    """The shares of the budget for the least total within caps, at profile 1, and weights of the products.
+
+    Args:
+        start: weights of the leading rows for which caps are kept best, to begin with.
+    """
+    from scipy import sparse
+
+    rows = leading_rows(split, np.isfinite(caps))
+    totals = totals_of(split)
+    noisy = np.flatnonzero(totals.sum(axis=1) > 0)
+    stacked = sparse.vstack([totals[noisy], rows.matrix], format="csr")
+    w = np.concatenate([weights[noisy], np.zeros(len(rows.terms))])
+    c = np.concatenate([np.full(len(noisy), math.inf), caps[rows.terms]])
+    solution = total_within(
+        stacked,
+        w,
+        c,
+        tol=request.tol / 4,
+        time_limit=_deadline(request).part(_SHARING).left,
+        progress=_telling(request),
+        start=None if start is None else np.concatenate([np.zeros(len(noisy)), start]),
+    )
+    if solution.p is None:
+        return solution, np.zeros(len(weights))
+    return solution, np.bincount(rows.terms, weights=solution.p[len(noisy) :], minlength=len(weights))
+
+
+@dataclass(frozen=True, eq=False)
+class Dual:
+    """Weights of queries of product form: one for every product, and those of its rows on each axis."""
+
+    p: Array
+    rows: dict[tuple[int, int], Array]
+
+
+def dual_of(found: Alternated, capped: Array) -> Dual:
+    """Weights of single queries as products of weights of rows.
+
+    Any such weights prove a bound; these have the same sums over each product, and over each of its rows on
+    one axis. Rows of an axis that were not told apart share one weight.
+
+    Args:
+        capped: for every product, whether it has a cap; others have no weight.
+    """
+    split = found.split
+    products = split.products
+    of_terms = capped * np.bincount(found.terms, weights=found.p, minlength=len(products.terms))
+    rows: dict[tuple[int, int], Array] = {}
+    for j in np.flatnonzero(of_terms > 0).tolist():
+        term = products.terms[j]
+        mine = found.terms == j
+        shape = [products.kinds[a][k].n_rows for a, k in zip(term.places, term.kinds, strict=True)]
+        index = np.unravel_index(found.rows[mine], shape) if shape else ()
+        for a, at, size in zip(term.places, index, shape, strict=True):
+            if split.axes[a].form == "residual":
+                rows[j, a] = np.bincount(at, weights=found.p[mine], minlength=size) / of_terms[j]
+            else:
+                rows[j, a] = np.full(size, 1 / size)
+    return Dual(of_terms, rows)
+
+
+def _infeasible(request: Request, question: Asked, found: Alternated) -> InfeasibleError:
+    assert question.caps is not None
+    capped = np.isfinite(question.caps)
+    dual = dual_of(found, capped)
+    witness, _ = _proof(request, found.split, dual)
+    shares = np.zeros(len(request.workload.blocks))
+    for term, weight, cap in zip(question.products.terms, dual.p, question.caps, strict=True):
+        shares[term.block] += weight * cap if weight > 0 else 0.0
+    # Queries without a target need a share of the budget too.
+    largest = found.largest if capped.all() else found.largest / (1 - SHARE)
+    try:
+        return infeasible_products(request.workload, request.privacy, witness, math.sqrt(largest), shares)
+    except DesignError as error:
+        if not _deadline(request).part(_SEARCHING).is_past:
+            raise
+        raise not_found_yet(error) from None
+
+
+def _proof(request: Request, split: Split, dual: Dual) -> tuple[ProductWitness, Ended]:
+    products = with_row_weights(split.products, dual.rows)
+    q, ended = _weights_of_values(request, split, products, dual.p)
+    return ProductWitness(q, dual.p, dual.rows, split.products.axes), ended
+
+
+def _weights_of_values(
+    request: Request, split: Split, products: Products, weights: Array
+) -> tuple[tuple[Array, ...], Ended]:
+    pairs = zip(split.axes, split.products.kinds, strict=True)
+    start = tuple(axis.q if kinds else np.ones(1) for axis, kinds in pairs)
+    return dual_weights(products, weights, start=start, deadline=_deadline(request))
+
+
+def _found(
+    request: Request,
+    split: Split,
+    weights: Array | None,
+    dual: Dual | None,
+    how: str,
+    endings: Sequence[Ended],
+    p: Array | None = None,
+    caps: Array | None = None,
+) -> Found:
+    if dual is not None:
+        witness, proof_ended = _proof(request, split, dual)
+    else:
+        assert weights is not None
+        counted = weights if p is None else weights + p
+        q, proof_ended = _weights_of_values(request, split, split.products, counted)
+        if p is not None and caps is not None:
+            p = _proving_most(split.products, weights, p, caps, q)
+        witness = ProductWitness(q, p, axes=split.products.axes)
+    claim: Status = "heuristic" if request.privacy.neighbours == "replace-one" else "stopped"
+    note = f"oblique residuals of {len(split.products.terms):,} products, {how}"
+    ended = worst_ending([*endings, proof_ended])
+    return Found(proposal_of(split, tol=request.tol), witness, claim, note, ended)
+
+
+# Shares of the dual weights of caps that are tried where all of them prove little.
+_SHARES_OF_CAPS = (0.3, 0.0)
+
+# Where Σ p c leaves at least this share of F², little is lost with it.
+_LITTLE_LOST = 0.9
+
+
+def _proving_most(
+    products: Products, weights: Array, p: Array, caps: Array, q: tuple[Array, ...]
+) -> Array | None:
+    """The dual weights of caps, or that share of them that proves most for these weights of values.
+
+    Weights p of caps that are hard to keep are large, and F² − Σ p c is what is left of two large numbers:
+    where the search for q ends early, less of p proves more.
+    """
+    whole = [own if kinds else np.full(size, 1 / size) for own, kinds, size in _axes(products, q)]
+    finite = np.where(np.isfinite(caps), caps, 0.0)
+    allowed = float((p * finite) @ table_sizes(products))
+
+    def bound(share: float) -> float:
+        return union_bound(products, weights + share * p, whole) - share * allowed
+
+    best, most = 1.0, bound(1.0)
+    if most >= _LITTLE_LOST * (most + allowed):
+        return p
+    for share in _SHARES_OF_CAPS:
+        proved = bound(share)
+        if proved > most:
+            best, most = share, proved
+    return best * p if best > 0 else None
+
+
+def _axes(products: Products, q: tuple[Array, ...]) -> Iterator[tuple[Array, tuple[Kind, ...], int]]:
+    return zip(q, products.kinds, products.sizes, strict=True)
+
+
+RESIDUALS = Method(
+    "residuals",
+    "unions of products over any number of attributes, close to the optimum, with a bound",
+    _refuses,
+    _find,
+    matrix_size=largest_axis,
+    needs=_needs,
+)

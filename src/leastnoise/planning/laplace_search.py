@@ -1,0 +1,239 @@
+"""Laplace noise, for which no method is the best: several are tried, and the best plan is refined."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+
+import numpy as np
+
+from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.core import threads
+from leastnoise.core.deadline import LEAST_TIME
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, Progress, worst_ending
+from leastnoise.planning import pure_search as pure
+from leastnoise.planning.method import Found, Method, Request
+from leastnoise.planning.method_list import all_methods
+from leastnoise.planning.one_method import annotated, meeting_caps, plan_by, plan_of
+from leastnoise.planning.plan import Plan
+from leastnoise.planning.refusals import MissesTargets, closest_of, nobody_can
+from leastnoise.query.objective import Targets
+from leastnoise.strategy import MAX_DENSE_STRATEGY
+
+# Plans whose objective differs by less than this share are equally good.
+_SAME = 1e-9
+
+
+def best_with_laplace_noise(willing: Sequence[Method], request: Request, has_goal: bool) -> Plan:
+    """The best plan of several methods and of what refining it directly gives; its note lists them all.
+
+    Where targets must be met and no method meets them, the least common factor on them is sought as well, as
+    `Targets` asks for it: what the one finds, the other does not refuse.
+
+    Raises:
+        MethodError: if no method meets the targets.
+        DesignError: the first method's, if none finds a plan; what they take, if all take too much.
+    """
+    pure.check_options(willing, request)
+    trials = _Trials(request)
+    _try_methods(trials, willing, has_goal)
+    if trials.has_only_missed:
+        _try_common_factor(trials, willing, has_goal)
+    best = trials.best()
+    if pure.may_refine(request):
+        if trials.left > 0:
+            _try_refinements(trials, best)
+        else:
+            trials.endings.append("deadline")
+    return _with_list(trials)
+
+
+class _Trials:
+    """What was tried so far, and what came of it.
+
+    Attributes:
+        request: what is asked.
+        ends: the moment of the monotonic clock when the time is up.
+        plans: all that were found.
+        tried: every attempt in words.
+        endings: how each of them ended; one that was left out for want of time ended at the deadline.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._started, self._limit = time.monotonic(), pure.time_limit_of(request)
+        self.ends = self._started + self._limit
+        self.plans: list[Plan] = []
+        self.tried: list[str] = []
+        self.endings: list[Ended] = []
+        self._missed: list[MissesTargets] = []
+        self._failed: list[DesignError] = []
+        self._steps = count(1)
+
+    @property
+    def left(self) -> float:
+        """Seconds until the time is up."""
+        return self._limit - (time.monotonic() - self._started)
+
+    @property
+    def has_only_missed(self) -> bool:
+        """Whether there is a plan that misses the targets, and none that meets them."""
+        return bool(self._missed) and not self.plans
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a plan at all, though it may miss the targets."""
+        return bool(self.plans or self._missed)
+
+    def judge(self, name: str, make: Callable[[], Plan | None]) -> None:
+        """Take note of the plan that is made, if any, or of why there is none."""
+        try:
+            plan = make()
+        except MissesTargets as error:
+            self._missed.append(error)
+            self.tried.append(f"{name} misses the targets")
+        except DesignError as error:
+            self._failed.append(error)
+            self.tried.append(f"{name} failed")
+        else:
+            if plan is not None:
+                self.plans.append(plan)
+                self.tried.append(f"{name} {plan.certificate.achieved:.6g}")
+                self.endings.extend([] if plan.ended is None else [plan.ended])
+        self.tell()
+
+    def leave_out(self, name: str, reason: str) -> None:
+        """Take note of a method that takes too much."""
+        self.tried.append(f"{name} was left out ({reason})")
+        self.endings.append("deadline")
+
+    def tell(self, _: Progress | None = None) -> None:
+        """Report the gap of the best plan to whoever asked for progress."""
+        if self.request.progress is not None:
+            gap = min((plan.certificate.gap for plan in self.plans), default=math.inf)
+            self.request.progress(Progress(next(self._steps), gap, time.monotonic() - self._started))
+
+    def best(self) -> Plan:
+        """The best plan so far.
+
+        Raises:
+            MethodError: if no method meets the targets.
+            DesignError: the first method's, if none found a plan.
+        """
+        if not self.plans and not self._missed:
+            raise self._failed[0] if self._failed else nobody_can(all_methods(), self.request)
+        if not self.plans:
+            raise closest_of(self._missed)
+        return _least(self.plans)
+
+
+def _least(plans: Sequence[Plan]) -> Plan:
+    """The best plan; of those that are equal but for rounding, the first."""
+    best = plans[0]
+    for plan in plans[1:]:
+        if plan.certificate.achieved < best.certificate.achieved * (1 - _SAME):
+            best = plan
+    return best
+
+
+def _try_methods(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> None:
+    """Ask one method after the other, while time is left or there is no plan yet.
+
+    Quick ones are always asked where nobody set a limit.
+    """
+    request = trials.request
+    for attempt in pure.attempts(willing, request):
+        is_limited = not attempt.is_quick or request.time_limit is not None
+        if is_limited and trials.has_any and trials.left <= attempt.least_seconds:
+            trials.tried.append(f"{attempt.name} had no time left")
+            trials.endings.append("deadline")
+            continue
+        given = replace(
+            request,
+            options=attempt.options,
+            time_limit=attempt.seconds(trials.left),
+            progress=trials.tell,
+            is_promised=request.time_limit is not None,
+        )
+        if attempt.method.too_much(given) is not None:
+            # Not in its part of the time, but perhaps in all that is left.
+            given = replace(given, time_limit=max(trials.left, LEAST_TIME))
+        too_much = attempt.method.too_much(given)
+        if too_much is not None:
+            trials.leave_out(attempt.name, too_much)
+            continue
+        trials.judge(attempt.name, partial(plan_by, attempt.method, given, has_goal))
+
+
+def _try_common_factor(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> None:
+    """Look for noise that misses the targets by the least factor, which may turn out to be none.
+
+    Where nobody set a limit it has a time of its own; else what is left.
+    """
+    request = trials.request
+    left = None if request.time_limit is None else max(trials.left, 1e-9)
+    given = replace(request, objective=Targets(), time_limit=left, progress=trials.tell)
+
+    def meeting() -> Plan:
+        closest = best_with_laplace_noise(willing, given, has_goal)
+        return meeting_caps(replace(closest, objective=request.objective))
+
+    trials.judge("the least common factor", meeting)
+
+
+def _try_refinements(trials: _Trials, best: Plan) -> None:
+    """Move the rows of the best plan, and of the others, until the time is up."""
+    request = trials.request
+    weights = _weights_to_refine(best)
+    others = sorted(trials.plans, key=lambda plan: plan.certificate.achieved)
+    ranked = (best, *(plan for plan in others if plan is not best))
+    rows = [_unit_rows(plan) for plan in ranked if _can_be_listed(plan)]
+    # A step that goes too far ends in numbers that are not finite, and is taken back.
+    with threads.suited_to(request.workload.shape[1]), np.errstate(all="ignore"):
+        for how, propose in pure.refinements(request, rows, weights, trials.ends):
+            trials.judge(how, partial(_refined, best, request, how, propose))
+
+
+def _weights_to_refine(plan: Plan) -> Array:
+    """The weights of the queries for whose total a plan's strategy was chosen."""
+    w, p = plan.objective.weights(plan.workload), plan.witness.p
+    if p is None or plan.objective.kind == "largest" or isinstance(plan.witness, ProductWitness):
+        return w
+    return w + p
+
+
+def _refined(
+    best: Plan, request: Request, how: str, propose: Callable[[], pure.Proposed | None]
+) -> Plan | None:
+    """The plan for rows that were made from those of another, if there are any."""
+    proposed = propose()
+    if proposed is None:
+        return None
+    witness = best.witness
+    q = witness if isinstance(witness, ProductWitness) else witness.q
+    found = Found(proposed.proposal, q, "heuristic", f"{best.note}, {how}", proposed.ended, p=witness.p)
+    return plan_of(best.method, best.options, request, best.has_goal, found)
+
+
+def _can_be_listed(plan: Plan) -> bool:
+    strategy = plan.fixed_strategy()
+    return strategy.n_measured * strategy.n_cells <= MAX_DENSE_STRATEGY
+
+
+def _unit_rows(plan: Plan) -> Array:
+    """The rows that a plan measures, as floats of sensitivity 1."""
+    strategy = plan.fixed_strategy()
+    return np.asarray(strategy.dense().astype(float) / float(max(strategy.sensitivity, 1)))
+
+
+def _with_list(trials: _Trials) -> Plan:
+    """The best plan, its note listing what was tried if that is more than one thing, and how it all ended."""
+    best, tried = trials.best(), trials.tried
+    note = best.note if len(tried) == 1 else f"{best.note}; tried: {', '.join(tried)}"
+    return annotated(best, note, worst_ending(trials.endings))

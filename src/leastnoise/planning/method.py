@@ -1,0 +1,234 @@
+"""What a method is: a name, what it accepts, its options, and how it finds a strategy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from leastnoise.bounds.certificate import Status
+from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.core.deadline import Deadline
+from leastnoise.core.errors import MethodError
+from leastnoise.core.operators import MAX_ENTRIES, Array
+from leastnoise.core.printable import in_figures
+from leastnoise.core.progress import Ended, Progress
+from leastnoise.core.resources import NOTHING, Needs, matrices, products, why_too_much
+from leastnoise.planning.mechanism import Mechanism
+from leastnoise.privacy.accounting import CellCosts
+from leastnoise.privacy.goals import Goal
+from leastnoise.query.objective import Objective, TotalVariance
+from leastnoise.query.workload import Workload
+from leastnoise.strategy import RealStrategy, spare_of
+from leastnoise.strategy.structured.proposal import BlockProposal
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What `design` asks of a method.
+
+    Where the objective is of the kind "largest", only the shape of the noise matters;
+    if no privacy goal was given either, `privacy` is GDP(1). Where earlier plans have used part of
+    the goal, `after` are their digests and `used` is what they spend together in each cell.
+    The time limit counts from `began`, when the request was made; `is_promised` says whether somebody asked
+    for it. A limit that `design` sets by itself only ends searches, and refuses nobody.
+    """
+
+    workload: Workload
+    privacy: Goal
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tol: float = 1e-6
+    time_limit: float | None = None
+    backend: str = "numpy"
+    progress: Callable[[Progress], None] | None = None
+    objective: Objective = TotalVariance()  # noqa: RUF009 - a frozen value
+    after: tuple[str, ...] = ()
+    used: CellCosts | None = None
+    is_promised: bool = True
+    began: float = field(default_factory=time.monotonic, init=False)
+
+    @property
+    def deadline(self) -> Deadline:
+        """When the search must end with what it has."""
+        return Deadline.after(self.time_limit, began=self.began)
+
+    @cached_property
+    def spare(self) -> CellCosts | None:
+        """What earlier plans have left to a record of each cell, exactly; None where there are none."""
+        return None if self.used is None else spare_of(self.privacy, self.used)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a method answers: a proposal, dual weights for the bound, what it claims and how its search ended.
+
+    The weights q are those of the cells, or of the `pairs` listed (see `Witness`), or of product form. The
+    weights p are those of the queries, (m,), for objectives with caps; where a method
+    has none to offer, `design` takes equal ones. The note says how the proposal was found, and leaves it to
+    `ended` to say how that ended; a search of several parts ends like the worst of them.
+    """
+
+    proposal: RealStrategy | BlockProposal
+    q: Array | ProductWitness
+    claim: Status
+    note: str
+    ended: Ended
+    pairs: Array | None = None
+    p: Array | None = None
+
+
+def _nothing(_: Request) -> Needs:
+    """Next to no memory and time."""
+    return NOTHING
+
+
+def _n_cells(request: Request) -> int:
+    """As many rows as there are cells."""
+    return request.workload.shape[1]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to choose what to measure.
+
+    Attributes:
+        summary: one line for people.
+        options: option name to (default, what it means).
+        refuses: the reason why a request cannot be served, or None; `why_not` asks about earlier plans first.
+        find: the search itself; where a method is data-dependent, the mechanism that `measure` runs.
+        is_quick: whether it takes seconds at most at every size that it accepts. Others search for
+            long and stop at a time limit; under pure privacy method="auto" takes few of them.
+        is_data_dependent: whether what it measures depends on the data. It is used only when named.
+        matrix_size: how many rows its matrices have, which says how many threads pay; all cells as a rule.
+        takes_spare: whether it plans within what earlier plans have left of each cell.
+        needs: the memory and time it takes, by which `too_much` refuses before anything is allocated. Methods
+            that never hold a matrix over all cells may leave it out.
+    """
+
+    name: str
+    summary: str
+    refuses: Callable[[Request], str | None]
+    find: Callable[[Request], Found | Mechanism]
+    options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    is_quick: bool = True
+    is_data_dependent: bool = False
+    matrix_size: Callable[[Request], int] = _n_cells
+    takes_spare: bool = False
+    needs: Callable[[Request], Needs] = _nothing
+
+    def why_not(self, request: Request) -> str | None:
+        """The reason why a request cannot be served, or None."""
+        return self.why_unfit(request) or self.too_much(request)
+
+    def why_unfit(self, request: Request) -> str | None:
+        """The reason why it cannot serve a request whatever the memory and the time, or None."""
+        if request.spare is not None and not self.takes_spare:
+            return "it gives every cell the same budget, and after= leaves each cell its own"
+        return self.refuses(request)
+
+    def too_much(self, request: Request) -> str | None:
+        """What a request takes, where that is more memory or time than there is; else None."""
+        promised = request.time_limit if request.is_promised else None
+        return why_too_much(lambda: self.needs(request), promised)
+
+    def option(self, request: Request, name: str) -> Any:
+        """The option's value, or its default."""
+        return request.options.get(name, self.options[name][0])
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Return if every option is known.
+
+        Raises:
+            MethodError: naming the options there are.
+        """
+        unknown = set(options) - set(self.options)
+        if unknown:
+            known = ", ".join(self.options) or "none"
+            named = ", ".join(sorted(map(str, unknown)))
+            raise MethodError(f"method {self.name!r} has no option {named}; its options: {known}")
+
+
+def dense_needs(
+    *, held: float, first: float, step: float, rounded: float | None = 1.0, spans: bool = False
+) -> Callable[[Request], Needs]:
+    """The needs of a method whose matrices have n columns, and k rows if it works in what the queries span.
+
+    Args:
+        held: how many such matrices its search holds at once, measured with tracemalloc at 600 cells.
+        first: how many products of them it takes before it can first end, measured at 1,000 cells.
+        step: and between two looks at the clock.
+        rounded: rows of the strategy per row of those matrices; None where those are the queries themselves.
+        spans: whether k is the rank of the queries; else it is n.
+    """
+
+    def needs(request: Request) -> Needs:
+        m, n = request.workload.shape
+        k = min(m, n)
+        if spans and k == n:
+            k = min(request.workload.operator.basis().shape[0], n)
+        k = k if spans else n
+        per_row = max(m / max(k, 1), 1.0) if rounded is None else rounded
+        after = _AFTER_HELD * per_row
+        work = _AFTER_PRODUCTS * per_row
+        if request.privacy.neighbours == "replace-one":
+            after = max(after, _PAIRS_HELD * per_row)
+            work += _PAIRS_PRODUCTS
+        # Queries other than ranges and the like are multiplied out: for their Gram matrix, before and after
+        # the search, and for their variances.
+        each = 0.0 if request.workload.operator.is_quick or m <= n else 2.0 * m * n * n
+        on_device = request.backend != "numpy"
+        return Needs(
+            memory=matrices(after if on_device else max(held * max(per_row, 1), after), k, n),
+            first=0.0 if on_device else products(first, k, n) + each,
+            step=0.0 if on_device else products(step, k, n),
+            last=products(work, k, n) + 2 * each,
+        )
+
+    return needs
+
+
+# Matrices held at once by rounding and proof, beyond 1,024 cells, and products that they take.
+_AFTER_HELD = 9.0
+_AFTER_PRODUCTS = 16.0
+
+# Matrices held where the columns of a strategy are compared in pairs, exactly, and products more.
+_PAIRS_HELD = 18.0
+_PAIRS_PRODUCTS = 10.0
+
+
+def uniform_weights(workload: Workload) -> Array:
+    """Equal weight for every cell that some query counts: the singular value bound.
+
+    Reference:
+        Li and Miklau, adaptive mechanism: with q uniform, the dual bound is theirs.
+    """
+    return (workload.operator.column_norms(1) > 0).astype(float)
+
+
+def refuse_many_cells(n: int, most: int) -> str | None:
+    """The reason why a method that holds so many cells at most cannot serve, or None."""
+    return f"it holds at most {most:,} cells, the workload has {in_figures(n)}" if n > most else None
+
+
+def refuse_large(rows: int, n: int) -> str | None:
+    """The reason why a dense (rows, n) strategy is not built, or None."""
+    if rows * n > MAX_ENTRIES // 8:
+        return f"it would measure {in_figures(rows)} rows over {in_figures(n)} cells, more than fit densely"
+    return None
+
+
+def cells_per_attribute(workload: Workload) -> tuple[int, ...]:
+    """The number of values of each attribute; all cells in a row where there is no schema."""
+    return workload.schema.shape if workload.schema is not None else (workload.shape[1],)
+
+
+def kronecker(factors: list[Array]) -> Array:
+    """The Kronecker product of integer matrices."""
+    total: Array = np.ones((1, 1), dtype=np.int64)
+    for factor in factors:
+        total = np.kron(total, factor)
+    return total

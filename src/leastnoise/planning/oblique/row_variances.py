@@ -1,0 +1,445 @@
+"""Variances of single queries under a split, and splits for the least largest variance.
+
+A query of product j is a row of the kind of every axis that j mentions. Its variance is linear in z = 1/x:
+
+    v = Σ_blocks z_b Π_{a in b} ρ_{a,row} Π_{other a} h_{a,row}  =  (A z)                                 (1)
+
+With the axes given, the least largest variance over x is a small convex problem. The axes are chosen for a
+total with weights p of single queries, and p moves to the queries of large variance; in turns. What is kept
+is the best of all, so nothing here has to converge for the answer to hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.errors import TooLargeError
+from leastnoise.core.operators import MAX_ENTRIES, Array, squared_rows
+from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.planning.oblique.axis_split import Oblique
+from leastnoise.planning.oblique.centre_search import RowByRow, Search
+from leastnoise.planning.oblique.splitting import Searched, Split, searched
+from leastnoise.planning.oblique.total_variance import Entries, Sums
+from leastnoise.query.products import Products
+
+# Rows are taken as equal, and none as larger than another, up to this share of the largest.
+_EQUAL = 1e-9
+
+# Rows of no weight still count for this share of the heaviest: all must be answered.
+_FLOOR = 1e-6
+
+# Single queries beyond so many are not told apart; one-axis problems of a round are solved to this gap.
+_MAX_ROWS, _ROUND_TOL = 2**20, 1e-6
+
+
+class Precisions(Protocol):
+    """What an inner solver hands back."""
+
+    @property
+    def x(self) -> Array:
+        """Precisions of the blocks, Σx ≤ 1."""
+        ...
+
+
+# The x for which the largest entry of A (1/x) beside the caps is least; A is sparse, (rows, blocks).
+Inner = Callable[[Any, Array], Precisions]
+
+
+@dataclass(frozen=True, eq=False)
+class RowTables:
+    """What single rows of every kind contribute.
+
+    Attributes:
+        h: for every centre and kind of its axis (w·g)² of every row, (n_rows,); None where not asked.
+        rho: for every part and kind of its axis w P^# wᵀ of every row; None where not answered from it.
+        whole: for every axis that is measured whole, the variance of every row; None for others.
+    """
+
+    h: tuple[tuple[Array | None, ...], ...]
+    rho: tuple[tuple[Array | None, ...], ...]
+    whole: tuple[Array | None, ...]
+
+
+def row_tables(split: Split) -> RowTables:
+    """h of every row at every centre, and ρ for every part."""
+    products = split.products
+    h = []
+    for place, centre in enumerate(split.centres):
+        asked = split.blocks.centres[place].kinds
+        size = products.axes[centre.axis].size
+        of_kinds: list[Array | None] = []
+        for k, kind in enumerate(products.kinds[centre.axis]):
+            if k not in asked:
+                of_kinds.append(None)
+            elif centre.g is None:
+                of_kinds.append(np.full(kind.n_rows, 1 / size**2))
+            else:
+                of_kinds.append(kind.operator.apply(centre.g) ** 2)
+        h.append(tuple(of_kinds))
+    rho = []
+    for part in split.parts:
+        size = products.axes[part.axis].size
+        gain = None if part.root is None else gain_of(part.root)
+        of_kinds = []
+        for k, kind in enumerate(products.kinds[part.axis]):
+            if k not in part.kinds:
+                of_kinds.append(None)
+            elif gain is None:
+                of_kinds.append(np.full(kind.n_rows, (1 - 1 / size) ** 2))
+            else:
+                of_kinds.append(squared_rows(kind.operator, gain))
+        rho.append(tuple(of_kinds))
+    whole: list[Array | None] = []
+    for axis, of_axis in enumerate(split.axes):
+        if of_axis.form == "identity":
+            whole.append(np.ones(products.axes[axis].size))
+        elif of_axis.root is not None:
+            whole.append(squared_rows(products.kinds[axis][0].operator, np.linalg.pinv(of_axis.root)))
+        else:
+            whole.append(None)
+    return RowTables(tuple(h), tuple(rho), tuple(whole))
+
+
+def gain_of(root: Array) -> Array:
+    """G, (n, r), with C G = I and 1ᵀG = 0, for residual rows C, (r, n)."""
+    n = root.shape[1]
+    return Oblique.from_root(np.vstack([np.ones((1, n)), root]), np.ones(n)).gain
+
+
+@dataclass(frozen=True, eq=False)
+class LeadingRows:
+    """Single queries of which some have the largest variances whatever x is.
+
+    Attributes:
+        terms, rows: for each its product, rising, and its row, the last axis fastest.
+        matrix: A of (1), SciPy sparse (queries, blocks), no row of it empty.
+    """
+
+    terms: Array
+    rows: Array
+    matrix: Any
+
+
+def leading_rows(split: Split, counted: Array) -> LeadingRows:
+    """The leading queries of some products; those of nothing but zeros have no noise, and are left out.
+
+    Args:
+        counted: for every product, whether it is looked at.
+
+    Raises:
+        TooLargeError: if there are too many.
+    """
+    tables = row_tables(split)
+    chosen = [(j, rows) for j, rows in _leading_by_product(split, tables) if counted[j]]
+    A = variance_matrix(split, tables, chosen)
+    noisy = np.flatnonzero(A.sum(axis=1) > 0)
+    terms = np.repeat([j for j, _ in chosen], [len(rows) for _, rows in chosen])
+    return LeadingRows(terms[noisy], np.concatenate([rows for _, rows in chosen])[noisy], A[noisy])
+
+
+def _leading_by_product(split: Split, tables: RowTables) -> list[tuple[int, Array]]:
+    """For every product, rows of which one has its largest variance whatever x is.
+
+    A row of a kind that no block serves better than another row can be left out; so can all but one of equal
+    rows. Rows are numbered with the last axis fastest (`ProductTerm.in_workload_order` has the other order).
+
+    Raises:
+        TooLargeError: if there are too many.
+    """
+    found = []
+    known: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], Array] = {}
+    n_rows = 0
+    for j, term in enumerate(split.products.terms):
+        pieces = split.pieces(j)
+        chosen = []
+        for axis, kind in zip(term.places, term.kinds, strict=True):
+            parts = sorted({p for piece in pieces for p in piece.parts if split.parts[p].axis == axis})
+            centres = sorted({c for piece in pieces for c in piece.centres if split.centres[c].axis == axis})
+            key = (axis, kind, tuple(parts), tuple(centres))
+            if key not in known:
+                whole = tables.whole[axis]
+                columns = [tables.rho[p][kind] for p in parts] + [tables.h[c][kind] for c in centres]
+                given = [column for column in [whole, *columns] if column is not None]
+                known[key] = _undominated(np.stack(given, axis=1))
+            chosen.append(known[key])
+        shape = [split.products.kinds[a][k].n_rows for a, k in zip(term.places, term.kinds, strict=True)]
+        count = int(np.prod([len(rows) for rows in chosen], dtype=object))
+        n_rows += count
+        if n_rows > MAX_ENTRIES // 64:
+            raise TooLargeError(
+                f"more than {n_rows:,} queries could have the largest variance; ask for fewer, or for the "
+                "total variance"
+            )
+        grids = np.meshgrid(*chosen, indexing="ij") if chosen else []
+        flat = (
+            np.ravel_multi_index([grid.reshape(-1) for grid in grids], shape) if chosen else np.zeros(1, int)
+        )
+        found.append((j, np.asarray(flat, dtype=np.int64).reshape(-1)))
+    return found
+
+
+def _undominated(numbers: Array) -> Array:
+    """Places of rows that no other row exceeds or equals in every column, one of equals; rising."""
+    scale = np.maximum(numbers.max(axis=0), np.finfo(float).tiny)
+    grid = np.rint(numbers / scale / _EQUAL)
+    _, first = np.unique(grid, axis=0, return_index=True)
+    order = first[np.argsort(-grid[first].sum(axis=1), kind="stable")]
+    kept: list[int] = []
+    front = np.zeros((0, grid.shape[1]))
+    for place in order:
+        if len(front) and (front >= grid[place]).all(axis=1).any():
+            continue
+        kept.append(int(place))
+        front = np.vstack([front, grid[place]])
+    return np.sort(np.array(kept, dtype=np.int64))
+
+
+def variance_matrix(split: Split, tables: RowTables, chosen: Sequence[tuple[int, Array]]) -> Any:
+    """A of (1) for some rows of some products, (rows, blocks), SciPy sparse.
+
+    Args:
+        chosen: products, rising, and rows of each numbered with the last axis fastest.
+    """
+    blocks, products = split.blocks, split.products
+    layout = _Layout(products)
+    sizes = [layout.n_slots[centre.axis] for centre in split.centres]
+    sizes += [layout.n_slots[part.axis] for part in split.parts]
+    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    numbers = np.full(int(first[-1]), np.nan)
+    axes = [centre.axis for centre in split.centres] + [part.axis for part in split.parts]
+    for place, (axis, of_kinds) in enumerate(zip(axes, [*tables.h, *tables.rho], strict=True)):
+        for k, values in enumerate(of_kinds):
+            if values is not None:
+                at = int(first[place]) + int(layout.first_row[axis, k])
+                numbers[at : at + len(values)] = values
+    terms, index, factor = layout.indexed(split, tables, chosen)
+    n = len(split.centres)
+    entries = blocks.row_entries(terms, index, first[:n], first[n:-1], layout.first_row)
+    A = Sums(entries, np.ones(len(terms)), numbers, blocks.n_blocks).matrix()
+    return A if (factor == 1).all() else A * factor[:, None]
+
+
+def totals_of(split: Split) -> Any:
+    """What each block adds to the sum of the variances of every product, sparse (products, blocks)."""
+    from scipy import sparse
+
+    entries: list[tuple[int, int, float]] = []
+    for j, term in enumerate(split.products.terms):
+        kinds = dict(zip(term.places, term.kinds, strict=True))
+        whole = math.prod(split.axes[a].cost for a in term.places)
+        for piece in split.pieces(j):
+            inside = [float(split.parts[p].rho[kinds[split.parts[p].axis]]) for p in piece.parts]
+            outside = [float(split.centres[c].h[kinds[split.centres[c].axis]]) for c in piece.centres]
+            entries.append((j, piece.block, whole * math.prod(inside) * math.prod(outside)))
+    rows, columns, values = zip(*entries, strict=True)
+    return sparse.csr_array((values, (rows, columns)), shape=(len(split.products.terms), len(split.x)))
+
+
+class _Layout:
+    """Where the rows of the kinds of every axis stand when they are numbered through."""
+
+    def __init__(self, products: Products) -> None:
+        most = max((len(kinds) for kinds in products.kinds), default=0)
+        self.first_row = np.zeros((len(products.axes), most + 1), dtype=np.int64)
+        for axis, kinds in enumerate(products.kinds):
+            ends = np.cumsum([kind.n_rows for kind in kinds])
+            self.first_row[axis, 1 : len(kinds) + 1] = ends
+        self.n_slots = [int(self.first_row[axis, len(kinds)]) for axis, kinds in enumerate(products.kinds)]
+
+    def indexed(
+        self, split: Split, tables: RowTables, chosen: Sequence[tuple[int, Array]]
+    ) -> tuple[Array, Array, Array]:
+        """For every chosen row its product, its rows on the split axes, and its variance on whole ones."""
+        products = split.products
+        is_split = [of_axis.form in ("centred", "residual") for of_axis in split.axes]
+        # Of all products, chosen or not: places of their axes are looked up together.
+        size = max((sum(is_split[a] for a in term.places) for term in products.terms), default=0)
+        terms, index, factor = [], [], []
+        for j, rows in chosen:
+            term = products.terms[j]
+            shape = [products.kinds[a][k].n_rows for a, k in zip(term.places, term.kinds, strict=True)]
+            places = np.unravel_index(rows, shape) if shape else ()
+            own = np.zeros((len(rows), size), dtype=np.int64)
+            value = np.ones(len(rows))
+            column = 0
+            for axis, at in zip(term.places, places, strict=True):
+                whole = tables.whole[axis]
+                if is_split[axis]:
+                    own[:, column] = at
+                    column += 1
+                elif whole is not None:
+                    value *= whole[at]
+            terms.append(np.full(len(rows), j, dtype=np.int64))
+            index.append(own)
+            factor.append(value)
+        return np.concatenate(terms), np.concatenate(index), np.concatenate(factor)
+
+
+@dataclass(frozen=True, eq=False)
+class Alternated:
+    """A split of small largest variance, and the weights of single queries for whose total its axes are best.
+
+    Attributes:
+        largest: the largest variance beside its cap at profile 1.
+        terms, rows: the product and the row of every query that was told apart from others.
+        p: their weights.
+        ended: how the search ended.
+    """
+
+    split: Split
+    largest: float
+    terms: Array
+    rows: Array
+    p: Array
+    ended: Ended
+
+
+def alternate(
+    products: Products,
+    caps: Array | Sequence[float],
+    inner: Inner,
+    *,
+    rounds: int = 60,
+    tol: float = 1e-4,
+    deadline: Deadline = NEVER,
+) -> Alternated:
+    """A split of small largest variance beside the caps.
+
+    Every round chooses the axes for weights p of single queries and multiplies p by powers of the ratios
+    found; every few rounds `inner` finds the best x for the axes there are.
+
+    Args:
+        caps: of the products, (n_terms,): the variance of each of their queries is divided by it.
+        inner: `solver.split.least_largest`, or another that does the same.
+        rounds: at most so many.
+        tol: rounds end when the largest ratio fell by less than this share at two uses of `inner` in a row.
+        deadline: when no further round is begun; `inner` is used once at least.
+
+    Raises:
+        TooLargeError: if there are too many rows.
+    """
+    of_terms = np.asarray(caps, dtype=float)
+    # Half of the time is left to the rounds.
+    found = searched(products, 1 / of_terms, largest=True, deadline=deadline.part(0.5))
+    split = found.to_split()
+    first_ended = split.ended
+    chosen = _told_apart(split)
+    search, weights, sums = _row_by_row(found, split, chosen, of_terms, deadline)
+    terms = np.repeat(np.arange(len(chosen)), [len(rows) for _, rows in chosen])
+    flat = np.concatenate([rows for _, rows in chosen])
+    best, idle = Alternated(split, math.inf, terms, flat, weights / of_terms[terms], "exhausted"), 0
+    for done in range(rounds + 1):
+        is_last = deadline.is_past
+        if done % _ROUNDS_PER_INNER == 0 or is_last:
+            split = replace(found, search=search).to_split()
+            x, value = _best_precisions(split, of_terms, inner)
+            idle = idle + 1 if value > best.largest * (1 - tol) else 0
+            if value < best.largest:
+                split = replace(split, x=x, total=math.nan)
+                best = replace(best, split=split, largest=value, p=weights / of_terms[terms])
+            if idle == _PATIENCE or is_last:
+                rounds_ended: Ended = "converged" if idle == _PATIENCE else "deadline"
+                return replace(best, ended=worst_ending([first_ended, rounds_ended]))
+        sums.reweigh(weights)
+        search.run(until=0.0, max_sweeps=1)
+        ratios = sums.row_values()
+        weights = weights * ratios**_BOLDNESS
+        weights = weights / weights.sum()
+    return replace(best, ended=worst_ending([first_ended, best.ended]))
+
+
+# Rounds from one use of `inner` to the next, and the power of the ratios by which weights are multiplied.
+_ROUNDS_PER_INNER, _BOLDNESS = 6, 1.5
+
+# Uses of `inner` without progress after which rounds end.
+_PATIENCE = 2
+
+
+def _best_precisions(split: Split, caps: Array, inner: Inner) -> tuple[Array, float]:
+    leading = leading_rows(split, np.ones(len(caps), dtype=bool))
+    A, of_rows = leading.matrix, caps[leading.terms]
+    x = np.asarray(inner(A, of_rows).x)
+    used = np.flatnonzero(x > 0)
+    return x, float(((A[:, used] @ (1 / x[used])) / of_rows).max())
+
+
+def _told_apart(split: Split) -> list[tuple[int, Array]]:
+    """For every product its rows, but only the first row of an axis whose rows are all alike or not split."""
+    found = []
+    n_rows = 0
+    for j, term in enumerate(split.products.terms):
+        shape, index = [], []
+        for axis, kind in zip(term.places, term.kinds, strict=True):
+            size = split.products.kinds[axis][kind].n_rows
+            shape.append(size)
+            index.append(np.arange(size if split.axes[axis].form == "residual" else 1))
+        n_rows += int(np.prod([len(rows) for rows in index], dtype=object))
+        if n_rows > _MAX_ROWS:
+            raise TooLargeError(
+                f"the largest variance is sought among at most {_MAX_ROWS:,} queries that differ; ask for "
+                "fewer, or for the total variance"
+            )
+        grids = np.meshgrid(*index, indexing="ij") if index else []
+        flat = np.ravel_multi_index([grid.reshape(-1) for grid in grids], shape) if shape else np.zeros(1)
+        found.append((j, np.asarray(flat, dtype=np.int64).reshape(-1)))
+    return found
+
+
+class _RowSums(Sums):
+    """Sums over single rows, with weights that change."""
+
+    def reweigh(self, weights: Array) -> None:
+        """Take other weights, and add up anew."""
+        self.weights = weights
+        self.C = self.added_up(weights)
+
+    def row_values(self) -> Array:
+        """(1) at the x that is best for the present weights, beside its weighted mean, (rows,)."""
+        x = self.x
+        used = np.flatnonzero(x > 0)
+        values = self.matrix()[:, used] @ (1 / x[used])
+        return np.asarray(values / (self.weights @ values) * self.weights.sum())
+
+
+def _row_by_row(
+    found: Searched, split: Split, chosen: Sequence[tuple[int, Array]], caps: Array, deadline: Deadline
+) -> tuple[Search, Array, _RowSums]:
+    """The same centres and parts with a number for every row, and weights of all rows to begin with.
+
+    The numbers of a row are those of its product divided by its cap, so that all ratios end up equal.
+    """
+    products, blocks = split.products, split.blocks
+    layout = _Layout(products)
+    operators = [[kind.operator for kind in kinds] for kinds in products.kinds]
+    search = Search(blocks, RowByRow(operators), tol=_ROUND_TOL, floor=_FLOOR, deadline=deadline)
+    tables = row_tables(split)
+    terms, index, _ = layout.indexed(split, tables, chosen)
+    numbers = search.retabulated(found.search)
+    entries = blocks.row_entries(terms, index, search.first_of_centre, search.first_of_part, layout.first_row)
+    # A further number for every product: its largest factor from whole axes, divided by its cap.
+    factor = _largest_whole(split, tables.whole) / caps
+    entries = [
+        Entries(
+            entry.product,
+            np.hstack([entry.axes, np.full((len(entry.product), 1), -1)]),
+            np.hstack([entry.places, len(numbers) + terms[entry.product][:, None]]),
+            entry.block,
+        )
+        for entry in entries
+    ]
+    weights = np.full(len(terms), 1 / len(terms))
+    sums = _RowSums(entries, weights, np.concatenate([numbers, factor]), blocks.n_blocks)
+    search.sums = sums
+    return search, weights, sums
+
+
+def _largest_whole(split: Split, whole: Sequence[Array | None]) -> Array:
+    """For every product, the largest variance that its whole axes multiply all others with."""
+    largest = [1.0 if values is None else float(values.max()) for values in whole]
+    return np.array([math.prod([largest[a] for a in places]) for places in split.products.sets])

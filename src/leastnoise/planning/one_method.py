@@ -1,0 +1,136 @@
+"""The plan that one method finds: its proposal in whole numbers, within the goal, with its proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from leastnoise.bounds.certificate import Witness
+from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.core import threads
+from leastnoise.core.deadline import LEAST_TIME
+from leastnoise.core.decompositions import Decompose, decomposed_by
+from leastnoise.core.errors import MethodError
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended
+from leastnoise.planning.least_budget import meeting_targets
+from leastnoise.planning.method import Found, Method, Request
+from leastnoise.planning.method_list import all_methods
+from leastnoise.planning.plan import Plan, data_dependent_plan
+from leastnoise.planning.refusals import misses_targets
+from leastnoise.solver import load_backend
+from leastnoise.strategy.measured import Measured
+
+
+def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
+    """The plan that one method finds.
+
+    Raises:
+        MethodError: if it cannot serve the request; the message names those that can.
+    """
+    method.check_options(request.options)
+    reason = method.why_not(request)
+    if reason is not None:
+        able = [m.name for m in all_methods() if m.why_not(request) is None]
+        can = f"; {', '.join(able)} can" if able else "; no method can"
+        raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
+    if method.is_data_dependent:
+        return data_dependent_plan(method, request)
+    with decomposed_by(_decompose_on(request.backend)):
+        with threads.suited_to(method.matrix_size(request)):
+            found = method.find(_with_time_to_search(method, request))
+        assert isinstance(found, Found)
+        # Rounding to integers too: with several threads the same request could have another digest.
+        with threads.suited_to(request.workload.shape[1]):
+            return plan_of(method.name, request.options, request, has_goal, found)
+
+
+def _with_time_to_search(method: Method, request: Request) -> Request:
+    """The request with what its time limit leaves for the search, rounding and proof set aside."""
+    left = request.deadline.left
+    if left is None or not request.is_promised:
+        return request
+    return replace(request, time_limit=max(method.needs(request).searching(left), LEAST_TIME))
+
+
+def _decompose_on(name: str) -> Decompose | None:
+    """Eigendecompositions on the device of a backend; None for the processor."""
+    if name == "numpy":
+        return None
+
+    def decompose(symmetric: Array) -> tuple[Array, Array]:
+        backend = load_backend(name)
+        values, vectors = backend.eigh(backend.matrix(symmetric))
+        return backend.numpy(values), backend.numpy(vectors)
+
+    return decompose
+
+
+def plan_of(method: str, options: Mapping[str, Any], request: Request, has_goal: bool, found: Found) -> Plan:
+    """The plan that measures what was found, in whole numbers, with its certificate."""
+    workload, objective = request.workload, request.objective
+    if has_goal:
+        goal = request.privacy
+        strategy: Measured = found.proposal.measured_within(goal, tol=request.tol, spare=request.spare)
+    else:
+        strategy, goal = meeting_targets(found.proposal, workload, request.tol)
+    plan = Plan(
+        workload=workload,
+        privacy=goal,
+        objective=objective,
+        method=method,
+        strategy=strategy,
+        witness=_witness(found, request),
+        claim=found.claim,
+        tol=request.tol,
+        note=found.note,
+        options=dict(options),
+        has_goal=has_goal,
+        after=request.after,
+        used=request.used,
+        ended=found.ended,
+    )
+    return meeting_caps(plan)
+
+
+def meeting_caps(plan: Plan) -> Plan:
+    """A plan that meets its targets where its objective is within them, with its certificate worked out.
+
+    Raises:
+        MissesTargets: if it does not.
+    """
+    strategy = plan.fixed_strategy()
+    if plan.objective.kind == "total-within-caps" and strategy.can_answer_all(plan.workload):
+        assert plan.factor is not None
+        if plan.factor > 1:
+            raise misses_targets(plan.method, plan.factor, plan.privacy)
+    # The proof belongs to the plan, and finds a strategy that cannot answer what was asked.
+    plan.certificate  # noqa: B018
+    return plan
+
+
+def annotated(plan: Plan, note: str, ended: Ended) -> Plan:
+    """The same plan with another note and ending."""
+    other = replace(plan, note=note, ended=ended)
+    # The certificate was worked out already and says nothing of either.
+    vars(other)["certificate"] = plan.certificate
+    return other
+
+
+def _witness(found: Found, request: Request) -> Witness | ProductWitness:
+    if isinstance(found.q, ProductWitness):
+        return found.q
+    return Witness(_query_weights(found.p, request), found.q, found.pairs)
+
+
+def _query_weights(p: Array | None, request: Request) -> Array | None:
+    """The dual weights of the queries: those found, else equal ones in units of the caps."""
+    caps = request.objective.caps(request.workload)
+    if caps is None:
+        return None
+    if p is not None:
+        return np.where(np.isfinite(caps), p, 0)
+    return 1 / caps if request.objective.kind == "largest" else None

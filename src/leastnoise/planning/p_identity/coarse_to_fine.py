@@ -1,0 +1,339 @@
+"""The search for the sums of a p-identity strategy: many coarse starts, the best of them refined.
+
+The total variance is not convex in Θ, so where a search begins decides where it ends. What the best
+strategies of ordered cells look like is known, though: sums with weights like tents, each over some forty
+cells and half over its neighbours, and above them a few wider ones. Starts are such tents, of several widths
+and in several levels, and random sums beside them.
+
+Tents need no resolution of single cells. Where neighbouring cells are much alike to the queries, Θ is first
+sought that is the same on each block of cells, see `problem`; every start takes a few steps there
+and the better ones more, then blocks are halved, Θ is interpolated, and fewer go on, until one is followed
+to the end on the cells themselves. Prefix sums of 1,024 cells end at 45.29 per query in 6.5 s of one core,
+and in the same time at 45.66 from random sums on the cells; of 2,048 cells at 57.6 and 61.2 in 22 s.
+
+L-BFGS-B moves only entries of Θ that are positive or would become so, 5 % of them for 1,024 cells, and
+looks again every few steps which these are.
+
+Starts are independent of one another and of who works on them: the same seed gives the same rows with any
+number of workers, unless a time limit ends the search.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from leastnoise.core import threads
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended
+from leastnoise.planning.p_identity.objective_function import Problem, total_and_gradient
+
+# Sums of cells beside the cells, unless given: one for so many cells, from start to start, at least so many.
+_CELLS_PER_SUM, LEAST_SUMS = (12.5, 21.0), 4
+
+# Of so many sums, one is wider than the others, and of so many of those one again, from start to start.
+_SUMS_PER_WIDER = (9.0, 40.0)
+
+# Tents of the first level weigh together about as much as a cell, wider ones less.
+_HEIGHT, _WIDER_HEIGHT = 0.9, 0.7
+
+# Tents of one start differ from those of another of the same kind by so much of their height.
+_UNEVEN = 0.1
+
+# Intervals of cells that a random start consists of stand out this much from what else is in it.
+FAINT = 0.1
+
+# Starts where none are asked for: so many at most, fewer where one takes long, but a few.
+_MOST_STARTS, _FEWEST_STARTS, _STARTS_TIMES_CELLS = 24, 4, 12_288
+
+# Blocks have so many cells at most, there are so many blocks at least, and a sum has so many blocks.
+_MOST_CELLS_PER_BLOCK, _FEWEST_BLOCKS, _BLOCKS_PER_SUM = 4, 64, 1.5
+
+# Blocks of cells are tried where they are this much alike: all ranges 0.98, random 0/1 queries 0.6.
+_ALIKE = 0.8
+
+# Stages of the search: the share of steps that each start takes, and of all starts that go on afterwards. On
+# blocks, on blocks once more, on each finer division, and on cells.
+_FIRST, _SECOND, _FINER, _CELLS = (1 / 16, 1 / 3), (1 / 10, 1 / 4), (1 / 16, 1 / 4), (1 / 10, 0.0)
+
+# Threads gain from so many entries of Θ on: below, more time is spent between products than in them. On two
+# cores two of 128 by 59 take longer together than one after the other, two of 1,024 by 59 take 0.6 of that.
+_ENTRIES_PER_THREAD = 2**15
+
+# Θ up to here: beyond, sums have taken over from cells, and the difference in (1) loses its digits. With no
+# such bound, prefix sums of 4 cells ended where rounding alone made (1) small.
+MOST = 1e3
+
+# L-BFGS keeps so many pairs of steps and gradients; 10 take as many steps and a fifth more time. It stops
+# where a step gains less than this share, and chooses anew after so many steps what may move.
+_PAIRS, FLAT, _ROUND = 6, 1e-9, 30
+
+# Fractions of an irrational pair of numbers cover a square evenly: Roberts (2018), the R2 sequence.
+_EVENLY = (0.7548776662466927, 0.5698402909980532)
+
+
+class _OutOfTime(Exception):
+    pass
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Θᵀ, (n, p), its total variance in the problem's unit, and how the search that met it ended."""
+
+    theta: Array
+    value: float
+    ended: Ended = "converged"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried: sums beside the cells, starts, steps of the best, until when, and by how many.
+
+    No number of sums leaves it to the starts, no number of workers to the size.
+    """
+
+    p: int | None
+    starts: int
+    steps: int
+    deadline: float = math.inf
+    workers: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time has passed."""
+        return time.monotonic() > self.deadline
+
+    @property
+    def middle(self) -> float:
+        """When half of the time that is left now will have passed."""
+        now = time.monotonic()
+        return now + (self.deadline - now) / 2
+
+    def with_middle(self) -> Effort:
+        """The same until half of the time that is left will have passed."""
+        return replace(self, deadline=self.middle)
+
+
+def default_starts(n: int) -> int:
+    """How many starts are tried over n cells."""
+    return max(_FEWEST_STARTS, min(_MOST_STARTS, _STARTS_TIMES_CELLS // n))
+
+
+def descend(problem: Problem, start: Array, steps: int, deadline: float = math.inf) -> Point:
+    """The best point that L-BFGS-B meets from a start, until the deadline of `time.monotonic`.
+
+    An entry that is zero and whose increase would raise the total stays so for a round of steps.
+    """
+    from scipy import optimize
+
+    shape, arrays = start.shape, problem.arrays
+    best = [Point(start, math.inf)]
+
+    def evaluate(theta: Array) -> tuple[float, Array]:
+        value, gradient = total_and_gradient(problem, arrays.matrix(theta))
+        if value < best[0].value:
+            best[0] = Point(theta.copy(), value)
+        if time.monotonic() > deadline:
+            raise _OutOfTime
+        return value, arrays.numpy(gradient)
+
+    def follow(theta: Array, left: int) -> int:
+        """Steps taken in one round; none where nothing may move."""
+        free = np.flatnonzero((theta > 0) | (evaluate(theta)[1] < 0))
+        if len(free) == 0:
+            return 0
+        flat = theta.reshape(-1)
+
+        def evaluate_free(x: Array) -> tuple[float, Array]:
+            flat[free] = x
+            value, gradient = evaluate(theta)
+            return value, gradient.reshape(-1)[free]
+
+        taken = min(_ROUND, left)
+        options = {"maxiter": taken, "maxfun": 2 * taken + 20, "maxcor": _PAIRS, "ftol": FLAT, "gtol": 0}
+        bounds = optimize.Bounds(0, MOST)
+        x = flat[free].copy()
+        ended = optimize.minimize(
+            evaluate_free, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
+        return max(int(ended.nit), 1)
+
+    try:
+        left, before = steps, math.inf
+        while left > 0:
+            taken = follow(np.array(best[0].theta).reshape(shape), left)
+            left -= taken
+            if taken == 0 or not best[0].value < before * (1 - _ROUND * FLAT):
+                return best[0]
+            before = best[0].value
+    except _OutOfTime:
+        return replace(best[0], ended="deadline")
+    return replace(best[0], ended="exhausted")
+
+
+def search(problem: Problem, effort: Effort, generator: np.random.Generator) -> Point:
+    """The best point from several starts, and Θ = 0, noise on every cell."""
+    # Loaded before time is counted: loading it took longer than the first start was given, which then was cut
+    # short or not by what else the machine did, and the same request had another digest.
+    from scipy import optimize  # noqa: F401
+
+    nothing = Point(np.zeros((problem.n, effort.p or 1)), float(problem.diagonal.sum()))
+    with threads.suited_to(0):
+        found = _Search(problem, effort).find(generator)
+    return replace(min(nothing, found, key=lambda point: point.value), ended=found.ended)
+
+
+class _Search:
+    """One problem on cells and on blocks of them, and how much is tried.
+
+    Attributes:
+        is_cut: whether time has cut a start short, or left one out.
+    """
+
+    def __init__(self, problem: Problem, effort: Effort) -> None:
+        self.problem, self.effort = problem, effort
+        self.is_cut = False
+        most = problem.n / _CELLS_PER_SUM[0] if effort.p is None else effort.p
+        size = 1
+        while (
+            2 * size <= min(_MOST_CELLS_PER_BLOCK, problem.n / (_BLOCKS_PER_SUM * most))
+            and problem.n >= 2 * size * _FEWEST_BLOCKS
+        ):
+            size *= 2
+        self.is_ordered = problem.n > 1 and problem.likeness() > _ALIKE
+        self.size = size if self.is_ordered else 1
+        self.coarse = {
+            self.size >> k: problem.coarsened(self.size >> k) for k in range(self.size.bit_length())
+        }
+
+    def find(self, generator: np.random.Generator) -> Point:
+        """Where the best start ends, on the cells.
+
+        Of a limited time each stage takes half of what is left, and the last one all of it.
+        """
+        effort, size = self.effort, self.size
+        offset, own = generator.random(2), generator.spawn(effort.starts)
+        starts = [partial(self.start, number, offset, own[number]) for number in range(effort.starts)]
+        points = self.stage(starts, size, _FIRST)
+        points = self.stage([partial(np.array, point.theta) for point in points], size, _SECOND)
+        while size > 1:
+            finer = [partial(interpolated, point.theta, self.problem.n, size) for point in points]
+            size //= 2
+            points = self.stage(finer, size, _FINER if size > 1 else _CELLS)
+        taken = _FIRST[0] + _SECOND[0] if self.size == 1 else _CELLS[0]
+        rest = effort.steps - math.ceil(taken * effort.steps)
+        best = points[0]
+        if effort.is_over:
+            return replace(best, ended="deadline")
+        if rest > 0:
+            best = descend(self.problem, best.theta, rest, effort.deadline)
+        return replace(best, ended="deadline") if self.is_cut else best
+
+    def stage(
+        self, starts: Sequence[Callable[[], Array]], size: int, shares: tuple[float, float]
+    ) -> list[Point]:
+        """The better points from some starts on blocks of a size, best first; of equal ones, the first."""
+        problem, end = self.coarse[size], self.effort.middle
+        steps = max(1, math.ceil(self.effort.steps * shares[0]))
+        workers = min(self.workers(problem.n), len(starts))
+
+        def descend_from(number: int) -> Point | None:
+            now = time.monotonic()
+            if number > 0 and now > end:
+                self.is_cut = True
+                return None
+            # Starts still to come are left as much time as this one.
+            left = math.ceil((len(starts) - number) / workers)
+            point = descend(problem, starts[number](), steps, now + (end - now) / left)
+            self.is_cut = self.is_cut or point.ended == "deadline"
+            return point
+
+        if workers == 1:
+            ends = [descend_from(number) for number in range(len(starts))]
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                ends = list(pool.map(descend_from, range(len(starts))))
+        found = [point for point in ends if point is not None]
+        count = max(1, math.ceil(self.effort.starts * shares[1]))
+        return sorted(found, key=lambda point: point.value)[:count]
+
+    def workers(self, n: int) -> int:
+        """How many threads share the starts on so many blocks."""
+        if self.effort.workers is not None:
+            return self.effort.workers
+        p = self.problem.n / _CELLS_PER_SUM[1] if self.effort.p is None else self.effort.p
+        return available_cores() if n * p >= _ENTRIES_PER_THREAD else 1
+
+    def start(self, number: int, offset: Array, generator: np.random.Generator) -> Array:
+        """Θᵀ on blocks, (n', p): three of four are tents where neighbours are alike, elsewhere one."""
+        n, (of_p, of_level) = self.problem.n, _between(number, offset)
+        p = self.effort.p
+        if p is None:
+            p = max(round(n / of_p), min(n, LEAST_SUMS))
+        blocks = self.coarse[self.size].n
+        has_tents = (number % 4 < 3) == self.is_ordered
+        if has_tents:
+            return tents(blocks, levels(p, of_level), generator)
+        start = generator.random((blocks, p))
+        if number % 2 == 0:
+            return start
+        return FAINT * start + intervals(blocks, p, generator)
+
+
+def _between(number: int, offset: Array) -> tuple[float, float]:
+    """Cells per sum and sums per wider one of a start, spread evenly by their logarithms."""
+    shares = (offset + number * np.array(_EVENLY)) % 1
+    (a, b), (c, d) = _CELLS_PER_SUM, _SUMS_PER_WIDER
+    return a * (b / a) ** float(shares[0]), c * (d / c) ** float(shares[1])
+
+
+def levels(p: int, per_wider: float) -> list[int]:
+    """p sums in levels: of every so many one is wider, as long as there are any."""
+    wider = round(p / per_wider)
+    return [p] if wider == 0 or wider == p else [p - wider, *levels(wider, per_wider)]
+
+
+def tents(n: int, counts: Sequence[int], generator: np.random.Generator) -> Array:
+    """Θᵀ, (n, Σ counts): levels of evenly spread tents, each as wide as from neighbour to neighbour."""
+    parts = []
+    for level, count in enumerate(counts):
+        place = (np.arange(n) + 0.5) / n * (count + 1)
+        shape = np.maximum(0, 1 - np.abs(place[:, None] - np.arange(1, count + 1)))
+        heights = (_WIDER_HEIGHT if level else _HEIGHT) * generator.uniform(1 - _UNEVEN, 1 + _UNEVEN, count)
+        parts.append(heights * shape)
+    return np.hstack(parts)
+
+
+def intervals(n: int, p: int, generator: np.random.Generator) -> Array:
+    """p random intervals, as 0/1 columns over n cells, lengths spread evenly by their logarithm."""
+    lengths = np.exp(generator.uniform(math.log(min(4, n)), math.log(n), p))
+    centres = generator.uniform(0, n, p)
+    return np.asarray(np.abs(np.arange(n)[:, None] - centres) < lengths / 2, dtype=float)
+
+
+def interpolated(theta: Array, n: int, size: int) -> Array:
+    """Θᵀ on blocks of half the size, from one on blocks of n cells, linearly between their middles."""
+    coarse, fine = _middles(n, size), _middles(n, size // 2)
+    right = np.clip(np.searchsorted(coarse, fine), 1, len(coarse) - 1)
+    share = np.clip((fine - coarse[right - 1]) / (coarse[right] - coarse[right - 1]), 0, 1)[:, None]
+    return np.asarray((1 - share) * theta[right - 1] + share * theta[right])
+
+
+def _middles(n: int, size: int) -> Array:
+    """The middle of every block of so many cells."""
+    first = np.arange(0, n, size)
+    return np.asarray((first + np.append(first[1:], n) - 1) / 2)
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,340 @@
+"""The plan itself: what it holds, and what follows from it about privacy and accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from leastnoise.bounds.certificate import Certificate, Status, Witness, certify
+from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.core import container
+from leastnoise.core.directed import float_above, float_below, root_above
+from leastnoise.core.errors import MethodError, NotYetError, PrivacyError, QueryError
+from leastnoise.core.operators import Array
+from leastnoise.core.printable import in_figures, printable
+from leastnoise.core.progress import Ended
+from leastnoise.planning.mechanism import Mechanism
+from leastnoise.planning.plan import plan_text as words
+from leastnoise.planning.plan.plan_checks import check_plan
+from leastnoise.planning.plan.plan_costs import cells_digest, summed_costs
+from leastnoise.planning.plan.plan_parts import parts_of
+from leastnoise.privacy.accounting import CellCosts, Charge
+from leastnoise.privacy.goals import Goal, delta_of, epsilon_of, exact_number
+from leastnoise.query.objective import Objective
+from leastnoise.query.queries import Linear, Query
+from leastnoise.query.workload import Workload, alone
+from leastnoise.strategy import cell_costs
+from leastnoise.strategy.measured import Measured, Spread
+
+# Plans over more cells are charged by the cell that spends most.
+MAX_LISTED_CELLS = 2**17
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What to measure, chosen for a workload and a privacy goal.
+
+    Where it was designed after other plans, the goal is for all of them and this one together: whoever
+    lost less than most may lose as much as they did. `profile`, `mu`, `epsilon`, `delta`, `charge` and
+    `spent_per_person` are about this plan alone; `spent_together` and `spare` about all of them.
+
+    Attributes:
+        method: the name of the family that was used.
+        strategy: the integer rows that are measured, and the scale of their noise; None where
+            what is measured depends on the data.
+        witness: the dual weights behind the certificate's lower bound.
+        note: how the strategy was found.
+        has_goal: whether `privacy` was asked for; else it is the least that meets the targets.
+        mechanism: what `measure` does where there is no strategy.
+        after: digests of the plans that this one was designed after, in order.
+        used: what they spend together in each cell; None without any. In a loaded plan it is what the
+            file says: the ledger adds up for itself what was really released.
+        ended: how the search for the strategy ended: "converged", "exhausted" (at its limit of steps) or
+            "deadline" (at its time limit); None where that was not recorded.
+    """
+
+    workload: Workload
+    privacy: Goal
+    objective: Objective
+    method: str
+    strategy: Measured | None
+    witness: Witness | ProductWitness
+    claim: Status
+    tol: float
+    note: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    has_goal: bool = True
+    mechanism: Mechanism | None = None
+    after: tuple[str, ...] = ()
+    used: CellCosts | None = None
+    ended: Ended | None = None
+
+    def __post_init__(self) -> None:
+        check_plan(self)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """Both sides of the plan's optimality, recomputed from workload, strategy and witness."""
+        return certify(self.workload, self)
+
+    @cached_property
+    def stderr(self) -> Array | None:
+        """The standard error of every answer, (m,); None where it depends on the data."""
+        if self.strategy is None:
+            return None
+        errors = np.sqrt(self.strategy.variances_of(self.workload))
+        errors.setflags(write=False)
+        return errors
+
+    @cached_property
+    def distance(self) -> float | None:
+        """How far the queries that are answered lie from those asked; None where it depends on the data.
+
+        The largest difference of two coefficients, beside the largest coefficient w of the query: answers
+        are biased by at most this times w times the number of records. It is 0 for whole coefficients and
+        wherever all cells are measured; queries with other coefficients are measured through a basis that
+        is rounded.
+        """
+        return None if self.strategy is None else self.strategy.distance_of(self.workload)
+
+    @cached_property
+    def spreads(self) -> list[Spread] | None:
+        """Standard errors of every batch of queries; None where they depend on the data."""
+        return None if self.strategy is None else self.strategy.spreads(self.workload)
+
+    def fixed_strategy(self) -> Measured:
+        """The strategy, for what cannot be told without one.
+
+        Raises:
+            MethodError: where what is measured depends on the data.
+        """
+        if self.strategy is None:
+            raise MethodError(
+                f"method {self.method!r} depends on the data, so that its standard errors are not known, nor "
+                'what follows from them, such as intervals; design the plan with method="auto" to have them'
+            )
+        return self.strategy
+
+    def known_stderr(self) -> Array:
+        """`stderr`, for what cannot be told without it.
+
+        Raises:
+            MethodError: where it depends on the data.
+        """
+        self.fixed_strategy()
+        assert self.stderr is not None
+        return self.stderr
+
+    @property
+    def spent_per_cell(self) -> list[Fraction]:
+        """What a record of each cell spends, exactly: μ² (Gaussian) or ε (Laplace).
+
+        Raises:
+            TooLargeError: where there are more cells than can be listed.
+        """
+        if self.strategy is not None:
+            return self.strategy.spent_per_cell
+        assert self.mechanism is not None
+        return [self.mechanism.spent] * self.workload.shape[1]
+
+    @property
+    def profile(self) -> Array:
+        """What a record of each cell spends, (n,): μ² for Gaussian noise, ε for Laplace, rounded up.
+
+        Where neighbours replace a record, the most that replacing one of this cell spends.
+        """
+        return np.array([float_above(spent) for spent in self.spent_per_cell])
+
+    @property
+    def spare(self) -> Array:
+        """What a record of each cell could still spend within the goal, (n,), rounded down.
+
+        Where there are earlier plans: after them and this one, within the goal for all together.
+        """
+        left = self.privacy.budget
+        spent = self.spent_per_cell if self.used is None else self._costs_together()
+        return np.array([float_below(left - cost) for cost in spent])
+
+    def _costs_together(self) -> CellCosts:
+        """What a record of each cell spends over this plan and the earlier ones."""
+        own = cell_costs(self.fixed_strategy())
+        return own if self.used is None else summed_costs([self.used, own])
+
+    @cached_property
+    def spent_together(self) -> Fraction:
+        """μ² or ε that one person spends over this plan and those it was designed after, exactly.
+
+        The largest sum over any cell, not the sum of the largest.
+        """
+        if self.used is None:
+            return self.spent_per_person
+        return self._costs_together().largest * self.privacy.records_per_person**2
+
+    @cached_property
+    def factor(self) -> float | None:
+        """The largest standard error as a multiple of its target, rounded up; None without targets.
+
+        At most 1 for plans that had to meet them: for targets without a privacy goal, and for the
+        total variance within targets. None also where standard errors depend on the data.
+        """
+        if not self.workload.has_targets or self.spreads is None:
+            return None
+        factor = 0.0
+        for block, spread in zip(self.workload.blocks, self.spreads, strict=True):
+            if len(block.targets) == 1:
+                largest, targets = np.array([spread.high]), block.targets
+            else:
+                largest, targets = self.known_stderr()[self.workload.rows_of(block.name)], block.targets
+            ratios = largest / targets
+            factor = max(factor, float(ratios.max()))
+            # A quotient that rounds to less than the largest is less.
+            for j in np.flatnonzero((ratios >= factor) & np.isfinite(targets)):
+                while Fraction(factor) * Fraction(float(targets[j])) < Fraction(float(largest[j])):
+                    factor = math.nextafter(factor, math.inf)
+        return factor
+
+    @cached_property
+    def spent_per_person(self) -> Fraction:
+        """μ² (Gaussian) or ε (Laplace) that one person spends on this plan, exactly."""
+        k = self.privacy.records_per_person
+        if self.strategy is None:
+            assert self.mechanism is not None
+            return self.mechanism.spent * k
+        return self.strategy.spent * (k * k if self.strategy.noise == "gaussian" else k)
+
+    @property
+    def mu(self) -> float | None:
+        """The μ of Gaussian differential privacy of this plan alone, rounded up; None for pure privacy."""
+        if self.privacy.noise == "laplace":
+            return None
+        return root_above(self.spent_per_person)
+
+    def epsilon(self, *, delta: float | None = None) -> float:
+        """The ε that this plan alone spends at some δ, rounded up. Pure privacy needs no δ."""
+        if self.privacy.noise == "laplace":
+            return float_above(self.spent_per_person)
+        if delta is None:
+            raise PrivacyError("Gaussian noise has an epsilon for every delta; ask plan.epsilon(delta=1e-6)")
+        return epsilon_of(self.spent_per_person, delta)
+
+    def delta(self, *, epsilon: float) -> float:
+        """The δ that this plan alone spends at some ε, rounded up."""
+        if self.privacy.noise == "laplace":
+            if exact_number("epsilon", epsilon) >= self.spent_per_person:
+                return 0.0
+            raise NotYetError("for Laplace noise, delta is only given at the plan's own epsilon or above")
+        return delta_of(self.spent_per_person, epsilon)
+
+    def asked(self, query: Query) -> Workload:
+        """A further query as a workload of its own, checked to be answerable from this plan.
+
+        Where what is measured depends on the data, every query is: all cells are estimated.
+
+        Raises:
+            QueryError: naming the query and what to do.
+        """
+        if not isinstance(query, Query):
+            raise QueryError(f"a query such as Total() is needed, got {type(query).__name__}")
+        schema = self.workload.schema
+        is_matrix = isinstance(query, Linear) and query.matrix.shape[1] == self.workload.shape[1]
+        if schema is None and not is_matrix:
+            raise QueryError(
+                f"this plan was made from a matrix without a schema and answers Linear rows over its "
+                f"{self.workload.shape[1]:,} cells only; give a schema to Workload.from_matrix() to ask more"
+            )
+        workload = alone(query, schema)
+        j = None if self.strategy is None else self.strategy.first_unanswerable(workload)
+        if j is not None:
+            raise QueryError(
+                f'query {j} ("{printable(workload.labels[j])}") cannot be answered by this plan; add it to '
+                "the workload and call design() again (measuring the new plan spends privacy again)"
+            )
+        return workload
+
+    def variance(self, query: Query) -> Array:
+        """The variance of the answers to any query in the plan's row space.
+
+        Raises:
+            QueryError: if the plan does not measure enough to answer it.
+            MethodError: where it depends on the data.
+        """
+        return self.fixed_strategy().variances_of(self.asked(query))
+
+    def covariance(self, query: Query, other: Query | None = None) -> Array:
+        """The covariances of the answers to a query with those to another, or to itself: a dense array.
+
+        Raises:
+            QueryError: if the plan does not measure enough to answer them.
+            TooLargeError: if there are too many answers.
+            MethodError: where it depends on the data.
+        """
+        strategy, left = self.fixed_strategy(), self.asked(query)
+        return strategy.covariances_of(left, left if other is None else self.asked(other))
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Plain values and arrays that `plan_from_parts` reads back."""
+        return parts_of(self)
+
+    @cached_property
+    def digest(self) -> str:
+        """A SHA-256 over everything that the plan holds: what a ledger knows it by.
+
+        It identifies the plan, not the request. The same request gives the same digest again on the same
+        machine, with the same versions of the libraries and one thread for linear algebra, unless a time
+        limit ended the search (`ended` is "deadline"); saving and loading never changes it.
+        """
+        return container.digest_of(*self.to_parts())
+
+    @cached_property
+    def charge(self) -> Charge:
+        """What measuring the plan once costs, exactly, cell by cell where cells can be listed.
+
+        Of this plan alone: a ledger adds it to what it holds of the earlier ones.
+        """
+        per_cell = self._cell_costs()
+        if per_cell is not None:
+            worst = per_cell.largest
+        else:
+            k = self.privacy.records_per_person
+            worst = self.spent_per_person / (k * k if self.privacy.noise == "gaussian" else k)
+        return Charge(
+            noise=self.privacy.noise,
+            neighbours=self.privacy.neighbours,
+            records_per_person=self.privacy.records_per_person,
+            worst=worst,
+            per_cell=per_cell,
+            cells=cells_digest(self.workload),
+            plan_digest=self.digest,
+        )
+
+    def _cell_costs(self) -> CellCosts | None:
+        """What a record of each cell spends; None where cells are many, or data decide what is measured."""
+        if self.strategy is None or self.strategy.n_cells > MAX_LISTED_CELLS:
+            return None
+        return cell_costs(self.strategy)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the plan to one file, which `load_plan` reads back; returns the path."""
+        return container.write(path, "plan", *self.to_parts())
+
+    def __reduce__(self) -> NoReturn:
+        # A pickle runs whatever its maker wrote; plans travel as files that are checked when loaded.
+        raise TypeError("plans are not pickled; use plan.save(path) and load_plan(path)")
+
+    def __repr__(self) -> str:
+        m, n = self.workload.shape
+        return f"Plan({self.method}, {m:,} queries over {in_figures(n)} cells, {self.privacy})"
+
+    def __str__(self) -> str:
+        return words.plan_in_words(self)
+
+    def after_in_words(self) -> list[str]:
+        """What this plan and those before it spend together, and for whom that is free; [] without any."""
+        return words.after_in_words(self)

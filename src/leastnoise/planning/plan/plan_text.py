@@ -1,0 +1,118 @@
+"""A plan as people read it: what it promises, what is measured, how accurate the answers will be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leastnoise.core.printable import counted, printable
+from leastnoise.core.progress import ending_to_text
+from leastnoise.privacy.accounting import shown
+from leastnoise.privacy.goals import ZCDP, Goal
+from leastnoise.query.objective import TotalVariance
+from leastnoise.strategy import Strategy
+
+if TYPE_CHECKING:
+    from leastnoise.planning.plan.plan import Plan
+
+
+def plan_in_words(plan: Plan) -> str:
+    """The plan on a few lines: goal, method, certificate, and the standard errors of every batch."""
+    m, n = plan.workload.shape
+    lines = [
+        f"Plan for {counted(m, 'query')} over {counted(n, 'cell')}",
+        f"  privacy      {_stated(plan.privacy)}",
+        f"  method       {printable(plan.method)}: {printable(plan.note)}",
+        f"  search       {ending_to_text(plan.ended)}",
+        f"  measured     {_measured(plan)}",
+        f"  certificate  {plan.certificate}",
+    ]
+    if plan.strategy is None:
+        # Nothing is searched for before there are data.
+        del lines[3]
+    if plan.objective != TotalVariance():
+        lines.insert(2, f"  objective    {plan.objective}")
+    if plan.after:
+        lines[1] += ", for all plans together"
+        lines[2:2] = [f"               {line}" for line in after_in_words(plan)]
+    if not plan.has_goal:
+        # The goal was derived, as a μ that says little to most people.
+        lines.insert(2, f"               ε = {plan.epsilon(delta=1e-6):.4g} at δ = 1e-06")
+    if plan.distance:
+        lines.append(f"  answered     {distance_in_words(plan.distance)}")
+    if plan.factor is not None:
+        lines.append(f"  targets      {targets_in_words(plan.factor)}")
+    if plan.spreads is None:
+        return "\n".join(lines)
+    lines.append("  expected standard errors")
+    width = max(len(printable(name)) for name in plan.workload.names)
+    for block, spread in zip(plan.workload.blocks, plan.spreads, strict=True):
+        asked = block.targets[np.isfinite(block.targets)]
+        wanted = f", target {_in_short(asked.min(), asked.max())}" if len(asked) else ""
+        lines.append(
+            f"    {printable(block.name):<{width}}  {_in_short(spread.low, spread.high)}{wanted}   "
+            f"({counted(block.n_rows, 'query')})"
+        )
+    return "\n".join(lines)
+
+
+def after_in_words(plan: Plan) -> list[str]:
+    """What a plan and those before it spend together, and for whom that is free; [] without any."""
+    if plan.used is None:
+        return []
+    before = plan.used.largest * plan.privacy.records_per_person**2
+    growth = plan.spent_together - before
+    more = f"μ² = {shown(growth)} more than before" if growth else "nothing more than before"
+    return [
+        f"after {counted(len(plan.after), 'earlier plan')}; together they spend μ² = "
+        f"{shown(plan.spent_together)} per person; in the worst case {more}",
+        "in the worst case only: people in cells with slack lose protection they had",
+    ]
+
+
+def distance_in_words(distance: float) -> str:
+    """How far the queries that a plan answers lie from those asked.
+
+    Example:
+        >>> distance_in_words(2.04e-12)
+        'queries whose coefficients differ from those asked by at most 2.1e-12 of their largest'
+    """
+    shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal(Decimal(distance))
+    return (
+        f"queries whose coefficients differ from those asked by at most {float(shown):.1e} of their largest"
+    )
+
+
+def targets_in_words(factor: float) -> str:
+    """What a plan's factor says about its targets.
+
+    Example:
+        >>> targets_in_words(0.9), targets_in_words(1.25)
+        ('met by every query', 'missed; every standard error is within 1.25 times its target')
+    """
+    if factor <= 1:
+        return "met by every query"
+    shown = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(factor))
+    return f"missed; every standard error is within {float(shown):.6g} times its target"
+
+
+def _measured(plan: Plan) -> str:
+    if plan.strategy is None:
+        return "integers with laplace noise, which of them depends on the data"
+    kind = "rows" if isinstance(plan.strategy, Strategy) else "sums"
+    return f"{plan.strategy.n_measured:,} integer {kind} with {plan.strategy.noise} noise"
+
+
+def _stated(goal: Goal) -> str:
+    """A goal in words. One that is exactly what earlier plans spend has dozens of digits: six are shown."""
+    if isinstance(goal, ZCDP) and isinstance(goal.rho, Fraction) and goal.rho.denominator > 10**6:
+        goal = replace(goal, rho=float(shown(goal.rho)))
+    return goal.statement()
+
+
+def _in_short(low: float, high: float) -> str:
+    return f"{low:.3g}" if high <= low * 1.005 else f"{low:.3g} to {high:.3g}"

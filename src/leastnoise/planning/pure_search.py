@@ -1,0 +1,525 @@
+"""The search under pure privacy: which methods are tried, for how long, and what is made of the best.
+
+No method is optimal for Laplace noise, so `design` tries several and takes the best by its exact
+expected error. What is best is then refined directly: its rows A move freely, with signs, and only
+columns of L1 norm 1 are kept,
+
+    minimise trace V (AᵀA)⁻¹,   A = (P − N)/(column sums of P + N),   P, N ≥ 0                        (1)
+
+by L-BFGS-B; an entry that is zero may become positive or negative. Where queries span less than all
+cells, the best rows may lie within what they span, where (1) has no inverse. With V = RᵀR and A = M R
+
+    minimise log trace (MᵀM)⁻¹ + 2 log max_i ‖M r_i‖₁                                                 (2)
+
+which does not depend on the scale of M, is searched from several starts for few cells; sizes and the
+maximum are smoothed by a width that falls step by step.
+
+For the largest variance, or share of a cap, the total in (1) gives way to a power mean of all of them with
+a rising power. Its derivative is (1) with weights of the queries that follow the strategy: those that
+matter are given more, the strategy is improved for them, and so on, at every step. What counts is the largest
+itself, and the rows are kept at which that was least.
+
+Refined rows are only proposals: `design` rounds them, works out what they achieve and keeps them if that
+is less.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from leastnoise.core.errors import DesignError, MethodError
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.planning.families.distinct_cells import Cells
+from leastnoise.planning.families.proposals import from_rows, nothing_asked, weighted_factor
+from leastnoise.planning.families.table_weights import descent_ending
+from leastnoise.planning.method import Method, Request
+from leastnoise.planning.p_identity.capped import power_mean, relative_caps, variances
+from leastnoise.planning.p_identity.family import merging
+from leastnoise.planning.p_identity.objective_function import cells_of
+from leastnoise.strategy import RealStrategy
+from leastnoise.strategy.row_space import Basis, integer_basis
+
+# Seconds for everything, up to so many cells; beyond, in proportion to them.
+TIME_LIMIT, TIME_LIMIT_CELLS = 10.0, 256
+
+# Methods that search for long and are tried all the same, each with the options it is given up to so many
+# cells; beyond, its own.
+_SEARCHES: dict[str, dict[str, Any]] = {"p-identity": {}, "lowrank": {"max_iterations": 50}}
+_WITH_OPTIONS_CELLS = 256
+
+# The low-rank mechanism is tried up to so many cells: 0.5 s for 8, 6 s for 64, and then far from the best.
+# And where there are so many times more cells than queries: few queries span few directions, which is what
+# it is made for and what strategies that measure every cell waste most on.
+_LOWRANK_CELLS = 16
+_LOWRANK_SHARE = 4
+
+# Tried last: where it takes longest, it is behind.
+_LAST = "weighted-basis"
+
+# Where caps are to be met, p-identity is first asked for this much: all ranges of 256 cells, 32,896
+# queries, take 4 s and come within 2 % of what a search of minutes reaches. Its 24 starts alone take longer.
+FEW: dict[str, Any] = {"starts": 4, "iterations": 200, "workers": 1}
+
+# Measuring every query is no quick method from this many coefficients on: 8.4 million take 14 s, without a
+# pause in which a time limit could be looked at.
+_QUICK_COEFFICIENTS = 2**20
+_SECONDS_PER_COEFFICIENT = 1.7e-6
+
+# The share of the time left that one method may take, so that others and the refinement come too.
+_SHARE = 0.5
+_SHARE_OF_LAST = 0.25
+
+# (1) takes n³ per step: 20 ms for 256 cells on one core.
+_REFINED_CELLS, _REFINED_STEPS = 768, 400
+
+# A step for the largest variance works out every variance and the Gram matrix of the queries anew.
+# Rows that are good already are followed with the last powers alone: lower ones lead away from them.
+_LARGEST_CELLS, _LARGEST_STEPS = 256, 200
+_FIRST_POWERS, _LAST_POWERS = (20.0, 100.0), (600.0, 2000.0, 6000.0)
+
+# Up to so many cells (1) is also tried from random signed rows.
+_FREE_CELLS, _FREE_STARTS = 16, 4
+
+# (2) is tried for so many cells and directions at most, from so many random starts.
+_SPAN_CELLS, _SPAN_RANK, _SPAN_STARTS = 64, 24, 6
+
+# Widths of the smoothing, while starts are compared and for the best of them.
+_COARSE = (1e-1, 1e-2, 1e-3)
+_FINE = tuple(10.0**-power for power in np.arange(3.5, 8.6, 0.5))
+_SPAN_STEPS = 150
+
+
+def time_limit_of(request: Request) -> float:
+    """Seconds that the whole search may take."""
+    if request.time_limit is not None:
+        return request.time_limit
+    return TIME_LIMIT * max(1.0, request.workload.shape[1] / TIME_LIMIT_CELLS)
+
+
+def methods_to_try(methods: Sequence[Method], request: Request) -> list[Method]:
+    """The methods that serve a request: quick ones and those that search; slow ones if there is no other."""
+    n = request.workload.shape[1]
+    willing = [m for m in methods if not m.is_data_dependent and m.refuses(request) is None]
+    quick = [m for m in willing if m.is_quick]
+    is_low_rank = n <= _LOWRANK_CELLS or _LOWRANK_SHARE * request.workload.shape[0] <= n
+    searches = [m for m in willing if m.name in _SEARCHES and (m.name != "lowrank" or is_low_rank)]
+    return quick + [m for m in searches if m not in quick] or willing
+
+
+def check_options(methods: Sequence[Method], request: Request) -> None:
+    """Return if every option is one of some method that is tried.
+
+    Raises:
+        MethodError: naming those that no method has.
+    """
+    unknown = set(request.options) - {name for method in methods for name in method.options}
+    if unknown:
+        named = ", ".join(sorted(map(str, unknown)))
+        raise MethodError(
+            f"no method tried under pure privacy has an option {named}; methods() lists them all"
+        )
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One method with the options with which it is tried.
+
+    Attributes:
+        name: what a plan's note calls it.
+        share: of the time left that it may take.
+        is_quick: whether it is tried however late it is, where nobody set a time limit.
+        least_seconds: without which it is not begun, because it cannot be stopped.
+        own_seconds: that it may take though no time is left.
+    """
+
+    name: str
+    method: Method
+    options: Mapping[str, Any]
+    share: float
+    is_quick: bool
+    least_seconds: float = 0.0
+    own_seconds: float = 1e-9
+
+    def seconds(self, left: float) -> float:
+        """Seconds that it may take where so many are left for all."""
+        return max(self.share * left, self.own_seconds)
+
+
+def attempts(methods: Sequence[Method], request: Request) -> list[Attempt]:
+    """The methods in the order in which they are tried: quick ones, searches, and what takes longest.
+
+    Where caps are to be met, a short search comes between quick methods and long searches. Where nobody set a
+    limit it has a time of its own: whatever quick methods take, what it meets is met.
+    """
+    found = [_attempt(method, request) for method in methods]
+    if request.objective.kind != "total":
+        found += [_short_search(one, request) for one in found if one.method.name == "p-identity"]
+    return sorted(found, key=lambda one: _turn(one, request))
+
+
+def _short_search(full: Attempt, request: Request) -> Attempt:
+    options = {**FEW, **full.options}
+    name = f"{full.name} from {options['starts']} starts"
+    is_free = request.time_limit is None
+    own = time_limit_of(request) if is_free else full.own_seconds
+    return replace(full, name=name, options=options, is_quick=is_free, own_seconds=own)
+
+
+def _turn(attempt: Attempt, request: Request) -> int:
+    if attempt.method.name == _LAST or _is_long_list(attempt.method, request):
+        return 3
+    if attempt.method.is_quick:
+        return 0
+    return 1 if attempt.name != attempt.method.name else 2
+
+
+def _attempt(method: Method, request: Request) -> Attempt:
+    share = _SHARE_OF_LAST if method.name == _LAST else _SHARE
+    options, is_long = options_for(method, request), _is_long_list(method, request)
+    least = _SECONDS_PER_COEFFICIENT * math.prod(request.workload.shape) if is_long else 0.0
+    return Attempt(method.name, method, options, share, method.is_quick and not is_long, least)
+
+
+def _is_long_list(method: Method, request: Request) -> bool:
+    """Whether a method measures so many queries that it takes long."""
+    return method.name == "workload" and math.prod(request.workload.shape) > _QUICK_COEFFICIENTS
+
+
+def options_for(method: Method, request: Request) -> dict[str, Any]:
+    """The options with which a method is tried: its own, and of those asked for the ones it has."""
+    is_small = request.workload.shape[1] <= _WITH_OPTIONS_CELLS
+    own = _SEARCHES.get(method.name, {}) if is_small else {}
+    return {**own, **{name: value for name, value in request.options.items() if name in method.options}}
+
+
+# Where cells are merged, as many as this may become few enough to refine.
+_MERGED_CELLS = 20_000
+
+
+def may_refine(request: Request) -> bool:
+    """Whether there are few enough cells for `refinements` to look at."""
+    return request.workload.shape[1] <= _MERGED_CELLS
+
+
+class Proposed(NamedTuple):
+    """Rows that were made from others, and how the search for them ended."""
+
+    proposal: RealStrategy
+    ended: Ended
+
+
+def refinements(
+    request: Request, rows: Sequence[Array], weights: Array, deadline: float
+) -> Iterator[tuple[str, Callable[[], Proposed | None]]]:
+    """Proposals made from rows so far, each (r, n), and from nothing: how, and a call that seeks one.
+
+    The call gives None where it has nothing to start from, and raises a DesignError where queries or
+    rows are too far apart in size to be told from rounding.
+
+    Args:
+        rows: the best strategies so far, best first; the first that can be refined is.
+        weights: of the queries, (m,): those for whose total the rows are refined.
+        deadline: of `time.monotonic`, after which no further one is sought.
+    """
+    if nothing_asked(request) is not None:
+        return
+    cells = cells_of(request.workload)
+    n = len(cells.first)
+    if request.objective.kind == "largest":
+        if n <= _LARGEST_CELLS:
+            yield "refined directly", partial(_refined_largest, request, rows, cells, deadline)
+        return
+    if n <= _REFINED_CELLS:
+        yield "refined directly", partial(_refined, request, rows, weights, cells, deadline)
+    if request.objective.kind != "total":
+        return
+    basis = integer_basis(request.workload)
+    if basis.rank < n <= _SPAN_CELLS and basis.rank <= _SPAN_RANK:
+        yield "searched within what the queries span", partial(_spanned, request, rows, basis, deadline)
+
+
+def _refined(
+    request: Request, rows: Sequence[Array], weights: Array, cells: Cells, deadline: float
+) -> Proposed | None:
+    """(1) from the rows given, and for few cells from random ones too."""
+    V = request.workload.weighted_gram(weights)[np.ix_(cells.first, cells.first)]
+    # Per cell, so that the steps of L-BFGS-B begin at a sensible length.
+    weigh = total_of(V * (len(V) / float(np.trace(V))))
+    starts = [*_able(rows, cells), *free_rows(len(cells.first))]
+    refined = [refine(weigh, start, _REFINED_STEPS, deadline) for start in starts]
+    ends = [end for end in refined if end is not None]
+    return _proposed(ends, cells, worst_ending(end.ended for end in ends))
+
+
+def _refined_largest(
+    request: Request, rows: Sequence[Array], cells: Cells, deadline: float
+) -> Proposed | None:
+    """The largest share of a cap, by powers that approach it, each from where the last one ended."""
+    ends: list[Refined] = []
+    endings: list[Ended] = []
+    starts: list[tuple[Array, tuple[float, ...]]] = [(A, _LAST_POWERS) for A in _able(rows, cells)]
+    if len(cells.first) <= _FREE_CELLS:
+        starts += [
+            (A, _FIRST_POWERS + _LAST_POWERS) for A in (*_able(rows, cells), *free_rows(len(cells.first)))
+        ]
+    for start, powers in starts:
+        A = start
+        for power in powers:
+            end = refine(largest_of(request, cells, power), A, _LARGEST_STEPS, deadline)
+            if end is None:
+                break
+            A = end.rows
+            ends.append(end)
+            if power == powers[-1] or end.ended == "deadline":
+                # Lower powers only start the last.
+                endings.append(end.ended)
+                break
+    return _proposed(ends, cells, worst_ending(endings))
+
+
+def _able(rows: Sequence[Array], cells: Cells) -> list[Array]:
+    """The first of the rows that reach every cell, alone; others have no inverse to follow."""
+    n = len(cells.first)
+    able = (A[:, cells.first] for A in rows if np.linalg.matrix_rank(A[:, cells.first]) == n)
+    return list(islice(able, 1))
+
+
+def free_rows(n: int) -> list[Array]:
+    """Random signed rows, for few cells: more rows than cells, as the best strategies tend to have."""
+    if n > _FREE_CELLS:
+        return []
+    generator = np.random.default_rng(0)
+    return [generator.standard_normal((n + n // 2, n)) for _ in range(_FREE_STARTS)]
+
+
+def _proposed(ends: Sequence[Refined], cells: Cells, ended: Ended) -> Proposed | None:
+    """The best of several rows as whole numbers, None where there are none."""
+    if not ends:
+        return None
+    A = min(ends, key=lambda end: end.judged).rows
+    C = from_rows(A, Basis(None, A.shape[1])).coefficients
+    return Proposed(RealStrategy(C[np.abs(C).max(axis=1) > 0], merging(cells)), ended)
+
+
+def _spanned(request: Request, rows: Sequence[Array], basis: Basis, deadline: float) -> Proposed | None:
+    """(2), on the factor of the weighted Gram matrix."""
+    R = weighted_factor(request, basis)
+    M, ended = search_span(R, rows[0], deadline)
+    return None if M is None else Proposed(from_rows(M @ R, basis), ended)
+
+
+class _OutOfTime(Exception):
+    pass
+
+
+class Weighed(NamedTuple):
+    """What a covariance Y of the cells is worth.
+
+    Attributes:
+        value: a smooth function of Y that is minimised.
+        gram: its derivative by Y, the Gram matrix of the queries with some weights.
+        judged: what is really meant, by which points are compared; less is better.
+    """
+
+    value: float
+    gram: Array
+    judged: float
+
+
+Weigh = Callable[[Array], Weighed]
+
+
+def total_of(V: Array) -> Weigh:
+    """The total variance trace V Y."""
+
+    def weigh(Y: Array) -> Weighed:
+        value = float(np.vdot(V, Y))
+        return Weighed(value, V, value)
+
+    return weigh
+
+
+def largest_of(request: Request, cells: Cells, power: float) -> Weigh:
+    """The power mean of the variances as shares of their caps, which approaches the largest share.
+
+    Caps are in units of the tightest one, so that a common factor on all of them changes nothing.
+    Its derivatives by the variances are the weights of the queries for whose total Y is improved next.
+    """
+    workload, caps = request.workload, request.objective.caps(request.workload)
+    assert caps is not None
+    inverse_caps = relative_caps(caps)
+
+    def weigh(Y: Array) -> Weighed:
+        v = variances(workload, Y, cells)
+        if not np.isfinite(v).all():
+            return Weighed(math.inf, np.zeros_like(Y), math.inf)
+        value, p = power_mean(inverse_caps, power, v)
+        gram = workload.weighted_gram(p)[np.ix_(cells.first, cells.first)]
+        return Weighed(value, gram, float((v * inverse_caps).max()))
+
+    return weigh
+
+
+def split_value(weigh: Weigh, P: Array, N: Array) -> tuple[Weighed, Array, Array]:
+    """A function of Y = (AᵀA)⁻¹ for A as in (1), and its gradients by P and by N, all (r, n).
+
+    Infinite where A has not full rank. With V the derivative by Y, that by A is −2 A Y V Y; A is unchanged
+    where a column of P and N is multiplied by a number, which is what the second term takes out.
+    """
+    from scipy import linalg
+
+    columns = (P + N).sum(axis=0)
+    nothing = np.zeros_like(P)
+    impossible = Weighed(math.inf, nothing, math.inf), nothing, nothing
+    if not (columns > 0).all():
+        return impossible
+    A = (P - N) / columns
+    try:
+        factor = linalg.cho_factor(A.T @ A, check_finite=False)
+    except (linalg.LinAlgError, ValueError):
+        return impossible
+    Y = linalg.cho_solve(factor, np.eye(len(columns)), check_finite=False)
+    weighed = weigh(Y)
+    if not math.isfinite(weighed.value):
+        return impossible
+    by_A = -2 * (A @ (Y @ weighed.gram @ Y))
+    along = by_A / columns
+    scale = (by_A * A).sum(axis=0) / columns
+    return weighed, along - scale, -along - scale
+
+
+class Refined(NamedTuple):
+    """The best rows met, what they are judged at, and how the search ended."""
+
+    judged: float
+    rows: Array
+    ended: Ended
+
+
+def refine(weigh: Weigh, start: Array, steps: int, deadline: float = math.inf) -> Refined | None:
+    """The best rows met on the way from rows of full rank; None from others."""
+    from scipy import optimize
+
+    shape = start.shape
+    lengths = np.abs(start).sum(axis=0)
+    if not (lengths > 0).all():
+        return None
+    A = start / lengths
+    best: list[tuple[float, Array]] = []
+
+    def evaluate(x: Array) -> tuple[float, Array]:
+        P, N = x.reshape(2, *shape)
+        weighed, by_P, by_N = split_value(weigh, P, N)
+        if math.isfinite(weighed.judged) and (not best or weighed.judged < best[0][0]):
+            best[:] = [(weighed.judged, (P - N) / (P + N).sum(axis=0))]
+        if time.monotonic() > deadline:
+            raise _OutOfTime
+        return weighed.value, np.concatenate([by_P.reshape(-1), by_N.reshape(-1)])
+
+    x = np.concatenate([np.maximum(A, 0).reshape(-1), np.maximum(-A, 0).reshape(-1)])
+    if not math.isfinite(split_value(weigh, *x.reshape(2, *shape))[0].value):
+        return None
+    ended: Ended = "deadline"
+    try:
+        found = optimize.minimize(
+            evaluate,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=optimize.Bounds(0, math.inf),
+            options={"maxiter": steps, "maxfun": 2 * steps + 20, "ftol": 1e-10, "gtol": 0},
+        )
+        ended = descent_ending(found)
+    except _OutOfTime:
+        pass
+    return Refined(*best[0], ended)
+
+
+def span_value(R: Array, M: Array) -> float:
+    """trace (MᵀM)⁻¹ · max_i ‖M r_i‖₁², the total variance of the rows M R per unit of noise."""
+    if not np.isfinite(M).all():
+        return math.inf
+    values = np.linalg.svd(M, compute_uv=False)
+    if len(M) < M.shape[1] or not values[-1] > 1e-9 * values[0]:
+        return math.inf
+    return float((1 / values**2).sum()) * float(np.abs(M @ R).sum(axis=0).max()) ** 2
+
+
+def smoothed_span(R: Array, M: Array, width: float) -> tuple[float, Array]:
+    """(2) with √(a² + width²) for sizes and a soft maximum of that width, and its gradient by M."""
+    A = M @ R
+    sizes = np.sqrt(A * A + width * width)
+    columns = sizes.sum(axis=0)
+    top = float(columns.max())
+    shares = np.exp((columns - top) / width)
+    soft = top + width * math.log(float(shares.sum()))
+    shares /= shares.sum()
+    try:
+        Y = np.linalg.inv(M.T @ M)
+    except np.linalg.LinAlgError:
+        return math.inf, np.zeros_like(M)
+    total = float(np.trace(Y))
+    if not 0 < total < math.inf:
+        return math.inf, np.zeros_like(M)
+    gradient = -2 / total * (M @ (Y @ Y)) + 2 / soft * ((A / sizes * shares) @ R.T)
+    return math.log(total) + 2 * math.log(soft), gradient
+
+
+def search_span(R: Array, rows: Array, deadline: float = math.inf) -> tuple[Array | None, Ended]:
+    """The best M found for (2), from rows within what R spans and from random ones, and how the search ended.
+
+    None for M if none was found.
+    """
+    k = len(R)
+    generator = np.random.default_rng(0)
+    inside = rows @ np.linalg.pinv(R)
+    starts = [inside] if math.isfinite(span_value(R, inside)) else []
+    starts += [generator.standard_normal((k + number % 2, k)) for number in range(_SPAN_STARTS)]
+    coarse = [_follow(R, start, _COARSE, deadline) for start in starts]
+    best = min([*(M for M, _ in coarse), *starts[:1]], key=lambda M: span_value(R, M))
+    fine, ended = _follow(R, best, _FINE, deadline)
+    best = min(best, fine, key=lambda M: span_value(R, M))
+    if any(of_start == "deadline" for _, of_start in coarse):
+        ended = "deadline"
+    return best if math.isfinite(span_value(R, best)) else None, ended
+
+
+def _follow(R: Array, start: Array, widths: Sequence[float], deadline: float) -> tuple[Array, Ended]:
+    """The best M on the way from a start, the width of the smoothing falling, and how the last one ended."""
+    from scipy import optimize
+
+    M = best = start / float(np.abs(start @ R).sum(axis=0).max())
+    of_width: Ended = "converged"
+    for width in widths:
+        if time.monotonic() > deadline:
+            return best, "deadline"
+
+        def evaluate(x: Array, width: float = width) -> tuple[float, Array]:
+            value, gradient = smoothed_span(R, x.reshape(start.shape), width)
+            return value, gradient.reshape(-1)
+
+        ended = optimize.minimize(
+            evaluate,
+            M.reshape(-1),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": _SPAN_STEPS, "ftol": 1e-13, "gtol": 0},
+        )
+        M = ended.x.reshape(start.shape)
+        size = float(np.abs(M @ R).sum(axis=0).max())
+        if not 0 < size < math.inf:
+            raise DesignError("the search within the queries' span failed; name another method")
+        M = M / size
+        if span_value(R, M) < span_value(R, best):
+            best = M
+        of_width = descent_ending(ended)
+    return best, of_width

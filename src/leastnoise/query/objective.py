@@ -1,0 +1,493 @@
+"""What accurate means.
+
+Every objective is a case of one problem over the noise, with v_j the variance of
+query j, w_j its weight, c_j a cap on its variance (∞ where there is none), and the
+privacy that records lose bounded by the goal:
+
+    kind "total"               minimise  Σ_j w_j v_j
+    kind "largest"             minimise  max_j v_j / c_j
+    kind "total-within-caps"   minimise  Σ_j w_j v_j     subject to  v_j ≤ c_j
+
+    TotalVariance()                       "total"
+    MaxVariance()                         "largest", c_j = 1/w_j
+    Targets()                             "largest", c_j = stderr_j²
+    TotalVariance(within_targets=True)    "total-within-caps", c_j = stderr_j²
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from leastnoise.core.errors import DesignError, InputError, TooLargeError
+from leastnoise.core.numerical_rank import directions_of, is_within_reach
+from leastnoise.core.operators import MAX_ENTRIES, Array, Matrix, Stack, is_whole_space, require_room
+from leastnoise.query.products import Products, products_of
+from leastnoise.query.workload import Workload, check_spread
+
+Kind = Literal["total", "largest", "total-within-caps"]
+
+# Squares of targets must neither overflow nor vanish in float64.
+_TARGETS = (1e-100, 1e100)
+
+# Coefficients looked at together where a workload is visited row by row.
+_CHUNK_ENTRIES = 2**22
+
+
+class Objective(ABC):
+    """What a plan is chosen for: its kind, and a weight and a cap for every query."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What files call it."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> Kind:
+        """Which of the three problems it is."""
+
+    @abstractmethod
+    def weights(self, workload: Workload) -> Array:
+        """w, (m,): how much each variance counts; for "largest" 1/c, zero where there is no cap."""
+
+    @abstractmethod
+    def caps(self, workload: Workload) -> Array | None:
+        """c, (m,): the cap on each variance, ∞ where there is none; None for "total"."""
+
+    def batch_weights(self, workload: Workload) -> list[Array]:
+        """w for every batch of queries: one number where all of its queries have the same, else one each."""
+        return [block.weights for block in workload.blocks]
+
+    @abstractmethod
+    def batch_caps(self, workload: Workload) -> list[Array] | None:
+        """c for every batch of queries, as `batch_weights`; None for "total"."""
+
+    @abstractmethod
+    def unit(self, workload: Workload, *, has_goal: bool = True) -> str:
+        """What the two numbers of a certificate measure, with a privacy goal given or without."""
+
+    def value(self, workload: Workload, variances: Array) -> float:
+        """What is minimised, Σ_j w_j v_j or max_j v_j/c_j, for given variances."""
+        counted = self.weights(workload) * variances
+        return math.fsum(counted) if self.kind != "largest" else float(counted.max(initial=0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `objective_from_dict` reads back."""
+        return {"objective": self.name}
+
+
+@dataclass(frozen=True, repr=False)
+class TotalVariance(Objective):
+    """The least weighted sum of the variances of all answers.
+
+    Args:
+        within_targets: let no answer miss its target (`stderr=` or `within=`).
+        relative_to: "uniform", or a public prior π, one positive number per cell in any
+            unit. Variances then count relative to the squared size of what is asked: the
+            weight of query a is its own, divided by Σ_i a_i²/π_i with π scaled to sum 1.
+            A query whose coefficients are all zero has no relative error and weighs nothing.
+
+    Example:
+        >>> TotalVariance(relative_to=[3, 1])
+        TotalVariance(relative_to=<a prior over 2 cells>)
+    """
+
+    within_targets: bool = False
+    relative_to: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.within_targets, bool):
+            raise InputError(f"within_targets must be True or False, got {self.within_targets!r}")
+        object.__setattr__(self, "relative_to", _prior(self.relative_to))
+
+    @property
+    def name(self) -> str:
+        return "total-variance-within-targets" if self.within_targets else "total-variance"
+
+    @property
+    def kind(self) -> Kind:
+        return "total-within-caps" if self.within_targets else "total"
+
+    def weights(self, workload: Workload) -> Array:
+        if self.relative_to is None:
+            return workload.weights
+        return _relative_weights(workload, self.relative_to)
+
+    def caps(self, workload: Workload) -> Array | None:
+        caps = self.batch_caps(workload)
+        return None if caps is None else workload.per_query(caps, "the caps")
+
+    def batch_weights(self, workload: Workload) -> list[Array]:
+        if self.relative_to is None:
+            return super().batch_weights(workload)
+        weights = self.weights(workload)
+        return [weights[workload.rows_of(block.name)] for block in workload.blocks]
+
+    def batch_caps(self, workload: Workload) -> list[Array] | None:
+        return _squared_targets(workload, self) if self.within_targets else None
+
+    def unit(self, workload: Workload, *, has_goal: bool = True) -> str:
+        return "total variance"
+
+    def to_dict(self) -> dict[str, Any]:
+        if self.relative_to is None:
+            return super().to_dict()
+        prior = self.relative_to if isinstance(self.relative_to, str) else list(self.relative_to)
+        return {**super().to_dict(), "relative_to": prior}
+
+    def __str__(self) -> str:
+        relative = {None: "", "uniform": ", relative to uniform counts"}
+        within = " within targets" if self.within_targets else ""
+        is_prior = isinstance(self.relative_to, tuple)
+        return f"total variance{within}" + (
+            ", relative to a prior" if is_prior else relative[self.relative_to]
+        )
+
+    def __repr__(self) -> str:
+        given = ["within_targets=True"] if self.within_targets else []
+        if isinstance(self.relative_to, tuple):
+            given.append(f"relative_to=<a prior over {len(self.relative_to):,} cells>")
+        elif self.relative_to is not None:
+            given.append(f"relative_to={self.relative_to!r}")
+        return f"TotalVariance({', '.join(given)})"
+
+
+@dataclass(frozen=True)
+class MaxVariance(Objective):
+    """The least possible largest variance, each multiplied by its query's weight.
+
+    A query of weight 0 is answered and not counted.
+    """
+
+    @property
+    def name(self) -> str:
+        return "max-variance"
+
+    @property
+    def kind(self) -> Kind:
+        return "largest"
+
+    def weights(self, workload: Workload) -> Array:
+        return workload.weights
+
+    def caps(self, workload: Workload) -> Array:
+        return workload.per_query(self.batch_caps(workload), "the caps")
+
+    def batch_caps(self, workload: Workload) -> list[Array]:
+        caps = []
+        for block in workload.blocks:
+            w = block.weights
+            with np.errstate(divide="ignore", over="ignore"):
+                caps.append(1 / w)
+            if (np.isinf(caps[-1]) & (w > 0)).any():
+                raise InputError(
+                    "weights must be 0 or at least 1e-307 for the largest variance; scale them up"
+                )
+        return caps
+
+    def unit(self, workload: Workload, *, has_goal: bool = True) -> str:
+        are_plain = all(((b.weights == 0) | (b.weights == 1)).all() for b in workload.blocks)
+        return "largest variance" if are_plain else "largest weighted variance"
+
+    def __str__(self) -> str:
+        return "largest variance"
+
+
+@dataclass(frozen=True)
+class Targets(Objective):
+    """The targets of the queries (`stderr=` or `within=`), all of them.
+
+    Without a privacy goal: the least privacy loss that meets every target. With one: the
+    smallest common factor on the targets, `plan.factor`.
+    """
+
+    @property
+    def name(self) -> str:
+        return "targets"
+
+    @property
+    def kind(self) -> Kind:
+        return "largest"
+
+    def weights(self, workload: Workload) -> Array:
+        return 1 / self.caps(workload)
+
+    def caps(self, workload: Workload) -> Array:
+        return workload.per_query(self.batch_caps(workload), "the caps")
+
+    def batch_weights(self, workload: Workload) -> list[Array]:
+        return [1 / caps for caps in self.batch_caps(workload)]
+
+    def batch_caps(self, workload: Workload) -> list[Array]:
+        return _squared_targets(workload, self)
+
+    def unit(self, workload: Workload, *, has_goal: bool = True) -> str:
+        return "squared factor" if has_goal else "mu squared"
+
+    def __str__(self) -> str:
+        return "targets"
+
+
+def objective_from_dict(plain: Mapping[str, Any]) -> Objective:
+    """The objective that `to_dict` wrote; keys of other things are left alone.
+
+    Raises:
+        InputError: for an unknown name, naming those there are.
+    """
+    name, relative_to = plain["objective"], plain.get("relative_to")
+    if not isinstance(name, str) or name not in OBJECTIVES:
+        raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}, got {name!r}")
+    if relative_to is None:
+        return OBJECTIVES[name]
+    if not name.startswith("total-variance"):
+        raise InputError(f"relative_to goes with a total variance, not with {name!r}; leave it out")
+    return TotalVariance(within_targets="within" in name, relative_to=relative_to)
+
+
+def default_objective(workload: Workload, objective: Objective | None, *, has_goal: bool) -> Objective:
+    """The objective asked for, or the one that the workload implies.
+
+    Without targets total variance; with targets and a privacy goal, total variance within
+    them; with targets alone, the targets.
+
+    Raises:
+        InputError: if it is none, or needs targets that no query has.
+    """
+    if objective is None and not workload.has_targets:
+        return TotalVariance()
+    if objective is None:
+        objective = TotalVariance(within_targets=True) if has_goal else Targets()
+    if not isinstance(objective, Objective):
+        raise InputError(
+            f"objective must be TotalVariance(), MaxVariance() or Targets(), got {objective!r}; "
+            "with the brackets"
+        )
+    # Found now rather than after a long search: missing targets, a prior over other cells.
+    objective.batch_weights(workload)
+    objective.batch_caps(workload)
+    return objective
+
+
+def check_spanned(workload: Workload, objective: Objective) -> None:
+    """Return if every query that counts for nothing is a sum of queries that count, or the total is sought.
+
+    Any noise would do for another one, so that no plan for it is better than the next. For the total
+    variance, methods find this out by themselves.
+
+    Raises:
+        DesignError: naming the query.
+    """
+    if objective.kind == "total":
+        return
+    name = first_not_spanned(workload, objective)
+    if name is not None:
+        raise _not_spanned(name, objective)
+
+
+def first_not_spanned(workload: Workload, objective: Objective) -> str | None:
+    """The name of a query that counts for nothing and is no sum of queries that count; None if there is none.
+
+    Where cells are too many, a query is named that is not seen to be such a sum.
+
+    Raises:
+        TooLargeError: if queries over so many cells cannot be compared at all.
+    """
+    w = objective.batch_weights(workload)
+    c = objective.batch_caps(workload) or [np.full(len(weights), np.inf) for weights in w]
+    is_total = objective.kind != "largest"
+    in_batches = [np.isfinite(caps) | (is_total & (weights > 0)) for caps, weights in zip(c, w, strict=True)]
+    if all(counted.all() for counted in in_batches):
+        return None
+    products = products_of(workload)
+    open_to_doubt = None if products is None else _not_seen_to_be_spanned(products, in_batches)
+    if products is not None and open_to_doubt is None:
+        # Without a row over all cells: at 833,280 of them, 193 rows take a minute.
+        return None
+    if _too_many(workload):
+        if open_to_doubt is None:
+            raise TooLargeError(
+                "on so many cells only products of queries are compared; give every query a target or a "
+                "weight"
+            )
+        return workload.blocks[open_to_doubt].name
+    counts = workload.per_query(in_batches, "the caps")
+    inside, outside = [], []
+    start = 0
+    for block in workload.blocks:
+        mine = counts[start : start + block.n_rows]
+        start += block.n_rows
+        if mine.all():
+            inside.append(block.operator.basis())
+        elif not mine.any():
+            outside.append((block.name, block.operator.basis()))
+        else:
+            require_room(*block.operator.shape, "the queries")
+            inside.append(Matrix(block.operator.rows(np.flatnonzero(mine))))
+            outside.append((block.name, Matrix(block.operator.rows(np.flatnonzero(~mine)))))
+    spanning = Stack(inside).basis()
+    if is_whole_space(spanning):
+        return None
+    require_room(*spanning.shape, "the queries")
+    Q = directions_of(spanning.dense())
+    for name, operator in outside:
+        require_room(*operator.shape, "the queries")
+        rows = operator.dense()
+        if not is_within_reach(rows - (rows @ Q) @ Q.T, rows).all():
+            return name
+    return None
+
+
+def _not_spanned(name: str, objective: Objective) -> DesignError:
+    lacks = "weight 0" if isinstance(objective, MaxVariance) else "no target"
+    give = "a weight" if isinstance(objective, MaxVariance) else "a target (stderr= or within=)"
+    return DesignError(
+        f"query {name!r} has {lacks} and asks for something that those with one do not, so any noise "
+        f"would do for it; give it {give} or leave it out"
+    )
+
+
+def _too_many(workload: Workload) -> bool:
+    """Whether rows over all cells are too many to be looked at one by one."""
+    m, n = workload.shape
+    return min(m, n) * n > MAX_ENTRIES
+
+
+def _not_seen_to_be_spanned(products: Products, counted: Sequence[Array]) -> int | None:
+    """The first batch that does not count and of which some product is not a sum of one that counts, or None.
+
+    Each axis of a product that does not count must be asked alike, or more of it. This is enough and not
+    always needed: no sums of several queries are looked at.
+    """
+    inside = [
+        dict(zip(term.places, term.kinds, strict=True))
+        for term in products.terms
+        if counted[term.block].all()
+    ]
+    for term in products.terms:
+        if counted[term.block].all():
+            continue
+        mine = dict(zip(term.places, term.kinds, strict=True))
+        if not any(_asks_as_much(other, mine, products) for other in inside):
+            return term.block
+    return None
+
+
+def _asks_as_much(other: Mapping[int, int], mine: Mapping[int, int], products: Products) -> bool:
+    """Whether one product's rows are sums of another's: of every axis it asks the same, or plain counts."""
+    for place, kind in mine.items():
+        if place not in other:
+            return False
+        if other[place] != kind and not products.kinds[place][other[place]].is_identity:
+            return False
+    # Axes that only the other mentions are added up: its rows must add up to everyone.
+    return all(products.kinds[place][other[place]].is_identity for place in other.keys() - mine.keys())
+
+
+def _squared_targets(workload: Workload, objective: Objective) -> list[Array]:
+    asked = np.concatenate([block.targets[np.isfinite(block.targets)] for block in workload.blocks])
+    if asked.size == 0:
+        raise InputError(
+            f"{objective!r} needs queries with a target, as in Total(stderr=50) or "
+            "Total(within=(100, 0.95)); give some, or use TotalVariance() or MaxVariance()"
+        )
+    low, high = _TARGETS
+    if asked.min() < low or asked.max() > high:
+        raise InputError(f"targets must be standard errors between {low:.0e} and {high:.0e}")
+    return [block.targets**2 for block in workload.blocks]
+
+
+def _prior(given: Any) -> str | tuple[float, ...] | None:
+    """ "uniform", None, or positive numbers scaled to sum 1."""
+    if given is None or (isinstance(given, str) and given == "uniform"):
+        return given
+    wanted = 'relative_to must be "uniform" or one positive number for every cell'
+    if isinstance(given, str):
+        raise InputError(f"{wanted}, got {given!r}")
+    try:
+        values = np.array(given, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{wanted}, got {type(given).__name__}") from None
+    if values.ndim != 1 or values.size == 0:
+        raise InputError(f"{wanted}, got an array of shape {values.shape}")
+    if not (np.isfinite(values).all() and (values > 0).all()):
+        raise InputError(f"{wanted}, some are zero, negative or not finite")
+    shares = values / values.max()
+    if float(shares.min()) < 1e-100:
+        raise InputError(f"{wanted}, these span more than 1e100; bring them closer together")
+    # What sums to 1 already stays as it is, so that a prior read back from a file is the same.
+    if abs(float(values.sum()) - 1) > 1e-12:
+        values = shares / math.fsum(shares)
+    return tuple(values.tolist())
+
+
+_RELATIVE: WeakKeyDictionary[Workload, dict[Any, Array]] = WeakKeyDictionary()
+
+
+def _relative_weights(workload: Workload, prior: str | tuple[float, ...]) -> Array:
+    """w_j / Σ_i a_ji²/π_i for every query, computed once for each workload."""
+    known = _RELATIVE.setdefault(workload, {})
+    if prior not in known:
+        known[prior] = _sized_by(workload, prior)
+    return known[prior]
+
+
+def _sized_by(workload: Workload, prior: str | tuple[float, ...]) -> Array:
+    m, n = workload.shape
+    if isinstance(prior, tuple) and len(prior) != n:
+        raise InputError(f"relative_to holds {len(prior):,} numbers, the workload has {n:,} cells")
+    if isinstance(prior, str) and _is_counting(workload):
+        # Counts of cells: 0.01 s for the 524,800 ranges of 1,024 cells, row by row 7 s.
+        squares = n * workload.operator.apply(np.ones(n))
+        weights = np.divide(workload.weights, squares, out=np.zeros(m), where=squares > 0)
+    else:
+        weights = _sized_row_by_row(
+            workload, np.full(n, n) if isinstance(prior, str) else 1 / np.array(prior)
+        )
+    if not np.isfinite(weights).all():
+        raise InputError("the relative weights are too large for floats; scale the queries up")
+    if not (weights > 0).any():
+        raise InputError("relative_to leaves no query with a weight; ask something that is not zero")
+    check_spread(weights)
+    weights.setflags(write=False)
+    return weights
+
+
+def _is_counting(workload: Workload) -> bool:
+    """Whether every coefficient is 0 or 1."""
+    W = workload.operator
+    return (
+        W.is_integer
+        and W.largest <= 1
+        and np.array_equal(W.column_norms(1), np.asarray(W.adjoint(np.ones(W.shape[0]))))
+    )
+
+
+def _sized_row_by_row(workload: Workload, inverse: Array) -> Array:
+    m, n = workload.shape
+    weights = np.empty(m)
+    step = max(1, _CHUNK_ENTRIES // n)
+    for start in range(0, m, step):
+        index = np.arange(start, min(start + step, m))
+        rows = workload.operator.rows(index)
+        size = np.abs(rows).max(axis=1, initial=0)
+        # In units of the largest coefficient, so that squares stay within floats.
+        unit = np.where(size > 0, size, 1)
+        squares = ((rows / unit[:, None]) ** 2) @ inverse
+        with np.errstate(over="ignore"):
+            own = workload.weights[index] / np.where(size > 0, squares, 1) / unit / unit
+        weights[index] = np.where(size > 0, own, 0)
+    return weights
+
+
+# The names that files use.
+OBJECTIVES: dict[str, Objective] = {
+    objective.name: objective
+    for objective in (TotalVariance(), MaxVariance(), Targets(), TotalVariance(within_targets=True))
+}

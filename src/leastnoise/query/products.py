@@ -1,0 +1,427 @@
+"""A workload as a union of products: what each query asks of each attribute, and no matrix of all cells.
+
+A query such as ``Marginal("sex") * Prefix("age")`` asks a block of rows of every attribute: here the identity
+of sex and the running sums of age, and of every other attribute the one row that adds all values up.
+Attributes that a condition ties together ("age >= 18 or student == 'yes'") are one axis; every other
+attribute is an axis of its own. Then each product is a set of axes, and a kind of question for each of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from leastnoise.core.errors import TooLargeError
+from leastnoise.core.operators import AllOnes, Array, Identity, Kronecker, Operator, Reordered, arranged
+from leastnoise.query.lattice import AxisSet
+from leastnoise.query.queries import Factor, Linear, Term
+from leastnoise.query.schema import Schema
+from leastnoise.query.workload import Workload
+
+# An axis on which more is asked than its plain counts is held as arrays of its size squared.
+MAX_AXIS = 8_192
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An attribute, or several that some condition ties together.
+
+    Attributes:
+        places: where the attributes stand in the schema.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    places: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """How many combinations of values it has."""
+        return math.prod(self.sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Rows that some product asks of one axis."""
+
+    operator: Operator
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it asks for the plain counts of all values."""
+        return isinstance(self.operator, Identity)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows it has."""
+        return self.operator.shape[0]
+
+    @cached_property
+    def gram(self) -> Array:
+        """Its (size, size) Gram matrix, built when asked for."""
+        return self.operator.gram()
+
+
+class ProductTerm(NamedTuple):
+    """One product of a workload.
+
+    Its rows are numbered in two ways. The workload counts through the factors as the query lists them, the
+    last one fastest: that is the order of labels. A strategy counts through the axes, the last one fastest,
+    and within an axis through the factors that its kind multiplies. `in_workload_order` leads from one to
+    the other.
+
+    Attributes:
+        block: the place of its query in the workload.
+        start: the first of its rows in the workload.
+        places: the axes that it mentions, rising; the others are added up.
+        kinds: which kind it asks of each of them.
+        factor_rows: how many rows each factor has, factors in the workload's order.
+        axis_factors: for each axis of `places`, the factors that its kind multiplies, in that order.
+    """
+
+    block: int
+    start: int
+    places: AxisSet
+    kinds: tuple[int, ...]
+    factor_rows: tuple[int, ...]
+    axis_factors: tuple[tuple[int, ...], ...]
+
+    @property
+    def n_rows(self) -> int:
+        """How many queries the product holds."""
+        return math.prod(self.factor_rows)
+
+    def in_workload_order(self, values: Array) -> Array:
+        """Numbers of its rows, (n_rows, ...), the last axis fastest, in the order of the labels."""
+        factors = [factor for own in self.axis_factors for factor in own]
+        if factors == sorted(factors):
+            return values
+        table = values.reshape(*(self.factor_rows[factor] for factor in factors), *values.shape[1:])
+        return arranged(table, factors, range(len(factors))).reshape(values.shape)
+
+    def axis_rows(self, row: int) -> tuple[int, ...]:
+        """For each axis, which row of its kind makes one row of the workload's order."""
+        of_factors = []
+        for n_rows in reversed(self.factor_rows):
+            row, own = divmod(row, n_rows)
+            of_factors.append(own)
+        of_factors.reverse()
+        found = []
+        for factors in self.axis_factors:
+            number = 0
+            for factor in factors:
+                number = number * self.factor_rows[factor] + of_factors[factor]
+            found.append(number)
+        return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """A union of products.
+
+    Attributes:
+        axes: what the products speak of; those with a single value are left out.
+        kinds: for every axis, the different blocks of rows that are asked of it.
+        terms: the products, in the order of the workload's rows.
+    """
+
+    axes: tuple[Axis, ...]
+    kinds: tuple[tuple[Kind, ...], ...]
+    terms: tuple[ProductTerm, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many combinations of values every axis has."""
+        return tuple(axis.size for axis in self.axes)
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells there are in all."""
+        return math.prod(self.sizes)
+
+    @cached_property
+    def sets(self) -> tuple[AxisSet, ...]:
+        """The axes that each product mentions."""
+        return tuple(term.places for term in self.terms)
+
+    def is_zero(self, term: ProductTerm) -> bool:
+        """Whether a product asks for nothing: all its coefficients are zero, and so is its answer."""
+        return any((a, k) in self._zero_kinds for a, k in zip(term.places, term.kinds, strict=True))
+
+    @cached_property
+    def _zero_kinds(self) -> frozenset[tuple[int, int]]:
+        """The kinds, by axis and number, whose rows are all zero."""
+        return frozenset(
+            (a, k)
+            for a, kinds in enumerate(self.kinds)
+            for k, kind in enumerate(kinds)
+            if not kind.is_identity and not kind.operator.column_norms(1).any()
+        )
+
+    @property
+    def are_marginals(self) -> bool:
+        """Whether nothing but cross tables is asked."""
+        return all(kind.is_identity for kinds in self.kinds for kind in kinds)
+
+
+def products_of(workload: Workload, axes: Sequence[Axis] | None = None) -> Products | None:
+    """The workload as a union of products; None where a matrix over all cells is part of it.
+
+    Args:
+        axes: those to take; None is returned where queries tie several of them together. Unless given,
+            attributes are tied together as the queries do.
+    """
+    if workload not in _KNOWN:
+        _KNOWN[workload] = _products(workload, None)
+    own = _KNOWN[workload]
+    if axes is None or (own is not None and own.axes == tuple(axes)):
+        return own
+    return _products(workload, tuple(axes))
+
+
+_KNOWN: WeakKeyDictionary[Workload, Products | None] = WeakKeyDictionary()
+
+
+def _products(workload: Workload, axes: tuple[Axis, ...] | None) -> Products | None:
+    schema = workload.schema
+    if schema is None or any(isinstance(block.query, Linear) for block in workload.blocks):
+        return None
+    terms = [block.query.terms(schema) for block in workload.blocks]
+    every = [term for of_block in terms for term in of_block]
+    if axes is None:
+        axes = tuple(_axes(schema, every))
+    elif _ties(every, axes):
+        return None
+    view = _View(axes)
+    found: list[ProductTerm] = []
+    start = 0
+    for block, of_block in enumerate(terms):
+        for term in of_block:
+            product = view.product(term, block, start)
+            if product is None:
+                return None
+            found.append(product)
+            start += product.n_rows
+    return Products(view.axes, view.kinds_of_axes(), tuple(found))
+
+
+def _ties(terms: Sequence[Term], axes: Sequence[Axis]) -> bool:
+    """Whether some factor speaks of several axes at once."""
+    place = {name: number for number, axis in enumerate(axes) for name in axis.names}
+    tied = (factor for term in terms for factor in term if len(factor.attributes) > 1)
+    return any(len({place[name] for name in f.attributes if name in place}) > 1 for f in tied)
+
+
+class _View:
+    """Axes of a schema, and the kinds of rows that were met on each."""
+
+    def __init__(self, axes: tuple[Axis, ...]) -> None:
+        self.axes = axes
+        self._place = {name: place for place, axis in enumerate(self.axes) for name in axis.names}
+        self._kinds: list[list[Kind]] = [[] for _ in self.axes]
+        # Terms of a cube share their factors: most are known by the object itself.
+        self._known: dict[tuple[int, ...], int] = {}
+        self._by_content: list[dict[object, int]] = [{} for _ in self.axes]
+        self._kept: list[Factor] = []
+        self._factors: dict[int, tuple[int, int, int]] = {}
+
+    def kinds_of_axes(self) -> tuple[tuple[Kind, ...], ...]:
+        """What was met so far."""
+        return tuple(tuple(kinds) for kinds in self._kinds)
+
+    def product(self, term: Term, block: int, start: int) -> ProductTerm | None:
+        """One term as a product over the axes; None where the order of tied attributes cannot be kept."""
+        found = [self._of_factor(factor) for factor in term]
+        places = [place for place, _, _ in found if place >= 0]
+        # The usual case: each factor speaks of an axis of its own, in their order.
+        if all(p < q for p, q in pairwise(places)) and not any(kind < 0 for _, kind, _ in found):
+            asked = [one for one in found if one[0] >= 0]
+            kinds = tuple([kind for _, kind, _ in asked])
+            factor_rows = tuple([n for _, _, n in asked])
+            return ProductTerm(block, start, tuple(places), kinds, factor_rows, one_factor_each(len(asked)))
+        return self._reordered(term, block, start)
+
+    def _of_factor(self, factor: Factor) -> tuple[int, int, int]:
+        """A factor's axis, its kind there, and its number of rows.
+
+        The axis is −1 where it just counts everyone; the kind −1 where more must be looked at.
+        """
+        key = id(factor)
+        if key not in self._factors:
+            # Kept alive, so that no other factor gets the same id.
+            self._kept.append(factor)
+            place = next((self._place[name] for name in factor.attributes if name in self._place), -1)
+            if place < 0:
+                kind = 0 if self._counts_everyone(factor) else -1
+            else:
+                kind = self._kind(place, [factor]) if len(self.axes[place].names) == 1 else -1
+            self._factors[key] = (place, kind, factor.operator.shape[0])
+        return self._factors[key]
+
+    def _reordered(self, term: Term, block: int, start: int) -> ProductTerm | None:
+        # What is asked of attributes with one value is one row, and changes no order.
+        counted = [factor for factor in term if self._of_factor(factor)[0] >= 0]
+        if not all(self._counts_everyone(factor) for factor in term if self._of_factor(factor)[0] < 0):
+            return None
+        on_axis: dict[int, list[int]] = {}
+        for position, factor in enumerate(counted):
+            on_axis.setdefault(self._of_factor(factor)[0], []).append(position)
+        places = tuple(sorted(on_axis))
+        # The kind of an axis multiplies factors in the order of the axis, not in that of the query.
+        axis_factors = tuple(
+            tuple(sorted(on_axis[place], key=lambda i: self.axes[place].names.index(self._first(counted[i]))))
+            for place in places
+        )
+        kinds = tuple(
+            self._kind(place, [counted[i] for i in own])
+            for place, own in zip(places, axis_factors, strict=True)
+        )
+        factor_rows = tuple(factor.operator.shape[0] for factor in counted)
+        return ProductTerm(block, start, places, kinds, factor_rows, axis_factors)
+
+    def _first(self, factor: Factor) -> str:
+        """The first attribute of a factor that is part of an axis; those with one value are not."""
+        return next(name for name in factor.attributes if name in self._place)
+
+    def _counts_everyone(self, factor: Factor) -> bool:
+        """Whether a question about an attribute with one value is just the number of records."""
+        operator = factor.operator
+        return operator.shape == (1, 1) and float(operator.dense()[0, 0]) == 1
+
+    def _kind(self, place: int, factors: list[Factor]) -> int:
+        key = (place, *map(id, factors))
+        if key not in self._known:
+            # Kept alive, so that no other factor gets the same id.
+            self._kept += factors
+            self._known[key] = self._kind_by_content(place, self._operator(place, factors))
+        return self._known[key]
+
+    def _operator(self, place: int, factors: list[Factor]) -> Operator:
+        """What factors, in the order of the axis, ask of it together; attributes not asked are added up."""
+        axis = self.axes[place]
+        if len(axis.names) == 1:
+            return factors[0].operator
+        asked = {self._first(factor): factor for factor in factors}
+        mentioned = {name for factor in factors for name in factor.attributes}
+        parts: list[Operator] = []
+        multiplied: list[str] = []
+        for name, size in zip(axis.names, axis.sizes, strict=True):
+            if name in asked:
+                parts.append(asked[name].operator)
+                multiplied += [one for one in asked[name].attributes if one in axis.names]
+            elif name not in mentioned:
+                parts.append(AllOnes(size))
+                multiplied.append(name)
+        if all(isinstance(part, Identity) for part in parts):
+            return Identity(axis.size)
+        order = [axis.names.index(name) for name in multiplied]
+        product = Kronecker(parts)
+        return product if order == sorted(order) else Reordered(product, axis.sizes, order)
+
+    def _kind_by_content(self, place: int, operator: Operator) -> int:
+        size = self.axes[place].size
+        content: object
+        if isinstance(operator, Identity):
+            content = "identity"
+        else:
+            if size > MAX_AXIS:
+                raise TooLargeError(
+                    f"{' and '.join(self.axes[place].names)} has {size:,} values; at most {MAX_AXIS:,} are "
+                    "held where more than plain counts are asked of it. Declare it coarser."
+                )
+            content = (operator.shape, _digest(operator.gram()), _first_rows(operator))
+        known = self._by_content[place]
+        if content not in known:
+            known[content] = len(self._kinds[place])
+            self._kinds[place].append(Kind(operator))
+        return known[content]
+
+
+@cache
+def one_factor_each(n_axes: int) -> tuple[tuple[int, ...], ...]:
+    """`ProductTerm.axis_factors` where the factors stand for one axis each, in the order of the axes."""
+    return tuple((position,) for position in range(n_axes))
+
+
+def _digest(matrix: Array) -> bytes:
+    """What tells matrices apart, in 32 bytes: one of 8,000 values holds half a gigabyte."""
+    return hashlib.sha256(np.ascontiguousarray(matrix).data).digest()
+
+
+def _first_rows(operator: Operator) -> bytes:
+    """What tells operators apart that have the same Gram matrix and rows in another order."""
+    probe = np.arange(1.0, operator.shape[1] + 1) ** 0.5
+    return np.asarray(operator.apply(probe)).tobytes()
+
+
+def _axes(schema: Schema, terms: Sequence[Term]) -> list[Axis]:
+    """The attributes that tell people apart, those tied together by some factor as one."""
+    owner: dict[str, str] = {name: name for name in schema}
+
+    def root(name: str) -> str:
+        while owner[name] != name:
+            name = owner[name]
+        return name
+
+    seen: set[int] = set()
+    for term in terms:
+        for factor in term:
+            if len(factor.attributes) > 1 and id(factor) not in seen:
+                seen.add(id(factor))
+                for other in factor.attributes[1:]:
+                    owner[root(other)] = root(factor.attributes[0])
+    groups: dict[str, list[str]] = {}
+    sizes: Mapping[str, int] = {name: schema[name].size for name in schema}
+    for name in schema:
+        if sizes[name] > 1:
+            groups.setdefault(root(name), []).append(name)
+    place = {name: number for number, name in enumerate(schema)}
+    return [
+        Axis(tuple(names), tuple(sizes[name] for name in names), tuple(place[name] for name in names))
+        for names in groups.values()
+    ]
+
+
+def axes_in_words(axes: Sequence[Axis]) -> list[Any]:
+    """Plain values that `axes_from_words` reads back."""
+    return [[list(axis.names), list(axis.sizes), list(axis.places)] for axis in axes]
+
+
+def axes_from_words(plain: Any) -> list[Axis]:
+    """The axes that `axes_in_words` wrote."""
+    return [
+        Axis(tuple(map(str, names)), tuple(map(int, sizes)), tuple(map(int, places)))
+        for names, sizes, places in plain
+    ]
+
+
+def in_schema_order(axes: Sequence[Axis], values: Array) -> Array:
+    """Numbers of all cells, (n, ...), the last axis fastest, in the order of the schema."""
+    places, sizes = _places_and_sizes(axes)
+    if places == sorted(places):  # also where a schema has more attributes than NumPy has array axes
+        return values
+    table = values.reshape(*(sizes[place] for place in places), *values.shape[1:])
+    return arranged(table, places, sorted(places)).reshape(values.shape)
+
+
+def in_axis_order(axes: Sequence[Axis], values: Array) -> Array:
+    """Numbers of all cells, (n, ...), in the order of the schema, with the last axis fastest."""
+    places, sizes = _places_and_sizes(axes)
+    if places == sorted(places):
+        return values
+    table = values.reshape(*(sizes[place] for place in sorted(places)), *values.shape[1:])
+    return arranged(table, sorted(places), places).reshape(values.shape)
+
+
+def _places_and_sizes(axes: Sequence[Axis]) -> tuple[list[int], dict[int, int]]:
+    """The attributes of all axes, by their places in the schema, and how many values each has."""
+    sizes = {place: size for axis in axes for place, size in zip(axis.places, axis.sizes, strict=True)}
+    return list(sizes), sizes

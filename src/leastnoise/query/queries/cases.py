@@ -1,0 +1,116 @@
+"""Counts of those who satisfy each of several conditions: groups of one's own making."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from leastnoise.core.errors import QueryError
+from leastnoise.core.operators import Matrix, Operator
+from leastnoise.query.predicates import Combination, Condition, parse, satisfying
+from leastnoise.query.queries.meaning import Table, condition_aspect
+from leastnoise.query.queries.query import Factor, Labels, Query, Term
+from leastnoise.query.schema import Schema
+
+# Entries of the table of cases by combinations of values. Nothing is designed for a tied set of attributes
+# with more than some 20,000 combinations; a thousand cases over that many still fit.
+MAX_ENTRIES = 2**26
+
+
+@dataclass(frozen=True)
+class Cases(Query):
+    """One count for each of several labelled conditions: groups that the schema does not name.
+
+    Args:
+        cases: conditions by label, as in ``{"minor": "age < 18", "adult": "age >= 18"}``, or pairs of
+            both. They may overlap, and need not cover everyone.
+        heading: what heads the column of the labels, and stands before each where rows are listed. Without
+            one, the labels stand for themselves under the names of the attributes.
+
+    Example:
+        >>> query = Cases({"minor": "age < 18", "adult": "age >= 18"}, heading="life")
+        >>> list(query.labels(Schema(age=range(100))))
+        ['life minor', 'life adult']
+        >>> list(Cases({"minor": "age < 18", "adult": "age >= 18"}).labels(Schema(age=range(100))))
+        ['minor', 'adult']
+    """
+
+    cases: Mapping[str, str] | Sequence[tuple[str, str]]
+    heading: str | None = None
+    kind: ClassVar[str] = "cases"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "cases", _checked_pairs(self.cases))
+        if self.heading is not None and (not isinstance(self.heading, str) or not self.heading):
+            raise QueryError(f"heading must be a non-empty text, got {self.heading!r}")
+        self.parsed  # noqa: B018 - a mistake is told where it was written, not when assembled
+
+    @cached_property
+    def parsed(self) -> tuple[Condition, ...]:
+        """The conditions as they were understood."""
+        found = []
+        for label, condition in self._pairs:
+            try:
+                found.append(parse(condition))
+            except QueryError as error:
+                raise QueryError(f"case {label!r}: {error}") from None
+        return tuple(found)
+
+    @property
+    def _pairs(self) -> tuple[tuple[str, str], ...]:
+        assert isinstance(self.cases, tuple)
+        return self.cases
+
+    def terms(self, schema: Schema) -> list[Term]:
+        if self.heading in schema and any(self.heading not in one.attributes for one in self.parsed):
+            raise QueryError(
+                f"{self.heading!r} is an attribute that the cases are not about; give another heading"
+            )
+        # Which attributes there are, and whether they fit, is told of all conditions together.
+        axes, _ = satisfying(Combination("or", self.parsed), schema)
+        shape = tuple(schema[name].size for name in axes)
+        if len(self.parsed) * math.prod(shape) > MAX_ENTRIES:
+            raise QueryError(
+                f"{len(self.parsed):,} cases over the {math.prod(shape):,} combinations of {', '.join(axes)} "
+                f"make a table of more than {MAX_ENTRIES:,} entries; ask fewer at a time"
+            )
+        rows = [np.broadcast_to(one.mask(schema, axes), shape).reshape(-1) for one in self.parsed]
+        matrix = Matrix(np.array(rows).astype(np.int64))
+        return [[labelled(axes, matrix, [label for label, _ in self._pairs], self.heading)]]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        labels = [f"{self.heading} {label}" if self.heading else label for label, _ in self._pairs]
+        return [(condition_aspect(self.parsed, labels, schema),)]
+
+    def title(self) -> str:
+        attributes = sorted(frozenset().union(*(one.attributes for one in self.parsed)))
+        return self.heading or f"{' and '.join(attributes)} cases"
+
+
+def labelled(axes: tuple[str, ...], operator: Operator, labels: Sequence[str], heading: str | None) -> Factor:
+    """Rows with labels of one's own; without a heading each says by itself what it is about."""
+    made = Labels(len(labels), labels.__getitem__)
+    return Factor(axes, operator, made, heading is None, heading or " and ".join(axes))
+
+
+def _checked_pairs(given: object) -> tuple[tuple[str, str], ...]:
+    wanted = "cases must be conditions by label, as in {'minor': 'age < 18', 'adult': 'age >= 18'}"
+    listed = list(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(listed, (list, tuple)) or not listed:
+        raise QueryError(f"{wanted}, got {given!r}")
+    pairs: list[tuple[str, str]] = []
+    for pair in listed:
+        is_pair = isinstance(pair, (list, tuple)) and len(pair) == 2
+        if not is_pair or not all(isinstance(part, str) and part for part in pair):
+            raise QueryError(f"{wanted}, and one of them is {pair!r}")
+        label, condition = pair
+        if any(label == other for other, _ in pairs):
+            raise QueryError(f"the labels of cases must differ, {label!r} is given twice")
+        pairs.append((label, condition))
+    return tuple(pairs)

@@ -1,0 +1,367 @@
+"""Totals, cross tables, distributions and ranges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+
+from leastnoise.core.errors import QueryError, TooLargeError
+from leastnoise.core.operators import (
+    CumulativeSum,
+    EveryLevel,
+    EveryRange,
+    Groups,
+    Identity,
+    Matrix,
+    Padded,
+    SomeRanges,
+)
+from leastnoise.query.queries.meaning import Aspect, Table, interval_aspect
+from leastnoise.query.queries.query import Factor, Labels, Query, Term, check_attribute, set_common, to_plain
+from leastnoise.query.schema import Attribute, Bins, Hierarchy, Schema
+
+# Tables that one cube may ask for. A hundred attributes have 166,751 of up to three; a million of them take
+# about 2 GB of memory to list.
+MAX_TABLES = 1_000_000
+
+# A cube of more attributes than this is called by their number.
+_NAMED_IN_TITLE = 6
+
+
+@dataclass(frozen=True)
+class Total(Query):
+    """The number of records: one query."""
+
+    kind: ClassVar[str] = "total"
+
+    def terms(self, schema: Schema) -> list[Term]:
+        return [[]]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        return [()]
+
+
+@dataclass(frozen=True, init=False)
+class Marginal(Query):
+    """One count for every combination of values of the attributes: a cross table."""
+
+    attributes: tuple[str, ...] = ()
+    kind: ClassVar[str] = "marginal"
+
+    def __init__(self, *attributes: str, **common: Any) -> None:
+        set_common(self, common)
+        object.__setattr__(self, "attributes", attributes)
+        for name in attributes:
+            check_attribute(self, name)
+        if not attributes:
+            raise QueryError("Marginal needs at least one attribute; for the number of records use Total()")
+        if len(set(attributes)) < len(attributes):
+            raise QueryError(f"Marginal needs different attributes, got {', '.join(attributes)}")
+        self.__post_init__()
+
+    def having(self, **changes: Any) -> Query:
+        return Marginal(*self.attributes, **self._common_with(changes))
+
+    def terms(self, schema: Schema) -> list[Term]:
+        return [_every_combination(self.attributes, schema)]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        return [_value_by_value(self.attributes, schema)]
+
+    def title(self) -> str:
+        return " x ".join(self.attributes)
+
+
+@dataclass(frozen=True, init=False)
+class Cube(Query):
+    """The cross tables of all combinations of at most `order` of the attributes, the total included.
+
+    ``order=(2,)`` asks for exactly two, ``order=(1, 3)`` for one and for three; all
+    combinations unless given.
+    """
+
+    attributes: tuple[str, ...] = ()
+    order: int | tuple[int, ...] | None = None
+    kind: ClassVar[str] = "cube"
+
+    def __init__(self, *attributes: str, order: int | Sequence[int] | None = None, **common: Any) -> None:
+        set_common(self, common)
+        object.__setattr__(self, "attributes", attributes)
+        object.__setattr__(self, "order", tuple(order) if isinstance(order, (list, tuple)) else order)
+        for name in attributes:
+            check_attribute(self, name)
+        if not attributes or len(set(attributes)) < len(attributes):
+            raise QueryError(f"Cube needs different attributes, got {', '.join(attributes) or 'none'}")
+        wanted = self.order if isinstance(self.order, tuple) else (0 if self.order is None else self.order,)
+        is_valid = all(type(size) is int and 0 <= size <= len(attributes) for size in wanted)
+        if not is_valid or not wanted or len(set(wanted)) < len(wanted):
+            raise QueryError(
+                f"order must be a number from 0 to {len(attributes)}, or several such, got {order!r}"
+            )
+        self.__post_init__()
+
+    def having(self, **changes: Any) -> Query:
+        return Cube(*self.attributes, order=self.order, **self._common_with(changes))
+
+    @property
+    def orders(self) -> tuple[int, ...]:
+        """How many attributes the tables have, rising."""
+        if isinstance(self.order, tuple):
+            return tuple(sorted(self.order))
+        return tuple(range((len(self.attributes) if self.order is None else self.order) + 1))
+
+    def terms(self, schema: Schema) -> list[Term]:
+        for name in self.attributes:
+            schema[name]
+        self._check_size()
+        # Tables share the factors of their attributes: a hundred of them have 166,751 tables of up to three.
+        factors = _every_combination(self.attributes, schema)
+        return [list(chosen) for size in self.orders for chosen in combinations(factors, size)]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        self._check_size()
+        aspects = _value_by_value(self.attributes, schema)
+        return [chosen for size in self.orders for chosen in combinations(aspects, size)]
+
+    def _check_size(self) -> None:
+        """Return if the tables can be listed; counted first, because their number grows without bound."""
+        n_tables = sum(math.comb(len(self.attributes), size) for size in self.orders)
+        if n_tables > MAX_TABLES:
+            raise TooLargeError(
+                f"a cube over {len(self.attributes)} attributes of order {self.order} asks for {n_tables:,} "
+                f"tables; at most {MAX_TABLES:,} are listed. Give a smaller order=, or fewer attributes."
+            )
+
+    def title(self) -> str:
+        if len(self.attributes) > _NAMED_IN_TITLE:
+            return f"cube of {len(self.attributes)} attributes"
+        return f"cube of {' x '.join(self.attributes)}"
+
+
+@dataclass(frozen=True)
+class _OfOneAttribute(Query):
+    """What queries about a single attribute share."""
+
+    attribute: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_attribute(self, self.attribute)
+
+
+@dataclass(frozen=True)
+class Prefix(_OfOneAttribute):
+    """For every value, how many records have that value or a smaller one: a distribution."""
+
+    kind: ClassVar[str] = "prefix"
+
+    def terms(self, schema: Schema) -> list[Term]:
+        values = schema[self.attribute]
+        rows = Padded(CumulativeSum(values.n_values), values.size)
+        return [[Factor((self.attribute,), rows, Labels(values.n_values, values.prefix_label))]]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        values = schema[self.attribute]
+        return [(interval_aspect(self.attribute, values.n_values, lambda j: (0, j), values.prefix_label),)]
+
+    def title(self) -> str:
+        return f"{self.attribute} up to"
+
+
+@dataclass(frozen=True)
+class AllRanges(_OfOneAttribute):
+    """One count for every interval of values, n(n + 1)/2 of them."""
+
+    kind: ClassVar[str] = "all-ranges"
+
+    def terms(self, schema: Schema) -> list[Term]:
+        values = schema[self.attribute]
+        every = EveryRange(values.n_values)
+        labels = Labels(every.shape[0], lambda j: values.span_label(*every.ends(j)))
+        return [[Factor((self.attribute,), Padded(every, values.size), labels)]]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        values = schema[self.attribute]
+        n = values.n_values
+
+        @lru_cache(maxsize=128)
+        def ends(j: int) -> tuple[int, int]:
+            # Intervals that start at the first value, then at the second, each time the shorter ones first.
+            low, longest = 0, n
+            while j >= longest:
+                j, low, longest = j - longest, low + 1, longest - 1
+            return low, low + j
+
+        def label(j: int) -> str:
+            return values.span_label(*ends(j))
+
+        return [(interval_aspect(self.attribute, n * (n + 1) // 2, ends, label),)]
+
+    def title(self) -> str:
+        return f"{self.attribute} ranges"
+
+
+@dataclass(frozen=True)
+class Ranges(_OfOneAttribute):
+    """One count for each listed interval (low, high).
+
+    Both ends belong to it for whole numbers and categories; for bins, low and
+    high are edges and the interval is [low, high).
+    """
+
+    ranges: Sequence[tuple[Any, Any]]
+    kind: ClassVar[str] = "ranges"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            if any(isinstance(pair, str) for pair in self.ranges):
+                raise TypeError
+            pairs = tuple((to_plain(low), to_plain(high)) for low, high in self.ranges)
+        except (TypeError, ValueError):
+            raise QueryError(f"ranges must be a list of (low, high) pairs, got {self.ranges!r}") from None
+        if not pairs:
+            raise QueryError("Ranges needs at least one (low, high) pair")
+        object.__setattr__(self, "ranges", pairs)
+
+    def terms(self, schema: Schema) -> list[Term]:
+        values = schema[self.attribute]
+        spans = [_span(self.attribute, values, low, high) for low, high in self.ranges]
+        some = SomeRanges(values.size, [s[0] for s in spans], [s[1] for s in spans])
+        labels = Labels(len(spans), lambda j: values.span_label(*spans[j]))
+        return [[Factor((self.attribute,), some, labels)]]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        values = schema[self.attribute]
+        spans = [_span(self.attribute, values, low, high) for low, high in self.ranges]
+
+        def label(j: int) -> str:
+            return values.span_label(*spans[j])
+
+        return [(interval_aspect(self.attribute, len(spans), spans.__getitem__, label),)]
+
+    def title(self) -> str:
+        return f"{self.attribute} ranges"
+
+
+@dataclass(frozen=True)
+class Levels(_OfOneAttribute):
+    """One count for every node of a hierarchy, level by level: regions within regions."""
+
+    kind: ClassVar[str] = "levels"
+
+    def terms(self, schema: Schema) -> list[Term]:
+        values = schema[self.attribute]
+        if not isinstance(values, Hierarchy):
+            raise QueryError(
+                f"Levels needs an attribute declared as Hierarchy(tree), {self.attribute!r} is none; "
+                "for its values use Marginal"
+            )
+        names = [label for level in values.levels for label in level.labels]
+        rows = EveryLevel([Groups(level.groups, len(level.labels)) for level in values.levels])
+        return [[Factor((self.attribute,), rows, Labels(len(names), names.__getitem__))]]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        values = schema[self.attribute]
+        assert isinstance(values, Hierarchy)
+        regions = [
+            (label, np.flatnonzero(level.groups == number).tolist())
+            for level in values.levels
+            for number, label in enumerate(level.labels)
+        ]
+        name = self.attribute
+        return [
+            (
+                Aspect(
+                    (name,),
+                    len(regions),
+                    lambda j: f"{name} {regions[j][0]}",
+                    lambda j, cell: float(cell[name] in regions[j][1]),
+                    lambda j, rng: {name: int(rng.choice(regions[j][1]))},
+                ),
+            )
+        ]
+
+    def title(self) -> str:
+        return f"{self.attribute} levels"
+
+
+@dataclass(frozen=True)
+class Sum(_OfOneAttribute):
+    """The values of an attribute added up over all records: one query.
+
+    One person moves it by up to the largest value, so it is dear: declare a range
+    no wider than needed.
+    """
+
+    kind: ClassVar[str] = "sum"
+
+    def terms(self, schema: Schema) -> list[Term]:
+        values = schema[self.attribute]
+        numbers = values.numbers()
+        if numbers is None:
+            raise QueryError(
+                f"Sum needs an attribute of whole numbers, declared as a range or as numbered categories; "
+                f"{self.attribute!r} is none. For bins, count them with Marginal and weigh the counts."
+            )
+        row = [*numbers, *([0] * (values.size - values.n_values))]
+        return [[Factor((self.attribute,), Matrix([row]), Labels(1, lambda j: "sum"))]]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        name, numbers = self.attribute, schema[self.attribute].numbers()
+        assert numbers is not None
+        n = len(numbers)
+        return [
+            (
+                Aspect(
+                    (name,),
+                    1,
+                    lambda j: f"{name} sum",
+                    lambda j, cell: numbers[cell[name]] if cell[name] < n else 0,
+                    lambda j, rng: {name: int(rng.integers(n))},
+                ),
+            )
+        ]
+
+    def title(self) -> str:
+        return f"{self.attribute} sum"
+
+
+def _every_combination(attributes: Sequence[str], schema: Schema) -> Term:
+    asked = {name: schema[name] for name in attributes}
+    return [
+        Factor((name,), Identity(asked[name].size), Labels(asked[name].size, asked[name].label))
+        for name in schema
+        if name in asked
+    ]
+
+
+def _value_by_value(attributes: Sequence[str], schema: Schema) -> Table:
+    """An aspect for each attribute, in schema order: records that have its j-th value."""
+    return tuple(
+        interval_aspect(name, schema[name].size, lambda j: (j, j), schema[name].label)
+        for name in schema
+        if name in attributes
+    )
+
+
+def _span(name: str, values: Attribute, low: Any, high: Any) -> tuple[int, int]:
+    span = values.span(to_plain(low), to_plain(high))
+    if span is None:
+        if isinstance(values, Bins):
+            edges = ", ".join(f"{edge:,}" for edge in values.edges[:12]) + (", …" if values.size > 11 else "")
+            raise QueryError(
+                f"a range of {name!r} runs from one of its edges to a larger one, got ({low!r}, {high!r}); "
+                f"the edges are {edges}"
+            )
+        raise QueryError(
+            f"({low!r}, {high!r}) holds no declared value of {name!r}, which is "
+            f"{values.span_label(0, values.size - 1)}; give the smaller end first"
+        )
+    return span

@@ -1,0 +1,156 @@
+"""What the label of a row says about one record, told a second time and in another way.
+
+Rows, labels and columns are all made from `terms`: products of operators. Here the same queries are told
+from their own description, record by record: a record in a cell adds so much to row i. Nothing here knows
+operators, products of them, or the order of array axes, so that a plan can be held against it.
+
+    Marginal("sex") * Prefix("age"), row 7:     aspects  sex = F, age up to 7
+    a record (sex F, age 5) adds 1, a record (sex M, age 5) adds 0
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from leastnoise.query.predicates import Combination, Comparison, Condition, Negation
+from leastnoise.query.schema import Schema
+
+# The values of a record by their indices: its cell.
+Cell = Mapping[str, int]
+
+# Cells that are drawn until one satisfies a condition; a condition that none satisfies adds zero anyway.
+_TRIES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Aspect:
+    """What every row of a table asks of one attribute, or of a few at once: one part of its label.
+
+    Attributes:
+        attributes: those it is about.
+        n_rows: how many different things it asks.
+        label: what the j-th of them is called.
+        adds: what a record in a cell adds to a row that asks for the j-th.
+        example: values for which that is not zero, where some are easily found.
+    """
+
+    attributes: tuple[str, ...]
+    n_rows: int
+    label: Callable[[int], str]
+    adds: Callable[[int, Cell], float]
+    example: Callable[[int, np.random.Generator], Cell]
+
+
+Table = tuple[Aspect, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Meaning:
+    """The rows of a query as tables, one below the other; each counts through its aspects, the last fastest.
+
+    Attributes:
+        of_everyone: the label of a row without any aspect.
+    """
+
+    tables: Sequence[Table]
+    of_everyone: str
+
+    @property
+    def starts(self) -> list[int]:
+        """The first row of every table, and behind them the number of rows."""
+        return list(accumulate((_n_rows(table) for table in self.tables), initial=0))
+
+    def row(self, i: int, starts: Sequence[int]) -> RowMeaning:
+        """What row i says."""
+        number = bisect_right(starts, i) - 1
+        table = self.tables[number]
+        rest = i - starts[number]
+        asked = []
+        for aspect in reversed(table):
+            rest, j = divmod(rest, aspect.n_rows)
+            asked.append((aspect, j))
+        return RowMeaning(tuple(reversed(asked)), self.of_everyone)
+
+
+@dataclass(frozen=True, eq=False)
+class RowMeaning:
+    """What one row says: its aspects, and which of the things that each asks."""
+
+    asked: tuple[tuple[Aspect, int], ...]
+    of_everyone: str
+
+    @property
+    def label(self) -> str:
+        """What the row must be called."""
+        return ", ".join(aspect.label(j) for aspect, j in self.asked) or self.of_everyone
+
+    def adds(self, cell: Cell) -> float:
+        """What a record in a cell adds to the row's answer."""
+        return math.prod(aspect.adds(j, cell) for aspect, j in self.asked)
+
+    def example(self, rng: np.random.Generator) -> Cell:
+        """Values of its attributes with which a record counts, where some are easily found."""
+        return {name: i for aspect, j in self.asked for name, i in aspect.example(j, rng).items()}
+
+
+def _n_rows(table: Table) -> int:
+    return math.prod(aspect.n_rows for aspect in table)
+
+
+def interval_aspect(
+    attribute: str, n_rows: int, ends: Callable[[int], tuple[int, int]], label: Callable[[int], str]
+) -> Aspect:
+    """Records whose value lies between two ends, both included."""
+
+    def adds(j: int, cell: Cell) -> float:
+        low, high = ends(j)
+        return float(low <= cell[attribute] <= high)
+
+    def example(j: int, rng: np.random.Generator) -> Cell:
+        low, high = ends(j)
+        return {attribute: int(rng.integers(low, high + 1))}
+
+    return Aspect((attribute,), n_rows, lambda j: f"{attribute} {label(j)}", adds, example)
+
+
+def condition_aspect(conditions: Sequence[Condition], labels: Sequence[str], schema: Schema) -> Aspect:
+    """Records that satisfy the j-th of several conditions."""
+    attributes = tuple(
+        name for name in schema if any(name in condition.attributes for condition in conditions)
+    )
+    known: dict[Comparison, Sequence[bool]] = {}
+
+    def holds(condition: Condition, cell: Cell) -> bool:
+        match condition:
+            case Negation():
+                return not holds(condition.inner, cell)
+            case Combination():
+                parts = (holds(part, cell) for part in condition.parts)
+                return all(parts) if condition.word == "and" else any(parts)
+        if condition not in known:
+            declared = schema[condition.attribute]
+            known[condition] = declared.matching(
+                condition.attribute, condition.sign, condition.value
+            ).tolist()
+        return known[condition][cell[condition.attribute]]
+
+    def example(j: int, rng: np.random.Generator) -> Cell:
+        for _ in range(_TRIES):
+            cell = {name: int(rng.integers(schema[name].size)) for name in attributes}
+            if holds(conditions[j], cell):
+                break
+        return cell
+
+    return Aspect(
+        attributes,
+        len(conditions),
+        labels.__getitem__,
+        lambda j, cell: float(holds(conditions[j], cell)),
+        example,
+    )

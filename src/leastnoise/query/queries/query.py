@@ -1,0 +1,376 @@
+"""What every query has, how products are put together, and how rows are named."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from itertools import accumulate
+from typing import Any, ClassVar, overload
+
+import numpy as np
+
+from leastnoise.core.errors import QueryError
+from leastnoise.core.operators import AllOnes, Array, Deferred, Kronecker, Operator, Reordered, Stack
+from leastnoise.query.queries.meaning import Meaning, Table
+from leastnoise.query.queries.targets import (
+    Expected,
+    Interval,
+    Size,
+    checked_expected,
+    checked_stderr,
+    checked_within,
+    in_counts,
+    size_in_words,
+    stderr_within,
+    times,
+    to_float,
+)
+from leastnoise.query.schema import Schema
+
+
+class Labels(Sequence[str]):
+    """Names made when looked at, so that a million queries cost nothing to name."""
+
+    __slots__ = ("_length", "_make")
+
+    def __init__(self, length: int, make: Callable[[int], str]) -> None:
+        self._length = length
+        self._make = make
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Labels: ...
+    def __getitem__(self, index: int | slice) -> str | Labels:
+        if isinstance(index, slice):
+            chosen = range(self._length)[index]
+            length = (
+                chosen.stop - chosen.start + chosen.step - (1 if chosen.step > 0 else -1)
+            ) // chosen.step
+            return Labels(max(0, length), lambda i: self._make(chosen[i]))
+        return self._make(range(self._length)[index])
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._make(i) for i in range(self._length))
+
+    @property
+    def length(self) -> int:
+        """How many there are; len() stops at 2^63."""
+        return self._length
+
+    def __repr__(self) -> str:
+        shown = [self[i] for i in range(min(3, self._length))]
+        return f"<{self._length:,} labels: {', '.join(shown)}{', …' if self._length > 3 else ''}>"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What a query asks of one attribute, or of a few tied together.
+
+    Attributes:
+        attributes: their names, in schema order.
+        operator: rows over the combinations of their values, the last attribute fastest.
+        labels: what each row is called; of a single attribute, without its name.
+        is_condition: whether the labels say themselves what they are about, as conditions do.
+        heading: what heads a column of the labels, where it is not the attributes.
+    """
+
+    attributes: tuple[str, ...]
+    operator: Operator
+    labels: Labels
+    is_condition: bool = False
+    heading: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What heads a column of its labels; conditions on different attributes have different heads."""
+        named = " and ".join(self.attributes)
+        return self.heading or (f"where {named}" if self.is_condition else named)
+
+    def label(self, j: int) -> str:
+        """What row j is called among others."""
+        return self.labels[j] if self.is_condition else f"{self.title} {self.labels[j]}"
+
+
+Term = list[Factor]
+
+
+def term_operator(term: Term, schema: Schema) -> Operator:
+    """The rows of a product over all cells; attributes that it does not mention are added up."""
+    asked = {factor.attributes[0]: factor for factor in term}
+    tied = {name for factor in term for name in factor.attributes[1:]}
+    groups = [
+        asked[name] if name in asked else Factor((name,), AllOnes(schema[name].size), Labels(1, str))
+        for name in schema
+        if name not in tied
+    ]
+    product = Kronecker([group.operator for group in groups])
+    order = [schema.names.index(name) for group in groups for name in group.attributes]
+    return product if order == sorted(order) else Reordered(product, schema.shape, order)
+
+
+def term_labels(term: Term, of_everyone: str) -> Labels:
+    """What the rows of a product are called."""
+    if not term:
+        return Labels(1, lambda i: of_everyone)
+
+    def make(i: int) -> str:
+        parts = []
+        for factor in reversed(term):
+            i, j = divmod(i, factor.labels.length)
+            parts.append(factor.label(j))
+        return ", ".join(reversed(parts))
+
+    return Labels(math.prod(factor.labels.length for factor in term), make)
+
+
+# What all queries have, and what it is unless given.
+COMMON: dict[str, Any] = {"name": None, "weight": 1.0, "stderr": None, "within": None, "expected": None}
+
+
+@dataclass(frozen=True)
+class Query:
+    """A batch of linear counting queries over one schema.
+
+    A target is a number of counts or, as a text such as "5%", a share of `expected`: a public size that
+    is never taken from the data, or a list of them, one for each row in the order of `labels`.
+    """
+
+    _: KW_ONLY
+    name: str | None = None
+    weight: float = 1.0
+    stderr: Size | None = None
+    within: Interval | None = None
+    expected: Expected | None = None
+
+    kind: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+            raise QueryError(f"a query's name must be a non-empty text, got {self.name!r}")
+        weight = to_float(self.weight)
+        if weight is None or not 0 <= weight < math.inf:
+            raise QueryError(f"weight must be a finite number, zero or more, got {self.weight!r}")
+        object.__setattr__(self, "weight", weight)
+        if self.stderr is not None and self.within is not None:
+            raise QueryError("give a target as stderr= or as within=, not both")
+        object.__setattr__(self, "expected", checked_expected(self.expected))
+        if self.stderr is not None:
+            object.__setattr__(self, "stderr", checked_stderr(self.stderr, self.expected))
+        if self.within is not None:
+            object.__setattr__(self, "within", checked_within(self.within, self.expected))
+        if not all(0 < one < math.inf for one in self._targets()):
+            raise QueryError(f"{self.target_in_words()} asks for no standard error a float can hold")
+
+    @property
+    def target(self) -> float | None:
+        """The standard error each answer must keep, in counts, or None; where rows differ, the least."""
+        return min(self._targets(), default=None)
+
+    def targets(self, schema: Schema) -> Array:
+        """The standard errors that the answers must keep, ∞ without a target; (1,) for all alike, or (m,).
+
+        Raises:
+            QueryError: if sizes are expected of more or of fewer rows than there are.
+        """
+        if isinstance(self.expected, tuple):
+            labels = self.labels(schema)
+            if len(self.expected) != labels.length:
+                shown = ", ".join(repr(labels[i]) for i in range(min(3, labels.length)))
+                told = shown + (", …" if labels.length > 3 else "")
+                raise QueryError(
+                    f"expected holds {len(self.expected):,} sizes and the query has {labels.length:,} rows, "
+                    f"{told}; give one for each, in that order, or one number for all"
+                )
+        return np.array(self._targets() or (math.inf,))
+
+    def _targets(self) -> tuple[float, ...]:
+        """The standard errors asked for: none, one for all rows, or one for each."""
+        if self.within is not None:
+            half_width, level = self.within
+            return tuple(stderr_within(size, level) for size in in_counts(half_width, self.expected))
+        return () if self.stderr is None else in_counts(self.stderr, self.expected)
+
+    def target_in_words(self) -> str:
+        """The target as it was given; "" without one.
+
+        Example:
+            >>> Query(stderr=50).target_in_words(), Query(within=(100, 0.95)).target_in_words()
+            ('±50', '±100 at 95%')
+        """
+        if self.within is not None:
+            return f"{size_in_words(self.within[0], self.expected)} at {100 * self.within[1]:.6g}%"
+        return "" if self.stderr is None else size_in_words(self.stderr, self.expected)
+
+    def relaxed(self, factor: float) -> Query:
+        """The same query with a target that many times as wide, given in the same way; without one, itself.
+
+        Example:
+            >>> Query(expected=200, stderr="5%").relaxed(2).target_in_words()
+            '±10% of 200'
+        """
+        if self.within is not None:
+            return self.having(within=(times(self.within[0], factor), self.within[1]))
+        return self if self.stderr is None else self.having(stderr=times(self.stderr, factor))
+
+    def having(self, **changes: Any) -> Query:
+        """The same query with another name, weight, target or expected size."""
+        return replace(self, **self._common_with(changes))
+
+    def _common_with(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """What all queries have, as it is after some changes; a new target replaces the old one."""
+        common = {name: getattr(self, name) for name in COMMON}
+        unknown = set(changes) - set(common)
+        if unknown:
+            raise QueryError(
+                f"a query has name, weight, stderr and within, not {', '.join(sorted(unknown))}; and "
+                "expected, for targets in per cent"
+            )
+        if changes.get("stderr") is not None or changes.get("within") is not None:
+            common |= {"stderr": None, "within": None}
+        return common | changes
+
+    def terms(self, schema: Schema) -> list[Term]:
+        """The products that the query is made of, one below the other; most have one."""
+        raise NotImplementedError
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        """What the rows say about one record, told without operators; see `leastnoise.query.queries.meaning`."""
+        raise NotImplementedError
+
+    def meaning(self, schema: Schema) -> Meaning:
+        """What every row says about one record."""
+        return Meaning(self.tables(schema), self.name or "everyone")
+
+    def factors(self, schema: Schema) -> Term | None:
+        """The query as a single product, in schema order; None if it is a union of several, or no product."""
+        terms = self.terms(schema)
+        return terms[0] if len(terms) == 1 else None
+
+    def operator(self, schema: Schema) -> Operator:
+        """The rows over all cells of the schema."""
+        terms = self.terms(schema)
+        if len(terms) == 1:
+            return term_operator(terms[0], schema)
+        m = sum(math.prod(factor.operator.shape[0] for factor in term) for term in terms)
+        # Made when looked at: tables of up to three of a hundred attributes have sixteen million factors.
+        return Deferred((m, schema.n_cells), lambda: Stack([term_operator(term, schema) for term in terms]))
+
+    def labels(self, schema: Schema) -> Labels:
+        """What each row is called."""
+        terms = self.terms(schema)
+        everyone = self.name or "everyone"
+        if len(terms) == 1:
+            return term_labels(terms[0], everyone)
+        lengths = (math.prod(factor.labels.length for factor in term) for term in terms)
+        starts = list(accumulate(lengths, initial=0))
+
+        def make(i: int) -> str:
+            number = bisect.bisect_right(starts, i) - 1
+            return term_labels(terms[number], everyone)[i - starts[number]]
+
+        return Labels(starts[-1], make)
+
+    def title(self) -> str:
+        """What the batch is called when it was given no name."""
+        return self.kind
+
+    def __mul__(self, other: object) -> Product:
+        if not isinstance(other, Query):
+            return NotImplemented
+        weight = self.weight * other.weight
+        if weight == 0 < min(self.weight, other.weight):
+            raise QueryError(
+                f"the weights {self.weight!r} and {other.weight!r} multiply to less than a float holds"
+            )
+        return Product(self.having(weight=1.0), other.having(weight=1.0), weight=weight)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `query_from_dict` reads back."""
+        plain: dict[str, Any] = {"kind": self.kind}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                plain[field.name] = to_plain(value)
+        return plain
+
+
+@dataclass(frozen=True)
+class Product(Query):
+    """Every row of one query crossed with every row of another, on different attributes."""
+
+    left: Query
+    right: Query
+    kind: ClassVar[str] = "product"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for side in (self.left, self.right):
+            if not isinstance(side, Query):
+                raise QueryError(f"a product crosses two queries, got {type(side).__name__}")
+            if side.kind == "linear":
+                raise QueryError("Linear already covers every attribute and cannot be crossed")
+            if side.target is not None:
+                raise QueryError("give the target to the product: (a * b).having(stderr=50)")
+            if side.weight != 1.0:
+                raise QueryError("give the weight to the product: (a * b).having(weight=2)")
+
+    def terms(self, schema: Schema) -> list[Term]:
+        return [
+            self._crossed(left, right, schema)
+            for left in self.left.terms(schema)
+            for right in self.right.terms(schema)
+        ]
+
+    def tables(self, schema: Schema) -> Sequence[Table]:
+        return [
+            tuple(sorted([*left, *right], key=lambda aspect: schema.names.index(aspect.attributes[0])))
+            for left in self.left.tables(schema)
+            for right in self.right.tables(schema)
+        ]
+
+    def _crossed(self, left: Term, right: Term, schema: Schema) -> Term:
+        for name in {name for factor in left for name in factor.attributes}:
+            if any(name in factor.attributes for factor in right):
+                raise QueryError(f"a product crosses different attributes, {name!r} is on both sides")
+        crossed = sorted([*left, *right], key=lambda factor: schema.names.index(factor.attributes[0]))
+        titles = [factor.title for factor in crossed]
+        twice = next((title for title in titles if titles.count(title) > 1), None)
+        if twice is not None:
+            raise QueryError(f"two columns of a product would be called {twice!r}; give one another title")
+        return crossed
+
+    def title(self) -> str:
+        return f"{self.left.name or self.left.title()} x {self.right.name or self.right.title()}"
+
+
+def set_common(query: Query, common: dict[str, Any]) -> None:
+    """Give a query its name, weight and target before the checks."""
+    unknown = set(common) - set(COMMON)
+    if unknown:
+        raise TypeError(f"{type(query).__name__} takes no {', '.join(sorted(unknown))}")
+    for key, default in COMMON.items():
+        object.__setattr__(query, key, common.get(key, default))
+
+
+def check_attribute(query: Query, name: object) -> None:
+    """Return if a name is a text."""
+    if not isinstance(name, str):
+        raise QueryError(
+            f"{type(query).__name__} takes the names of attributes, as in {type(query).__name__}('age'), "
+            f"got {name!r}"
+        )
+
+
+def to_plain(value: Any) -> Any:
+    """Values that JSON and TOML can hold."""
+    if isinstance(value, Query):
+        return value.to_dict()
+    if isinstance(value, (tuple, list)):
+        return [to_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value

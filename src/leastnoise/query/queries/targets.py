@@ -1,0 +1,204 @@
+"""How accurate an answer must be: in counts, or in per cent of a public size.
+
+    stderr=50                             a standard error of 50
+    within=(100, 0.95)                    at most 100 off, with probability 0.95
+    expected=20_000, stderr="5%"          a standard error of 5 % of 20,000, which is 1,000
+    expected=20_000, within=("10%", 0.95)
+    expected=[20_000, 500], stderr="5%"   1,000 for the first row of the query, 25 for the second
+
+The expected size is something everybody may know: a census, last year's publication, a guess. It is never
+read from the data, because noise that depends on a count would tell the count.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from statistics import NormalDist
+
+import numpy as np
+
+from leastnoise.core.errors import QueryError
+
+Size = float | str
+Interval = tuple[Size, float]
+# One public size for all rows of a query, or one for each.
+Expected = float | tuple[float, ...]
+
+# Digits as people write them: float() alone would also take "1e3", "nan" and "٥".
+_PERCENT = re.compile(r"\s*([0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})\s*%\s*", re.ASCII)
+
+
+def checked_expected(expected: object) -> Expected | None:
+    """A public size as a float, several as a tuple of floats; None where none is given.
+
+    Raises:
+        QueryError: if they are not positive, finite numbers; of several, naming the first that is none.
+    """
+    if expected is None:
+        return None
+    if isinstance(expected, (list, tuple, range, np.ndarray)):
+        return _checked_sizes(expected)
+    size = to_float(expected)
+    if size is None or not 0 < size < math.inf:
+        how = (
+            "; for rows of different sizes give a list, in the order of the query's labels"
+            if isinstance(expected, (dict, set, str))
+            else ""
+        )
+        raise QueryError(
+            f"expected must be one positive, finite number that is public, never a count of the data, or a "
+            f"list with one for each row; got {expected!r}{how}"
+        )
+    return size
+
+
+def _checked_sizes(given: Iterable[object]) -> tuple[float, ...]:
+    """One public size for each row of a query."""
+    sizes = []
+    for number, one in enumerate(given, start=1):
+        size = to_float(one)
+        if size is None or not 0 < size < math.inf:
+            nested = isinstance(one, (list, tuple, np.ndarray))
+            how = "; a cross table's are given in one list, in the order of its labels" if nested else ""
+            shown = "a list" if nested else repr(one)
+            raise QueryError(
+                f"number {number} of expected must be a positive, finite number that is public, never a "
+                f"count of the data, got {shown}{how}"
+            )
+        sizes.append(size)
+    if not sizes:
+        raise QueryError("expected must hold one size for each row of the query, and holds none")
+    return tuple(sizes)
+
+
+def checked_stderr(stderr: object, expected: Expected | None) -> Size:
+    """A standard error as a float, or as a share written one way, so that equal queries have one digest.
+
+    Raises:
+        QueryError: if it is neither, or a share of no size.
+    """
+    if is_percent(stderr):
+        share = _checked_percent("stderr", stderr)
+        _require_expected(f"stderr={share!r}", "stderr='5%'", expected)
+        return share
+    number = to_float(stderr)
+    if number is None or not 0 < number < math.inf:
+        hint = "; or a share of expected=, such as '5%'" if isinstance(stderr, str) else ""
+        raise QueryError(f"stderr must be a positive, finite number, got {stderr!r}{hint}")
+    return number
+
+
+def checked_within(pair: object, expected: Expected | None) -> Interval:
+    """A half-width, in counts or as a share, and a level.
+
+    Raises:
+        QueryError: if it is no such pair, or asks for a standard error that no float can hold.
+    """
+    wanted = f"within must be (half-width, level), as in within=(100, 0.95), got {pair!r}"
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise QueryError(wanted)
+    half_width: Size | None = to_float(pair[0])
+    level = to_float(pair[1])
+    if is_percent(pair[0]):
+        half_width = _checked_percent("within", pair[0])
+        _require_expected(f"within={pair!r}", "within=('10%', 0.95)", expected)
+    if half_width is None or level is None:
+        raise QueryError(wanted)
+    sizes = in_counts(half_width, expected)
+    if not all(0 < size < math.inf for size in sizes) or not 0 < level < 1:
+        raise QueryError(f"within needs a positive half-width and a level between 0 and 1, got {pair!r}")
+    if not all(0 < stderr_within(size, level) < math.inf for size in sizes):
+        raise QueryError(f"within={pair!r} asks for no standard error a float can hold")
+    return half_width, level
+
+
+def is_percent(size: object) -> bool:
+    """Whether something is a text that ends in a per cent sign."""
+    return isinstance(size, str) and size.rstrip().endswith("%")
+
+
+def _checked_percent(what: str, given: object) -> str:
+    """The share with as few digits as tell it from others.
+
+    Example:
+        >>> _checked_percent("stderr", " 5.0 %")
+        '5%'
+    """
+    found = _PERCENT.fullmatch(str(given))
+    number = float(found[1]) if found else 0.0
+    if not 0 < number < math.inf:
+        raise QueryError(
+            f"{what} in per cent must be a positive number with a per cent sign, as '5%' or '0.5%', got "
+            f"{given!r}"
+        )
+    return _percent(number)
+
+
+def _percent(number: float) -> str:
+    return f"{np.format_float_positional(number, trim='-')}%"
+
+
+def _require_expected(given: str, example: str, expected: Expected | None) -> None:
+    if expected is None:
+        raise QueryError(
+            f"{given} is a share of a size that is not given; say how large the counts are expected to be, "
+            f"from public knowledge and not from the data: Total(expected=20_000, {example})"
+        )
+
+
+def in_counts(size: Size, expected: Expected | None) -> tuple[float, ...]:
+    """A half-width or standard error in counts, whichever way it was given: for all rows, or for each.
+
+    Example:
+        >>> in_counts(50.0, None), in_counts("5%", 20_000), in_counts("5%", (20_000, 500))
+        ((50.0,), (1000.0,), (1000.0, 25.0))
+    """
+    if isinstance(size, str):
+        assert expected is not None
+        sizes = expected if isinstance(expected, tuple) else (expected,)
+        # Divided last: 7 / 100 is no float, 7 · 20,000 is one.
+        return tuple(float(size[:-1]) * one / 100 for one in sizes)
+    return (size,)
+
+
+def times(size: Size, factor: float) -> Size:
+    """A size that many times as large, in the way it was given.
+
+    Example:
+        >>> times(50.0, 2), times("2.5%", 2)
+        (100.0, '5%')
+    """
+    return _percent(float(size[:-1]) * factor) if isinstance(size, str) else size * factor
+
+
+def size_in_words(size: Size, expected: Expected | None) -> str:
+    """A size as people write it.
+
+    Example:
+        >>> size_in_words(1500.0, None), size_in_words("5%", 20_000), size_in_words("5%", (300, 20_000))
+        ('±1,500', '±5% of 20,000', '±5% of 300 to 20,000')
+    """
+    if isinstance(size, str):
+        sizes = expected if isinstance(expected, tuple) else (expected or 0.0,)
+        ends = dict.fromkeys(f"{end:,.6g}" for end in (min(sizes), max(sizes)))
+        return f"±{size} of {' to '.join(ends)}"
+    return f"±{size:,.6g}" if size < 1e6 else f"±{size:.6g}"
+
+
+def stderr_within(half_width: float, level: float) -> float:
+    """σ such that N(0, σ²) stays within the half-width with probability `level`."""
+    # The lower tail: (1 + level) / 2 rounds to 1 for levels next to 1.
+    z = -NormalDist().inv_cdf((1 - level) / 2)
+    return half_width / z if z > 0 else math.inf
+
+
+def to_float(value: object) -> float | None:
+    """A number as a float, so that equal queries have one digest; None if it is no number."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,41 @@
+"""What a table is declared to hold: attributes, their values, and the cells these make.
+
+A schema is public. It is written down by the publisher and never read from the
+data, because a value that appears only when somebody has it would tell on them.
+
+    Schema(age=range(116), sex=("F", "M"), income=Bins([0, 10_000, 50_000]))
+
+A record belongs to one cell: one value of every attribute, the last attribute
+fastest. A record with a value outside the declared ones, or none at all, is
+dropped unless a policy says otherwise, and nothing ever says how many were.
+
+    attribute.py    what all kinds share: cells, labels, policies
+    integers.py     whole numbers
+    categories.py   named values
+    bins.py         intervals of a measured number
+    hierarchy.py    regions within regions
+    schema.py     the schema
+    numbers_in_text.py      which text stands for which number
+"""
+
+from leastnoise.query.schema.attribute import Attribute, Value
+from leastnoise.query.schema.bins import Bins
+from leastnoise.query.schema.categories import Categories
+from leastnoise.query.schema.hierarchy import Hierarchy, Level
+from leastnoise.query.schema.integers import Integers
+from leastnoise.query.schema.schema import Schema
+
+# The name of earlier versions.
+IntegerRange = Integers
+
+__all__ = [
+    "Attribute",
+    "Bins",
+    "Categories",
+    "Hierarchy",
+    "IntegerRange",
+    "Integers",
+    "Level",
+    "Schema",
+    "Value",
+]

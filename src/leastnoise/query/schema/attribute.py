@@ -1,0 +1,210 @@
+"""What all kinds of attribute share: cells, labels, and policies for values nobody declared."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from leastnoise.core.errors import QueryError, SchemaError, TooLargeError
+from leastnoise.core.operators import MAX_ENTRIES
+from leastnoise.query.schema.numbers_in_text import is_null, plain
+
+Value = str | int | float
+Mask = npt.NDArray[np.bool_]
+
+SIGNS = ("==", "!=", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Attribute(ABC):
+    """Declared values in order, one cell each, and at most one more cell for the rest.
+
+    Attributes:
+        outside: where a value goes that is none of the declared ones: "drop" leaves
+            the record out, "clamp" takes the nearest end, "other" the other cell.
+        null: where a null or NaN goes: "drop" or "other".
+        other: the label of the other cell, which is the last; None if there is none.
+    """
+
+    outside: str
+    null: str
+    other: str | None
+
+    kind: ClassVar[str] = ""
+    has_ends: ClassVar[bool] = False
+
+    def _set_policies(self, outside: str | None, null: str, other: str | None) -> None:
+        """Check the policies and keep them; the declared values are set before."""
+        if outside is None:
+            outside = "drop" if other is None else "other"
+        if outside == "clamp" and not self.has_ends:
+            raise SchemaError("outside='clamp' is for whole numbers and bins; use 'drop' or 'other'")
+        if outside not in ("drop", "clamp", "other"):
+            raise SchemaError(f"outside= must be 'drop', 'clamp' or 'other', got {outside!r}")
+        if null not in ("drop", "other"):
+            raise SchemaError(f"null= must be 'drop' or 'other', got {null!r}")
+        if other is None and "other" in (outside, null):
+            which = "outside" if outside == "other" else "null"
+            raise SchemaError(f"{which}='other' needs the label of that cell, as in other='unknown'")
+        if other is not None and (not isinstance(other, str) or self._names(other)):
+            raise SchemaError(f"other= is the name of a further category, got {other!r}")
+        if other is not None and "other" not in (outside, null):
+            raise SchemaError(
+                f"other={other!r} makes a cell that nothing would fill; leave it out, or say "
+                "outside='other' or null='other'"
+            )
+        for field, value in {"outside": outside, "null": null, "other": other}.items():
+            object.__setattr__(self, field, value)
+
+    # ---------------------------------------------------------------- what each kind says
+
+    @property
+    @abstractmethod
+    def n_values(self) -> int:
+        """The number of declared values, without the other cell."""
+
+    @abstractmethod
+    def span_label(self, first: int, last: int) -> str:
+        """What people call cells first to last together."""
+
+    @abstractmethod
+    def prefix_label(self, i: int) -> str:
+        """What people call everything up to cell i."""
+
+    @abstractmethod
+    def span(self, low: Value, high: Value) -> tuple[int, int] | None:
+        """The indices that a range from low to high stands for, both included, or None."""
+
+    @abstractmethod
+    def _names(self, text: str) -> bool:
+        """Whether a text is already the label of something declared."""
+
+    @abstractmethod
+    def _position(self, value: Any) -> int | None:
+        """The index of a declared value."""
+
+    @abstractmethod
+    def _placed(self, value: Any) -> int | None:
+        """The index of a raw value that is not null, ends included if the policy is to clamp."""
+
+    @abstractmethod
+    def _compared(self, name: str, sign: str, value: Any) -> Mask:
+        """Which declared values satisfy ``name sign value``, shape (n_values,)."""
+
+    @abstractmethod
+    def _values_to_plain(self) -> Any:
+        """The declared values as JSON and TOML hold them."""
+
+    # ---------------------------------------------------------------- what follows
+
+    @property
+    def size(self) -> int:
+        """The number of cells this attribute has, the other one included."""
+        return self.n_values + (self.other is not None)
+
+    def label(self, i: int) -> str:
+        """What people call cell i."""
+        return self.span_label(i, i)
+
+    def position(self, value: Value) -> int | None:
+        """The index of a declared value, or of the other cell by its label; None for anything else."""
+        value = plain(value)
+        if self.other is not None and isinstance(value, str) and value == self.other:
+            return self.n_values
+        return self._position(value)
+
+    def place(self, value: Any) -> int | None:
+        """The cell that a record with this raw value belongs to, or None if it is dropped.
+
+        Any value a table can hold is taken, None and NaN included, and read as the
+        engine reads it (see `leastnoise.data`): the two must always agree.
+        """
+        value = plain(value)
+        if is_null(value):
+            return self.n_values if self.null == "other" else None
+        found = self._placed(value)
+        return self.n_values if found is None and self.outside == "other" else found
+
+    def matching(self, name: str, sign: str, value: Any) -> Mask:
+        """Which cells satisfy ``name sign value``, shape (size,).
+
+        Args:
+            name: what the attribute is called, for messages.
+            sign: ``==``, ``!=``, ``<``, ``<=``, ``>`` or ``>=``.
+
+        The other cell equals its label and nothing else, and is neither above nor
+        below anything.
+
+        Raises:
+            QueryError: if this kind of attribute cannot tell.
+        """
+        if sign not in SIGNS:
+            raise QueryError(f"a comparison is one of {', '.join(SIGNS)}, got {sign!r}")
+        self._check_listable(name)
+        value = plain(value)
+        mask = np.zeros(self.size, dtype=bool)
+        if self.other is not None and isinstance(value, str) and value == self.other and sign in SIGNS[:2]:
+            mask[-1] = True
+            return mask if sign == "==" else ~mask
+        mask[: self.n_values] = self._compared(name, sign, value)
+        if self.other is not None:
+            mask[-1] = sign == "!="
+        return mask
+
+    def numbers(self) -> list[int] | list[float] | None:
+        """The declared values as numbers, or None where they are none."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `Schema.from_dict` reads back; policies only where they are not the usual."""
+        usual = {"outside": "drop" if self.other is None else "other", "null": "drop", "other": None}
+        chosen = {field: getattr(self, field) for field in ("other", "outside", "null")}
+        return {self.kind: self._values_to_plain()} | {
+            field: value for field, value in chosen.items() if value != usual[field]
+        }
+
+    def __repr__(self) -> str:
+        given = {key: value for key, value in self.to_dict().items() if key != self.kind}
+        policies = "".join(f", {key}={value!r}" for key, value in given.items())
+        return f"{type(self).__name__}({self._shown()}{policies})"
+
+    def _shown(self) -> str:
+        return repr(self._values_to_plain())
+
+    def _check_listable(self, name: str) -> None:
+        if self.size > MAX_ENTRIES:
+            raise TooLargeError(
+                f"{name!r} has {self.size:,} cells; at most {MAX_ENTRIES:,} are listed. Declare Bins instead."
+            )
+
+    def _or_other(self) -> str:
+        """The end of a message that says what a value is compared with."""
+        return "" if self.other is None else f"; the other cell is {self.other!r}, by == or !="
+
+
+def listed(values: Sequence[Any]) -> str:
+    """The first dozen of some declared values, for a message."""
+    shown = ", ".join(repr(value) for value in values[:12])
+    return f"{shown}, …" if len(values) > 12 else shown
+
+
+def compare_numbers(sign: str, left: Any, right: Any) -> Any:
+    """``left sign right``, exact between whole numbers and floats of any size."""
+    match sign:
+        case "==":
+            return left == right
+        case "!=":
+            return left != right
+        case "<":
+            return left < right
+        case "<=":
+            return left <= right
+        case ">":
+            return left > right
+        case _:
+            return left >= right

@@ -1,0 +1,143 @@
+"""Intervals of a measured number."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from leastnoise.core.errors import QueryError, SchemaError
+from leastnoise.query.schema.attribute import Attribute, Mask, Value
+from leastnoise.query.schema.numbers_in_text import float_of, is_number, plain
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Bins(Attribute):
+    """Intervals of a measured number: edges e₀ < e₁ < … give [e₀, e₁), [e₁, e₂), …
+
+    Every interval holds its lower edge and not its upper one, without exception.
+    The first edge may be -inf and the last one inf: that end is then open, and
+    holds the infinite values too.
+
+    Args:
+        edges: numbers that increase.
+        outside: "drop", "clamp" or "other".
+        null: "drop" or "other".
+        other: the label of one more cell.
+
+    Example:
+        >>> bins = Bins([float("-inf"), 10, 80, float("inf")])
+        >>> [bins.label(i) for i in range(bins.size)]
+        ['below 10', '[10, 80)', '80 or more']
+    """
+
+    edges: tuple[float, ...]
+
+    kind: ClassVar[str] = "bins"
+    has_ends: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        edges: Sequence[float],
+        *,
+        outside: str | None = None,
+        null: str = "drop",
+        other: str | None = None,
+    ) -> None:
+        # A column of a table is neither: edges are public knowledge and never read from it.
+        if not isinstance(edges, (Sequence, np.ndarray)) or isinstance(edges, (str, bytes)):
+            raise SchemaError(
+                f"bins need a list of edges, as in Bins([0, 18, 65]), got {type(edges).__name__}; they are "
+                "public knowledge and never read from the table"
+            )
+        given = [plain(edge) for edge in edges]
+        object.__setattr__(self, "edges", tuple(_whole_as_int(edge) for edge in given))
+        self._check()
+        self._set_policies(outside, null, other)
+
+    def _check(self) -> None:
+        if len(self.edges) < 2:
+            raise SchemaError(f"bins need at least two edges, got {list(self.edges)}")
+        for i, edge in enumerate(self.edges):
+            if isinstance(edge, bool) or not isinstance(edge, (int, float)) or edge != edge:
+                raise SchemaError(f"bin edges must be finite numbers, got {edge!r}")
+            if abs(edge) == math.inf and i != (0 if edge < 0 else len(self.edges) - 1):
+                raise SchemaError(
+                    f"bin edges must be finite numbers, got {edge!r}; only the first may be -inf and the "
+                    "last inf"
+                )
+        for low, high in zip(self.edges, self.edges[1:], strict=False):
+            if not low < high:
+                raise SchemaError(f"bin edges must increase, got {low!r} before {high!r}")
+
+    @property
+    def n_values(self) -> int:
+        return len(self.edges) - 1
+
+    def span_label(self, first: int, last: int) -> str:
+        if last == self.n_values:
+            own = "" if first == last else f"{self.span_label(first, last - 1)} or "
+            return f"{own}{self.other}"
+        low, high = self.edges[first], self.edges[last + 1]
+        if low == -math.inf:
+            return "any number" if high == math.inf else f"below {high:,}"
+        return f"{low:,} or more" if high == math.inf else f"[{low:,}, {high:,})"
+
+    def prefix_label(self, i: int) -> str:
+        if i == self.n_values:
+            return f"{self.prefix_label(i - 1)} or {self.other}"
+        if self.edges[i + 1] == math.inf:
+            return self.span_label(0, i)
+        return f"below {self.edges[i + 1]:,}"
+
+    def span(self, low: Value, high: Value) -> tuple[int, int] | None:
+        """The indices of the intervals that make up [low, high); both must be edges."""
+        if low not in self.edges or high not in self.edges or not low < high:
+            return None
+        return self.edges.index(low), self.edges.index(high) - 1
+
+    def _names(self, text: str) -> bool:
+        return any(self.label(i) == text for i in range(self.n_values))
+
+    def _position(self, value: Any) -> int | None:
+        # Compared as given: Python compares whole numbers and floats exactly, float() would round.
+        if not is_number(value):
+            return None
+        if value == self.edges[-1] == math.inf:
+            return self.n_values - 1
+        if not self.edges[0] <= value < self.edges[-1]:
+            return None
+        return bisect.bisect_right(self.edges, value) - 1
+
+    def _placed(self, value: Any) -> int | None:
+        number = float_of(value)
+        if number is not None and self.outside == "clamp":
+            return min(max(bisect.bisect_right(self.edges, number) - 1, 0), self.n_values - 1)
+        return self._position(number)
+
+    def _compared(self, name: str, sign: str, value: Any) -> Mask:
+        known = ", ".join(f"{edge:,}" for edge in self.edges[:12]) + (", …" if len(self.edges) > 12 else "")
+        if sign not in ("<", ">="):
+            raise QueryError(
+                f"{name!r} is known by intervals that hold their lower edge: compare by >= or < with one of "
+                f"the edges {known}, not by {sign}{self._or_other()}"
+            )
+        if not is_number(value) or (self.edges[0] < value < self.edges[-1] and value not in self.edges):
+            raise QueryError(
+                f"{name!r} is known by intervals only: compare by >= or < with one of the edges {known}, "
+                f"got {value!r}"
+            )
+        at_least = np.array([edge >= value for edge in self.edges[:-1]], dtype=bool)
+        return at_least if sign == ">=" else ~at_least
+
+    def _values_to_plain(self) -> list[float]:
+        return list(self.edges)
+
+
+def _whole_as_int(edge: Any) -> Any:
+    """0.0 as 0, so that equal bins print alike and have one digest; above 1e16 floats print as 1e+16."""
+    return int(edge) if isinstance(edge, float) and abs(edge) < 1e16 and edge == int(edge) else edge

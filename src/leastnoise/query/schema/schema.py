@@ -1,0 +1,163 @@
+"""The schema: attributes by name, and the cells they make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from leastnoise.core.errors import SchemaError
+from leastnoise.core.printable import in_figures
+from leastnoise.query.schema.attribute import Attribute
+from leastnoise.query.schema.bins import Bins
+from leastnoise.query.schema.categories import Categories
+from leastnoise.query.schema.hierarchy import Hierarchy
+from leastnoise.query.schema.integers import Integers
+
+_POLICIES = {"outside", "null", "other"}
+
+
+class Schema:
+    """The declared attributes of a table, in order.
+
+    Example:
+        >>> Schema(age=range(116), sex=("F", "M"))
+        Schema(age: 0–115, sex: F to M; 232 cells)
+    """
+
+    __slots__ = ("_attributes",)
+    _attributes: dict[str, Attribute]
+
+    def __init__(self, named: Mapping[str, Any] | None = None, /, **attributes: Any) -> None:
+        # A mapping serves names that are no Python words: Schema({"years lived here": range(100)}).
+        if named is not None and not isinstance(named, Mapping):
+            raise SchemaError(
+                f"a schema is given by name, as in Schema(sex=('F', 'M')), got {type(named).__name__}"
+            )
+        attributes = {**(named or {}), **attributes}
+        for name in attributes:
+            if not isinstance(name, str):
+                raise SchemaError(f"an attribute's name must be a text, got {name!r}")
+        if not attributes:
+            raise SchemaError("a schema needs at least one attribute, as in Schema(sex=('F', 'M'))")
+        object.__setattr__(
+            self, "_attributes", {name: _declared(name, given) for name, given in attributes.items()}
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a schema does not change; make another")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a schema does not change; make another")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema.from_dict, (self.to_dict(),)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes, in order."""
+        return tuple(self._attributes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of values of each attribute."""
+        return tuple(attribute.size for attribute in self._attributes.values())
+
+    @property
+    def n_cells(self) -> int:
+        """The number of combinations of values."""
+        return math.prod(self.shape)
+
+    def __getitem__(self, name: str) -> Attribute:
+        try:
+            return self._attributes[name]
+        except KeyError:
+            raise SchemaError(
+                f"there is no attribute {name!r}; the schema declares {', '.join(self.names)}"
+            ) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._attributes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._attributes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and list(self._attributes.items()) == list(other._attributes.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._attributes.items()))
+
+    def __repr__(self) -> str:
+        parts = [f"{name}: {a.span_label(0, a.size - 1)}" for name, a in self._attributes.items()]
+        return f"Schema({', '.join(parts)}; {in_figures(self.n_cells)} cells)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `from_dict` reads back, attributes in order."""
+        return {name: attribute.to_dict() for name, attribute in self._attributes.items()}
+
+    @classmethod
+    def from_dict(cls, attributes: dict[str, Any]) -> Schema:
+        """The schema that `to_dict` wrote, or a specification file's [schema] table.
+
+        Each attribute is ``{range = [start, stop]}``, ``{bins = [...]}``,
+        ``{categories = [...]}``, ``{hierarchy = ...}``, each with its policies
+        ``outside``, ``null`` and ``other`` if wanted, or simply a list of categories.
+        """
+        return cls({name: _from_plain(name, given) for name, given in attributes.items()})
+
+
+def _from_plain(name: str, given: Any) -> Any:
+    if isinstance(given, list):
+        return given
+    if not isinstance(given, dict):
+        raise SchemaError(f"attribute {name!r} must be a list or a table, got {type(given).__name__}")
+    kinds = [key for key in _KINDS if key in given]
+    if len(kinds) != 1 or set(given) - {kinds[0], *_POLICIES} or not _is_written(kinds[0], given):
+        raise SchemaError(
+            f"attribute {name!r} must be {{range = [start, stop]}}, {{bins = [edges]}}, "
+            "{categories = [values]} or {hierarchy = regions}, with outside, null and other if wanted, "
+            f"got the keys {sorted(given)}"
+        )
+    try:
+        policies = {key: value for key, value in given.items() if key in _POLICIES}
+        return _KINDS[kinds[0]](given[kinds[0]], **policies)
+    except SchemaError as error:
+        raise SchemaError(f"attribute {name!r}: {error}") from None
+
+
+def _is_written(kind: str, given: dict[str, Any]) -> bool:
+    return isinstance(given[kind], list) or (kind == "hierarchy" and isinstance(given[kind], dict))
+
+
+def _integers(bounds: list[Any], **policies: Any) -> Integers:
+    if not 1 <= len(bounds) <= 3 or not all(type(bound) is int for bound in bounds):
+        raise SchemaError("range must be [start, stop] in whole numbers")
+    if len(bounds) == 3 and bounds[2] < 1:
+        raise SchemaError(f"the step of a range must be 1 or more, got {bounds[2]}")
+    return Integers(range(*bounds), **policies)
+
+
+_KINDS: dict[str, Callable[..., Attribute]] = {
+    "range": _integers,
+    "bins": Bins,
+    "categories": Categories,
+    "hierarchy": Hierarchy,
+}
+
+
+def _declared(name: str, given: Any) -> Attribute:
+    try:
+        if isinstance(given, Attribute):
+            return given
+        if isinstance(given, range):
+            return Integers(given)
+        if isinstance(given, (list, tuple)):
+            return Categories(given)
+    except SchemaError as error:
+        raise SchemaError(f"attribute {name!r}: {error}") from None
+    raise SchemaError(
+        f"attribute {name!r} must be declared as a range, a list of categories, Hierarchy(tree) or "
+        f"Bins(edges), got {type(given).__name__}. The values are public knowledge and are never read from "
+        f"the table: write them out, as in Schema({name}=range(116)) or Schema({name}=('F', 'M'))"
+    )

@@ -1,0 +1,372 @@
+"""A batch of queries over one schema, ready to be answered together.
+
+`assemble` turns queries into blocks of rows, each an implicit operator. Nothing
+dense is built until somebody needs it: all ranges over a thousand ages crossed
+with a cross table assemble at once.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from leastnoise.core.errors import QueryError, WorkloadError
+from leastnoise.core.operators import Array, Matrix, Operator, Stack, require_room
+from leastnoise.core.printable import in_figures
+from leastnoise.query.queries import Labels, Linear, Meaning, Query, query_from_dict
+from leastnoise.query.schema import Schema
+
+# Weights further apart than this would leave the lighter queries to rounding.
+MAX_WEIGHT_RATIO = 1e24
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The rows of one query."""
+
+    name: str
+    query: Query
+    operator: Operator
+    labels: Labels
+    weights: Array  # (1,) for all rows alike, or one per row
+    targets: Array  # standard errors asked, inf where none; (1,) or one per row
+
+    def meaning(self, schema: Schema | None) -> Meaning:
+        """What every row says about one record, told without the operator."""
+        if schema is not None:
+            return self.query.meaning(schema)
+        assert isinstance(self.query, Linear)
+        return self.query.own_meaning()
+
+    def weighted_gram(self, weights: Array | None = None) -> Array:
+        """Σ_j w_j (row j)ᵀ(row j), an (n, n) array, with the block's own weights unless some are given."""
+        w = self.weights if weights is None else weights
+        if (w == w[0]).all():
+            return float(w[0]) * self.operator.gram()
+        return self.operator.weighted_gram(w)
+
+    @property
+    def n_rows(self) -> int:
+        """How many queries the block holds."""
+        return self.operator.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Every query that one plan answers, as m rows over n cells."""
+
+    blocks: tuple[Block, ...]
+    schema: Schema | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n): queries and cells."""
+        return self.operator.shape
+
+    @cached_property
+    def operator(self) -> Operator:
+        """The rows, implicit."""
+        if len(self.blocks) == 1:
+            return self.blocks[0].operator
+        return Stack([block.operator for block in self.blocks])
+
+    @cached_property
+    def labels(self) -> Labels:
+        """What each query is called, made when looked at."""
+        starts = list(accumulate((block.n_rows for block in self.blocks), initial=0))
+
+        def make(j: int) -> str:
+            number = bisect.bisect_right(starts, j) - 1
+            return self.blocks[number].labels[j - starts[number]]
+
+        return Labels(self.shape[0], make)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the batches, in order."""
+        return tuple(block.name for block in self.blocks)
+
+    def rows_of(self, name: str) -> slice:
+        """Which rows belong to the batch of that name."""
+        start = 0
+        for block in self.blocks:
+            if block.name == name:
+                return slice(start, start + block.n_rows)
+            start += block.n_rows
+        raise QueryError(f"there is no query named {name!r}; there are {', '.join(map(repr, self.names))}")
+
+    def only(self, name: str) -> Workload:
+        """The batch of that name as a workload of its own."""
+        self.rows_of(name)
+        return Workload(tuple(block for block in self.blocks if block.name == name), self.schema)
+
+    def per_query(self, of_batches: Sequence[Array], what: str) -> Array:
+        """One number for every query, (m,), from one for each batch, or as many as it has queries.
+
+        Raises:
+            TooLargeError: naming what they are, if there are too many.
+        """
+        require_room(self.shape[0], 1, what)
+        pairs = zip(of_batches, self.blocks, strict=True)
+        return np.concatenate([np.broadcast_to(numbers, (block.n_rows,)) for numbers, block in pairs])
+
+    @cached_property
+    def weights(self) -> Array:
+        """How much each query's variance counts, shape (m,)."""
+        return _read_only(self.per_query([block.weights for block in self.blocks], "the weights"))
+
+    @cached_property
+    def targets(self) -> Array:
+        """The standard error asked of each query, inf where none, shape (m,)."""
+        return _read_only(self.per_query([block.targets for block in self.blocks], "the targets"))
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether some query asks for a standard error."""
+        return any(np.isfinite(block.targets).any() for block in self.blocks)
+
+    def with_weights(self, weights: Array) -> Workload:
+        """The same queries with other weights, one per query."""
+        if weights is self.weights:
+            return self
+        blocks = [replace(block, weights=weights[self.rows_of(block.name)]) for block in self.blocks]
+        return Workload(tuple(blocks), self.schema)
+
+    def operator_at(self, index: Array) -> Operator:
+        """The queries at some positions, rising; implicit where whole batches are taken."""
+        if len(index) == self.shape[0]:
+            return self.operator
+        parts: list[Operator] = []
+        start = 0
+        for block in self.blocks:
+            mine = index[(index >= start) & (index < start + block.n_rows)] - start
+            start += block.n_rows
+            if len(mine) == block.n_rows:
+                parts.append(block.operator)
+            elif len(mine):
+                require_room(len(mine), block.operator.shape[1], "some of the queries")
+                parts.append(Matrix(block.operator.rows(mine)))
+        return parts[0] if len(parts) == 1 else Stack(parts)
+
+    def dense(self) -> Array:
+        """The (m, n) matrix; refused when it would not fit."""
+        return self.operator.dense()
+
+    def weighted_gram(self, weights: Array | None = None) -> Array:
+        """V = Σ_j w_j (row j)ᵀ(row j), an (n, n) array: all that total variance depends on.
+
+        Args:
+            weights: one per query, (m,); those of the queries unless given.
+        """
+        total: Array | None = None
+        start = 0
+        for block in self.blocks:
+            own = None if weights is None else weights[start : start + block.n_rows]
+            start += block.n_rows
+            if own is not None and not own.any():
+                continue
+            part = block.weighted_gram(own)
+            total = part if total is None else np.add(total, part, out=total)
+        if total is None:
+            require_room(self.shape[1], self.shape[1], "the Gram matrix")
+            return np.zeros((self.shape[1], self.shape[1]))
+        return total
+
+    @cached_property
+    def digest(self) -> str:
+        """A SHA-256 over schema, queries, weights and targets: what a plan was designed for."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `from_dict` reads back."""
+        plain: dict[str, Any] = {"schema": None, "queries": [b.query.to_dict() for b in self.blocks]}
+        if self.schema is not None:
+            plain["schema"] = [[name, value] for name, value in self.schema.to_dict().items()]
+        else:
+            plain["weights"] = self.blocks[0].weights.tolist()
+            plain["targets"] = [t if np.isfinite(t) else None for t in self.blocks[0].targets.tolist()]
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Workload:
+        """The workload that `to_dict` wrote."""
+        queries = [query_from_dict(query) for query in plain["queries"]]
+        if plain["schema"] is not None:
+            return assemble(queries, Schema.from_dict(dict(plain["schema"])))
+        (query,) = queries
+        if not isinstance(query, Linear):
+            raise WorkloadError("a workload without a schema holds one matrix")
+        weights = np.array(plain["weights"], dtype=float)
+        targets = np.array([np.inf if t is None else t for t in plain["targets"]])
+        return cls((_matrix_block(query, weights, targets),), None)
+
+    @classmethod
+    def from_matrix(
+        cls,
+        W: Any,
+        *,
+        schema: Schema | None = None,
+        labels: Sequence[str] | None = None,
+        weights: npt.ArrayLike | None = None,
+        stderr: npt.ArrayLike | None = None,
+    ) -> Workload:
+        """The workload of a matrix, (m, n), dense or SciPy sparse.
+
+        Without a schema, data must be a vector of n counts and a release answers rows only.
+
+        Args:
+            weights: one non-negative number, or one per row.
+            stderr: the standard error asked of every row, or one per row.
+        """
+        query = Linear(W, labels, name="rows")
+        m, n = query.matrix.shape
+        if m == 0 or n == 0:
+            raise WorkloadError(f"a workload needs at least one query and one cell, got {m} x {n}")
+        if schema is not None and schema.n_cells != n:
+            raise WorkloadError(f"{n:,} columns were given for a schema of {schema.n_cells:,} cells")
+        weight = _per_row("weights", 1.0 if weights is None else weights, m)
+        target = _per_row("stderr", np.inf if stderr is None else stderr, m)
+        if not (np.isfinite(weight).all() and (weight >= 0).all()):
+            raise WorkloadError("weights must be finite numbers, zero or more")
+        if not (target > 0).all():
+            raise WorkloadError("stderr must be positive")
+        if schema is not None and len(weight) == 1 and len(target) == 1:
+            common: dict[str, Any] = {"weight": float(weight[0])}
+            if np.isfinite(target[0]):
+                common["stderr"] = float(target[0])
+            return assemble([query.having(**common)], schema)
+        if schema is not None:
+            raise WorkloadError(
+                "with a schema, weights and stderr must be one number; give different ones to "
+                "several Linear queries in assemble()"
+            )
+        check_spread(weight)
+        return cls((_matrix_block(query, weight, target),), None)
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        what = ", ".join(self.names[:4]) + (", …" if len(self.names) > 4 else "")
+        return f"Workload({m:,} queries over {in_figures(n)} cells: {what})"
+
+
+def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
+    """The workload of some queries over a schema, without building a matrix.
+
+    Example:
+        >>> from leastnoise.query.queries import Marginal, Prefix
+        >>> assemble([Marginal("age", "sex"), Prefix("age")], Schema(age=range(116), sex=("F", "M")))
+        Workload(348 queries over 232 cells: age x sex, age up to)
+    """
+    if isinstance(queries, Query):
+        queries = [queries]
+    if not isinstance(queries, Iterable):
+        raise WorkloadError(f"assemble() takes queries such as Total(), got {type(queries).__name__}")
+    given = list(queries)
+    if not given:
+        raise WorkloadError("a workload needs at least one query, as in assemble([Total()], schema)")
+    if not isinstance(schema, Schema):
+        raise WorkloadError(f"assemble() needs a Schema, got {type(schema).__name__}")
+    for query in given:
+        if not isinstance(query, Query):
+            raise WorkloadError(f"assemble() takes queries such as Total(), got {type(query).__name__}")
+    blocks = []
+    for query, name in zip(given, _names(given), strict=True):
+        operator = query.operator(schema)
+        if operator.shape[0] == 0:
+            raise WorkloadError(f"query {name!r} has no rows; leave it out")
+        blocks.append(
+            Block(
+                name=name,
+                query=query,
+                operator=operator,
+                labels=query.labels(schema),
+                weights=_read_only(np.array([query.weight])),
+                targets=_read_only(query.targets(schema)),
+            )
+        )
+    check_spread(np.concatenate([block.weights for block in blocks]))
+    return Workload(tuple(blocks), schema)
+
+
+def alone(query: Query, schema: Schema | None) -> Workload:
+    """One query as a workload of its own, whatever its weight; without a schema it must be a Linear one."""
+    weights, targets = _read_only(np.ones(1)), _read_only(np.array([np.inf]))
+    if schema is None:
+        assert isinstance(query, Linear)
+        return Workload((_matrix_block(query, weights, targets),), None)
+    name, labels = query.name or query.title(), query.labels(schema)
+    return Workload((Block(name, query, query.operator(schema), labels, weights, targets),), schema)
+
+
+def of_rows(operator: Operator, weights: Array | None = None) -> Workload:
+    """Rows over cells that no schema names, as a workload, each with a weight."""
+    block = Block(
+        name="rows",
+        query=Linear(np.zeros((1, 1)), name="rows"),
+        operator=operator,
+        labels=Labels(operator.shape[0], lambda j: f"row {j}"),
+        weights=_read_only(np.ones(1) if weights is None else np.array(weights, dtype=float)),
+        targets=_read_only(np.array([np.inf])),
+    )
+    return Workload((block,), None)
+
+
+def _matrix_block(query: Linear, weights: Array, targets: Array) -> Block:
+    return Block("rows", query, query.matrix, query.own_labels(), weights, targets)
+
+
+def _per_row(what: str, given: npt.ArrayLike, m: int) -> Array:
+    try:
+        values = np.array(given, dtype=float).reshape(-1)
+    except (TypeError, ValueError, OverflowError):
+        raise WorkloadError(f"{what} must be one number or {m} of them, got other values") from None
+    if len(values) not in (1, m) or np.isnan(values).any():
+        raise WorkloadError(f"{what} must be one number or {m} of them, none NaN")
+    return _read_only(values)
+
+
+def _read_only(values: Array) -> Array:
+    values.setflags(write=False)
+    return values
+
+
+def check_spread(weights: Array) -> None:
+    """Return if the positive weights are close enough together to be told from rounding.
+
+    Raises:
+        WorkloadError: if they are not, or there is none.
+    """
+    positive = weights[weights > 0]
+    if positive.size == 0:
+        raise WorkloadError("at least one query needs a positive weight")
+    if float(positive.max()) > MAX_WEIGHT_RATIO * float(positive.min()):
+        raise WorkloadError(
+            f"weights from {positive.min():.3g} to {positive.max():.3g} span more than "
+            f"{MAX_WEIGHT_RATIO:.0e}; the lighter queries would be left to rounding. Narrow them, or use 0."
+        )
+
+
+def _names(queries: Sequence[Query]) -> list[str]:
+    """A different name for each: the one given, else what it asks, numbered where that repeats."""
+    names: list[str] = []
+    taken = [query.name for query in queries if query.name is not None]
+    if len(set(taken)) < len(taken):
+        twice = next(name for name in taken if taken.count(name) > 1)
+        raise WorkloadError(f"query names must differ, {twice!r} is given twice")
+    for query in queries:
+        name = query.name or query.title()
+        number = 2
+        while query.name is None and (name in names or name in taken):
+            name = f"{query.title()} ({number})"
+            number += 1
+        names.append(name)
+    return names

@@ -1,0 +1,181 @@
+"""Answers that add up, are not negative, or are whole numbers: post-processing of a release.
+
+All answers are added up from one table of cells, so that they are consistent whatever is asked:
+
+    search_watch.py          how long it may take, who is told, and how it ended
+    reduced_sums.py   the sums over cells that measured rows or cross tables depend on
+    information.py    what the measurements say about the cells
+    least_squares.py  the cells that explain the measurements best, whatever their signs
+    interior.py       the cells x ≥ 0 that do, through the inside, where few sums are measured or faces stall
+    nonnegative.py    the same from face to face, with a proof of how close they are
+    rounding.py       whole numbers near them
+
+Only the noisy measurements are looked at, never the data, so that it costs no privacy. It makes answers about
+sparse tables more accurate and biased: counts of zero can only err upwards. What holds of the unadjusted
+answers, standard errors and intervals, is kept and said to be theirs (`leastnoise.release.adjustment`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from leastnoise.core.errors import InputError, TooLargeError
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.release import Release
+from leastnoise.release.adjusting.information import (
+    BlockInformation,
+    Information,
+    information_of,
+    require_cells,
+)
+from leastnoise.release.adjusting.least_squares import least_squares_cells
+from leastnoise.release.adjusting.nonnegative import PRECISION, nearest_nonnegative, nearest_of_total
+from leastnoise.release.adjusting.rounding import rounded
+from leastnoise.release.adjusting.search_watch import AdjustProgress, Watch, require_time_limit
+from leastnoise.release.adjustment import NEAR_ENOUGH, Adjustment
+from leastnoise.strategy.structured.blocks import Structured
+
+__all__ = ["AdjustProgress", "adjust"]
+
+# Answers that may be further from the best ones than this, in standard errors, are not handed out unasked:
+# after a minute, pairs of three attributes of a hundred values had 8 times the squared error of the release.
+_FARTHEST = 1.0
+
+
+def adjust(
+    release: Release,
+    nonnegative: bool = True,
+    integer: bool = False,
+    *,
+    progress: Callable[[AdjustProgress], None] | None = None,
+    time_limit: float | None = None,
+) -> Release:
+    """The release with answers that add up and are possible counts, marked as adjusted.
+
+    With ``nonnegative`` the answers are those of the cells x ≥ 0 nearest to the measurements, in the metric
+    of their noise: of least Σ (y − A x)², y being all that was measured, among those with as many records as
+    estimated, or none where the estimate is negative. They are found to a hundredth of each answer's
+    standard error, which is proved (``release.adjusted.precision``; a larger number there says that the
+    search ended before). With ``integer``, cells are rounded to whole numbers: the total becomes the nearest
+    whole number, and counts of the first attribute of the schema, of its first two, and so on, move by at
+    most one.
+
+    What becomes of the rest: ``stderr`` stays that of the unadjusted answers, ``release.unadjusted``.
+    ``interval`` stays theirs too, cut down to what is possible, and holds the true counts as often as before;
+    adjusted answers may lie outside of it. Answers are biased: upwards where the true counts are small,
+    downwards elsewhere. Queries with real or negative weights are answered from the same cells and need
+    neither be whole numbers nor positive.
+
+    With ``nonnegative=False`` alone, answers are made to agree and stay unbiased: those of the cells of least
+    Σ (y − A x)² whatever their signs. Where the answers of a release agree already, which is all but method
+    "residuals" with several blocks of the same attributes, it comes back as it is. Their standard errors are
+    at most ``stderr``; with Gaussian noise ``interval`` is around them.
+
+    Where the plan depends on the data, cells are those nearest to its mechanism's estimates, all alike.
+
+    ``release.adjusted.ended`` says how the search ended: "converged"; "exhausted" where further steps gained
+    nothing; "deadline"; or "interrupted", by Ctrl-C, which hands out the best cells so far, non-negative and
+    rounded as asked. ``release.adjusted.precision`` says how far from the best their answers may be.
+
+    Args:
+        progress: called with an `AdjustProgress` after every step of the search.
+        time_limit: seconds, after which the best cells so far are taken. Checked between steps. Unless given,
+            300, after which cells are taken only where they are good; ``math.inf`` for no limit.
+
+    Guarantee:
+        Post-processing of what was released: costs no privacy.
+
+    Raises:
+        InputError: if an argument is not as above, or the release was adjusted in another way.
+        TooLargeError: if there are more cells than one vector may hold; or if the search ended further than
+            one standard error from the best answers, and neither was a ``time_limit`` given nor did the user
+            interrupt it.
+    """
+    _check_arguments(release, nonnegative=nonnegative, integer=integer, time_limit=time_limit)
+    if release.adjusted is not None or not (nonnegative or integer or _may_disagree(release)):
+        return release
+    require_cells(release.plan.workload.shape[1])
+    adjustment = _adjustment(release, bool(nonnegative), bool(integer), Watch(progress, time_limit))
+    return replace(release, adjusted=adjustment)
+
+
+def _check_arguments(release: Release, *, nonnegative: bool, integer: bool, time_limit: float | None) -> None:
+    """Return if they are as `adjust` says, and the release is not adjusted, or in this way."""
+    if not isinstance(release, Release):
+        raise InputError(f"adjust() takes a Release from measure(), got {type(release).__name__}")
+    for name, given in {"nonnegative": nonnegative, "integer": integer}.items():
+        if not isinstance(given, (bool, np.bool_)):
+            raise InputError(f"{name}= must be True or False, got {given!r}")
+    require_time_limit(time_limit)
+    done = release.adjusted
+    if done is not None and (done.nonnegative, done.integer) != (nonnegative, integer):
+        raise InputError(
+            f"this release is adjusted already ({done.kinds}); adjust what was measured instead, "
+            f"as in adjust(release.unadjusted, nonnegative={bool(nonnegative)}, integer={bool(integer)})"
+        )
+
+
+def _adjustment(release: Release, nonnegative: bool, integer: bool, watch: Watch) -> Adjustment:
+    """Cells of the kinds asked for, and how near they are to the best."""
+    information = None if release.plan.strategy is None else information_of(release.plan)
+    cells, precision, ended = _cells(release, information, nonnegative, watch)
+    if integer:
+        schema = release.plan.workload.schema
+        shape = (len(cells),) if schema is None else schema.shape
+        cells, rounding_ended = rounded(cells, shape, information, watch)
+        ended = worst_ending([ended, rounding_ended])
+    return Adjustment(
+        nonnegative=nonnegative,
+        integer=integer,
+        # A negative zero would be printed as −0.
+        cells=cells + 0.0,
+        precision=precision,
+        ended=ended,
+        centred=not (nonnegative or integer) and _err_no_more(release, precision),
+    )
+
+
+def _err_no_more(release: Release, precision: float | None) -> bool:
+    """Whether intervals may be moved to least-squares answers: those of Gaussian noise, found well enough."""
+    is_gaussian = release.plan.fixed_strategy().noise == "gaussian"
+    return is_gaussian and precision is not None and precision <= NEAR_ENOUGH
+
+
+def _may_disagree(release: Release) -> bool:
+    """Whether answers come from several blocks of the same axes, and not all from the same cells."""
+    strategy = release.plan.strategy
+    return isinstance(strategy, Structured) and not strategy.is_consistent
+
+
+def _cells(
+    release: Release, information: Information | None, nonnegative: bool, watch: Watch
+) -> tuple[Array, float | None, Ended]:
+    """Real cells, how near they are to the best, and how the search ended."""
+    if information is None:
+        estimates = np.asarray(release.estimates, dtype=float)
+        if not nonnegative:
+            return estimates, None, "converged"
+        nearest = nearest_of_total(estimates, float(estimates.sum()), np.zeros_like(estimates))
+        return nearest, None, "converged"
+    estimates = information.estimates(release.measurements)
+    if not nonnegative and not _may_disagree(release):
+        return estimates, 0.0, "converged"
+    linear = information.linear(estimates, release.measurements)
+    if not nonnegative:
+        assert isinstance(information, BlockInformation)
+        return least_squares_cells(information, estimates, linear, watch)
+    fit = nearest_nonnegative(information, estimates, linear, precision=PRECISION, watch=watch)
+    is_asked = watch.has_limit or fit.ended == "interrupted"
+    if fit.precision > _FARTHEST and not is_asked:
+        raise TooLargeError(
+            f"the search among {information.n_cells:,} cells ended where answers may be {fit.precision:.2g} "
+            "standard errors from the best, and could be worse than the unadjusted ones: many tables explain "
+            "what was measured equally well. Ask for the table of all attributes too in the plan, or for "
+            "fewer attributes; take release.to_mbi() to fit a synthetic table; or take what is found within "
+            "a time_limit=, and look at release.adjusted.precision"
+        )
+    return fit.cells, fit.precision, fit.ended

@@ -1,0 +1,95 @@
+"""How long a search may take, who is told where it stands, and how it ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from leastnoise.core.errors import InputError
+from leastnoise.core.progress import Ended
+
+# Seconds that an adjustment takes at most where nobody says otherwise. A million cells that are all measured
+# take ten; what has not converged after five minutes seldom does.
+DEFAULT_TIME_LIMIT = 300.0
+
+
+@dataclass(frozen=True)
+class AdjustProgress:
+    """Where an adjustment stands.
+
+    Attributes:
+        step: how many steps were taken.
+        precision: no answer of the best cells so far is further from the exact one than this many of its
+            own standard errors.
+        seconds: since it began.
+    """
+
+    step: int
+    precision: float
+    seconds: float
+
+
+class Watch:
+    """A clock with a deadline, a listener, and an ear for Ctrl-C.
+
+    Args:
+        progress: called after every step.
+        time_limit: seconds from now; `DEFAULT_TIME_LIMIT` where it is None.
+
+    Attributes:
+        has_limit: whether the caller said how long it may take.
+    """
+
+    def __init__(
+        self, progress: Callable[[AdjustProgress], None] | None = None, time_limit: float | None = None
+    ) -> None:
+        self._progress = progress
+        self.has_limit = time_limit is not None
+        self._limit = DEFAULT_TIME_LIMIT if time_limit is None else float(time_limit)
+        self._started = time.monotonic()
+        self._step = 0
+        self._is_late = False
+        self._is_interrupted = False
+
+    def is_over(self) -> bool:
+        """Whether the search has to end now: at the deadline, or because the user interrupted it."""
+        self._is_late = self._is_late or time.monotonic() - self._started > self._limit
+        return self._is_late or self._is_interrupted
+
+    @contextmanager
+    def keeping_the_best(self) -> Iterator[None]:
+        """Ctrl-C within ends the search and not the program, which goes on with the best so far."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._is_interrupted = True
+
+    def ended(self, *, is_converged: bool) -> Ended:
+        """How a search ended that found what it aimed at, or did not."""
+        if is_converged:
+            return "converged"
+        if self._is_interrupted:
+            return "interrupted"
+        return "deadline" if self._is_late else "exhausted"
+
+    def tell(self, precision: float) -> None:
+        """One step more, and how near the best cells are."""
+        self._step += 1
+        if self._progress is not None:
+            self._progress(AdjustProgress(self._step, precision, time.monotonic() - self._started))
+
+
+def require_time_limit(time_limit: Any) -> None:
+    """Return if it is a limit: a positive number of seconds, infinity included, or None.
+
+    Raises:
+        InputError: saying what it must be.
+    """
+    is_number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
+    if time_limit is not None and not (is_number and time_limit > 0):
+        raise InputError(
+            f"time_limit must be a positive number of seconds, or math.inf for no limit, got {time_limit!r}"
+        )

@@ -1,0 +1,110 @@
+"""A release from a file or a ledger, neither of which is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from leastnoise.core import container
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import LedgerFileError, LedgerMismatchError, PlanFileError, PrivacyError
+from leastnoise.core.operators import Array
+from leastnoise.planning.plan import plan_from_parts
+from leastnoise.privacy.goals import Goal, goal_from_dict
+from leastnoise.privacy.ledger import Ledger
+from leastnoise.release.adjustment import adjustment_from_parts
+from leastnoise.release.release import Receipt, Release
+
+
+def load_release(path: str | Path) -> Release:
+    """The release that `Release.save` wrote; its plan is checked as `load_plan` does."""
+    name = Path(path).name
+    return release_from_parts(*container.read(path, "release"), name)
+
+
+def stored_release(ledger: Ledger, release_id: str) -> Release:
+    """The release that a ledger has stored under an id. Costs nothing, and needs neither data nor plan.
+
+    Raises:
+        LedgerMismatchError: if the ledger knows no release of that id.
+        AlreadySpentError: if it was paid for and its answers never stored.
+        LedgerFileError: if what is stored is not a release of the plan that was paid for.
+    """
+    found = ledger.fetch(release_id)
+    if found is None:
+        raise LedgerMismatchError(
+            f"the ledger {ledger.name!r} knows no release {release_id!r}; `leastnoise ledger show`, or "
+            "ledger.entries in Python, lists those it does"
+        )
+    entry, body = found
+    release = release_from_parts(*container.from_bytes(body, "release", release_id), release_id)
+    receipt = Receipt(ledger.dataset, release_id, entry.head)
+    if release.plan.digest != entry.charge.plan_digest or release.receipt != receipt:
+        raise LedgerFileError(
+            f"what is stored as release {release_id!r} is not what was paid for; restore the file"
+        )
+    return release
+
+
+def stored_goal(ledger: Ledger, release_id: str) -> Goal | None:
+    """The goal that a stored release was designed for, without reading the rest of it.
+
+    None where it followed from targets or other plans, or what is stored was made by something else.
+
+    Raises:
+        AlreadySpentError: if the release was paid for and its answers never stored.
+    """
+    found = ledger.fetch(release_id)
+    try:
+        content = {} if found is None else container.from_bytes(found[1], "release", release_id)[0]
+    except PlanFileError:
+        return None
+    plan = content.get("plan")
+    if not isinstance(plan, dict) or not plan.get("has_goal") or plan.get("after"):
+        return None
+    privacy = plan.get("privacy")
+    try:
+        return goal_from_dict(privacy) if isinstance(privacy, dict) else None
+    except PrivacyError:
+        return None
+
+
+def release_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], name: str) -> Release:
+    """The release of plain values and arrays that `Release.save` wrote, once they are checked.
+
+    Args:
+        name: what errors call it: a file, or the id of a release.
+
+    Raises:
+        PlanFileError: if they are not those of a release, or its measurements do not fit its plan.
+    """
+    if not isinstance(content.get("plan"), dict) or "measurements" not in arrays:
+        raise PlanFileError(f"{name!r} is no saved release")
+    plan = plan_from_parts(content["plan"], arrays, name)
+    limbs = arrays["measurements"]
+    if limbs.ndim != 2 or limbs.dtype.kind != "i" or not limbs.size:
+        raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
+    measurements = exact.from_limbs(limbs).astype(object)
+    if plan.mechanism is not None:
+        fits = plan.mechanism.fits(measurements)
+    else:
+        fits = len(measurements) == plan.fixed_strategy().n_measured
+    if not fits:
+        raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
+    adjusted = adjustment_from_parts(content.get("adjusted"), arrays, plan.workload.shape[1], name)
+    is_truncated = content.get("is_truncated")
+    if not isinstance(is_truncated, bool | None):
+        raise PlanFileError(f"{name!r} does not say whether records of one person were left out")
+    return Release(plan, measurements, _receipt(content.get("receipt"), name), adjusted, is_truncated)
+
+
+def _receipt(plain: Any, name: str) -> Receipt | None:
+    if plain is None:
+        return None
+    fields = ("dataset", "release_id", "head")
+    if not isinstance(plain, dict) or sorted(plain) != sorted(fields):
+        raise PlanFileError(f"{name!r} holds a receipt that no ledger gave")
+    if not all(isinstance(plain[field], str) for field in fields):
+        raise PlanFileError(f"{name!r} holds a receipt that no ledger gave")
+    return Receipt(**plain)

@@ -1,0 +1,284 @@
+"""A release in the terms of mbi (private-pgm), which fits a graphical model and draws synthetic tables.
+
+mbi takes measurements q(μ) + noise of cross tables μ, each with the standard deviation of its noise, and
+looks for the distribution that explains them best. A release is made of such measurements:
+
+    a block of `structured`        k ⊗ M_a, of the cross table of the axes that it measures
+    a weighted table of `tables`   k times the cross table itself
+    the rows of `strategy`         A, of the table of all cells
+
+Each is handed over once, with its own noise, and nothing that was made from it: the answers of a release
+follow from one another, and mbi would take them as independent. Numbers and noise are divided by k Π u_a,
+u_a the largest entry of M_a (n for n I − 11ᵀ), so that they count records with weights of at most one,
+whatever grid of integers was measured.
+
+All this is post-processing of what was released and costs no privacy. So are the fit and the tables drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from leastnoise.core.errors import MissingExtraError, QueryError, TooLargeError, WorkloadError
+from leastnoise.core.operators import Array
+from leastnoise.core.printable import in_figures
+from leastnoise.planning.plan import Plan
+from leastnoise.query.queries import Total
+from leastnoise.query.schema import Schema
+from leastnoise.strategy import Strategy
+from leastnoise.strategy.measured import Measured
+from leastnoise.strategy.structured.axis_form import AxisForm, identity_form
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.tables import Tables
+
+# Rows over all cells make mbi hold all cells in one factor; with more than this it is of no use.
+MAX_CELLS = 10**6
+
+
+class _Released(Protocol):
+    """What is looked at of a release."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def measurements(self) -> Array: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ForMbi:
+    """What mbi's estimators take.
+
+    Attributes:
+        domain: an `mbi.Domain`: the attributes of the schema in their order, and how many values each has.
+            Value number i of an attribute is ``schema[name].label(i)``.
+        measurements: `mbi.LinearMeasurement`, all that was measured.
+        estimated_total: how many records there are, as the release estimates it; None where it does not tell.
+    """
+
+    domain: Any
+    measurements: list[Any]
+    estimated_total: float | None
+
+    @property
+    def total(self) -> float:
+        """How many records a fitted model has: pass it as ``known_total``; at least 1, as mbi needs.
+
+        Without ``known_total`` mbi adds up measured cross tables where there are some and
+        otherwise takes 1, without a word.
+
+        Raises:
+            QueryError: where the release does not tell how many records there are.
+        """
+        if self.estimated_total is None:
+            raise QueryError(
+                "this release does not tell how many records there are; pass known_total= where that is "
+                "public, or add Total() to the workload and call design() again"
+            )
+        return max(1.0, self.estimated_total)
+
+
+def to_mbi(release: _Released) -> ForMbi:
+    """The measurements of a release, its domain and its number of records, for mbi to fit a model to.
+
+        import jax; jax.config.update("jax_enable_x64", True)   # before mbi is imported: see its own advice
+        import mbi
+
+        given = to_mbi(release)
+        estimator = mbi.estimation.MirrorDescent()
+        model = estimator.estimate(given.domain, given.measurements, known_total=given.total)
+        model.synthetic_data()
+
+    mbi's loss is that of Gaussian noise. Measurements with Laplace noise come with its standard deviation,
+    and the fit is then one of weighted least squares, not of greatest likelihood.
+
+    Guarantee:
+        Costs no privacy: computed from what was already released.
+
+    Raises:
+        MissingExtraError: if mbi 2 is not installed.
+        MethodError: where the plan depends on the data, and there are no linear measurements.
+        WorkloadError: if the plan has no schema.
+        TooLargeError: if rows over all of more than 10⁶ cells were measured.
+    """
+    return ForMbi(domain_for_mbi(release), measurements_for_mbi(release), _estimated_total(release))
+
+
+def domain_for_mbi(release: _Released) -> Any:
+    """The `mbi.Domain` of a release: the attributes of its schema, those with a single value too.
+
+    Raises:
+        MissingExtraError, WorkloadError: as `to_mbi`.
+    """
+    mbi = _imported()
+    schema = _schema(release)
+    return mbi.Domain(schema.names, schema.shape)
+
+
+def measurements_for_mbi(release: _Released) -> list[Any]:
+    """What was measured, as a list of `mbi.LinearMeasurement`, one for each block.
+
+    The information is that of the release, no more and no less: with Q the queries of the list as matrices
+    over all cells, z their noisy values and s their standard deviations, Σ QᵀQ/s² = AᵀA/ν and
+    Σ Qᵀz/s² = Aᵀy/ν, ν the variance of the noise on each measured integer.
+
+    Raises:
+        MissingExtraError, MethodError, WorkloadError, TooLargeError: as `to_mbi`.
+    """
+    mbi = _imported()
+    strategy = release.plan.fixed_strategy()
+    noise = math.sqrt(strategy.noise_variance)
+    found, start = [], 0
+    for clique, forms, multiplier in _parts(strategy, _schema(release)):
+        size = math.prod(form.n_rows for form in forms)
+        y = release.measurements[start : start + size]
+        start += size
+        # In whole numbers: both sides of the quotients may be wider than a float is precise.
+        divisor = multiplier * math.prod(_unit(form) for form in forms)
+        is_plain = all(form.kind == "identity" for form in forms)
+        found.append(
+            mbi.LinearMeasurement(
+                np.array([int(value) / divisor for value in y]),
+                clique,
+                stddev=noise / divisor,
+                # Where the table itself was measured, mbi knows that it can add it up.
+                query=mbi.DatavectorQuery() if is_plain else BlockQuery(forms),
+            )
+        )
+    return found
+
+
+class _Part(NamedTuple):
+    """Attributes of a cross table, forms for its axes, and the multiplier."""
+
+    clique: tuple[str, ...]
+    forms: tuple[AxisForm, ...]
+    multiplier: int
+
+
+def _parts(strategy: Measured, schema: Schema) -> Iterator[_Part]:
+    """What was measured, part by part, in the order of the measured integers."""
+    if isinstance(strategy, Structured):
+        for block in strategy.blocks:
+            forms = strategy.block_forms(block)
+            clique = tuple(name for a in forms for name in strategy.axes[a].names)
+            if isinstance(strategy, Tables):
+                forms = {a: identity_form(form.size) for a, form in forms.items()}
+            yield _Part(clique, tuple(forms.values()), block.multiplier)
+        return
+    assert isinstance(strategy, Strategy)
+    if strategy.n_cells > MAX_CELLS:
+        raise TooLargeError(
+            f"the plan measures rows over all of {in_figures(strategy.n_cells)} cells, which mbi would hold "
+            f"as one table; at most {MAX_CELLS:,} are handed over. Try design() with method='residuals'."
+        )
+    yield _Part(schema.names, (AxisForm("whole", strategy.n_cells, strategy.entries),), 1)
+
+
+@dataclass(frozen=True)
+class BlockQuery:
+    """⊗ M_a/u_a of a cross table, the last axis fastest: a query that JAX can trace.
+
+    Queries are equal where their forms are the same objects, so two releases of one structured plan share
+    what JAX compiled.
+    """
+
+    forms: tuple[AxisForm, ...]
+
+    def __call__(self, factor: Any) -> Any:
+        """What is measured of an `mbi.Factor` over the block's attributes, in their order."""
+        import jax.numpy as jnp
+
+        # Attributes that are tied together are one axis.
+        values = factor.values.reshape([form.size for form in self.forms])
+        for position, form in enumerate(self.forms):
+            if form.kind == "centred":
+                values = values - values.mean(axis=position, keepdims=True)
+            elif form.kind != "identity":
+                values = jnp.moveaxis(
+                    jnp.tensordot(_scaled(form).matrix, values, axes=(1, position)), 0, position
+                )
+        return values.reshape(-1)
+
+    def op_norm_sq(self) -> float:
+        """The largest ‖q(μ)‖²/‖μ‖², from which mbi takes the lengths of its steps.
+
+        Without it mbi would look for that number by repeated multiplication of the uniform table, of
+        which residuals see nothing.
+        """
+        # I − 11ᵀ/n takes away and the identity keeps: both have norm 1.
+        return math.prod(_scaled(form).norm_squared for form in self.forms if form.rows is not None)
+
+
+class _Scaled:
+    """M_a/u_a in floating point."""
+
+    def __init__(self, form: AxisForm) -> None:
+        assert form.rows is not None
+        self.matrix = np.asarray((form.rows / _unit(form)).astype(float))
+        self.matrix.setflags(write=False)
+
+    @cached_property
+    def norm_squared(self) -> float:
+        """The largest eigenvalue of the smaller of its two Gram matrices."""
+        from scipy import linalg
+
+        r, n = self.matrix.shape
+        gram = self.matrix @ self.matrix.T if r < n else self.matrix.T @ self.matrix
+        last = len(gram) - 1
+        return float(linalg.eigh(gram, eigvals_only=True, subset_by_index=[last, last])[0])
+
+
+# Blocks share the forms of their axes, and a matrix may be large.
+_SCALED: WeakKeyDictionary[AxisForm, _Scaled] = WeakKeyDictionary()
+
+
+def _scaled(form: AxisForm) -> _Scaled:
+    if form not in _SCALED:
+        _SCALED[form] = _Scaled(form)
+    return _SCALED[form]
+
+
+def _unit(form: AxisForm) -> int:
+    """What the integers of an axis are divided by."""
+    if form.rows is None:
+        # n I − 11ᵀ, divided by n, takes the mean away.
+        return form.size if form.kind == "centred" else 1
+    return max(int(form.rows.max(initial=0)), -int(form.rows.min(initial=0))) or 1
+
+
+def _estimated_total(release: _Released) -> float | None:
+    """The answer to Total(); None where the plan does not determine it."""
+    try:
+        asked = release.plan.asked(Total())
+    except QueryError:
+        return None
+    return float(release.plan.fixed_strategy().answers_of(asked, release.measurements)[0])
+
+
+def _schema(release: _Released) -> Schema:
+    schema = release.plan.workload.schema
+    if schema is None:
+        raise WorkloadError(
+            "mbi needs attributes, and this plan was made from a matrix without a schema; give a schema to "
+            "Workload.from_matrix()"
+        )
+    return schema
+
+
+def _imported() -> Any:
+    """The package mbi, version 2 or later."""
+    try:
+        import mbi
+    except ImportError:
+        mbi = None
+    # Earlier versions have other estimators, and queries without norms.
+    if not hasattr(mbi, "DatavectorQuery"):
+        raise MissingExtraError("handing a release to mbi needs mbi 2: pip install 'leastnoise[mbi]'")
+    return mbi

@@ -1,0 +1,383 @@
+"""Every method side by side: what each would give, and how far that is from the proven bound.
+
+Plans are made without data. Methods that depend on the data have no error to state, so theirs is
+simulated, and only on data that the caller declares public: the simulation draws from a fixed seed
+and is no release.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from leastnoise.core.errors import InputError, LeastnoiseError, MethodError, MissingExtraError
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, Progress, ending_to_text
+from leastnoise.planning.method import Method, Request
+from leastnoise.planning.method_list import all_methods, method_named
+from leastnoise.planning.one_method import plan_by
+from leastnoise.planning.plan import Plan
+from leastnoise.planning.request import checked_request
+from leastnoise.privacy.goals import ApproxDP, Goal, PureDP
+from leastnoise.query.objective import Objective
+from leastnoise.query.workload import Workload
+from leastnoise.release import counts_of
+from leastnoise.release.simulation import simulated
+
+# Seconds that a method may take where the caller sets no limit.
+TIME_LIMIT = 10.0
+
+# Runs of a simulation: its total is then known to about a tenth.
+N_RUNS = 20
+_SEED = 20140627
+
+# What stands beside the seconds of a method that did not converge.
+_MARKS: dict[Ended | None, str] = {"deadline": "*", "exhausted": "+"}
+
+# Marks a contender that does with the epsilon alone what the goal allows with a delta.
+_NO_DELTA = ", no delta"
+
+
+@dataclass(frozen=True)
+class MethodTable:
+    """Every method, what it is for and its options; prints as a table."""
+
+    methods: tuple[Method, ...]
+
+    def __str__(self) -> str:
+        width = max(len(method.name) for method in self.methods)
+        lines = []
+        for method in self.methods:
+            lines.append(f"{method.name:<{width}}  {method.summary}")
+            for name, (default, meaning) in method.options.items():
+                lines.append(f"{'':<{width}}    option {name} = {default!r}: {meaning}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def methods() -> MethodTable:
+    """Every method that `design` knows."""
+    return MethodTable(all_methods())
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Where a comparison stands.
+
+    Attributes:
+        method: whose turn it is.
+        number: which turn this is, from 1.
+        n_turns: how many there will be.
+        seconds: since the comparison began.
+        gap: to the optimum, where the method tells; None when its turn begins.
+    """
+
+    method: str
+    number: int
+    n_turns: int
+    seconds: float
+    gap: float | None = None
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One method's result in a comparison, or why it was left out.
+
+    Attributes:
+        achieved: what its plan reaches, in the unit of the comparison.
+        gap: how far that is above the best bound proved by any method; None where none was
+            proved, or the bound does not speak of this noise.
+        rms_stderr: the root mean square of the standard errors, by the queries' weights.
+        factor: the largest standard error as a multiple of its target; None without targets.
+        ended: how its search ended, as in `Plan.ended`; None where it was left out.
+        is_simulated: whether `achieved` is a mean squared error over some runs on public data,
+            bias included, instead of a variance that is known.
+    """
+
+    method: str
+    achieved: float | None
+    gap: float | None
+    rms_stderr: float | None
+    seconds: float
+    reason: str | None = None
+    factor: float | None = None
+    ended: Ended | None = None
+    is_simulated: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What every method would give for one workload and goal, best first; prints as a table."""
+
+    contenders: tuple[Contender, ...]
+    lower_bound: float
+    among: str = "Gaussian"
+    unit: str = "total variance"
+    time_limit: float = TIME_LIMIT
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(contender) for contender in self.contenders])
+
+    def plot(self) -> Any:
+        """The table as an Altair chart: a point for every method, a line for the bound.
+
+        Raises:
+            MissingExtraError: if Altair is not installed.
+        """
+        try:
+            import altair as alt
+        except ImportError:
+            raise MissingExtraError("a chart needs Altair: pip install altair") from None
+        shown = [c for c in self.contenders if c.achieved is not None]
+        values = [
+            {"method": c.method, self.unit: c.achieved, "kind": _kind(c), "seconds": c.seconds} for c in shown
+        ]
+        # A logarithm has no place for zero, which nothing asked costs.
+        is_positive = all(c.achieved for c in shown)
+        scale = alt.Scale(type="log" if is_positive else "linear")
+        points = (
+            alt.Chart(alt.Data(values=values))
+            .mark_point(filled=True, size=80)
+            .encode(
+                x=alt.X(f"{self.unit}:Q", scale=scale, title=self.unit),
+                y=alt.Y("method:N", sort=[c.method for c in shown], title=None),
+                color=alt.Color("kind:N", title=None),
+                tooltip=["method:N", f"{self.unit}:Q", "seconds:Q"],
+            )
+        )
+        if is_positive and self.lower_bound <= 0:
+            return points
+        bound = alt.Chart(alt.Data(values=[{"bound": self.lower_bound}])).mark_rule(strokeDash=[4, 4])
+        return points + bound.encode(x=alt.X("bound:Q", scale=scale))
+
+    def __str__(self) -> str:
+        width = max(len(contender.method) for contender in self.contenders)
+        wide = max(14, len(self.unit))
+        has_targets = any(c.factor is not None for c in self.contenders)
+        head = f"{'method':<{width}}  {self.unit:>{wide}}  {'above the bound':>15}  {'rms std. error':>14}"
+        lines = [head + ("  of its target" if has_targets else "") + f"  {'seconds':>7}"]
+        for c in self.contenders:
+            if c.achieved is None:
+                lines.append(f"{c.method:<{width}}  left out: {c.reason}")
+            else:
+                factor = (
+                    "" if not has_targets else f"  {'–':>13}" if c.factor is None else f"  {c.factor:>13.4g}"
+                )
+                figures = f"{c.achieved:>{wide}.6g}  {_above(c):>15}  {c.rms_stderr:>14.4g}{factor}"
+                mark = _MARKS.get(c.ended, "")
+                lines.append(f"{c.method:<{width}}  {figures}  {c.seconds:>7.2f}{mark}")
+        return "\n".join([*lines, *self._footnotes()])
+
+    def _footnotes(self) -> Iterator[str]:
+        if any(c.ended == "deadline" for c in self.contenders):
+            yield f"* ended at the time limit of {self.time_limit:g} s; with more time it may do better."
+        if any(c.ended == "exhausted" for c in self.contenders):
+            yield f"+ {ending_to_text('exhausted')}."
+        if any(c.method.endswith(_NO_DELTA) for c in self.contenders):
+            yield "Rows without delta: Laplace noise of the same epsilon, which the bound does not cover."
+        if any(c.is_simulated for c in self.contenders):
+            yield (
+                f"Simulated: mean squared error over {N_RUNS} runs on the data given. It depends on the "
+                "data, and the bound does not cover it."
+            )
+        if all(c.achieved is None for c in self.contenders):
+            yield "No method could serve; what is said of each tells what to change."
+            return
+        if self._lacks_bound():
+            yield "No bound was proved, so it is open how far these are from the least there can be."
+            return
+        where = "that meets the targets" if self.unit == "mu squared" else "within this goal"
+        yield f"No {self.among} noise {where} has a {self.unit} below {self.lower_bound:.6g}."
+
+    def _lacks_bound(self) -> bool:
+        """Whether something is achieved and nothing proved; where nothing is asked, 0 is the optimum."""
+        return self.lower_bound <= 0 and any(c.achieved for c in self.contenders)
+
+    __repr__ = __str__
+
+
+def _kind(contender: Contender) -> str:
+    if contender.is_simulated:
+        return "simulated"
+    if contender.gap is None:
+        return "without delta" if contender.method.endswith(_NO_DELTA) else "no bound"
+    return "optimal" if contender.gap <= 1e-6 else "not optimal"
+
+
+def _above(contender: Contender) -> str:
+    if contender.is_simulated:
+        return "simulated"
+    if contender.gap is None:
+        return "–"
+    return "optimal" if contender.gap <= 1e-6 else f"{100 * contender.gap:.2f} %"
+
+
+def compare(
+    workload: Workload,
+    privacy: Goal | None,
+    *,
+    methods: Sequence[str] | None = None,
+    objective: Objective | None = None,
+    time_limit: float | None = None,
+    data: Any = None,
+    progress: Callable[[Turn], None] | None = None,
+) -> Comparison:
+    """What each method would give, and how far each is above the proven bound.
+
+    For a goal with a delta, the methods are also tried with Laplace noise of the same epsilon;
+    of these the quick ones alone, unless `methods` names others.
+
+    Args:
+        privacy: the goal; None where targets are to be met at the least cost.
+        methods: names to try; all that there are unless given.
+        objective: what accurate means, as for `design`.
+        time_limit: seconds for each method, 10 unless given. One that searches for longer gives the
+            best it has found, and the table marks it.
+        data: public data, whatever `measure` takes, on which methods that depend on the data are
+            simulated. Never private data: the noise is drawn from a fixed seed, and the errors shown
+            are those on this table.
+        progress: called with a `Turn` when a method's turn begins and after every step that it tells of.
+
+    Raises:
+        InputError: if `methods` names none, or the request is not one that `design` takes.
+        MethodError: if it names one that there is not.
+    """
+    if methods is not None and len(methods) == 0:
+        raise InputError("methods must name at least one method, or be left out for all of them")
+    limit = TIME_LIMIT if time_limit is None else time_limit
+    request = checked_request(workload, privacy, objective, None, (), 1e-6, limit, "numpy", None)
+    chosen = all_methods() if methods is None else tuple(method_named(name) for name in methods)
+    k = 1 if privacy is None else privacy.records_per_person
+    counts = None if data is None else counts_of(workload, data, k)
+    race = _Race(counts, limit, progress)
+    aside = _without_delta(privacy)
+    n_turns = len(chosen)
+    others = [
+        m for m in chosen if aside is not None and (m.is_quick or m.is_data_dependent or methods is not None)
+    ]
+    n_turns += len(others)
+    for method in chosen:
+        race.run(method, request, n_turns, has_goal=privacy is not None)
+    if aside is not None:
+        for method in others:
+            race.run(method, replace(request, privacy=aside), n_turns, is_aside=True)
+    among = "Laplace" if request.privacy.noise == "laplace" else "Gaussian"
+    unit = request.objective.unit(workload, has_goal=privacy is not None)
+    return Comparison(*race.result(), among, unit, limit)
+
+
+def _without_delta(goal: Goal | None) -> PureDP | None:
+    """The goal of the same ε, for one that also allows a δ."""
+    if not isinstance(goal, ApproxDP):
+        return None
+    return PureDP(goal.epsilon, neighbours=goal.neighbours, records_per_person=goal.records_per_person)
+
+
+class _Race:
+    """The turns of the methods, one after another, and what came of them."""
+
+    def __init__(self, counts: Array | None, limit: float, progress: Callable[[Turn], None] | None) -> None:
+        self.counts, self.limit, self.progress = counts, limit, progress
+        self.started = time.monotonic()
+        self.number = 0
+        self.bounds = [0.0]
+        self.placed: list[Contender] = []
+        self.left_out: list[Contender] = []
+
+    def run(
+        self,
+        method: Method,
+        request: Request,
+        n_turns: int,
+        *,
+        has_goal: bool = True,
+        is_aside: bool = False,
+    ) -> None:
+        """Give a method its turn; an aside does not say why it failed, as nobody asked for it."""
+        self.number += 1
+        number = self.number
+
+        def tell(step: Progress | None = None) -> None:
+            if self.progress is not None:
+                passed = time.monotonic() - self.started
+                self.progress(Turn(method.name, number, n_turns, passed, None if step is None else step.gap))
+
+        tell()
+        name = f"{method.name}{_NO_DELTA}" if is_aside else method.name
+        began = time.monotonic()
+        try:
+            plan = plan_by(method, replace(request, progress=tell), has_goal)
+            if plan.mechanism is None:
+                placed = self._known(plan, name, began, is_aside)
+            elif self.counts is None:
+                raise MethodError(
+                    "its error depends on the data; it is simulated where public data= is given"
+                )
+            else:
+                placed = self._simulated(plan, self.counts, name, began)
+        except LeastnoiseError as error:
+            if not is_aside:
+                reason = method.why_not(request) or getattr(error, "misses", str(error))
+                self.left_out.append(Contender(method.name, None, None, None, 0.0, reason))
+            return
+        self.placed.append(placed)
+
+    def _known(self, plan: Plan, name: str, began: float, is_aside: bool) -> Contender:
+        found = plan.certificate
+        rms = _rms_stderr(plan)
+        seconds = time.monotonic() - began
+        if not is_aside:
+            self.bounds.append(found.lower_bound)
+        # The bound is about the noise of the goal itself; a pure bound is too loose to call anything optimal.
+        gap = None if is_aside else math.nan
+        return Contender(name, found.achieved, gap, rms, seconds, None, plan.factor, plan.ended)
+
+    def _simulated(self, plan: Plan, counts: Array, name: str, began: float) -> Contender:
+        workload = plan.workload
+        truth = workload.operator.apply(counts.astype(float))
+        squares = np.zeros(workload.shape[0])
+        for release in simulated(plan, counts, n_runs=N_RUNS, generator=np.random.default_rng(_SEED)):
+            squares += (release.answers - truth) ** 2
+        squares /= N_RUNS
+        achieved = plan.objective.value(workload, squares)
+        rms, seconds = _root_mean(workload, squares), time.monotonic() - began
+        return Contender(name, achieved, None, rms, seconds, ended=plan.ended, is_simulated=True)
+
+    def result(self) -> tuple[tuple[Contender, ...], float]:
+        """The contenders, best first, and the best bound: every method's dual weights bound all of them."""
+        best = max(self.bounds)
+
+        def with_gap(c: Contender) -> Contender:
+            if c.gap is None or c.achieved is None:
+                return c
+            if best > 0:
+                return replace(c, gap=c.achieved / best - 1)
+            return replace(c, gap=None if c.achieved > 0 else 0.0)
+
+        ranked = sorted(self.placed, key=lambda c: c.achieved or 0.0)
+        return (*map(with_gap, ranked), *self.left_out), best
+
+
+def _root_mean(workload: Workload, variances: Array) -> float:
+    """The root of the mean variance, each counted by its query's weight."""
+    w = workload.weights
+    return math.sqrt(float(np.average(variances, weights=w / w.max())))
+
+
+def _rms_stderr(plan: Plan) -> float:
+    """The same for a plan's own variances, batch by batch, however many queries there are."""
+    workload = plan.workload
+    largest = max(float(block.weights.max()) for block in workload.blocks)
+    weights = [block.weights / largest for block in workload.blocks]
+    pairs = zip(weights, workload.blocks, strict=True)
+    counted = math.fsum(float(w.sum()) * (block.n_rows // len(w)) for w, block in pairs)
+    return math.sqrt(plan.fixed_strategy().total_variance(workload, weights) / counted)

@@ -1,0 +1,198 @@
+"""What is said of a plan, whether as text or as a page."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from leastnoise.core.printable import printable
+from leastnoise.planning.plan import Plan, targets_in_words
+from leastnoise.privacy.goals import ApproxDP
+from leastnoise.query.objective import TotalVariance
+from leastnoise.query.workload import Block
+from leastnoise.report.figures import at_least
+from leastnoise.report.pure_alternative import PureAlternative
+
+# What is usual in talks about (ε, δ), for goals that have no δ of their own.
+_USUAL_DELTA = 1e-6
+
+_LARGE_DELTA = 1e-3
+
+# A target is met with nothing to spare from this share of it on.
+_JUST_MET = 0.9995
+
+
+def target_of(block: Block) -> str:
+    """The standard errors asked of a batch, as in "target 50"; nothing where none was."""
+    asked = block.targets[np.isfinite(block.targets)]
+    if len(asked) == 0:
+        return ""
+    low, high = f"{asked.min():,.4g}", f"{asked.max():,.4g}"
+    return f"target {low}" if low == high else f"targets from {low} to {high}"
+
+
+def used_of(plan: Plan, block: Block, largest: float) -> float | None:
+    """The largest standard error of a batch as a share of its target, row by row; None without one.
+
+    Args:
+        largest: its largest standard error, which decides where all rows have one target.
+    """
+    if not np.isfinite(block.targets).any():
+        return None
+    if len(block.targets) == 1:
+        return largest / float(block.targets[0])
+    return float((plan.known_stderr()[plan.workload.rows_of(block.name)] / block.targets).max())
+
+
+def targets_kept(plan: Plan) -> str | None:
+    """Whether every target is met, and by how much, in a sentence; None where none was given."""
+    if plan.factor is None or plan.spreads is None:
+        return None
+    said = f"Targets: {targets_in_words(plan.factor)}"
+    if plan.factor > 1:
+        return f"{said}."
+    pairs = zip(plan.workload.blocks, plan.spreads, strict=True)
+    used = [(used_of(plan, block, spread.high) or 0.0, block.name) for block, spread in pairs]
+    most, name = max(used, key=lambda pair: pair[0])
+    if most >= _JUST_MET:
+        return f"{said}, with nothing to spare in {printable(name)!r}."
+    return f"{said}; the closest, {printable(name)!r}, uses {100 * most:.3g}% of what it may."
+
+
+def shown_delta(plan: Plan) -> float:
+    """The δ at which an ε is told: the goal's own, or a usual one."""
+    return float(plan.privacy.delta) if isinstance(plan.privacy, ApproxDP) else _USUAL_DELTA
+
+
+def spent(plan: Plan, spends: str) -> str:
+    """What measuring a plan costs one person, rounded up; `spends` is how the sentence begins."""
+    if plan.mu is None:
+        return f"{spends} epsilon = {at_least(plan.epsilon())} (pure)."
+    delta = shown_delta(plan)
+    return (
+        f"{spends} mu = {at_least(plan.mu)} in Gaussian terms; at delta = {at_least(delta)} that is "
+        f"epsilon = {at_least(plan.epsilon(delta=delta))}."
+    )
+
+
+def who_is_protected(plan: Plan, is_truncated: bool | None) -> str:
+    """To whom the promise is made, which depends on whether somebody's further records were left out.
+
+    Args:
+        is_truncated: that of the release; None for a plan, and where it is not known: the careful words.
+    """
+    k = plan.privacy.records_per_person
+    most = "one record" if k == 1 else f"{k} records"
+    if is_truncated:
+        were = "was" if k == 1 else "were"
+        return (
+            f"Every person, however many records they have: at most {most} of each {were} counted, so counts "
+            "may be too low, by an amount that no interval accounts for."
+        )
+    return (
+        f"Every person who has at most {most} in the table. If somebody has more, the promise to them is "
+        "weaker."
+    )
+
+
+def large_delta(plan: Plan) -> str | None:
+    """A word of warning where δ protects nobody."""
+    if isinstance(plan.privacy, ApproxDP) and plan.privacy.delta > _LARGE_DELTA:
+        return "A delta this large may expose whole records; keep it far below one over the people."
+    return None
+
+
+def noise_kind(plan: Plan) -> str:
+    """What the noise is called."""
+    return "Gaussian" if plan.privacy.noise == "gaussian" else "Laplace"
+
+
+def reached(plan: Plan) -> str:
+    """What the certificate's number is, in words."""
+    achieved, unit = plan.certificate.achieved, plan.certificate.unit
+    shown = f"{unit.capitalize()} {achieved:,.6g}"
+    if unit == "mu squared":
+        return f"{shown} per record, the least that was found to meet the targets"
+    if unit == "squared factor":
+        return f"{shown}: standard errors are at most {math.sqrt(achieved):,.6g} times their targets"
+    if plan.objective.kind == "largest":
+        return (
+            f"{shown} (a standard error of {math.sqrt(achieved):,.6g})"
+            if unit == "largest variance"
+            else shown
+        )
+    if plan.objective in (TotalVariance(), TotalVariance(within_targets=True)):
+        return f"{shown} ({achieved / plan.workload.shape[0]:,.6g} per count)"
+    return f"T{str(plan.objective)[1:]}: {achieved:,.6g}"
+
+
+def bound(plan: Plan) -> str:
+    """What no noise can undercut."""
+    under = "under the same privacy" if plan.has_goal else "and meet the targets"
+    return (
+        f"No {noise_kind(plan)} noise shaped to these counts can have less than "
+        f"{plan.certificate.lower_bound:,.6g} {under}."
+    )
+
+
+def verdict(plan: Plan) -> str:
+    """How far a plan is from that bound, and why."""
+    certificate = plan.certificate
+    if certificate.status == "optimal":
+        return f"Gap {certificate.gap:.1e}: this is the optimum, proved."
+    if certificate.status == "stopped":
+        more = {"converged": f"; method {plan.method} proves no more", None: ""}
+        proves = more.get(plan.ended, "; a longer search may do better")
+        return f"Gap {certificate.gap:.1e}: at most that share above the optimum{proves}."
+    return f"Gap {certificate.gap:.1%}: this method does not aim at the optimum."
+
+
+def without_delta(found: PureAlternative) -> list[str]:
+    """What the same request has without a delta, in lines, so that a user of a delta can choose."""
+    if found.plan is None:
+        return [f"Without delta: {printable(found.refusal)}"]
+    if found.plan.strategy is None:
+        return [f"Without delta: method {found.plan.method}, whose errors depend on the data."]
+    proof = found.plan.certificate
+    is_factor = proof.unit == "squared factor"
+    level = f"{math.sqrt(proof.achieved):,.6g} times the targets" if is_factor else ""
+    level = level or f"{proof.unit} {proof.achieved:,.6g}"
+    ratio = math.sqrt(found.ratio) if is_factor else found.ratio
+    times = f"{ratio:,.3g} times as much as" if is_factor else f"{ratio:,.3g} times that of"
+    has = f"{level} by {printable(found.plan.method)}, {times} the plan with delta"
+    is_late = found.plan.ended == "deadline"
+    late = ["The search ran out of time; given more, it may do better."] if is_late else []
+    if not found.ratio < 1:
+        return [f"Without delta: {has}.", *late]
+    return [
+        f"Better without delta: {has}.",
+        f"Ask for {found.goal!r} instead (in a specification, leave delta out): less noise, and no delta.",
+        *late,
+    ]
+
+
+def likeliest_guess(plan: Plan) -> float:
+    """How often somebody is right at most who guesses between two neighbouring tables, rounded up.
+
+    Before seeing the release both are as likely. The best guess is then right with probability
+    (1 + TV)/2, TV the total variation between the two releases, which is at most
+
+        2 Φ(μ/2) − 1          for μ-Gaussian privacy: that of N(0, 1) and N(μ, 1)
+        (e^ε − 1)/(e^ε + 1)   for pure privacy: that of randomised response
+
+    Guarantee:
+        Never below the bound for what this plan alone spends; four digits.
+
+    Reference:
+        Dong, Roth and Su (2022), arXiv:1905.02383, Section 2; Kairouz, Oh and Viswanath (2015),
+        arXiv:1311.0776, Theorem 1.
+    """
+    if plan.spent_per_person == 0:
+        return 0.5
+    if plan.mu is None:
+        right = 1 / (1 + math.exp(-plan.epsilon()))
+    else:
+        right = math.erfc(-plan.mu / math.sqrt(8)) / 2
+    # What is added is more than floats lose, so that the digits never round down.
+    return min(math.ceil(right * 1e4 + 1e-9) / 1e4, 1.0)

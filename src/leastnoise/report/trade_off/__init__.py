@@ -1,0 +1,419 @@
+"""What accuracy costs in privacy: standard errors for a range of ε, and where targets are met.
+
+Little has to be designed. Let v be the variances that some noise gives within a budget μ² (or, for Laplace
+noise, ε²); noise √t times as large gives t v within the budget divided by t. So what is best for one budget
+is best for all, with errors that fall as 1/μ, wherever the objective does not name a number of its own:
+
+    total variance, largest variance   designed once, scaled
+    targets                            designed once; the factor on all targets falls as 1/μ
+
+The total variance within targets does name numbers, and is designed again for every ε, but for two ends:
+
+    below the ε that meets the targets at all    the noise that misses them by the least common factor
+    where the least total variance meets them    that one, scaled: nothing within the targets can have less
+
+    trade_off_table.py   the table
+    trade_off_chart.py   the chart
+    trade_off_files.py   both as files
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from leastnoise.core.errors import DesignError, InputError, LeastnoiseError
+from leastnoise.core.printable import counted, printable
+from leastnoise.core.progress import Progress
+from leastnoise.planning.choice import design
+from leastnoise.planning.plan import Plan
+from leastnoise.privacy.goals import ApproxDP, Goal, PureDP, epsilon_of
+from leastnoise.query.objective import Objective, Targets, TotalVariance, default_objective
+from leastnoise.query.workload import Workload
+from leastnoise.report import Baselines, baselines
+from leastnoise.report.cost_drivers import Redesign
+from leastnoise.report.cost_drivers.pressure import largest_shares
+from leastnoise.report.cost_drivers.relaxation import target_in_words
+from leastnoise.report.trade_off.trade_off_files import write_tradeoff
+from leastnoise.report.trade_off.trade_off_table import (
+    AskedBatch,
+    BatchAccuracy,
+    How,
+    Needed,
+    Point,
+    Tradeoff,
+)
+
+__all__ = ["AskedBatch", "BatchAccuracy", "Needed", "Point", "Tradeoff", "tradeoff", "write_tradeoff"]
+
+# What most releases lie between, in steps of about a factor of 2.
+EPSILONS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
+
+# The δ where none is given.
+DELTA = 1e-6
+
+# Up to this gap the least ε that meets the targets is called proved.
+_PROVED = 1e-3
+
+# The share of the time limit that the design for the goal's own ε has, however late it begins.
+_OWN_SHARE = 0.1
+
+# A target is kept up to the rounding of a product of two floats.
+_ROUNDING = 1e-12
+
+
+def tradeoff(
+    workload: Workload,
+    privacy: Goal | None = None,
+    *,
+    epsilons: Sequence[float] | None = None,
+    factors: Sequence[float] = FACTORS,
+    delta: float | None = None,
+    objective: Objective | None = None,
+    method: str = "auto",
+    options: Mapping[str, Any] | None = None,
+    tol: float = 1e-6,
+    time_limit: float | None = None,
+    backend: str = "numpy",
+    progress: Callable[[Redesign], None] | None = None,
+) -> Tradeoff:
+    """Standard errors of every batch for a range of ε, beside those of noise that is not shaped.
+
+    Args:
+        privacy: a goal, of which δ, neighbours and records per person are kept and ε varies; its own is among
+            the points. `PureDP` is for Laplace noise.
+        epsilons: the ε to look at, from 0.1 to 10 unless given.
+        factors: on all targets, for which the ε needed is told.
+        delta: where the goal names none; 1e-6 unless given.
+        objective: what accurate means, as for `design`.
+        time_limit: seconds for all of it, shared among what has to be designed; the goal's own ε comes first.
+            A search that runs out of time tells its gap, and what it was too late for is said.
+        progress: called with a `Redesign` when a design begins and after every step of it.
+
+    Guarantee:
+        What is scaled has the same gap to the optimum as the plan that it is scaled from, up to the rounding
+        of strategies to integers, which stays below `tol`.
+
+    Raises:
+        InputError: if an argument is not what it must be.
+        MethodError: where a method depends on the data, so that its errors are not known.
+    """
+    if not isinstance(workload, Workload):
+        raise InputError(f"tradeoff() needs a Workload from assemble(), got {type(workload).__name__}")
+    if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
+        raise InputError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
+    goal, asked = _goal(privacy, delta)
+    wanted = _numbers("epsilons", EPSILONS if epsilons is None else epsilons)
+    told = _numbers("factors", factors)
+    chosen = default_objective(workload, objective, has_goal=privacy is not None)
+    settings: dict[str, Any] = {"method": method, "options": options, "tol": tol, "backend": backend}
+    designer = _Designer(workload, settings, time_limit, progress)
+    every = sorted({*wanted, *([] if asked is None else [asked])})
+    curve = _Curve(workload, goal, chosen, designer, len(every))
+    points = [replace(point, is_asked=point.epsilon == asked) for point in curve.points(every, asked)]
+    least = curve.needed_budget()
+    needed = [_needed(goal, least, factor) for factor in told] if least else []
+    return Tradeoff(
+        points=tuple(points),
+        asked=tuple(curve.asked(b) for b in range(len(workload.blocks))),
+        needed=tuple(needed),
+        delta=float(goal.delta) if isinstance(goal, ApproxDP) else None,
+        what=str(chosen),
+        neighbours=goal.statement().rpartition(", ")[2],
+        notes=(*curve.notes(), *(["* the goal that was given"] if asked is not None else [])),
+    )
+
+
+def _goal(privacy: Goal | None, delta: float | None) -> tuple[ApproxDP | PureDP, float | None]:
+    """The goal whose ε varies, and the ε that was asked for."""
+    if privacy is not None and not isinstance(privacy, Goal):
+        raise InputError(f"privacy must be PureDP, ApproxDP, ZCDP or GDP, got {type(privacy).__name__}")
+    if isinstance(privacy, (ApproxDP, PureDP)):
+        if delta is not None:
+            raise InputError(f"the goal {privacy!r} says already which delta to keep; leave delta= out")
+        return privacy, float(privacy.epsilon)
+    at = DELTA if delta is None else delta
+    if privacy is None:
+        return ApproxDP(1.0, at), None
+    k = privacy.records_per_person
+    epsilon = epsilon_of(privacy.budget * k * k, at)
+    goal = ApproxDP(epsilon, at, neighbours=privacy.neighbours, records_per_person=k)
+    return goal, epsilon
+
+
+def _numbers(what: str, given: Iterable[float]) -> list[float]:
+    try:
+        values = [float(value) for value in given]
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{what} must be a list of positive numbers, got {given!r}") from None
+    if not values or not all(0 < value < math.inf for value in values):
+        raise InputError(f"{what} must be a list of positive numbers, got {given!r}")
+    return sorted(set(values))
+
+
+class _Designer:
+    """Designs one plan after another, and tells where it stands."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        settings: Mapping[str, Any],
+        time_limit: float | None,
+        progress: Callable[[Redesign], None] | None,
+    ) -> None:
+        self.workload, self.settings = workload, settings
+        self.time_limit, self.progress = time_limit, progress
+        self.started = time.monotonic()
+        self.n_begun, self.n_designs = 0, 1
+
+    def expect(self, n_more: int) -> None:
+        """Say how many designs there will be from now on."""
+        self.n_designs = self.n_begun + n_more
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is up."""
+        return self.time_limit is not None and self._left() <= 0
+
+    def _left(self) -> float:
+        assert self.time_limit is not None
+        return self.time_limit - (time.monotonic() - self.started)
+
+    def plan(self, goal: Goal, objective: Objective, subject: str, *, is_own: bool = False) -> Plan:
+        """A plan that states its errors.
+
+        Args:
+            is_own: whether it is for the goal's own ε, which is never left out for lack of time.
+        """
+        self.n_begun += 1
+        number, n_designs = self.n_begun, max(self.n_designs, self.n_begun)
+        limit = None
+        if self.time_limit is not None:
+            limit = self._left() / (n_designs - number + 1)
+            if is_own:
+                limit = max(limit, _OWN_SHARE * self.time_limit)
+            if limit <= 0:
+                raise DesignError(
+                    f"the time limit was reached before {subject}; give more, or fewer epsilons"
+                )
+
+        def tell(step: Progress | None = None) -> None:
+            if self.progress is not None:
+                passed = time.monotonic() - self.started
+                gap = None if step is None or math.isinf(step.gap) else step.gap
+                self.progress(Redesign(subject, number, n_designs, passed, gap))
+
+        tell()
+        plan = design(
+            self.workload, goal, objective=objective, time_limit=limit, progress=tell, **self.settings
+        )
+        plan.fixed_strategy()
+        return plan
+
+
+class _Curve:
+    """What can be had at every ε, from as few designs as theory allows."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        goal: ApproxDP | PureDP,
+        objective: Objective,
+        designer: _Designer,
+        n_points: int,
+    ) -> None:
+        self.workload, self.goal, self.objective, self.designer = workload, goal, objective, designer
+        self.is_within = objective.kind == "total-within-caps"
+        self.least_total: _Scaled | None = None
+        self.n_designed = 0
+        self.failures: list[str] = []
+        self.too_late: list[float] = []
+        if not self.is_within:
+            self.base = _Scaled(designer.plan(goal, objective, f"the {objective}"))
+            return
+        # As many as there may be: what turns out not to be designed leaves its time to the others.
+        designer.expect(2 + n_points)
+        self.base = _Scaled(designer.plan(goal, Targets(), "the least that meets the targets"))
+        assert isinstance(objective, TotalVariance)
+        try:
+            least = TotalVariance(relative_to=objective.relative_to)
+            self.least_total = _Scaled(designer.plan(goal, least, "the least total variance"))
+        except LeastnoiseError:
+            # A query of weight zero may be outside what the total asks; then every ε is designed.
+            self.least_total = None
+
+    def points(self, epsilons: Sequence[float], asked: float | None) -> list[Point]:
+        goals = [(epsilon, replace(self.goal, epsilon=epsilon)) for epsilon in epsilons]
+        if not self.is_within:
+            return [self.base.point(epsilon, goal, "scaled") for epsilon, goal in goals]
+        self.designer.expect(sum(self._is_between(goal) for _, goal in goals))
+        # The goal's own first, as what comes last may be too late; false sorts before true.
+        in_turn = sorted(goals, key=lambda pair: pair[0] != asked)
+        found = [self._within(epsilon, goal, is_own=epsilon == asked) for epsilon, goal in in_turn]
+        return sorted(found, key=lambda point: point.epsilon)
+
+    def _is_between(self, goal: Goal) -> bool:
+        """Whether a goal meets the targets, and they still press."""
+        if self.base.factor(goal) > 1:
+            return False
+        return self.least_total is None or self.least_total.factor(goal) > 1
+
+    def _within(self, epsilon: float, goal: Goal, *, is_own: bool) -> Point:
+        if self.base.factor(goal) > 1:
+            return self.base.point(epsilon, goal, "missed")
+        if not self._is_between(goal):
+            assert self.least_total is not None
+            return self.least_total.point(epsilon, goal, "scaled")
+        # This close to the least ε, or this late, the plan for the targets alone is all there is.
+        instead = replace(self.base.point(epsilon, goal, "scaled"), gap=math.nan, status="stopped")
+        if self.designer.is_late and not is_own:
+            self.too_late.append(epsilon)
+            return instead
+        try:
+            plan = self.designer.plan(goal, self.objective, f"epsilon = {epsilon:.4g}", is_own=is_own)
+        except LeastnoiseError as error:
+            self.failures.append(f"At epsilon = {epsilon:.4g} the targets alone were planned for: {error}")
+            return instead
+        self.n_designed += 1
+        return _Scaled(plan).point(epsilon, goal, "designed")
+
+    def needed_budget(self) -> float | None:
+        """The budget of a record at which all targets are just met; None where the plan aims at none."""
+        if self.is_within or isinstance(self.objective, Targets):
+            return self.base.budget * self.base.largest_factor ** (1 if self.base.is_laplace else 2)
+        return None
+
+    def asked(self, b: int) -> AskedBatch:
+        block = self.workload.blocks[b]
+        factor = self.base.factors[b]
+        targets = block.targets[np.isfinite(block.targets)]
+        met_from = None
+        if factor is not None:
+            power = 1 if self.base.is_laplace else 2
+            met_from = _epsilon_at(self.goal, self.base.budget * factor**power)
+        stderr = float(targets.min()) if len(targets) else None
+        return AskedBatch(block.name, block.n_rows, printable(target_in_words(block)), stderr, met_from)
+
+    def notes(self) -> list[str]:
+        """What was designed, what was scaled, and why that is right."""
+        notes = []
+        if self.base.simple.per_count.is_bound:
+            notes.append("What noise on each count would have is not known exactly here: it is at most that.")
+        errors = "1/epsilon" if self.base.is_laplace else "1/mu"
+        proof = self.base.plan.certificate
+        if not self.is_within:
+            is_best = proof.status == "optimal"
+            shape = "the best shape of the noise is the same" if is_best else "the shape of the noise is kept"
+            once = (
+                f"Designed once ({_proof(proof.status, proof.gap)}): {shape} for every epsilon, and standard"
+            )
+            return [*notes, f"{once} errors fall as {errors}."]
+        first = _epsilon_at(self.goal, self.needed_budget() or 0.0)
+        is_proved = proof.gap <= _PROVED
+        none = (
+            f"no {proof.among} noise meets the targets" if is_proved else "no plan was found that meets them"
+        )
+        notes.append(f"Below epsilon = {first:.4g} {none}; what is shown misses them by the least factor.")
+        if self.n_designed:
+            each = counted(self.n_designed, "design")
+            notes.append(f"Above it targets bind, and every epsilon has a design of its own ({each}).")
+        if self.least_total is not None:
+            power = 1 if self.base.is_laplace else 2
+            last = _epsilon_at(self.goal, self.least_total.budget * self.least_total.largest_factor**power)
+            notes.append(
+                f"From epsilon = {last:.4g} on the least total variance meets all targets by itself: one "
+                "design, scaled."
+            )
+        if self.too_late:
+            late = ", ".join(f"{epsilon:.4g}" for epsilon in self.too_late)
+            notes.append(
+                f"The time limit was reached before epsilon = {late}: there the targets alone were planned "
+                "for. Give more time, or fewer epsilons."
+            )
+        return [*notes, *self.failures]
+
+
+class _Scaled:
+    """A plan, and what the same noise gives within another budget."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.is_laplace = plan.privacy.noise == "laplace"
+        self.budget = float(plan.privacy.budget)
+        self.simple: Baselines = baselines(plan)
+        self.factors = _factors(plan)
+
+    @property
+    def largest_factor(self) -> float:
+        """The largest standard error as a multiple of its target, at the plan's own goal."""
+        return max((factor for factor in self.factors if factor is not None), default=0.0)
+
+    def growth(self, goal: Goal) -> float:
+        """What standard errors are multiplied with within another goal."""
+        ratio = self.budget / float(goal.budget)
+        return ratio if self.is_laplace else math.sqrt(ratio)
+
+    def factor(self, goal: Goal) -> float:
+        """The largest standard error as a multiple of its target."""
+        return _kept(self.growth(goal) * self.largest_factor)
+
+    def point(self, epsilon: float, goal: Goal, how: How) -> Point:
+        grown, proof, simple = self.growth(goal), self.plan.certificate, self.simple
+        assert self.plan.spreads is not None
+        batches = tuple(
+            BatchAccuracy(
+                block.name,
+                grown * math.sqrt(spread.mean_square),
+                grown * spread.high,
+                None if own is None else _kept(grown * own),
+                grown * simple.per_count.rms[b],
+                grown * simple.per_cell.rms[b],
+            )
+            for b, (block, spread, own) in enumerate(
+                zip(self.plan.workload.blocks, self.plan.spreads, self.factors, strict=True)
+            )
+        )
+        factor = self.factor(goal) if self.plan.workload.has_targets else None
+        mu = None if self.is_laplace else math.sqrt(goal.budget) * goal.records_per_person
+        return Point(epsilon, mu, how, factor, proof.gap, proof.status, batches)
+
+
+def _kept(factor: float) -> float:
+    """The factor, without what rounding has put on top of 1."""
+    return 1.0 if 1 < factor <= 1 + _ROUNDING else factor
+
+
+def _factors(plan: Plan) -> list[float | None]:
+    """max_j √v_j/target_j of every batch; None where it has no target."""
+    shares = largest_shares(plan, [block.targets**2 for block in plan.workload.blocks])
+    return [None if share is None else math.sqrt(share) for share in shares]
+
+
+def _needed(goal: ApproxDP | PureDP, least: float, factor: float) -> Needed:
+    power = 1 if isinstance(goal, PureDP) else 2
+    budget = least / factor**power
+    mu = None if isinstance(goal, PureDP) else math.sqrt(budget) * goal.records_per_person
+    return Needed(factor, mu, _epsilon_at(goal, budget))
+
+
+def _epsilon_at(goal: ApproxDP | PureDP, budget: float) -> float:
+    """The ε that a person spends where a record spends a budget, at the goal's δ."""
+    k = goal.records_per_person
+    if isinstance(goal, PureDP):
+        return budget * k
+    if budget == 0:
+        return 0.0
+    if goal.calibration == "classic":
+        return math.sqrt(budget) * k * math.sqrt(2 * math.log(2 / float(goal.delta)))
+    return epsilon_of(Fraction(budget) * k * k, goal.delta)
+
+
+def _proof(status: str, gap: float) -> str:
+    return f"the optimum, proved; gap {gap:.0e}" if status == "optimal" else f"{status}; gap {gap:.1e}"

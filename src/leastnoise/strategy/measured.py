@@ -1,0 +1,190 @@
+"""What every kind of strategy has in common: integers to measure, one scale of noise, and what follows.
+
+    strategy/        rows over all cells, as one integer matrix
+    structured/      blocks of products, for domains that no matrix holds
+
+Both are exact where privacy is concerned, and both answer the same questions about accuracy, for any
+workload over the same cells. Sizes are Python integers: a structured strategy may speak of 10^40 cells.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array
+from leastnoise.query.queries import InventedRecords
+from leastnoise.query.workload import Workload
+
+Noise = Literal["gaussian", "laplace"]
+Neighbours = Literal["add-remove", "replace-one"]
+
+# Counts of records for each combination of values of the attributes named, a table for each tuple of
+# names; None asks for one table, of all cells.
+CountTables = Callable[[Sequence[tuple[str, ...]] | None], Sequence[Array]]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Standard errors of one batch of queries, and the mean of their squares."""
+
+    low: float
+    median: float
+    high: float
+    mean_square: float
+
+
+class Measured(ABC):
+    """Integers that are measured with independent noise of one scale."""
+
+    scale: int
+    noise: Noise
+    neighbours: Neighbours
+
+    def _check_noise(self) -> None:
+        # A NumPy integer would wrap when squared.
+        if type(self.scale) is not int or self.scale < 1:
+            raise DesignError(f"the noise scale must be a positive whole number, got {self.scale!r}")
+        if self.noise not in ("gaussian", "laplace"):
+            raise DesignError(f'noise must be "gaussian" or "laplace", got {self.noise!r}')
+        if self.neighbours not in ("add-remove", "replace-one"):
+            raise DesignError(f'neighbours must be "add-remove" or "replace-one", got {self.neighbours!r}')
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # A scale changed after the budget was checked would be noise that nobody checked.
+        if "_is_complete" in self.__dict__:
+            raise AttributeError("a strategy does not change; make another")
+        super().__setattr__(name, value)
+
+    @property
+    @abstractmethod
+    def n_measured(self) -> int:
+        """How many integers are measured."""
+
+    @property
+    @abstractmethod
+    def n_cells(self) -> int:
+        """How many cells they are sums over."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> int:
+        """Δ² (Gaussian) or Δ₁ (Laplace): no record changes more, in exact integers."""
+
+    @property
+    def unit(self) -> int:
+        """What a cost is divided by to become μ² (Gaussian) or ε (Laplace): σ² or b."""
+        return self.scale**2 if self.noise == "gaussian" else self.scale
+
+    @property
+    def spent(self) -> Fraction:
+        """μ² = Δ²/σ² (Gaussian) or ε = Δ₁/b (Laplace) per record, exactly."""
+        return Fraction(self.sensitivity, self.unit)
+
+    @property
+    def noise_variance(self) -> float:
+        """The variance of the noise on each integer, rounding to the grid included.
+
+        Gaussian: σ² + 1/12, up to terms of order exp(−2π²σ²), which are nothing
+        at the scales used here. Laplace on the integers with scale b:
+        2q/(1 − q)², q = exp(−1/b), which is 1/(2 sinh²(1/(2b))).
+        """
+        if self.noise == "gaussian":
+            return float(self.scale) ** 2 + 1 / 12
+        return 0.5 / math.sinh(0.5 / self.scale) ** 2
+
+    @property
+    @abstractmethod
+    def spent_per_cell(self) -> list[Fraction]:
+        """What a record of each cell spends, exactly: μ² (Gaussian) or ε (Laplace).
+
+        Raises:
+            TooLargeError: where there are more cells than can be listed.
+        """
+
+    @abstractmethod
+    def dense(self) -> Array:
+        """The integers as rows over all cells, (n_measured, n_cells), exactly; refused above 10⁷ entries."""
+
+    @abstractmethod
+    def with_scale(self, scale: int) -> Measured:
+        """The same integers with another scale of the noise."""
+
+    @abstractmethod
+    def can_answer_all(self, workload: Workload) -> bool:
+        """Whether every query of a workload can be answered without bias."""
+
+    @abstractmethod
+    def first_unanswerable(self, workload: Workload) -> int | None:
+        """The number of a query that cannot be answered without bias; None if there is none."""
+
+    @abstractmethod
+    def distance_of(self, workload: Workload) -> float:
+        """How far the queries that are answered without bias lie from those of a workload.
+
+        The largest difference of two coefficients, beside the largest coefficient of the query; 0 where
+        they are the same.
+        """
+
+    @abstractmethod
+    def variances_of(self, workload: Workload) -> Array:
+        """The variance of the answer to each query, (m,), in counts squared."""
+
+    @abstractmethod
+    def covariances_of(self, left: Workload, right: Workload) -> Array:
+        """The covariances of the answers to two workloads, a dense array, in counts squared.
+
+        Raises:
+            TooLargeError: if it would not fit.
+        """
+
+    @abstractmethod
+    def spreads(self, workload: Workload) -> list[Spread]:
+        """Standard errors of each batch of a workload, however many queries it has."""
+
+    @abstractmethod
+    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
+        """Σ_j w_j v_j; for every batch its weights, one for all of its queries or one each."""
+
+    @abstractmethod
+    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
+        """max_j v_j/c_j; for every batch its caps, one for all of its queries or one each."""
+
+    @abstractmethod
+    def exact_answers(self, tables: CountTables) -> Array:
+        """What is measured, without noise, as Python integers, from counts of cross tables."""
+
+    @abstractmethod
+    def estimates(self, measurements: Array) -> Array:
+        """The estimate of every cell, (n,), as far as cells are determined.
+
+        Raises:
+            TooLargeError: where there are more cells than can be listed.
+        """
+
+    @abstractmethod
+    def answers_of(self, workload: Workload, measurements: Array) -> Array:
+        """The answers to a workload, (m,), from noisy integers: unbiased, of least variance."""
+
+    @abstractmethod
+    def noiseless_answers(
+        self, workload: Workload, records: InventedRecords, queries: Sequence[int]
+    ) -> Array:
+        """The answers to some queries, (len(queries),), if there were just these records and no noise."""
+
+    @abstractmethod
+    def simulated_errors(self, workload: Workload, noise: Array) -> Array:
+        """Errors of all answers, (m, draws), for noise on the measured integers, (n_measured, draws)."""
+
+    @abstractmethod
+    def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
+        """t with P(|e_j| > t_j) ≤ α for the error e_j of every answer, (m,), for Laplace noise."""
+
+    @abstractmethod
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Plain values and arrays from which the strategy is made again."""

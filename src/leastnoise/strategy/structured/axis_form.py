@@ -1,0 +1,272 @@
+"""How one axis is measured: an integer matrix over its values, and what undoes it.
+
+    whole      M, part of every block; G = M⁺
+    identity   M = I, part of every block; no matrix is held
+    split      M with M g = 0 for an integer vector g: residuals beside the total 1ᵀ. G is the inverse of
+               M on vectors of sum zero, so that 1ᵀG = 0 and G M = I − g 1ᵀ/(1ᵀg) on what M measures
+    centred    M = n I − 11ᵀ and g = 1: split, for values without an order; no matrix is held
+
+Costs of columns and answers are exact integers; G is floating point, as all that comes after the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import DesignError, PlanFileError
+from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
+from leastnoise.core.operators import Array, Operator, squared_rows
+
+FormKind = Literal["whole", "identity", "split", "centred"]
+
+# Directions this much weaker than the strongest are taken as not measured.
+_RANK_TOL = 1e-11
+
+
+class AxisForm:
+    """One axis of a structured strategy.
+
+    Args:
+        rows: M, integers, (r, n); None for "identity" and "centred".
+        g: integers, (n,), for "split".
+
+    Raises:
+        DesignError: if they do not fit, or M g is not zero, exactly.
+    """
+
+    def __init__(self, kind: FormKind, size: int, rows: Array | None = None, g: Array | None = None) -> None:
+        if kind not in ("whole", "identity", "split", "centred") or type(size) is not int or size < 1:
+            raise DesignError(f"an axis of {size!r} values cannot be measured as {kind!r}")
+        self.kind: FormKind = kind
+        self.size = size
+        self.rows = None if rows is None else exact.as_integers(rows)
+        self.g = None if g is None else exact.as_integers(g)
+        has_rows = kind in ("whole", "split")
+        if has_rows != (self.rows is not None) or (kind == "split") != (self.g is not None):
+            raise DesignError(f"an axis measured as {kind!r} holds other arrays")
+        if self.rows is not None:
+            if self.rows.ndim != 2 or self.rows.shape[1] != size:
+                raise DesignError(f"the rows of an axis must have {size:,} columns")
+            self.rows.setflags(write=False)
+        if self.g is not None and self.rows is not None:
+            if self.g.shape != (size,) or int(self.g.astype(object).sum()) == 0:
+                raise DesignError(
+                    "the centre of an axis must be one integer per value, of sum other than zero"
+                )
+            if exact.product(self.rows, self.g.reshape(-1, 1)).any():
+                raise DesignError("the residuals of an axis must not see its centre")
+            self.g.setflags(write=False)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether it is added up in some blocks."""
+        return self.kind in ("split", "centred")
+
+    def has_centre_of(self, other: AxisForm) -> bool:
+        """Whether two split forms have the same centre, exactly."""
+        if self.g is None or other.g is None:
+            return self.kind == other.kind == "centred"
+        return np.array_equal(self.g, other.g)
+
+    @property
+    def n_rows(self) -> int:
+        """How many integers it has in a block."""
+        return self.size if self.rows is None else self.rows.shape[0]
+
+    # Exact ------------------------------------------------------------------------------------------
+
+    def costs(self, power: int) -> list[int]:
+        """Σ a² (power 2) or Σ |a| (power 1) of every column."""
+        if self.rows is None:
+            return [self._plain_cost(power)] * self.size
+        return exact.column_square_sums(self.rows) if power == 2 else exact.column_absolute_sums(self.rows)
+
+    def largest_cost(self, power: int) -> int:
+        """The largest of `costs`."""
+        return self._plain_cost(power) if self.rows is None else max(self.costs(power))
+
+    def _plain_cost(self, power: int) -> int:
+        n = self.size
+        if self.kind == "identity":
+            return 1
+        # n − 1 once and −1 in the other rows.
+        return n * (n - 1) if power == 2 else 2 * (n - 1)
+
+    def inner_products(self) -> tuple[int, int]:
+        """The least and the largest inner product of two columns, a column with itself included."""
+        if self.rows is None:
+            least = 0 if self.kind == "identity" else -self.size
+            return (least if self.size > 1 else self._plain_cost(2)), self._plain_cost(2)
+        products = exact.product(self.rows.T, self.rows)
+        return int(products.min()), int(products.max())
+
+    def entries(self) -> Array:
+        """M in Python integers."""
+        if self.rows is not None:
+            return self.rows.astype(object)
+        identity = np.array([[int(i == j) for j in range(self.size)] for i in range(self.size)], dtype=object)
+        return identity if self.kind == "identity" else self.size * identity - 1
+
+    def answers(self, counts: Array) -> Array:
+        """M x for every column x of an integer array, (n, c), exactly.
+
+        Where M is held, in Python integers and with work that does not depend on the counts. Else in the
+        type of the counts, whose sums the caller knows to fit.
+        """
+        if self.kind == "identity":
+            return counts
+        if self.rows is None:
+            return self.size * counts - counts.sum(axis=0)
+        if counts.dtype == object:
+            return np.asarray(self.rows.astype(object) @ counts)
+        return exact.matrix_times_counts(self.rows, counts)
+
+    # Floating point ---------------------------------------------------------------------------------
+
+    @cached_property
+    def share(self) -> Array | None:
+        """g/(1ᵀg), (n,); None where all its entries are equal."""
+        if self.g is None:
+            return None
+        total = int(self.g.astype(object).sum())
+        return np.array([int(value) / total for value in self.g.tolist()])
+
+    @cached_property
+    def inverse(self) -> Array:
+        """G as an (n, r) array, for an axis that holds a matrix."""
+        from scipy import linalg
+
+        assert self.rows is not None
+        M = self.rows.astype(float)
+        if not M.any():
+            return np.zeros((self.size, len(M)))
+        unit = float(np.abs(M).max())
+        U, s, Vt = linalg.svd(M / unit, full_matrices=False)
+        kept = s > _RANK_TOL * s[0]
+        G = (Vt[kept].T / s[kept]) @ U[:, kept].T / unit
+        share = self.share
+        # M⁺ is an inverse up to multiples of g, which M does not see; sums of zero say which of them.
+        return np.asarray(G if share is None else G - np.outer(share, G.sum(axis=0)))
+
+    def gain_of(self, operator: Operator) -> Array:
+        """W G for the rows W of an operator."""
+        if self.kind == "identity":
+            return operator.dense()
+        if self.kind == "centred":
+            W = operator.dense()
+            return (W - W.mean(axis=1, keepdims=True)) / self.size
+        return operator.apply(self.inverse)
+
+    def gain(self, W: Array) -> Array:
+        """W G for rows given as an array, (j, n)."""
+        if self.kind == "identity":
+            return W
+        if self.kind == "centred":
+            return np.asarray((W - W.mean(axis=1, keepdims=True)) / self.size)
+        return np.asarray(W @ self.inverse)
+
+    def apply_inverse(self, values: Array, position: int) -> Array:
+        """G applied along one axis of an array."""
+        if self.kind == "identity":
+            return values
+        if self.kind == "centred":
+            return np.asarray((values - values.mean(axis=position, keepdims=True)) / self.size)
+        return np.moveaxis(np.tensordot(self.inverse, values, axes=(1, position)), 0, position)
+
+    def total_gain(self) -> Array:
+        """1ᵀG, (r,): zero for a split axis."""
+        if self.is_split:
+            return np.zeros(self.n_rows)
+        return np.ones(self.size) if self.rows is None else self.inverse.sum(axis=0)
+
+    def row_gains(self, operator: Operator) -> Array:
+        """‖w G‖² for every row w of an operator."""
+        n = self.size
+        if self.rows is not None:
+            return squared_rows(operator, self.inverse)
+        squares = operator.row_norms() ** 2
+        if self.kind == "identity":
+            return squares
+        # ‖w − mean‖² = Σw² − (Σw)²/n; rows of few and of many ones lose no digits that count.
+        sums = operator.apply(np.ones(n))
+        return np.asarray(np.maximum(squares - sums**2 / n, 0.0) / n**2)
+
+    def centre(self, operator: Operator) -> Array:
+        """w·g/(1ᵀg) for every row w of an operator, on a split axis."""
+        share = np.full(self.size, 1 / self.size) if self.share is None else self.share
+        return operator.apply(share)
+
+    def centre_of(self, W: Array) -> Array:
+        """w·g/(1ᵀg) for rows given as an array."""
+        return np.asarray(W.mean(axis=1) if self.share is None else W @ self.share)
+
+    def spans(self, operator: Operator) -> bool:
+        """Whether every row of an operator follows from what is measured, and the total of a split axis."""
+        return all(is_within_reach(left, W).all() for left, W in self._left_over(operator.basis()))
+
+    def distance_of(self, operator: Operator) -> float:
+        """The largest coefficient that does not follow, beside the largest of its row; 0 for none."""
+        asked = operator.basis() if operator.is_integer else operator
+        distance = max((largest_share(left, W) for left, W in self._left_over(asked)), default=0.0)
+        return 0.0 if operator.is_integer and distance <= WHOLE_TOL else distance
+
+    def _left_over(self, operator: Operator) -> Iterator[tuple[Array, Array]]:
+        """What does not follow from what is measured, and the rows that it is a part of, block by block."""
+        if self.rows is None:
+            return
+        M = self.rows.astype(float)
+        unit = float(np.abs(M).max(initial=0)) or 1.0
+        step = max(1, 2**22 // self.size)
+        for start in range(0, operator.shape[0], step):
+            W = operator.rows(np.arange(start, min(start + step, operator.shape[0])))
+            left = W - (W @ (self.inverse * unit)) @ (M / unit)
+            if self.share is not None:
+                left -= (W @ self.share)[:, None]
+            yield left, W
+
+    # Files ------------------------------------------------------------------------------------------
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Plain values and arrays that `form_from_parts` reads back."""
+        arrays = {}
+        if self.rows is not None:
+            arrays["rows"] = exact.to_limbs(self.rows)
+        if self.g is not None:
+            arrays["g"] = exact.to_limbs(self.g)
+        return {"kind": self.kind, "size": self.size}, arrays
+
+
+def form_from_parts(plain: Any, arrays: Mapping[str, Array]) -> AxisForm:
+    """The form that `AxisForm.to_parts` took apart; M g = 0 is checked again.
+
+    Raises:
+        PlanFileError: if it is none.
+    """
+    rows, g = arrays.get("rows"), arrays.get("g")
+    for limbs, n_axes in ((rows, 3), (g, 2)):
+        if limbs is not None and (limbs.ndim != n_axes or limbs.dtype.kind != "i" or not limbs.size):
+            raise PlanFileError("the file holds an axis whose arrays are no integers")
+    try:
+        return AxisForm(
+            plain["kind"],
+            plain["size"],
+            None if rows is None else exact.from_limbs(rows),
+            None if g is None else exact.from_limbs(g),
+        )
+    except DesignError as error:
+        raise PlanFileError(f"the file holds an axis that cannot be measured: {error}") from None
+
+
+def identity_form(size: int) -> AxisForm:
+    """Plain counts of every value, in every block."""
+    return AxisForm("identity", size)
+
+
+def centred_form(size: int) -> AxisForm:
+    """Values without an order, split into their total and deviations from the mean."""
+    return AxisForm("centred", size)

@@ -1,0 +1,473 @@
+"""Strategies for domains that no matrix holds: integer blocks of products, each over a few axes.
+
+An axis a (an attribute, or some that are tied together) is measured in one of two ways. A *whole* axis has
+one integer matrix M_a, part of every block. A *split* axis has a matrix of residuals, with M_a g_a = 0 for an
+integer vector g_a, its centre, in some blocks, and is added up, 1ᵀ, in the others. Block s, a set of split
+axes, is
+
+    k_s · ⊗_{a in s or whole} M_a ⊗_{a not in s} 1ᵀ ,     k_s an integer,                               (1)
+
+measured with independent noise of one scale on all integers. With G_a the inverse of M_a on sums of zero
+(1ᵀG_a = 0, G_a M_a = I − g_a 1ᵀ/(1ᵀg_a)), the products ⊗ G_a ⊗ g_a/(1ᵀg_a) take the blocks apart: residuals
+know nothing of totals and the other way round. So the answer to a row ⊗ w_a is a sum over blocks, of variance
+
+    Σ_s (σ²/k_s²) Π_{a in s or whole} ‖w_a G_a‖² Π_{a not in s} (w_a·g_a/1ᵀg_a)²                           (2)
+
+in which only blocks s within the row's own axes have a part. A record meets one column of every M_a, so that
+
+    Δ² = Σ_s k_s² Π_{a in s or whole} max_i ‖M_a e_i‖² ,    Δ₁ likewise with absolute sums,                (3)
+
+exactly where axes have one form each. `sensitivity` says why, and bounds what a replaced record changes.
+
+Axes may have several forms. They are split in a fixed order, and the centre of an axis may depend on its
+history, the axes before it that are in s: two different sets then differ at some first axis, where one has
+the residuals and the other the total of the same centre, which is all that (2) needs. Residuals of one
+centre may be measured in several ways, in different blocks; a product is answered from the block that serves
+it best. (3) is then an upper bound.
+
+Nothing of the size of the domain is ever built: blocks are measured from cross tables of their own axes.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import DesignError, TooLargeError
+from leastnoise.core.operators import Array, Identity, require_room
+from leastnoise.core.printable import in_figures
+from leastnoise.query.lattice import AxisSet
+from leastnoise.query.products import (
+    Axis,
+    Kind,
+    Products,
+    ProductTerm,
+    axes_in_words,
+    in_schema_order,
+    one_factor_each,
+    products_of,
+)
+from leastnoise.query.queries import InventedRecords
+from leastnoise.query.workload import Workload
+from leastnoise.strategy import MAX_DENSE_STRATEGY
+from leastnoise.strategy.measured import CountTables, Measured, Neighbours, Noise, Spread
+from leastnoise.strategy.structured import accuracy
+from leastnoise.strategy.structured import measured_integers as counting
+from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.structured.layout import Block, check_blocks, check_centres, check_forms
+from leastnoise.strategy.structured.reconstruction import (
+    components_of,
+    gain_norms,
+    gains,
+    labelled_values,
+    noiseless_rows,
+    term_values,
+    workload_values,
+)
+from leastnoise.strategy.structured.sensitivity import Columns, RecordCosts
+from leastnoise.strategy.structured.view import View
+
+# More integers than this are not measured: with their noise they are Python integers, some 60 bytes each.
+MAX_MEASURED = 2**25
+
+# Products that take more numbers than this are checked row by row.
+_MAX_CHECKED = 2**16
+
+# Cells up to this many have their spending listed one by one.
+_MAX_LISTED = 2**20
+
+
+class Structured(Measured):
+    """Integer blocks of products with one scale of noise; see (1).
+
+    Args:
+        axes: names and sizes of the attributes of each axis, all of the schema that tell records apart.
+        forms: how each axis is measured: one form of a whole axis, one or more of a split one, none where
+            it is added up in every block.
+        centres: for an axis and a history of it, the form whose centre holds; the first unless given.
+        order: split axes in the order that histories speak of; rising unless given.
+    """
+
+    def __init__(
+        self,
+        axes: Sequence[Axis],
+        forms: Sequence[Sequence[AxisForm]],
+        blocks: Sequence[Block],
+        *,
+        scale: int,
+        noise: Noise,
+        neighbours: Neighbours = "add-remove",
+        centres: Mapping[tuple[int, AxisSet], int] | None = None,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        self.scale = scale
+        self.noise = noise
+        self.neighbours = neighbours
+        self._check_noise()
+        self.axes = tuple(axes)
+        self.forms = tuple(tuple(own) for own in forms)
+        self.blocks = tuple(blocks)
+        self.centres = dict(centres or {})
+        self.order = tuple(range(len(self.axes)) if order is None else order)
+        self._check()
+        self.__dict__["_is_complete"] = True
+
+    def _check(self) -> None:
+        check_forms(self.axes, self.forms, self.order)
+        check_blocks(self.forms, self.blocks)
+        check_centres(self.forms, [(a, form) for (a, _), form in self.centres.items()])
+        if self.is_simple:
+            return
+        # Residuals in a block must be those of the centre that holds there.
+        for block in self.blocks:
+            for a, form in zip(block.axes, block.forms, strict=True):
+                if not self.forms[a][form].has_centre_of(self.centre_form(a, block.axes)):
+                    raise DesignError("a block holds residuals of another centre than the one of its history")
+
+    @cached_property
+    def is_simple(self) -> bool:
+        """Whether every axis has at most one form."""
+        return all(len(own) <= 1 for own in self.forms)
+
+    @cached_property
+    def _rank(self) -> dict[int, int]:
+        return {a: rank for rank, a in enumerate(self.order)}
+
+    def centre_form(self, place: int, block: AxisSet) -> AxisForm:
+        """The form whose centre holds on a split axis, in or beside the axes of a block."""
+        own = self.forms[place]
+        if len(own) == 1:
+            return own[0]
+        rank = self._rank
+        history = tuple(a for a in block if rank[a] < rank[place])
+        return own[self.centres.get((place, history), 0)]
+
+    @cached_property
+    def whole(self) -> AxisSet:
+        """The axes that are part of every block."""
+        return tuple(a for a, own in enumerate(self.forms) if own and not own[0].is_split)
+
+    def block_forms(self, block: Block) -> dict[int, AxisForm]:
+        """The axes that a block measures, rising, and how."""
+        chosen = dict(zip(block.axes, block.forms, strict=True))
+        return {a: self.forms[a][chosen.get(a, 0)] for a in sorted({*block.axes, *self.whole})}
+
+    @cached_property
+    def block_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """How many integers each block has along its axes."""
+        return tuple(tuple(f.n_rows for f in self.block_forms(block).values()) for block in self.blocks)
+
+    @cached_property
+    def n_measured(self) -> int:
+        return sum(math.prod(shape) for shape in self.block_shapes)
+
+    @property
+    def n_cells(self) -> int:
+        return math.prod(axis.size for axis in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many integers are measured, over how many cells."""
+        return self.n_measured, self.n_cells
+
+    def dense(self) -> Array:
+        """The integer rows over all cells, (n_measured, n_cells), exactly; refused above 10⁷ entries.
+
+        Raises:
+            TooLargeError: if there are more.
+        """
+        if self.n_measured * self.n_cells > MAX_DENSE_STRATEGY:
+            raise TooLargeError(
+                f"the strategy has {self.n_measured:,} x {in_figures(self.n_cells)} entries; at most "
+                f"{MAX_DENSE_STRATEGY:,} are written out"
+            )
+        rows = []
+        for block in self.blocks:
+            forms = self.block_forms(block)
+            total: Array = np.array([[block.multiplier]], dtype=object)
+            for a, axis in enumerate(self.axes):
+                own = self._entries(forms[a]) if a in forms else np.ones((1, axis.size), dtype=object)
+                total = np.kron(total, own)
+            rows.append(total)
+        return exact.as_integers(in_schema_order(self.axes, np.vstack(rows).T).T)
+
+    def _entries(self, form: AxisForm) -> Array:
+        """The matrix of one axis, in Python integers."""
+        return form.entries()
+
+    # Privacy, in integers -------------------------------------------------------------------------
+
+    @cached_property
+    def sensitivity(self) -> int:
+        return self._record_costs.largest(self.neighbours)
+
+    @property
+    def _record_costs(self) -> RecordCosts:
+        power = 2 if self.noise == "gaussian" else 1
+        return RecordCosts(self._columns, self.whole, self.blocks, power)
+
+    @property
+    def _columns(self) -> Sequence[Sequence[Columns]]:
+        """The columns of what is measured along each axis, one of which a record meets."""
+        return self.forms
+
+    @property
+    def spent_per_cell(self) -> list[Fraction]:
+        if self.n_cells > _MAX_LISTED:
+            raise TooLargeError(
+                f"what a record spends is listed for up to {_MAX_LISTED:,} cells, there are more; "
+                "plan.spent_per_person is the most of all"
+            )
+        if self.neighbours == "replace-one":
+            return [self.spent] * self.n_cells
+        costs = in_schema_order(self.axes, self._record_costs.of_cells([axis.size for axis in self.axes]))
+        return [Fraction(int(cost), self.unit) for cost in costs]
+
+    def with_scale(self, scale: int) -> Structured:
+        other = type(self)(
+            self.axes,
+            self.forms,
+            self.blocks,
+            scale=scale,
+            noise=self.noise,
+            neighbours=self.neighbours,
+            centres=self.centres,
+            order=self.order,
+        )
+        # What depends on the integers alone is kept.
+        for name in ("sensitivity", "whole", "block_shapes", "n_measured", "places"):
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other
+
+    # From counts to integers ------------------------------------------------------------------------
+
+    def exact_answers(self, tables: CountTables) -> Array:
+        self.require_measurable()
+        return self._measured_blocks(self.blocks, tables)
+
+    def _measured_blocks(self, blocks: Sequence[Block], tables: CountTables) -> Array:
+        """What some blocks measure, one after the other, without noise, as Python integers."""
+        forms = [self.block_forms(block) for block in blocks]
+        counted = counting.cross_tables(self.axes, [tuple(own) for own in forms], tables)
+        parts = [
+            self._block_answers(table, list(own.values())).reshape(-1) * block.multiplier
+            for table, own, block in zip(counted, forms, blocks, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    def require_measurable(self) -> None:
+        """Return if what is measured fits in memory.
+
+        Raises:
+            TooLargeError: with the number of integers, before anything is read.
+        """
+        if self.n_measured > MAX_MEASURED:
+            raise TooLargeError(
+                f"the plan measures {self.n_measured:,} integers; at most {MAX_MEASURED:,} are held. Ask for "
+                "fewer or coarser attributes in one plan."
+            )
+
+    def _block_answers(self, table: Array, forms: Sequence[AxisForm]) -> Array:
+        return counting.block_answers(table, forms)
+
+    # From integers to answers -------------------------------------------------------------------------
+
+    def estimates(self, measurements: Array) -> Array:
+        require_room(self.n_cells, 1, "the estimated cells")
+        view, term = self._known_cells(partly=True)
+        values = term_values(view, term, self._components(measurements[:, None]))
+        table = np.broadcast_to(values, (*term.factor_rows, 1))
+        # Nothing tells apart the values of an axis that is never measured: they share alike.
+        shares = math.prod(axis.size for a, axis in enumerate(self.axes) if a not in term.places)
+        table = table.reshape([axis.size if a in term.places else 1 for a, axis in enumerate(self.axes)])
+        cells = np.broadcast_to(table / shares, [axis.size for axis in self.axes])
+        return in_schema_order(self.axes, cells.reshape(-1))
+
+    def _known_cells(self, *, partly: bool) -> tuple[View, ProductTerm]:
+        """The cross table of all axes that are measured, as the one product of a view."""
+        known = tuple(a for a, own in enumerate(self.forms) if own)
+        sizes = tuple(self.axes[a].size for a in known)
+        term = ProductTerm(0, 0, known, (0,) * len(known), sizes, one_factor_each(len(known)))
+        kinds = tuple((Kind(Identity(axis.size)),) for axis in self.axes)
+        return View(self, Products(self.axes, kinds, (term,)), partly=partly), term
+
+    @cached_property
+    def is_consistent(self) -> bool:
+        """Whether all answers follow from the same cells, those of `estimates`, which are of least squares.
+
+        So it is where the residuals of every set of axes are measured in one block: residuals of different
+        sets know nothing of one another.
+        """
+        return all(len(blocks) == 1 for blocks in self.places.values())
+
+    @cached_property
+    def is_each_set_spanned(self) -> bool:
+        """Whether, for every set of split axes that is measured, one block alone tells all its residuals."""
+        view, term = self._known_cells(partly=False)
+        split = {a for a, own in enumerate(self.forms) if own and own[0].is_split}
+        found = {tuple(a for a in piece.inside if a in split) for piece in view.pieces(term)}
+        return found >= set(self.places)
+
+    def answers_of(self, workload: Workload, measurements: Array) -> Array:
+        return self._answers(workload, measurements[:, None])[:, 0]
+
+    def noiseless_answers(
+        self, workload: Workload, records: InventedRecords, queries: Sequence[int]
+    ) -> Array:
+        view = self.view(workload)
+        terms = view.products.terms
+        starts = [term.start for term in terms]
+        asked = [terms[bisect_right(starts, query) - 1] for query in queries]
+        # Whole tables, as a release makes them; those too large to be made for a check, row by row.
+        small = [term for term in dict.fromkeys(asked) if self._work_of(view, term) <= _MAX_CHECKED]
+        known = self._noiseless_components(
+            sorted({piece.component for term in small for piece in view.pieces(term)}), records.tables
+        )
+        values = {term: labelled_values(view, term, known, 1)[:, 0] for term in small}
+        rows = [(term, query - term.start) for term, query in zip(asked, queries, strict=True)]
+        alone = iter(noiseless_rows(view, [pair for pair in rows if pair[0] not in values], records))
+        return np.array([values[term][row] if term in values else next(alone) for term, row in rows])
+
+    def _work_of(self, view: View, term: ProductTerm) -> int:
+        """How many numbers are made on the way to all answers of a product."""
+        sizes = (
+            math.prod(form.n_rows for form in self.component_forms(piece.component).values())
+            for piece in view.pieces(term)
+        )
+        return term.n_rows + sum(sizes)
+
+    def _noiseless_components(self, numbers: Sequence[int], tables: CountTables) -> Mapping[int, Array]:
+        """What would be known of some components without noise."""
+        if not numbers:
+            return {}
+        blocks = [self.blocks[number] for number in numbers]
+        y = self._measured_blocks(blocks, tables)
+        found = components_of(blocks, [self.block_shapes[number] for number in numbers], y[:, None])
+        return dict(zip(numbers, found, strict=True))
+
+    def simulated_errors(self, workload: Workload, noise: Array) -> Array:
+        return self._answers(workload, noise)
+
+    def _answers(self, workload: Workload, y: Array) -> Array:
+        """Answers, (m, draws), from measured integers or noise alone, (n_measured, draws)."""
+        shape = workload.shape[0], y.shape[1]
+        return workload_values(self.view(workload), self._components(y), shape)
+
+    def _components(self, y: Array) -> list[Array]:
+        """What is known of every component, each (rows of its axes..., draws)."""
+        return components_of(self.blocks, self.block_shapes, y)
+
+    # Accuracy ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def component_variances(self) -> Array:
+        """σ²/k_s² for every component."""
+        unit = math.sqrt(self.noise_variance)
+        return np.array([(unit / block.multiplier) ** 2 for block in self.blocks])
+
+    @cached_property
+    def places(self) -> dict[AxisSet, list[int]]:
+        """For every set of split axes whose residuals are known, the components that hold them."""
+        found: dict[AxisSet, list[int]] = {}
+        for number, block in enumerate(self.blocks):
+            found.setdefault(block.axes, []).append(number)
+        return found
+
+    def component_forms(self, number: int) -> dict[int, AxisForm]:
+        """The axes of a component, whole ones included, and the forms in whose coordinates it is."""
+        return self.block_forms(self.blocks[number])
+
+    def can_answer_all(self, workload: Workload) -> bool:
+        return self.first_unanswerable(workload) is None
+
+    def first_unanswerable(self, workload: Workload) -> int | None:
+        products = products_of(workload, self.axes)
+        return 0 if products is None else self.view(workload, products).first_unanswerable
+
+    def distance_of(self, workload: Workload) -> float:
+        return self.view(workload).distance
+
+    def view(self, workload: Workload, products: Products | None = None) -> View:
+        """A workload seen from this strategy, looked at once."""
+        views = self.__dict__.setdefault("_views", WeakKeyDictionary())
+        if workload not in views:
+            products = products_of(workload, self.axes) if products is None else products
+            if products is None:
+                raise DesignError("the strategy cannot answer queries that tie its axes together")
+            views[workload] = View(self, products)
+        found: View = views[workload]
+        return found
+
+    def variances_of(self, workload: Workload) -> Array:
+        return accuracy.variances(self.view(workload), workload)
+
+    def covariances_of(self, left: Workload, right: Workload) -> Array:
+        shape = left.shape[0], right.shape[0]
+        return accuracy.covariances(self.view(left), self.view(right), shape)
+
+    def spreads(self, workload: Workload) -> list[Spread]:
+        return accuracy.spreads(self.view(workload), workload)
+
+    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
+        return accuracy.total_variance(self.view(workload), workload, weights)
+
+    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
+        return accuracy.largest_share(self.view(workload), workload, caps)
+
+    def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
+        return accuracy.laplace_half_widths(
+            self.view(workload),
+            workload,
+            gains=self._gains,
+            gain_norms=self._gain_norms,
+            n_measured=self.n_measured,
+            scale=self.scale,
+            alpha=alpha,
+        )
+
+    def _gain_norms(self, view: View, term: ProductTerm) -> tuple[Array, Array, Array]:
+        return gain_norms(self.blocks, view, term)
+
+    def _gains(self, view: View, term: ProductTerm, shown: tuple[int, ...]) -> Iterator[Array]:
+        return gains(self.blocks, self.block_shapes, view, term, shown)
+
+    # Files ------------------------------------------------------------------------------------------
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        forms: list[list[dict[str, Any]]] = []
+        arrays: dict[str, Array] = {}
+        for place, own in enumerate(self.forms):
+            forms.append([])
+            for number, form in enumerate(own):
+                plain, held = form.to_parts()
+                forms[-1].append(plain)
+                arrays |= {f"axis{place}_{number}_{name}": array for name, array in held.items()}
+        arrays["block_sizes"] = np.array([len(block.axes) for block in self.blocks], dtype=np.int64)
+        arrays["block_axes"] = np.array([a for block in self.blocks for a in block.axes], dtype=np.int64)
+        arrays["block_forms"] = np.array([f for block in self.blocks for f in block.forms], dtype=np.int64)
+        multipliers = np.array([block.multiplier for block in self.blocks], dtype=object)
+        arrays["multipliers"] = exact.to_limbs(multipliers)
+        centres = [[a, list(history), form] for (a, history), form in self.centres.items()]
+        structure = {
+            "kind": "blocks",
+            "axes": axes_in_words(self.axes),
+            "forms": forms,
+            "centres": centres,
+            "order": list(self.order),
+        }
+        return structure, arrays
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.n_measured:,} integers in {len(self.blocks):,} blocks, "
+            f"{in_figures(self.n_cells)} cells, {self.noise} noise of scale {self.scale:,})"
+        )

@@ -1,0 +1,119 @@
+"""From shares of a budget to integer multipliers: how a structured proposal becomes what is measured.
+
+A method proposes what each axis measures, in integers already, and which share x_s of the budget each block
+gets. The multiplier of block s, k_s ∝ √(x_s / Π_a cost_a) with Gaussian noise and x_s / Π_a cost_a with
+Laplace noise, is rounded to an integer of many digits; cost_a is the largest column of axis a. Sensitivity
+and noise scale follow from those integers alone, exactly: rounding costs accuracy, never privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array
+from leastnoise.privacy.accounting import CellCosts
+from leastnoise.privacy.goals import Goal
+from leastnoise.query.lattice import AxisSet
+from leastnoise.query.products import Axis
+from leastnoise.strategy import bits_for_scale, check_spent, finer_bits, least_scale
+from leastnoise.strategy.measured import Neighbours, Noise
+from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.layout import Block
+from leastnoise.strategy.structured.tables import Tables
+
+# Bits of the least multiplier: rounding it moves its variance by at most a share of 2^-26, 1.5e-8.
+_LEAST_BITS = 26
+
+# No variance grows by a larger share where multipliers and the scale of the noise become integers.
+ROUNDING = 2.0**-24
+
+
+@dataclass(frozen=True, eq=False)
+class BlockProposal:
+    """What a method for products proposes.
+
+    Attributes:
+        axes, forms, centres, order: as in `Structured`.
+        blocks: the split axes of each block, and the form of each of them.
+        shares: x_s, positive, in any unit: how the budget is divided over blocks.
+        are_tables: whether blocks are cross tables as they are, rather than residuals.
+    """
+
+    axes: tuple[Axis, ...]
+    forms: tuple[tuple[AxisForm, ...], ...]
+    blocks: tuple[tuple[AxisSet, tuple[int, ...]], ...]
+    shares: Array
+    centres: Mapping[tuple[int, AxisSet], int] = field(default_factory=dict)
+    order: tuple[int, ...] | None = None
+    are_tables: bool = False
+
+    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Structured:
+        """The integer strategy that measures this within a privacy goal.
+
+        Guarantee:
+            spent ≤ the goal's budget per record, or in every cell what is `spare` there, compared in exact
+            rationals, with the sensitivity taken from the integers that are measured.
+
+        Raises:
+            DesignError: if a share is not positive, or the goal is beyond what can be planned.
+        """
+        noise: Noise = "laplace" if goal.noise == "laplace" else "gaussian"
+        neighbours: Neighbours = "replace-one" if goal.neighbours == "replace-one" else "add-remove"
+        # Many bits where the budget is large, so that the noise is many steps of the grid wide.
+        bits = max(_LEAST_BITS + finer_bits(tol), bits_for_scale(goal, tol))
+        blocks = [
+            Block(axes, forms, multiplier)
+            for (axes, forms), multiplier in zip(self.blocks, self._multipliers(noise, bits), strict=True)
+        ]
+        kind = Tables if self.are_tables else Structured
+        bare = kind(
+            self.axes,
+            self.forms,
+            blocks,
+            scale=1,
+            noise=noise,
+            neighbours=neighbours,
+            centres=self.centres,
+            order=self.order,
+        )
+        strategy = bare.with_scale(least_scale(bare, goal, spare))
+        check_spent(strategy, goal, spare)
+        return strategy
+
+    def _multipliers(self, noise: Noise, bits: int) -> list[int]:
+        power = 2 if noise == "gaussian" else 1
+        if not all(form.largest_cost(power) for own in self.forms for form in own):
+            raise DesignError("an axis is measured by zeros alone; rescale the workload's rows")
+        # Logarithms: products of many axes leave the range of floats.
+        costs = [
+            [0.0 if self.are_tables else math.log2(form.largest_cost(power)) for form in own]
+            for own in self.forms
+        ]
+        if not all(math.isfinite(x) and x > 0 for x in self.shares.tolist()):
+            raise DesignError("a block without a share of the budget cannot be measured; rescale the weights")
+        # Whole axes are part of every block, and change all multipliers alike.
+        wanted = [
+            (math.log2(share) - sum([costs[a][form] for a, form in zip(axes, forms, strict=True)])) / power
+            for share, (axes, forms) in zip(self.shares.tolist(), self.blocks, strict=True)
+        ]
+        least = min(wanted)
+        return [_power_of_two(exponent - least + bits) for exponent in wanted]
+
+
+def _power_of_two(exponent: float) -> int:
+    """2^exponent to the nearest integer, or to 53 bits."""
+    whole = math.floor(exponent)
+    leading = int(2.0 ** (exponent - whole) * 2**52)
+    shift = whole - 52
+    return leading << shift if shift >= 0 else (leading + (1 << (-shift - 1))) >> -shift
+
+
+def single_block(axes: Sequence[Axis], forms: Sequence[Sequence[AxisForm]]) -> BlockProposal:
+    """One block over all axes that have a form, none of them split."""
+    return BlockProposal(tuple(axes), tuple(tuple(own) for own in forms), (((), ()),), np.ones(1))
