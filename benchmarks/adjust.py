@@ -15,7 +15,7 @@ import warnings
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.release.adjusting import adjust
+from leastnoise.release import adjust
 from leastnoise.release.adjusting.information import information_of
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Progress
-from leastnoise.solver.backend import Backend, load_backend
-from leastnoise.solver.newton import minimise_total_variance
+from leastnoise.solver import load_backend, minimise_total_variance
+from leastnoise.solver.backend import Backend
 
 
 class Timed:

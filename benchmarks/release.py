@@ -11,7 +11,8 @@ import warnings
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.app.population import draw_people, publication
+from leastnoise.app import draw_people
+from leastnoise.app.population import publication
 from leastnoise.core.random_bits import SystemBits
 from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 

@@ -44,7 +44,7 @@ from leastnoise.papers.coa import coa
 from leastnoise.papers.fitness import representation
 from leastnoise.papers.smii import smii
 from leastnoise.query import generators as g
-from leastnoise.strategy.row_space import factor_gram, integer_basis
+from leastnoise.strategy import factor_gram, integer_basis
 
 SEED = 0
 PATIENCE = 20  # how many times our search time others get

@@ -26,7 +26,7 @@ import numpy as np  # noqa: E402
 import leastnoise as ln  # noqa: E402
 from leastnoise.core.errors import LeastnoiseError  # noqa: E402
 from leastnoise.core.resources import LATE_SECONDS, LATE_SHARE, operations_per_second  # noqa: E402
-from leastnoise.planning.method_list import all_methods  # noqa: E402
+from leastnoise.planning import all_methods  # noqa: E402
 
 GAUSS, ONE, PURE = ln.GDP(1), ln.GDP(1, neighbours="replace-one"), ln.PureDP(1)
 LARGEST, TARGETS, WITHIN = ln.MaxVariance(), ln.Targets(), ln.TotalVariance(within_targets=True)

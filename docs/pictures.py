@@ -14,8 +14,8 @@ import numpy as np
 
 import leastnoise as ln
 from leastnoise.core.progress import Progress
-from leastnoise.release.simulation import simulated
-from leastnoise.report.charts import to_svg
+from leastnoise.release import simulated
+from leastnoise.report import to_svg
 
 FOLDER = Path(__file__).parent / "pictures"
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 import leastnoise as ln
-from leastnoise.report.cost_drivers import drivers
+from leastnoise.report import drivers
 
 RACES = ("White", "Black", "American Indian", "Asian", "Pacific", "Other")
 SETS = [" + ".join(chosen) for size in range(1, 7) for chosen in combinations(RACES, size)]

@@ -52,7 +52,7 @@ def power(runs: int = 100) -> list[Line]:
     """How often noise of 0.95 of its scale is noticed, and how often right noise is accused."""
     import pytest
 
-    from leastnoise.report.auditing import audit_privacy
+    from leastnoise.report import audit_privacy
     from test_audit import plan_named, with_less_noise
 
     lines = []

@@ -40,9 +40,8 @@ from leastnoise.core.errors import (
     LedgerMismatchError,
     OverBudgetError,
 )
-from leastnoise.privacy.accounting import CellCosts, Charge
-from leastnoise.privacy.goals import ZCDP
-from leastnoise.privacy.ledger import CountedTable, Entry, Ledger, move_ledger, moving
+from leastnoise.privacy import ZCDP, CellCosts, Charge, CountedTable, Entry, Ledger
+from leastnoise.privacy.ledger import move_ledger, moving
 
 # A seventh squared: no float holds it.
 UNIT = Fraction(1, 49)

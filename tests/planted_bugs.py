@@ -31,21 +31,21 @@ from leastnoise.core.errors import LeastnoiseError, PlanFileError, PrivacyError,
 from leastnoise.data import duckdb_scan as counting
 from leastnoise.data import handle
 from leastnoise.data import table_cover as blocks
-from leastnoise.planning.plan import Plan, plan_checks
+from leastnoise.planning import Plan
 from leastnoise.planning.plan import plan as plan_module
+from leastnoise.planning.plan import plan_checks
+from leastnoise.privacy import CellCosts, Charge, Ledger
 from leastnoise.privacy import goals as privacy
-from leastnoise.privacy.accounting import CellCosts, Charge, limits, tally
-from leastnoise.privacy.ledger import Ledger, history, rows
+from leastnoise.privacy.accounting import limits, tally
+from leastnoise.privacy.ledger import history, rows
 from leastnoise.privacy.ledger import ledger as ledger_module
-from leastnoise.query.products import Axis
-from leastnoise.release import Receipt, count_tables, intervals, measuring, noise
+from leastnoise.query import Axis
+from leastnoise.release import count_tables, intervals, measuring, noise
 from leastnoise.release import release as release_module
 from leastnoise.release.noise import many_draws, samplers
+from leastnoise.release.release import Receipt
 from leastnoise.report import auditing as audit
-from leastnoise.strategy import Strategy, budget, rounding
-from leastnoise.strategy.structured.axis_form import AxisForm, centred_form
-from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.layout import Block
+from leastnoise.strategy import AxisForm, Block, Strategy, Structured, budget, centred_form, rounding
 from ledger_stress import TABLE, charge_of, new_ledger
 from test_ledger import EDITS, edit, overspends
 from test_person import kept_by_engine, obeys, records

@@ -17,10 +17,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from leastnoise.core.errors import PrivacyError, TooLargeError
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Charge, Goal, PureDP, Remaining
 from leastnoise.privacy.accounting import (
-    CellCosts,
-    Charge,
-    Remaining,
     Tally,
     charge_from_parts,
     mixed_curve,
@@ -33,7 +31,6 @@ from leastnoise.privacy.accounting import (
 )
 from leastnoise.privacy.accounting.tally import CellSums
 from leastnoise.privacy.gaussian_curve import delta_of, epsilon_of, gaussian_delta_bounds
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
 from support import extra
 from tolerances import ROUNDING
 

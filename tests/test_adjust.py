@@ -16,8 +16,8 @@ from scipy.optimize import nnls
 import leastnoise as ln
 from leastnoise.core.errors import InputError, PlanFileError, TooLargeError, UnrecordedSpending
 from leastnoise.core.operators import Array
-from leastnoise.release import Release, load_release
-from leastnoise.release.adjusting import adjust, nonnegative
+from leastnoise.release import Release, adjust, load_release
+from leastnoise.release.adjusting import nonnegative
 from leastnoise.release.adjusting.information import BlockInformation, information_of
 from leastnoise.release.adjusting.nonnegative import PRECISION, nearest_nonnegative, nearest_of_total
 from leastnoise.release.adjusting.rounding import rounded

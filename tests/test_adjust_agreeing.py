@@ -15,11 +15,11 @@ from scipy import stats
 import leastnoise as ln
 from leastnoise.core.errors import UnrecordedSpending
 from leastnoise.core.operators import Array
-from leastnoise.release import Release, load_release
-from leastnoise.release.adjusting import adjust, least_squares, nonnegative
+from leastnoise.release import Release, adjust, load_release
+from leastnoise.release.adjusting import least_squares, nonnegative
 from leastnoise.release.adjusting.information import BlockInformation, information_of
 from leastnoise.release.adjusting.search_watch import Watch
-from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy import Structured
 from tolerances import CHANCE, ROUNDING
 
 WIDE = ln.Schema(age=range(30), region=range(24), sex=("F", "M"))

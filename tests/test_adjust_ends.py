@@ -16,8 +16,8 @@ from scipy.optimize import nnls
 import leastnoise as ln
 from leastnoise.core.errors import TooLargeError, UnrecordedSpending
 from leastnoise.core.operators import Array
-from leastnoise.release import Release, load_release
-from leastnoise.release.adjusting import AdjustProgress, adjust, information, interior, nonnegative, rounding
+from leastnoise.release import AdjustProgress, Release, adjust, load_release
+from leastnoise.release.adjusting import information, interior, nonnegative, rounding
 from leastnoise.release.adjusting import search_watch as watch
 from leastnoise.release.adjusting.information import BlockInformation, information_of
 from leastnoise.release.adjusting.rounding import rounded

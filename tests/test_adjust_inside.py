@@ -13,8 +13,8 @@ import pytest
 import leastnoise as ln
 from leastnoise.core.errors import TooLargeError, UnrecordedSpending
 from leastnoise.core.operators import Array
-from leastnoise.release import Release, load_release
-from leastnoise.release.adjusting import AdjustProgress, adjust, information, nonnegative
+from leastnoise.release import AdjustProgress, Release, adjust, load_release
+from leastnoise.release.adjusting import information, nonnegative
 from leastnoise.release.adjusting.information import BlockInformation, information_of
 from leastnoise.release.adjusting.reduced_sums import MeasuredRows, ReducedSums, SumTerm
 from leastnoise.release.adjusting.search_watch import Watch

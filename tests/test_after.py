@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.bounds.certificate import certify, proves_infeasible
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import ProductWitness, certify, proves_infeasible
 from leastnoise.core import container
 from leastnoise.core.errors import (
     DesignError,
@@ -26,17 +25,23 @@ from leastnoise.core.errors import (
     PrivacyError,
 )
 from leastnoise.core.operators import Array
-from leastnoise.planning.choice import design
-from leastnoise.planning.method import Found, Request
-from leastnoise.planning.method_list import all_methods, method_named
-from leastnoise.planning.plan import Plan, load_plan, summed_costs
-from leastnoise.privacy.accounting import CellCosts
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.privacy.ledger import Ledger
-from leastnoise.query.objective import MaxVariance, Objective, Targets, TotalVariance
-from leastnoise.query.queries import Marginal, Prefix, Query, Total, Where
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.planning import Found, Plan, Request, all_methods, design, load_plan, method_named
+from leastnoise.planning.plan import summed_costs
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Goal, Ledger, PureDP
+from leastnoise.query import (
+    Marginal,
+    MaxVariance,
+    Objective,
+    Prefix,
+    Query,
+    Schema,
+    Targets,
+    Total,
+    TotalVariance,
+    Where,
+    Workload,
+    assemble,
+)
 from leastnoise.release import measure
 from leastnoise.strategy import Strategy, spare_of
 from support import extra

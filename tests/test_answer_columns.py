@@ -13,7 +13,7 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.core.errors import UnrecordedSpending
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload
 from leastnoise.report import write_answers
 from leastnoise.report.columns import attribute_columns
 from support import extra

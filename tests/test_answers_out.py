@@ -14,8 +14,7 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.core.errors import InputError, MissingExtraError, TooLargeError, UnrecordedSpending
-from leastnoise.release import Release
-from leastnoise.release.adjusting import adjust
+from leastnoise.release import Release, adjust
 from leastnoise.report import write_answers
 from leastnoise.report.answers import answers_writer
 from support import extra

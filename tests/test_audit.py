@@ -36,16 +36,13 @@ from leastnoise.data import duckdb_scan as counting
 from leastnoise.data import handle, sources
 from leastnoise.data import ibis_scan as engines
 from leastnoise.data import table_cover as blocks
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.ledger import Ledger
+from leastnoise.planning import Plan
+from leastnoise.privacy import Ledger
 from leastnoise.release import measuring, noise
+from leastnoise.report import audit_privacy, worst_pair
 from leastnoise.report import auditing as audit
-from leastnoise.report import worst_pair
-from leastnoise.report.auditing import AuditReport, audit_privacy, detection_power
-from leastnoise.strategy import Strategy
-from leastnoise.strategy.structured.axis_form import AxisForm
-from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.tables import Tables
+from leastnoise.report.auditing import AuditReport, detection_power
+from leastnoise.strategy import AxisForm, Strategy, Structured, Tables
 from test_leaks import everything_in, float_uses, numbers_in
 from test_statistics import SeededBits
 from tolerances import CHANCE

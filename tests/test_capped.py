@@ -11,25 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.bounds.certificate import proves_infeasible
+from leastnoise.bounds import proves_infeasible
 from leastnoise.core.errors import InfeasibleError
 from leastnoise.core.operators import Array, EveryRange, Matrix
-from leastnoise.planning.choice import design
-from leastnoise.privacy.goals import GDP
-from leastnoise.query.objective import MaxVariance, Targets, TotalVariance
-from leastnoise.query.workload import Workload
+from leastnoise.planning import design
+from leastnoise.privacy import GDP
+from leastnoise.query import MaxVariance, Targets, TotalVariance, Workload
 from leastnoise.solver import (
     CappedSolution,
-    DenseRows,
     ImplicitRows,
     Run,
     capped,
     least_profile,
-    least_total,
     load_backend,
     minimise_total_variance,
     total_within_caps,
 )
+from leastnoise.solver.capped import least_total
+from leastnoise.solver.rows import DenseRows
 from support import extra
 from tolerances import JUDGE, ROUNDING, SOLVER
 

@@ -12,16 +12,22 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from leastnoise.bounds import certificate, nuclear_norm
-from leastnoise.bounds.certificate import Certificate, Witness, certify
+from leastnoise.bounds import Certificate, Witness, certificate, certify, nuclear_norm
 from leastnoise.bounds.nuclear_norm import nuclear_norm_below, total_variance_bound, trace_root_below
 from leastnoise.core.errors import DesignError
-from leastnoise.planning.choice import design
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.query.objective import Objective, TotalVariance
-from leastnoise.query.queries import AllRanges, Marginal, Prefix, Total
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.planning import design
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.query import (
+    AllRanges,
+    Marginal,
+    Objective,
+    Prefix,
+    Schema,
+    Total,
+    TotalVariance,
+    Workload,
+    assemble,
+)
 from leastnoise.strategy import Strategy
 from tolerances import ROUNDING, SOLVER
 

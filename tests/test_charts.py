@@ -15,7 +15,7 @@ import pytest
 
 from browser import BROWSER, dom_of, requests_of
 from leastnoise.core.errors import InputError, MissingExtraError
-from leastnoise.report.charts import to_page, to_svg
+from leastnoise.report import to_page, to_svg
 from support import extra
 
 HOSTILE = "</script><script>document.title='taken'</script>"

@@ -20,10 +20,10 @@ import leastnoise as ln
 import leastnoise.data.schema_fit
 from leastnoise.app.cli.check_command import check
 from leastnoise.core.errors import DataError, LeastnoiseError, SpecError
-from leastnoise.data import vectorize
-from leastnoise.data.schema_fit import ColumnFit, Fit, PersonFit, fit_of
-from leastnoise.query.schema import Attribute, Bins, Categories, Integers, Schema
-from leastnoise.query.schema.numbers_in_text import float_of, is_null, whole_of
+from leastnoise.data import ColumnFit, Fit, vectorize
+from leastnoise.data.schema_fit import PersonFit, fit_of
+from leastnoise.query import Attribute, Bins, Categories, Integers, Schema, is_null
+from leastnoise.query.schema.numbers_in_text import float_of, whole_of
 from support import extra
 
 extra("duckdb")

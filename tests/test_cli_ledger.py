@@ -18,7 +18,7 @@ from leastnoise.app.cli.refusals import in_keys, in_options
 from leastnoise.app.specification import load_spec
 from leastnoise.core.errors import PlanFileError
 from leastnoise.core.printable import no_formula, without_controls
-from leastnoise.privacy.ledger import Ledger
+from leastnoise.privacy import Ledger
 
 SPEC = """
 [schema]

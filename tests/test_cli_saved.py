@@ -18,7 +18,7 @@ from leastnoise.app.specification import load_spec
 from leastnoise.release import Release, measured
 from leastnoise.release.adjusting.search_watch import Watch
 from leastnoise.release.simulation import RepeatableBits
-from leastnoise.report.quantiles_file import write_quantiles
+from leastnoise.report import write_quantiles
 from support import extra
 
 

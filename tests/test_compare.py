@@ -16,24 +16,21 @@ import pytest
 
 from leastnoise.app.cli import main as cli
 from leastnoise.core.errors import DataError, InputError, MethodError, MissingExtraError
-from leastnoise.planning.choice import design
-from leastnoise.planning.method import Request
-from leastnoise.planning.method_list import all_methods, method_named
-from leastnoise.privacy.goals import GDP, ApproxDP, PureDP
-from leastnoise.query.objective import MaxVariance
-from leastnoise.query.queries import AllRanges, Linear, Marginal, Prefix, Total
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
-from leastnoise.report.comparison import (
-    N_RUNS,
-    TIME_LIMIT,
-    Comparison,
-    Contender,
-    Turn,
-    _Race,
-    compare,
-    methods,
+from leastnoise.planning import Request, all_methods, design, method_named
+from leastnoise.privacy import GDP, ApproxDP, PureDP
+from leastnoise.query import (
+    AllRanges,
+    Linear,
+    Marginal,
+    MaxVariance,
+    Prefix,
+    Schema,
+    Total,
+    Workload,
+    assemble,
 )
+from leastnoise.report import compare, methods
+from leastnoise.report.comparison import N_RUNS, TIME_LIMIT, Comparison, Contender, Turn, _Race
 from support import extra
 from tolerances import ROUNDING, SOLVER
 

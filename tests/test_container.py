@@ -17,8 +17,7 @@ import pytest
 
 from leastnoise.core import container
 from leastnoise.core.errors import PlanFileError, TooLargeError
-from leastnoise.privacy.goals import GDP
-from leastnoise.privacy.ledger import Ledger
+from leastnoise.privacy import GDP, Ledger
 from leastnoise.privacy.ledger import sqlite_file as ledger_file
 
 CONTENT = {"a": 1, "text": "ä <b>", "nested": {"list": [1.5, None, True]}}

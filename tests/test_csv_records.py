@@ -15,10 +15,9 @@ import pytest
 
 from leastnoise import Categories, Integers, Schema, vectorize
 from leastnoise.core.errors import DataError
-from leastnoise.data import arrow_stream, csv_records
+from leastnoise.data import Dropped, TextFile, arrow_stream, csv_records
 from leastnoise.data.csv_files import CsvFile, CsvFiles
-from leastnoise.data.csv_records import CsvReader, Dropped, TextColumn
-from leastnoise.data.text_files import TextFile
+from leastnoise.data.csv_records import CsvReader, TextColumn
 from support import extra
 
 Row = list[bytes | None]

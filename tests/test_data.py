@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from leastnoise.core.errors import DataError, SchemaError, TooLargeError
 from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
 from leastnoise.data import duckdb_scan as counting
-from leastnoise.query.schema import Bins, Categories, Hierarchy, Integers, Schema
+from leastnoise.query import Bins, Categories, Hierarchy, Integers, Schema
 from support import extra
 
 # A table in plain Python: for each column its type and its values.

@@ -41,15 +41,12 @@ from leastnoise.papers.dawa import (
     tree_weights,
 )
 from leastnoise.papers.mwem import Mwem
-from leastnoise.planning.mechanism import GRID, Mechanism, least_scale, share_option
-from leastnoise.planning.method_list import all_methods
-from leastnoise.planning.plan import Plan, load_plan
-from leastnoise.privacy.goals import GDP, ApproxDP, Goal, PureDP
-from leastnoise.query.objective import MaxVariance
+from leastnoise.planning import GRID, Mechanism, Plan, all_methods, least_scale, load_plan, share_option
+from leastnoise.privacy import GDP, ApproxDP, Goal, PureDP
+from leastnoise.query import MaxVariance
 from leastnoise.release import Release, load_release, measured
 from leastnoise.release.noise import discrete_laplace
-from leastnoise.report import summarize, write_answers
-from leastnoise.report.tables import cost_table
+from leastnoise.report import cost_table, summarize, write_answers
 from tolerances import CHANCE, ROUNDING
 
 NAMES = [method.name for method in all_methods() if method.is_data_dependent]

@@ -15,11 +15,11 @@ import leastnoise as ln
 from leastnoise.core import deadline as deadline_module
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError
-from leastnoise.planning.method import Request
+from leastnoise.planning import Request
 from leastnoise.planning.oblique import axis_split as oblique_axis
 from leastnoise.planning.oblique.splitting import split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
-from leastnoise.query.products import products_of
+from leastnoise.query import products_of
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(9), pay=range(7), sex=("F", "M"))

@@ -9,7 +9,7 @@ import leastnoise as ln
 from leastnoise.bounds.nuclear_norm import total_variance_bound
 from leastnoise.core.decompositions import decomposed_by, eigh
 from leastnoise.core.operators import Array
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload
 from support import extra
 
 

@@ -12,14 +12,9 @@ import pytest
 
 from leastnoise.core.errors import DesignError, InputError, MethodError
 from leastnoise.core.progress import Progress
-from leastnoise.planning.choice import design
-from leastnoise.planning.method import Request
-from leastnoise.planning.method_list import all_methods, method_named
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.query.objective import TotalVariance
-from leastnoise.query.queries import AllRanges, Marginal, Prefix, Total
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.planning import Request, all_methods, design, method_named
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.query import AllRanges, Marginal, Prefix, Schema, Total, TotalVariance, Workload, assemble
 from support import extra
 from tolerances import SOLVER
 

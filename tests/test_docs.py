@@ -25,13 +25,11 @@ import numpy as np
 import pytest
 
 import leastnoise
-from leastnoise.app.population import draw_people, write_people
+from leastnoise.app import draw_people, write_people
 from leastnoise.app.specification import parse_spec
 from leastnoise.core.errors import UnrecordedSpending
+from leastnoise.planning import Request, all_methods, plan_by
 from leastnoise.planning import method_list as strategies
-from leastnoise.planning.method import Request
-from leastnoise.planning.method_list import all_methods
-from leastnoise.planning.one_method import plan_by
 
 PACKAGE = Path(leastnoise.__file__).parent
 ROOT = Path(__file__).parents[1]

@@ -22,9 +22,10 @@ from typer.testing import CliRunner
 import leastnoise as ln
 from leastnoise.app.cli.explain_command import explain
 from leastnoise.core.errors import InputError, MethodError, PrivacyError
-from leastnoise.planning.plan import Plan
-from leastnoise.query.queries import Query
-from leastnoise.report.cost_drivers import Change, Drivers, Redesign, drivers
+from leastnoise.planning import Plan
+from leastnoise.query import Query
+from leastnoise.report import Drivers, Redesign, drivers
+from leastnoise.report.cost_drivers import Change
 from leastnoise.report.cost_drivers.pressure import ALIKE, Pressure, bound_if_relaxed, pressure_of
 from leastnoise.report.cost_drivers.relaxation import known_of
 from leastnoise.report.explain import drivers_table, in_lines

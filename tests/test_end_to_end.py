@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import leastnoise as ln
 from leastnoise.core.errors import UnrecordedSpending
-from leastnoise.query.queries import Query
-from leastnoise.query.schema import Schema
+from leastnoise.query import Query, Schema
 from leastnoise.release import measuring
 from test_data import Table, as_csv, as_pandas, as_parquet, schemas_with_tables
 from test_queries import cell_by_cell, queries

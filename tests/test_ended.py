@@ -22,9 +22,8 @@ from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import PlanFileError
 from leastnoise.core.progress import ENDINGS, Ended, ending_to_text, worst_ending
 from leastnoise.papers import sdp
-from leastnoise.planning.method_list import all_methods
+from leastnoise.planning import all_methods, plan_from_parts
 from leastnoise.planning.oblique import centre_search as oblique_search
-from leastnoise.planning.plan import plan_from_parts
 from leastnoise.report import plan_sentences as words
 from support import extra
 

@@ -35,7 +35,7 @@ from leastnoise.data import Data, dialects, vectorize
 from leastnoise.data import ibis_scan as engines
 from leastnoise.data import table_cover as blocks
 from leastnoise.data.people import Person
-from leastnoise.query.schema import Bins, Categories, Hierarchy, Integers, Schema
+from leastnoise.query import Bins, Categories, Hierarchy, Integers, Schema
 from postgres_server import Server, missing
 from support import extra
 from test_data import CAREFUL, PEOPLE, Table, brute_force, people, schemas_with_tables

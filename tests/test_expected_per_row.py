@@ -12,7 +12,7 @@ from scipy.stats import norm
 import leastnoise as ln
 from leastnoise.app.specification import parse_spec
 from leastnoise.core.errors import QueryError, SpecError
-from leastnoise.query.queries import query_from_dict
+from leastnoise.query import query_from_dict
 from tolerances import ROUNDING, SOLVER
 
 SCHEMA = ln.Schema(region=("n", "s", "w"), sex=("F", "M"))

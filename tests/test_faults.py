@@ -71,11 +71,10 @@ from leastnoise.data import handle, sources
 from leastnoise.planning import plan
 from leastnoise.planning.families import dense
 from leastnoise.privacy import goals as privacy
-from leastnoise.query import workload
+from leastnoise.query import Workload, workload
 from leastnoise.query.queries import linear
 from leastnoise.query.schema import bins
 from leastnoise.query.schema import schema as declared
-from leastnoise.query.workload import Workload
 from leastnoise.release import counts as counts_module
 from leastnoise.release import measuring, noise
 from leastnoise.strategy import Strategy

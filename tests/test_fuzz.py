@@ -29,20 +29,15 @@ from leastnoise.app.specification import parse_spec
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import LeastnoiseError
-from leastnoise.planning.plan import Plan, plan_from_parts
-from leastnoise.privacy.accounting import Charge
-from leastnoise.privacy.ledger import Ledger
+from leastnoise.planning import Plan, plan_from_parts
+from leastnoise.privacy import Charge, Ledger
 from leastnoise.privacy.ledger import sqlite_file as file
 from leastnoise.privacy.ledger.history import History
 from leastnoise.privacy.ledger.rows import NOTHING, Row, sealed
-from leastnoise.query.products import Axis
-from leastnoise.query.schema import Attribute
+from leastnoise.query import Attribute, Axis
 from leastnoise.release import count_tables, measuring
 from leastnoise.release import release_file as reading
-from leastnoise.strategy import Strategy
-from leastnoise.strategy.structured.axis_form import AxisForm
-from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.layout import Block
+from leastnoise.strategy import AxisForm, Block, Strategy, Structured
 from ledger_stress import TABLE, charge_of, new_ledger
 from planted_bugs import brute_force
 

@@ -13,23 +13,23 @@ import pytest
 
 from leastnoise.core.errors import TooLargeError, WorkloadError
 from leastnoise.core.operators import Kronecker, Matrix, SparseMatrix
-from leastnoise.planning.choice import design
-from leastnoise.privacy.goals import GDP
-from leastnoise.query.generators import (
+from leastnoise.planning import design
+from leastnoise.privacy import GDP
+from leastnoise.query import (
+    Workload,
     workload_age_pyramid,
     workload_all_ranges,
     workload_discrete,
     workload_k_way,
     workload_k_way_ranges,
     workload_marginal,
-    workload_permuted_ranges,
     workload_pl94,
     workload_predicates,
     workload_prefix,
     workload_range,
     workload_related,
 )
-from leastnoise.query.workload import Workload
+from leastnoise.query.generators import workload_permuted_ranges
 from tolerances import CHANCE, ROUNDING
 
 Draw = Callable[[np.random.Generator], Workload]

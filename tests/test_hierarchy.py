@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leastnoise.core.errors import QueryError, SchemaError
-from leastnoise.query.schema import Hierarchy, Schema
+from leastnoise.query import Hierarchy, Schema
 from support import extra
 
 TREE = {"North": {"Uptown": ["a", "b"], "Hill": ["c"]}, "South": ["d", "e"]}

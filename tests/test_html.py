@@ -29,14 +29,13 @@ from browser import BROWSER, dom_of, requests_of, run_browser
 from leastnoise.app.cli.report_command import report as report_command
 from leastnoise.core.errors import InputError, PlanFileError
 from leastnoise.core.random_bits import SystemBits
-from leastnoise.query.schema import Integers
+from leastnoise.query import Integers
 from leastnoise.release import measured
 from leastnoise.release.adjustment import Adjustment
-from leastnoise.report import markup, page, pictures
+from leastnoise.report import cross_table, markup, page, pictures
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.figures import share_above, with_margin
-from leastnoise.report.tables import cross_table
-from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy import Structured
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(20), sex=("F", "M"), region=("north", "south", "east"))

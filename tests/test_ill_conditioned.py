@@ -16,7 +16,7 @@ import pytest
 import leastnoise as ln
 from leastnoise.core.numerical_rank import RANK_TOL, SPAN_TOL
 from leastnoise.core.operators import Matrix
-from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy import AxisForm
 from tolerances import ROUNDING, SOLVER
 
 pytestmark = pytest.mark.filterwarnings("ignore:no ledger records this release")

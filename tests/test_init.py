@@ -32,10 +32,8 @@ from leastnoise.app.specification.spec_file import (
     parse_spec,
 )
 from leastnoise.core.errors import DataError, LeastnoiseError, SpecError
-from leastnoise.privacy.goals import ApproxDP, PureDP
-from leastnoise.query.queries import QUERY_KINDS, Cube, Marginal, Total
-from leastnoise.query.queries.query import COMMON
-from leastnoise.query.schema import Schema
+from leastnoise.privacy import ApproxDP, PureDP
+from leastnoise.query import COMMON, QUERY_KINDS, Cube, Marginal, Schema, Total
 from support import extra
 from test_spec import NAMES, NO_GOAL, QUERY, TARGET, TEXT, VALID, asking, examples, specs, written
 

@@ -13,8 +13,7 @@ from leastnoise.core.operators import Array, CumulativeSum, EveryRange, Identity
 from leastnoise.planning.oblique.axis_split import Placed, Questions, first_place, questions_of
 from leastnoise.planning.oblique.centre_search import spread
 from leastnoise.solver import minimise_total_variance
-from leastnoise.strategy.structured.axis_form import AxisForm
-from leastnoise.strategy.structured.integer_axis import rounded_centre, split_form, whole_form
+from leastnoise.strategy import AxisForm, rounded_centre, split_form, whole_form
 from tolerances import ROUNDING
 
 CASES: dict[str, list[Operator]] = {

@@ -12,7 +12,7 @@ from scipy import stats
 import leastnoise as ln
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import from_entries
-from leastnoise.query.workload import of_rows
+from leastnoise.query import of_rows
 from leastnoise.release import intervals
 from leastnoise.release.intervals import half_widths, simultaneous_multiplier
 from leastnoise.strategy import Strategy

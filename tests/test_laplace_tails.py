@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from leastnoise.core.operators import from_entries
-from leastnoise.query.workload import of_rows
+from leastnoise.query import of_rows
 from leastnoise.release.intervals import half_widths as interval_half_widths
 from leastnoise.release.noise import discrete_laplace
 from leastnoise.strategy import Strategy, laplace_tails

@@ -31,9 +31,8 @@ from leastnoise.core.errors import (
     OverBudgetError,
     TooLargeError,
 )
-from leastnoise.privacy.accounting import CellCosts, Charge
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, PureDP
-from leastnoise.privacy.ledger import CountedTable, Ledger, history, rows, storage
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Charge, CountedTable, Ledger, PureDP
+from leastnoise.privacy.ledger import history, rows, storage
 from leastnoise.privacy.ledger import sqlite_file as file
 from leastnoise.privacy.ledger.new_rows import closing_row, continuing_row, spend_row
 from leastnoise.privacy.ledger.rows import sealed

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from leastnoise.core.errors import InputError, LedgerError, LedgerMismatchError
-from leastnoise.privacy.goals import GDP
-from leastnoise.privacy.ledger import Ledger, move_ledger
+from leastnoise.privacy import GDP, Ledger
+from leastnoise.privacy.ledger import move_ledger
 from ledger_stress import TABLE, UNIT, charge_of, is_live, new_ledger
 from postgres_server import Server
 from test_ledger_stress import run

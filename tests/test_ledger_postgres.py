@@ -26,9 +26,9 @@ from leastnoise.core.errors import (
     MissingExtraError,
     OverBudgetError,
 )
-from leastnoise.privacy.goals import GDP, ApproxDP
-from leastnoise.privacy.ledger import Ledger, grants_for, rows, without_password
+from leastnoise.privacy import GDP, ApproxDP, Ledger, grants_for
 from leastnoise.privacy.ledger import postgres_database as postgres
+from leastnoise.privacy.ledger import rows, without_password
 from leastnoise.privacy.ledger import view as seen
 from leastnoise.privacy.ledger.address import parsed
 from ledger_stress import TABLE, UNIT, charge_of, new_ledger

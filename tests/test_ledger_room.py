@@ -23,23 +23,25 @@ from leastnoise.core.errors import (
     OverBudgetError,
     PrivacyError,
 )
-from leastnoise.planning.method_list import all_methods
-from leastnoise.privacy.accounting import (
+from leastnoise.planning import all_methods
+from leastnoise.privacy import (
+    GDP,
+    ZCDP,
+    ApproxDP,
     CellCosts,
     Charge,
+    Goal,
+    Ledger,
+    PureDP,
     Remaining,
-    Tally,
-    full_charge,
     least_limit,
-    tally_of,
-    within,
 )
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.privacy.ledger import SURELY_SPENT, Ledger
+from leastnoise.privacy.accounting import Tally, full_charge, tally_of, within
+from leastnoise.privacy.ledger import SURELY_SPENT
 from leastnoise.privacy.ledger.advice import in_words
 from leastnoise.privacy.ledger.history import History
 from leastnoise.privacy.ledger.new_rows import opening_row
-from leastnoise.release import stored_goal, stored_release
+from leastnoise.release.release_file import stored_goal, stored_release
 from ledger_stress import TABLE
 
 SCHEMA = ln.Schema(age=range(6), sex=("F", "M"))

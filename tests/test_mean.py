@@ -10,10 +10,10 @@ import pytest
 from scipy import linalg
 
 from leastnoise.core.operators import CumulativeSum, EveryRange, Matrix, Stack
-from leastnoise.solver import load_backend
+from leastnoise.solver import ImplicitRows, Rows, load_backend
 from leastnoise.solver import mean as mean_module
 from leastnoise.solver.mean import Forms, MeanPoint, evaluate
-from leastnoise.solver.rows import DenseRows, ImplicitRows, Rows, StackedRows
+from leastnoise.solver.rows import DenseRows, StackedRows
 from support import extra
 from tolerances import ROUNDING
 

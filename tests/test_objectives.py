@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.bounds.certificate import Witness, certify, dual_bound, proves_infeasible, targets_bound
+from leastnoise.bounds import Witness, certify, proves_infeasible
+from leastnoise.bounds.certificate import dual_bound, targets_bound
 from leastnoise.core import container
 from leastnoise.core.errors import (
     DesignError,
@@ -24,24 +25,29 @@ from leastnoise.core.errors import (
     PlanFileError,
     PrivacyError,
 )
-from leastnoise.planning.choice import design
+from leastnoise.planning import design, load_plan
 from leastnoise.planning.infeasible import infeasible, raised, rounded_up
-from leastnoise.planning.plan import load_plan
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of
-from leastnoise.query.objective import (
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of
+from leastnoise.query import (
     OBJECTIVES,
+    AllRanges,
+    Integers,
+    Marginal,
     MaxVariance,
     Objective,
+    Prefix,
+    Ranges,
+    Schema,
     Targets,
+    Total,
     TotalVariance,
+    Workload,
+    assemble,
     check_spanned,
     default_objective,
     objective_from_dict,
 )
-from leastnoise.query.queries import AllRanges, Marginal, Prefix, Ranges, Total
-from leastnoise.query.schema import Integers, Schema
-from leastnoise.query.workload import Workload, assemble
-from leastnoise.report.comparison import compare
+from leastnoise.report import compare
 from leastnoise.strategy import Strategy
 from support import extra
 from test_certificate import bare

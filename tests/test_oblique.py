@@ -30,7 +30,7 @@ from leastnoise.planning.oblique.proposal import proposal_of
 from leastnoise.planning.oblique.row_variances import alternate, leading_rows, row_tables, variance_matrix
 from leastnoise.planning.oblique.splitting import Split, SplitPart, _axis, _Task, split_products
 from leastnoise.planning.oblique.tied_axes import tied, tied_where_useful
-from leastnoise.query.products import Axis, Kind, Products, ProductTerm, one_factor_each, products_of
+from leastnoise.query import Axis, Kind, Products, ProductTerm, one_factor_each, products_of
 from tolerances import ROUNDING, SOLVER
 
 # What the family promises above the certified optimum of total variance, and of the largest.

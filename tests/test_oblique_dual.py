@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.bounds.union_norm import union_bound
+from leastnoise.bounds import union_bound
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
@@ -22,7 +22,7 @@ from leastnoise.planning.oblique.dual import weight_search as dual_search
 from leastnoise.planning.oblique.dual.moving_union import MovingUnion, sum_and_marginals
 from leastnoise.planning.oblique.dual.weight_search import _Search
 from leastnoise.planning.oblique.splitting import split_products
-from leastnoise.query.products import Products, products_of
+from leastnoise.query import Products, products_of
 from leastnoise.solver import minimise_total_variance
 from tolerances import ROUNDING, SOLVER
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from leastnoise.core.errors import DataError
-from leastnoise.data import Counting, snapshots, vectorize
+from leastnoise.data import snapshots, vectorize
 from leastnoise.data import table_cover as blocks
-from leastnoise.privacy.ledger import Ledger
-from leastnoise.query.schema import Schema
+from leastnoise.data.scan_progress import Counting
+from leastnoise.privacy import Ledger
+from leastnoise.query import Schema
 from support import extra
 
 SCHEMA = Schema(a=range(4), b=range(3))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from leastnoise.core.errors import MethodError
-from leastnoise.planning.choice import design
-from leastnoise.privacy.goals import GDP
-from leastnoise.query.objective import MaxVariance, Targets, TotalVariance
-from leastnoise.query.workload import Workload
-from leastnoise.solver import CappedSolution, DenseRows, Run, least_profile, load_backend, refined_profile
+from leastnoise.planning import design
+from leastnoise.privacy import GDP
+from leastnoise.query import MaxVariance, Targets, TotalVariance, Workload
+from leastnoise.solver import CappedSolution, Run, least_profile, load_backend, refined_profile
+from leastnoise.solver.rows import DenseRows
 from support import extra
 from test_capped import RECOMPUTED, coordinates, noise_of
 from tolerances import SOLVER

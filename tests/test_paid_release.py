@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import leastnoise as ln
 from leastnoise.app.cli.main import app
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import ProductWitness
 from leastnoise.core.errors import (
     AlreadySpentError,
     DataError,

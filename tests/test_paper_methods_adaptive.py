@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.progress import Progress
-from leastnoise.planning.choice import design
+from leastnoise.planning import Plan, Request, design
 from leastnoise.planning.families.bases import (
     SQUARE_BASES,
     equal_lengths,
@@ -33,22 +33,28 @@ from leastnoise.planning.families.eigen import eigen_queries
 from leastnoise.planning.families.fourier import fourier_rows
 from leastnoise.planning.families.hierarchical import tree
 from leastnoise.planning.families.mentioned_attributes import asked_subsets, downward, maximal
-from leastnoise.planning.method import Request, kronecker
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import GDP, Goal, PureDP
-from leastnoise.query.generators import (
+from leastnoise.planning.method import kronecker
+from leastnoise.privacy import GDP, Goal, PureDP
+from leastnoise.query import (
+    AllRanges,
+    Cube,
+    Marginal,
+    MaxVariance,
+    Prefix,
+    Schema,
+    Total,
+    TotalVariance,
+    Where,
+    Workload,
+    assemble,
     workload_all_ranges,
     workload_k_way,
     workload_k_way_ranges,
-    workload_permuted_ranges,
     workload_predicates,
     workload_prefix,
 )
-from leastnoise.query.objective import MaxVariance, TotalVariance
-from leastnoise.query.queries import AllRanges, Cube, Marginal, Prefix, Total, Where
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
-from leastnoise.solver.weighting import Weighting, optimal_weighting
+from leastnoise.query.generators import workload_permuted_ranges
+from leastnoise.solver import Weighting, optimal_weighting
 from support import extra
 from tolerances import JUDGE, ROUNDING, SOLVER, printed
 

@@ -33,19 +33,11 @@ from leastnoise.papers.lowrank import lemma_3, low_rank, random_start, squared_e
 from leastnoise.papers.sdp import sdp
 from leastnoise.papers.smoothing import SmoothingResult, _projected, smoothing, soft_max
 from leastnoise.papers.unit_balls import L1Ball, L2Ball
-from leastnoise.planning.choice import design
-from leastnoise.planning.families.proposals import from_covariance, from_rows
-from leastnoise.planning.method import Request
-from leastnoise.planning.method_list import method_named
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import GDP, Goal, PureDP
-from leastnoise.query.objective import MaxVariance, TotalVariance
-from leastnoise.query.queries import Total
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
-from leastnoise.solver.arrays import load_arrays
-from leastnoise.strategy import integer_strategy
-from leastnoise.strategy.row_space import Basis, integer_basis
+from leastnoise.planning import Plan, Request, design, from_covariance, from_rows, method_named
+from leastnoise.privacy import GDP, Goal, PureDP
+from leastnoise.query import MaxVariance, Schema, Total, TotalVariance, Workload, assemble
+from leastnoise.solver import load_arrays
+from leastnoise.strategy import Basis, integer_basis, integer_strategy
 from support import extra
 from tolerances import JUDGE, ROUNDING, SOLVER, printed
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.bounds.certificate import certify
+from leastnoise.bounds import certify
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.progress import Progress
 from leastnoise.papers import barrier, fitness
@@ -21,13 +21,18 @@ from leastnoise.papers import smii as module
 from leastnoise.papers.barrier import MAX_INTERIOR_RANK, _Barrier, interior_point
 from leastnoise.papers.fitness import BASES, Outcome, Point, lower_bound, representation, starting_covariance
 from leastnoise.papers.smii import SMII, _SoftMax, smii
-from leastnoise.planning.choice import design
-from leastnoise.planning.method import Request
-from leastnoise.privacy.goals import GDP, Goal, PureDP
-from leastnoise.query.objective import MaxVariance, Objective, Targets, TotalVariance
-from leastnoise.query.queries import AllRanges
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.planning import Request, design
+from leastnoise.privacy import GDP, Goal, PureDP
+from leastnoise.query import (
+    AllRanges,
+    MaxVariance,
+    Objective,
+    Schema,
+    Targets,
+    TotalVariance,
+    Workload,
+    assemble,
+)
 from leastnoise.strategy import Strategy
 from tolerances import ROUNDING, SOLVER, printed
 

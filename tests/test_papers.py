@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.planning.choice import design
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import GDP
-from leastnoise.query.objective import MaxVariance, Targets, TotalVariance
-from leastnoise.query.queries import AllRanges, Prefix, Query
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.planning import Plan, design
+from leastnoise.privacy import GDP
+from leastnoise.query import (
+    AllRanges,
+    MaxVariance,
+    Prefix,
+    Query,
+    Schema,
+    Targets,
+    TotalVariance,
+    Workload,
+    assemble,
+)
 from support import extra
 from tolerances import JUDGE, SOLVER, printed
 

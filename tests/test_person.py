@@ -22,8 +22,9 @@ import leastnoise as ln
 from leastnoise.core import container
 from leastnoise.core.errors import DataError, PlanFileError, UnrecordedSpending
 from leastnoise.data import vectorize
-from leastnoise.query.schema import Bins, Categories, Integers, Schema
-from leastnoise.release import counts_of, stored_release
+from leastnoise.query import Bins, Categories, Integers, Schema
+from leastnoise.release import counts_of
+from leastnoise.release.release_file import stored_release
 from leastnoise.report import sections
 from leastnoise.report.plan_sentences import who_is_protected
 from test_data import EXTRAS, PLAIN, SOURCES, Table, as_csv, as_pandas, as_parquet, as_parts

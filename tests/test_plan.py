@@ -13,16 +13,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.bounds.certificate import Witness
+from leastnoise.bounds import Witness
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, NotYetError, PlanFileError, PrivacyError, QueryError
-from leastnoise.planning.choice import design
-from leastnoise.planning.plan import Plan, load_plan
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, delta_of, epsilon_of
-from leastnoise.query.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
-from leastnoise.query.schema import Bins, Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.planning import Plan, design, load_plan
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, delta_of, epsilon_of
+from leastnoise.query import (
+    AllRanges,
+    Bins,
+    Linear,
+    Marginal,
+    Prefix,
+    Query,
+    Ranges,
+    Schema,
+    Total,
+    Workload,
+    assemble,
+)
 from leastnoise.strategy import Strategy
 from test_container import members, rewritten
 from tolerances import ROUNDING

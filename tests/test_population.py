@@ -9,12 +9,13 @@ import numpy as np
 import pandas
 import pytest
 
-from leastnoise.app.population import EDUCATION, REGIONS, draw_people, publication, write_people
+from leastnoise.app import draw_people, write_people
+from leastnoise.app.population import EDUCATION, REGIONS, publication
 from leastnoise.app.specification import parse_spec
 from leastnoise.core.errors import InputError, PrivacyError
 from leastnoise.data import vectorize
-from leastnoise.planning.choice import design
-from leastnoise.privacy.goals import ApproxDP
+from leastnoise.planning import design
+from leastnoise.privacy import ApproxDP
 
 N = 40_000
 PEOPLE = draw_people(N, np.random.default_rng(1))

@@ -12,18 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leastnoise.core.errors import QueryError
-from leastnoise.query.predicates import (
+from leastnoise.query import (
     MAX_DEPTH,
+    Bins,
+    Categories,
     Combination,
     Comparison,
     Condition,
     Negation,
+    Schema,
     describe,
     independent_parts,
-    parse,
     satisfying,
 )
-from leastnoise.query.schema import Bins, Categories, Schema
+from leastnoise.query.predicates import parse
 
 SCHEMA = Schema(
     {

@@ -21,9 +21,7 @@ from leastnoise.app.drafting.columns import columns_of
 from leastnoise.app.drafting.draft import Wishes, draft_spec
 from leastnoise.app.specification import Spec, parse_spec
 from leastnoise.core.printable import no_formula, no_formulas, without_controls
-from leastnoise.report import write_answers
-from leastnoise.report.quantiles_file import write_quantiles
-from leastnoise.report.trade_off import tradeoff, write_tradeoff
+from leastnoise.report import tradeoff, write_answers, write_quantiles, write_tradeoff
 from support import extra
 
 # By Unicode's own list of what is ignored where it cannot be shown, and by what is white space.

@@ -23,21 +23,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leastnoise.core.errors import PrivacyError
-from leastnoise.privacy.goals import (
+from leastnoise.privacy import (
     GDP,
     ZCDP,
     ApproxDP,
     Goal,
     PureDP,
-    classic_gaussian_scale,
-    classic_mu_squared_of,
     delta_of,
     epsilon_of,
     gaussian_delta_bounds,
     goal_from_dict,
-    mu_of_pure,
-    mu_squared_of,
 )
+from leastnoise.privacy.goals import classic_gaussian_scale, classic_mu_squared_of, mu_of_pure, mu_squared_of
 
 # The enclosure's promise.
 ENCLOSURE_WIDTH = Fraction(1, 10**20)

@@ -6,8 +6,7 @@ import pytest
 import leastnoise as ln
 from leastnoise.core.operators import AllOnes, arranged
 from leastnoise.planning.oblique.tied_axes import tied
-from leastnoise.query.products import Axis, Products, in_axis_order, in_schema_order, products_of
-from leastnoise.query.queries import Query
+from leastnoise.query import Axis, Products, Query, in_axis_order, in_schema_order, products_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::leastnoise.core.errors.UnrecordedSpending")
 

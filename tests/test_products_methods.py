@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.bounds.certificate import certify
-from leastnoise.bounds.product_bound import ProductWitness, checked_product_witness, product_dual_bound
+from leastnoise.bounds import ProductWitness, certify
+from leastnoise.bounds.product_bound import checked_product_witness, product_dual_bound
 from leastnoise.core.errors import DesignError, InfeasibleError, MethodError, QueryError, UnrecordedSpending
-from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.tables import Tables
+from leastnoise.strategy import Structured, Tables
 from tolerances import SOLVER
 
 SCHEMA = ln.Schema(a=range(3), b=("x", "y"), c=range(5))
@@ -202,7 +201,8 @@ def test_a_large_product_is_solved_factor_by_factor() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_weights_of_product_form_prove_what_those_of_cells_prove(seed: int) -> None:
-    from leastnoise.bounds.certificate import Witness, dual_bound
+    from leastnoise.bounds import Witness
+    from leastnoise.bounds.certificate import dual_bound
 
     rng = np.random.default_rng(seed)
     queries = [ln.Prefix("c") * ln.Marginal("a"), ln.Marginal("b"), ln.Where("a > 0 and c < 3"), *TABLES[:1]]

@@ -13,23 +13,32 @@ import numpy as np
 import pytest
 
 from leastnoise import planning as _design
-from leastnoise.bounds.certificate import certify
+from leastnoise.bounds import certify
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.progress import Progress
+from leastnoise.planning import Request, all_methods, load_plan, method_named
 from leastnoise.planning import pure_search as pure
 from leastnoise.planning.families import weighted_marginals as wm
-from leastnoise.planning.method import Request
-from leastnoise.planning.method_list import all_methods, method_named
 from leastnoise.planning.p_identity import capped as caps
 from leastnoise.planning.p_identity import coarse_to_fine as searches
 from leastnoise.planning.p_identity import objective_function as problems
-from leastnoise.planning.plan import load_plan
-from leastnoise.privacy.goals import GDP, PureDP
-from leastnoise.query.objective import MaxVariance, Objective, Targets, TotalVariance
-from leastnoise.query.queries import AllRanges, Cube, Marginal, Prefix, Query, Total
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
-from leastnoise.solver.arrays import load_arrays
+from leastnoise.privacy import GDP, PureDP
+from leastnoise.query import (
+    AllRanges,
+    Cube,
+    Marginal,
+    MaxVariance,
+    Objective,
+    Prefix,
+    Query,
+    Schema,
+    Targets,
+    Total,
+    TotalVariance,
+    Workload,
+    assemble,
+)
+from leastnoise.solver import load_arrays
 from support import extra
 from tolerances import ROUNDING, SOLVER, printed
 

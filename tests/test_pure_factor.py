@@ -11,9 +11,7 @@ import pytest
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.planning.families import laplace_factor as factors
-from leastnoise.query.queries import AllRanges, Marginal, Prefix, Query, Total
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import assemble
+from leastnoise.query import AllRanges, Marginal, Prefix, Query, Schema, Total, assemble
 from tolerances import ROUNDING, SOLVER
 
 

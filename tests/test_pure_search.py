@@ -12,16 +12,24 @@ import pytest
 from leastnoise import planning as _design
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
+from leastnoise.planning import Request
 from leastnoise.planning import pure_search as pure
-from leastnoise.planning.method import Request
 from leastnoise.planning.p_identity import coarse_to_fine as searches
 from leastnoise.planning.p_identity import objective_function as problems
-from leastnoise.privacy.goals import PureDP
-from leastnoise.query.objective import MaxVariance, Targets
-from leastnoise.query.queries import AllRanges, Marginal, Prefix, Query, Ranges
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
-from leastnoise.solver.arrays import load_arrays
+from leastnoise.privacy import PureDP
+from leastnoise.query import (
+    AllRanges,
+    Marginal,
+    MaxVariance,
+    Prefix,
+    Query,
+    Ranges,
+    Schema,
+    Targets,
+    Workload,
+    assemble,
+)
+from leastnoise.solver import load_arrays
 from support import extra
 from tolerances import ROUNDING, SOLVER
 

@@ -12,12 +12,9 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.planning import choice
+from leastnoise.planning import Request, all_methods, checked_request, choice
 from leastnoise.planning import pure_search as pure
-from leastnoise.planning.method import Request
-from leastnoise.planning.method_list import all_methods
 from leastnoise.planning.p_identity.capped import largest_difference
-from leastnoise.planning.request import checked_request
 from tolerances import ROUNDING
 
 WITHIN = ln.TotalVariance(within_targets=True)

@@ -16,11 +16,10 @@ from scipy import stats
 import leastnoise as ln
 from leastnoise.core.errors import InputError, MethodError, QueryError, SchemaError, UnrecordedSpending
 from leastnoise.core.operators import Array
-from leastnoise.query.workload import alone
-from leastnoise.release import Release, quantiles
-from leastnoise.release.adjusting import adjust
+from leastnoise.query import alone
+from leastnoise.release import Release, adjust, quantiles
 from leastnoise.release.intervals import half_widths
-from leastnoise.report.quantiles_file import write_quantiles
+from leastnoise.report import write_quantiles
 from tolerances import CHANCE, ROUNDING
 
 SCHEMA = ln.Schema(sex=("F", "M"), age=range(20, 80, 2), region=("n", "s"))

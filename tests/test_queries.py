@@ -17,24 +17,28 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from leastnoise.core.errors import QueryError, SchemaError, TooLargeError, WorkloadError
-from leastnoise.query.queries import (
+from leastnoise.query import (
     QUERY_KINDS,
     AllRanges,
+    Bins,
+    Categories,
     Cube,
+    Hierarchy,
+    Integers,
     Labels,
     Levels,
     Linear,
     Marginal,
     Prefix,
-    Product,
     Query,
     Ranges,
+    Schema,
     Sum,
     Total,
     Where,
     query_from_dict,
 )
-from leastnoise.query.schema import Bins, Categories, Hierarchy, Integers, Schema
+from leastnoise.query.queries import Product
 from tolerances import ROUNDING
 
 examples = settings(deadline=None, derandomize=True, max_examples=150)

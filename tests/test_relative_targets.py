@@ -15,7 +15,7 @@ from scipy.stats import norm
 import leastnoise as ln
 from leastnoise.app.specification import parse_spec
 from leastnoise.core.errors import QueryError, SpecError
-from leastnoise.query.queries import Query, query_from_dict
+from leastnoise.query import Query, query_from_dict
 from tolerances import ROUNDING, SOLVER
 
 EVERY_KIND: list[Query] = [

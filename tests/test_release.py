@@ -26,7 +26,7 @@ from leastnoise.core.errors import (
     RandomnessError,
     UnrecordedSpending,
 )
-from leastnoise.query.queries import QUERY_KINDS
+from leastnoise.query import QUERY_KINDS
 from leastnoise.release import measuring
 from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 from tolerances import ROUNDING

@@ -13,24 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.bounds import nuclear_norm
-from leastnoise.bounds.certificate import Witness, certify
+from leastnoise.bounds import Witness, certify, nuclear_norm
 from leastnoise.bounds.nuclear_norm import pair_variance_bound, total_variance_bound
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, PlanFileError, PrivacyError
 from leastnoise.core.progress import Progress
-from leastnoise.planning.choice import design
+from leastnoise.planning import Plan, Request, design, load_plan
 from leastnoise.planning.families import dense
 from leastnoise.planning.families.distinct_cells import with_differences
-from leastnoise.planning.method import Request
-from leastnoise.planning.plan import Plan, load_plan
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.query.queries import AllRanges, Marginal, Prefix, Total
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
-from leastnoise.report import baselines, summarize
-from leastnoise.report.comparison import compare
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.query import AllRanges, Marginal, Prefix, Schema, Total, Workload, assemble
+from leastnoise.report import compare, summarize
+from leastnoise.report.simple_ways import baselines
 from leastnoise.solver import minimise_total_variance
 from leastnoise.strategy import RealStrategy, Strategy, integer_strategy
 from support import extra

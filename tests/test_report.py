@@ -12,13 +12,12 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.core.errors import InputError
-from leastnoise.planning.method_list import all_methods
-from leastnoise.report import figures
+from leastnoise.planning import all_methods
+from leastnoise.report import cost_table, cross_table, figures
 from leastnoise.report import plan_sentences as report_words
 from leastnoise.report import text as report_text
-from leastnoise.report.tables import cost_table, cross_table
+from leastnoise.strategy import Structured
 from leastnoise.strategy.structured import accuracy
-from leastnoise.strategy.structured.blocks import Structured
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(20), sex=("F", "M"))

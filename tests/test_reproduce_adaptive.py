@@ -31,10 +31,9 @@ from leastnoise.papers.reproductions.adaptive.figure_3 import relative_of
 from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.reproduction import Reproduction
 from leastnoise.papers.reproductions.verdicts import Check, verdict_of
-from leastnoise.planning.choice import design
-from leastnoise.privacy.goals import GDP
-from leastnoise.query.generators import workload_all_ranges
-from leastnoise.query.workload import Workload
+from leastnoise.planning import design
+from leastnoise.privacy import GDP
+from leastnoise.query import Workload, workload_all_ranges
 from tolerances import ROUNDING, SOLVER
 
 QUICK, FULL = Setting("quick"), Setting("full")

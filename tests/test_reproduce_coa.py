@@ -31,8 +31,8 @@ from leastnoise.papers.reproductions.coa.setup import (
 from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.reproduction import Reproduction
 from leastnoise.papers.reproductions.verdicts import Check
-from leastnoise.privacy.goals import PureDP
-from leastnoise.report.comparison import compare
+from leastnoise.privacy import PureDP
+from leastnoise.report import compare
 from support import extra
 from tolerances import ROUNDING
 

@@ -21,7 +21,7 @@ from leastnoise.papers.reproductions.fitness_for_use import (
 from leastnoise.papers.reproductions.points import Row, Setting
 from leastnoise.papers.reproductions.reproduction import Reproduction, cell
 from leastnoise.papers.reproductions.verdicts import Check, verdict_of
-from leastnoise.planning.plan import Plan
+from leastnoise.planning import Plan
 from tolerances import ROUNDING, SOLVER
 
 QUICK, FULL = Setting("quick"), Setting("full")

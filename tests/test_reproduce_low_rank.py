@@ -16,8 +16,8 @@ from leastnoise.papers.reproductions.low_rank.sizes import CELLS, SHARES, SHRINK
 from leastnoise.papers.reproductions.points import Row, Setting
 from leastnoise.papers.reproductions.reproduction import Reproduction, cell
 from leastnoise.papers.reproductions.verdicts import Check, verdict_of
-from leastnoise.planning.choice import design
-from leastnoise.privacy.goals import PureDP
+from leastnoise.planning import design
+from leastnoise.privacy import PureDP
 from tolerances import ROUNDING, SOLVER
 
 QUICK, FULL = Setting("quick"), Setting("full")

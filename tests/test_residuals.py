@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.bounds.certificate import certify
-from leastnoise.bounds.product_bound import ProductWitness, product_witness_from_parts
+from leastnoise.bounds import ProductWitness, certify, product_witness_from_parts
 from leastnoise.core.errors import InfeasibleError, MethodError
-from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy import Structured
 from tolerances import SOLVER
 
 AGE = ln.Schema(age=range(24), sex=("F", "M"))

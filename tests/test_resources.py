@@ -18,10 +18,7 @@ from leastnoise.core.errors import InputError, MethodError
 from leastnoise.core.resources import Needs
 from leastnoise.papers.lowrank import low_rank, random_start
 from leastnoise.papers.unit_balls import L2Ball
-from leastnoise.planning.method import Request
-from leastnoise.planning.method_list import method_named
-from leastnoise.planning.one_method import plan_by
-from leastnoise.planning.request import checked_request
+from leastnoise.planning import Request, checked_request, method_named, plan_by
 
 # A machine that multiplies a thousand times slower than any.
 SLOW = 1e6

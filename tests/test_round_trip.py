@@ -12,7 +12,7 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.core.errors import DesignError, LeastnoiseError, MethodError
-from leastnoise.planning.method_list import all_methods
+from leastnoise.planning import all_methods
 
 PLAN = ln.design(ln.assemble([ln.Prefix("a")], ln.Schema(a=range(4))), ln.GDP(1))
 

@@ -11,11 +11,10 @@ import pytest
 from leastnoise.core import numerical_rank
 from leastnoise.core.errors import DesignError
 from leastnoise.core.numerical_rank import RANK_TOL, independent_rows, of_unit_length, strongest_rows
-from leastnoise.query.queries import Linear, Marginal, Prefix, Total
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.query import Linear, Marginal, Prefix, Schema, Total, Workload, assemble
+from leastnoise.strategy import Basis, factor_gram, integer_basis
 from leastnoise.strategy import row_space as rowspace
-from leastnoise.strategy.row_space import REAL_ROW_BITS, Basis, factor_gram, integer_basis
+from leastnoise.strategy.row_space import REAL_ROW_BITS
 from tolerances import ROUNDING
 
 # Rows rounded to 48 bits and combined with a few coefficients of ordinary size.

@@ -34,8 +34,8 @@ from leastnoise.core.errors import (
     OverBudgetError,
 )
 from leastnoise.data import counted_by, feed
-from leastnoise.privacy.accounting import CellCosts, Charge
-from leastnoise.privacy.ledger import CountedTable, Ledger, rows
+from leastnoise.privacy import CellCosts, Charge, CountedTable, Ledger
+from leastnoise.privacy.ledger import rows
 from leastnoise.privacy.ledger import table_identity as tables
 from leastnoise.privacy.ledger.sqlite_log import SCHEMAS
 from leastnoise.release import measuring

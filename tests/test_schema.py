@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leastnoise.core.errors import InputError, QueryError, SchemaError, TooLargeError
-from leastnoise.query.schema import Attribute, Bins, Categories, Hierarchy, IntegerRange, Integers, Schema
+from leastnoise.query import Attribute, Bins, Categories, Hierarchy, Integers, Schema
+from leastnoise.query.schema import IntegerRange
 from support import extra
 
 examples = settings(deadline=None, derandomize=True)

@@ -10,10 +10,9 @@ import leastnoise as ln
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import CumulativeSum
 from leastnoise.planning.plan.self_check import check_labels
-from leastnoise.query.products import ProductTerm
-from leastnoise.query.queries import CELL, InventedRecords, Query
+from leastnoise.query import CELL, InventedRecords, ProductTerm, Query
+from leastnoise.strategy import AxisForm
 from leastnoise.strategy.structured import blocks
-from leastnoise.strategy.structured.axis_form import AxisForm
 
 REGIONS = ln.Hierarchy({"North": {"Uptown": ["a", "b"], "Hill": ["c"]}, "South": ["d"]}, other="abroad")
 

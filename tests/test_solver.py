@@ -13,7 +13,7 @@ import pytest
 
 from leastnoise.core.errors import InputError, MissingExtraError
 from leastnoise.core.progress import Progress
-from leastnoise.privacy.goals import GDP
+from leastnoise.privacy import GDP
 from leastnoise.solver import BACKENDS, Solution, load_backend, minimise_total_variance, newton
 from leastnoise.solver.dual import DualPoint, Noise, evaluate
 from leastnoise.strategy import RealStrategy, integer_strategy

@@ -22,10 +22,24 @@ import leastnoise.app.specification.lines
 from leastnoise.app.specification.lines import Lines
 from leastnoise.app.specification.spec_file import FILL_IN, MAX_BYTES, Spec, load_spec, parse_spec
 from leastnoise.core.errors import SpecError
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.query.objective import MaxVariance, Objective, Targets, TotalVariance
-from leastnoise.query.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total, Where
-from leastnoise.query.schema import Bins, Categories, Schema
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.query import (
+    AllRanges,
+    Bins,
+    Categories,
+    Linear,
+    Marginal,
+    MaxVariance,
+    Objective,
+    Prefix,
+    Query,
+    Ranges,
+    Schema,
+    Targets,
+    Total,
+    TotalVariance,
+    Where,
+)
 
 examples = settings(deadline=None, derandomize=True, max_examples=100)
 

@@ -16,9 +16,9 @@ from scipy import optimize, sparse
 
 from leastnoise.core.errors import InputError
 from leastnoise.core.progress import Progress
-from leastnoise.query.lattice import Lattice
-from leastnoise.solver import split, split_path, split_rounds
-from leastnoise.solver.split import SplitSolution, least_largest, least_total, total_within
+from leastnoise.query import Lattice
+from leastnoise.solver import SplitSolution, least_largest, split, split_path, split_rounds, total_within
+from leastnoise.solver.split import least_total
 from support import extra
 from tolerances import JUDGE, ROUNDING, SOLVER
 

@@ -20,12 +20,26 @@ import leastnoise.app.sql.conditions
 import leastnoise.app.sql.groups
 import leastnoise.app.sql.statements
 import leastnoise.app.sql.to_queries
-from leastnoise.app.sql import queries_from_sql
+from leastnoise.app import queries_from_sql
 from leastnoise.core.errors import InputError, LeastnoiseError, SqlError
-from leastnoise.query.predicates import Negation
-from leastnoise.query.queries import Cases, Cube, Linear, Marginal, Query, Ranges, Sum, Total, Where
-from leastnoise.query.schema import Bins, Categories, Hierarchy, Integers, Schema
-from leastnoise.query.workload import assemble
+from leastnoise.query import (
+    Bins,
+    Cases,
+    Categories,
+    Cube,
+    Hierarchy,
+    Integers,
+    Linear,
+    Marginal,
+    Negation,
+    Query,
+    Ranges,
+    Schema,
+    Sum,
+    Total,
+    Where,
+    assemble,
+)
 
 SCHEMA = Schema(
     age=range(2, 9),

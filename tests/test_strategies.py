@@ -10,21 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.bounds.certificate import certify
+from leastnoise.bounds import certify
 from leastnoise.core.errors import DesignError, MethodError
-from leastnoise.planning.choice import design
+from leastnoise.planning import Method, Request, all_methods, design, load_plan, method_named, plan_by
 from leastnoise.planning.families.distinct_cells import distinct_cells
 from leastnoise.planning.families.hierarchical import best_branchings, branchings, tree
 from leastnoise.planning.families.wavelet import haar, is_small
-from leastnoise.planning.method import Method, Request, kronecker, refuse_large
-from leastnoise.planning.method_list import all_methods, method_named
-from leastnoise.planning.one_method import plan_by
-from leastnoise.planning.plan import load_plan
-from leastnoise.privacy.goals import GDP, Goal, PureDP
-from leastnoise.query.objective import MaxVariance, TotalVariance
-from leastnoise.query.queries import AllRanges, Marginal, Prefix, Total
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.planning.method import kronecker, refuse_large
+from leastnoise.privacy import GDP, Goal, PureDP
+from leastnoise.query import (
+    AllRanges,
+    Marginal,
+    MaxVariance,
+    Prefix,
+    Schema,
+    Total,
+    TotalVariance,
+    Workload,
+    assemble,
+)
 from leastnoise.strategy import RealStrategy
 from tolerances import ROUNDING, SOLVER
 

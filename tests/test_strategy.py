@@ -11,7 +11,7 @@ import pytest
 
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import EveryRange, Identity, Matrix, squares
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.strategy import LEAST_SCALE_BITS, RealStrategy, Strategy, integer_strategy
 from tolerances import ROUNDING, SOLVER
 

@@ -15,15 +15,18 @@ import leastnoise as ln
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, PlanFileError, QueryError, TooLargeError
 from leastnoise.core.operators import Array
-from leastnoise.query.products import Axis, products_of
-from leastnoise.query.workload import Workload, alone
-from leastnoise.strategy import Strategy
-from leastnoise.strategy.structured.axis_form import AxisForm, centred_form, identity_form
-from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.layout import Block
-from leastnoise.strategy.structured.proposal import BlockProposal
-from leastnoise.strategy.structured.stored_parts import structured_from_parts
-from leastnoise.strategy.structured.tables import Tables
+from leastnoise.query import Axis, Workload, alone, products_of
+from leastnoise.strategy import (
+    AxisForm,
+    Block,
+    BlockProposal,
+    Strategy,
+    Structured,
+    Tables,
+    centred_form,
+    identity_form,
+    structured_from_parts,
+)
 
 SIZES = (3, 2, 4)
 SCHEMA = ln.Schema(a=range(3), b=("x", "y"), c=range(4))

@@ -14,16 +14,28 @@ import numpy as np
 import pytest
 
 from leastnoise.core.errors import QueryError, UnrecordedSpending
-from leastnoise.planning.choice import design
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.query.objective import MaxVariance, Targets, TotalVariance
-from leastnoise.query.queries import AllRanges, Cube, Linear, Marginal, Prefix, Query, Ranges, Total
-from leastnoise.query.schema import Bins, Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.planning import Plan, design
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
+from leastnoise.query import (
+    AllRanges,
+    Bins,
+    Cube,
+    Linear,
+    Marginal,
+    MaxVariance,
+    Prefix,
+    Query,
+    Ranges,
+    Schema,
+    Targets,
+    Total,
+    TotalVariance,
+    Workload,
+    assemble,
+)
 from leastnoise.release import Release, measure
-from leastnoise.report import baselines, write_answers
-from leastnoise.report.tables import cost_table, cross_table
+from leastnoise.report import cost_table, cross_table, write_answers
+from leastnoise.report.simple_ways import baselines
 from tolerances import ROUNDING
 
 # The module, which a function of the same name hides in its package.

@@ -16,15 +16,19 @@ import pytest
 import leastnoise as ln
 from leastnoise.core.errors import MethodError, MissingExtraError, QueryError, TooLargeError, WorkloadError
 from leastnoise.core.operators import Array
-from leastnoise.query.products import Axis
+from leastnoise.query import Axis
 from leastnoise.release import Release, count_tables
 from leastnoise.release.to_mbi import BlockQuery, ForMbi, domain_for_mbi, measurements_for_mbi, to_mbi
-from leastnoise.strategy import Strategy
-from leastnoise.strategy.measured import Measured
-from leastnoise.strategy.structured.axis_form import AxisForm, centred_form, identity_form
-from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.layout import Block
-from leastnoise.strategy.structured.tables import Tables
+from leastnoise.strategy import (
+    AxisForm,
+    Block,
+    Measured,
+    Strategy,
+    Structured,
+    Tables,
+    centred_form,
+    identity_form,
+)
 from support import extra
 from tolerances import JUDGE, ROUNDING
 

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 import leastnoise as ln
 from leastnoise.app.cli.explain_command import tradeoff as tradeoff_command
 from leastnoise.core.errors import DesignError, InputError, MethodError
-from leastnoise.privacy.goals import epsilon_of
-from leastnoise.report import baselines
-from leastnoise.report.cost_drivers import Redesign
-from leastnoise.report.trade_off import Point, Tradeoff, tradeoff, write_tradeoff
+from leastnoise.privacy import epsilon_of
+from leastnoise.report import Redesign, Tradeoff, tradeoff, write_tradeoff
+from leastnoise.report.simple_ways import baselines
+from leastnoise.report.trade_off import Point
 from support import extra
 from tolerances import ROUNDING, SOLVER
 

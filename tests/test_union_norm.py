@@ -18,17 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leastnoise as ln
+from leastnoise.bounds import SplitAxis, dense_axis, union_bound
 from leastnoise.bounds.union_norm import axes as union_axes
 from leastnoise.bounds.union_norm import bound as union_total
-from leastnoise.bounds.union_norm import resolvent, union_bound, union_norm_below
+from leastnoise.bounds.union_norm import resolvent, union_norm_below
 from leastnoise.bounds.union_norm import truncation as cuts
-from leastnoise.bounds.union_norm.axes import SplitAxis, dense_axis
 from leastnoise.bounds.union_norm.few_directions import sum_of_norms_dense
 from leastnoise.bounds.union_norm.resolvent import norm_by_resolvents
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import Array
-from leastnoise.query.products import Products, products_of
-from leastnoise.query.queries import Query
+from leastnoise.query import Products, Query, products_of
 from leastnoise.solver import minimise_total_variance
 from tolerances import ROUNDING, SOLVER
 

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from leastnoise.core.operators import Array
 from leastnoise.papers import unit_balls
 from leastnoise.papers.unit_balls import L1Ball, L2Ball
-from leastnoise.solver.arrays import load_arrays
+from leastnoise.solver import load_arrays
 from support import extra
 
 

@@ -17,9 +17,20 @@ from scipy.stats import norm
 
 from laws import close
 from leastnoise.core.errors import QueryError, SchemaError, TooLargeError, WorkloadError
-from leastnoise.query.queries import AllRanges, Linear, Marginal, Prefix, Query, Ranges, Total
-from leastnoise.query.schema import Bins, Schema
-from leastnoise.query.workload import MAX_WEIGHT_RATIO, Workload, assemble
+from leastnoise.query import (
+    AllRanges,
+    Bins,
+    Linear,
+    Marginal,
+    Prefix,
+    Query,
+    Ranges,
+    Schema,
+    Total,
+    Workload,
+    assemble,
+)
+from leastnoise.query.workload import MAX_WEIGHT_RATIO
 from test_queries import cell_by_cell, queries, schemas
 from tolerances import ROUNDING
 

@@ -10,36 +10,37 @@ release  = ln.measure(plan, data)
 print(ln.summarize(release))
 """
 
-from leastnoise.app.sql import queries_from_sql
-from leastnoise.bounds.certificate import Certificate, certify
+from leastnoise.app import queries_from_sql
+from leastnoise.bounds import Certificate, certify
 from leastnoise.core.errors import InfeasibleError, LeastnoiseError
 from leastnoise.data import Data, vectorize
-from leastnoise.planning.choice import design
-from leastnoise.planning.plan import Plan, load_plan
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, PureDP
-from leastnoise.privacy.ledger import Ledger
-from leastnoise.query.objective import MaxVariance, Targets, TotalVariance
-from leastnoise.query.queries import (
+from leastnoise.planning import Plan, design, load_plan
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
+from leastnoise.query import (
     AllRanges,
+    Bins,
     Cases,
+    Categories,
     Cube,
+    Hierarchy,
+    Integers,
     Levels,
     Linear,
     Marginal,
+    MaxVariance,
     Prefix,
     Ranges,
+    Schema,
     Sum,
+    Targets,
     Total,
+    TotalVariance,
     Where,
+    Workload,
+    assemble,
 )
-from leastnoise.query.schema import Bins, Categories, Hierarchy, Integers, Schema
-from leastnoise.query.workload import Workload, assemble
-from leastnoise.release import Release, load_release, measure
-from leastnoise.release.adjusting import adjust
-from leastnoise.report import Report, summarize
-from leastnoise.report.comparison import compare, methods
-from leastnoise.report.cost_drivers import Drivers, drivers
-from leastnoise.report.trade_off import Tradeoff, tradeoff
+from leastnoise.release import Release, adjust, load_release, measure
+from leastnoise.report import Drivers, Report, Tradeoff, compare, drivers, methods, summarize, tradeoff
 
 __version__ = "0.1.0"
 

@@ -19,11 +19,9 @@ from leastnoise.app.population import draw_people, publication, write_people
 from leastnoise.core.errors import InputError, UnrecordedSpending
 from leastnoise.core.progress import ending_to_text
 from leastnoise.data import vectorize
-from leastnoise.planning.choice import design
-from leastnoise.planning.plan import Plan
+from leastnoise.planning import Plan, design
 from leastnoise.release import Release, measure
-from leastnoise.report import summarize, write_answers
-from leastnoise.report.tables import cost_table, cross_table
+from leastnoise.report import cost_table, cross_table, summarize, write_answers
 
 
 def run_demo(

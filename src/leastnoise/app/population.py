@@ -14,9 +14,8 @@ import numpy as np
 from leastnoise.app.specification import Spec
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.privacy.goals import ApproxDP
-from leastnoise.query.queries import Marginal, Prefix, Query, Ranges, Total
-from leastnoise.query.schema import Bins, Schema
+from leastnoise.privacy import ApproxDP
+from leastnoise.query import Bins, Marginal, Prefix, Query, Ranges, Schema, Total
 
 REGIONS = ("Centre", "Harbour", "Hills", "Riverside")
 _REGION_SHARES = (0.41, 0.27, 0.12, 0.20)

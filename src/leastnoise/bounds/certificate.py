@@ -37,12 +37,9 @@ from leastnoise.bounds.nuclear_norm import pair_variance_bound, total_variance_b
 from leastnoise.bounds.product_bound import ProductWitness, checked_product_witness, product_dual_bound
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.privacy.accounting import CellCosts
-from leastnoise.privacy.goals import Goal
-from leastnoise.query.objective import Objective, Targets
-from leastnoise.query.workload import Workload
-from leastnoise.strategy import is_within, spare_of
-from leastnoise.strategy.measured import Measured
+from leastnoise.privacy import CellCosts, Goal
+from leastnoise.query import Objective, Targets, Workload
+from leastnoise.strategy import Measured, is_within, spare_of
 
 Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from leastnoise.core.decompositions import eigh
 from leastnoise.core.operators import Array, require_room
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload
 
 # Up to this many entries the queries themselves are decomposed; beyond, a Gram
 # matrix, which loses directions weaker than 1e-7.

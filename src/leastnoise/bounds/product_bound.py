@@ -24,9 +24,16 @@ import numpy as np
 from leastnoise.bounds.union_norm import union_norm_below
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import Array, RowScaled
-from leastnoise.query.objective import Objective
-from leastnoise.query.products import Axis, Kind, Products, axes_from_words, axes_in_words, products_of
-from leastnoise.query.workload import Workload
+from leastnoise.query import (
+    Axis,
+    Kind,
+    Objective,
+    Products,
+    Workload,
+    axes_from_words,
+    axes_in_words,
+    products_of,
+)
 
 
 @dataclass(frozen=True, eq=False)

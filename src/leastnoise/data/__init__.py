@@ -72,18 +72,29 @@ Messages hold nothing true about the table: what the engine says is withheld.
     withheld_errors.py   errors that say nothing about the table
 """
 
+from leastnoise.data.column_names import other_separator
+from leastnoise.data.csv_records import Dropped
 from leastnoise.data.handle import Data, vectorize
-from leastnoise.data.scan_progress import Counting
+from leastnoise.data.schema_fit import ColumnFit, Fit
+from leastnoise.data.sources import column_types, files_named
+from leastnoise.data.text_files import TextFile
 from leastnoise.data.vector import counts_from_vector, is_count_vector
-from leastnoise.data.version import Counted, counted_by, feed
+from leastnoise.data.version import counted_by, feed
+from leastnoise.data.withheld_errors import withheld
 
 __all__ = [
-    "Counted",
-    "Counting",
+    "ColumnFit",
     "Data",
+    "Dropped",
+    "Fit",
+    "TextFile",
+    "column_types",
     "counted_by",
     "counts_from_vector",
     "feed",
+    "files_named",
     "is_count_vector",
+    "other_separator",
     "vectorize",
+    "withheld",
 ]

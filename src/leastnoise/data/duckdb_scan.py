@@ -21,8 +21,17 @@ from leastnoise.data.scan_progress import Watch
 from leastnoise.data.snapshots import CHANGED, Scan, digest_of_files
 from leastnoise.data.sources import Part, check_files, column_types, file_parts
 from leastnoise.data.table_cover import Subset, tallied
-from leastnoise.query.schema import Attribute, Bins, Categories, Hierarchy, Integers, Schema
-from leastnoise.query.schema.numbers_in_text import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT
+from leastnoise.query import (
+    EXPONENT_TEXT,
+    NUMBER_TEXT,
+    WHOLE_TEXT,
+    Attribute,
+    Bins,
+    Categories,
+    Hierarchy,
+    Integers,
+    Schema,
+)
 
 # The engine of one question: no files but the table's, no extensions, nothing
 # spilled to disk, and object columns of pandas as text instead of a guess from

@@ -22,7 +22,7 @@ from leastnoise.data.snapshots import CHANGED, Scan
 from leastnoise.data.sources import ACCEPTED, OPENERS, files_named, snapshot
 from leastnoise.data.table_cover import Subset, plan_scans, summed
 from leastnoise.data.withheld_errors import withheld
-from leastnoise.query.schema import Schema
+from leastnoise.query import Schema
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,17 @@ from leastnoise.data.bin_edges import least_float
 from leastnoise.data.dialects import Dialect, Expression, floor
 from leastnoise.data.kinds import check_kind
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
-from leastnoise.query.schema import Attribute, Bins, Categories, Hierarchy, Integers
-from leastnoise.query.schema.numbers_in_text import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, text_of
+from leastnoise.query import (
+    EXPONENT_TEXT,
+    NUMBER_TEXT,
+    WHOLE_TEXT,
+    Attribute,
+    Bins,
+    Categories,
+    Hierarchy,
+    Integers,
+    text_of,
+)
 
 # Whole numbers below this are counted in 64 bits; all beyond it are alike, and are outside.
 FAR = 10**18

@@ -20,7 +20,7 @@ from leastnoise.data.people import Person
 from leastnoise.data.scan_progress import Watch
 from leastnoise.data.snapshots import Scan, held_version
 from leastnoise.data.table_cover import Subset, tallied
-from leastnoise.query.schema import Bins, Categories, Integers, Schema
+from leastnoise.query import Bins, Categories, Integers, Schema
 
 _SPARK = ("pyspark", "databricks")
 # Public values that engines are known to read differently, and what all must make of them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leastnoise.core.errors import DataError
-from leastnoise.query.schema import Attribute, Bins, Categories, Hierarchy
+from leastnoise.query import Attribute, Bins, Categories, Hierarchy
 
 # What a family of types holds, and what to do about it. Names of fields and types are not shown:
 # a message holds nothing of the table but the names of columns, which the schema or the caller gave.

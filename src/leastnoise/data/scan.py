@@ -10,7 +10,7 @@ from leastnoise.data import ibis_scan as engines
 from leastnoise.data.people import Person
 from leastnoise.data.snapshots import Scan
 from leastnoise.data.sources import is_in_engine
-from leastnoise.query.schema import Schema
+from leastnoise.query import Schema
 
 
 def scanner(

@@ -18,7 +18,7 @@ from leastnoise.data.duckdb_scan import found, opened, with_cells
 from leastnoise.data.handle import Data
 from leastnoise.data.sources import is_in_engine
 from leastnoise.data.withheld_errors import withheld
-from leastnoise.query.schema import Attribute, Bins, Integers, Schema
+from leastnoise.query import Attribute, Bins, Integers, Schema
 
 
 @dataclass(frozen=True, eq=False, repr=False)

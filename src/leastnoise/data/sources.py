@@ -16,7 +16,7 @@ import numpy as np
 from leastnoise.core.errors import DataError
 from leastnoise.data.column_names import column_places
 from leastnoise.data.csv_files import CsvFile, CsvFiles, header_of
-from leastnoise.query.schema.numbers_in_text import is_null
+from leastnoise.query import is_null
 
 _FILES = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq files"
 ACCEPTED = (

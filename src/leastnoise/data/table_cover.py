@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.operators import arranged
-from leastnoise.query.schema import Schema
+from leastnoise.query import Schema
 
 Subset = tuple[str, ...]
 

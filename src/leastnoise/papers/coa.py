@@ -33,19 +33,23 @@ from typing import Any, Literal
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Status
+from leastnoise.bounds import Status
 from leastnoise.core.errors import DesignError, InputError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
-from leastnoise.planning.families.proposals import (
+from leastnoise.planning import (
+    Found,
+    Method,
+    Request,
+    dense_needs,
     is_add_remove,
     nothing_asked,
+    positive_option,
     refuse_unless_total,
     scaled_note,
+    whole_option,
 )
-from leastnoise.planning.method import Found, Method, Request, dense_needs
-from leastnoise.planning.options import positive_option, whole_option
-from leastnoise.solver.arrays import load_arrays
+from leastnoise.solver import load_arrays
 from leastnoise.strategy import RealStrategy
 
 # A dozen (n, n) matrices of float64 fill 10 GB at this size. The paper ends at 8,192.

@@ -65,17 +65,20 @@ from leastnoise.core.operators import (
     SomeRanges,
     Stack,
 )
-from leastnoise.planning.mechanism import (
+from leastnoise.planning import (
     GRID,
     DiscreteLaplace,
     Mechanism,
+    Method,
+    Request,
+    cells_per_attribute,
+    is_one_of,
     least_scale,
     refuse_unless_pure_total,
     share_option,
+    shown,
     split_budget,
 )
-from leastnoise.planning.method import Method, Request, cells_per_attribute
-from leastnoise.planning.options import is_one_of, shown
 
 MAX_CELLS = 4096
 

@@ -22,7 +22,7 @@ from leastnoise.core.errors import DesignError
 from leastnoise.core.numerical_rank import is_within_reach, numerical_rank, of_unit_length, strongest_rows
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
-from leastnoise.planning.families.distinct_cells import on_basis
+from leastnoise.planning import on_basis
 
 # How far below its caps the first covariance lies, section 6.3.
 _INSIDE = 0.99

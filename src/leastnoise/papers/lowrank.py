@@ -45,18 +45,23 @@ from leastnoise.core.numerical_rank import numerical_rank
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.papers.unit_balls import L1Ball, L2Ball
-from leastnoise.planning.families.proposals import (
+from leastnoise.planning import (
+    Found,
+    Method,
+    Request,
+    dense_needs,
     from_gains,
     from_rows,
     nothing_asked,
+    positive_option,
     refuse_unless_total,
     scaled_note,
+    uniform_weights,
     weighted_factor,
+    whole_option,
 )
-from leastnoise.planning.method import Found, Method, Request, dense_needs, uniform_weights
-from leastnoise.planning.options import positive_option, whole_option
-from leastnoise.solver.arrays import NUMPY, Arrays, load_arrays
-from leastnoise.strategy.row_space import integer_basis
+from leastnoise.solver import NUMPY, Arrays, load_arrays
+from leastnoise.strategy import integer_basis
 
 # The paper ends at 8,192 cells and 1,024 queries. With backend "cuda" an H200 takes 24 s for a start of
 # that size (random queries, L2), and 0.9 s (L2) to 3.5 s (L1, rank lost) for each round.

@@ -35,17 +35,18 @@ import numpy as np
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
-from leastnoise.planning.mechanism import (
+from leastnoise.planning import (
     GRID,
     DiscreteLaplace,
     Mechanism,
+    Method,
+    Request,
     least_scale,
     refuse_unless_pure_total,
     share_option,
+    shown,
     split_budget,
 )
-from leastnoise.planning.method import Method, Request
-from leastnoise.planning.options import shown
 
 # Every round asks all queries: 32 MB of them.
 MAX_ENTRIES = 2**22

@@ -30,23 +30,25 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Status
+from leastnoise.bounds import Status
 from leastnoise.core.errors import DesignError, InputError, MissingExtraError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
-from leastnoise.planning.families.proposals import (
+from leastnoise.planning import (
+    Found,
+    Method,
+    Request,
     from_covariance,
     from_rows,
     is_add_remove,
+    is_one_of,
     nothing_asked,
     refuse_unless_total,
     scaled_note,
+    shown,
     weighted_factor,
 )
-from leastnoise.planning.method import Found, Method, Request
-from leastnoise.planning.options import is_one_of, shown
-from leastnoise.strategy import RealStrategy
-from leastnoise.strategy.row_space import Basis, integer_basis
+from leastnoise.strategy import Basis, RealStrategy, integer_basis
 
 # Cells that each solver takes: prefix sums of 48 cells need 35 s of Clarabel (interior points) on one core,
 # those of 128 cells 6 s of SCS (operator splitting), whose gap is larger.

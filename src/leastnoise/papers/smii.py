@@ -50,10 +50,19 @@ from leastnoise.papers.fitness import (
     representation,
     starting_covariance,
 )
-from leastnoise.planning.families.proposals import from_covariance, nothing_asked, scaled_note
-from leastnoise.planning.method import Found, Method, Request, dense_needs
-from leastnoise.planning.options import choice_option, positive_option, whole_option
-from leastnoise.strategy.row_space import integer_basis
+from leastnoise.planning import (
+    Found,
+    Method,
+    Request,
+    choice_option,
+    dense_needs,
+    from_covariance,
+    nothing_asked,
+    positive_option,
+    scaled_note,
+    whole_option,
+)
+from leastnoise.strategy import integer_basis
 
 Optimiser = Literal["newton-cg", "gradient"]
 

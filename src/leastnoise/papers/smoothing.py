@@ -35,12 +35,20 @@ import numpy as np
 from leastnoise.core.errors import DesignError, InputError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
-from leastnoise.planning.families.proposals import from_rows, nothing_asked, refuse_unless_total, scaled_note
-from leastnoise.planning.method import Found, Method, Request, dense_needs
-from leastnoise.planning.options import positive_option, whole_option
-from leastnoise.solver.arrays import Arrays, load_arrays
-from leastnoise.strategy import RealStrategy
-from leastnoise.strategy.row_space import Basis
+from leastnoise.planning import (
+    Found,
+    Method,
+    Request,
+    dense_needs,
+    from_rows,
+    nothing_asked,
+    positive_option,
+    refuse_unless_total,
+    scaled_note,
+    whole_option,
+)
+from leastnoise.solver import Arrays, load_arrays
+from leastnoise.strategy import Basis, RealStrategy
 
 # Up to two eigendecompositions per step: 200 steps take minutes at these sizes on a processor, and 33 s
 # for 1,024 random queries over 8,192 cells, the COA paper's largest, on an H200.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.solver.arrays import NUMPY, Arrays
+from leastnoise.solver import NUMPY, Arrays
 
 # So many entries are sorted sooner than a dozen steps are begun.
 _SMALL = 10_000

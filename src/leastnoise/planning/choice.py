@@ -14,9 +14,8 @@ from leastnoise.planning.one_method import annotated, plan_by
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.refusals import MissesTargets, closest_of, nobody_can
 from leastnoise.planning.request import checked_request
-from leastnoise.privacy.goals import Goal
-from leastnoise.query.objective import Objective
-from leastnoise.query.workload import Workload
+from leastnoise.privacy import Goal
+from leastnoise.query import Objective, Workload
 
 # Where the optimum takes too much, wavelets and trees are taken before noise on every cell or query.
 _LAST_RESORTS = ("identity", "workload")

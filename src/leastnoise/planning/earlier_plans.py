@@ -11,9 +11,8 @@ import numpy as np
 from leastnoise.core.errors import DesignError, InputError, PrivacyError
 from leastnoise.core.printable import counted, printable
 from leastnoise.planning.plan import Plan, cells_digest, summed_costs
-from leastnoise.privacy.accounting import CellCosts, shown
-from leastnoise.privacy.goals import ZCDP, Goal
-from leastnoise.query.workload import Workload
+from leastnoise.privacy import ZCDP, CellCosts, Goal, shown
+from leastnoise.query import Workload
 
 # A ledger takes no more.
 _MOST_AFTER = 1_000

@@ -8,16 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Witness, proves_infeasible
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import ProductWitness, Witness, proves_infeasible
 from leastnoise.core.directed import root_above
 from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import printable
-from leastnoise.privacy.accounting import CellCosts
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of
-from leastnoise.query.objective import Targets
-from leastnoise.query.workload import Workload
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Goal, PureDP, epsilon_of
+from leastnoise.query import Targets, Workload
 
 # Batches named in a message, and the share of the proof that a batch must have to be.
 _NAMED, _LEAST_SHARE = 3, 0.01

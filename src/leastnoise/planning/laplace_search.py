@@ -11,7 +11,7 @@ from itertools import count
 
 import numpy as np
 
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import ProductWitness
 from leastnoise.core import threads
 from leastnoise.core.deadline import LEAST_TIME
 from leastnoise.core.errors import DesignError
@@ -23,7 +23,7 @@ from leastnoise.planning.method_list import all_methods
 from leastnoise.planning.one_method import annotated, meeting_caps, plan_by, plan_of
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.refusals import MissesTargets, closest_of, nobody_can
-from leastnoise.query.objective import Targets
+from leastnoise.query import Targets
 from leastnoise.strategy import MAX_DENSE_STRATEGY
 
 # Plans whose objective differs by less than this share are equally good.

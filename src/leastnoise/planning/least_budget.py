@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 
-from leastnoise.bounds.certificate import largest_share
+from leastnoise.bounds import largest_share
 from leastnoise.core.directed import root_above
 from leastnoise.core.errors import DesignError
-from leastnoise.privacy.goals import GDP, Goal
-from leastnoise.query.objective import Targets
-from leastnoise.query.workload import Workload
-from leastnoise.strategy import RealStrategy
-from leastnoise.strategy.measured import Measured
-from leastnoise.strategy.structured.proposal import BlockProposal
+from leastnoise.privacy import GDP, Goal
+from leastnoise.query import Targets, Workload
+from leastnoise.strategy import BlockProposal, Measured, RealStrategy
 
 # Targets are met with this share to spare, so that they hold though variances are rounded.
 _ROUNDING_ROOM = 1e-10

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
-from leastnoise.privacy.goals import Goal
+from leastnoise.privacy import Goal
 
 if TYPE_CHECKING:
     from leastnoise.planning.method import Request

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Status
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import ProductWitness, Status
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import MAX_ENTRIES, Array
@@ -19,12 +18,9 @@ from leastnoise.core.printable import in_figures
 from leastnoise.core.progress import Ended, Progress
 from leastnoise.core.resources import NOTHING, Needs, matrices, products, why_too_much
 from leastnoise.planning.mechanism import Mechanism
-from leastnoise.privacy.accounting import CellCosts
-from leastnoise.privacy.goals import Goal
-from leastnoise.query.objective import Objective, TotalVariance
-from leastnoise.query.workload import Workload
-from leastnoise.strategy import RealStrategy, spare_of
-from leastnoise.strategy.structured.proposal import BlockProposal
+from leastnoise.privacy import CellCosts, Goal
+from leastnoise.query import Objective, TotalVariance, Workload
+from leastnoise.strategy import BlockProposal, RealStrategy, spare_of
 
 
 @dataclass(frozen=True, eq=False)

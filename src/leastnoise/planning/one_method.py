@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Witness
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import ProductWitness, Witness
 from leastnoise.core import threads
 from leastnoise.core.deadline import LEAST_TIME
 from leastnoise.core.decompositions import Decompose, decomposed_by
@@ -22,7 +21,7 @@ from leastnoise.planning.method_list import all_methods
 from leastnoise.planning.plan import Plan, data_dependent_plan
 from leastnoise.planning.refusals import misses_targets
 from leastnoise.solver import load_backend
-from leastnoise.strategy.measured import Measured
+from leastnoise.strategy import Measured
 
 
 def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:

@@ -45,8 +45,7 @@ from leastnoise.planning.method import Method, Request
 from leastnoise.planning.p_identity.capped import power_mean, relative_caps, variances
 from leastnoise.planning.p_identity.family import merging
 from leastnoise.planning.p_identity.objective_function import cells_of
-from leastnoise.strategy import RealStrategy
-from leastnoise.strategy.row_space import Basis, integer_basis
+from leastnoise.strategy import Basis, RealStrategy, integer_basis
 
 # Seconds for everything, up to so many cells; beyond, in proportion to them.
 TIME_LIMIT, TIME_LIMIT_CELLS = 10.0, 256

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from leastnoise.core.errors import MethodError
 from leastnoise.planning.infeasible import raised, rounded_up
 from leastnoise.planning.method import Method, Request
-from leastnoise.privacy.goals import Goal
+from leastnoise.privacy import Goal
 
 
 class MissesTargets(MethodError):

@@ -11,9 +11,8 @@ from leastnoise.core.progress import Progress
 from leastnoise.planning.earlier_plans import check_spare, goal_spent, used_before
 from leastnoise.planning.method import Request
 from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import GDP, Goal
-from leastnoise.query.objective import Objective, Targets, check_spanned, default_objective
-from leastnoise.query.workload import Workload
+from leastnoise.privacy import GDP, Goal
+from leastnoise.query import Objective, Targets, Workload, check_spanned, default_objective
 from leastnoise.solver import BACKENDS, load_backend
 
 

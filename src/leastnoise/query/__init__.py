@@ -1,1 +1,154 @@
 """query"""
+
+from leastnoise.query.generators import (
+    workload_age_pyramid,
+    workload_all_ranges,
+    workload_discrete,
+    workload_k_way,
+    workload_k_way_ranges,
+    workload_marginal,
+    workload_pl94,
+    workload_predicates,
+    workload_prefix,
+    workload_range,
+    workload_related,
+)
+from leastnoise.query.lattice import MAX_PAIRS, AxisSet, Lattice
+from leastnoise.query.objective import (
+    OBJECTIVES,
+    MaxVariance,
+    Objective,
+    Targets,
+    TotalVariance,
+    check_spanned,
+    default_objective,
+    first_not_spanned,
+    objective_from_dict,
+)
+from leastnoise.query.predicates import (
+    MAX_DEPTH,
+    Combination,
+    Comparison,
+    Condition,
+    Negation,
+    describe,
+    independent_parts,
+    satisfying,
+)
+from leastnoise.query.products import (
+    Axis,
+    Kind,
+    Products,
+    ProductTerm,
+    axes_from_words,
+    axes_in_words,
+    in_axis_order,
+    in_schema_order,
+    one_factor_each,
+    products_of,
+)
+from leastnoise.query.queries.cases import MAX_ENTRIES, Cases, labelled
+from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
+from leastnoise.query.queries.invented_records import InventedRecords
+from leastnoise.query.queries.linear import CELL, Linear
+from leastnoise.query.queries.meaning import Cell, RowMeaning
+from leastnoise.query.queries.plain_values import QUERY_KINDS, query_from_dict
+from leastnoise.query.queries.query import COMMON, Factor, Labels, Query, Term, term_labels, term_operator
+from leastnoise.query.queries.targets import in_counts
+from leastnoise.query.queries.where import Where
+from leastnoise.query.schema.attribute import Attribute, Value
+from leastnoise.query.schema.bins import Bins
+from leastnoise.query.schema.categories import Categories
+from leastnoise.query.schema.hierarchy import Hierarchy
+from leastnoise.query.schema.integers import Integers
+from leastnoise.query.schema.numbers_in_text import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, is_null, text_of
+from leastnoise.query.schema.schema import Schema
+from leastnoise.query.workload import Block, Workload, alone, assemble, of_rows
+
+__all__ = [
+    "CELL",
+    "COMMON",
+    "EXPONENT_TEXT",
+    "MAX_DEPTH",
+    "MAX_ENTRIES",
+    "MAX_PAIRS",
+    "NUMBER_TEXT",
+    "OBJECTIVES",
+    "QUERY_KINDS",
+    "WHOLE_TEXT",
+    "AllRanges",
+    "Attribute",
+    "Axis",
+    "AxisSet",
+    "Bins",
+    "Block",
+    "Cases",
+    "Categories",
+    "Cell",
+    "Combination",
+    "Comparison",
+    "Condition",
+    "Cube",
+    "Factor",
+    "Hierarchy",
+    "Integers",
+    "InventedRecords",
+    "Kind",
+    "Labels",
+    "Lattice",
+    "Levels",
+    "Linear",
+    "Marginal",
+    "MaxVariance",
+    "Negation",
+    "Objective",
+    "Prefix",
+    "ProductTerm",
+    "Products",
+    "Query",
+    "Ranges",
+    "RowMeaning",
+    "Schema",
+    "Sum",
+    "Targets",
+    "Term",
+    "Total",
+    "TotalVariance",
+    "Value",
+    "Where",
+    "Workload",
+    "alone",
+    "assemble",
+    "axes_from_words",
+    "axes_in_words",
+    "check_spanned",
+    "default_objective",
+    "describe",
+    "first_not_spanned",
+    "in_axis_order",
+    "in_counts",
+    "in_schema_order",
+    "independent_parts",
+    "is_null",
+    "labelled",
+    "objective_from_dict",
+    "of_rows",
+    "one_factor_each",
+    "products_of",
+    "query_from_dict",
+    "satisfying",
+    "term_labels",
+    "term_operator",
+    "text_of",
+    "workload_age_pyramid",
+    "workload_all_ranges",
+    "workload_discrete",
+    "workload_k_way",
+    "workload_k_way_ranges",
+    "workload_marginal",
+    "workload_pl94",
+    "workload_predicates",
+    "workload_prefix",
+    "workload_range",
+    "workload_related",
+]

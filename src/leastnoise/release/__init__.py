@@ -13,21 +13,24 @@ A module imports only modules that stand above it here:
     measuring    the one private step
 """
 
+from leastnoise.release.adjusting import adjust
+from leastnoise.release.adjusting.search_watch import AdjustProgress
 from leastnoise.release.counts import count_tables, counts_of
 from leastnoise.release.measuring import measure, measured, with_noise
-from leastnoise.release.release import Receipt, Release, in_unicode
-from leastnoise.release.release_file import load_release, stored_goal, stored_release
+from leastnoise.release.release import Release, in_unicode
+from leastnoise.release.release_file import load_release
+from leastnoise.release.simulation import simulated
 
 __all__ = [
-    "Receipt",
+    "AdjustProgress",
     "Release",
+    "adjust",
     "count_tables",
     "counts_of",
     "in_unicode",
     "load_release",
     "measure",
     "measured",
-    "stored_goal",
-    "stored_release",
+    "simulated",
     "with_noise",
 ]

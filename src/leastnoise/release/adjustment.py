@@ -22,8 +22,7 @@ from leastnoise.core.operators import (
     SomeRanges,
 )
 from leastnoise.core.progress import ENDINGS, Ended
-from leastnoise.query.queries import Linear
-from leastnoise.query.workload import Block, Workload
+from leastnoise.query import Block, Linear, Workload
 
 # Entries of these are zeros and ones.
 _INDICATORS = (AllOnes, CumulativeSum, EveryLevel, EveryRange, Groups, Identity, SomeRanges)

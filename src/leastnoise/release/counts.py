@@ -12,9 +12,8 @@ from typing import Any
 from leastnoise.core.errors import DataError
 from leastnoise.core.operators import Array, arranged
 from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload
-from leastnoise.strategy.measured import CountTables
+from leastnoise.query import Schema, Workload
+from leastnoise.strategy import CountTables
 
 
 def opened_source(workload: Workload, source: Any) -> Data | Array:

@@ -17,8 +17,8 @@ import numpy as np
 
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.query.workload import Workload
-from leastnoise.strategy.measured import Measured
+from leastnoise.query import Workload
+from leastnoise.strategy import Measured
 
 # Simulated maxima: enough that the safe side costs a third of a percentage point
 # at level 0.95, fewer where there are very many queries.

@@ -19,15 +19,14 @@ from leastnoise.core.interruption import finished_first
 from leastnoise.core.operators import Array
 from leastnoise.core.random_bits import RandomBits, SystemBits
 from leastnoise.data import counted_by, feed
-from leastnoise.planning.plan import Plan, plan_from_parts
-from leastnoise.privacy.ledger import CountedTable, Ledger
+from leastnoise.planning import Plan, plan_from_parts
+from leastnoise.privacy import CountedTable, Ledger
 from leastnoise.release.counts import count_tables, is_truncated, opened_source, tables_of_vector
 from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 from leastnoise.release.paid import Paid
 from leastnoise.release.release import Receipt, Release
 from leastnoise.release.release_file import release_from_parts
-from leastnoise.strategy.measured import CountTables, Measured
-from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy import CountTables, Measured, Structured
 
 
 def measure(

@@ -21,7 +21,7 @@ from leastnoise.core.errors import (
     UnstoredError,
 )
 from leastnoise.core.interruption import Interruption, finished_first
-from leastnoise.privacy.ledger import Entry, Ledger
+from leastnoise.privacy import Entry, Ledger
 from leastnoise.release.release import Release
 
 # Seconds before storing is tried again, first and at most; in between each wait is twice the last.

@@ -30,10 +30,21 @@ import numpy as np
 
 from leastnoise.core.errors import QueryError
 from leastnoise.core.operators import Array, Matrix
-from leastnoise.planning.plan import Plan
-from leastnoise.query.queries import Factor, Labels, Marginal, Prefix, Query, Term
-from leastnoise.query.schema import Attribute, Bins, Integers, Schema
-from leastnoise.query.workload import Workload, alone
+from leastnoise.planning import Plan
+from leastnoise.query import (
+    Attribute,
+    Bins,
+    Factor,
+    Integers,
+    Labels,
+    Marginal,
+    Prefix,
+    Query,
+    Schema,
+    Term,
+    Workload,
+    alone,
+)
 from leastnoise.release.intervals import half_widths
 
 Answers = Callable[[Workload], Array]

@@ -19,9 +19,8 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import MissingExtraError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
-from leastnoise.planning.plan import Plan
-from leastnoise.query.queries import Labels, Query
-from leastnoise.query.workload import Workload
+from leastnoise.planning import Plan
+from leastnoise.query import Labels, Query, Workload
 from leastnoise.release.adjustment import Adjustment
 from leastnoise.release.intervals import half_widths
 from leastnoise.release.quantiles import quantile_table

@@ -10,9 +10,8 @@ from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import LedgerFileError, LedgerMismatchError, PlanFileError, PrivacyError
 from leastnoise.core.operators import Array
-from leastnoise.planning.plan import plan_from_parts
-from leastnoise.privacy.goals import Goal, goal_from_dict
-from leastnoise.privacy.ledger import Ledger
+from leastnoise.planning import plan_from_parts
+from leastnoise.privacy import Goal, Ledger, goal_from_dict
 from leastnoise.release.adjustment import adjustment_from_parts
 from leastnoise.release.release import Receipt, Release
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.planning.plan import Plan
-from leastnoise.release import Release, measured
+from leastnoise.planning import Plan
+from leastnoise.release.measuring import measured
+from leastnoise.release.release import Release
 
 
 class RepeatableBits:

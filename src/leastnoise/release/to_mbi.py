@@ -29,14 +29,9 @@ import numpy as np
 from leastnoise.core.errors import MissingExtraError, QueryError, TooLargeError, WorkloadError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
-from leastnoise.planning.plan import Plan
-from leastnoise.query.queries import Total
-from leastnoise.query.schema import Schema
-from leastnoise.strategy import Strategy
-from leastnoise.strategy.measured import Measured
-from leastnoise.strategy.structured.axis_form import AxisForm, identity_form
-from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.tables import Tables
+from leastnoise.planning import Plan
+from leastnoise.query import Schema, Total
+from leastnoise.strategy import AxisForm, Measured, Strategy, Structured, Tables, identity_form
 
 # Rows over all cells make mbi hold all cells in one factor; with more than this it is of no use.
 MAX_CELLS = 10**6

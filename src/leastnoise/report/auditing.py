@@ -29,17 +29,16 @@ from typing import cast
 import numpy as np
 
 from leastnoise import release
-from leastnoise.bounds.certificate import Certificate, certify
+from leastnoise.bounds import Certificate, certify
 from leastnoise.core.errors import DesignError, InputError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted
 from leastnoise.core.random_bits import SystemBits
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import ApproxDP, delta_of, gaussian_delta_bounds
-from leastnoise.query.workload import Workload
+from leastnoise.planning import Plan
+from leastnoise.privacy import ApproxDP, delta_of, gaussian_delta_bounds
+from leastnoise.query import Workload
 from leastnoise.report.worst_pair import Pair, change_of, tables_of, worst_pair
-from leastnoise.strategy.measured import Measured
-from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy import Measured, Structured
 
 # Draws of each table unless others are asked for, and what m records should come to (M, or mε in the row):
 # there, noise of 0.95 of its scale is noticed with the fewest draws.

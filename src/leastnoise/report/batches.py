@@ -20,10 +20,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array, CumulativeSum, EveryRange, Identity, Padded
 from leastnoise.core.printable import counted
-from leastnoise.query.queries import Factor, Labels, Linear
-from leastnoise.query.queries.targets import in_counts
-from leastnoise.query.schema import Bins, Integers, Schema
-from leastnoise.query.workload import Block
+from leastnoise.query import Bins, Block, Factor, Integers, Labels, Linear, Schema, in_counts
 from leastnoise.report.figures import decimals_for, number, outward, with_margin
 from leastnoise.report.markup import Markup, element, joined, paragraph, shortened, table
 from leastnoise.report.pictures import Series, bar, legend, lines, shaded_map, shades

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.query.queries import Factor, Linear
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload
+from leastnoise.query import Factor, Linear, Schema, Workload
 
 # What stands before the name of an attribute that a table has a column for already.
 APART = "attribute_"

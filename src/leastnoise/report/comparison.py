@@ -18,16 +18,10 @@ import numpy as np
 from leastnoise.core.errors import InputError, LeastnoiseError, MethodError, MissingExtraError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, ending_to_text
-from leastnoise.planning.method import Method, Request
-from leastnoise.planning.method_list import all_methods, method_named
-from leastnoise.planning.one_method import plan_by
-from leastnoise.planning.plan import Plan
-from leastnoise.planning.request import checked_request
-from leastnoise.privacy.goals import ApproxDP, Goal, PureDP
-from leastnoise.query.objective import Objective
-from leastnoise.query.workload import Workload
-from leastnoise.release import counts_of
-from leastnoise.release.simulation import simulated
+from leastnoise.planning import Method, Plan, Request, all_methods, checked_request, method_named, plan_by
+from leastnoise.privacy import ApproxDP, Goal, PureDP
+from leastnoise.query import Objective, Workload
+from leastnoise.release import counts_of, simulated
 
 # Seconds that a method may take where the caller sets no limit.
 TIME_LIMIT = 10.0

@@ -13,8 +13,8 @@ from importlib.resources import files
 
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, in_figures
-from leastnoise.planning.plan import Plan
-from leastnoise.query.workload import Block
+from leastnoise.planning import Plan
+from leastnoise.query import Block
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report import sections

@@ -7,10 +7,9 @@ import math
 import numpy as np
 
 from leastnoise.core.printable import printable
-from leastnoise.planning.plan import Plan, targets_in_words
-from leastnoise.privacy.goals import ApproxDP
-from leastnoise.query.objective import TotalVariance
-from leastnoise.query.workload import Block
+from leastnoise.planning import Plan, targets_in_words
+from leastnoise.privacy import ApproxDP
+from leastnoise.query import Block, TotalVariance
 from leastnoise.report.figures import at_least
 from leastnoise.report.pure_alternative import PureAlternative
 

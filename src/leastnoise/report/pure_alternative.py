@@ -14,9 +14,8 @@ from typing import Any
 
 from leastnoise.core.errors import DesignError, InputError, MethodError
 from leastnoise.core.progress import Progress
-from leastnoise.planning.choice import design
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import ApproxDP, PureDP
+from leastnoise.planning import Plan, design
+from leastnoise.privacy import ApproxDP, PureDP
 
 
 @dataclass(frozen=True)

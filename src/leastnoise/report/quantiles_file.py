@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.whole_file import written_whole
-from leastnoise.privacy.goals import Goal
+from leastnoise.privacy import Goal
 from leastnoise.release import Release
 from leastnoise.report.answers import answers_writer
 from leastnoise.report.columns import Texts

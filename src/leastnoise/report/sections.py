@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from leastnoise.core.printable import counted, in_figures
 from leastnoise.core.progress import ending_to_text
-from leastnoise.planning.plan import Plan
-from leastnoise.query.schema import Attribute
-from leastnoise.query.workload import Block
+from leastnoise.planning import Plan
+from leastnoise.query import Attribute, Block
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.cost_drivers.relaxation import target_in_words
 from leastnoise.report.figures import at_least, figure, times

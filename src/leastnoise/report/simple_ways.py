@@ -31,10 +31,8 @@ import numpy as np
 
 from leastnoise.core.errors import TooLargeError
 from leastnoise.core.operators import Array, Identity, Operator
-from leastnoise.planning.plan import Plan
-from leastnoise.query.objective import Objective
-from leastnoise.query.products import Products, ProductTerm, products_of
-from leastnoise.query.workload import Workload
+from leastnoise.planning import Plan
+from leastnoise.query import Objective, Products, ProductTerm, Workload, products_of
 
 # Cells whose columns are added up one by one, times the products that are looked at for each.
 _MOST_VISITED = 2**24

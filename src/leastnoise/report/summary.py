@@ -7,7 +7,7 @@ from pathlib import Path
 
 from leastnoise.core.errors import InputError
 from leastnoise.core.whole_file import written_whole
-from leastnoise.planning.plan import Plan
+from leastnoise.planning import Plan
 from leastnoise.release import Release
 from leastnoise.report.text import plan_text, release_text
 

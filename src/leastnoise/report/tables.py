@@ -7,13 +7,12 @@ from typing import Any
 
 from leastnoise.core.errors import QueryError
 from leastnoise.core.printable import printable
-from leastnoise.planning.plan import Plan
-from leastnoise.query.objective import Objective, Targets
-from leastnoise.query.workload import Workload
+from leastnoise.planning import Plan
+from leastnoise.query import Objective, Targets, Workload
 from leastnoise.release import Release
 from leastnoise.report.figures import figure, number, outward, times, with_margin
 from leastnoise.report.simple_ways import Baselines, baselines
-from leastnoise.strategy.measured import Measured
+from leastnoise.strategy import Measured
 
 
 def cost_table(plan: Plan) -> Any:

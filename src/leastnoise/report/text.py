@@ -7,8 +7,8 @@ import textwrap
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import ending_to_text
-from leastnoise.planning.plan import Plan
-from leastnoise.query.workload import Block
+from leastnoise.planning import Plan
+from leastnoise.query import Block
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.cost_drivers.relaxation import target_in_words

@@ -14,12 +14,8 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.query.workload import Workload
-from leastnoise.strategy import Strategy
-from leastnoise.strategy.measured import CountTables, Measured
-from leastnoise.strategy.structured.axis_form import AxisForm
-from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.tables import Tables
+from leastnoise.query import Workload
+from leastnoise.strategy import AxisForm, CountTables, Measured, Strategy, Structured, Tables
 
 # Every column, and every pair of columns, is worked out again up to so many products of integers.
 _MOST_PRODUCTS = 2**22

@@ -17,24 +17,33 @@ Nothing here is trusted: `certificate` recomputes both bounds from the workload
 and the integer strategy alone.
 """
 
+from leastnoise.solver.arrays import NUMPY, Arrays, load_arrays
 from leastnoise.solver.backend import BACKENDS, load_backend
-from leastnoise.solver.capped import CappedSolution, Run, least_profile, least_total, total_within_caps
+from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
 from leastnoise.solver.newton import Solution, minimise_total_variance
 from leastnoise.solver.ordering import refined_profile
-from leastnoise.solver.rows import DenseRows, ImplicitRows, Rows
+from leastnoise.solver.rows import ImplicitRows, Rows
+from leastnoise.solver.split import SplitSolution, least_largest, total_within
+from leastnoise.solver.weighting import Weighting, optimal_weighting
 
 __all__ = [
     "BACKENDS",
+    "NUMPY",
+    "Arrays",
     "CappedSolution",
-    "DenseRows",
     "ImplicitRows",
     "Rows",
     "Run",
     "Solution",
+    "SplitSolution",
+    "Weighting",
+    "least_largest",
     "least_profile",
-    "least_total",
+    "load_arrays",
     "load_backend",
     "minimise_total_variance",
+    "optimal_weighting",
     "refined_profile",
+    "total_within",
     "total_within_caps",
 ]

@@ -26,29 +26,49 @@ A module imports only modules that stand above it here:
     rounding       from real coefficients to such a strategy
 """
 
-from leastnoise.strategy.budget import cell_costs, check_spent, is_within, least_scale, spare_of
+from leastnoise.strategy.budget import cell_costs, is_within, spare_of
 from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY, Strategy
-from leastnoise.strategy.rounding import (
-    GRID_TOLERANCE,
-    LEAST_SCALE_BITS,
-    RealStrategy,
-    bits_for_scale,
-    finer_bits,
-    integer_strategy,
-)
+from leastnoise.strategy.measured import CountTables, Measured, Neighbours, Noise, Spread
+from leastnoise.strategy.rounding import GRID_TOLERANCE, LEAST_SCALE_BITS, RealStrategy, integer_strategy
+from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
+from leastnoise.strategy.structured.axis_form import AxisForm, centred_form, identity_form
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.integer_axis import rounded_centre, split_form, whole_form
+from leastnoise.strategy.structured.layout import Block
+from leastnoise.strategy.structured.proposal import ROUNDING, BlockProposal, single_block
+from leastnoise.strategy.structured.stored_parts import structured_from_parts
+from leastnoise.strategy.structured.tables import Tables
 
 __all__ = [
     "GRID_TOLERANCE",
     "LEAST_SCALE_BITS",
     "MAX_DENSE_STRATEGY",
+    "ROUNDING",
+    "AxisForm",
+    "Basis",
+    "Block",
+    "BlockProposal",
+    "CountTables",
+    "Measured",
+    "Neighbours",
+    "Noise",
     "RealStrategy",
+    "Spread",
     "Strategy",
-    "bits_for_scale",
+    "Structured",
+    "Tables",
+    "basis_of",
     "cell_costs",
-    "check_spent",
-    "finer_bits",
+    "centred_form",
+    "factor_gram",
+    "identity_form",
+    "integer_basis",
     "integer_strategy",
     "is_within",
-    "least_scale",
+    "rounded_centre",
+    "single_block",
     "spare_of",
+    "split_form",
+    "structured_from_parts",
+    "whole_form",
 ]

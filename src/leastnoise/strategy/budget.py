@@ -9,8 +9,7 @@ import math
 from fractions import Fraction
 
 from leastnoise.core.errors import DesignError, PrivacyError
-from leastnoise.privacy.accounting import CellCosts, shown
-from leastnoise.privacy.goals import Goal
+from leastnoise.privacy import CellCosts, Goal, shown
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.measured import Measured
 

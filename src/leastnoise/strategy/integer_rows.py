@@ -17,8 +17,7 @@ from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.full_rank import full_rank_inverse
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.core.operators import MAX_MULTIPLIED, Array, Operator, require_room, squared_rows
-from leastnoise.query.queries import InventedRecords
-from leastnoise.query.workload import Workload
+from leastnoise.query import InventedRecords, Workload
 from leastnoise.strategy import laplace_tails
 from leastnoise.strategy.measured import CountTables, Measured, Neighbours, Noise, Spread
 

@@ -18,8 +18,7 @@ from typing import Any, Literal
 
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.query.queries import InventedRecords
-from leastnoise.query.workload import Workload
+from leastnoise.query import InventedRecords, Workload
 
 Noise = Literal["gaussian", "laplace"]
 Neighbours = Literal["add-remove", "replace-one"]

@@ -10,8 +10,7 @@ import numpy as np
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.privacy.accounting import CellCosts
-from leastnoise.privacy.goals import Goal
+from leastnoise.privacy import CellCosts, Goal
 from leastnoise.strategy.budget import check_spent, least_scale
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.measured import Neighbours, Noise

@@ -24,7 +24,7 @@ from leastnoise.core.numerical_rank import (
     of_unit_length,
 )
 from leastnoise.core.operators import Array, RowScaled, is_whole_space, require_room
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload
 
 # Bits of a basis of real-valued queries. A query of length 1 is moved by 2^-49 or so, far less than RANK_TOL.
 REAL_ROW_BITS = 48

@@ -13,8 +13,7 @@ from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.core.errors import TooLargeError
 
 if TYPE_CHECKING:
-    from leastnoise.release import Release
-    from leastnoise.release.adjusting import AdjustProgress
+    from leastnoise.release import AdjustProgress, Release
 
 
 def adjust(

@@ -12,9 +12,8 @@ from leastnoise.app.cli.terminal import say, spinner
 
 if TYPE_CHECKING:
     from leastnoise.app.specification import Spec
-    from leastnoise.data.csv_records import Dropped
-    from leastnoise.data.schema_fit import ColumnFit, Fit
-    from leastnoise.query.schema import Attribute, Schema
+    from leastnoise.data import ColumnFit, Dropped, Fit
+    from leastnoise.query import Attribute, Schema
 
 _WARNING = """\
 NOT PRIVATE. Everything below is true of real records and has no noise: it is for the owner of the table
@@ -40,7 +39,7 @@ def check(
     """Hold a table against its schema, for its owner: NOT private, spends nothing, writes nothing."""
     from leastnoise.app.specification import load_spec
     from leastnoise.core.errors import DataError
-    from leastnoise.data import vectorize
+    from leastnoise.data.handle import vectorize
     from leastnoise.data.schema_fit import fit_of
 
     asked = load_spec(spec)

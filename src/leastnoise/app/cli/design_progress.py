@@ -13,7 +13,7 @@ from leastnoise.app.cli.terminal import gap_in_words, spinner
 
 if TYPE_CHECKING:
     from leastnoise.app.specification import Spec
-    from leastnoise.planning.plan import Plan
+    from leastnoise.planning import Plan
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from leastnoise.core.printable import printable
 from leastnoise.core.whole_file import check_replaceable
 
 if TYPE_CHECKING:
-    from leastnoise.planning.plan import Plan
-    from leastnoise.report.cost_drivers import Redesign
+    from leastnoise.planning import Plan
+    from leastnoise.report import Redesign
 
 # Seconds for designing changes again, unless given: as long as people wait at a terminal.
 _PATIENCE = 60.0
@@ -43,7 +43,7 @@ def explain(
     """Say what a plan would release, what simpler noise would cost, and which targets drive the cost."""
     from leastnoise.app.specification import load_spec
     from leastnoise.planning.plan import load_plan
-    from leastnoise.report import summarize
+    from leastnoise.report.summary import summarize
     from leastnoise.report.tables import cost_table
 
     earlier = [load_plan(path) for path in after or []]

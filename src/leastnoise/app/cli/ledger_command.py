@@ -23,9 +23,7 @@ from leastnoise.app.cli.terminal import say
 
 if TYPE_CHECKING:
     from leastnoise.app.specification import Spec
-    from leastnoise.privacy.accounting import Remaining
-    from leastnoise.privacy.goals import Goal
-    from leastnoise.privacy.ledger import Ledger
+    from leastnoise.privacy import Goal, Ledger, Remaining
 
 ledger_app = typer.Typer(
     cls=Commands, help="The budget across releases.", no_args_is_help=True, rich_markup_mode=None
@@ -144,7 +142,7 @@ def fetch(
     force: Force = False,
 ) -> None:
     """Write the answers of a stored release again. Costs nothing, and needs neither data nor plan."""
-    from leastnoise.release import stored_release
+    from leastnoise.release.release_file import stored_release
 
     ledger = opened(place)
     check_known(ledger, release_id)
@@ -231,7 +229,7 @@ def _room_for_one_more(ledger: Ledger, spec: Path | None) -> list[str]:
     Each has its own delta, and an epsilon at one of them says little about another.
     """
     from leastnoise.app.specification import load_spec
-    from leastnoise.release import stored_goal
+    from leastnoise.release.release_file import stored_goal
 
     # Looked up once: of a series fixed beforehand it is searched for.
     remaining = ledger.remaining

@@ -51,8 +51,8 @@ from leastnoise.app.cli.terminal import say as _say
 
 if TYPE_CHECKING:
     from leastnoise.data import Data
-    from leastnoise.planning.plan import Plan
-    from leastnoise.query.schema import Schema
+    from leastnoise.planning import Plan
+    from leastnoise.query import Schema
     from leastnoise.release import Release
 
 
@@ -176,7 +176,7 @@ def publish(
 ) -> None:
     """Do the whole walk: read the specification, design, measure, write the answers."""
     from leastnoise.app.specification import load_spec
-    from leastnoise.report import summarize
+    from leastnoise.report.summary import summarize
 
     asked = load_spec(spec)
     # Placeholders are those of the column that the specification names.
@@ -281,7 +281,7 @@ def _measure(
 def _table(data: str, schema: Schema, person: str | None, person_unknown: Iterable[str | int]) -> Data:
     """The table in files, or a refusal that names columns spelled almost as one that is missing."""
     from leastnoise.core.errors import DataError
-    from leastnoise.data import vectorize
+    from leastnoise.data.handle import vectorize
 
     try:
         return vectorize(data, schema, person=person, person_unknown=person_unknown)

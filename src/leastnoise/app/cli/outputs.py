@@ -49,7 +49,7 @@ def outputs_of(
         inputs: what is read, and never replaced.
         again: a sentence on what a second release costs, for whoever has one already.
     """
-    from leastnoise.report import answers_writer
+    from leastnoise.report.answers import answers_writer
 
     answers = out or source.with_name(f"{source.stem}-answers.csv")
     # "." and "/" have no name to put a suffix to, and are refused below.
@@ -94,7 +94,8 @@ def save(result: Release, outputs: Outputs) -> None:
     """Save before anything is shown: what was measured is paid for, even if nobody reads on."""
     from leastnoise.core.interruption import finished_first
     from leastnoise.privacy.ledger import begin_to_spend
-    from leastnoise.report import summarize, write_answers
+    from leastnoise.report.answers import write_answers
+    from leastnoise.report.summary import summarize
 
     # Without a ledger it is spent once somebody can read the answers.
     begin_to_spend()

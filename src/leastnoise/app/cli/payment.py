@@ -16,9 +16,9 @@ from leastnoise.core.printable import printable
 
 if TYPE_CHECKING:
     from leastnoise.app.specification import Spec
-    from leastnoise.planning.plan import Plan
-    from leastnoise.privacy.ledger import Entry, Ledger
-    from leastnoise.query.workload import Workload
+    from leastnoise.planning import Plan
+    from leastnoise.privacy import Entry, Ledger
+    from leastnoise.query import Workload
     from leastnoise.release import Release
 
 LedgerPlace = Annotated[
@@ -137,7 +137,7 @@ class Payment:
             LedgerMismatchError: if the stored release is surely of another plan.
         """
         from leastnoise.core.errors import LedgerMismatchError
-        from leastnoise.release import stored_release
+        from leastnoise.release.release_file import stored_release
 
         if self.ledger is None or self.release_id is None or self.release_id not in self.known_ids:
             return None
@@ -261,7 +261,7 @@ def release_of(ledger: Ledger, spec: Spec) -> Entry | None:
     """The latest stored release of the plan that a specification is sure to give; None where none is sure."""
     from leastnoise.core.errors import PlanFileError
     from leastnoise.planning.plan import cells_digest
-    from leastnoise.release import stored_release
+    from leastnoise.release.release_file import stored_release
 
     cells, tried = cells_digest(spec.workload), set[str]()
     for entry in reversed(list(_stored(ledger))):

@@ -31,7 +31,7 @@ def quantiles(
     force: Force = False,
 ) -> None:
     """Read quantiles with intervals off a released distribution. Costs no privacy."""
-    from leastnoise.report import answers_writer
+    from leastnoise.report.answers import answers_writer
     from leastnoise.report.quantiles_file import write_quantile_table
 
     if out is not None:

@@ -21,7 +21,7 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="replace a page of that name")] = False,
 ) -> None:
     """Write what was released, how accurate it is and what it cost as one HTML page. Needs no data."""
-    from leastnoise.report import summarize
+    from leastnoise.report.summary import summarize
 
     subject = saved_release_or_plan(source)
     target = out or source.with_suffix(".html")

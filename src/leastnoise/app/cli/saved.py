@@ -10,7 +10,7 @@ import typer
 from leastnoise.core.errors import InputError
 
 if TYPE_CHECKING:
-    from leastnoise.planning.plan import Plan
+    from leastnoise.planning import Plan
     from leastnoise.release import Release
 
 ReleaseFile = Annotated[
@@ -20,7 +20,7 @@ ReleaseFile = Annotated[
 
 def saved_release(source: Path) -> Release:
     """The release that a file holds."""
-    from leastnoise.release import load_release
+    from leastnoise.release.release_file import load_release
 
     _check_kind(source)
     return load_release(source)
@@ -30,7 +30,7 @@ def saved_release_or_plan(source: Path) -> Plan | Release:
     """The release or the plan that a file holds."""
     from leastnoise.core.errors import PlanFileError
     from leastnoise.planning.plan import load_plan
-    from leastnoise.release import load_release
+    from leastnoise.release.release_file import load_release
 
     _check_kind(source)
     if source.suffix.lower() == ".plan":

@@ -15,10 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.column_names import other_separator
-from leastnoise.data.sources import column_types, files_named
-from leastnoise.data.text_files import TextFile
-from leastnoise.data.withheld_errors import withheld
+from leastnoise.data import TextFile, column_types, files_named, other_separator, withheld
 
 # A header longer than this is no header.
 _MAX_HEADER = 2**20

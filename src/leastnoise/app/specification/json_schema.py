@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.app.specification.spec_file import DESIGN, FURTHER, GOALS, PERSON, PERSON_UNKNOWN
-from leastnoise.query.objective import OBJECTIVES
-from leastnoise.query.queries import QUERY_KINDS, Query
-from leastnoise.query.queries.query import COMMON
+from leastnoise.query import COMMON, OBJECTIVES, QUERY_KINDS, Query
 
 FILE = Path(__file__).with_name("spec.schema.json")
 

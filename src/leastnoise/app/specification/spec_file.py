@@ -50,12 +50,8 @@ from leastnoise.app.specification.toml import key_text, value_text
 from leastnoise.app.specification.toml_mistakes import slip_in
 from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, SpecError
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
-from leastnoise.query.objective import objective_from_dict
-from leastnoise.query.queries import Query, query_from_dict
-from leastnoise.query.queries.query import COMMON
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
+from leastnoise.query import COMMON, Query, Schema, Workload, assemble, objective_from_dict, query_from_dict
 
 MAX_BYTES = 16 * 2**20
 # What `leastnoise init` writes where only a person knows what belongs there.

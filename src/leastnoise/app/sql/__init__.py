@@ -18,8 +18,7 @@ happen to be empty are part of the answer, because leaving them out would tell.
 from __future__ import annotations
 
 from leastnoise.core.errors import MissingExtraError, SqlError
-from leastnoise.query.queries import Query
-from leastnoise.query.schema import Schema
+from leastnoise.query import Query, Schema
 
 __all__ = ["queries_from_sql"]
 

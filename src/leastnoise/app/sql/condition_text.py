@@ -12,16 +12,18 @@ import numpy as np
 from leastnoise.app.sql.conditions import joined
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.query.predicates import (
+from leastnoise.query import (
+    Bins,
     Combination,
     Comparison,
     Condition,
+    Integers,
     Negation,
+    Schema,
     describe,
     independent_parts,
     satisfying,
 )
-from leastnoise.query.schema import Bins, Integers, Schema
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,17 @@ from sqlglot import exp
 
 from leastnoise.app.sql.positions import Text
 from leastnoise.core.errors import InputError
-from leastnoise.query.predicates import MAX_DEPTH, Combination, Comparison, Condition, Negation
-from leastnoise.query.schema import Bins, Integers, Schema, Value
+from leastnoise.query import (
+    MAX_DEPTH,
+    Bins,
+    Combination,
+    Comparison,
+    Condition,
+    Integers,
+    Negation,
+    Schema,
+    Value,
+)
 
 # More than any list of municipalities; each costs a pass over its attribute.
 MAX_COMPARISONS = 10_000

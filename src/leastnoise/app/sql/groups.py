@@ -12,9 +12,7 @@ from leastnoise.app.sql.condition_text import Part, exactly
 from leastnoise.app.sql.conditions import Buckets, joined
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.query.predicates import Condition, describe
-from leastnoise.query.queries.cases import MAX_ENTRIES
-from leastnoise.query.schema import Schema
+from leastnoise.query import MAX_ENTRIES, Condition, Schema, describe
 
 # Groups that conditions or CASE tie together, each of which has a condition of its own.
 MAX_GROUPS = 1_000

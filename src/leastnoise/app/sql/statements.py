@@ -15,8 +15,7 @@ from sqlglot.errors import ParseError, SqlglotError, TokenError
 from leastnoise.app.sql.conditions import Buckets, Conditions, joined
 from leastnoise.app.sql.positions import Text
 from leastnoise.core.errors import SqlError
-from leastnoise.query.predicates import Condition
-from leastnoise.query.schema import Schema
+from leastnoise.query import Condition, Schema
 
 MAX_CHARACTERS = 2_000_000
 # CUBE of 12 attributes. Each is a cross table of its own that somebody would have to read.

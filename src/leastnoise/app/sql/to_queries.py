@@ -23,23 +23,28 @@ from leastnoise.app.sql.groups import Tied, groups_of, mask_of, tied_together
 from leastnoise.app.sql.statements import Asked
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array, Matrix
-from leastnoise.query.predicates import Condition, describe
-from leastnoise.query.queries import (
+from leastnoise.query import (
+    Attribute,
+    Bins,
     Cases,
+    Condition,
     Cube,
     Factor,
+    Integers,
     Labels,
     Linear,
     Marginal,
     Query,
     Ranges,
+    Schema,
     Sum,
     Total,
     Where,
+    describe,
+    labelled,
+    term_labels,
+    term_operator,
 )
-from leastnoise.query.queries.cases import labelled
-from leastnoise.query.queries.query import term_labels, term_operator
-from leastnoise.query.schema import Attribute, Bins, Integers, Schema
 
 MAX_QUERIES = 1_000
 # Values listed one by one, and entries of a matrix that is written out.

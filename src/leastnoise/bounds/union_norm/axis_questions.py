@@ -17,7 +17,7 @@ from leastnoise.bounds.union_norm.axes import SplitAxis, dense_axis, plain_axis
 from leastnoise.bounds.union_norm.few_directions import Asked
 from leastnoise.bounds.union_norm.resolvent import Blocks
 from leastnoise.core.operators import Array
-from leastnoise.query.products import Products
+from leastnoise.query import Products
 
 # Kinds of question whose weights are proportional to this accuracy are one kind.
 _PROPORTIONAL = 1e-15

@@ -14,8 +14,7 @@ from leastnoise.bounds.union_norm.few_directions import Asked
 from leastnoise.bounds.union_norm.truncation import MOST_TOGETHER, MOST_WORK, NOTHING, sum_of_norms
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.query.lattice import MAX_PAIRS, Lattice
-from leastnoise.query.products import Products
+from leastnoise.query import MAX_PAIRS, Lattice, Products
 
 
 def union_norm_below(

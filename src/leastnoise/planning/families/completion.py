@@ -16,9 +16,8 @@ from leastnoise.core.numerical_rank import row_lengths
 from leastnoise.core.operators import Array
 from leastnoise.planning.families.distinct_cells import triangle
 from leastnoise.planning.method import Request
-from leastnoise.query.workload import Workload
-from leastnoise.strategy import RealStrategy
-from leastnoise.strategy.row_space import basis_of
+from leastnoise.query import Workload
+from leastnoise.strategy import RealStrategy, basis_of
 
 # A cell with this share or less left over is full: measuring it would change nothing that is seen.
 _FULL = 1e-6

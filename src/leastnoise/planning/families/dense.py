@@ -35,9 +35,9 @@ from leastnoise.planning.families.distinct_cells import (
 from leastnoise.planning.families.proposals import nothing_asked, scaled_note, weighted_factor
 from leastnoise.planning.method import Found, Method, Request, dense_needs, refuse_many_cells
 from leastnoise.planning.options import flag_option
-from leastnoise.solver import Run, Solution, least_total, minimise_total_variance
-from leastnoise.strategy import RealStrategy
-from leastnoise.strategy.row_space import integer_basis
+from leastnoise.solver import Run, Solution, minimise_total_variance
+from leastnoise.solver.capped import least_total
+from leastnoise.strategy import RealStrategy, integer_basis
 
 # n-by-n work beyond this many cells takes hours on a laptop.
 MAX_CELLS = 20_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Witness
+from leastnoise.bounds import Witness
 from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
 from leastnoise.core.operators import Array, Operator
 from leastnoise.planning.families.distinct_cells import (
@@ -26,7 +26,7 @@ from leastnoise.planning.families.distinct_cells import (
 )
 from leastnoise.planning.infeasible import infeasible, infeasible_after, not_found_yet
 from leastnoise.planning.method import Found, Request
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload
 from leastnoise.solver import (
     CappedSolution,
     ImplicitRows,
@@ -37,8 +37,7 @@ from leastnoise.solver import (
     refined_profile,
     total_within_caps,
 )
-from leastnoise.strategy import RealStrategy
-from leastnoise.strategy.row_space import Basis, integer_basis
+from leastnoise.strategy import Basis, RealStrategy, integer_basis
 
 # Caps are kept with this share of the gap asked for to spare, which rounding to integers takes up.
 _SPARE = 0.1

@@ -41,8 +41,8 @@ from leastnoise.planning.method import (
     uniform_weights,
 )
 from leastnoise.planning.options import choice_option, whole_option
-from leastnoise.solver.weighting import Weighting, optimal_weighting
-from leastnoise.strategy.row_space import Basis, factor_gram, integer_basis
+from leastnoise.solver import Weighting, optimal_weighting
+from leastnoise.strategy import Basis, factor_gram, integer_basis
 
 # Within its own design queries the weighting is solved to this gap.
 WEIGHTING_TOL = 1e-9

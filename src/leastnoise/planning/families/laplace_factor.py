@@ -34,7 +34,7 @@ from leastnoise.planning.families.hierarchical import tree
 from leastnoise.planning.p_identity.coarse_to_fine import Effort, default_starts, search
 from leastnoise.planning.p_identity.objective_function import in_order, problem_of_gram, rows_of
 from leastnoise.planning.pure_search import free_rows, refine, total_of
-from leastnoise.solver.weighting import optimal_weighting
+from leastnoise.solver import optimal_weighting
 
 # The Gram matrix is inverted for every candidate.
 MAX_CELLS = 2_048

@@ -26,8 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Status
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import ProductWitness, Status
 from leastnoise.core.errors import DesignError
 from leastnoise.planning.families import weighted_tables
 from leastnoise.planning.families.product_requests import (
@@ -41,11 +40,10 @@ from leastnoise.planning.families.product_requests import (
 )
 from leastnoise.planning.infeasible import infeasible_products, not_found_yet
 from leastnoise.planning.method import Found, Method, Request
-from leastnoise.query.lattice import Lattice
-from leastnoise.query.products import Products
-from leastnoise.solver.split import SplitSolution, least_largest, least_total, total_within
-from leastnoise.strategy.structured.axis_form import centred_form, identity_form
-from leastnoise.strategy.structured.proposal import ROUNDING, BlockProposal
+from leastnoise.query import Lattice, Products
+from leastnoise.solver import SplitSolution, least_largest, total_within
+from leastnoise.solver.split import least_total
+from leastnoise.strategy import ROUNDING, BlockProposal, centred_form, identity_form
 
 
 def _refuses(request: Request) -> str | None:

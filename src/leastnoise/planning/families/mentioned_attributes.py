@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from leastnoise.core.operators import Identity
-from leastnoise.query.queries import Linear
-from leastnoise.query.workload import Workload
+from leastnoise.query import Linear, Workload
 
 # Places of attributes in the schema.
 Subset = frozenset[int]

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Status
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import ProductWitness, Status
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.operators import Array
@@ -32,13 +31,9 @@ from leastnoise.planning.families.product_requests import (
     uniform,
 )
 from leastnoise.planning.method import Found, Method, Request
-from leastnoise.privacy.goals import GDP
-from leastnoise.query.objective import MaxVariance, TotalVariance
-from leastnoise.query.products import Kind, ProductTerm
-from leastnoise.query.workload import of_rows
-from leastnoise.strategy import RealStrategy, integer_strategy
-from leastnoise.strategy.structured.axis_form import AxisForm, identity_form
-from leastnoise.strategy.structured.proposal import single_block
+from leastnoise.privacy import GDP
+from leastnoise.query import Kind, MaxVariance, ProductTerm, TotalVariance, of_rows
+from leastnoise.strategy import AxisForm, RealStrategy, identity_form, integer_strategy, single_block
 
 # Beyond so many cells a product of one attribute and of others that are added up is taken as one.
 _ONE_AXIS = 512

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leastnoise.bounds.product_bound import per_term
+from leastnoise.bounds import per_term
 from leastnoise.core.errors import LeastnoiseError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.core.resources import Needs, matrices, products
 from leastnoise.planning.method import Request
-from leastnoise.query.objective import TotalVariance
-from leastnoise.query.products import Products, products_of
+from leastnoise.query import Products, TotalVariance, products_of
 
 # Counts of one query beyond this many could neither be measured nor published.
 MAX_TABLE = 2**32

@@ -17,9 +17,8 @@ from leastnoise.core.operators import Array, RowScaled
 from leastnoise.planning.families.completion import counted_workload
 from leastnoise.planning.families.distinct_cells import on_basis, triangle
 from leastnoise.planning.method import Found, Request, refuse_many_cells
-from leastnoise.query.workload import Workload
-from leastnoise.strategy import GRID_TOLERANCE, RealStrategy
-from leastnoise.strategy.row_space import Basis, factor_gram, integer_basis
+from leastnoise.query import Workload
+from leastnoise.strategy import GRID_TOLERANCE, Basis, RealStrategy, factor_gram, integer_basis
 
 # Directions weaker than this beside the strongest are rounding.
 _WEAK = 1e-10

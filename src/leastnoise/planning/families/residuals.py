@@ -16,9 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Status
-from leastnoise.bounds.product_bound import ProductWitness, with_row_weights
-from leastnoise.bounds.union_norm import union_bound
+from leastnoise.bounds import ProductWitness, Status, union_bound, with_row_weights
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.operators import Array
@@ -45,9 +43,8 @@ from leastnoise.planning.oblique.zero_products import (
     with_loose_caps,
     with_small_weights,
 )
-from leastnoise.query.objective import first_not_spanned
-from leastnoise.query.products import Kind, Products
-from leastnoise.solver.split import SplitSolution, least_largest, total_within
+from leastnoise.query import Kind, Products, first_not_spanned
+from leastnoise.solver import SplitSolution, least_largest, total_within
 
 # Every product is looked at with each of its blocks: so many pairs of them at most.
 MAX_PIECES = 2_000_000

@@ -40,8 +40,7 @@ from leastnoise.planning.method import (
     uniform_weights,
 )
 from leastnoise.planning.options import is_one_of, shown
-from leastnoise.strategy import RealStrategy
-from leastnoise.strategy.row_space import Basis
+from leastnoise.strategy import Basis, RealStrategy
 
 # As for the adaptive mechanism: factorisations of so many columns take half an hour on a laptop.
 MAX_CELLS = 8_192

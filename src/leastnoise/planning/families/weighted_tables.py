@@ -24,16 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import ProductWitness
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.planning.families.product_requests import Asked, asked, uniform
 from leastnoise.planning.families.table_weights import NEGLIGIBLE, least_total, uneven_starts
 from leastnoise.planning.method import Found, Request
-from leastnoise.query.lattice import Lattice
-from leastnoise.query.products import Products
-from leastnoise.strategy.structured.axis_form import centred_form
-from leastnoise.strategy.structured.proposal import BlockProposal
+from leastnoise.query import Lattice, Products
+from leastnoise.strategy import BlockProposal, centred_form
 
 # One weight for every set of attributes below a table that is asked: so many at most.
 MAX_SETS = 30_000

@@ -34,9 +34,9 @@ from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array, Identity, Operator, is_whole_space, require_room
 from leastnoise.planning.families.distinct_cells import Cells, distinct_cells
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload
 from leastnoise.solver import Solution, minimise_total_variance
-from leastnoise.strategy.row_space import integer_basis
+from leastnoise.strategy import integer_basis
 
 # Rows of a kind are factored as they are up to so many per value, and so many numbers in all; beyond, their
 # Gram matrix.

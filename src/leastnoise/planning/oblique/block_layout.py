@@ -25,8 +25,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.planning.oblique.total_variance import Entries
-from leastnoise.query.lattice import AxisSet, Lattice
-from leastnoise.query.products import Products
+from leastnoise.query import AxisSet, Lattice, Products
 
 # summed: no product mentions the axis. identity, whole: all products ask the same of it, and it is measured
 # as it is. centred: only plain counts are asked, so that g is uniform and P the rest. residual: all others.

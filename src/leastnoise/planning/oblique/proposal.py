@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from leastnoise.core.operators import Array
 from leastnoise.planning.oblique.splitting import Split
-from leastnoise.query.lattice import AxisSet
-from leastnoise.strategy.structured.axis_form import AxisForm, centred_form, identity_form
-from leastnoise.strategy.structured.integer_axis import rounded_centre, split_form, whole_form
-from leastnoise.strategy.structured.proposal import BlockProposal
+from leastnoise.query import AxisSet
+from leastnoise.strategy import (
+    AxisForm,
+    BlockProposal,
+    centred_form,
+    identity_form,
+    rounded_centre,
+    split_form,
+    whole_form,
+)
 
 # The family itself is rarely nearer to the optimum than this, and narrower integers are answered faster.
 _LEAST_TOL = 1e-5

@@ -26,7 +26,7 @@ from leastnoise.planning.oblique.axis_split import Oblique
 from leastnoise.planning.oblique.centre_search import RowByRow, Search
 from leastnoise.planning.oblique.splitting import Searched, Split, searched
 from leastnoise.planning.oblique.total_variance import Entries, Sums
-from leastnoise.query.products import Products
+from leastnoise.query import Products
 
 # Rows are taken as equal, and none as larger than another, up to this share of the largest.
 _EQUAL = 1e-9

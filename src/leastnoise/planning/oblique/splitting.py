@@ -18,8 +18,7 @@ from leastnoise.planning.oblique.axis_split import Placed, asked_basis, factor_r
 from leastnoise.planning.oblique.block_layout import Blocks, Form, Piece, forms_of
 from leastnoise.planning.oblique.centre_search import Rows, Search, all_entries, gathered, spread
 from leastnoise.planning.oblique.total_variance import Sums
-from leastnoise.query.lattice import AxisSet
-from leastnoise.query.products import Kind, Products
+from leastnoise.query import AxisSet, Kind, Products
 from leastnoise.solver import ImplicitRows, Run, least_profile, load_backend, minimise_total_variance
 
 # Sweeps end when the total falls by less than this share; the first ones, that choose among orders, earlier.

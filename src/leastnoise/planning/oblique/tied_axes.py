@@ -15,7 +15,7 @@ from itertools import combinations
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import AllOnes, Array, Identity, Kronecker, Operator
 from leastnoise.planning.oblique.splitting import split_products
-from leastnoise.query.products import Axis, Kind, Products
+from leastnoise.query import Axis, Kind, Products
 
 
 def tied(products: Products, first: int, second: int) -> Products:

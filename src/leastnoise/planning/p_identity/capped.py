@@ -33,8 +33,8 @@ from leastnoise.planning.p_identity.objective_function import (
     rows_of,
     total_and_gradient,
 )
-from leastnoise.query.workload import Workload
-from leastnoise.solver.arrays import Arrays
+from leastnoise.query import Workload
+from leastnoise.solver import Arrays
 
 # Each smooth function of the variances takes this share of the steps.
 _STAGE_SHARE = 1 / 8

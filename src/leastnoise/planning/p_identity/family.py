@@ -30,9 +30,8 @@ from leastnoise.planning.options import choice_option, whole_option
 from leastnoise.planning.p_identity.capped import Capped
 from leastnoise.planning.p_identity.coarse_to_fine import Effort, default_starts, search
 from leastnoise.planning.p_identity.objective_function import cells_of, problem_of, rows_of
-from leastnoise.solver.arrays import load_arrays
-from leastnoise.strategy import GRID_TOLERANCE, RealStrategy
-from leastnoise.strategy.row_space import Basis
+from leastnoise.solver import load_arrays
+from leastnoise.strategy import GRID_TOLERANCE, Basis, RealStrategy
 
 # The Gram matrix and a pseudo-inverse of n by n are held; at this size the latter takes minutes.
 MAX_CELLS = 4_096

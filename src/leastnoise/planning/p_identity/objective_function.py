@@ -32,9 +32,9 @@ import numpy as np
 
 from leastnoise.core.operators import Array, RowScaled
 from leastnoise.planning.families.distinct_cells import Cells, distinct_cells
-from leastnoise.query.workload import Workload
-from leastnoise.solver.arrays import NUMPY, Arrays
-from leastnoise.strategy.row_space import integer_basis
+from leastnoise.query import Workload
+from leastnoise.solver import NUMPY, Arrays
+from leastnoise.strategy import integer_basis
 
 # Entries of a Gram matrix that differ by less than this share of the largest are the same.
 _SAME = 1e-14

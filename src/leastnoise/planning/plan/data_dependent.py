@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Witness
+from leastnoise.bounds import Witness
 from leastnoise.core.errors import MethodError
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method import Method, Request

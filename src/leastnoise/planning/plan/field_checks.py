@@ -6,17 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
-from leastnoise.bounds.certificate import Status, Witness
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import ProductWitness, Status, Witness
 from leastnoise.core.errors import DesignError
 from leastnoise.core.progress import ENDINGS
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method_list import method_named
-from leastnoise.privacy.accounting import CellCosts
-from leastnoise.privacy.goals import Goal
-from leastnoise.query.objective import Objective
-from leastnoise.query.workload import Workload
-from leastnoise.strategy.measured import Measured
+from leastnoise.privacy import CellCosts, Goal
+from leastnoise.query import Objective, Workload
+from leastnoise.strategy import Measured
 
 if TYPE_CHECKING:
     from leastnoise.planning.plan.plan import Plan

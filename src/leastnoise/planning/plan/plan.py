@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Certificate, Status, Witness, certify
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import Certificate, ProductWitness, Status, Witness, certify
 from leastnoise.core import container
 from leastnoise.core.directed import float_above, float_below, root_above
 from leastnoise.core.errors import MethodError, NotYetError, PrivacyError, QueryError
@@ -25,13 +24,9 @@ from leastnoise.planning.plan import plan_text as words
 from leastnoise.planning.plan.plan_checks import check_plan
 from leastnoise.planning.plan.plan_costs import cells_digest, summed_costs
 from leastnoise.planning.plan.plan_parts import parts_of
-from leastnoise.privacy.accounting import CellCosts, Charge
-from leastnoise.privacy.goals import Goal, delta_of, epsilon_of, exact_number
-from leastnoise.query.objective import Objective
-from leastnoise.query.queries import Linear, Query
-from leastnoise.query.workload import Workload, alone
-from leastnoise.strategy import cell_costs
-from leastnoise.strategy.measured import Measured, Spread
+from leastnoise.privacy import CellCosts, Charge, Goal, delta_of, epsilon_of, exact_number
+from leastnoise.query import Linear, Objective, Query, Workload, alone
+from leastnoise.strategy import Measured, Spread, cell_costs
 
 # Plans over more cells are charged by the cell that spends most.
 MAX_LISTED_CELLS = 2**17

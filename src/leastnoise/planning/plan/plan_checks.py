@@ -9,9 +9,8 @@ from leastnoise.core.errors import DesignError, PrivacyError
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.plan.field_checks import check_fields
 from leastnoise.planning.plan.self_check import check_labels
-from leastnoise.query.objective import Targets
-from leastnoise.strategy import is_within, spare_of
-from leastnoise.strategy.measured import Measured
+from leastnoise.query import Targets
+from leastnoise.strategy import Measured, is_within, spare_of
 
 if TYPE_CHECKING:
     from leastnoise.planning.plan.plan import Plan

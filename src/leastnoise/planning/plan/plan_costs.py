@@ -7,8 +7,8 @@ import json
 import math
 from collections.abc import Sequence
 
-from leastnoise.privacy.accounting import CellCosts
-from leastnoise.query.workload import Workload
+from leastnoise.privacy import CellCosts
+from leastnoise.query import Workload
 
 
 def cells_digest(workload: Workload) -> str:

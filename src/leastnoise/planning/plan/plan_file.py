@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Witness, are_pairs
-from leastnoise.bounds.product_bound import ProductWitness, product_witness_from_parts
+from leastnoise.bounds import ProductWitness, Witness, are_pairs, product_witness_from_parts
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import LeastnoiseError, PlanFileError
@@ -22,13 +21,9 @@ from leastnoise.planning.method_list import method_named
 from leastnoise.planning.plan.data_dependent import data_dependent_plan
 from leastnoise.planning.plan.plan import Plan
 from leastnoise.planning.plan.plan_parts import FORMAT
-from leastnoise.privacy.accounting import CellCosts
-from leastnoise.privacy.goals import Goal, goal_from_dict
-from leastnoise.query.objective import objective_from_dict
-from leastnoise.query.workload import Workload
-from leastnoise.strategy import Strategy
-from leastnoise.strategy.measured import Measured, Neighbours, Noise
-from leastnoise.strategy.structured.stored_parts import structured_from_parts
+from leastnoise.privacy import CellCosts, Goal, goal_from_dict
+from leastnoise.query import Workload, objective_from_dict
+from leastnoise.strategy import Measured, Neighbours, Noise, Strategy, structured_from_parts
 
 
 def load_plan(path: str | Path) -> Plan:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leastnoise.bounds.product_bound import ProductWitness
+from leastnoise.bounds import ProductWitness
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.operators import Array
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import ending_to_text
-from leastnoise.privacy.accounting import shown
-from leastnoise.privacy.goals import ZCDP, Goal
-from leastnoise.query.objective import TotalVariance
+from leastnoise.privacy import ZCDP, Goal, shown
+from leastnoise.query import TotalVariance
 from leastnoise.strategy import Strategy
 
 if TYPE_CHECKING:

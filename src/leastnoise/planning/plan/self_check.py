@@ -15,9 +15,8 @@ import numpy as np
 
 from leastnoise.core.errors import DesignError
 from leastnoise.core.printable import printable
-from leastnoise.query.queries import CELL, Cell, InventedRecords, RowMeaning
-from leastnoise.query.workload import Workload
-from leastnoise.strategy.measured import Measured
+from leastnoise.query import CELL, Cell, InventedRecords, RowMeaning, Workload
+from leastnoise.strategy import Measured
 
 # Queries that are looked at in each batch.
 QUERIES_PER_BATCH = 6

@@ -25,7 +25,6 @@ import numpy as np
 from leastnoise.core.errors import InputError, TooLargeError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
-from leastnoise.release import Release
 from leastnoise.release.adjusting.information import (
     BlockInformation,
     Information,
@@ -37,7 +36,8 @@ from leastnoise.release.adjusting.nonnegative import PRECISION, nearest_nonnegat
 from leastnoise.release.adjusting.rounding import rounded
 from leastnoise.release.adjusting.search_watch import AdjustProgress, Watch, require_time_limit
 from leastnoise.release.adjustment import NEAR_ENOUGH, Adjustment
-from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.release.release import Release
+from leastnoise.strategy import Structured
 
 __all__ = ["AdjustProgress", "adjust"]
 

@@ -27,18 +27,18 @@ import numpy as np
 from leastnoise.core.errors import TooLargeError
 from leastnoise.core.operators import AllOnes, Array
 from leastnoise.core.printable import in_figures
-from leastnoise.planning.plan import Plan
-from leastnoise.query.lattice import AxisSet
-from leastnoise.query.products import Axis, in_axis_order, in_schema_order
-from leastnoise.query.queries import Total
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import alone
+from leastnoise.planning import Plan
+from leastnoise.query import Axis, AxisSet, Schema, Total, alone, in_axis_order, in_schema_order
 from leastnoise.release.adjusting.reduced_sums import MeasuredRows, ReducedSums, Sums, SumTerm
-from leastnoise.strategy import MAX_DENSE_STRATEGY, Strategy
-from leastnoise.strategy.structured.axis_form import AxisForm, identity_form
-from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.layout import Block
-from leastnoise.strategy.structured.tables import Tables
+from leastnoise.strategy import (
+    MAX_DENSE_STRATEGY,
+    AxisForm,
+    Block,
+    Strategy,
+    Structured,
+    Tables,
+    identity_form,
+)
 
 # A dozen vectors of all cells are held: with more cells than this, more than a gigabyte.
 MAX_CELLS = 10**7

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from leastnoise.core.operators import Array, arranged
-from leastnoise.query.lattice import AxisSet
+from leastnoise.query import AxisSet
 
 
 class Sums(ABC):

@@ -25,8 +25,8 @@ from dataclasses import replace
 
 from leastnoise.core.errors import InputError, PrivacyError
 from leastnoise.core.printable import counted
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import ApproxDP
+from leastnoise.planning import Plan
+from leastnoise.privacy import ApproxDP
 from leastnoise.report.cost_drivers.driver_table import NEGLIGIBLE, Change, Driver, Drivers, TightQuery
 from leastnoise.report.cost_drivers.redesign import Redesign, Runner
 from leastnoise.report.cost_drivers.relaxation import known_of

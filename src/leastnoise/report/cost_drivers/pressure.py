@@ -30,11 +30,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leastnoise.bounds.certificate import Witness
-from leastnoise.bounds.product_bound import ProductWitness, per_term
+from leastnoise.bounds import ProductWitness, Witness, per_term
 from leastnoise.core.operators import Array
-from leastnoise.planning.plan import Plan
-from leastnoise.query.products import Products, ProductTerm, products_of
+from leastnoise.planning import Plan
+from leastnoise.query import Products, ProductTerm, products_of
 
 # Rows are told apart in batches of up to so many queries.
 _MOST_ROWS = 10**6

@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from leastnoise.core import threads
 from leastnoise.core.errors import DesignError, LeastnoiseError
 from leastnoise.core.progress import Progress
-from leastnoise.planning.choice import design
-from leastnoise.planning.method import Request
-from leastnoise.planning.method_list import method_named
-from leastnoise.planning.plan import Plan
-from leastnoise.query.workload import Workload
+from leastnoise.planning import Plan, Request, design, method_named
+from leastnoise.query import Workload
 from leastnoise.report.cost_drivers.driver_table import Change
 
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leastnoise.bounds.certificate import MOST_OPTIMAL
+from leastnoise.bounds import MOST_OPTIMAL
 from leastnoise.core.progress import ending_to_text
-from leastnoise.planning.plan import Plan
-from leastnoise.query.objective import Targets
-from leastnoise.query.queries import Query
-from leastnoise.query.workload import Block, Workload, assemble
+from leastnoise.planning import Plan
+from leastnoise.query import Block, Query, Targets, Workload, assemble
 from leastnoise.report.cost_drivers.driver_table import (
     BINDS,
     NEGLIGIBLE,

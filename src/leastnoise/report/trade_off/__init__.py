@@ -31,15 +31,13 @@ import numpy as np
 from leastnoise.core.errors import DesignError, InputError, LeastnoiseError
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import Progress
-from leastnoise.planning.choice import design
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import ApproxDP, Goal, PureDP, epsilon_of
-from leastnoise.query.objective import Objective, Targets, TotalVariance, default_objective
-from leastnoise.query.workload import Workload
-from leastnoise.report import Baselines, baselines
+from leastnoise.planning import Plan, design
+from leastnoise.privacy import ApproxDP, Goal, PureDP, epsilon_of
+from leastnoise.query import Objective, Targets, TotalVariance, Workload, default_objective
 from leastnoise.report.cost_drivers import Redesign
 from leastnoise.report.cost_drivers.pressure import largest_shares
 from leastnoise.report.cost_drivers.relaxation import target_in_words
+from leastnoise.report.simple_ways import Baselines, baselines
 from leastnoise.report.trade_off.trade_off_files import write_tradeoff
 from leastnoise.report.trade_off.trade_off_table import (
     AskedBatch,

@@ -13,8 +13,7 @@ from functools import partial
 import numpy as np
 
 from leastnoise.core.operators import Array, require_room
-from leastnoise.query.products import ProductTerm
-from leastnoise.query.workload import Workload
+from leastnoise.query import ProductTerm, Workload
 from leastnoise.strategy import laplace_tails
 from leastnoise.strategy.measured import Spread
 from leastnoise.strategy.structured.reconstruction import term_covariances

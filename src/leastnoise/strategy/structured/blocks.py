@@ -44,20 +44,20 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import Array, Identity, require_room
 from leastnoise.core.printable import in_figures
-from leastnoise.query.lattice import AxisSet
-from leastnoise.query.products import (
+from leastnoise.query import (
     Axis,
+    AxisSet,
+    InventedRecords,
     Kind,
     Products,
     ProductTerm,
+    Workload,
     axes_in_words,
     in_schema_order,
     one_factor_each,
     products_of,
 )
-from leastnoise.query.queries import InventedRecords
-from leastnoise.query.workload import Workload
-from leastnoise.strategy import MAX_DENSE_STRATEGY
+from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY
 from leastnoise.strategy.measured import CountTables, Measured, Neighbours, Noise, Spread
 from leastnoise.strategy.structured import accuracy
 from leastnoise.strategy.structured import measured_integers as counting

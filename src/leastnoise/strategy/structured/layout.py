@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from leastnoise.core.errors import DesignError
-from leastnoise.query.lattice import AxisSet
-from leastnoise.query.products import Axis
+from leastnoise.query import Axis, AxisSet
 from leastnoise.strategy.structured.axis_form import AxisForm
 
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.operators import Array
-from leastnoise.query.lattice import AxisSet
-from leastnoise.query.products import Axis
+from leastnoise.query import Axis, AxisSet
 from leastnoise.strategy.measured import CountTables
 from leastnoise.strategy.structured.axis_form import AxisForm
 

@@ -16,12 +16,11 @@ import numpy as np
 
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.privacy.accounting import CellCosts
-from leastnoise.privacy.goals import Goal
-from leastnoise.query.lattice import AxisSet
-from leastnoise.query.products import Axis
-from leastnoise.strategy import bits_for_scale, check_spent, finer_bits, least_scale
+from leastnoise.privacy import CellCosts, Goal
+from leastnoise.query import Axis, AxisSet
+from leastnoise.strategy.budget import check_spent, least_scale
 from leastnoise.strategy.measured import Neighbours, Noise
+from leastnoise.strategy.rounding import bits_for_scale, finer_bits
 from leastnoise.strategy.structured.axis_form import AxisForm
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.layout import Block

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.operators import Array, require_room
-from leastnoise.query.products import ProductTerm
-from leastnoise.query.queries import InventedRecords
+from leastnoise.query import InventedRecords, ProductTerm
 from leastnoise.strategy.structured.axis_form import AxisForm
 from leastnoise.strategy.structured.layout import Block
 from leastnoise.strategy.structured.view import Piece, View

@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.query.lattice import AxisSet
+from leastnoise.query import AxisSet
 from leastnoise.strategy.measured import Neighbours
 from leastnoise.strategy.structured.layout import Block
 

@@ -11,7 +11,7 @@ import numpy as np
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import PlanFileError
 from leastnoise.core.operators import Array
-from leastnoise.query.products import axes_from_words
+from leastnoise.query import axes_from_words
 from leastnoise.strategy.measured import Neighbours, Noise
 from leastnoise.strategy.structured.axis_form import form_from_parts
 from leastnoise.strategy.structured.blocks import Structured

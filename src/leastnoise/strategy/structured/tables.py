@@ -24,8 +24,7 @@ import numpy as np
 
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array, require_room
-from leastnoise.query.lattice import AxisSet, Lattice
-from leastnoise.query.products import ProductTerm
+from leastnoise.query import AxisSet, Lattice, ProductTerm
 from leastnoise.strategy.measured import CountTables
 from leastnoise.strategy.structured.axis_form import AxisForm
 from leastnoise.strategy.structured.blocks import Structured

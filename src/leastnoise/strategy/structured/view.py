@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from leastnoise.core.operators import AllOnes, Array, Identity, Operator, column_chunks
-from leastnoise.query.lattice import AxisSet, Lattice
-from leastnoise.query.products import Axis, Kind, Products, ProductTerm
+from leastnoise.query import Axis, AxisSet, Kind, Lattice, Products, ProductTerm
 from leastnoise.strategy.structured.axis_form import AxisForm
 
 # W G of an axis beyond this many entries is not held: G and W are applied one after the other.

@@ -27,20 +27,21 @@ import numpy as np
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.points import Plain, Row, Setting
-from leastnoise.planning.choice import design
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import ApproxDP
-from leastnoise.query.generators import (
+from leastnoise.planning import Plan, design
+from leastnoise.privacy import ApproxDP
+from leastnoise.query import (
+    Cube,
+    Marginal,
+    Schema,
+    TotalVariance,
+    Workload,
+    assemble,
     workload_all_ranges,
     workload_k_way,
     workload_k_way_ranges,
     workload_predicates,
     workload_prefix,
 )
-from leastnoise.query.objective import TotalVariance
-from leastnoise.query.queries import Cube, Marginal
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
 
 EPSILON, DELTA = 0.5, 1e-4
 PAPER = ApproxDP(epsilon=EPSILON, delta=DELTA, calibration="classic")

@@ -26,11 +26,9 @@ from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
 from leastnoise.papers.reproductions.verdicts import Check, statement
-from leastnoise.planning.choice import design
-from leastnoise.privacy.goals import GDP, PureDP
-from leastnoise.query.queries import Cube
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.planning import design
+from leastnoise.privacy import GDP, PureDP
+from leastnoise.query import Cube, Schema, Workload, assemble
 
 # Example 4 -----------------------------------------------------------------------------------
 

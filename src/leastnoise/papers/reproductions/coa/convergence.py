@@ -24,7 +24,7 @@ from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction
 from leastnoise.papers.reproductions.verdicts import Check, statement
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload
 
 NAME = "coa/figure-1"
 

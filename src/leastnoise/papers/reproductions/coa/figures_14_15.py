@@ -23,7 +23,7 @@ from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction
 from leastnoise.papers.reproductions.verdicts import Check, statement
-from leastnoise.report.comparison import compare
+from leastnoise.report import compare
 
 DELTAS = (1e-2, 1e-3, 1e-4, 1e-5)
 _AT_LEAST = 1e-4

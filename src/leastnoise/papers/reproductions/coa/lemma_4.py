@@ -15,8 +15,7 @@ from leastnoise.papers.reproductions.printed import printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.papers.sdp import sdp
-from leastnoise.query.generators import workload_all_ranges, workload_prefix
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload, workload_all_ranges, workload_prefix
 
 # Interior points stop at about this share of the value.
 _SOLVER = 1e-4

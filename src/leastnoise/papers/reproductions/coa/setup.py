@@ -22,8 +22,7 @@ import leastnoise as ln
 from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
 from leastnoise.papers.reproductions.verdicts import Check, statement
-from leastnoise.query.generators import workload_discrete, workload_marginal, workload_range, workload_related
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload, workload_discrete, workload_marginal, workload_range, workload_related
 
 SIMILAR, ORDER, NEGLIGIBLE = 2.0, 10.0, 0.01
 

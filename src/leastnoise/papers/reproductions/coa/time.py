@@ -29,7 +29,7 @@ from leastnoise.papers.reproductions.printed import printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.papers.smoothing import smoothing
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload
 
 METHODS = ("dense", "coa", "lowrank", "smoothing")
 

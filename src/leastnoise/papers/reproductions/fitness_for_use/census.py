@@ -33,8 +33,7 @@ from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import Printed, printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
-from leastnoise.query.generators import workload_age_pyramid, workload_pl94
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload, workload_age_pyramid, workload_pl94
 
 # How SM-II is run: on the paper's basis and on the other of the two, with both of the NTTOL that are
 # candidates for the authors' own (see leastnoise.papers.smii).

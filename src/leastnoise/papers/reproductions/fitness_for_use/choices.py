@@ -22,9 +22,8 @@ from leastnoise.papers.reproductions.printed import printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.papers.smii import smii
-from leastnoise.planning.choice import design
-from leastnoise.query.objective import Targets
-from leastnoise.query.workload import Workload
+from leastnoise.planning import design
+from leastnoise.query import Targets, Workload
 
 IP, GD = "IP", "GD"
 

@@ -30,9 +30,7 @@ from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
 from leastnoise.papers.reproductions.verdicts import Check, statement
-from leastnoise.query.queries import Marginal
-from leastnoise.query.schema import Schema
-from leastnoise.query.workload import Workload, assemble
+from leastnoise.query import Marginal, Schema, Workload, assemble
 
 # The figures' own range is not in the text. Up to so many attributes every mechanism is run, and beyond them
 # those that need no matrix.

@@ -15,12 +15,9 @@ import numpy as np
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.points import Plain, Row, Setting
 from leastnoise.papers.reproductions.verdicts import Check, statement
-from leastnoise.planning.choice import design
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import GDP
-from leastnoise.query.objective import Targets, TotalVariance
-from leastnoise.query.queries import Linear
-from leastnoise.query.workload import Workload
+from leastnoise.planning import Plan, design
+from leastnoise.privacy import GDP
+from leastnoise.query import Linear, Targets, TotalVariance, Workload
 
 GM, ON_QUERIES, HM, CA, SMII = "GM", "noise on queries", "HM", "CA", "SM-II"
 LEAST_TOTAL, CERTIFIED = "least total, certified", "certified"

@@ -34,8 +34,7 @@ from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.papers.reproductions.printed import PrintedNumber, printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
-from leastnoise.query.generators import workload_discrete, workload_range
-from leastnoise.query.workload import Workload
+from leastnoise.query import Workload, workload_discrete, workload_range
 
 DOMAINS = (64, 128, 256, 512, 1024)
 _QUICK_DOMAINS = (64, 128)

@@ -14,11 +14,9 @@ from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
-from leastnoise.planning.choice import design
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import GDP
-from leastnoise.query.objective import MaxVariance, Targets
-from leastnoise.query.workload import Workload
+from leastnoise.planning import Plan, design
+from leastnoise.privacy import GDP
+from leastnoise.query import MaxVariance, Targets, Workload
 
 # Only 0.2 is in the text; the figure shows several.
 COSTS = (0.2, 0.5, 1.0, 2.0)

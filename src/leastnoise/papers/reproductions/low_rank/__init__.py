@@ -18,10 +18,9 @@ from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
-from leastnoise.planning.choice import design
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy.goals import GDP, PureDP
-from leastnoise.query.workload import Workload
+from leastnoise.planning import Plan, design
+from leastnoise.privacy import GDP, PureDP
+from leastnoise.query import Workload
 
 _QUERIES = ("q1", "q2", "q3")
 _ON_QUERIES, _ON_DATA, _STRATEGY = "noise on queries", "noise on data", "printed strategy"

@@ -29,10 +29,9 @@ from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.papers.lowrank import LowRankResult, low_rank, random_start
 from leastnoise.papers.reproductions.points import Plain, Row, Setting
-from leastnoise.planning.choice import design
-from leastnoise.privacy.goals import GDP, PureDP
-from leastnoise.query.generators import workload_discrete, workload_range, workload_related
-from leastnoise.query.workload import Workload
+from leastnoise.planning import design
+from leastnoise.privacy import GDP, PureDP
+from leastnoise.query import Workload, workload_discrete, workload_range, workload_related
 
 # All of the paper's figures but 2 and 3 have ε = 0.1.
 EPSILON = 0.1

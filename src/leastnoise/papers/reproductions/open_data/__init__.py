@@ -22,13 +22,10 @@ from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
-from leastnoise.planning.choice import design
-from leastnoise.privacy.goals import ApproxDP
-from leastnoise.query.queries import Marginal, Prefix, Query, Total
-from leastnoise.query.schema import Bins, Schema
-from leastnoise.query.workload import Workload, assemble
-from leastnoise.release import counts_of
-from leastnoise.release.simulation import simulated
+from leastnoise.planning import design
+from leastnoise.privacy import ApproxDP
+from leastnoise.query import Bins, Marginal, Prefix, Query, Schema, Total, Workload, assemble
+from leastnoise.release import counts_of, simulated
 
 _SEED = 2026
 _GOAL = ApproxDP(epsilon=1.0, delta=1e-6)

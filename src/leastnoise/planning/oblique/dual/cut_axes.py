@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leastnoise.bounds.union_norm.axes import SplitAxis
+from leastnoise.bounds import SplitAxis
 from leastnoise.core.operators import Array
 from leastnoise.planning.oblique.dual.problem_sizes import Terms, fewer_columns
 

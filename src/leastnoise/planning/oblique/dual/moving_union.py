@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from leastnoise.bounds.union_norm.axes import SplitAxis
-from leastnoise.bounds.union_norm.few_directions import Asked, Directions
+from leastnoise.bounds import Asked, Directions, SplitAxis
 from leastnoise.core.operators import Array
 from leastnoise.planning.oblique.dual.problem_sizes import Terms
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from leastnoise.bounds.union_norm.few_directions import Asked
-from leastnoise.bounds.union_norm.resolvent import Blocks
+from leastnoise.bounds import Asked, Blocks
 from leastnoise.core.operators import Array
 
 # Problems that differ in their weights alone are at most so many; more are put together.

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from leastnoise.bounds.union_norm import union_bound
-from leastnoise.bounds.union_norm.axes import SplitAxis, dense_axis, plain_axis
+from leastnoise.bounds import SplitAxis, dense_axis, plain_axis, union_bound
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
@@ -18,8 +17,7 @@ from leastnoise.core.progress import Ended
 from leastnoise.planning.oblique.dual.cut_axes import Cut, blocks_left
 from leastnoise.planning.oblique.dual.moving_union import MovingUnion, sum_and_marginals
 from leastnoise.planning.oblique.dual.problem_sizes import Gathered, Terms, n_combinations
-from leastnoise.query.lattice import Lattice
-from leastnoise.query.products import Products
+from leastnoise.query import Lattice, Products
 
 # All axes move at once where the cubes of the directions of all problems add up to no more than this: about
 # a fifth of a second for one gradient. One axis alone takes more directions of the others up to so many.
