@@ -370,7 +370,7 @@ def test_the_solver_is_not_asked() -> None:
 
     source = inspect.getsource(certificate)
     sources = source + inspect.getsource(nuclear_norm)
-    assert not [name for name in imported(sources) if "solver" in name or "strategies" in name]
+    assert not [name for name in imported(sources) if "solver" in name or "planning" in name]
     assert [
         name for name in imported(source + "\nfrom leastnoise.solver import Progress") if "solver" in name
     ]

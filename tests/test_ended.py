@@ -49,7 +49,8 @@ _RNG = np.random.default_rng(5)
 CAPPED = ln.Workload.from_matrix(_RNG.integers(-1, 2, (30, 12)), stderr=_RNG.uniform(20, 60, 30))
 
 # Limits of steps that are no options: module and name.
-NEWTON = {"solver.newton.MAX_STEPS": 1, "strategies.dense._MAX_SECOND_TRY": 0}
+WEIGHTED_TABLES = {"planning.families.weighted_tables._STEPS": 1}
+NEWTON = {"solver.newton.MAX_STEPS": 1, "planning.families.dense._MAX_SECOND_TRY": 0}
 INTERIOR = {"solver.interior.MAX_STEPS": 1}
 SPLIT = {"solver.split_path.MAX_STEPS": 1}
 WEIGHTING = {"solver.weighting.MAX_STEPS": 1}
@@ -66,7 +67,7 @@ SEARCHES: dict[str, tuple[str, Any, Any, Any, dict[str, Any], dict[str, Any], di
     "product": ("product", PRODUCT, GAUSS, None, {}, {}, NEWTON),
     "product, largest": ("product", PRODUCT, GAUSS, LARGEST, {}, {}, INTERIOR),
     "marginals": ("marginals", CAPPED_TABLES, GAUSS, TARGETS, {}, {}, SPLIT),
-    "marginals, pure": ("marginals", TABLES, PURE, None, {}, {}, {"strategies.weighted_tables._STEPS": 1}),
+    "marginals, pure": ("marginals", TABLES, PURE, None, {}, {}, WEIGHTED_TABLES),
     "residuals": ("residuals", UNION, GAUSS, None, {}, {}, {}),
     "residuals, largest": ("residuals", UNION, GAUSS, LARGEST, {}, {}, SPLIT),
     "residuals, within": ("residuals", WITH_TARGETS, GAUSS, WITHIN, {}, {}, {}),
@@ -82,7 +83,7 @@ SEARCHES: dict[str, tuple[str, Any, Any, Any, dict[str, Any], dict[str, Any], di
         None,
         {"basis": "tree"},
         {},
-        {"strategies.weighted_basis._MAX_TURNS": 1},
+        {"planning.families.weighted_basis._MAX_TURNS": 1},
     ),
     "coa": ("coa", EIGHT, GAUSS, None, {"max_iterations": 200}, {"max_iterations": 1}, {}),
     "coa-homotopy": ("coa-homotopy", EIGHT, GAUSS, None, {"max_iterations": 200}, {"max_iterations": 1}, {}),

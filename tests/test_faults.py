@@ -41,7 +41,7 @@ import scipy.sparse
 
 import leastnoise as ln
 from leastnoise import strategy
-from leastnoise.core import container
+from leastnoise.core import container, random_bits
 from leastnoise.core import exact_integers as exact
 from leastnoise.core import whole_file as wholefile
 from leastnoise.core.errors import (
@@ -1127,7 +1127,7 @@ def reachable(start: Any) -> Iterator[Any]:
 
 
 def check_no_random_state(given: Any) -> None:
-    states = (SystemBits, noise.bits._Buffer, np.random.Generator, np.random.BitGenerator, random.Random)
+    states = (SystemBits, random_bits._Buffer, np.random.Generator, np.random.BitGenerator, random.Random)
     assert not [thing for thing in reachable(given) if isinstance(thing, states)]
 
 
@@ -1573,12 +1573,12 @@ def test_mistake_a_plan_that_cannot_answer_its_queries() -> None:
 
 
 def test_mistake_a_generator_that_survives_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise.bits, "_this_process", lambda: (0, 0))
+    monkeypatch.setattr(random_bits, "_this_process", lambda: (0, 0))
     noticed(check_fork)
 
 
 def test_mistake_another_generator_where_the_system_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise.bits, "_read", lambda n: random.Random(1).randbytes(n))
+    monkeypatch.setattr(random_bits, "_read", lambda n: random.Random(1).randbytes(n))
     for goal in (GOAL, ln.PureDP(1)):
         noticed(check_failing_generator, goal)
         noticed(check_fresh_noise, goal)

@@ -29,6 +29,7 @@ import leastnoise as ln
 from leastnoise import data as data_module
 from leastnoise import strategy
 from leastnoise.core import exact_integers as exact
+from leastnoise.core import random_bits
 from leastnoise.core.errors import LeastnoiseError, UnrecordedSpending
 from leastnoise.release import counts, measuring, noise
 from leastnoise.strategy.structured import axis_form, blocks, tables
@@ -195,7 +196,7 @@ def failing_generator(monkeypatch):
     def urandom(n):
         raise OSError("no device")
 
-    monkeypatch.setattr(noise.bits.os, "urandom", urandom)
+    monkeypatch.setattr(random_bits.os, "urandom", urandom)
 
 
 def damaged_parquet(table, folder):

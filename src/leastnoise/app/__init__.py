@@ -1,4 +1,12 @@
-"""app"""
+"""Everything between a person and the library: specifications, SQL, the command line, the demo.
+
+sql             counting SQL as queries
+specification   one TOML file that says what to publish
+drafting        a first specification from the columns of a table
+population      the synthetic town of the demo
+demo            the whole walk on invented people
+cli             the commands
+"""
 
 from leastnoise.app.population import draw_people, write_people
 from leastnoise.app.sql import queries_from_sql

@@ -1,1 +1,21 @@
-"""core"""
+"""What every other room uses: errors, operators, exact integers, deadlines, files.
+
+errors              every exception of the library
+printable           text that cannot take over a terminal
+operators           matrices known by what they do
+directed            exact rationals as floats, rounded to the safe side
+exact_integers      integer arithmetic that cannot wrap
+limbs               exact products of short integers, by floats
+decimal_intervals   decimals that enclose what they stand for
+numerical_rank      which directions rows have: one criterion for all
+full_rank           systems of clearly full rank, by a triangle
+decompositions      eigendecompositions on the device that searches
+random_bits         the one source of secret random bits
+deadline            when a search must end
+progress            where a long computation stands
+interruption        Ctrl-C, held back where it would waste what was paid for
+threads             how many threads linear algebra may use
+resources           memory and time, estimated before the first step
+whole_file          files that are written whole or not at all
+container           one file of JSON and arrays, read without trusting it
+"""

@@ -1,1 +1,9 @@
-"""papers"""
+"""The papers' own algorithms, as printed, and the reproductions of their tables and figures.
+
+The list of methods loads this room by name when somebody asks for one of them; nothing else imports it.
+
+    coa, lowrank, smoothing, smii, sdp   strategies found as the papers print it
+    dawa, mwem                           mechanisms that depend on the data
+    fitness, barrier, unit_balls         what some of these share
+    reproductions                        table by table, with the printed numbers beside ours
+"""

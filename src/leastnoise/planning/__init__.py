@@ -1,4 +1,25 @@
-"""planning"""
+"""Choose the noise: `design` a plan. Nothing here can see data.
+
+The list of methods comes first. `design` takes the first method that accepts the workload and the objective,
+and under pure privacy the best of several; the proposal becomes integers within the goal, with its proof.
+
+    method_list     every method, in the order in which "auto" tries them
+    method          what a method is
+    mechanism       what a data-dependent method is
+    families        one file for each family of strategies
+    oblique         the search behind `residuals`
+    p_identity      the search behind `p-identity`
+    pure_search     the search under pure privacy
+    request         what `design` was asked, checked
+    earlier_plans   what plans named in `after=` leave in every cell
+    one_method      the plan that one method finds
+    least_budget    the least budget that meets every target
+    laplace_search  several methods under Laplace noise, the best one refined
+    choice          `design` itself
+    refusals        why there is no plan
+    infeasible      what to say when targets cannot be met
+    plan            the plan: its facts, its file, its own check
+"""
 
 from leastnoise.planning.choice import design
 from leastnoise.planning.families.distinct_cells import on_basis

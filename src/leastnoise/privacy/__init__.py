@@ -1,4 +1,10 @@
-"""privacy"""
+"""What is promised, and what it costs: goals, privacy curves, accounting and the ledger.
+
+gaussian_curve   δ(ε) of Gaussian noise, enclosed in proved bounds
+goals            PureDP, ApproxDP, ZCDP, GDP
+accounting       what releases cost together, exactly
+ledger           the budget across processes and crashes
+"""
 
 from leastnoise.privacy.accounting.charge import CellCosts, Charge, shown
 from leastnoise.privacy.accounting.limits import Remaining, least_limit

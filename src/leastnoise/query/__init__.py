@@ -1,4 +1,14 @@
-"""query"""
+"""What is asked: a schema, queries over it, and the workload that they make together.
+
+schema       attributes, their values, and the cells these make
+predicates   conditions such as "age >= 18"
+queries      totals, cross tables, ranges, distributions, any linear combination
+workload     a batch of queries over one schema
+lattice      sets of attributes and what lies below them
+products     a workload as a union of products, attribute by attribute
+objective    what makes one plan better than another
+generators   the workloads that the papers draw or enumerate
+"""
 
 from leastnoise.query.generators import (
     workload_age_pyramid,

@@ -256,7 +256,7 @@ class Release:
         """A pandas frame of quantiles of an ordered attribute, with intervals that hold the true ones.
 
         The q-quantile is the least declared value v such that at least a share q of the records has v or
-        less. Each interval holds its true quantile with probability `level` or more; `leastnoise.release.quantiles`
+        less. Each interval holds its true quantile with probability `level` or more; `release.quantiles`
         has the reason. Of an adjusted release the estimates are those of its answers, and the intervals
         those of what was measured.
 

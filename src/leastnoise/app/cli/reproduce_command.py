@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from leastnoise.app.cli.terminal import console, say
-
-if TYPE_CHECKING:
-    from leastnoise.papers.reproductions.running import Stand
 
 
 def reproduce(
@@ -39,25 +37,24 @@ def reproduce(
     docs: Annotated[Path | None, typer.Option(help="also write pages of documentation here")] = None,
 ) -> None:
     """Make the papers' tables and figures again, printed numbers beside ours; resumes where it stopped."""
-    from leastnoise.papers.reproductions.command import in_words, listing
-    from leastnoise.papers.reproductions.command import reproduce as run
-    from leastnoise.papers.reproductions.points import Setting
+    command = import_module("leastnoise.papers.reproductions.command")
+    points = import_module("leastnoise.papers.reproductions.points")
 
     if not names:
-        say(listing())
+        say(command.listing())
         return
     screen = console(stderr=True)
     with screen.status("reproducing") as status:
 
-        def tell(stand: Stand) -> None:
+        def tell(stand: Any) -> None:
             if screen.is_terminal:
-                status.update(in_words(stand))
+                status.update(command.in_words(stand))
             else:
-                typer.echo(in_words(stand), err=True)
+                typer.echo(command.in_words(stand), err=True)
 
-        run(
+        command.reproduce(
             names,
-            Setting("quick" if quick else "full", backend, data, time_limit),
+            points.Setting("quick" if quick else "full", backend, data, time_limit),
             out=out,
             jobs=jobs,
             is_fresh=fresh,

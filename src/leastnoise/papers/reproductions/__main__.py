@@ -1,4 +1,4 @@
-"""`python -m leastnoise.papers.reproductions`: the same as `leastnoise reproduce`, where Typer is not installed.
+"""`python -m leastnoise.papers.reproductions`: `leastnoise reproduce` where Typer is not installed.
 
 GPU servers often hold NumPy, SciPy and PyTorch and nothing else.
 """

@@ -1,1 +1,1 @@
-"""planning/families"""
+"""Families of strategies, one file each, and what several of them share."""

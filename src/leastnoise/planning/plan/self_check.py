@@ -2,7 +2,7 @@
 
 A certificate speaks of numbers, not of labels: it does not change when answers are permuted. So every plan
 measures a handful of invented records without noise, answers a sample of its queries from that, and compares
-each answer with what its label says, record by record (`leastnoise.query.queries.meaning`). Most records are drawn
+each answer with what its label says, record by record (`query.queries.meaning`). Most records are drawn
 so that they count in some query of the sample: in a table of a million cells a record drawn blindly would
 count in none.
 """

@@ -64,7 +64,7 @@ _WRITE = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE"
 
 
 class LedgerDatabase:
-    """A ledger in one schema of a PostgreSQL database: the `Storage` of `leastnoise.privacy.ledger.storage`."""
+    """A ledger in one schema of a PostgreSQL database: a `Storage` (`ledger.storage`)."""
 
     def __init__(self, address: Address) -> None:
         self.address = address

@@ -41,7 +41,7 @@ _COLUMNS = {
 
 _REFUSE = "BEGIN RAISE EXCEPTION 'a ledger only grows' USING ERRCODE = 'restrict_violation'; END"
 
-# The digest of `leastnoise.privacy.ledger.rows`, computed by the server: no role can add a row that does not follow.
+# The digest of `ledger.rows`, computed by the server: no role can add a row that does not follow.
 _FOLLOW = """
 DECLARE
     last record;

@@ -8,8 +8,7 @@ storage holds four things and never interprets them:
     versions   the digest and the nonce behind the commitment in a row: private, never exported
     key        of the digests: private, never exported
 
-`leastnoise.privacy.ledger.sqlite_file` keeps them in one SQLite file, `leastnoise.privacy.ledger.postgres_database` in one schema of a
-PostgreSQL database.
+`sqlite_file` keeps them in one SQLite file, `postgres_database` in one schema of a PostgreSQL database.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ class Query:
         raise NotImplementedError
 
     def tables(self, schema: Schema) -> Sequence[Table]:
-        """What the rows say about one record, told without operators; see `leastnoise.query.queries.meaning`."""
+        """What the rows say about one record, told without operators; see `queries.meaning`."""
         raise NotImplementedError
 
     def meaning(self, schema: Schema) -> Meaning:
