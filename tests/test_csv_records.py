@@ -118,7 +118,8 @@ def check_any_bytes(n_files: int, seed: int, path: Path, monkeypatch: pytest.Mon
     for _ in range(n_files):
         longest = rng.choice([5, 10, 20, 50, 10**6])
         monkeypatch.setattr(csv_records, "MAX_RECORD", longest)
-        monkeypatch.setattr(csv_records, "_BLOCK", rng.choice([1, 2, 3, 5, 8, 16, 40, 100, 1000]))
+        monkeypatch.setattr(csv_records, "_BLOCK", rng.choice([*range(1, 65), 100, 1000]))
+        monkeypatch.setattr(csv_records, "_FEW", rng.choice([1, 10, 50, 1000]))
         weights = [rng.random() ** 2 for _ in PIECES]
         body = b"".join(rng.choices(PIECES, weights, k=rng.choice([3, 10, 30, 100])))
         data = rng.choice([b"h\n", b"h,i\r\n", b"h,i,j\n", b'"h",i\n']) + body
@@ -135,6 +136,8 @@ def test_any_bytes_are_read_by_the_rules(tmp_path: Path, monkeypatch: pytest.Mon
     [
         # Parity is believed where quotes are not as they should be.
         (csv_records, "_wrong_at", lambda quote, inside, may_touch, n: n),
+        # Quotes in fields that do not begin with one are left out, and so are some others.
+        (csv_records, "_without_letters", lambda quote, is_separator: np.zeros_like(quote)),
         # A carriage return is a part of the line end, wherever it is.
         (csv_records, "_ends_line", lambda data, is_feed, n: data == ord("\r")),
         # A line with an open quote takes the rest of the file along.
@@ -222,6 +225,7 @@ def check_hostile(writer: Any, n_files: int, seed: int, path: Path, monkeypatch:
         longest = rng.choice([200, 400, 10**6])
         monkeypatch.setattr(csv_records, "MAX_RECORD", longest)
         monkeypatch.setattr(csv_records, "_BLOCK", rng.choice([7, 64, 300, 10_000]))
+        monkeypatch.setattr(csv_records, "_FEW", rng.choice([1, 20, 1000]))
         rows = [ordinary(rng) for _ in range(rng.choice([0, 3, 12]))]
         place = rng.randint(0, len(rows))
         bad = hostile(rng)
