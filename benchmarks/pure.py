@@ -88,9 +88,15 @@ def main() -> None:
         theirs = ["–" if number is None else f"{number:.2f}" for number in HDMM.get(name, (None, None))]
         ours = f"{best:>9.4f} {worst:>9.4f} {seconds:>8.2f}"
         print(f"{name:<36} {method:<12} {ours} {theirs[0]:>8} {theirs[1]:>8}", flush=True)
+    closed_form = two_way_marginals()
+    print(f"2-way marginals, 5 attributes of 10, in closed form: {closed_form:.4f} per query, HDMM 85.60")
+
+
+def two_way_marginals() -> float:
+    """The error per query of all pairs of five attributes of ten values, found without a matrix."""
     asked = {frozenset(pair): 1.0 for pair in combinations(range(5), 2)}
-    _, total = best_weights(tables((10,) * 5, asked))
-    print(f"2-way marginals, 5 attributes of 10, in closed form: {total / 1000:.4f} per query, HDMM 85.60")
+    _, total, _ = best_weights(tables((10,) * 5, asked))
+    return total / 1000
 
 
 if __name__ == "__main__":
