@@ -69,7 +69,6 @@ def _write(kind: str, rows: int, path: Path) -> None:
 def _count(path: str, reader: str) -> None:
     """Count in this process and print what it took."""
     import leastnoise as ln
-    from leastnoise.data import counting
 
     schema = ln.Schema(
         region=[f"r{i:02d}" for i in range(20)],
@@ -78,7 +77,9 @@ def _count(path: str, reader: str) -> None:
         note=ln.Categories(["none", "trade"], other="other"),
     )
     if reader == "DuckDB's":
-        counting.file_parts = _parts_by_duckdb
+        from leastnoise.data import duckdb_scan
+
+        duckdb_scan.file_parts = _parts_by_duckdb
     with tempfile.TemporaryDirectory() as folder:
         # What is loaded with the first count is not counted.
         first = Path(folder) / "first.csv"

@@ -224,20 +224,24 @@ class CsvReader:
             self._fill()
             if not len(self._rest):
                 return
+            # One block for the engine, whose threads would wait for many small ones.
+            pieces: list[list[TextColumn]] = []
             is_rest_begun = False
             while len(self._rest) and not is_rest_begun:
                 data = self._rest[:width]
                 is_all = len(data) == len(self._rest)
                 block = _Block(data, self._syntax.separator[0], len(self.header), self._is_end and is_all)
                 if block.n_records:
-                    yield block.columns(places, block.kept(self._dropped))
+                    pieces.append(block.columns(places, block.kept(self._dropped)))
                 self._take(block.stop)
                 if block.is_regular:
                     width, is_rest_begun = min(2 * width, widest), is_all
                 else:
                     rows, is_rest_begun = self._one_by_one()
-                    yield [_column_of([row[place] for row in rows]) for place in places]
+                    pieces.append([_column_of([row[place] for row in rows]) for place in places])
                     width = _FEW
+            if pieces:
+                yield [_joined(parts) for parts in zip(*pieces, strict=True)]
             if len(self._rest) > MAX_RECORD + 2:
                 self._skip()
 
@@ -544,3 +548,15 @@ def _column_of(texts: Sequence[bytes | None]) -> TextColumn:
     starts = _GUARD + np.cumsum(lengths) - lengths
     present = np.array([text is not None for text in texts], dtype=np.bool_)
     return TextColumn(_views(buffer, starts, lengths), None if present.all() else present, [buffer])
+
+
+def _joined(parts: Sequence[TextColumn]) -> TextColumn:
+    """Columns one after the other, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    buffers: list[_Bytes] = []
+    for part in parts:
+        part.views[part.views[:, 0] > _INLINE, 2] += len(buffers)
+        buffers += part.buffers
+    present = [np.ones(len(part.views), np.bool_) if part.present is None else part.present for part in parts]
+    return TextColumn(np.concatenate([part.views for part in parts]), np.concatenate(present), buffers)
