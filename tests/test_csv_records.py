@@ -15,9 +15,10 @@ import pytest
 
 from leastnoise import Categories, Integers, Schema, vectorize
 from leastnoise.core.errors import DataError
-from leastnoise.data import Dropped, TextFile, arrow_stream, csv_records
+from leastnoise.data import Dropped, TextFile, arrow_stream, csv_blocks, csv_records
+from leastnoise.data.csv_blocks import TextColumn
 from leastnoise.data.csv_files import CsvFile, CsvFiles
-from leastnoise.data.csv_records import CsvReader, TextColumn
+from leastnoise.data.csv_records import CsvReader
 from support import extra
 
 Row = list[bytes | None]
@@ -135,17 +136,17 @@ def test_any_bytes_are_read_by_the_rules(tmp_path: Path, monkeypatch: pytest.Mon
     ("holder", "name", "broken"),
     [
         # Parity is believed where quotes are not as they should be.
-        (csv_records, "_wrong_at", lambda quote, inside, may_touch, n: n),
+        (csv_blocks, "_wrong_at", lambda quote, inside, may_touch, n: n),
         # Quotes in fields that do not begin with one are left out, and so are some others.
-        (csv_records, "_without_letters", lambda quote, is_separator: np.zeros_like(quote)),
+        (csv_blocks, "_without_letters", lambda quote, is_separator: np.zeros_like(quote)),
         # A carriage return is a part of the line end, wherever it is.
-        (csv_records, "_ends_line", lambda data, is_feed, n: data == ord("\r")),
+        (csv_blocks, "_ends_line", lambda data, is_feed, n: data == ord("\r")),
         # A line with an open quote takes the rest of the file along.
         (CsvReader, "_go_to", lambda reader, offset: reader._take(len(reader._rest))),
         # Doubled quotes stay as they are.
-        (csv_records._Block, "_undoubled", lambda block: (block._buffer, block._ends)),
+        (csv_blocks.Block, "_undoubled", lambda block: (block._buffer, block._ends)),
         # Bytes that are no text are taken for text.
-        (csv_records._Block, "_is_utf8", lambda block, stops: None),
+        (csv_blocks.Block, "_is_utf8", lambda block, stops: None),
     ],
 )
 def test_a_reader_that_breaks_a_rule_is_noticed(

@@ -58,6 +58,7 @@ Messages hold nothing true about the table: what the engine says is withheld.
     sources.py    files and data frames, as the embedded engine reads them
     column_names.py   columns found by their names
     csv_files.py      CSV files as the embedded engine reads them
+    csv_blocks.py     the records and fields of a block of bytes, all at once
     csv_records.py    records and fields, by one pass over the bytes
     text_files.py     bytes of a file as UTF-8
     arrow_stream.py   columns of text as an Arrow stream
@@ -73,7 +74,7 @@ Messages hold nothing true about the table: what the engine says is withheld.
 """
 
 from leastnoise.data.column_names import other_separator
-from leastnoise.data.csv_records import Dropped
+from leastnoise.data.csv_blocks import Dropped
 from leastnoise.data.handle import Data, vectorize
 from leastnoise.data.schema_fit import ColumnFit, Fit
 from leastnoise.data.sources import column_types, files_named

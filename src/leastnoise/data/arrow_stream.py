@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.data.csv_records import TextColumn
+from leastnoise.data.csv_blocks import TextColumn
 
 _NULLABLE = 2  # ARROW_FLAG_NULLABLE
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from leastnoise.data.arrow_stream import TextStream
 from leastnoise.data.column_names import column_places
-from leastnoise.data.csv_records import CsvReader, Dropped, TextColumn
+from leastnoise.data.csv_blocks import Dropped, TextColumn
+from leastnoise.data.csv_records import CsvReader
 from leastnoise.data.text_files import TextFile
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.csv_records import Dropped
+from leastnoise.data.csv_blocks import Dropped
 from leastnoise.data.duckdb_scan import found, opened, with_cells
 from leastnoise.data.handle import Data
 from leastnoise.data.sources import is_in_engine
