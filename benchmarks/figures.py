@@ -24,9 +24,6 @@ KEPT = HERE.parent / "tests" / "golden" / "figures.json"
 
 COMMANDS = (
     "solver.py --only p1 --sizes 256 --time-limit 1",
-    "solver.py --only p2 --sizes 256 --time-limit 1",
-    "solver.py --only p3 --sizes 256 --time-limit 1",
-    "solver.py --only named --time-limit 1",
     "scale.py --only cubes --method marginals",
     "scale.py --only product",
     "scale.py --only ordered --match total",
