@@ -27,14 +27,15 @@ from typer.testing import CliRunner
 import leastnoise as ln
 from browser import BROWSER, dom_of, requests_of, run_browser
 from leastnoise.app.cli.report_command import report as report_command
-from leastnoise.core.errors import InputError, PlanFileError
+from leastnoise.core.errors import InputError, PlanFileError, UnrecordedSpending
 from leastnoise.core.random_bits import SystemBits
-from leastnoise.query import Integers
-from leastnoise.release import measured
+from leastnoise.query import Integers, Query
+from leastnoise.release import Receipt, measured
 from leastnoise.release.adjustment import Adjustment
 from leastnoise.report import cross_table, markup, page, pictures
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.figures import share_above, with_margin
+from leastnoise.report.simple_ways import baselines
 from leastnoise.strategy import Structured
 from tolerances import ROUNDING
 
@@ -470,7 +471,7 @@ def test_the_certificate_and_the_costs_are_those_of_the_plan(release):
         "status": "heuristic",
         "search": plan.ended,
     }
-    simple = ln.report.baselines(plan)
+    simple = baselines(plan)
     *lines, last = table_rows(section(root, "simple"))
     ways = (simple.per_count, simple.per_cell)
     for name, spread, each, cell, line in zip(
@@ -543,7 +544,7 @@ def hostile_release():
         ln.Total(name=HOSTILE[7]),
         ln.Linear(np.eye(2, 160), labels=[HOSTILE[0], HOSTILE[1]], name=HOSTILE[3]),
     ]
-    receipt = ln.release.Receipt("<i>people</i>", "\u202eid", "<head>")
+    receipt = Receipt("<i>people</i>", "\u202eid", "<head>")
     return release_of(plan_of(asked, schema=schema), receipt=receipt)
 
 
@@ -629,7 +630,7 @@ def kinds_of(part):
         (ln.Cube("sex", "bin"), {"bars", "shaded"}),
         (ln.Levels("place"), {"bars"}),
     ],
-    ids=lambda value: value.title() if isinstance(value, ln.queries.Query) else "",
+    ids=lambda value: value.title() if isinstance(value, Query) else "",
 )
 def test_the_picture_suits_the_question(query, kinds):
     schema = ln.Schema(
@@ -692,7 +693,7 @@ def test_answers_without_known_errors_have_no_intervals():
     schema = ln.Schema(x=range(32))
     plan = ln.design(ln.assemble([ln.Prefix("x"), ln.Total(name="all")], schema), ln.PureDP(1), method="dawa")
     counts = np.full(32, 10)
-    with pytest.warns(ln.errors.UnrecordedSpending):
+    with pytest.warns(UnrecordedSpending):
         release = ln.measure(plan, counts)
     text = ln.summarize(release).html()
     assert faults(text) == []
@@ -807,7 +808,7 @@ def test_targets_are_said_to_be_met_or_missed():
 def test_the_ledger_is_named_or_missed(release):
     told = words_of(release, "origin")
     assert "No ledger recorded this release" in told and "leastnoise 0." in told
-    receipt = ln.release.Receipt("census", "first", "f" * 64)
+    receipt = Receipt("census", "first", "f" * 64)
     paid = words_of(dataclasses.replace(release, receipt=receipt), "origin")
     for part in (
         "dataset",
@@ -931,7 +932,7 @@ def test_a_gap_that_nothing_stopped_is_told_as_one():
 
 
 def test_the_title_names_the_dataset_that_a_ledger_knows():
-    receipt = ln.release.Receipt("<b>stays</b> 2025", "first", "f" * 64)
+    receipt = Receipt("<b>stays</b> 2025", "first", "f" * 64)
     root = page_of(release_of(plan_of(), receipt=receipt))
     for tag in ("h1", "title"):
         assert next(root.all(tag)).text.startswith("<b>stays</b> 2025: a private release of ")

@@ -17,12 +17,13 @@ from leastnoise.release.adjusting import adjust
 from leastnoise.release.adjusting.search_watch import AdjustProgress
 from leastnoise.release.counts import count_tables, counts_of
 from leastnoise.release.measuring import measure, measured, with_noise
-from leastnoise.release.release import Release, in_unicode
+from leastnoise.release.release import Receipt, Release, in_unicode
 from leastnoise.release.release_file import load_release
 from leastnoise.release.simulation import simulated
 
 __all__ = [
     "AdjustProgress",
+    "Receipt",
     "Release",
     "adjust",
     "count_tables",
