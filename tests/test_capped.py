@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from leastnoise.bounds import proves_infeasible
+from leastnoise.core.deadline import Watch
 from leastnoise.core.errors import InfeasibleError
 from leastnoise.core.operators import Array, EveryRange, Matrix
 from leastnoise.planning import design
@@ -407,11 +408,11 @@ def test_a_time_limit_stops_with_an_honest_gap() -> None:
     c, weights = random_caps(rng, W), np.ones(len(W))
     L, B = coordinates(W)
     started = time.monotonic()
-    late = least_profile(DenseRows(L, NUMPY), B, c, Run(NINE, time_limit=1e-9))
+    late = least_profile(DenseRows(L, NUMPY), B, c, Run(NINE, Watch.starting(1e-9)))
     assert time.monotonic() - started < 10
     assert not late.has_converged and late.steps == 0 and late.gap > NINE
     assert is_proved(late, W, c, late.gap * (1 + ROUNDING))
-    roomy = Run(NINE, time_limit=1e-9)
+    roomy = Run(NINE, Watch.starting(1e-9))
     late_total = total_within_caps(DenseRows(L, NUMPY), B / math.sqrt(2 * late.achieved), c, L, roomy)
     assert not late_total.has_converged
     if late_total.is_feasible:

@@ -1,18 +1,23 @@
-"""When a search must come to an end with what it has."""
+"""Until when a search may go on, and whom it tells of its steps."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from leastnoise.core.progress import Ended
+from leastnoise.core.progress import Ended, Progress
 
 # Seconds. A solver that is given no time at all still makes its first step; zero would be refused.
 LEAST_TIME = 1e-9
 
-# What stays of the time where what comes afterwards would take all of it.
-_STAYS = 0.25
+# The share of the time that `before` leaves where what comes afterwards would take all of it.
+_LEAST_SHARE = 0.25
+
+
+class OutOfTime(Exception):
+    """Raised inside a search at its deadline, and caught where the search began."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +25,8 @@ class Deadline:
     """A moment of the monotonic clock.
 
     Attributes:
-        ends: that moment, in its seconds.
-        began: when counting began, by which `part` divides the time.
+        ends: that moment, in seconds of the clock; infinite where there is no limit.
+        began: when the work began, in seconds of the clock.
     """
 
     ends: float = math.inf
@@ -29,9 +34,14 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None, *, began: float | None = None) -> Deadline:
-        """So many seconds after a moment, which is now unless given; None is never."""
+        """The deadline that many seconds after a moment, which is now unless given; None is no limit."""
         start = time.monotonic() if began is None else began
         return cls(math.inf if seconds is None else start + seconds, start)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the work began."""
+        return time.monotonic() - self.began
 
     @property
     def is_past(self) -> bool:
@@ -40,7 +50,7 @@ class Deadline:
 
     @property
     def left(self) -> float | None:
-        """Seconds left, at least a moment; None where there is no limit."""
+        """Seconds left, at least LEAST_TIME; None where there is no limit."""
         return None if math.isinf(self.ends) else max(self.ends - time.monotonic(), LEAST_TIME)
 
     @property
@@ -48,17 +58,69 @@ class Deadline:
         """How a search ends here whose only limit this is."""
         return "deadline" if self.is_past else "converged"
 
+    def require_time(self) -> None:
+        """Return while there is time left.
+
+        Raises:
+            OutOfTime: once there is none.
+        """
+        if self.is_past:
+            raise OutOfTime
+
     def part(self, share: float) -> Deadline:
-        """The deadline of a first part, so that the rest of the time is left for what comes after it."""
+        """The deadline of a first part, which leaves the rest of the time for what comes after it."""
         if math.isinf(self.ends):
             return self
         return Deadline(self.began + share * (self.ends - self.began), self.began)
 
-    def before(self, seconds: float) -> Deadline:
-        """So many seconds earlier, for what cannot be interrupted afterwards; a quarter of the time stays."""
+    def share_of_rest(self, share: float) -> Deadline:
+        """The deadline of work that begins now and takes at most this share of the time left."""
         if math.isinf(self.ends):
             return self
-        return Deadline(max(self.ends - seconds, self.began + _STAYS * (self.ends - self.began)), self.began)
+        now = time.monotonic()
+        return Deadline(now + share * (self.ends - now), now)
+
+    def before(self, seconds: float) -> Deadline:
+        """The deadline that many seconds earlier, for work that cannot be interrupted afterwards.
+
+        At least a quarter of the time stays.
+        """
+        if math.isinf(self.ends):
+            return self
+        earliest = self.began + _LEAST_SHARE * (self.ends - self.began)
+        return Deadline(max(self.ends - seconds, earliest), self.began)
 
 
 NEVER = Deadline()
+
+Listener = Callable[[Progress], object]
+
+
+@dataclass
+class Watch:
+    """The deadline of a search and the listener it tells, over all parts of the search.
+
+    Attributes:
+        deadline: when the search has to end.
+        listener: called with a `Progress` after every step; None where nobody listens.
+        steps: steps of the parts that have ended.
+    """
+
+    deadline: Deadline
+    listener: Listener | None = None
+    steps: int = 0
+
+    @classmethod
+    def starting(cls, time_limit: float | None = None, listener: Listener | None = None) -> Watch:
+        """A watch over a search that begins now and may take that many seconds; None is no limit."""
+        return cls(Deadline.after(time_limit), listener)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the search began."""
+        return self.deadline.elapsed
+
+    def tell(self, step: int, gap: float) -> None:
+        """Tell the listener, if any, where the part under way stands."""
+        if self.listener is not None:
+            self.listener(Progress(self.steps + step, gap, self.seconds))

@@ -45,7 +45,13 @@ def ending_to_text(ended: Ended | None) -> str:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a design stands: step, gap so far, seconds so far."""
+    """Where a search stands.
+
+    Attributes:
+        step: how many steps were taken.
+        gap: how far the best so far may be from the optimum; infinite where that is not known.
+        seconds: seconds since it began.
+    """
 
     step: int
     gap: float

@@ -11,7 +11,6 @@ the others, prove their bound for all.
 from __future__ import annotations
 
 import math
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended, Progress, worst_ending
+from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.interior import Kind, Path, follow_path, relative_gap
 from leastnoise.solver.kinds import Anchor, LeastProfile, TotalWithinCaps, mixture
@@ -81,29 +81,19 @@ def _never(achieved: float, lower_bound: float) -> bool:
 
 @dataclass
 class Run:
-    """What one search is given: its precision, its clock and whom it tells."""
+    """What one search is given: the gap at which to stop, its watch and its backend.
+
+    `replace` gives a part of the search that shares the watch, and so the deadline and the count of steps.
+    """
 
     tol: float
-    time_limit: float | None = None
+    watch: Watch = field(default_factory=Watch.starting)
     backend: str = "numpy"
-    progress: Callable[[Progress], None] | None = None
-    steps: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds(self) -> float:
-        """Since the search began."""
-        return time.monotonic() - self.started
-
-    @property
-    def left(self) -> float | None:
-        """Seconds left, at least a moment; None without a limit."""
-        return None if self.time_limit is None else max(self.time_limit - self.seconds, 1e-9)
 
     @property
     def is_late(self) -> bool:
         """Whether the time is up."""
-        return self.time_limit is not None and self.seconds > self.time_limit
+        return self.watch.deadline.is_past
 
     def follow(
         self,
@@ -116,24 +106,19 @@ class Run:
         enough: Enough = _never,
         is_thorough: bool = False,
     ) -> Path:
-        """`follow_path` with the time that is left, telling of its steps after those before it."""
+        """`follow_path` until the deadline, counting its steps after those before it."""
         path = follow_path(
             forms,
             kind,
             p,
             q,
             tol=self.tol if tol is None else tol,
-            time_limit=self.left,
-            progress=self._tell,
+            watch=self.watch,
             enough=enough,
             is_thorough=is_thorough,
         )
-        self.steps += path.steps
+        self.watch.steps += path.steps
         return path
-
-    def _tell(self, step: Progress) -> None:
-        if self.progress is not None:
-            self.progress(Progress(self.steps + step.step, max(step.gap, 0.0), self.seconds))
 
 
 def least_profile(
@@ -181,7 +166,7 @@ def total_within_caps(
         rows, caps = _with_loose_caps(rows, B, caps, base, load_backend(run.backend))
         closer = _LeastProfile(rows, B, caps, first).search(base, None, _has_room)
         room = closer if closer.solution.achieved < 1 else room
-    search = _TotalWithinCaps(given, B, given_caps, replace(run, steps=first.steps), base, room)
+    search = _TotalWithinCaps(given, B, given_caps, run, base, room)
     found = search.search(base, (room.solution.p[:m], room.solution.q)).solution
     if found.has_converged:
         return found
@@ -210,8 +195,8 @@ def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedS
         achieved=path.achieved,
         lower_bound=path.lower_bound,
         has_converged=path.has_converged,
-        steps=run.steps,
-        seconds=run.seconds,
+        steps=run.watch.steps,
+        seconds=run.watch.seconds,
         ended=path.ended,
     )
 
@@ -318,10 +303,18 @@ class _Search(ABC):
 
     def _better(self, best: _Found | None, path: Path, v: Array, p: Array) -> _Found:
         """The best noise and the best proof of all rounds."""
-        run = self.run
+        watch = self.run.watch
         achieved, strategy = self.assess(path, v)
         solution = CappedSolution(
-            strategy, p, path.dual.q, achieved, path.lower_bound, False, run.steps, run.seconds, path.ended
+            strategy,
+            p,
+            path.dual.q,
+            achieved,
+            path.lower_bound,
+            False,
+            watch.steps,
+            watch.seconds,
+            path.ended,
         )
         if best is not None:
             old = best.solution
@@ -330,7 +323,7 @@ class _Search(ABC):
                 path, v = best.path, best.v
             if old.lower_bound > solution.lower_bound:
                 solution = replace(solution, lower_bound=old.lower_bound, p=old.p, q=old.q)
-        solution = replace(solution, has_converged=solution.gap <= run.tol)
+        solution = replace(solution, has_converged=solution.gap <= self.run.tol)
         return _Found(solution, path, v)
 
     def _first_rows(self, base: Array | None) -> Array:

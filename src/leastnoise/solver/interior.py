@@ -18,15 +18,15 @@ the predictor is chosen and conjugate gradients finish the corrector (Mehrotra 1
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended, Progress
+from leastnoise.core.progress import Ended
 from leastnoise.solver.mean import Forms, MeanPoint, evaluate
 
 MAX_STEPS = 150
@@ -83,7 +83,6 @@ class Path:
     lower_bound: float
     has_converged: bool
     steps: int
-    seconds: float
     ended: Ended
 
     @property
@@ -104,8 +103,7 @@ def follow_path(
     q: Array,
     *,
     tol: float,
-    time_limit: float | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    watch: Watch,
     enough: Callable[[float, float], bool] = lambda achieved, lower_bound: False,
     is_thorough: bool = False,
 ) -> Path:
@@ -113,10 +111,10 @@ def follow_path(
 
     Args:
         tol: the relative gap at which to stop.
+        watch: told of every step; the path ends at its deadline.
         enough: whether (achieved, lower_bound) already answers the question asked.
         is_thorough: go on until weights that vanish at the optimum have vanished too.
     """
-    started = time.monotonic()
     m = len(p)
     point = evaluate(forms, *kind.scaled(evaluate(forms, p, q)))
     so_far = _SoFar(point)
@@ -124,12 +122,10 @@ def follow_path(
     last_gap, step = math.inf, 0
     while True:
         own_gap = so_far.compared(point, *kind.bounds(point))
-        seconds = time.monotonic() - started
-        if progress is not None:
-            progress(Progress(step, so_far.gap, seconds))
+        watch.tell(step, max(so_far.gap, 0.0))
         lacking = max(own_gap, _remaining(kind, point, y)) if is_thorough else so_far.gap
         so_far.judged(point, lacking)
-        is_late = time_limit is not None and seconds > time_limit
+        is_late = watch.deadline.is_past
         is_answered = lacking <= tol or enough(so_far.achieved, so_far.lower_bound)
         if is_answered or step == MAX_STEPS or is_late or so_far.stalled >= _PATIENCE:
             break
@@ -140,7 +136,7 @@ def follow_path(
     ended: Ended = "converged"
     if not is_answered and so_far.stalled < _PATIENCE:
         ended = "deadline" if is_late else "exhausted"
-    return so_far.path(tol, step, time.monotonic() - started, ended)
+    return so_far.path(tol, step, ended)
 
 
 class _SoFar:
@@ -170,7 +166,7 @@ class _SoFar:
         if lacking <= self.least:
             self.nearest, self.least = point, lacking
 
-    def path(self, tol: float, steps: int, seconds: float, ended: Ended) -> Path:
+    def path(self, tol: float, steps: int, ended: Ended) -> Path:
         """Where the method ended, if here."""
         return Path(
             self.primal,
@@ -181,7 +177,6 @@ class _SoFar:
             self.lower_bound,
             self.gap <= tol,
             steps,
-            seconds,
             ended,
         )
 

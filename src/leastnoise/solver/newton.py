@@ -23,15 +23,15 @@ ordered attribute, it comes from the problem with half as many cells.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from leastnoise.core.deadline import Deadline, Listener, Watch
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended, Progress
+from leastnoise.core.progress import Ended
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.dual import DualPoint, Noise, evaluate
 
@@ -115,7 +115,7 @@ def minimise_total_variance(
     tol: float,
     time_limit: float | None = None,
     backend: str | Backend = "numpy",
-    progress: Callable[[Progress], None] | None = None,
+    progress: Listener | None = None,
     start: Array | None = None,
 ) -> Solution:
     """The noise of least total variance with privacy profile at most 1.
@@ -131,8 +131,8 @@ def minimise_total_variance(
         start: weights q to begin with, (n,), as those of a similar problem; found from R unless given.
     """
     device = load_backend(backend) if isinstance(backend, str) else backend
-    clock = _Clock(time_limit)
-    found = _minimise(device.matrix(R), device, tol, clock, progress, start)
+    watch = Watch.starting(time_limit, progress)
+    found = _minimise(device.matrix(R), device, tol, watch, start)
     root = device.numpy(found.noise.root)
     root /= math.sqrt(float(found.noise.u.max()))
     return Solution(
@@ -142,25 +142,9 @@ def minimise_total_variance(
         lower_bound=found.lower_bound,
         has_converged=found.gap <= tol,
         steps=found.steps,
-        seconds=clock.seconds,
+        seconds=watch.seconds,
         ended=found.ended,
     )
-
-
-class _Clock:
-    """How long a search has taken, and whether that is too long."""
-
-    def __init__(self, limit: float | None) -> None:
-        self._started = time.monotonic()
-        self._limit = math.inf if limit is None else limit
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._started
-
-    @property
-    def is_over(self) -> bool:
-        return self.seconds > self._limit
 
 
 @dataclass
@@ -186,23 +170,16 @@ class _Best:
             self.q, self.lower_bound = point.q, point.lower_bound
 
 
-def _minimise(
-    R: Any,
-    device: Backend,
-    tol: float,
-    clock: _Clock,
-    progress: Callable[[Progress], None] | None = None,
-    start: Array | None = None,
-) -> _Best:
+def _minimise(R: Any, device: Backend, tol: float, watch: Watch, start: Array | None = None) -> _Best:
     """The best noise and weights for a matrix of the backend."""
-    q = _first_weights(R, device, clock) if start is None else np.asarray(start, dtype=float)
+    deadline = watch.deadline
+    q = _first_weights(R, device, deadline) if start is None else np.asarray(start, dtype=float)
     point = evaluate(R, np.maximum(q, _LEAST_START * q.max()), device)
     best = _Best(point.noise, point.q, point.lower_bound)
     least_gap, previous, stalled, late = math.inf, math.inf, 0, 0
     while True:
         gap = best.gap
-        if progress is not None:
-            progress(Progress(best.steps, gap, clock.seconds))
+        watch.tell(best.steps, gap)
         # The point itself may be behind noise taken to first order, and still catching up.
         own = point.achieved / point.lower_bound - 1
         stalled = 0 if gap < 0.9 * least_gap or own < 0.5 * previous else stalled + 1
@@ -210,15 +187,15 @@ def _minimise(
         late += gap < _ROUNDING_GAP
         if gap <= tol:
             return best
-        if clock.is_over or best.steps == MAX_STEPS:
-            best.ended = "deadline" if clock.is_over else "exhausted"
+        if deadline.is_past or best.steps == MAX_STEPS:
+            best.ended = "deadline" if deadline.is_past else "exhausted"
             return best
         if gap < _ROUNDING_GAP and (stalled >= _PATIENCE or late >= 4 * _PATIENCE):
             return best
-        following = _step(R, point, best, tol, clock)
+        following = _step(R, point, best, tol, deadline)
         if following is None:
             # A step that was cut short need not find what a whole one would.
-            best.ended = "deadline" if clock.is_over else "converged"
+            best.ended = deadline.ending
             return best
         best.steps += 1
         point = following
@@ -226,14 +203,14 @@ def _minimise(
         best.take_bound(point)
 
 
-def _step(R: Any, point: DualPoint, best: _Best, tol: float, clock: _Clock) -> DualPoint | None:
+def _step(R: Any, point: DualPoint, best: _Best, tol: float, deadline: Deadline) -> DualPoint | None:
     """The next point, with a bound no worse, or None where rounding leaves none.
 
     The same point, if its first-order neighbour already closed the gap.
     """
     r = np.sqrt(point.q)
     curvature = point.hessian_diagonal()
-    direction = _newton_direction(point, r, curvature, _forcing(best.gap, tol), clock)
+    direction = _newton_direction(point, r, curvature, _forcing(best.gap, tol), deadline)
     # A few roundings below counts as no worse: at the end only u still moves. The
     # weakest direction of T is rounded beside the strongest, which magnifies them.
     slack = min(max(1e-13, 1e-15 * float(point.d.max() / point.d.min())), 1e-10)
@@ -255,7 +232,7 @@ def _step(R: Any, point: DualPoint, best: _Best, tol: float, clock: _Clock) -> D
         candidate = evaluate(R, np.maximum(trial, _LEAST_ROOT * trial.max()) ** 2, point.backend)
         if following is None or candidate.lower_bound > following.lower_bound:
             following = candidate
-        if following.lower_bound >= floor + 0.1 * share * promised or clock.is_over:
+        if following.lower_bound >= floor + 0.1 * share * promised or deadline.is_past:
             break
         trial, share = next(trials, (None, 0.0))
     return following if following is not None and following.lower_bound >= floor else None
@@ -341,7 +318,9 @@ def _model_gain(point: DualPoint, r: Array) -> float:
     return float((point.u - 1 - 0.5 * point.hessian_product(change)) @ change)
 
 
-def _newton_direction(point: DualPoint, r: Array, curvature: Array, forcing: float, clock: _Clock) -> Array:
+def _newton_direction(
+    point: DualPoint, r: Array, curvature: Array, forcing: float, deadline: Deadline
+) -> Array:
     """The solution of (4 rPr + 2 max(1 − u, 0)) x = −2 r (1 − u), by conjugate gradients."""
     damping = 2 * np.maximum(1 - point.u, 0)
     diagonal = 4 * point.q * curvature + damping
@@ -352,7 +331,7 @@ def _newton_direction(point: DualPoint, r: Array, curvature: Array, forcing: flo
     direction = z
     rho = first = float(residual @ z)
     for _ in range(MAX_PRODUCTS_PER_STEP):
-        if rho <= forcing**2 * first or rho == 0 or clock.is_over:
+        if rho <= forcing**2 * first or rho == 0 or deadline.is_past:
             break
         image = 4 * r * point.hessian_product(r * direction) + damping * direction
         bend = float(direction @ image)
@@ -369,7 +348,7 @@ def _newton_direction(point: DualPoint, r: Array, curvature: Array, forcing: flo
 # Where to begin ------------------------------------------------------------------------------
 
 
-def _first_weights(R: Any, device: Backend, clock: _Clock) -> Array:
+def _first_weights(R: Any, device: Backend, deadline: Deadline) -> Array:
     """Weights near the optimum.
 
     diag V^½, known at once from orthogonal rows. Where it is not and cells are in order,
@@ -383,13 +362,13 @@ def _first_weights(R: Any, device: Backend, clock: _Clock) -> Array:
         first, last = halves
         merged = (R[:, device.index(first)] + R[:, device.index(last)]) / 2
         coarse = _strong_directions(merged, device)
-        return _refined(_minimise(coarse, device, _COARSE_TOL, clock).q, first, last)
+        return _refined(_minimise(coarse, device, _COARSE_TOL, Watch(deadline)).q, first, last)
     if is_orthogonal:
         q = _root_diagonal(R, lengths, device)
     else:
         squares, U = device.eigh(R @ R.T)
         q = _root_diagonal(U.T @ R, device.numpy(squares), device)
-    return _weights_of_few(R, q, device, clock) if k * (k + 1) <= _FEW * n else q
+    return _weights_of_few(R, q, device, deadline) if k * (k + 1) <= _FEW * n else q
 
 
 def _strong_directions(R: Any, device: Backend) -> Any:
@@ -405,7 +384,7 @@ def _strong_directions(R: Any, device: Backend) -> Any:
     return U[:, device.index(values > _WEAK * values[-1])].T @ R
 
 
-def _weights_of_few(R: Any, q: Array, device: Backend, clock: _Clock) -> Array:
+def _weights_of_few(R: Any, q: Array, device: Backend, deadline: Deadline) -> Array:
     """Weights of the few cells that matter, for others zero.
 
     k(k + 1)/2 cells can carry the optimum. Many more leave the Hessian singular, and Newton's
@@ -425,11 +404,11 @@ def _weights_of_few(R: Any, q: Array, device: Backend, clock: _Clock) -> Array:
     chosen[np.argsort(-q)[:size]] = True
     for _ in range(_ROUNDS):
         index = np.flatnonzero(chosen)
-        found = _minimise(R[:, device.index(index)], device, _COARSE_TOL, clock, start=q[index])
+        found = _minimise(R[:, device.index(index)], device, _COARSE_TOL, Watch(deadline), start=q[index])
         q = np.zeros(n)
         q[index] = found.q
         point = evaluate(R, q, device)
-        if point.u.max() <= 1 + _COARSE_TOL or clock.is_over:
+        if point.u.max() <= 1 + _COARSE_TOL or deadline.is_past:
             break
         chosen = q > _HEAVY * q.sum()
         chosen[spanning] = True

@@ -101,8 +101,8 @@ def refined_profile(
         achieved=float(offsets.max()),
         lower_bound=first.lower_bound,
         has_converged=offsets.max() <= (1 + run.tol) * first.lower_bound,
-        steps=run.steps,
-        seconds=run.seconds,
+        steps=run.watch.steps,
+        seconds=run.watch.seconds,
         ended=worst_ending(endings),
     )
 

@@ -15,17 +15,16 @@ carries its split, its p and both numbers, computed from these alone. Budget and
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from leastnoise.core.deadline import Listener, Watch
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended, Progress, worst_ending
+from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.solver.split_path import Enough, LargestRatio, Path, Ratios, TotalWithin, never, relative_gap
 from leastnoise.solver.split_rounds import search
 
@@ -65,29 +64,6 @@ class SplitSolution:
         return relative_gap(self.achieved, self.lower_bound)
 
 
-Listener = Callable[[Progress], None]
-
-
-@dataclass
-class _Clock:
-    """How far a search is, over all of its parts."""
-
-    time_limit: float | None
-    progress: Listener | None
-    steps: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.started
-
-    def tell(self, step: int, gap: float) -> bool:
-        """Whether the time is up."""
-        if self.progress is not None:
-            self.progress(Progress(self.steps + step, gap, self.seconds))
-        return self.time_limit is not None and self.seconds > self.time_limit
-
-
 def least_total(A: Any, w: Array) -> SplitSolution:
     """The split of least Σ_j w_j v_j: x_s in proportion to √(Aᵀw)_s, with (Σ_s √(Aᵀw)_s)².
 
@@ -98,7 +74,7 @@ def least_total(A: Any, w: Array) -> SplitSolution:
     Raises:
         InputError: if an argument is not as above.
     """
-    clock = _Clock(None, None)
+    watch = Watch.starting()
     A = _checked(A)
     w = _vector("the weights", w, A.shape[0])
     if not (np.isfinite(w).all() and (w >= 0).all() and w.any()):
@@ -108,7 +84,7 @@ def least_total(A: Any, w: Array) -> SplitSolution:
     x = root / F
     needed = root > 0
     achieved = float((root[needed] ** 2 / x[needed]).sum())
-    return SplitSolution(x, None, achieved, F * F, True, True, 0, clock.seconds, "converged")
+    return SplitSolution(x, None, achieved, F * F, True, True, 0, watch.seconds, "converged")
 
 
 def least_largest(
@@ -133,13 +109,13 @@ def least_largest(
     Raises:
         InputError: if an argument is not as above.
     """
-    clock = _Clock(time_limit, progress)
+    watch = Watch.starting(time_limit, progress)
     A = _checked(A)
     caps = _checked_caps(caps, A.shape[0])
     if not np.isfinite(caps).any():
         raise InputError("no cap is finite, so nothing is to be kept small; give at least one")
     problem = _Counted(A, caps)
-    return _least_largest(problem, tol, clock, _weights(start, problem))
+    return _least_largest(problem, tol, watch, _weights(start, problem))
 
 
 def total_within(
@@ -161,16 +137,16 @@ def total_within(
     Raises:
         InputError: if an argument is not as above.
     """
-    clock = _Clock(time_limit, progress)
+    watch = Watch.starting(time_limit, progress)
     A = _checked(A)
     free = least_total(A, w)
     caps = _checked_caps(caps, A.shape[0])
     problem = _Counted(A, caps, np.asarray(A.T @ w))
     if problem.ratios_of(free.x).max(initial=0) <= 1:
         # The caps take no part.
-        return replace(free, p=np.zeros(len(caps)), seconds=clock.seconds)
+        return replace(free, p=np.zeros(len(caps)), seconds=watch.seconds)
     first = _weights(start, problem)
-    room = _least_largest(_Counted(A, caps), _UNDECIDED, clock, first, partial(_is_settled, tol))
+    room = _least_largest(_Counted(A, caps), _UNDECIDED, watch, first, partial(_is_settled, tol))
     # Part of the budget for what keeps the caps, the rest for what the total wants: the caps are kept with
     # room, and no block is left without.
     share = min(math.sqrt(room.achieved), 1.0)
@@ -180,8 +156,8 @@ def total_within(
         return replace(room, is_feasible=False, has_converged=is_proved and room.gap <= tol)
     kind = TotalWithin(problem.ratios, problem.a, 1 / anchor)
     assert room.p is not None
-    path = search(kind, kind.scaled(problem.shares(room.p)), tol=tol, tell=clock.tell)
-    found = problem.solution(path, tol, clock)
+    path = search(kind, kind.scaled(problem.shares(room.p)), tol=tol, watch=watch)
+    found = problem.solution(path, tol, watch)
     return found if found.has_converged else replace(found, ended=worst_ending([room.ended, found.ended]))
 
 
@@ -192,14 +168,14 @@ def _is_settled(tol: float, achieved: float, lower_bound: float) -> bool:
 
 
 def _least_largest(
-    problem: _Counted, tol: float, clock: _Clock, p: Array, enough: Enough = never
+    problem: _Counted, tol: float, watch: Watch, p: Array, enough: Enough = never
 ) -> SplitSolution:
     """From shares p c to the split of least max v/c."""
     kind = LargestRatio(problem.ratios)
-    path = search(kind, kind.scaled(p), tol=tol, tell=clock.tell, enough=enough)
+    path = search(kind, kind.scaled(p), tol=tol, watch=watch, enough=enough)
     # Only their proportions matter: with Σ p c = 1 the bound is (Σ √(Aᵀp))².
     path = replace(path, p=path.p / float(path.p.sum()))
-    return problem.solution(path, tol, clock)
+    return problem.solution(path, tol, watch)
 
 
 class _Counted:
@@ -227,14 +203,14 @@ class _Counted:
         """p_j c_j of the rows with caps."""
         return p[self.rows] * self.ratios.caps
 
-    def solution(self, path: Path, tol: float, clock: _Clock) -> SplitSolution:
+    def solution(self, path: Path, tol: float, watch: Watch) -> SplitSolution:
         """The end of a path, in terms of all rows and blocks."""
-        clock.steps += path.steps
+        watch.steps += path.steps
         p, x = np.zeros(self.shape[0]), np.zeros(self.shape[1])
         p[self.rows], x[self.blocks] = path.p / self.ratios.caps, path.x
         has_converged = path.gap <= tol
         return SplitSolution(
-            x, p, path.achieved, path.lower_bound, has_converged, True, clock.steps, clock.seconds, path.ended
+            x, p, path.achieved, path.lower_bound, has_converged, True, watch.steps, watch.seconds, path.ended
         )
 
 

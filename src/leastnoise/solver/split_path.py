@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 
@@ -303,8 +304,6 @@ class Path:
         return relative_gap(self.achieved, self.lower_bound)
 
 
-Tell = Callable[[int, float], bool]
-
 Enough = Callable[[float, float], bool]
 
 
@@ -313,12 +312,12 @@ def never(achieved: float, lower_bound: float) -> bool:
     return False
 
 
-def follow_path(kind: Kind, p: Array, *, tol: float, tell: Tell, enough: Enough = never) -> Path:
+def follow_path(kind: Kind, p: Array, *, tol: float, watch: Watch, enough: Enough = never) -> Path:
     """From positive weights p to the optimum.
 
     Args:
         tol: the relative gap at which to stop.
-        tell: told the step and the gap; whether to stop there.
+        watch: told of every step; the path ends at its deadline.
         enough: whether (achieved, lower_bound) already answers the question asked.
     """
     system = _System(kind.ratios)
@@ -332,7 +331,8 @@ def follow_path(kind: Kind, p: Array, *, tol: float, tell: Tell, enough: Enough 
         if point.lower_bound > proof.lower_bound:
             proof = point
         gap = relative_gap(best.achieved, proof.lower_bound)
-        is_late = tell(step, gap)
+        watch.tell(step, gap)
+        is_late = watch.deadline.is_past
         stalled = 0 if gap < 0.9 * least else stalled + 1
         least = min(gap, least)
         is_enough = gap <= tol or enough(best.achieved, proof.lower_bound)

@@ -12,8 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
-from leastnoise.solver.split_path import Enough, Kind, Path, Ratios, Tell, follow_path, never
+from leastnoise.core.progress import Progress
+from leastnoise.solver.split_path import Enough, Kind, Path, Ratios, follow_path, never
 
 # Up to so many rows, or so many per block, all of them are solved for at once.
 ALL_AT_ONCE, PER_BLOCK = 2_000, 20
@@ -28,7 +30,7 @@ _REVIVED = 0.1
 _FIRST_ROUND = 1e-2
 
 
-def search(kind: Kind, p: Array, *, tol: float, tell: Tell, enough: Enough = never) -> Path:
+def search(kind: Kind, p: Array, *, tol: float, watch: Watch, enough: Enough = never) -> Path:
     """From weights p to the optimum, as `follow_path` does.
 
     Args:
@@ -36,12 +38,12 @@ def search(kind: Kind, p: Array, *, tol: float, tell: Tell, enough: Enough = nev
     """
     m, n_blocks = kind.ratios.shape
     if m <= max(ALL_AT_ONCE, PER_BLOCK * n_blocks):
-        return follow_path(kind, _revived(p), tol=tol, tell=tell, enough=enough)
+        return follow_path(kind, _revived(p), tol=tol, watch=watch, enough=enough)
     chosen = _first_rows(kind, p)
     best: Path | None = None
     aim = max(_FIRST_ROUND, tol)
     while True:
-        path = follow_path(kind.of_rows(chosen), _revived(p[chosen]), tol=aim, tell=_told(tell, best))
+        path = follow_path(kind.of_rows(chosen), _revived(p[chosen]), tol=aim, watch=_of_round(watch, best))
         p = np.zeros(m)
         p[chosen] = path.p
         ratios = kind.ratios.apply(1 / path.x)
@@ -61,10 +63,16 @@ def search(kind: Kind, p: Array, *, tol: float, tell: Tell, enough: Enough = nev
         aim = max(tol / 4, 0.1 * gap) if len(joining) else tol / 4
 
 
-def _told(tell: Tell, best: Path | None) -> Tell:
-    """Told of the steps after those before, and of the gap for all rows rather than for some."""
-    steps, known = (0, math.inf) if best is None else (best.steps, best.gap)
-    return lambda step, gap: tell(steps + step, known)
+def _of_round(watch: Watch, best: Path | None) -> Watch:
+    """A watch that counts on from the steps before, and tells the gap for all rows rather than for some."""
+    steps, gap = (0, math.inf) if best is None else (best.steps, best.gap)
+    listener = watch.listener
+
+    def tell(progress: Progress) -> None:
+        if listener is not None:
+            listener(replace(progress, gap=gap))
+
+    return Watch(watch.deadline, tell, watch.steps + steps)
 
 
 def _better(best: Path, found: Path) -> Path:

@@ -27,15 +27,15 @@ Reference:
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from leastnoise.core.deadline import Listener, Watch
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended, Progress
+from leastnoise.core.progress import Ended
 
 MAX_STEPS = 200
 
@@ -88,7 +88,7 @@ def optimal_weighting(
     power: int = 1,
     tol: float = 1e-9,
     time_limit: float | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Listener | None = None,
 ) -> Weighting:
     """The weights x of least Σ c_i/x_i^p with P x ≤ 1, certified by (2).
 
@@ -111,21 +111,13 @@ def optimal_weighting(
         return Weighting(np.zeros(len(costs)), np.zeros(len(loads)), 0.0, 0.0, True, 0, "converged")
     if not (loads[:, used].max(axis=0, initial=0) > 0).all():
         raise DesignError("a design query that is needed touches no cell")
-    found = _solve(costs[used], loads[:, used], power, tol, time_limit, progress)
+    found = _solve(costs[used], loads[:, used], power, tol, Watch.starting(time_limit, progress))
     x = np.zeros(len(costs))
     x[used] = found.x
     return replace(found, x=x)
 
 
-def _solve(
-    costs: Array,
-    loads: Array,
-    power: int,
-    tol: float,
-    time_limit: float | None,
-    progress: Callable[[Progress], None] | None,
-) -> Weighting:
-    started = time.monotonic()
+def _solve(costs: Array, loads: Array, power: int, tol: float, watch: Watch) -> Weighting:
     # Neither the gap nor the shape of the answer depends on units: x_i is taken in that of its
     # largest load, the total so that equal weights of all cells prove a bound of 1.
     size = loads.max(axis=0)
@@ -144,10 +136,8 @@ def _solve(
         if (below := _lower_bound(c, P, point.y, power)) > bound:
             bound, best_y = below, point.y
         gap = achieved / bound - 1
-        seconds = time.monotonic() - started
-        if progress is not None:
-            progress(Progress(step, gap, seconds))
-        is_late = time_limit is not None and seconds > time_limit
+        watch.tell(step, gap)
+        is_late = watch.deadline.is_past
         if gap <= tol:
             break
         if is_late or step == MAX_STEPS:

@@ -21,6 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from leastnoise.core.deadline import Deadline, Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.core.resources import Needs
@@ -125,12 +126,12 @@ def _minimise(
 ) -> Solution:
     """The solver on the columns of R, with what is left of the time after so many seconds."""
     limit = None if request.time_limit is None else max(request.time_limit - seconds, 1e-9)
+    deadline = Deadline.after(limit)
     found = minimise_total_variance(R, tol=tol, time_limit=limit, backend=request.backend, progress=progress)
     if found.has_converged or found.ended == "deadline" or R.shape[1] > _MAX_SECOND_TRY:
         return found
     # Where the queries' sizes are very far apart, the slower method sees what squares have lost.
-    left = None if limit is None else max(limit - found.seconds, 1e-9)
-    run = Run(tol, left, request.backend, progress, steps=found.steps)
+    run = Run(tol, Watch(deadline, progress, found.steps), request.backend)
     other = least_total(R, run, start=found.q)
     best_root, achieved = min((found.root, found.achieved), (other.strategy, other.achieved), key=_second)
     best_q, bound = max((found.q, found.lower_bound), (other.q, other.lower_bound), key=_second)
@@ -141,8 +142,8 @@ def _minimise(
         achieved=achieved,
         lower_bound=bound,
         has_converged=has_converged,
-        steps=run.steps,
-        seconds=found.seconds + run.seconds,
+        steps=run.watch.steps,
+        seconds=deadline.elapsed,
         ended="converged" if has_converged else worst_ending([found.ended, other.ended]),
     )
 

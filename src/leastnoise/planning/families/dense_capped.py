@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leastnoise.bounds import Witness
+from leastnoise.core.deadline import Watch
 from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
 from leastnoise.core.operators import Array, Operator
 from leastnoise.planning.families.distinct_cells import (
@@ -174,7 +175,7 @@ def find_within_caps(request: Request, max_pairs: int) -> Found:
     note = ", over pairs of cells" if problem.are_pairs else ""
     if is_heuristic:
         note = " for records added or removed, scaled to records replaced"
-    run = Run(request.tol / 2, request.time_limit, request.backend, request.progress)
+    run = Run(request.tol / 2, Watch.starting(request.time_limit, request.progress), request.backend)
     if request.objective.kind == "largest":
         if request.options.get("refine", False):
             return problem.found(

@@ -9,7 +9,7 @@ from itertools import permutations
 
 import numpy as np
 
-from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.deadline import NEVER, Deadline, Watch
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array, Operator, RowScaled
 from leastnoise.core.progress import Ended
@@ -322,7 +322,7 @@ def _whole_for_largest(
     Q = None if basis is None else linalg.qr(basis.T.astype(float), mode="economic")[0]
     columns = np.eye(n) if Q is None else Q.T
     rows = ImplicitRows(operator, Q, load_backend("numpy"))
-    run = Run(_LARGEST_TOL, deadline.left)
+    run = Run(_LARGEST_TOL, Watch(deadline))
     found = least_profile(rows, columns[:, cells.first], np.ones(operator.shape[0]), run)
     root = found.strategy / math.sqrt(float((found.strategy**2).sum(axis=0).max()))
     q = cells.spread((found.q / cells.counts)[None, :])[0]
