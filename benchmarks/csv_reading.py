@@ -46,7 +46,7 @@ KINDS = {
 ABOUT = {
     "plain": "no quotes",
     "crlf": "no quotes, lines end in CR LF",
-    "partly": "two fields in twenty quoted, one of them with quotes inside",
+    "partly": "three fields in twenty quoted, one of them with quotes inside",
     "wholly": "every field quoted",
     "breaks": "every field quoted, line breaks in two of twenty",
     "letters": "quotes as letters in one field of twenty, which no CSV library writes",

@@ -336,6 +336,37 @@ def test_broken_lines_cost_themselves(
         assert vectorize(tmp_path / name, Schema(x=range(1, 4))).vector().tolist() == expected
 
 
+@pytest.mark.parametrize(
+    ("line", "most"),
+    [
+        # Quotes that are letters send nobody to be read one by one.
+        (b'2,b,a 5" disk', 0),
+        (b'2,b,5"', 0),
+        (b'2,"b","said ""no"", he"', 0),
+        # A line that is dropped does so to few after it.
+        (b'"2,b,z', csv_records._FEW // 5),
+        (b'2,"b"c,z', csv_records._FEW // 5),
+    ],
+)
+def test_an_odd_line_leaves_the_others_to_be_read_at_once(
+    line: bytes, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All lines after it in its block were read one by one, ten times as slowly."""
+    asked: list[bytes] = []
+    whole = CsvReader._checked
+
+    def watched(reader: CsvReader, record: bytes) -> Any:
+        asked.append(record)
+        return whole(reader, record)
+
+    monkeypatch.setattr(CsvReader, "_checked", watched)
+    lines = [b"1,a,z"] * 2000 + [line] + [b"3,a,z"] * 20_000
+    data = b"\n".join([b"x,y,last", *lines])
+    (tmp_path / "t.csv").write_bytes(data)
+    assert records_read(tmp_path / "t.csv") == records_by_loop(data, 2**21)
+    assert len(asked) <= most
+
+
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_an_open_quote_is_gone_back_over_and_every_byte_is_seen_once(
