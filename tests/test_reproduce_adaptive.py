@@ -28,8 +28,8 @@ from leastnoise.papers.reproductions.adaptive.adaptive_points import (
 )
 from leastnoise.papers.reproductions.adaptive.adult_and_census import TABLES, counts_of
 from leastnoise.papers.reproductions.adaptive.figure_3 import relative_of
-from leastnoise.papers.reproductions.points import Point, Row, Setting
-from leastnoise.papers.reproductions.reproduction import Reproduction
+from leastnoise.papers.reproductions.reproduction import Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, verdict_of
 from leastnoise.planning import design
 from leastnoise.privacy import GDP

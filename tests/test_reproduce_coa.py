@@ -28,8 +28,8 @@ from leastnoise.papers.reproductions.coa.setup import (
     ratios,
     three_sizes,
 )
-from leastnoise.papers.reproductions.points import Point, Row, Setting
-from leastnoise.papers.reproductions.reproduction import Reproduction
+from leastnoise.papers.reproductions.reproduction import Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check
 from leastnoise.privacy import PureDP
 from leastnoise.report import compare

@@ -18,8 +18,8 @@ from leastnoise.papers.reproductions.fitness_for_use import (
     random,
     theory,
 )
-from leastnoise.papers.reproductions.points import Row, Setting
-from leastnoise.papers.reproductions.reproduction import Reproduction, cell
+from leastnoise.papers.reproductions.reproduction import Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, verdict_of
 from leastnoise.planning import Plan
 from tolerances import ROUNDING, SOLVER

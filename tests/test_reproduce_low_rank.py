@@ -13,8 +13,8 @@ from leastnoise.papers.reproductions import low_rank
 from leastnoise.papers.reproductions.low_rank import claims
 from leastnoise.papers.reproductions.low_rank import low_rank_points as works
 from leastnoise.papers.reproductions.low_rank.sizes import CELLS, SHARES, SHRINK, M, N, rank_of
-from leastnoise.papers.reproductions.points import Row, Setting
-from leastnoise.papers.reproductions.reproduction import Reproduction, cell
+from leastnoise.papers.reproductions.reproduction import Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, verdict_of
 from leastnoise.planning import design
 from leastnoise.privacy import PureDP

@@ -22,14 +22,13 @@ from leastnoise.papers.reproductions import running
 from leastnoise.papers.reproductions.command import duration, in_words, listing
 from leastnoise.papers.reproductions.errata import SLIPS
 from leastnoise.papers.reproductions.page import write_pages
-from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import Printed, PrintedNumber, printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.running import NOTE, Outcome, Stand, run
 from leastnoise.papers.reproductions.store import Store
-from leastnoise.papers.reproductions.table import as_markdown, as_text, pivot, with_printed
 from leastnoise.papers.reproductions.verdicts import Check, number, statement, verdict_of
-from leastnoise.papers.reproductions.writing import as_words, write
+from leastnoise.papers.reproductions.writing import as_markdown, as_text, as_words, pivot, with_printed, write
 from support import extra
 
 NAME = "made-up/table-1"

@@ -38,7 +38,7 @@ def reproduce(
 ) -> None:
     """Make the papers' tables and figures again, printed numbers beside ours; resumes where it stopped."""
     command = import_module("leastnoise.papers.reproductions.command")
-    points = import_module("leastnoise.papers.reproductions.points")
+    points = import_module("leastnoise.papers.reproductions.reproduction")
 
     if not names:
         say(command.listing())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from leastnoise.core.errors import LeastnoiseError
 from leastnoise.papers.reproductions.command import in_words, listing, reproduce
-from leastnoise.papers.reproductions.points import Setting
+from leastnoise.papers.reproductions.reproduction import Setting
 from leastnoise.papers.reproductions.running import Stand
 
 

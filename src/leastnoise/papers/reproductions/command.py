@@ -12,8 +12,7 @@ from typing import TypedDict, Unpack
 from leastnoise.core.errors import InputError, MissingExtraError
 from leastnoise.papers.reproductions.catalogue import PAPERS, catalogue, named
 from leastnoise.papers.reproductions.page import write_pages
-from leastnoise.papers.reproductions.points import Setting
-from leastnoise.papers.reproductions.reproduction import Reproduction
+from leastnoise.papers.reproductions.reproduction import Reproduction, Setting
 from leastnoise.papers.reproductions.running import Outcome, Stand, run
 from leastnoise.papers.reproductions.writing import as_words, write
 

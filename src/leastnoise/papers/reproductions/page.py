@@ -11,9 +11,8 @@ from leastnoise.core.whole_file import written_whole
 from leastnoise.papers.reproductions.catalogue import PAPERS
 from leastnoise.papers.reproductions.errata import SLIPS
 from leastnoise.papers.reproductions.running import NOTE, Outcome
-from leastnoise.papers.reproductions.table import as_markdown, pivot, with_printed
 from leastnoise.papers.reproductions.verdicts import Verdict
-from leastnoise.papers.reproductions.writing import caption
+from leastnoise.papers.reproductions.writing import as_markdown, caption, pivot, with_printed
 
 TITLES = {
     "adaptive": "The adaptive mechanism",

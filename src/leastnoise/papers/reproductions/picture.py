@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leastnoise.papers.reproductions.points import Row
 from leastnoise.papers.reproductions.reproduction import Drawing
-from leastnoise.papers.reproductions.table import PRINTED
+from leastnoise.papers.reproductions.rows import Row
+from leastnoise.papers.reproductions.writing import PRINTED
 
 _WIDTH = {1: 560, 2: 300, 3: 230}
 _HEIGHT = 260

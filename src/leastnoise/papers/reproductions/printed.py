@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from leastnoise.core.errors import InputError
-from leastnoise.papers.reproductions.points import Plain
+from leastnoise.papers.reproductions.rows import Plain
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from leastnoise.core.errors import InputError, LeastnoiseError
-from leastnoise.papers.reproductions.points import Point, Row, Setting
-from leastnoise.papers.reproductions.reproduction import Reproduction
+from leastnoise.papers.reproductions.reproduction import Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.store import Finished, Store
 from leastnoise.papers.reproductions.verdicts import Check, Verdict, verdict_of
 

@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from leastnoise.papers.reproductions.points import Point, Row, Setting
+from leastnoise.papers.reproductions.reproduction import Point, Setting
+from leastnoise.papers.reproductions.rows import Row
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ import numpy as np
 
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.papers.reproductions.points import Plain, Row, Setting
+from leastnoise.papers.reproductions.reproduction import Setting
+from leastnoise.papers.reproductions.rows import Plain, Row
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import ApproxDP
 from leastnoise.query import (

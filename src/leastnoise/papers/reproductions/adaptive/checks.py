@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leastnoise.papers.reproductions.adaptive.adaptive_points import CELLS, EIGEN, OURS
-from leastnoise.papers.reproductions.points import Row
+from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 
 # The gap that a certificate claims by default; errors are roots of what it speaks of.

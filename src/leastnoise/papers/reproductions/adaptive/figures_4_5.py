@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from leastnoise.papers.reproductions.adaptive.adaptive_points import EIGEN, OURS, error_of, n_cells
 from leastnoise.papers.reproductions.adaptive.checks import SOLVER, compared
-from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Plain, Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, statement
 
 SEPARATION, PRINCIPAL = "eigen-separation", "principal-vectors"

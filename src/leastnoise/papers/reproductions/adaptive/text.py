@@ -22,9 +22,9 @@ from leastnoise.papers.reproductions.adaptive.adaptive_points import (
     sizes_of,
 )
 from leastnoise.papers.reproductions.adaptive.checks import SOLVER, compared, mean_of, share_between
-from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.planning import design
 from leastnoise.privacy import GDP, PureDP

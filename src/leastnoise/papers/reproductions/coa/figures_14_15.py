@@ -19,9 +19,9 @@ from leastnoise.papers.reproductions.coa.setup import (
     settings_of,
     suits_gpu,
 )
-from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Plain, Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.report import compare
 

@@ -10,9 +10,9 @@ import numpy as np
 import leastnoise as ln
 from leastnoise.papers.coa import coa
 from leastnoise.papers.reproductions.coa.setup import KINDS, NOTES, SIMILAR, drawn, number_in, spread
-from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.papers.sdp import sdp
 from leastnoise.query import Workload, workload_all_ranges, workload_prefix

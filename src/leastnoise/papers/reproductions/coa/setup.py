@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.reproduction import Point, Setting
+from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.query import Workload, workload_discrete, workload_marginal, workload_range, workload_related
 

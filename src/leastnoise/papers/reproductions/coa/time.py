@@ -24,9 +24,9 @@ from leastnoise.papers.reproductions.coa.setup import (
     said,
     seconds_of,
 )
-from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Plain, Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.papers.smoothing import smoothing
 from leastnoise.query import Workload

@@ -26,9 +26,9 @@ from leastnoise.papers.reproductions.fitness_for_use.mechanisms import (
     tree,
     with_caps,
 )
-from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.query import Marginal, Schema, Workload, assemble
 

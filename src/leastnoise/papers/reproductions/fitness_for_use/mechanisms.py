@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.papers.reproductions.points import Plain, Row, Setting
+from leastnoise.papers.reproductions.reproduction import Setting
+from leastnoise.papers.reproductions.rows import Plain, Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import GDP

@@ -30,9 +30,9 @@ from leastnoise.papers.reproductions.fitness_for_use.mechanisms import (
     tree,
     with_caps,
 )
-from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.papers.reproductions.printed import PrintedNumber, printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Plain, Row
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.query import Workload, workload_discrete, workload_range
 

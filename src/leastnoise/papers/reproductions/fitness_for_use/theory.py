@@ -10,9 +10,9 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.fitness_for_use.mechanisms import CERTIFIED, SMII
-from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Plain, Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import GDP

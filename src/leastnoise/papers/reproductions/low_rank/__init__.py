@@ -14,9 +14,9 @@ from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.low_rank.figures import FIGURES
 from leastnoise.papers.reproductions.low_rank.tuning import TUNING
-from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Plain, Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import GDP, PureDP

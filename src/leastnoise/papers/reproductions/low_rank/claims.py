@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from leastnoise.papers.reproductions.low_rank.sizes import CELLS, QUERIES, SHARES, SHRINK, M, N, rank_of
-from leastnoise.papers.reproductions.points import Row
 from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 
 OTHERS = ("LM", "WM", "HM")

@@ -38,8 +38,8 @@ from leastnoise.papers.reproductions.low_rank.sizes import (
     N,
     rank_of,
 )
-from leastnoise.papers.reproductions.points import Plain, Point, Setting
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Plain
 
 _QUICK_SHARES = (0.1, 0.3, 0.5, 0.7, 1.0)
 

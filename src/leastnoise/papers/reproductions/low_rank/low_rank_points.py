@@ -28,7 +28,8 @@ import numpy as np
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.papers.lowrank import LowRankResult, low_rank, random_start
-from leastnoise.papers.reproductions.points import Plain, Row, Setting
+from leastnoise.papers.reproductions.reproduction import Setting
+from leastnoise.papers.reproductions.rows import Plain, Row
 from leastnoise.planning import design
 from leastnoise.privacy import GDP, PureDP
 from leastnoise.query import Workload, workload_discrete, workload_range, workload_related

@@ -20,9 +20,9 @@ from leastnoise.papers.reproductions.low_rank.low_rank_points import (
     search_seconds,
 )
 from leastnoise.papers.reproductions.low_rank.sizes import SEED, SHRINK, M, N, rank_of
-from leastnoise.papers.reproductions.points import Plain, Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Plain, Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, statement
 
 WORKLOADS = ("WDiscrete", "WRange", "WRelated")

@@ -18,9 +18,9 @@ import numpy as np
 
 from leastnoise.core.errors import MissingExtraError
 from leastnoise.core.operators import Array
-from leastnoise.papers.reproductions.points import Point, Row, Setting
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, cell
+from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.planning import design
 from leastnoise.privacy import ApproxDP
