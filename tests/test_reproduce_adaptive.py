@@ -1,4 +1,4 @@
-"""The adaptive mechanism's paper, table by table: cheap points, and checks that can fail."""
+"""The adaptive mechanism's paper, table by table: cheap tasks, and checks that can fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from leastnoise.core.errors import DataError, InputError
 from leastnoise.core.operators import EveryRange
 from leastnoise.papers.reproductions.adaptive import REPRODUCTIONS, text
-from leastnoise.papers.reproductions.adaptive.adaptive_points import (
+from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
     EIGEN,
     METHODS,
     OURS,
@@ -28,7 +28,7 @@ from leastnoise.papers.reproductions.adaptive.adaptive_points import (
 )
 from leastnoise.papers.reproductions.adaptive.adult_and_census import TABLES, counts_of
 from leastnoise.papers.reproductions.adaptive.figure_3 import relative_of
-from leastnoise.papers.reproductions.reproduction import Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, verdict_of
 from leastnoise.planning import design
@@ -46,8 +46,8 @@ def named(name: str) -> Reproduction:
     return BY_NAME[f"adaptive/{name}"]
 
 
-def computed(points: Iterable[Point]) -> list[Row]:
-    return [row for point in points for row in point.work(QUICK, **point.arguments)]
+def computed(tasks: Iterable[Task]) -> list[Row]:
+    return [row for task in tasks for row in task.work(QUICK, **task.arguments)]
 
 
 def only(found: Sequence[Check], *words: str) -> Check:
@@ -63,26 +63,24 @@ def test_every_name_is_there_in_the_order_of_the_paper() -> None:
 @pytest.mark.parametrize("setting", [QUICK, FULL], ids=["quick", "full"])
 def test_points_can_be_called_and_told_apart(name: str, setting: Setting) -> None:
     found = named(name)
-    points = found.points(setting)
-    assert points and found.notes and found.printed.page
-    assert len({str(point) for point in points}) == len(points)
-    for point in points:
-        signature(point.work).bind(setting, **point.arguments)
-        assert point.seconds > 0 and point.n_cells > 0
-        assert all(
-            value is None or isinstance(value, (str, int, float)) for value in point.arguments.values()
-        )
-    methods = {point.arguments.get("method") for point in points}
+    tasks = found.tasks(setting)
+    assert tasks and found.notes and found.printed.page
+    assert len({str(task) for task in tasks}) == len(tasks)
+    for task in tasks:
+        signature(task.work).bind(setting, **task.arguments)
+        assert task.seconds > 0 and task.n_cells > 0
+        assert all(value is None or isinstance(value, (str, int, float)) for value in task.arguments.values())
+    methods = {task.arguments.get("method") for task in tasks}
     assert OURS in methods or "dense" in methods or name == "section-3-4"
     if setting.is_quick:
-        assert not any(point.needs_gpu() for point in points)
+        assert not any(task.needs_gpu() for task in tasks)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_run_is_said_to_be_not_run(name: str) -> None:
     found = named(name).checks([])
     assert found and {check.verdict for check in found} == {"not run"}
-    refused = [{**point.arguments, "note": "refused"} for point in named(name).points(QUICK)]
+    refused = [{**task.arguments, "note": "refused"} for task in named(name).tasks(QUICK)]
     assert verdict_of(named(name).checks(refused)) == "not run"
 
 
@@ -91,7 +89,7 @@ def test_nothing_run_is_said_to_be_not_run(name: str) -> None:
 
 def test_example_4() -> None:
     found = named("example-4")
-    checks = found.checks(computed(found.points(QUICK)))
+    checks = found.checks(computed(found.tasks(QUICK)))
     assert only(checks, "identity").verdict == "reached"
     assert only(checks, "eigen strategy").verdict == "better"
     assert only(checks, "nearly optimal").verdict == "better"
@@ -105,7 +103,7 @@ def test_more_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(text, "design", noisier)
     found = named("example-4")
-    checks = found.checks(computed(found.points(QUICK)))
+    checks = found.checks(computed(found.tasks(QUICK)))
     assert only(checks, "identity").verdict == only(checks, "eigen strategy").verdict == "differs"
 
 
@@ -114,25 +112,25 @@ def test_more_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_section_3_4(monkeypatch: pytest.MonkeyPatch) -> None:
     found = named("section-3-4")
-    points = [p for p in found.points(QUICK) if p.arguments["workload"] in ("CDF", "2-way range marginals")]
-    checks = found.checks(computed(points))
+    tasks = [p for p in found.tasks(QUICK) if p.arguments["workload"] in ("CDF", "2-way range marginals")]
+    checks = found.checks(computed(tasks))
     verdicts = [check.verdict for check in checks]
     assert verdicts == ["reached", "reached", "reached", "differs", "reached", "reached", "reached", "better"]
     # A method that relies on the order of cells is not mistaken for one that adapts.
     monkeypatch.setitem(METHODS, EIGEN, ("wavelet", {}))
-    (cdf,) = [point for point in points if point.arguments["workload"] == "CDF"]
+    (cdf,) = [task for task in tasks if task.arguments["workload"] == "CDF"]
     broken = found.checks(computed([cdf]))
     assert only(broken, "as it is, eigenvalues distinct", "proposition 5").verdict == "differs"
 
 
 def section_3_5() -> Sequence[Check]:
-    points = [
-        point
-        for point in named("section-3-5").points(QUICK)
-        if point.arguments["basis"] == "Wavelet" and point.arguments["shape"] == "4x8x8"
-        if point.arguments["method"] in ("equal weights", "best weights")
+    tasks = [
+        task
+        for task in named("section-3-5").tasks(QUICK)
+        if task.arguments["basis"] == "Wavelet" and task.arguments["shape"] == "4x8x8"
+        if task.arguments["method"] in ("equal weights", "best weights")
     ]
-    return named("section-3-5").checks(computed(points))
+    return named("section-3-5").checks(computed(tasks))
 
 
 def test_section_3_5(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +234,7 @@ def test_relative_errors_by_simulation() -> None:
 
 def at_shape(name: str, shape: str, workload: str) -> list[Row]:
     wanted = {"shape": shape, "workload": workload}
-    return computed(point for point in named(name).points(QUICK) if wanted.items() <= point.arguments.items())
+    return computed(task for task in named(name).tasks(QUICK) if wanted.items() <= task.arguments.items())
 
 
 def test_marginals_match_the_bound_and_a_worse_strategy_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The figures of COA again: every name, cheap points of each kind, verdicts that notice a broken method."""
+"""The figures of COA again: every name, cheap tasks of each kind, verdicts that notice a broken method."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from leastnoise.papers.reproductions.coa.setup import (
     ratios,
     three_sizes,
 )
-from leastnoise.papers.reproductions.reproduction import Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check
 from leastnoise.privacy import PureDP
@@ -41,10 +41,10 @@ NAMES = [f"coa/figure-{number}" for number in range(1, 16)] + ["coa/lemma-4", "c
 BY_NAME = {found.name: found for found in REPRODUCTIONS}
 
 
-def rows_of(name: str, wanted: Callable[[Point], bool]) -> list[Row]:
-    points = [point for point in BY_NAME[name].points(QUICK) if wanted(point)]
-    assert points
-    return [row for point in points for row in point.work(QUICK, **point.arguments)]
+def rows_of(name: str, wanted: Callable[[Task], bool]) -> list[Row]:
+    tasks = [task for task in BY_NAME[name].tasks(QUICK) if wanted(task)]
+    assert tasks
+    return [row for task in tasks for row in task.work(QUICK, **task.arguments)]
 
 
 def found_in(name: str, rows: Sequence[Row], claim: str) -> Check:
@@ -59,7 +59,7 @@ def backwards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coa_module, "_newton_direction", lambda *known: -real(*known))
 
 
-# Names, points, claims -----------------------------------------------------------------------
+# Names, tasks, claims -----------------------------------------------------------------------
 
 
 def test_every_figure_is_there_in_the_papers_order() -> None:
@@ -70,24 +70,22 @@ def test_every_figure_is_there_in_the_papers_order() -> None:
 @pytest.mark.parametrize("size", ["quick", "full"])
 @pytest.mark.parametrize("found", REPRODUCTIONS, ids=lambda found: found.name)
 def test_points_are_listed_apart_and_travel(found: Reproduction, size: Any) -> None:
-    points = found.points(Setting(size))
-    known = {(point.work.__qualname__, tuple(point.arguments.items())) for point in points}
-    assert points and len(known) == len(points)
-    assert all(point.seconds > 0 and pickle.loads(pickle.dumps(point)) == point for point in points)
-    assert size == "full" or not any(point.needs_gpu() for point in points)
-    for point in points:
-        assert point.n_cells == point.arguments["n"]
+    tasks = found.tasks(Setting(size))
+    known = {(task.work.__qualname__, tuple(task.arguments.items())) for task in tasks}
+    assert tasks and len(known) == len(tasks)
+    assert all(task.seconds > 0 and pickle.loads(pickle.dumps(task)) == task for task in tasks)
+    assert size == "full" or not any(task.needs_gpu() for task in tasks)
+    for task in tasks:
+        assert task.n_cells == task.arguments["n"]
 
 
 def test_the_quick_size_is_quick_and_the_full_one_is_the_papers() -> None:
-    quick, full = (
-        [p for found in REPRODUCTIONS for p in found.points(Setting(s))] for s in ("quick", "full")
-    )
-    assert sum(point.seconds for point in quick) < 210
-    assert max(point.seconds for point in full) < 360
-    domain = {point.arguments["n"] for point in BY_NAME["coa/figure-4"].points(Setting("full"))}
+    quick, full = ([p for found in REPRODUCTIONS for p in found.tasks(Setting(s))] for s in ("quick", "full"))
+    assert sum(task.seconds for task in quick) < 210
+    assert max(task.seconds for task in full) < 360
+    domain = {task.arguments["n"] for task in BY_NAME["coa/figure-4"].tasks(Setting("full"))}
     assert domain == {64, 128, 256, 512, 1024, 2048, 4096, 8192}
-    queries = {point.arguments["m"] for point in BY_NAME["coa/figure-6"].points(Setting("full"))}
+    queries = {task.arguments["m"] for task in BY_NAME["coa/figure-6"].tasks(Setting("full"))}
     assert queries >= {32, 8192}
 
 
@@ -105,7 +103,7 @@ def test_a_point_that_was_not_run_is_no_number() -> None:
     rows = [{"method": "coa", "n": 16, "draw": 1, "note": "not run: too large"}]
     assert mean_of(rows, "error", method="coa") is None and ratios(rows, "coa", "coa", "n") == {}
     for name in ("coa/figure-2", "coa/figure-12", "coa/figure-14", "coa/sdp", "coa/lemma-4"):
-        noted = [{**point.arguments, "note": "not run"} for point in BY_NAME[name].points(QUICK)]
+        noted = [{**task.arguments, "note": "not run"} for task in BY_NAME[name].tasks(QUICK)]
         assert {check.verdict for check in BY_NAME[name].checks(noted)} == {"not run"}
 
 
@@ -138,8 +136,8 @@ def test_ratios_are_taken_on_the_same_draws() -> None:
 # Errors --------------------------------------------------------------------------------------
 
 
-def small(point: Point) -> bool:
-    return point.arguments["n"] in (32, 64) and point.arguments["draw"] == 1
+def small(task: Task) -> bool:
+    return task.arguments["n"] in (32, 64) and task.arguments["draw"] == 1
 
 
 @pytest.mark.parametrize("name", ["coa/figure-2", "coa/figure-4"])
@@ -154,14 +152,14 @@ def test_errors_against_the_domain(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert found_in(name, rows, "COA gains more than two").verdict == "not run"
     backwards(monkeypatch)
     broken = [row for row in rows if row["method"] != "coa"]
-    broken += rows_of(name, lambda point: small(point) and point.arguments["method"] == "coa")
+    broken += rows_of(name, lambda task: small(task) and task.arguments["method"] == "coa")
     assert found_in(name, broken, "COA is best").verdict == "differs"
     assert found_in(name, broken, "COA finds that optimum").verdict == "differs"
     assert found_in(name, broken, "LRM is best").verdict == "reached"
 
 
 def test_a_worse_optimum_would_be_seen() -> None:
-    rows = rows_of("coa/figure-6", lambda point: point.arguments["m"] == 64 and point.arguments["draw"] == 1)
+    rows = rows_of("coa/figure-6", lambda task: task.arguments["m"] == 64 and task.arguments["draw"] == 1)
     assert found_in("coa/figure-6", rows, "the optimum of Program (9)").verdict == "reached"
     assert found_in("coa/figure-6", rows, "WM improves").verdict == "reached"
     worse = [{**row, "error": 1.2 * row["error"]} if row["method"] == "dense" else row for row in rows]  # type: ignore[operator]
@@ -196,7 +194,7 @@ def test_the_rank_decides_what_is_gained() -> None:
 
 def test_convergence_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "coa/figure-1"
-    rows = rows_of(name, lambda point: point.arguments["workload"] == "WRange")
+    rows = rows_of(name, lambda task: task.arguments["workload"] == "WRange")
     steps = [row for row in rows if row["method"] == "coa"]
     assert [row["iteration"] for row in steps] == list(range(len(steps)))
     # The simulated error has the mean that is expected: 20 executions of 64 directions, within a half.
@@ -208,7 +206,7 @@ def test_convergence_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bound is not None and all(row["objective"] >= bound for row in steps)  # type: ignore[operator]
     assert bound > mean_of(rows, "lower_bound", method="dense")  # type: ignore[operator]
     backwards(monkeypatch)
-    broken = rows_of(name, lambda point: point.arguments["workload"] == "WRange")
+    broken = rows_of(name, lambda task: task.arguments["workload"] == "WRange")
     assert "above the optimum of its own" in found_in(name, broken, "WRange: there COA has converged").why
     assert found_in(name, broken, "WRange: there COA has converged").verdict == "differs"
     assert found_in(name, broken, "WDiscrete: the objective falls").verdict == "not run"
@@ -239,9 +237,9 @@ def test_claims_about_time_follow_the_times() -> None:
 
 
 def test_times_are_measured() -> None:
-    points = BY_NAME["coa/figure-11"].points(QUICK)
-    chosen = [p for p in points if p.arguments["workload"] == "WMarginal" and p.arguments["m"] == 16]
-    rows = [row for point in chosen for row in timing.timed(QUICK, **point.arguments)]  # type: ignore[arg-type]
+    tasks = BY_NAME["coa/figure-11"].tasks(QUICK)
+    chosen = [p for p in tasks if p.arguments["workload"] == "WMarginal" and p.arguments["m"] == 16]
+    rows = [row for task in chosen for row in timing.timed(QUICK, **task.arguments)]  # type: ignore[arg-type]
     assert [row["method"] for row in rows] == list(timing.METHODS)
     assert all(row["seconds"] > 0 and row["clock"] == "processor" for row in rows)  # type: ignore[operator]
     constant = [{**row, "m": m} for m in (16, 1024) for row in rows]
@@ -288,8 +286,8 @@ def test_dawa_does_not_see_a_constant() -> None:
 def test_dawa_beside_coa(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "coa/figure-15"
 
-    def chosen(point: Point) -> bool:
-        return point.arguments["m"] == 16
+    def chosen(task: Task) -> bool:
+        return task.arguments["m"] == 16
 
     rows = rows_of(name, chosen)
     assert {row["table"] for row in rows} == {*SYNTHETIC, *REAL}
@@ -303,7 +301,7 @@ def test_dawa_beside_coa(monkeypatch: pytest.MonkeyPatch) -> None:
     real = dawa.noise_scale
     monkeypatch.setattr(dawa, "noise_scale", lambda delta: real(delta) / 1000)
     quiet = [row for row in rows if row["method"] == "dawa"]
-    quiet += rows_of(name, lambda point: chosen(point) and "method" in point.arguments)
+    quiet += rows_of(name, lambda task: chosen(task) and "method" in task.arguments)
     for claim in ("COA is generally better", "DAWA does poorly", "DAWA is better only"):
         assert found_in(name, quiet, claim).verdict == "reached", claim
 
@@ -312,7 +310,7 @@ def test_dawa_beside_coa(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lemma_4(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = rows_of("coa/lemma-4", lambda point: point.arguments["workload"] in ("prefix", "WRelated"))
+    rows = rows_of("coa/lemma-4", lambda task: task.arguments["workload"] in ("prefix", "WRelated"))
     verdicts = [check.verdict for check in BY_NAME["coa/lemma-4"].checks(rows)]
     assert verdicts == ["reached", "reached", "differs", "reached"]
     real = theory.coa
@@ -323,15 +321,15 @@ def test_lemma_4(monkeypatch: pytest.MonkeyPatch) -> None:
             return replace(found, objectives=tuple(factor * value for value in found.objectives))
 
         monkeypatch.setattr(theory, "coa", scaled)
-        broken = rows_of("coa/lemma-4", lambda point: point.arguments["workload"] == "prefix")
+        broken = rows_of("coa/lemma-4", lambda task: task.arguments["workload"] == "prefix")
         assert [check.verdict for check in BY_NAME["coa/lemma-4"].checks(broken)][:2] == expected
 
 
 def test_semidefinite_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     extra("cvxpy")
 
-    def chosen(point: Point) -> bool:
-        return point.arguments["workload"] == "WDiscrete" and point.arguments["n"] == 8
+    def chosen(task: Task) -> bool:
+        return task.arguments["workload"] == "WDiscrete" and task.arguments["n"] == 8
 
     name = "coa/sdp"
     rows = rows_of(name, chosen)

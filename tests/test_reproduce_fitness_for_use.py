@@ -1,4 +1,4 @@
-"""The fitness-for-use paper made again: cheap points in full, and broken methods that must be seen."""
+"""The fitness-for-use paper made again: cheap tasks in full, and broken methods that must be seen."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def named(name: str) -> Reproduction:
 
 
 def rows_of(name: str, wanted: Callable[[Any], bool] = lambda _: True) -> list[Row]:
-    points = [point for point in named(name).points(QUICK) if wanted(point.arguments)]
-    assert points
-    return [row for point in points for row in point.work(QUICK, **point.arguments)]
+    tasks = [task for task in named(name).tasks(QUICK) if wanted(task.arguments)]
+    assert tasks
+    return [row for task in tasks for row in task.work(QUICK, **task.arguments)]
 
 
 def checks_of(name: str, rows: Sequence[Row]) -> dict[str, Check]:
@@ -64,11 +64,11 @@ def test_points_enumerate_and_checks_run_on_nothing(name: str) -> None:
     found = named(name)
     sizes = []
     for setting in (QUICK, FULL):
-        points = found.points(setting)
-        known = [tuple(point.arguments.items()) for point in points]
-        assert len(set(known)) == len(known) > 0, "a point is known by its arguments"
-        assert all(0 < point.seconds <= 360 and not point.needs_gpu() for point in points)
-        sizes.append(len(points))
+        tasks = found.tasks(setting)
+        known = [tuple(task.arguments.items()) for task in tasks]
+        assert len(set(known)) == len(known) > 0, "a task is known by its arguments"
+        assert all(0 < task.seconds <= 360 and not task.needs_gpu() for task in tasks)
+        sizes.append(len(tasks))
     assert sizes[0] <= sizes[1]
     checks = found.checks([])
     assert checks and {check.verdict for check in checks} == {"not run"}

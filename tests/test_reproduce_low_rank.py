@@ -1,4 +1,4 @@
-"""The reproductions of the low-rank paper: cheap points, checks that can fail, and second routes."""
+"""The reproductions of the low-rank paper: cheap tasks, checks that can fail, and second routes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from leastnoise.core.errors import InputError
 from leastnoise.papers.reproductions import low_rank
 from leastnoise.papers.reproductions.low_rank import claims
-from leastnoise.papers.reproductions.low_rank import low_rank_points as works
+from leastnoise.papers.reproductions.low_rank import low_rank_tasks as works
 from leastnoise.papers.reproductions.low_rank.sizes import CELLS, SHARES, SHRINK, M, N, rank_of
 from leastnoise.papers.reproductions.reproduction import Reproduction, Setting
 from leastnoise.papers.reproductions.rows import Row, cell
@@ -26,14 +26,14 @@ BY_NAME = {found.name.partition("/")[2]: found for found in low_rank.REPRODUCTIO
 
 
 def rows_of(name: str, setting: Setting = QUICK, **about: Any) -> list[Row]:
-    """The rows of the points with these arguments."""
-    points = [
-        point
-        for point in BY_NAME[name].points(setting)
-        if all(point.arguments.get(key) in wanted for key, wanted in about.items())
+    """The rows of the tasks with these arguments."""
+    tasks = [
+        task
+        for task in BY_NAME[name].tasks(setting)
+        if all(task.arguments.get(key) in wanted for key, wanted in about.items())
     ]
-    assert points, "no such point"
-    return [row for point in points for row in point.work(setting, **point.arguments)]
+    assert tasks, "no such task"
+    return [row for task in tasks for row in task.work(setting, **task.arguments)]
 
 
 def check(name: str, rows: Sequence[Row], words: str) -> Check:
@@ -50,22 +50,22 @@ def test_every_table_and_figure_is_there() -> None:
 @pytest.mark.parametrize("found", low_rank.REPRODUCTIONS, ids=lambda found: found.name)
 def test_points_enumerate_and_nothing_run_is_nothing_said(found: Reproduction) -> None:
     for setting in (QUICK, FULL):
-        points = found.points(setting)
-        keys = {(point.work.__qualname__, tuple(sorted(point.arguments.items()))) for point in points}
-        assert len(keys) == len(points) > 0
-        assert all(0 < point.seconds <= 5 * works.MAX_SECONDS for point in points)
-        # What a run notes where a point was refused has arguments and no numbers.
-        noted: list[Mapping[str, Any]] = [{**point.arguments, "note": "not run"} for point in points]
+        tasks = found.tasks(setting)
+        keys = {(task.work.__qualname__, tuple(sorted(task.arguments.items()))) for task in tasks}
+        assert len(keys) == len(tasks) > 0
+        assert all(0 < task.seconds <= 5 * works.MAX_SECONDS for task in tasks)
+        # What a run notes where a task was refused has arguments and no numbers.
+        noted: list[Mapping[str, Any]] = [{**task.arguments, "note": "not run"} for task in tasks]
         for rows in ([], noted):
             checks = found.checks(rows)
             assert checks and {entry.verdict for entry in checks} == {"not run"}, rows[:1]
-    assert not any(point.needs_gpu() for point in found.points(QUICK))
+    assert not any(task.needs_gpu() for task in found.tasks(QUICK))
 
 
 def test_the_full_size_is_the_papers() -> None:
     def own(name: str, column: str) -> set[Any]:
-        points = BY_NAME[name].points(FULL)
-        return {p.arguments[column] for p in points if p.arguments["shrink"] == 1}
+        tasks = BY_NAME[name].tasks(FULL)
+        return {p.arguments[column] for p in tasks if p.arguments["shrink"] == 1}
 
     for name in ("figure-4", "figure-5", "figure-6"):
         assert own(name, "n") == set(CELLS) and own(name, "m") == {M}
@@ -74,7 +74,7 @@ def test_the_full_size_is_the_papers() -> None:
     assert own("figure-7", "m") == own("figure-8", "m") == {64, 128, 256, 512, 1024}
     assert own("figure-9", "s") == {rank_of("WRelated", M, N, share) for share in SHARES}
     assert own("figure-2", "n") == {N}
-    large = [p for p in BY_NAME["figure-4"].points(FULL) if p.arguments["n"] == CELLS[-1]]
+    large = [p for p in BY_NAME["figure-4"].tasks(FULL) if p.arguments["n"] == CELLS[-1]]
     assert {p.arguments["method"] for p in large if p.needs_gpu()} == {"LRM", "AMM"}
 
 

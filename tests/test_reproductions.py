@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import importlib.util
 import json
 import math
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,16 +23,16 @@ from leastnoise.core.errors import InputError, MethodError
 from leastnoise.papers.reproductions import catalogue as names
 from leastnoise.papers.reproductions import printed as printed_numbers
 from leastnoise.papers.reproductions import running
-from leastnoise.papers.reproductions.command import duration, in_words, listing
+from leastnoise.papers.reproductions.cache import key_of, source_digest
+from leastnoise.papers.reproductions.command import duration, listing, progress_to_text
 from leastnoise.papers.reproductions.errata import SLIPS
 from leastnoise.papers.reproductions.page import write_pages
 from leastnoise.papers.reproductions.printed import Printed, PrintedNumber, printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
-from leastnoise.papers.reproductions.rows import Row, cell
-from leastnoise.papers.reproductions.running import NOTE, Outcome, Stand, run
-from leastnoise.papers.reproductions.store import Store
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
+from leastnoise.papers.reproductions.rows import NOTE, Row, cell
+from leastnoise.papers.reproductions.running import Outcome, RunProgress, run
 from leastnoise.papers.reproductions.verdicts import Check, number, statement, verdict_of
-from leastnoise.papers.reproductions.writing import as_markdown, as_text, as_words, pivot, with_printed, write
+from leastnoise.papers.reproductions.writing import as_markdown, as_text, pivot, to_text, with_printed, write
 from support import extra
 
 NAME = "made-up/table-1"
@@ -57,11 +61,11 @@ def checks(rows: Sequence[Row]) -> list[Check]:
     ]
 
 
-def made_up(points: Any = None) -> Reproduction:
+def made_up(tasks: Any = None) -> Reproduction:
     return Reproduction(
         NAME,
         "halves of squares",
-        points or (lambda setting: [Point(squares, {"n": n}) for n in (2, 3)]),
+        tasks or (lambda setting: [Task(squares, {"n": n}) for n in (2, 3)]),
         checks,
         Drawing("n", "value", "method"),
         ("One stated choice.",),
@@ -76,8 +80,8 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(printed_numbers, "_all", lambda: everything)
 
 
-def outcome(tmp_path: Path, points: Any = None, **options: Any) -> Outcome:
-    (found,) = run([made_up(points)], Setting("quick"), folder=tmp_path / "points", **options)
+def outcome(tmp_path: Path, tasks: Any = None, **options: Any) -> Outcome:
+    (found,) = run([made_up(tasks)], Setting("quick"), folder=tmp_path / "cache", **options)
     return found
 
 
@@ -134,7 +138,7 @@ def test_one_check_that_differs_is_enough() -> None:
 # Running
 
 
-def test_rows_come_in_the_order_of_the_points(tmp_path: Path) -> None:
+def test_rows_come_in_the_order_of_the_tasks(tmp_path: Path) -> None:
     found = outcome(tmp_path)
     assert [row["n"] for row in found.rows] == [2, 2, 3, 3]
     assert [check.verdict for check in found.checks] == ["reached", "better", "not run"]
@@ -142,7 +146,7 @@ def test_rows_come_in_the_order_of_the_points(tmp_path: Path) -> None:
 
 
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    stopped = run([made_up()], Setting("quick"), folder=tmp_path / "points", progress=_stop_after_one)
+    stopped = run([made_up()], Setting("quick"), folder=tmp_path / "cache", progress=_stop_after_one)
     with pytest.raises(KeyboardInterrupt):
         list(stopped)
     assert CALLS == [2]
@@ -155,43 +159,123 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert CALLS == [2, 3, 2, 3]
 
 
-def _stop_after_one(stand: Stand) -> None:
+def _stop_after_one(progress: RunProgress) -> None:
     raise KeyboardInterrupt
 
 
-def test_other_arguments_settings_or_sources_compute_anew(tmp_path: Path, monkeypatch: Any) -> None:
-    point = Point(squares, {"n": 2})
-    store = Store(tmp_path, NAME, Setting("quick"))
-    store.keep(point, running._compute(point, Setting("quick")))
-    assert Store(tmp_path, NAME, Setting("quick")).find(point) is not None
-    assert Store(tmp_path, NAME, Setting("quick")).find(Point(squares, {"n": 3})) is None
-    assert Store(tmp_path, NAME, Setting("full")).find(point) is None
-    assert Store(tmp_path, NAME, Setting("quick", time_limit=1.0)).find(point) is None
-    assert Store(tmp_path, NAME, Setting("quick", data=tmp_path)).find(point) is None
-    monkeypatch.setattr("leastnoise.papers.reproductions.store._source", lambda module: "edited")
-    assert Store(tmp_path, NAME, Setting("quick")).find(point) is None
+def test_other_arguments_settings_or_sources_compute_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, quick = Task(squares, {"n": 2}), Setting("quick")
+    known = key_of(task, quick)
+    assert known == key_of(Task(squares, {"n": 2}), Setting("quick"))
+    others = [
+        key_of(Task(squares, {"n": 3}), quick),
+        key_of(Task(refused, {"n": 2}), quick),
+        key_of(task, Setting("full")),
+        key_of(task, Setting("quick", time_limit=1.0)),
+        key_of(task, Setting("quick", data=tmp_path)),
+    ]
+    monkeypatch.setattr("leastnoise.papers.reproductions.cache.source_digest", lambda work: "edited")
+    others.append(key_of(task, quick))
+    assert known not in others and len(set(others)) == len(others)
 
 
-def test_a_torn_line_is_computed_again(tmp_path: Path) -> None:
+# Three versions of a module of the room: as it is, and with one line edited.
+SOURCE = """
+from functools import cache, partial
+FACTOR = 2
+def unused(): return 1
+def double(x): return FACTOR * x
+@cache
+def kept(x): return double(x)
+TABLE = {"a": partial(kept, 3)}
+class Holder:
+    def get(self): return TABLE["a"]()
+def work(setting): return [Holder().get() for _ in range(2)]
+def check(rows): return rows == 1
+"""
+
+
+def digest_of(source: str, tmp_path: Path) -> str:
+    """The digest of `work` in a module of this source, as if it stood in the papers' room."""
+    path = tmp_path / f"edited_{len(list(tmp_path.iterdir()))}.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(f"leastnoise.papers.{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+        return source_digest(module.work)
+    finally:
+        del sys.modules[spec.name]
+
+
+def test_only_the_source_that_computes_counts(tmp_path: Path) -> None:
+    """Whoever edits a check must not wait hours for rows that stay as they are."""
+    known = digest_of(SOURCE, tmp_path)
+    for before, after in (("rows == 1", "rows == 2"), ("return 1", "return 2")):
+        assert digest_of(SOURCE.replace(before, after), tmp_path) == known
+    for before, after in (("= 2", "= 3"), ("kept, 3", "kept, 4"), ("* x", "+ x"), ("range(2)", "range(3)")):
+        assert digest_of(SOURCE.replace(before, after), tmp_path) != known
+
+
+PRINT_DIGESTS = """
+from leastnoise.papers.reproductions.cache import source_digest
+from leastnoise.papers.reproductions.catalogue import catalogue
+from leastnoise.papers.reproductions.reproduction import Setting
+works = {task.work for found in catalogue() for task in found.tasks(Setting("quick"))}
+print(*sorted(f"{work.__qualname__} {source_digest(work)}" for work in works), sep="\\n")
+"""
+
+
+def test_another_process_has_the_same_digests() -> None:
+    """Of every function that computes rows: an address or the order of a set in one would end resuming."""
+    environment = os.environ | {"PYTHONHASHSEED": "1"}
+    told = subprocess.run(
+        [sys.executable, "-c", PRINT_DIGESTS], env=environment, capture_output=True, text=True, check=True
+    )
+    works = {task.work for found in names.catalogue() for task in found.tasks(Setting("quick"))}
+    here = {f"{work.__qualname__} {source_digest(work)}" for work in works}
+    assert set(told.stdout.splitlines()) == here and len(here) == len(works)
+
+
+def test_a_torn_file_is_computed_again(tmp_path: Path) -> None:
     outcome(tmp_path)
-    (path,) = (tmp_path / "points").iterdir()
-    text = path.read_text()
-    path.write_text(text[:-20])
+    path = tmp_path / "cache" / f"{key_of(Task(squares, {'n': 3}), Setting('quick'))}.json"
+    path.write_text(path.read_text()[:-20])
     CALLS.clear()
     assert [row["n"] for row in outcome(tmp_path).rows] == [2, 2, 3, 3]
     assert CALLS == [3]
 
 
+def test_time_that_is_over_begins_no_task_and_keeps_nothing(tmp_path: Path) -> None:
+    found = outcome(tmp_path, budget=0.0)
+    assert not CALLS and {check.verdict for check in found.checks} == {"not run"}
+    assert all("run the same command again" in str(row[NOTE]) for row in found.rows)
+    assert not list(tmp_path.iterdir())
+    assert outcome(tmp_path, jobs=2, budget=0.0).rows == found.rows
+
+
+def test_a_task_of_two_reproductions_is_computed_once(tmp_path: Path) -> None:
+    twice = [made_up(), dataclasses.replace(made_up(), title="again")]
+    twice[1] = dataclasses.replace(twice[1], name="made-up/table-2")
+    found = list(run(twice, Setting("quick"), folder=tmp_path))
+    assert CALLS == [2, 3]
+    assert found[0].rows == found[1].rows
+
+
 def test_what_a_method_refuses_is_a_row_that_says_so(tmp_path: Path) -> None:
-    found = outcome(tmp_path, lambda setting: [Point(refused, {"n": 2})])
+    found = outcome(tmp_path, lambda setting: [Task(refused, {"n": 2})])
     assert found.rows == ({"n": 2, NOTE: "not run: this method cannot"},)
     assert found.verdict == "not run"
-    assert "this method cannot" in as_words(found)
+    assert "this method cannot" in to_text(found)
 
 
 def test_a_mistake_costs_no_other_point_and_is_told(tmp_path: Path) -> None:
-    points = [Point(mistaken, {"n": 1}), Point(squares, {"n": 2})]
-    running_ = run([made_up(lambda setting: points)], Setting("quick"), folder=tmp_path)
+    tasks = [Task(mistaken, {"n": 1}), Task(squares, {"n": 2})]
+    running_ = run([made_up(lambda setting: tasks)], Setting("quick"), folder=tmp_path)
     found = next(running_)
     assert [row.get("value") for row in found.rows] == [None, 1.0, 2.0]
     with pytest.raises(RuntimeError, match="made-up/table-1, n 1: ZeroDivisionError"):
@@ -199,37 +283,24 @@ def test_a_mistake_costs_no_other_point_and_is_told(tmp_path: Path) -> None:
 
 
 def test_points_of_many_cells_wait_for_a_gpu(tmp_path: Path) -> None:
-    found = outcome(tmp_path, lambda setting: [Point(squares, {"n": 2}, n_cells=8192)])
+    found = outcome(tmp_path, lambda setting: [Task(squares, {"n": 2}, n_cells=8192)])
     assert not CALLS
     assert found.rows[0][NOTE] == "not run: 8,192 cells need a GPU; give --backend cuda"
     assert not list(tmp_path.iterdir())
 
 
-def test_one_point_at_a_time_has_the_gpu(tmp_path: Path) -> None:
-    """Others go on beside it; where only such points are left, free processes stay idle."""
-    setting = Setting("full", "cuda")
-    points = [
-        Point(squares, {"n": 0}),
-        Point(squares, {"n": 1}, n_cells=8192),
-        Point(squares, {"n": 2}, may_use_gpu=True),
-        Point(squares, {"n": 3}),
-    ]
-    store = Store(tmp_path, NAME, setting)
-    job = running._Job(made_up(), store, points, {})
-    lanes = running._Lanes(list(job.waiting()), setting)
-    on_gpu = lanes.next_beside([])
-    assert on_gpu == (job, 1)
-    assert lanes.next_beside([on_gpu]) == (job, 0)
-    assert lanes.next_beside([on_gpu, (job, 0)]) == (job, 3)
-    assert lanes.next_beside([on_gpu]) is None
-    assert lanes
-    assert lanes.next_beside([(job, 3)]) == (job, 2)
-    assert not lanes
-    again = running._Lanes(list(job.waiting()), setting)
-    assert again.emptied() == [(job, 1), (job, 2), (job, 0), (job, 3)]
-    assert not again
-    on_processor = running._Lanes(list(job.waiting()), Setting("full"))
-    assert [on_processor.next_beside([(job, 1)]) for _ in range(4)] == list(job.waiting())
+def test_one_task_at_a_time_has_the_gpu() -> None:
+    """Others go on beside it; without a GPU all processes are for all tasks."""
+    tasks = {
+        "a": Task(squares, {"n": 0}),
+        "b": Task(squares, {"n": 1}, n_cells=8192),
+        "c": Task(squares, {"n": 2}, may_use_gpu=True),
+        "d": Task(squares, {"n": 3}),
+    }
+    with_gpu, without = Setting("full", "cuda"), Setting("full")
+    divided = [(n, list(part)) for n, part in running._divided(tasks, with_gpu, 3)]
+    assert divided == [(1, ["b", "c"]), (2, ["a", "d"])]
+    assert [(n, list(part)) for n, part in running._divided(tasks, without, 3)] == [(3, list("abcd"))]
 
 
 def test_several_processes_give_the_same(tmp_path: Path) -> None:
@@ -241,11 +312,11 @@ def test_several_processes_give_the_same(tmp_path: Path) -> None:
 
 
 def test_progress_says_what_is_left(tmp_path: Path) -> None:
-    seen: list[Stand] = []
+    seen: list[RunProgress] = []
     outcome(tmp_path, progress=seen.append)
-    assert [stand.n_done for stand in seen] == [1, 2]
+    assert [progress.n_done for progress in seen] == [1, 2]
     assert seen[-1].seconds_left == 0
-    assert "2 of 2 points" in in_words(seen[-1])
+    assert "2 of 2 tasks" in progress_to_text(seen[-1])
     assert [duration(s) for s in (12, 600, 7200)] == ["12 s", "10 min", "2.0 h"]
 
 
@@ -345,9 +416,9 @@ def test_every_reproduction_has_its_printed_page_and_a_function() -> None:
         assert entry.paper in names.PAPERS
         assert entry.title and not entry.title.endswith(".")
         for size in ("quick", "full"):
-            points = entry.points(Setting(size))  # type: ignore[arg-type]
-            assert points
-            keys = [json.dumps([p.work.__qualname__, sorted(p.arguments.items())]) for p in points]
+            tasks = entry.tasks(Setting(size))  # type: ignore[arg-type]
+            assert tasks
+            keys = [json.dumps([p.work.__qualname__, sorted(p.arguments.items())]) for p in tasks]
             assert len(set(keys)) == len(keys), entry.name
 
 

@@ -22,23 +22,21 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option(help="a folder that holds adult.data; a stand-in is used without")
     ] = None,
-    backend: Annotated[str, typer.Option(help="cuda for points above 4,096 cells")] = "numpy",
+    backend: Annotated[str, typer.Option(help="cuda for tasks above 4,096 cells")] = "numpy",
     jobs: Annotated[int, typer.Option(min=1, help="processes side by side, one thread each")] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="compute again what is already there")] = False,
     time_limit: Annotated[
         float,
-        typer.Option(
-            help="seconds for one method at one point; 2.5 times as long for the low-rank mechanism"
-        ),
+        typer.Option(help="seconds for one method at one task; 2.5 times as long for the low-rank mechanism"),
     ] = 600.0,
     budget: Annotated[
-        float | None, typer.Option(help="seconds after which no further point is begun; the rest is noted")
+        float | None, typer.Option(help="seconds after which no further task is begun; the rest is noted")
     ] = None,
     docs: Annotated[Path | None, typer.Option(help="also write pages of documentation here")] = None,
 ) -> None:
     """Make the papers' tables and figures again, printed numbers beside ours; resumes where it stopped."""
     command = import_module("leastnoise.papers.reproductions.command")
-    points = import_module("leastnoise.papers.reproductions.reproduction")
+    reproduction = import_module("leastnoise.papers.reproductions.reproduction")
 
     if not names:
         say(command.listing())
@@ -46,15 +44,15 @@ def reproduce(
     screen = console(stderr=True)
     with screen.status("reproducing") as status:
 
-        def tell(stand: Any) -> None:
+        def tell(progress: Any) -> None:
             if screen.is_terminal:
-                status.update(command.in_words(stand))
+                status.update(command.progress_to_text(progress))
             else:
-                typer.echo(command.in_words(stand), err=True)
+                typer.echo(command.progress_to_text(progress), err=True)
 
         command.reproduce(
             names,
-            points.Setting("quick" if quick else "full", backend, data, time_limit),
+            reproduction.Setting("quick" if quick else "full", backend, data, time_limit),
             out=out,
             jobs=jobs,
             is_fresh=fresh,

@@ -6,7 +6,7 @@
     fitness-for-use   per-query accuracy (Xiao et al., 2020)
     open-data         our own, on public tables inside packages that anybody can install
 
-A reproduction says what to compute, point by point; what the paper prints and claims, check by
+A reproduction says what to compute, task by task; what the paper prints and claims, check by
 check; and how to draw it. `printed.toml` holds the printed numbers. Needs NumPy and SciPy alone,
 PyTorch where asked for; only drawing needs more.
 """

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from leastnoise.core.errors import LeastnoiseError
-from leastnoise.papers.reproductions.command import in_words, listing, reproduce
+from leastnoise.papers.reproductions.command import listing, progress_to_text, reproduce
 from leastnoise.papers.reproductions.reproduction import Setting
-from leastnoise.papers.reproductions.running import Stand
+from leastnoise.papers.reproductions.running import RunProgress
 
 
 def main() -> int:
@@ -25,14 +25,14 @@ def main() -> int:
         "--out", type=Path, default=Path("reproductions"), help="the folder for what it writes"
     )
     parser.add_argument("--data", type=Path, help="a folder that holds adult.data")
-    parser.add_argument("--backend", default="numpy", help="cuda for points above 4,096 cells")
+    parser.add_argument("--backend", default="numpy", help="cuda for tasks above 4,096 cells")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--fresh", action="store_true", help="compute again what is already there")
     parser.add_argument(
         "--time-limit",
         type=float,
         default=600.0,
-        help="seconds for one method at one point; 2.5 times as long for the low-rank mechanism",
+        help="seconds for one method at one task; 2.5 times as long for the low-rank mechanism",
     )
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds after which nothing is begun")
     parser.add_argument("--docs", type=Path, help="also write the pages of the documentation here")
@@ -42,8 +42,8 @@ def main() -> int:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
-    def tell(stand: Stand) -> None:
-        sys.stderr.write(in_words(stand) + "\n")
+    def tell(progress: RunProgress) -> None:
+        sys.stderr.write(progress_to_text(progress) + "\n")
 
     if not given.names:
         say(listing())

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import datetime
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TypedDict, Unpack
 
 from leastnoise.core.errors import InputError, MissingExtraError
 from leastnoise.papers.reproductions.catalogue import PAPERS, catalogue, named
 from leastnoise.papers.reproductions.page import write_pages
-from leastnoise.papers.reproductions.reproduction import Reproduction, Setting
-from leastnoise.papers.reproductions.running import Outcome, Stand, run
-from leastnoise.papers.reproductions.writing import as_words, write
+from leastnoise.papers.reproductions.reproduction import Setting
+from leastnoise.papers.reproductions.running import Outcome, RunProgress, run
+from leastnoise.papers.reproductions.writing import to_text, write
 
 
 def listing() -> str:
-    """All names, paper by paper, with the work of both sizes as it is guessed."""
+    """All names, paper by paper, with an estimate of the work at both sizes."""
     lines = []
     found = catalogue()
     width = max(len(entry.name) for entry in found)
@@ -27,12 +26,12 @@ def listing() -> str:
         for entry in found:
             if entry.paper == paper:
                 quick, full = (
-                    sum(point.seconds for point in entry.points(Setting(size))) for size in ("quick", "full")
+                    sum(task.seconds for task in entry.tasks(Setting(size))) for size in ("quick", "full")
                 )
                 lines.append(
                     f"  {entry.name:<{width}}  {duration(quick):>7}  {duration(full):>7}  {entry.title}"
                 )
-    head = f"  {'name':<{width}}  {'--quick':>7}  {'full':>7}  what it shows (work on one core, guessed)"
+    head = f"  {'name':<{width}}  {'--quick':>7}  {'full':>7}  what it shows (estimated work on one core)"
     tail = "Run one by its name, all of a paper by the paper's, or `all`."
     return "\n".join([head, *lines, "", tail])
 
@@ -47,21 +46,21 @@ def reproduce(
     budget: float,
     docs: Path | None,
     say: Callable[[str], None],
-    progress: Callable[[Stand], None] | None,
+    progress: Callable[[RunProgress], None] | None,
 ) -> list[Outcome]:
-    """Run reproductions, say what came of each and write it to files; gives the outcomes."""
+    """Run reproductions, print each and write it to files; gives the outcomes."""
     chosen = named(names)
     if setting.data is not None and not setting.data.is_dir():
         raise InputError(
             f"--data is a folder that holds adult.data; there is no folder {str(setting.data)!r}"
         )
     out.mkdir(parents=True, exist_ok=True)
-    options: _Options = {"jobs": jobs, "is_fresh": is_fresh, "progress": progress}
-    outcomes = _written(chosen, setting, out, say, budget=budget, **options)
+    run_here = partial(run, folder=out / "cache", jobs=jobs, is_fresh=is_fresh, progress=progress)
+    outcomes = _written(run_here(chosen, setting, budget=budget), out, say)
     if docs is not None:
         # A page shows every table: what was not run at full size is there at the quick one.
         missing = [entry for entry in chosen if outcomes[entry.name].verdict == "not run"]
-        outcomes |= _written(missing, replace(setting, size="quick"), out, say, **options)
+        outcomes |= _written(run_here(missing, replace(setting, size="quick")), out, say)
     in_order = [outcomes[entry.name] for entry in chosen]
     if docs is not None:
         for path in write_pages(in_order, out, docs, datetime.date.today()):
@@ -71,27 +70,13 @@ def reproduce(
     return in_order
 
 
-class _Options(TypedDict):
-    jobs: int
-    is_fresh: bool
-    progress: Callable[[Stand], None] | None
-
-
-def _written(
-    chosen: Sequence[Reproduction],
-    setting: Setting,
-    out: Path,
-    say: Callable[[str], None],
-    *,
-    budget: float = math.inf,
-    **options: Unpack[_Options],
-) -> dict[str, Outcome]:
-    """Run, say what came of each and write it to files; gives the outcomes by name."""
-    outcomes = {}
+def _written(outcomes: Iterable[Outcome], out: Path, say: Callable[[str], None]) -> dict[str, Outcome]:
+    """Print each outcome and write it to files; gives them by name."""
+    found = {}
     lacks_pictures = None
-    for outcome in run(chosen, setting, folder=out / "points", budget=budget, **options):
-        outcomes[outcome.reproduction.name] = outcome
-        say(as_words(outcome))
+    for outcome in outcomes:
+        found[outcome.reproduction.name] = outcome
+        say(to_text(outcome))
         try:
             written = write(outcome, out)
             say(f"wrote {', '.join(str(path) for path in written)}\n")
@@ -99,7 +84,7 @@ def _written(
             lacks_pictures = str(error)
     if lacks_pictures is not None:
         say(lacks_pictures)
-    return outcomes
+    return found
 
 
 def duration(seconds: float) -> str:
@@ -109,9 +94,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def in_words(stand: Stand) -> str:
-    """Where a run stands, in one line."""
+def progress_to_text(progress: RunProgress) -> str:
+    """How far a run is, in one line."""
     return (
-        f"{stand.n_done} of {stand.n_points} points, {duration(stand.seconds)} gone, about "
-        f"{duration(stand.seconds_left)} left: {stand.name}, {stand.point}"
+        f"{progress.n_done} of {progress.n_tasks} tasks, {duration(progress.seconds)} gone, about "
+        f"{duration(progress.seconds_left)} left: {progress.name}, {progress.task}"
     )

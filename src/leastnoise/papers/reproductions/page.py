@@ -10,7 +10,8 @@ from pathlib import Path
 from leastnoise.core.whole_file import written_whole
 from leastnoise.papers.reproductions.catalogue import PAPERS
 from leastnoise.papers.reproductions.errata import SLIPS
-from leastnoise.papers.reproductions.running import NOTE, Outcome
+from leastnoise.papers.reproductions.rows import NOTE
+from leastnoise.papers.reproductions.running import Outcome
 from leastnoise.papers.reproductions.verdicts import Verdict
 from leastnoise.papers.reproductions.writing import as_markdown, caption, pivot, with_printed
 

@@ -24,9 +24,9 @@ class Setting:
 
     Attributes:
         size: "quick" for all names within minutes, "full" for the papers' own sizes.
-        backend: where matrices are decomposed; "cuda" for points above 4,096 cells.
+        backend: where matrices are decomposed; "cuda" for tasks above 4,096 cells.
         data: a folder that holds the real tables some figures used (adult.data); None for the stand-ins.
-        time_limit: seconds that one method may search at one point.
+        time_limit: seconds that one method may search at one task.
     """
 
     size: Size
@@ -45,12 +45,12 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Point:
+class Task:
     """One computation of a reproduction.
 
     Attributes:
         work: a function of a module, called as ``work(setting, **arguments)``; gives rows.
-        arguments: plain values. They are what a point is known by when a run is taken up again, and
+        arguments: plain values. They are what a task is known by when a run is taken up again, and
             fields that its rows begin with.
         seconds: a guess at how long it takes on one core, for the time left.
         n_cells: columns of the largest matrix that it decomposes; above 4,096 it needs a GPU.
@@ -108,7 +108,7 @@ class Reproduction:
     Attributes:
         name: paper and table, "fitness-for-use/table-5".
         title: what it shows, in our words.
-        points: what to compute in a setting.
+        tasks: what to compute in a setting.
         checks: the printed numbers and the claims of the text, from the rows alone.
         drawing: how the rows are drawn.
         notes: stated choices where the paper is silent, one sentence each.
@@ -116,7 +116,7 @@ class Reproduction:
 
     name: str
     title: str
-    points: Callable[[Setting], Sequence[Point]]
+    tasks: Callable[[Setting], Sequence[Task]]
     checks: Callable[[Sequence[Row]], Sequence[Check]]
     drawing: Drawing
     notes: tuple[str, ...] = ()
@@ -134,4 +134,4 @@ class Reproduction:
     @property
     def made_by(self) -> str:
         """Where the functions are, so that a reader gets from a number to its source."""
-        return f"{self.points.__module__}.{self.points.__qualname__}"
+        return f"{self.tasks.__module__}.{self.tasks.__qualname__}"

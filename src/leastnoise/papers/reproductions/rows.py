@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 Plain = str | int | float | bool | None
 Row = Mapping[str, Plain]
 
+# A task that could not be run says so in this column instead of numbers.
+NOTE = "note"
+
 
 def cell(rows: Sequence[Row], column: str, **about: object) -> float | None:
     """The number in the one row about this; None where there is no such row, or it was not run.

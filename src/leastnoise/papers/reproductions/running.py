@@ -1,4 +1,4 @@
-"""Run reproductions: point by point, in parallel, resumable, with the time left."""
+"""Run reproductions in a pool of processes, with a cache from which an interrupted run goes on."""
 
 from __future__ import annotations
 
@@ -6,37 +6,34 @@ import math
 import os
 import platform
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 from leastnoise.core.errors import InputError, LeastnoiseError
-from leastnoise.papers.reproductions.reproduction import Point, Reproduction, Setting
-from leastnoise.papers.reproductions.rows import Row
-from leastnoise.papers.reproductions.store import Finished, Store
+from leastnoise.papers.reproductions.cache import TaskResult, key_of, read_result, write_result
+from leastnoise.papers.reproductions.reproduction import Reproduction, Setting, Task
+from leastnoise.papers.reproductions.rows import NOTE, Row
 from leastnoise.papers.reproductions.verdicts import Check, Verdict, verdict_of
 
-# A point that could not be run says so in this column instead of numbers.
-NOTE = "note"
-
-_OUT_OF_TIME = "not run: the time given was over; the same command goes on"
-
+# Each of these limits the threads of one library for linear algebra.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+Tasks = Mapping[str, Task]
 
 
 @dataclass(frozen=True)
-class Stand:
-    """Where a run stands: the point that was finished last, how many are, seconds gone and left."""
+class RunProgress:
+    """How far a run is: the task that was finished last, how many are, seconds gone and left."""
 
     name: str
-    point: str
+    task: str
     n_done: int
-    n_points: int
+    n_tasks: int
     seconds: float
     seconds_left: float
 
@@ -46,8 +43,8 @@ class Outcome:
     """What came of a reproduction.
 
     Attributes:
-        seconds: of computing, added up over its points.
-        machines: on what its points were computed.
+        seconds: of computing, added up over its tasks.
+        machines: on what its tasks were computed.
     """
 
     reproduction: Reproduction
@@ -63,27 +60,6 @@ class Outcome:
         return verdict_of(self.checks)
 
 
-@dataclass
-class _Job:
-    """The points of one reproduction, and what they gave so far."""
-
-    reproduction: Reproduction
-    store: Store
-    points: list[Point]
-    finished: dict[int, Finished]
-
-    def waiting(self) -> Iterator[tuple[_Job, int]]:
-        return ((self, i) for i in range(len(self.points)) if i not in self.finished)
-
-    def outcome(self) -> Outcome:
-        done = [self.finished[i] for i in range(len(self.points))]
-        rows = tuple(row for entry in done for row in entry.rows)
-        checks = tuple(self.reproduction.checks(rows))
-        machines = tuple(dict.fromkeys(entry.machine for entry in done))
-        seconds = sum(entry.seconds for entry in done)
-        return Outcome(self.reproduction, self.store.setting, rows, checks, seconds, machines)
-
-
 def run(
     reproductions: Sequence[Reproduction],
     setting: Setting,
@@ -92,198 +68,156 @@ def run(
     jobs: int = 1,
     is_fresh: bool = False,
     budget: float = math.inf,
-    progress: Callable[[Stand], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
 ) -> Iterator[Outcome]:
-    """The outcomes, each as soon as all its points are there.
+    """The outcomes, each as soon as the results of all its tasks are there.
 
-    Finished points are kept under `folder`: a run that was interrupted goes on where it stopped.
+    Results are kept under `folder`: a run that was interrupted goes on where it stopped.
 
     Args:
-        jobs: processes that compute side by side, each with one thread; one of them for what needs a GPU.
+        jobs: processes that compute side by side, each with one thread; one of them for what uses a GPU.
         is_fresh: whether to compute again what an earlier run has finished.
-        budget: seconds after which no further point is begun; those left out are noted, and not kept.
+        budget: seconds after which no further task is begun; those left out are noted, and not kept.
 
     Raises:
         InputError: if `jobs` is not positive.
-        RuntimeError: after everything else is done, if a point failed for a reason that is ours.
+        RuntimeError: after everything else is done, if a task failed for a reason that is ours.
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
-    waiting: list[tuple[_Job, int]] = []
-    started = []
-    for reproduction in reproductions:
-        store = Store(folder, reproduction.name, setting)
+    tasks = {
+        found.name: {key_of(task, setting): task for task in found.tasks(setting)} for found in reproductions
+    }
+    everything = {key: task for of_one in tasks.values() for key, task in of_one.items()}
+    results: dict[str, TaskResult] = {}
+    for key in everything:
         if is_fresh:
-            store.forget()
-        points = list(reproduction.points(setting))
-        known = {i: found for i, point in enumerate(points) if (found := store.find(point)) is not None}
-        job = _Job(reproduction, store, points, known)
-        started.append(job)
-        waiting += job.waiting()
-    yield from (job.outcome() for job in started if len(job.finished) == len(job.points))
-    yield from _computed(waiting, setting, jobs, budget, progress)
+            (folder / f"{key}.json").unlink(missing_ok=True)
+        elif (found := read_result(folder / f"{key}.json")) is not None:
+            results[key] = found
+    waiting = {key: task for key, task in everything.items() if key not in results}
+    unfinished = list(reproductions)
 
+    def complete() -> Iterator[Outcome]:
+        for reproduction in [found for found in unfinished if tasks[found.name].keys() <= results.keys()]:
+            unfinished.remove(reproduction)
+            yield _outcome(reproduction, setting, [results[key] for key in tasks[reproduction.name]])
 
-def _computed(
-    waiting: list[tuple[_Job, int]],
-    setting: Setting,
-    jobs: int,
-    budget: float,
-    progress: Callable[[Stand], None] | None,
-) -> Iterator[Outcome]:
-    began = time.monotonic()
-    n_points = len(waiting)
-    guess_left = sum(job.points[i].seconds for job, i in waiting)
-    guess_done = work_done = 0.0
+    yield from complete()
     failures: list[str] = []
-    for n_done, (job, i, finished, failure) in enumerate(
-        _in_turn(waiting, setting, jobs, began + budget), start=1
-    ):
-        point = job.points[i]
-        job.finished[i] = finished
-        if failure is not None:
-            failures.append(f"{job.reproduction.name}, {point}: {failure}")
-        guess_left -= point.seconds
-        guess_done += point.seconds
-        work_done += finished.seconds
-        if progress is not None:
-            left = guess_left * (work_done / guess_done if guess_done else 1.0) / jobs
-            gone = time.monotonic() - began
-            progress(Stand(job.reproduction.name, str(point), n_done, n_points, gone, max(0.0, left)))
-        if len(job.finished) == len(job.points):
-            yield job.outcome()
+    meter = _Meter({key: name for name, of_one in tasks.items() for key in of_one}, waiting, jobs, progress)
+    for key, compute in _in_turn(waiting, setting, jobs, time.time() + budget):
+        try:
+            results[key] = compute()
+        except Exception as error:  # a mistake in one task must not cost hours of others
+            reason = f"{type(error).__name__}: {error}"
+            results[key] = _left_out(waiting[key], f"failed: {reason}")
+            failures.append(f"{meter.name_of(key)}, {waiting[key]}: {reason}")
+        if results[key].is_kept:
+            write_result(folder / f"{key}.json", results[key])
+        meter.count(key, results[key].seconds)
+        yield from complete()
     if failures:
         raise RuntimeError(
-            f"{len(failures)} points failed and are computed again next time: {'; '.join(failures)}"
+            f"{len(failures)} tasks failed and are computed again next time: {'; '.join(failures)}"
         )
 
 
-_Turn = tuple[_Job, int, Finished, str | None]
+def _outcome(reproduction: Reproduction, setting: Setting, results: Sequence[TaskResult]) -> Outcome:
+    rows = tuple(row for result in results for row in result.rows)
+    machines = tuple(dict.fromkeys(result.machine for result in results))
+    seconds = sum(result.seconds for result in results)
+    return Outcome(reproduction, setting, rows, tuple(reproduction.checks(rows)), seconds, machines)
+
+
+class _Meter:
+    """Counts finished tasks, and tells how long the others will take by how long these took."""
+
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        waiting: Tasks,
+        jobs: int,
+        progress: Callable[[RunProgress], None] | None,
+    ) -> None:
+        self._names, self._waiting, self._jobs, self._progress = names, waiting, jobs, progress
+        self._began = time.monotonic()
+        self._n_done = 0
+        self._guess_done = 0.0
+        self._guess_left = sum(task.seconds for task in waiting.values())
+        self._work_done = 0.0
+
+    def name_of(self, key: str) -> str:
+        """The reproduction that a task is of."""
+        return self._names[key]
+
+    def count(self, key: str, seconds: float) -> None:
+        """One more task is finished, after seconds of computing."""
+        task = self._waiting[key]
+        self._n_done += 1
+        self._guess_done += task.seconds
+        self._guess_left -= task.seconds
+        self._work_done += seconds
+        if self._progress is not None:
+            pace = self._work_done / self._guess_done if self._guess_done else 1.0
+            left = max(0.0, self._guess_left * pace / self._jobs)
+            gone = time.monotonic() - self._began
+            self._progress(
+                RunProgress(self.name_of(key), str(task), self._n_done, len(self._waiting), gone, left)
+            )
+
+
+# Computing -----------------------------------------------------------------------------------
 
 
 def _in_turn(
-    waiting: list[tuple[_Job, int]], setting: Setting, jobs: int, deadline: float
-) -> Iterator[_Turn]:
-    """Every waiting point, computed; those that may be kept are kept before they are handed on."""
-    can_run = []
-    for job, i in waiting:
-        reason = _why_not(job.points[i], setting)
-        if reason is None:
-            can_run.append((job, i))
-        else:
-            yield job, i, _noted(job.points[i], reason), None
-    turns = _one_by_one if jobs == 1 else _side_by_side
-    yield from turns(can_run, setting, jobs, deadline)
-
-
-def _one_by_one(
-    waiting: list[tuple[_Job, int]], setting: Setting, jobs: int, deadline: float
-) -> Iterator[_Turn]:
-    for job, i in _ordered(waiting, deadline):
-        if time.monotonic() >= deadline:
-            yield job, i, _noted(job.points[i], _OUT_OF_TIME), None
-        else:
-            yield _kept(job, i, partial(_compute, job.points[i], setting))
-
-
-def _side_by_side(
-    waiting: list[tuple[_Job, int]], setting: Setting, jobs: int, deadline: float
-) -> Iterator[_Turn]:
-    lanes = _Lanes(_ordered(waiting, deadline), setting)
-    with _one_thread_each(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        running: dict[Future[Finished], tuple[_Job, int]] = {}
-        try:
-            while lanes or running:
-                while len(running) < jobs and time.monotonic() < deadline:
-                    turn = lanes.next_beside(running.values())
-                    if turn is None:
-                        break
-                    job, i = turn
-                    running[pool.submit(_compute, job.points[i], setting)] = turn
-                if time.monotonic() >= deadline:
-                    for job, i in lanes.emptied():
-                        yield job, i, _noted(job.points[i], _OUT_OF_TIME), None
-                ready, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in ready:
-                    job, i = running.pop(future)
-                    yield _kept(job, i, future.result)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-class _Lanes:
-    """Points in their order, those for the GPU in a lane of their own.
-
-    One of these runs at a time: two would share the device, and each would seem slower than it is.
-    """
-
-    def __init__(self, ordered: list[tuple[_Job, int]], setting: Setting) -> None:
-        self._setting = setting
-        self._for_gpu = deque(turn for turn in ordered if self._is_for_gpu(turn))
-        self._others = deque(turn for turn in ordered if not self._is_for_gpu(turn))
-
-    def __bool__(self) -> bool:
-        return bool(self._for_gpu or self._others)
-
-    def next_beside(self, running: Collection[tuple[_Job, int]]) -> tuple[_Job, int] | None:
-        """The point to begin while others run; None where all that is left must wait for them."""
-        if self._for_gpu and not any(map(self._is_for_gpu, running)):
-            return self._for_gpu.popleft()
-        return self._others.popleft() if self._others else None
-
-    def emptied(self) -> list[tuple[_Job, int]]:
-        """All that was not begun, and will not be."""
-        left = [*self._for_gpu, *self._others]
-        self._for_gpu.clear()
-        self._others.clear()
-        return left
-
-    def _is_for_gpu(self, turn: tuple[_Job, int]) -> bool:
-        job, i = turn
-        return job.points[i].uses_gpu(self._setting)
-
-
-def _ordered(waiting: list[tuple[_Job, int]], deadline: float) -> list[tuple[_Job, int]]:
-    """The longest first, so that nobody waits for one of them at the end.
-
-    Where time is given, the shortest: as many as possible are there when it is over.
-    """
+    waiting: Tasks, setting: Setting, jobs: int, deadline: float
+) -> Iterator[tuple[str, Callable[[], TaskResult]]]:
+    """Every waiting task by its key, with the function that gives its result."""
+    # The longest first, so that nobody waits for one of them at the end; where time is given, the
+    # shortest: as many as possible are there when it is over.
     sign = -1 if math.isinf(deadline) else 1
-    return sorted(waiting, key=lambda turn: sign * turn[0].points[turn[1]].seconds)
+    ordered = dict(sorted(waiting.items(), key=lambda item: sign * item[1].seconds))
+    if jobs == 1:
+        yield from ((key, partial(_compute, task, setting, deadline)) for key, task in ordered.items())
+        return
+    with _one_thread_each(), ExitStack() as stack:
+        futures: dict[Future[TaskResult], str] = {}
+        for n_processes, tasks in _divided(ordered, setting, jobs):
+            pool = ProcessPoolExecutor(n_processes, mp_context=get_context("spawn"))
+            stack.callback(pool.shutdown, cancel_futures=True)
+            futures |= {pool.submit(_compute, task, setting, deadline): key for key, task in tasks.items()}
+        yield from ((futures[future], future.result) for future in as_completed(futures))
 
 
-def _kept(job: _Job, i: int, compute: Callable[[], Finished]) -> _Turn:
-    point = job.points[i]
-    try:
-        finished = compute()
-    except Exception as error:  # a mistake in one point must not cost hours of others
-        words = f"{type(error).__name__}: {error}"
-        return job, i, _noted(point, f"failed: {words}"), words
-    job.store.keep(point, finished)
-    return job, i, finished, None
+def _divided(tasks: Tasks, setting: Setting, jobs: int) -> list[tuple[int, Tasks]]:
+    """Numbers of processes, and the tasks for them; those that use the GPU have one process of their own.
+
+    Two of these at a time would share the device, and each would seem slower than it is.
+    """
+    on_gpu = {key: task for key, task in tasks.items() if task.uses_gpu(setting)}
+    others = {key: task for key, task in tasks.items() if key not in on_gpu}
+    return [(1, on_gpu), (jobs - 1, others)] if on_gpu else [(jobs, others)]
 
 
-def _why_not(point: Point, setting: Setting) -> str | None:
-    """Why a point is not tried here; it is not kept, so that it can be run elsewhere."""
-    if point.needs_gpu() and setting.backend == "numpy":
-        return f"not run: {point.n_cells:,} cells need a GPU; give --backend cuda"
-    return None
-
-
-def _noted(point: Point, note: str) -> Finished:
-    return Finished(({**point.arguments, NOTE: note},), 0.0, machine())
-
-
-def _compute(point: Point, setting: Setting) -> Finished:
+def _compute(task: Task, setting: Setting, deadline: float) -> TaskResult:
+    """The result of a task; one that this machine or the time left does not hold can be run elsewhere."""
+    if task.needs_gpu() and setting.backend == "numpy":
+        return _left_out(task, f"not run: {task.n_cells:,} cells need a GPU; give --backend cuda")
+    if time.time() >= deadline:
+        return _left_out(task, "not run: the time given was over; run the same command again to go on")
     began = time.perf_counter()
     try:
-        rows = tuple(dict(row) for row in point.work(setting, **point.arguments))
+        rows = tuple(dict(row) for row in task.work(setting, **task.arguments))
     except (LeastnoiseError, MemoryError) as error:
         # What a method refuses, or memory cannot hold, is a result: it is stated in the table.
-        rows = ({**point.arguments, NOTE: f"not run: {error}"},)
-    where = machine() + (f", {_gpu()}" if point.uses_gpu(setting) else "")
-    return Finished(rows, time.perf_counter() - began, where)
+        rows = ({**task.arguments, NOTE: f"not run: {error}"},)
+    where = machine() + (f", {_gpu()}" if task.uses_gpu(setting) else "")
+    return TaskResult(rows, time.perf_counter() - began, where)
+
+
+def _left_out(task: Task, note: str) -> TaskResult:
+    return TaskResult(({**task.arguments, NOTE: note},), 0.0, machine(), is_kept=False)
 
 
 def machine() -> str:

@@ -51,7 +51,7 @@ def number(
 
     Args:
         printed: as it stands in the paper, so that its digits are known: "42.41", "1.30".
-        ours: None where the point was not run; `why` then says so.
+        ours: None where the task was not run; `why` then says so.
         is_lower_better: whether a lower number is an improvement rather than a difference.
         why: the reason, shown unless the number is reached.
     """

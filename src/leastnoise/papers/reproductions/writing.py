@@ -14,8 +14,8 @@ from leastnoise.core.printable import no_formulas
 from leastnoise.core.whole_file import written_whole
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing
-from leastnoise.papers.reproductions.rows import Plain, Row
-from leastnoise.papers.reproductions.running import NOTE, Outcome
+from leastnoise.papers.reproductions.rows import NOTE, Plain, Row
+from leastnoise.papers.reproductions.running import Outcome
 
 PRINTED = "printed"
 _ALL = "all of them"
@@ -160,7 +160,7 @@ def caption(outcome: Outcome) -> str:
     return f"{drawing.y_title or drawing.y}{brackets}"
 
 
-def as_words(outcome: Outcome) -> str:
+def to_text(outcome: Outcome) -> str:
     """The table, the printed numbers beside ours, and the verdict, for a terminal."""
     found = outcome.reproduction
     heading = f"{found.name}: {found.title}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from leastnoise.core.errors import DataError
 from leastnoise.core.operators import Array
-from leastnoise.papers.reproductions.adaptive.adaptive_points import sizes_of
+from leastnoise.papers.reproductions.adaptive.adaptive_tasks import sizes_of
 
 # Table 1 of the paper.
 TABLES = {"US Census": "8x16x16", "Adult": "8x8x16x2"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leastnoise.papers.reproductions.adaptive.adaptive_points import CELLS, EIGEN, OURS
+from leastnoise.papers.reproductions.adaptive.adaptive_tasks import CELLS, EIGEN, OURS
 from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 

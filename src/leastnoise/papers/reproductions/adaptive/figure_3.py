@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from leastnoise.papers.reproductions.adaptive.adaptive_points import (
+from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
     EIGEN,
     EPSILON,
     OURS,
@@ -35,7 +35,7 @@ from leastnoise.papers.reproductions.adaptive.checks import (
     within_1_3,
 )
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 
@@ -102,10 +102,10 @@ def _guess(shape: str, method: str) -> float:
     return 0.3 + 20 * (n / 2048) ** 2 * crossed
 
 
-def _error_points(setting: Setting, kind: str) -> list[Point]:
+def _error_tasks(setting: Setting, kind: str) -> list[Task]:
     workloads, competitors = (_RANGES, FOR_RANGES) if kind == "ranges" else (_MARGINALS, FOR_MARGINALS)
     return [
-        Point(
+        Task(
             error_of,
             {"workload": workload, "shape": shape, "method": method, "seed": seed},
             seconds=_guess(shape, method),
@@ -118,11 +118,11 @@ def _error_points(setting: Setting, kind: str) -> list[Point]:
     ]
 
 
-def _relative_points(setting: Setting, kind: str) -> list[Point]:
+def _relative_tasks(setting: Setting, kind: str) -> list[Task]:
     workloads, competitors = (_RANGES, FOR_RANGES) if kind == "ranges" else (_MARGINALS, FOR_MARGINALS)
     tables = COARSE if setting.is_quick else TABLES
     return [
-        Point(
+        Task(
             relative_of,
             {"table": table, "shape": shape, "workload": workload, "method": method, "seed": _SEED},
             seconds=2 * _guess(shape, method),
@@ -134,24 +134,24 @@ def _relative_points(setting: Setting, kind: str) -> list[Point]:
     ]
 
 
-def points_3a(setting: Setting) -> list[Point]:
+def tasks_3a(setting: Setting) -> list[Task]:
     """All ranges and random ranges, workload error."""
-    return _error_points(setting, "ranges")
+    return _error_tasks(setting, "ranges")
 
 
-def points_3b(setting: Setting) -> list[Point]:
+def tasks_3b(setting: Setting) -> list[Task]:
     """The same on two tables, relative error."""
-    return _relative_points(setting, "ranges")
+    return _relative_tasks(setting, "ranges")
 
 
-def points_3c(setting: Setting) -> list[Point]:
+def tasks_3c(setting: Setting) -> list[Task]:
     """Two-way and random marginals, workload error."""
-    return _error_points(setting, "marginals")
+    return _error_tasks(setting, "marginals")
 
 
-def points_3d(setting: Setting) -> list[Point]:
+def tasks_3d(setting: Setting) -> list[Task]:
     """The same on two tables, relative error."""
-    return _relative_points(setting, "marginals")
+    return _relative_tasks(setting, "marginals")
 
 
 # Checks --------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ FIGURE_3 = (
     Reproduction(
         "adaptive/figure-3a",
         "workload error on all ranges and on random ranges, 2,048 cells",
-        points_3a,
+        tasks_3a,
         checks_3a,
         _ERRORS,
         (*_SHAPES, _DRAWS[0]),
@@ -314,7 +314,7 @@ FIGURE_3 = (
     Reproduction(
         "adaptive/figure-3b",
         "relative error on ranges of two tables, against epsilon",
-        points_3b,
+        tasks_3b,
         checks_3b,
         _RELATIVE,
         (*_TABLE_NOTES, _DRAWS[0]),
@@ -322,7 +322,7 @@ FIGURE_3 = (
     Reproduction(
         "adaptive/figure-3c",
         "workload error on two-way and random marginals, 2,048 cells",
-        points_3c,
+        tasks_3c,
         checks_3c,
         _ERRORS,
         (*_SHAPES, _DRAWS[1]),
@@ -330,7 +330,7 @@ FIGURE_3 = (
     Reproduction(
         "adaptive/figure-3d",
         "relative error on marginals of two tables, against epsilon",
-        points_3d,
+        tasks_3d,
         checks_3d,
         _RELATIVE,
         (*_TABLE_NOTES, _DRAWS[1]),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leastnoise.papers.reproductions.adaptive.adaptive_points import EIGEN, OURS, error_of, n_cells
+from leastnoise.papers.reproductions.adaptive.adaptive_tasks import EIGEN, OURS, error_of, n_cells
 from leastnoise.papers.reproductions.adaptive.checks import SOLVER, compared
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain, Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, statement
 
@@ -27,13 +27,13 @@ def _vectors(shape: str, share: float) -> int:
 
 def _point(
     workload: str, shape: str, method: str, option: str = "", value: Plain = None, seed: int = 0
-) -> Point:
+) -> Task:
     arguments: dict[str, Plain] = {"workload": workload, "shape": shape, "method": method, "seed": seed}
     if option:
         arguments |= {"option": option, "value": value}
     # 15 s at 2,048 cells, in proportion to the cube of the cells beyond.
     seconds = 0.2 + 15 * (n_cells(shape) / 2048) ** 2.8
-    return Point(error_of, arguments, seconds=seconds, n_cells=n_cells(shape))
+    return Task(error_of, arguments, seconds=seconds, n_cells=n_cells(shape))
 
 
 # Figure 4 ------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def _binary(d: int) -> str:
     return "x".join(["2"] * d)
 
 
-def points_4(setting: Setting) -> list[Point]:
+def tasks_4(setting: Setting) -> list[Task]:
     """Group sizes, numbers of principal vectors, the whole mechanism, competitors and the optimum."""
     shapes = (
         {"all ranges": "512", "2-way marginals": _binary(10)}
@@ -183,7 +183,7 @@ BASES = ("eigen", "wavelet", "fourier")
 _PERMUTED = {"all ranges": "permuted ranges", "2-way marginals": "permuted 2-way marginals"}
 
 
-def points_5(setting: Setting) -> list[Point]:
+def tasks_5(setting: Setting) -> list[Task]:
     """Program 2 with three sets of design queries on two workloads, as they are and permuted."""
     shapes = (
         {"all ranges": "512", "2-way marginals": "4x8x8"}
@@ -284,7 +284,7 @@ def _over_eigen_queries(rows: Sequence[Row], workload: str, basis: str) -> float
 FIGURE_4 = Reproduction(
     "adaptive/figure-4",
     "error and time of eigen-separation and principal vectors, 8,192 cells",
-    points_4,
+    tasks_4,
     checks_4,
     Drawing(
         "value", "error", "method", panel="workload", log="x", x_title="group size, or principal vectors"
@@ -302,7 +302,7 @@ FIGURE_4 = Reproduction(
 FIGURE_5 = Reproduction(
     "adaptive/figure-5",
     "three sets of design queries, on workloads as they are and with their cells permuted",
-    points_5,
+    tasks_5,
     checks_5,
     Drawing("workload", "error", "value", y_title="root mean square error"),
     (

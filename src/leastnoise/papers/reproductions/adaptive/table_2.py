@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leastnoise.papers.reproductions.adaptive.adaptive_points import (
+from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
     CELLS,
     EIGEN,
     EPSILON,
@@ -24,7 +24,7 @@ from leastnoise.papers.reproductions.adaptive.checks import (
 )
 from leastnoise.papers.reproductions.adaptive.figure_3 import SANITY, relative_of
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 
@@ -61,7 +61,7 @@ _SECONDS = {
 _CROSSED_TREES = 60.0
 
 
-def points(setting: Setting) -> list[Point]:
+def tasks(setting: Setting) -> list[Task]:
     """Every workload with every competitor, errors and relative errors."""
     found = []
     for workload, (shape, small, competitors) in WORKLOADS.items():
@@ -86,9 +86,9 @@ def points(setting: Setting) -> list[Point]:
     return found
 
 
-def _of(workload: str, shape: str, method: str, seeds: Sequence[int]) -> list[Point]:
+def _of(workload: str, shape: str, method: str, seeds: Sequence[int]) -> list[Task]:
     return [
-        Point(
+        Task(
             error_of,
             {"workload": workload, "shape": shape, "method": method, "seed": seed},
             seconds=_guess(shape, method),
@@ -98,8 +98,8 @@ def _of(workload: str, shape: str, method: str, seeds: Sequence[int]) -> list[Po
     ]
 
 
-def _relative(workload: str, shape: str, method: str) -> Point:
-    return Point(
+def _relative(workload: str, shape: str, method: str) -> Task:
+    return Task(
         relative_of,
         {"table": "US Census", "shape": shape, "workload": workload, "method": method, "seed": 0},
         seconds=1.5 * _guess(shape, method),
@@ -269,7 +269,7 @@ def _over_eigen(rows: Sequence[Row], competitor: str, column: str) -> list[float
 TABLE_2 = Reproduction(
     _NAME,
     "error of other methods over the eigen strategy's, on five alternative workloads",
-    points,
+    tasks,
     checks,
     Drawing("workload", "error", "method", log="y", y_title="root mean square error"),
     (

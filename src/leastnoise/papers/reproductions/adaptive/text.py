@@ -10,7 +10,7 @@ import numpy as np
 
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.papers.reproductions.adaptive.adaptive_points import (
+from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
     DELTA,
     EIGEN,
     EPSILON,
@@ -23,7 +23,7 @@ from leastnoise.papers.reproductions.adaptive.adaptive_points import (
 )
 from leastnoise.papers.reproductions.adaptive.checks import SOLVER, compared, mean_of, share_between
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.planning import design
@@ -68,9 +68,9 @@ def example(setting: Setting, *, method: str) -> Iterator[Row]:
     }
 
 
-def points_example(setting: Setting) -> list[Point]:
+def tasks_example(setting: Setting) -> list[Task]:
     """Three strategies of figure 2, the workload itself, and the optimum."""
-    return [Point(example, {"method": method}, seconds=0.1, n_cells=8) for method in _EXAMPLE]
+    return [Task(example, {"method": method}, seconds=0.1, n_cells=8) for method in _EXAMPLE]
 
 
 def checks_example(rows: Sequence[Row]) -> list[Check]:
@@ -174,10 +174,10 @@ _TRIED = {
 }
 
 
-def points_section_3_4(setting: Setting) -> list[Point]:
+def tasks_section_3_4(setting: Setting) -> list[Task]:
     """Every workload of the paper, small enough that its queries can be rotated."""
     return [
-        Point(
+        Task(
             representations,
             {"workload": workload, "shape": shapes[0 if setting.is_quick else 1], "seed": 1},
             seconds=1.0 if setting.is_quick else 30.0,
@@ -316,7 +316,7 @@ def pure_gain(
 _GAINS = (("Wavelet", "all ranges"), ("Wavelet", "random ranges"), ("Fourier", "low-order marginals"))
 
 
-def points_section_3_5(setting: Setting) -> list[Point]:
+def tasks_section_3_5(setting: Setting) -> list[Task]:
     """Both bases with equal and with the best weights, and what leastnoise finds."""
     cube, line = ("4x8x8", "256") if setting.is_quick else ("8x16x16", "2048")
     binary = "x".join(["2"] * (10 if setting.is_quick else 11))
@@ -329,7 +329,7 @@ def points_section_3_5(setting: Setting) -> list[Point]:
             draws = (1, 2, 3) if workload == "random ranges" else (1,)
             for seed in draws:
                 found += [
-                    Point(
+                    Task(
                         pure_gain,
                         {
                             "basis": basis,
@@ -408,7 +408,7 @@ def checks_section_3_5(rows: Sequence[Row]) -> list[Check]:
 EXAMPLE_4 = Reproduction(
     "adaptive/example-4",
     "five ways to answer eight queries about students, and the bound",
-    points_example,
+    tasks_example,
     checks_example,
     Drawing("method", "error", "method", y_title="root mean square error"),
     (
@@ -420,7 +420,7 @@ EXAMPLE_4 = Reproduction(
 SECTION_3_4 = Reproduction(
     "adaptive/section-3-4",
     "how far the eigen strategy is from the optimum, and whether the form of a workload matters",
-    points_section_3_4,
+    tasks_section_3_4,
     checks_section_3_4,
     Drawing("workload", "over_bound", "method", panel="form", y_title="error over the bound"),
     ("Workloads are small enough for a rotation of all their queries.",),
@@ -428,7 +428,7 @@ SECTION_3_4 = Reproduction(
 SECTION_3_5 = Reproduction(
     "adaptive/section-3-5",
     "what the best weights of a basis gain under pure privacy",
-    points_section_3_5,
+    tasks_section_3_5,
     checks_section_3_5,
     Drawing("workload", "error", "method", y_title="root mean square error"),
     (

@@ -14,13 +14,13 @@ from leastnoise.papers.reproductions.coa.setup import (
     is_similar,
     listed,
     number_in,
-    points_of,
     ratios,
     said,
     spread,
+    tasks_of,
 )
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 
@@ -68,14 +68,14 @@ Checks = Callable[[Sequence[Row]], Sequence[Check]]
 # Figures 2 to 5 ------------------------------------------------------------------------------
 
 
-def _domain_points(kind: str) -> Callable[[Setting], Sequence[Point]]:
-    def points(setting: Setting) -> Sequence[Point]:
+def _domain_tasks(kind: str) -> Callable[[Setting], Sequence[Task]]:
+    def tasks(setting: Setting) -> Sequence[Task]:
         # The quick size is the paper's, divided by 16.
         m = 64 if setting.is_quick else 1024
         sizes = (16, 32, 64, 128, 256) if setting.is_quick else (64, 128, 256, 512, 1024, 2048, 4096, 8192)
-        return [point for n in sizes for point in points_of(kind, m, n, _held(n), _draws_for(setting, n))]
+        return [task for n in sizes for task in tasks_of(kind, m, n, _held(n), _draws_for(setting, n))]
 
-    return points
+    return tasks
 
 
 def _held(n: int) -> tuple[str, ...]:
@@ -267,14 +267,14 @@ def _unstable(name: str, rows: Sequence[Row]) -> Iterator[Check]:
 # Figures 6 to 9 ------------------------------------------------------------------------------
 
 
-def _queries_points(kind: str) -> Callable[[Setting], Sequence[Point]]:
-    def points(setting: Setting) -> Sequence[Point]:
+def _queries_tasks(kind: str) -> Callable[[Setting], Sequence[Task]]:
+    def tasks(setting: Setting) -> Sequence[Task]:
         n = 64 if setting.is_quick else 512
         numbers = (16, 64, 256, 1024) if setting.is_quick else (32, 128, 512, 2048, 8192)
         draws = (1, 2) if setting.is_quick else (1,)
-        return [point for m in numbers for point in points_of(kind, m, n, METHODS, draws)]
+        return [task for m in numbers for task in tasks_of(kind, m, n, METHODS, draws)]
 
-    return points
+    return tasks
 
 
 def _queries_checks(name: str, kind: str) -> Checks:
@@ -324,12 +324,12 @@ def _often_better(name: str, rows: Sequence[Row]) -> Iterator[Check]:
 # Figure 10 -----------------------------------------------------------------------------------
 
 
-def _rank_points(setting: Setting) -> Sequence[Point]:
+def _rank_tasks(setting: Setting) -> Sequence[Task]:
     size = 64 if setting.is_quick else 1024
     shares = (0.1, 0.4, 0.7, 1.0)
     draws = (1, 2) if setting.is_quick else (1,)
     methods = METHODS if setting.is_quick else tuple(m for m in METHODS if m != "coa-homotopy")
-    return [p for share in shares for p in points_of("WRelated", size, size, methods, draws, share)]
+    return [p for share in shares for p in tasks_of("WRelated", size, size, methods, draws, share)]
 
 
 def _rank_checks(rows: Sequence[Row]) -> Sequence[Check]:
@@ -384,7 +384,7 @@ def _domain(number: int, kind: str) -> Reproduction:
     return Reproduction(
         name,
         f"error against the number of cells n, 1,024 queries, {kind}",
-        _domain_points(kind),
+        _domain_tasks(kind),
         _domain_checks(name, kind),
         Drawing("n", "error", "method", log="xy", x_title="cells n", y_title="squared error per query"),
         (_DOMAIN_NOTE.format(number), *NOTES, _QUICK, _CUT),
@@ -396,7 +396,7 @@ def _queries(number: int, kind: str) -> Reproduction:
     return Reproduction(
         name,
         f"error against the number of queries m, 512 cells, {kind}",
-        _queries_points(kind),
+        _queries_tasks(kind),
         _queries_checks(name, kind),
         Drawing("m", "error", "method", log="xy", x_title="queries m", y_title="squared error per query"),
         (f"Figure {number} of the KDD version too.", *NOTES, _QUICK, _CUT),
@@ -409,7 +409,7 @@ ACCURACY: tuple[Reproduction, ...] = (
     Reproduction(
         "coa/figure-10",
         "error against the rank of WRelated, as a share of min(m, n)",
-        _rank_points,
+        _rank_tasks,
         _rank_checks,
         Drawing("share", "error", "method", log="y", x_title="rank s / min(m, n)"),
         (

@@ -21,7 +21,7 @@ from leastnoise.papers.reproductions.coa.setup import (
     number_in,
 )
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.query import Workload
@@ -38,11 +38,11 @@ _THETA = 1e-3
 _STABLE = 10
 
 
-def _points(setting: Setting) -> Sequence[Point]:
+def _tasks(setting: Setting) -> Sequence[Task]:
     m, n = (128, 64) if setting.is_quick else (1024, 512)
     seconds = 0.6 if setting.is_quick else 80.0
     return [
-        Point(work, {"workload": kind, "m": m, "n": n, "draw": 1}, cost, n)
+        Task(work, {"workload": kind, "m": m, "n": n, "draw": 1}, cost, n)
         for kind in KINDS
         for work, cost in (
             (steps_of_coa, seconds),
@@ -216,7 +216,7 @@ def _why(last: Row | None, bound: float | None) -> str:
 CONVERGENCE = Reproduction(
     NAME,
     "objective, gradient and simulated error of COA, step by step",
-    _points,
+    _tasks,
     _checks,
     Drawing(
         "iteration",

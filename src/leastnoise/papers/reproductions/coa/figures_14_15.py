@@ -20,7 +20,7 @@ from leastnoise.papers.reproductions.coa.setup import (
     suits_gpu,
 )
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain, Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.report import compare
@@ -87,8 +87,8 @@ def by_strategy(setting: Setting, *, method: str, m: int, n: int, draw: int) -> 
                 }
 
 
-def _points(along: str) -> Callable[[Setting], Sequence[Point]]:
-    def points(setting: Setting) -> Sequence[Point]:
+def _tasks(along: str) -> Callable[[Setting], Sequence[Task]]:
+    def tasks(setting: Setting) -> Sequence[Task]:
         if setting.is_quick:
             sizes = [(64, n) for n in (32, 128, 256)] if along == "n" else [(m, 64) for m in (16, 64, 512)]
         elif along == "n":
@@ -99,14 +99,14 @@ def _points(along: str) -> Callable[[Setting], Sequence[Point]]:
         for m, n in sizes:
             for table in TABLES:
                 arguments: dict[str, Plain] = {"table": table, "m": m, "n": n, "draw": 1}
-                found.append(Point(by_dawa, arguments, 0.2 + (n / 1024) ** 2, n))
+                found.append(Task(by_dawa, arguments, 0.2 + (n / 1024) ** 2, n))
             for method, seconds in (("coa", 5.0), ("dense", 1.5)):
                 cost = min(max(0.1, seconds * (n / 512) ** 3), TIME_LIMIT) + 0.06 * (n / 512) ** 3
                 arguments = {"method": method, "m": m, "n": n, "draw": 1}
-                found.append(Point(by_strategy, arguments, cost, n, suits_gpu(method, n)))
+                found.append(Task(by_strategy, arguments, cost, n, suits_gpu(method, n)))
         return found
 
-    return points
+    return tasks
 
 
 # Checks --------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def _figure(number: int, along: str, title: str, kdd: str) -> Reproduction:
     return Reproduction(
         name,
         title,
-        _points(along),
+        _tasks(along),
         _checks(name, along),
         Drawing(along, "error", "method", panel="table", log="xy", y_title="squared error per query"),
         (f"The KDD version has {kdd}, on Social Network and Random Uniform alone.", *_NOTES),

@@ -11,7 +11,7 @@ import leastnoise as ln
 from leastnoise.papers.coa import coa
 from leastnoise.papers.reproductions.coa.setup import KINDS, NOTES, SIMILAR, drawn, number_in, spread
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.papers.sdp import sdp
@@ -34,10 +34,10 @@ def _queries(kind: str, n: int) -> Workload:
 # Lemma 4 -------------------------------------------------------------------------------------
 
 
-def _lemma_points(setting: Setting) -> Sequence[Point]:
+def _lemma_tasks(setting: Setting) -> Sequence[Task]:
     n, seconds = (32, 0.1) if setting.is_quick else (256, 3.0)
     return [
-        Point(within_bounds, {"workload": kind, "n": n, "theta": theta}, seconds, n)
+        Task(within_bounds, {"workload": kind, "n": n, "theta": theta}, seconds, n)
         for kind in _ALL
         for theta in (1e-3, 1.0)
     ]
@@ -127,10 +127,10 @@ def _lemma_checks(rows: Sequence[Row]) -> Sequence[Check]:
 # The semidefinite programs -------------------------------------------------------------------
 
 
-def _sdp_points(setting: Setting) -> Sequence[Point]:
+def _sdp_tasks(setting: Setting) -> Sequence[Task]:
     sizes = {4: 0.2, 8: 0.3, 16: 1.5} if setting.is_quick else {4: 0.2, 8: 0.3, 16: 1.5, 24: 6.0, 32: 25.0}
     return [
-        Point(programs, {"workload": kind, "n": n}, seconds, n)
+        Task(programs, {"workload": kind, "n": n}, seconds, n)
         for kind in _ALL
         for n, seconds in sizes.items()
     ]
@@ -232,7 +232,7 @@ THEORY: tuple[Reproduction, ...] = (
     Reproduction(
         "coa/lemma-4",
         "both bounds on the objective of Program (9)",
-        _lemma_points,
+        _lemma_tasks,
         _lemma_checks,
         Drawing("workload", "over_lower", "method", panel="theta", log="y", y_title="over the lower bound"),
         (
@@ -245,7 +245,7 @@ THEORY: tuple[Reproduction, ...] = (
     Reproduction(
         "coa/sdp",
         "the semidefinite programs (18) and (19) beside the certified optimum",
-        _sdp_points,
+        _sdp_tasks,
         _sdp_checks,
         Drawing("n", "over_bound", "method", panel="workload", y_title="over the proved bound"),
         (

@@ -20,7 +20,7 @@ import numpy as np
 
 import leastnoise as ln
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Point, Setting
+from leastnoise.papers.reproductions.reproduction import Setting, Task
 from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.query import Workload, workload_discrete, workload_marginal, workload_range, workload_related
@@ -147,15 +147,15 @@ def seconds_of(method: str, m: int, n: int) -> float:
     return max(0.02, _SEARCH.get(method, 0.05) * (n / 512) ** 3)
 
 
-def points_of(
+def tasks_of(
     kind: str, m: int, n: int, methods: Sequence[str], draws: Sequence[int], share: float = 0.5
-) -> Iterator[Point]:
-    """A point for each method and draw."""
+) -> Iterator[Task]:
+    """A task for each method and draw."""
     for method in methods:
         if method == "workload" and kind == "WRelated":
             continue
         for draw in draws:
-            yield Point(
+            yield Task(
                 one_method,
                 {"workload": kind, "m": m, "n": n, "share": share, "method": method, "draw": draw},
                 seconds=min(seconds_of(method, m, n), TIME_LIMIT) + _PROOF.get(method, 0.06) * (n / 512) ** 3,

@@ -25,7 +25,7 @@ from leastnoise.papers.reproductions.coa.setup import (
     seconds_of,
 )
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain, Row
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.papers.smoothing import smoothing
@@ -99,13 +99,13 @@ def _limit(method: str, n: int) -> float:
 # Points --------------------------------------------------------------------------------------
 
 
-def _point(kind: str, m: int, n: int, method: str) -> Point:
+def _point(kind: str, m: int, n: int, method: str) -> Task:
     seconds = min(seconds_of(method, m, n), _limit(method, n))
     arguments: dict[str, Plain] = {"workload": kind, "m": m, "n": n, "method": method, "draw": 1}
-    return Point(timed, arguments, 40.0 if n > 4096 else seconds, n)
+    return Task(timed, arguments, 40.0 if n > 4096 else seconds, n)
 
 
-def _queries_points(setting: Setting) -> Sequence[Point]:
+def _queries_tasks(setting: Setting) -> Sequence[Task]:
     n, numbers = (128, (16, 128, 1024)) if setting.is_quick else (1024, (32, 512, 8192))
     return [_point(kind, m, n, method) for kind in KINDS for m in numbers for method in METHODS]
 
@@ -118,8 +118,8 @@ def _is_run(kind: str, m: int, n: int) -> bool:
     return kind == "WRange" or n < _LONG or (n > _SMALL and m == 1024)
 
 
-def _cells_points(m: int) -> Callable[[Setting], Sequence[Point]]:
-    def points(setting: Setting) -> Sequence[Point]:
+def _cells_tasks(m: int) -> Callable[[Setting], Sequence[Task]]:
+    def tasks(setting: Setting) -> Sequence[Task]:
         if setting.is_quick:
             sizes: tuple[int, ...] = (16, 64, 128)
             few = m // 16
@@ -135,7 +135,7 @@ def _cells_points(m: int) -> Callable[[Setting], Sequence[Point]]:
             if n <= 2000 or method != "smoothing"
         ]
 
-    return points
+    return tasks
 
 
 # Checks --------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def _over_cells(number: int, m: int) -> Reproduction:
     return Reproduction(
         name,
         f"time against the number of cells n, {m:,} queries",
-        _cells_points(m),
+        _cells_tasks(m),
         _cells_checks(name),
         Drawing("n", "seconds", "method", panel="workload", log="xy", x_title="cells n"),
         (f"Figure {number} of the KDD version too; quick: {m // 16} queries, up to 128 cells.", *_TIME_NOTES),
@@ -256,7 +256,7 @@ TIME: tuple[Reproduction, ...] = (
     Reproduction(
         "coa/figure-11",
         "time against the number of queries m, 1,024 cells",
-        _queries_points,
+        _queries_tasks,
         _queries_checks,
         Drawing("m", "seconds", "method", panel="workload", log="xy", x_title="queries m"),
         ("Figure 11 of the KDD version too; quick: 128 cells, up to 1,024 queries.", *_TIME_NOTES),

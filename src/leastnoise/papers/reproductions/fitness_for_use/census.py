@@ -30,7 +30,7 @@ from leastnoise.papers.reproductions.fitness_for_use.mechanisms import (
     with_caps,
 )
 from leastnoise.papers.reproductions.printed import Printed, printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.query import Workload, workload_age_pyramid, workload_pl94
@@ -83,14 +83,14 @@ def _searched(workload: Workload, setting: Setting, basis: str, step_tol: float)
     yield {"basis": basis, "step_tol": step_tol, **columns}
 
 
-def table_4_points(setting: Setting) -> Sequence[Point]:
+def table_4_tasks(setting: Setting) -> Sequence[Task]:
     """One for all comparators, one for every run of SM-II."""
-    return [Point(redistricting, seconds=3.0), *_runs(redistricting_by_smii, setting)]
+    return [Task(redistricting, seconds=3.0), *_runs(redistricting_by_smii, setting)]
 
 
-def _runs(work: Callable[..., Iterator[Row]], setting: Setting, **more: str) -> list[Point]:
+def _runs(work: Callable[..., Iterator[Row]], setting: Setting, **more: str) -> list[Task]:
     return [
-        Point(
+        Task(
             work, {**more, "basis": basis, "step_tol": step_tol}, seconds=10.0 if setting.is_quick else 150.0
         )
         for basis, step_tol in (RUNS[:1] if setting.is_quick else RUNS)
@@ -257,12 +257,12 @@ def ages_by_smii(setting: Setting, *, reading: str, basis: str, step_tol: float)
         yield {"reading": reading, **row}
 
 
-def table_9_points(setting: Setting) -> Sequence[Point]:
+def table_9_tasks(setting: Setting) -> Sequence[Task]:
     """All readings; SM-II for two of them."""
     readings = _QUICK_READINGS if setting.is_quick else tuple(READINGS)
     return [
-        *(Point(ages, {"reading": reading}, seconds=4.0) for reading in readings),
-        *(point for reading in _SEARCHED for point in _runs(ages_by_smii, setting, reading=reading)),
+        *(Task(ages, {"reading": reading}, seconds=4.0) for reading in readings),
+        *(task for reading in _SEARCHED for task in _runs(ages_by_smii, setting, reading=reading)),
     ]
 
 
@@ -330,7 +330,7 @@ _SMII_NOTE = (
 CENSUS_4 = Reproduction(
     "fitness-for-use/table-4",
     "The redistricting file PL 94-171: how far each mechanism misses its targets",
-    table_4_points,
+    table_4_tasks,
     table_4_checks,
     Drawing("method", "ratio", "method", log="y", y_title="cost over the certified optimum"),
     notes=(_GM_NOTE, _HM_NOTE, _SMII_NOTE),
@@ -339,7 +339,7 @@ CENSUS_4 = Reproduction(
 CENSUS_9 = Reproduction(
     "fitness-for-use/table-9",
     "Age pyramids: how far each mechanism misses its targets",
-    table_9_points,
+    table_9_tasks,
     table_9_checks,
     Drawing("method", "ratio", "method", panel="reading", log="y", y_title="cost over the certified optimum"),
     notes=(

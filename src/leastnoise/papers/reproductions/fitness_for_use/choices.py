@@ -18,7 +18,7 @@ from leastnoise.papers.reproductions.fitness_for_use.mechanisms import (
     with_caps,
 )
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.papers.smii import smii
@@ -63,10 +63,10 @@ def privacy_cost(setting: Setting, *, d: int, method: str) -> Iterator[Row]:
     }
 
 
-def table_2_points(setting: Setting) -> Sequence[Point]:
+def table_2_tasks(setting: Setting) -> Sequence[Task]:
     """Every d by every method; the barrier at 64 cells takes half a minute and waits for the full size."""
     return [
-        Point(privacy_cost, {"d": d, "method": method}, seconds=_guess(d, method))
+        Task(privacy_cost, {"d": d, "method": method}, seconds=_guess(d, method))
         for d in DOMAINS
         for method in (IP, SMII, CERTIFIED)
         if not (setting.is_quick and method == IP and d == 64)
@@ -137,10 +137,10 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
     return least, found
 
 
-def table_3_points(setting: Setting) -> Sequence[Point]:
+def table_3_tasks(setting: Setting) -> Sequence[Task]:
     """Every d by every optimiser."""
     return [
-        Point(convergence, {"d": d, "method": method}, seconds=2.0 if method == GD else 0.3)
+        Task(convergence, {"d": d, "method": method}, seconds=2.0 if method == GD else 0.3)
         for d in TIMED
         for method in (GD, SMII, CERTIFIED)
     ]
@@ -205,7 +205,7 @@ CHOICES = (
     Reproduction(
         "fitness-for-use/table-2",
         "The squared privacy cost of prefix sums by SM-II and by an interior point method",
-        table_2_points,
+        table_2_tasks,
         table_2_checks,
         Drawing("d", "cost", "method", log="x", y_title="squared privacy cost"),
         notes=(
@@ -216,7 +216,7 @@ CHOICES = (
     Reproduction(
         "fitness-for-use/table-3",
         "How long SM-II and gradient descent take for prefix sums",
-        table_3_points,
+        table_3_tasks,
         table_3_checks,
         Drawing("d", "seconds", "method", log="xy", y_title="seconds of one core"),
         notes=(

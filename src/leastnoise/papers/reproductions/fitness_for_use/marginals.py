@@ -27,7 +27,7 @@ from leastnoise.papers.reproductions.fitness_for_use.mechanisms import (
     with_caps,
 )
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.query import Marginal, Schema, Workload, assemble
@@ -75,23 +75,23 @@ def one_size(setting: Setting, *, workload: str, d: int) -> Iterator[Row]:
         yield {"workload": workload, "d": d, **row}
 
 
-def _points(workload: str, setting: Setting) -> list[Point]:
+def _tasks(workload: str, setting: Setting) -> list[Task]:
     sizes = _QUICK if setting.is_quick else (*_FULL, *_BEYOND)
-    return [Point(one_size, {"workload": workload, "d": d}, seconds=_guess(d)) for d in sizes]
+    return [Task(one_size, {"workload": workload, "d": d}, seconds=_guess(d)) for d in sizes]
 
 
 def _guess(d: int) -> float:
     return 1.0 if d < 6 or d in _BEYOND else min(160.0, 5.0 ** (d - 5))
 
 
-def figure_2_points(setting: Setting) -> Sequence[Point]:
+def figure_2_tasks(setting: Setting) -> Sequence[Task]:
     """One for every number of attributes."""
-    return _points("A", setting)
+    return _tasks("A", setting)
 
 
-def figure_3_points(setting: Setting) -> Sequence[Point]:
+def figure_3_tasks(setting: Setting) -> Sequence[Task]:
     """One for every number of attributes."""
-    return _points("B", setting)
+    return _tasks("B", setting)
 
 
 def _checks(name: str, rows: Sequence[Row]) -> list[Check]:
@@ -145,7 +145,7 @@ MARGINALS = (
     Reproduction(
         "fitness-for-use/figure-2",
         "One-way marginals of binary attributes with rising targets",
-        figure_2_points,
+        figure_2_tasks,
         figure_2_checks,
         Drawing("d", "ratio", "method", log="y", y_title="cost over the certified optimum"),
         _NOTES,
@@ -153,7 +153,7 @@ MARGINALS = (
     Reproduction(
         "fitness-for-use/figure-3",
         "Two-way marginals with the first attribute, with rising targets",
-        figure_3_points,
+        figure_3_tasks,
         figure_3_checks,
         Drawing("d", "ratio", "method", log="y", y_title="cost over the certified optimum"),
         _NOTES,

@@ -23,7 +23,7 @@ from leastnoise.query import Linear, Targets, TotalVariance, Workload
 GM, ON_QUERIES, HM, CA, SMII = "GM", "noise on queries", "HM", "CA", "SM-II"
 LEAST_TOTAL, CERTIFIED = "least total, certified", "certified"
 
-# Seconds that SM-II may search at one point. The paper's runs took longer at its larger sizes.
+# Seconds that SM-II may search at one task. The paper's runs took longer at its larger sizes.
 SECONDS_QUICK, SECONDS_FULL = 8.0, 150.0
 
 # SM-II counts as being at the optimum where its ratio would be printed as 1.00.

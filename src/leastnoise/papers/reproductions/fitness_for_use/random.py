@@ -31,7 +31,7 @@ from leastnoise.papers.reproductions.fitness_for_use.mechanisms import (
     with_caps,
 )
 from leastnoise.papers.reproductions.printed import PrintedNumber, printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain, Row
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.query import Workload, workload_discrete, workload_range
@@ -51,7 +51,7 @@ _OTHER_TREE = "HM, other height"
 # The same queries with all targets 1, for what the text says of drawn ones.
 _EQUAL = "CA, equal targets"
 
-# Beyond, a second optimum and a second run of COA would double the minutes of a point.
+# Beyond, a second optimum and a second run of COA would double the minutes of a task.
 _MOST_EQUAL = 512
 
 # What "not much worse" is taken to mean; the text has no number.
@@ -129,8 +129,8 @@ def one_draw(setting: Setting, *, table: str, d: int, draw: int, probability: fl
         yield {"table": table, "d": d, "draw": draw, "probability": probability, **row}
 
 
-def _points(table: str, setting: Setting) -> list[Point]:
-    points = []
+def _tasks(table: str, setting: Setting) -> list[Task]:
+    tasks = []
     for probability in TABLES[table].probabilities:
         for d in _QUICK_DOMAINS if setting.is_quick else DOMAINS:
             for draw in range((_DRAWS_QUICK if setting.is_quick else _DRAWS_FULL)[d]):
@@ -140,8 +140,8 @@ def _points(table: str, setting: Setting) -> list[Point]:
                     "draw": draw,
                     "probability": probability,
                 }
-                points.append(Point(one_draw, arguments, seconds=_guess(d, draw, setting), n_cells=d))
-    return points
+                tasks.append(Task(one_draw, arguments, seconds=_guess(d, draw, setting), n_cells=d))
+    return tasks
 
 
 def _guess(d: int, draw: int, setting: Setting) -> float:
@@ -150,24 +150,24 @@ def _guess(d: int, draw: int, setting: Setting) -> float:
     return own + (search if draw == 0 else 0.0)
 
 
-def table_5_points(setting: Setting) -> Sequence[Point]:
+def table_5_tasks(setting: Setting) -> Sequence[Task]:
     """One for every draw."""
-    return _points("5", setting)
+    return _tasks("5", setting)
 
 
-def table_6_points(setting: Setting) -> Sequence[Point]:
+def table_6_tasks(setting: Setting) -> Sequence[Task]:
     """One for every draw."""
-    return _points("6", setting)
+    return _tasks("6", setting)
 
 
-def table_7_points(setting: Setting) -> Sequence[Point]:
+def table_7_tasks(setting: Setting) -> Sequence[Task]:
     """One for every draw, of either coin."""
-    return _points("7", setting)
+    return _tasks("7", setting)
 
 
-def table_8_points(setting: Setting) -> Sequence[Point]:
+def table_8_tasks(setting: Setting) -> Sequence[Task]:
     """One for every draw, of either coin."""
-    return _points("8", setting)
+    return _tasks("8", setting)
 
 
 # Checks --------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ RANDOM = (
     Reproduction(
         TABLES["5"].name,
         "Random ranges with equal targets: how far each mechanism misses them",
-        table_5_points,
+        table_5_tasks,
         table_5_checks,
         _drawing(False),
         (*_COMMON_NOTES, _TREE_NOTE),
@@ -348,7 +348,7 @@ RANDOM = (
     Reproduction(
         TABLES["6"].name,
         "Random ranges with random targets: how far each mechanism misses them",
-        table_6_points,
+        table_6_tasks,
         table_6_checks,
         _drawing(False),
         (*_COMMON_NOTES, _TREE_NOTE),
@@ -356,7 +356,7 @@ RANDOM = (
     Reproduction(
         TABLES["7"].name,
         "Random queries with equal targets: how far each mechanism misses them",
-        table_7_points,
+        table_7_tasks,
         table_7_checks,
         _drawing(True),
         (*_COMMON_NOTES, _TREE_NOTE, _COIN_NOTE),
@@ -364,7 +364,7 @@ RANDOM = (
     Reproduction(
         TABLES["8"].name,
         "Random queries with random targets: how far each mechanism misses them",
-        table_8_points,
+        table_8_tasks,
         table_8_checks,
         _drawing(True),
         (

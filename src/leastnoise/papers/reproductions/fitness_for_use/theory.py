@@ -11,7 +11,7 @@ import numpy as np
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.fitness_for_use.mechanisms import CERTIFIED, SMII
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain, Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.planning import Plan, design
@@ -52,9 +52,9 @@ def curve(setting: Setting, *, cost: float) -> Iterator[Row]:
         yield {"cost": cost, "epsilon": epsilon, "method": _FORMULA, "delta": delta}
 
 
-def figure_1_points(setting: Setting) -> Sequence[Point]:
+def figure_1_tasks(setting: Setting) -> Sequence[Task]:
     """One for every curve."""
-    return [Point(curve, {"cost": cost}, seconds=0.3) for cost in COSTS]
+    return [Task(curve, {"cost": cost}, seconds=0.3) for cost in COSTS]
 
 
 def figure_1_checks(rows: Sequence[Row]) -> Sequence[Check]:
@@ -121,9 +121,9 @@ def _free(plan: Plan) -> Iterator[Row]:
     yield {**about, "about": "largest variance", "value": float(later.known_stderr().max()) ** 2}
 
 
-def section_points(setting: Setting) -> Sequence[Point]:
+def section_tasks(setting: Setting) -> Sequence[Task]:
     """One for each of the two mechanisms."""
-    return [Point(profiles, {"mechanism": name}, seconds=0.3) for name in MECHANISMS]
+    return [Task(profiles, {"mechanism": name}, seconds=0.3) for name in MECHANISMS]
 
 
 def section_checks(rows: Sequence[Row]) -> Sequence[Check]:
@@ -191,9 +191,9 @@ def _covariance(plan: Plan, method: str) -> Iterator[Row]:
         yield {"method": method, "about": name, "value": float(value)}
 
 
-def theorem_6_points(setting: Setting) -> Sequence[Point]:
+def theorem_6_tasks(setting: Setting) -> Sequence[Task]:
     """The certified optimum, and COA's."""
-    return [Point(least_squares, {"method": method}, seconds=0.2) for method in ("dense", "coa")]
+    return [Task(least_squares, {"method": method}, seconds=0.2) for method in ("dense", "coa")]
 
 
 def theorem_6_checks(rows: Sequence[Row]) -> Sequence[Check]:
@@ -231,10 +231,10 @@ def equal_targets(setting: Setting, *, gamma: float, method: str) -> Iterator[Ro
         yield {"gamma": gamma, "method": method, "about": about, "value": value}
 
 
-def theorem_7_points(setting: Setting) -> Sequence[Point]:
+def theorem_7_tasks(setting: Setting) -> Sequence[Task]:
     """Two caps, by the certified method and by the paper's two."""
     return [
-        Point(equal_targets, {"gamma": gamma, "method": method}, seconds=0.2)
+        Task(equal_targets, {"gamma": gamma, "method": method}, seconds=0.2)
         for gamma in (1.0, 4.0)
         for method in ("dense", SMII, "IP")
     ]
@@ -276,7 +276,7 @@ THEORY = (
     Reproduction(
         "fitness-for-use/figure-1",
         "ε and δ of Gaussian noise for several privacy costs Δ",
-        figure_1_points,
+        figure_1_tasks,
         figure_1_checks,
         Drawing("epsilon", "delta", "cost", panel="method", log="y", x_title="ε", y_title="δ"),
         notes=("Only Δ = 0.2 is named in the text; 0.5, 1 and 2 were chosen for the other curves.",),
@@ -284,7 +284,7 @@ THEORY = (
     Reproduction(
         "fitness-for-use/section-3-2-1",
         "Two mechanisms of the same cost, one of which leaves room for another query",
-        section_points,
+        section_tasks,
         section_checks,
         Drawing("about", "value", "method", panel="mechanism"),
         notes=("The later query is planned by design(..., after=[plan]) without a goal of its own.",),
@@ -292,14 +292,14 @@ THEORY = (
     Reproduction(
         "fitness-for-use/theorem-6",
         "The least total variance of x₁ + x₂ and x₁",
-        theorem_6_points,
+        theorem_6_tasks,
         theorem_6_checks,
         Drawing("about", "value", "method"),
     ),
     Reproduction(
         "fitness-for-use/theorem-7",
         "The least privacy cost of x₁ + x₂ and x₁ with equal targets",
-        theorem_7_points,
+        theorem_7_tasks,
         theorem_7_checks,
         Drawing("about", "value", "method", panel="gamma"),
     ),

@@ -15,7 +15,7 @@ from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.low_rank.figures import FIGURES
 from leastnoise.papers.reproductions.low_rank.tuning import TUNING
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain, Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.planning import Plan, design
@@ -102,21 +102,21 @@ def measured_rows(W: Array, rows: Sequence[Sequence[Fraction | int]]) -> tuple[A
     return 2 * sensitivity**2 * np.square(B).sum(axis=1), sensitivity
 
 
-def example_1(setting: Setting) -> Sequence[Point]:
+def example_1(setting: Setting) -> Sequence[Task]:
     """Three queries of which the first is the sum of the others."""
     methods = (_ON_QUERIES, _ON_DATA, _STRATEGY, "LRM", _OURS)
     return [
-        *(Point(example, {"example": "first", "method": method}, 0.5) for method in methods),
-        Point(bound, {"example": "first"}),
+        *(Task(example, {"example": "first", "method": method}, 0.5) for method in methods),
+        Task(bound, {"example": "first"}),
     ]
 
 
-def example_2(setting: Setting) -> Sequence[Point]:
+def example_2(setting: Setting) -> Sequence[Task]:
     """Three queries without a pattern."""
     methods = (_ON_QUERIES, _ON_DATA, _STRATEGY, _SUMS, "LRM", _CLOSER, _OURS)
     return [
-        *(Point(example, {"example": "second", "method": method}, 1.0) for method in methods),
-        Point(bound, {"example": "second"}),
+        *(Task(example, {"example": "second", "method": method}, 1.0) for method in methods),
+        Task(bound, {"example": "second"}),
     ]
 
 

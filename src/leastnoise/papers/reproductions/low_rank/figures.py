@@ -18,7 +18,7 @@ from leastnoise.papers.reproductions.low_rank.claims import (
     checks_8,
     checks_9,
 )
-from leastnoise.papers.reproductions.low_rank.low_rank_points import (
+from leastnoise.papers.reproductions.low_rank.low_rank_tasks import (
     GPU_SECONDS,
     LRM_TIMES,
     MAX_SECONDS,
@@ -38,7 +38,7 @@ from leastnoise.papers.reproductions.low_rank.sizes import (
     N,
     rank_of,
 )
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain
 
 _QUICK_SHARES = (0.1, 0.3, 0.5, 0.7, 1.0)
@@ -78,7 +78,7 @@ def _seconds(setting: Setting, method: str, m: int, n: int, s: int) -> float:
 
 def _point(
     setting: Setting, method: str, workload: str, m: int, n: int, s: int, shrink: int, draws: int
-) -> Point:
+) -> Task:
     arguments: dict[str, Plain] = {
         "workload": workload,
         "m": m,
@@ -93,13 +93,13 @@ def _point(
     n_cells = n if method in ("LRM", "AMM") else 0
     rows = {"LRM": RATIO * (s or min(m, n)), ALL_ROWS: n, "AMM": n}.get(method, 0)
     on_gpu = searching_on(setting, rows, n) == "cuda"
-    return Point(mechanism, arguments, draws * _seconds(setting, method, m, n, s), n_cells, on_gpu)
+    return Task(mechanism, arguments, draws * _seconds(setting, method, m, n, s), n_cells, on_gpu)
 
 
 _Place = tuple[int, int, float]
 
 
-def _points(
+def _tasks(
     setting: Setting,
     workload: str,
     places: Sequence[_Place],
@@ -108,7 +108,7 @@ def _points(
     with_all_rows: bool = False,
     proved: Sequence[_Place] = (),
     searched_too: Sequence[_Place] = (),
-) -> Iterator[Point]:
+) -> Iterator[Task]:
     """Points for places (m, n, share of the rank), all given at the paper's own sizes.
 
     Args:
@@ -134,22 +134,22 @@ def _points(
                 yield _point(setting, method, workload, m, n, rank_of(workload, m, n, share), 1, 1)
 
 
-def figure_4(setting: Setting) -> Sequence[Point]:
+def figure_4(setting: Setting) -> Sequence[Task]:
     """WDiscrete, 256 queries over 128 to 8,192 cells."""
     places = [(M, n, SHARE) for n in CELLS]
-    return list(_points(setting, "WDiscrete", places, with_matrix_mechanism=True, searched_too=places[:1]))
+    return list(_tasks(setting, "WDiscrete", places, with_matrix_mechanism=True, searched_too=places[:1]))
 
 
-def figure_5(setting: Setting) -> Sequence[Point]:
+def figure_5(setting: Setting) -> Sequence[Task]:
     """WRange, 256 queries over 128 to 8,192 cells."""
-    return list(_points(setting, "WRange", [(M, n, SHARE) for n in CELLS], with_matrix_mechanism=True))
+    return list(_tasks(setting, "WRange", [(M, n, SHARE) for n in CELLS], with_matrix_mechanism=True))
 
 
-def figure_6(setting: Setting) -> Sequence[Point]:
+def figure_6(setting: Setting) -> Sequence[Task]:
     """WRelated of rank 128 at most, 256 queries over 128 to 8,192 cells."""
     places = [(M, n, SHARE) for n in CELLS]
     return list(
-        _points(
+        _tasks(
             setting,
             "WRelated",
             places,
@@ -160,21 +160,21 @@ def figure_6(setting: Setting) -> Sequence[Point]:
     )
 
 
-def figure_7(setting: Setting) -> Sequence[Point]:
+def figure_7(setting: Setting) -> Sequence[Task]:
     """WRange, 64 to 1,024 queries over 1,024 cells."""
-    return list(_points(setting, "WRange", [(m, N, SHARE) for m in QUERIES]))
+    return list(_tasks(setting, "WRange", [(m, N, SHARE) for m in QUERIES]))
 
 
-def figure_8(setting: Setting) -> Sequence[Point]:
+def figure_8(setting: Setting) -> Sequence[Task]:
     """WRelated, 64 to 1,024 queries over 1,024 cells, its rank half as many."""
     places = [(m, N, SHARE) for m in QUERIES]
-    return list(_points(setting, "WRelated", places, with_all_rows=True, proved=places[:3]))
+    return list(_tasks(setting, "WRelated", places, with_all_rows=True, proved=places[:3]))
 
 
-def figure_9(setting: Setting) -> Sequence[Point]:
+def figure_9(setting: Setting) -> Sequence[Task]:
     """WRelated, 256 queries over 1,024 cells, its rank a tenth of them to all of them."""
     places = [(M, N, share) for share in (_QUICK_SHARES if setting.is_quick else SHARES)]
-    return list(_points(setting, "WRelated", places, proved=places[:1]))
+    return list(_tasks(setting, "WRelated", places, proved=places[:1]))
 
 
 _NOTES = (
@@ -200,8 +200,8 @@ def _drawing(x: str, panel: str, x_title: str) -> Drawing:
     return Drawing(x, "error", "method", panel, "xy", x_title, "average squared error per query")
 
 
-def _figure(number: int, title: str, points: object, checks: object, drawing: Drawing) -> Reproduction:
-    return Reproduction(f"low-rank/figure-{number}", title, points, checks, drawing, _NOTES)  # type: ignore[arg-type]
+def _figure(number: int, title: str, tasks: object, checks: object, drawing: Drawing) -> Reproduction:
+    return Reproduction(f"low-rank/figure-{number}", title, tasks, checks, drawing, _NOTES)  # type: ignore[arg-type]
 
 
 _by_cells = partial(_drawing, "n", "m", "cells n")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from leastnoise.papers.reproductions.low_rank.claims import ROUNDING
-from leastnoise.papers.reproductions.low_rank.low_rank_points import (
+from leastnoise.papers.reproductions.low_rank.low_rank_tasks import (
     EPSILON,
     EPSILONS,
     RATIO,
@@ -21,7 +21,7 @@ from leastnoise.papers.reproductions.low_rank.low_rank_points import (
 )
 from leastnoise.papers.reproductions.low_rank.sizes import SEED, SHRINK, M, N, rank_of
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain, Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, statement
 
@@ -47,9 +47,9 @@ _STEP_POWER = 2.0
 _RATIO_SHRINK = 4
 
 
-def _points(
+def _tasks(
     setting: Setting, along: str, shrink: int, gammas: Sequence[float], ratios: Sequence[float]
-) -> Iterator[Point]:
+) -> Iterator[Task]:
     m, n = M // shrink, N // shrink
     for workload in WORKLOADS:
         place: dict[str, Plain] = {
@@ -64,26 +64,26 @@ def _points(
         for gamma in gammas:
             for ratio in ratios:
                 seconds = search_seconds(setting, ratio * float(str(rank)), n)
-                yield Point(decomposition, {**place, "ratio": ratio, "gamma": gamma}, seconds)
+                yield Task(decomposition, {**place, "ratio": ratio, "gamma": gamma}, seconds)
         values = " ".join(f"{value:g}" for value in (gammas if along == "gamma" else ratios))
         for method in ("LM", "leastnoise", "bound"):
-            yield Point(
+            yield Task(
                 references,
                 {**place, "method": method, "along": along, "values": values},
                 0.2 + (15 * n / 1024 if method == "leastnoise" else 1) * n / 1024,
             )
 
 
-def figure_2(setting: Setting) -> Sequence[Point]:
+def figure_2(setting: Setting) -> Sequence[Task]:
     """γ from 0.0001 to 10, r 1.2 times the rank."""
-    return list(_points(setting, "gamma", SHRINK if setting.is_quick else 1, GAMMAS, (RATIO,)))
+    return list(_tasks(setting, "gamma", SHRINK if setting.is_quick else 1, GAMMAS, (RATIO,)))
 
 
-def figure_3(setting: Setting) -> Sequence[Point]:
+def figure_3(setting: Setting) -> Sequence[Task]:
     """r from 0.8 to 3.6 times the rank, γ = 0.01."""
     if setting.is_quick:
-        return list(_points(setting, "ratio", SHRINK, (GAMMA,), _QUICK_RATIOS))
-    return list(_points(setting, "ratio", _RATIO_SHRINK, (GAMMA,), RATIOS))
+        return list(_tasks(setting, "ratio", SHRINK, (GAMMA,), _QUICK_RATIOS))
+    return list(_tasks(setting, "ratio", _RATIO_SHRINK, (GAMMA,), RATIOS))
 
 
 def _column(rows: Sequence[Row], column: str, along: str, **about: object) -> dict[float, float]:

@@ -19,7 +19,7 @@ import numpy as np
 from leastnoise.core.errors import MissingExtraError
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.reproduction import Drawing, Point, Reproduction, Setting
+from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.planning import design
@@ -122,11 +122,11 @@ def _published(setting: Setting, table: str, method: str, runs: int) -> Iterator
         }
 
 
-def _points(table: str, setting: Setting) -> Sequence[Point]:
+def _tasks(table: str, setting: Setting) -> Sequence[Task]:
     runs = 40 if setting.is_quick else 400
     seconds = 0.03 * runs + 3
     return [
-        Point(_published, {"table": table, "method": method, "runs": runs}, seconds) for method in _METHODS
+        Task(_published, {"table": table, "method": method, "runs": runs}, seconds) for method in _METHODS
     ]
 
 
@@ -166,14 +166,14 @@ def _checks(name: str, rows: Sequence[Row]) -> Sequence[Check]:
     return found
 
 
-def rand_points(setting: Setting) -> Sequence[Point]:
+def rand_tasks(setting: Setting) -> Sequence[Task]:
     """The RAND health insurance experiment, published by every method."""
-    return _points("rand", setting)
+    return _tasks("rand", setting)
 
 
-def census_points(setting: Setting) -> Sequence[Point]:
+def census_tasks(setting: Setting) -> Sequence[Task]:
     """Incomes of the census of 2000, published by every method."""
-    return _points("census", setting)
+    return _tasks("census", setting)
 
 
 def _rand_checks(rows: Sequence[Row]) -> Sequence[Check]:
@@ -198,7 +198,7 @@ REPRODUCTIONS = (
     Reproduction(
         "open-data/rand-health",
         "outpatient visits in the RAND health insurance experiment, by coinsurance rate",
-        rand_points,
+        rand_tasks,
         _rand_checks,
         _DRAWING,
         (
@@ -209,7 +209,7 @@ REPRODUCTIONS = (
     Reproduction(
         "open-data/census-2000",
         "weekly incomes in a sample of the US census of 2000, by years of schooling",
-        census_points,
+        census_tasks,
         _census_checks,
         _DRAWING,
         (*_NOTES, "Incomes of 2,000 dollars and more are counted in the last step."),

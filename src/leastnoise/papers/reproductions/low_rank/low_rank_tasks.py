@@ -48,7 +48,7 @@ _MIN_GPU_ENTRIES = 300_000
 # Rows of L over the rank of W, the paper's default.
 RATIO = 1.2
 
-# The longest that a point searches, whatever the setting allows; LRM, which the paper let run for hours, so
+# The longest that a task searches, whatever the setting allows; LRM, which the paper let run for hours, so
 # many times as long.
 MAX_SECONDS, LRM_TIMES = 240.0, 2.5
 
