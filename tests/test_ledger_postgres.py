@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import leastnoise as ln
 from leastnoise.app.cli.main import app
 from leastnoise.core.errors import (
+    AlreadySpentError,
     InputError,
     LedgerBusyError,
     LedgerFileError,
@@ -519,7 +520,7 @@ def test_a_lost_commit_is_not_taken_for_somebody_elses(
         return right(self, lost, *arguments)
 
     monkeypatch.setattr(postgres.LedgerDatabase, "_took_effect", later)
-    with pytest.raises(ln.errors.AlreadySpentError, match="in the meantime"):
+    with pytest.raises(AlreadySpentError, match="in the meantime"):
         ledger.spend(charge_of(), "new")
     assert len(ledger.entries) == 4
 
@@ -544,7 +545,7 @@ def test_a_server_that_stays_away_leaves_the_outcome_open(
         hasty.spend(charge_of(), "new")
     assert "Nothing was spent" not in str(caught.value)
     # It was, and its id is used up.
-    with pytest.raises(ln.errors.AlreadySpentError):
+    with pytest.raises(AlreadySpentError):
         hasty.check(charge_of(), "new")
 
 

@@ -9,6 +9,7 @@ from leastnoise.report.cost_drivers.driver_table import Drivers
 from leastnoise.report.cost_drivers.redesign import Redesign
 from leastnoise.report.plan_sentences import likeliest_guess
 from leastnoise.report.quantiles_file import write_quantiles
+from leastnoise.report.simple_ways import baselines
 from leastnoise.report.summary import Report, summarize
 from leastnoise.report.tables import cost_table, cross_table
 from leastnoise.report.trade_off import tradeoff
@@ -21,6 +22,7 @@ __all__ = [
     "Report",
     "Tradeoff",
     "audit_privacy",
+    "baselines",
     "compare",
     "cost_table",
     "cross_table",
