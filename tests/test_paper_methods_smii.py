@@ -19,7 +19,14 @@ from leastnoise.core.progress import Progress
 from leastnoise.papers import barrier, fitness
 from leastnoise.papers import smii as module
 from leastnoise.papers.barrier import MAX_INTERIOR_RANK, _Barrier, interior_point
-from leastnoise.papers.fitness import BASES, Outcome, Point, lower_bound, representation, starting_covariance
+from leastnoise.papers.fitness import (
+    BASES,
+    Iterate,
+    SmiiResult,
+    lower_bound,
+    representation,
+    starting_covariance,
+)
 from leastnoise.papers.smii import SMII, _SoftMax, smii
 from leastnoise.planning import Request, design
 from leastnoise.privacy import GDP, Goal, PureDP
@@ -81,7 +88,7 @@ def test_derivatives_agree_with_differences(seed: int, t: float) -> None:
     rng = np.random.default_rng(seed + 100)
     D, E = rng.normal(size=(2, 4, 4))
     Sigma, D = np.eye(4) * 3 + E @ E.T, D + D.T
-    assert has_right_derivatives(lambda S: _SoftMax(Point(S, K, B), t), Sigma, D)
+    assert has_right_derivatives(lambda S: _SoftMax(Iterate(S, K, B), t), Sigma, D)
 
     class AsPrinted(_SoftMax):
         """Equation (14) to the letter: t on the second derivative of every profile."""
@@ -98,8 +105,8 @@ def test_derivatives_agree_with_differences(seed: int, t: float) -> None:
             self.value += math.log(t * point.h.sum()) / t - module._soft_max(point.h, t)[0]
 
     if t > 1:
-        assert not has_right_derivatives(lambda S: AsPrinted(Point(S, K, B), t), Sigma, D)
-    assert not has_right_derivatives(lambda S: WithoutExp(Point(S, K, B), t), Sigma, D)
+        assert not has_right_derivatives(lambda S: AsPrinted(Iterate(S, K, B), t), Sigma, D)
+    assert not has_right_derivatives(lambda S: WithoutExp(Iterate(S, K, B), t), Sigma, D)
 
 
 def is_newton_step(inside: _Barrier, t: float, step: tuple[float, Any, float], B: Any) -> bool:
@@ -110,7 +117,7 @@ def is_newton_step(inside: _Barrier, t: float, step: tuple[float, Any, float], B
     def value(x: Any) -> float:
         move = np.zeros((k, k))
         move[a, b] = move[b, a] = x[1:]
-        point = Point(inside.point.Sigma + move, inside.point.K, B)
+        point = Iterate(inside.point.Sigma + move, inside.point.K, B)
         return _Barrier(point, inside.alpha + x[0]).value(t)
 
     rise, s, _ = step
@@ -128,7 +135,7 @@ def is_newton_step(inside: _Barrier, t: float, step: tuple[float, Any, float], B
 @pytest.mark.parametrize("seed", range(3))
 def test_the_barriers_newton_step_solves_its_equation(seed: int) -> None:
     L, B, c = problem(seed, k=3)
-    point = Point(starting_covariance(L, B, 2 * c), L / np.sqrt(c)[:, None] / 2, B)
+    point = Iterate(starting_covariance(L, B, 2 * c), L / np.sqrt(c)[:, None] / 2, B)
     inside = _Barrier(point, 1.5 * float(point.u.max()))
     rise, s, decrement = inside.newton_step(2.0)
     assert decrement > 0
@@ -140,7 +147,7 @@ def test_the_barriers_newton_step_solves_its_equation(seed: int) -> None:
 # What an outcome claims ----------------------------------------------------------------------
 
 
-def is_honest(outcome: Outcome, L: Any, B: Any, c: Any) -> bool:
+def is_honest(outcome: SmiiResult, L: Any, B: Any, c: Any) -> bool:
     """Whether every cap holds, one to the letter, and the cost is the largest profile; by plain inverses."""
     Sigma = outcome.covariance
     shares = np.diag(L @ Sigma @ L.T) / c
@@ -152,7 +159,7 @@ def is_honest(outcome: Outcome, L: Any, B: Any, c: Any) -> bool:
     )
 
 
-SOLVERS: dict[str, Callable[..., Outcome]] = {
+SOLVERS: dict[str, Callable[..., SmiiResult]] = {
     "newton-cg": smii,
     "gradient": lambda *given, **more: smii(*given, optimiser="gradient", **more),
     "interior-point": interior_point,
@@ -173,7 +180,7 @@ def test_outcomes_are_honest_and_near_a_bound(name: str, seed: int) -> None:
     assert best <= outcome.cost
     if name != "gradient":  # whose steps end long before the weights balance
         assert outcome.cost <= best + 2 * slack
-    wrong = Outcome(0.999 * outcome.covariance, outcome.balances, outcome.history, True, "converged")
+    wrong = SmiiResult(0.999 * outcome.covariance, outcome.balances, outcome.history, True, "converged")
     assert not is_honest(wrong, L, B, c)
     assert not is_honest(outcome, L, B, 1.001 * c)
 
@@ -336,7 +343,7 @@ def test_theorem_7(gamma: float) -> None:
             [(1 + 1 / math.sqrt(5)) / 2, 0.5 + 0.3 * math.sqrt(5)],
         ]
     )
-    point = Point(Sigma, np.eye(2) / math.sqrt(gamma), TWO)
+    point = Iterate(Sigma, np.eye(2) / math.sqrt(gamma), TWO)
     assert math.sqrt(point.cost) > math.sqrt(4 / (3 * gamma)) * 1.01
 
 
@@ -346,8 +353,8 @@ def test_profiles_of_section_3_2_1() -> None:
     for rows, expected in ((B1, [1, 2, 1]), (B2, [2, 2, 2])):
         k = len(rows)
         assert Strategy(rows, scale=1, noise="gaussian").profile.tolist() == expected
-        assert Point(np.eye(k), np.eye(k), rows.astype(float)).u.tolist() == expected
-        assert Point(2 * np.eye(k), np.eye(k), rows.astype(float)).u.tolist() != expected
+        assert Iterate(np.eye(k), np.eye(k), rows.astype(float)).u.tolist() == expected
+        assert Iterate(2 * np.eye(k), np.eye(k), rows.astype(float)).u.tolist() != expected
 
 
 def test_theorem_4() -> None:
@@ -355,10 +362,10 @@ def test_theorem_4() -> None:
     rng = np.random.default_rng(4)
     B, change, E = rng.normal(size=(3, 5)), rng.normal(size=(3, 3)), rng.normal(size=(3, 3))
     Sigma = E @ E.T + np.eye(3)
-    first = Point(Sigma, np.eye(3), B).u
-    other = Point(change @ Sigma @ change.T, np.eye(3), change @ B).u
+    first = Iterate(Sigma, np.eye(3), B).u
+    other = Iterate(change @ Sigma @ change.T, np.eye(3), change @ B).u
     assert np.allclose(first, other, rtol=ROUNDING * np.linalg.cond(change) ** 2)
-    assert not np.allclose(first, Point(Sigma, np.eye(3), change @ B).u, rtol=0.01)
+    assert not np.allclose(first, Iterate(Sigma, np.eye(3), change @ B).u, rtol=0.01)
 
 
 # Section 6.3 ---------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import numpy as np
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
-from leastnoise.papers.fitness import Outcome, Point, Step, starting_covariance
+from leastnoise.papers.fitness import Iterate, SmiiResult, Step, starting_covariance
 
 # The Hessian is written out, (k(k + 1)/2)² numbers: 84 MB at this rank. The paper's own ended at 64.
 MAX_INTERIOR_RANK = 80
@@ -39,7 +39,7 @@ def interior_point(
     max_steps: int = 1_000,
     time_limit: float | None = None,
     progress: Callable[[Step], None] | None = None,
-) -> Outcome:
+) -> SmiiResult:
     """The covariance that a barrier method finds for Problem 1, for few directions.
 
     minimise  t α − Σ_i log(α − u_i) − Σ_j log(1 − h_j)  for rising t, by Newton's method with the
@@ -59,7 +59,7 @@ def interior_point(
     n = B.shape[1]
     started = time.monotonic()
     K = L / np.sqrt(c)[:, None]
-    first = Point(starting_covariance(L, B, c, start), K, B)
+    first = Iterate(starting_covariance(L, B, c, start), K, B)
     barrier = _Barrier(first, 1.1 * float(first.u.max()))
     t = (n + len(c)) / barrier.alpha
     history: list[Step] = []
@@ -87,7 +87,7 @@ def interior_point(
             break
         t *= growth
     balance = (1 / (1 - point.h) / c, 1 / (barrier.alpha - point.u))
-    return Outcome(point.Sigma / float(point.h.max()), (balance,), tuple(history), has_converged, ended)
+    return SmiiResult(point.Sigma / float(point.h.max()), (balance,), tuple(history), has_converged, ended)
 
 
 def _require_few_directions(k: int) -> None:
@@ -101,7 +101,7 @@ def _require_few_directions(k: int) -> None:
 class _Barrier:
     """The barrier of Problem 1 at (α, Σ), inside all constraints."""
 
-    def __init__(self, point: Point, alpha: float) -> None:
+    def __init__(self, point: Iterate, alpha: float) -> None:
         self.point, self.alpha = point, alpha
 
     def value(self, t: float) -> float:
@@ -160,7 +160,7 @@ class _Barrier:
         here, length = self.value(t), 1.0
         for _ in range(_MAX_HALVINGS):
             try:
-                point = Point(self.point.Sigma + length * s, self.point.K, B)
+                point = Iterate(self.point.Sigma + length * s, self.point.K, B)
                 found = _Barrier(point, self.alpha + length * rise)
                 value = found.value(t)
                 if value < here and value <= here - length * _SUFFICIENT * decrement:

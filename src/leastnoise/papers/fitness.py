@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class SmiiResult:
     """The covariance found, scaled to meet every cap, and how it was reached.
 
     Attributes:
@@ -71,7 +71,7 @@ class Outcome:
         return self.history[-1].cost
 
 
-class Point:
+class Iterate:
     """Σ with its Cholesky factor, profile u and used shares h; K stands for diag(c)^−½ L."""
 
     def __init__(self, Sigma: Array, K: Array, B: Array) -> None:

@@ -43,8 +43,8 @@ from leastnoise.core.progress import Ended, Progress
 from leastnoise.papers.barrier import interior_point
 from leastnoise.papers.fitness import (
     BASES,
-    Outcome,
-    Point,
+    Iterate,
+    SmiiResult,
     Step,
     lower_bound,
     representation,
@@ -77,7 +77,7 @@ _MAX_HALVINGS = 60
 class _SoftMax:
     """F of equation (8) at one point and one t, with its derivatives."""
 
-    def __init__(self, point: Point, t: float) -> None:
+    def __init__(self, point: Iterate, t: float) -> None:
         self.point, self.t = point, t
         first, self.q = _soft_max(point.u, t)
         second, self.p = _soft_max(point.h, t)
@@ -131,7 +131,7 @@ def smii(
     max_steps: int = 20_000,
     time_limit: float | None = None,
     progress: Callable[[Step], None] | None = None,
-) -> Outcome:
+) -> SmiiResult:
     """The covariance that Algorithm 1 finds for queries L B with variance caps c.
 
     Args:
@@ -150,7 +150,7 @@ def smii(
     """
     started = time.monotonic()
     K = L / np.sqrt(c)[:, None]
-    point = Point(starting_covariance(L, B, c, start), K, B)
+    point = Iterate(starting_covariance(L, B, c, start), K, B)
     t = 1.0
     history: list[Step] = []
     balances = []
@@ -179,7 +179,9 @@ def smii(
         t *= growth
     if not has_converged:
         balances.append((soft.p / c, soft.q))
-    return Outcome(point.Sigma / float(point.h.max()), tuple(balances), tuple(history), has_converged, ended)
+    return SmiiResult(
+        point.Sigma / float(point.h.max()), tuple(balances), tuple(history), has_converged, ended
+    )
 
 
 def _conjugate_gradient(soft: _SoftMax, steps: int) -> Array:
@@ -202,12 +204,12 @@ def _conjugate_gradient(soft: _SoftMax, steps: int) -> Array:
     return s
 
 
-def _line_search(soft: _SoftMax, s: Array, slope: float, B: Array) -> Point | None:
+def _line_search(soft: _SoftMax, s: Array, slope: float, B: Array) -> Iterate | None:
     """The first point along s that is definite and low enough, Algorithm 3; None if only rounding is left."""
     length = 1.0
     for _ in range(_MAX_HALVINGS):
         try:
-            found = Point(soft.point.Sigma + length * s, soft.point.K, B)
+            found = Iterate(soft.point.Sigma + length * s, soft.point.K, B)
         except np.linalg.LinAlgError:
             found = None
         if found is not None:

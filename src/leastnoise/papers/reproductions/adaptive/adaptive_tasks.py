@@ -77,7 +77,7 @@ def n_cells(shape: str) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class PaperWorkload:
     """A workload of the paper.
 
     Attributes:
@@ -91,7 +91,7 @@ class Asked:
     order: Array | None = None
 
 
-def asked(workload: str, shape: str, seed: int = 0, *, is_relative: bool = False) -> Asked:
+def asked(workload: str, shape: str, seed: int = 0, *, is_relative: bool = False) -> PaperWorkload:
     """A workload by the paper's name for it.
 
     Args:
@@ -109,7 +109,7 @@ def asked(workload: str, shape: str, seed: int = 0, *, is_relative: bool = False
     if workload == "permuted 2-way marginals":
         plain = workload_k_way(sizes, 2)
         W = plain.dense().astype(np.int64)[:, generator.permutation(math.prod(sizes))]
-        return Asked(Workload.from_matrix(W, schema=_schema(sizes)), plain.shape[0])
+        return PaperWorkload(Workload.from_matrix(W, schema=_schema(sizes)), plain.shape[0])
     if workload == "all ranges":
         found = workload_all_ranges(sizes)
     elif workload == "random ranges":
@@ -132,7 +132,7 @@ def asked(workload: str, shape: str, seed: int = 0, *, is_relative: bool = False
         found = workload_k_way_ranges(sizes, int(workload[0]))
     else:
         raise InputError(f"the adaptive mechanism's paper has no workload {workload!r}")
-    return Asked(found, found.shape[0])
+    return PaperWorkload(found, found.shape[0])
 
 
 def _schema(sizes: Sequence[int]) -> Schema:
@@ -165,7 +165,7 @@ def _random_marginals(sizes: Sequence[int], generator: np.random.Generator) -> W
     return assemble([Marginal(*(schema.names[a] for a in chosen)) for chosen in sorted(found)], schema)
 
 
-def _permuted_ranges(n: int, generator: np.random.Generator, is_relative: bool) -> Asked:
+def _permuted_ranges(n: int, generator: np.random.Generator, is_relative: bool) -> PaperWorkload:
     """A triangle R with RᵀR = WᵀW, its columns in a random order.
 
     By the paper's proposition 6 every strategy has the same error on R as on W, and the two million
@@ -175,7 +175,7 @@ def _permuted_ranges(n: int, generator: np.random.Generator, is_relative: bool) 
     weights = RELATIVE.weights(plain) if is_relative else None
     order = generator.permutation(n)
     V = plain.weighted_gram(weights)[np.ix_(order, order)]
-    return Asked(Workload.from_matrix(np.linalg.cholesky(V).T), plain.shape[0], order)
+    return PaperWorkload(Workload.from_matrix(np.linalg.cholesky(V).T), plain.shape[0], order)
 
 
 def planned(
@@ -238,7 +238,7 @@ def error_of(
     }
 
 
-def variances(plan: Plan, question: Asked, shape: str) -> Array:
+def variances(plan: Plan, question: PaperWorkload, shape: str) -> Array:
     """The variance of every query that was asked, permuted ranges included."""
     if question.order is None:
         assert plan.stderr is not None
@@ -249,7 +249,7 @@ def variances(plan: Plan, question: Asked, shape: str) -> Array:
     return np.asarray(workload_all_ranges(n_cells(shape)).operator.quadratic(covariance))
 
 
-def true_answers(question: Asked, counts: Array) -> Array:
+def true_answers(question: PaperWorkload, counts: Array) -> Array:
     """The true answers on a table of counts; of permuted ranges those of the ranges."""
     plain = question.workload if question.order is None else workload_all_ranges(len(counts))
     return np.asarray(plain.operator.apply(counts.astype(float)))

@@ -14,7 +14,7 @@ SOLVER = 1e-6
 
 
 @dataclass(frozen=True)
-class Ratios:
+class ErrorRatios:
     """The errors of one problem over that of the eigen strategy.
 
     Attributes:
@@ -42,7 +42,7 @@ class Ratios:
 
 def ratios(
     rows: Sequence[Row], fields: Sequence[str], column: str = "error", only: Sequence[str] | None = None
-) -> list[Ratios]:
+) -> list[ErrorRatios]:
     """One for every combination of fields for which Eigen-Design was run.
 
     Args:
@@ -60,7 +60,7 @@ def ratios(
         over = {name: _number(row, column) / eigen for name, row in by_method.items()}
         bound = by_method[EIGEN].get("lower_bound") if column == "error" else None
         found.append(
-            Ratios(
+            ErrorRatios(
                 ", ".join(str(part) for part in key),
                 {
                     name: ratio
@@ -116,7 +116,7 @@ def spread_of(values: Sequence[float]) -> str:
     return f"{min(values):.2f} to {max(values):.2f}" if values else "–"
 
 
-def within_1_3(found: Sequence[Ratios], claim: str) -> Check:
+def within_1_3(found: Sequence[ErrorRatios], claim: str) -> Check:
     """Whether the eigen strategy is never more than 1.3 times the bound."""
     over = [1 / ratio.bound for ratio in found if ratio.bound]
     return statement(
@@ -127,7 +127,7 @@ def within_1_3(found: Sequence[Ratios], claim: str) -> Check:
     )
 
 
-def certified(found: Sequence[Ratios]) -> Check:
+def certified(found: Sequence[ErrorRatios]) -> Check:
     """Whether no strategy of the paper is better than the certified optimum: ours beside the paper's own."""
     ours = [ratio.ours for ratio in found if ratio.ours is not None]
     least = min((min(r.competitors.values(), default=1.0) / r.ours for r in found if r.ours), default=1.0)
@@ -144,7 +144,9 @@ def certified(found: Sequence[Ratios]) -> Check:
     )
 
 
-def band(found: Sequence[Ratios], claim: str, low: str, high: str, why: str, *, last: float = 0.05) -> Check:
+def band(
+    found: Sequence[ErrorRatios], claim: str, low: str, high: str, why: str, *, last: float = 0.05
+) -> Check:
     """Whether the gains over the best competitor lie in a printed band, to its last digit."""
     gains = [ratio.best for ratio in found if ratio.best is not None]
     holds = all(float(low) - last <= gain <= float(high) + last for gain in gains) if gains else None
@@ -156,7 +158,7 @@ def band(found: Sequence[Ratios], claim: str, low: str, high: str, why: str, *, 
     return statement(claim, holds, spread_of(gains), printed=f"{low} to {high}", why=f"{why}: {outside}")
 
 
-def never_beaten(found: Sequence[Ratios], claim: str) -> Check:
+def never_beaten(found: Sequence[ErrorRatios], claim: str) -> Check:
     """Whether no competitor has less error than the eigen strategy."""
     gains = [ratio.best for ratio in found if ratio.best is not None]
     beaten = [f"{r.about}: {r.best:.3f}" for r in found if r.best is not None and r.best < 1 - SOLVER]

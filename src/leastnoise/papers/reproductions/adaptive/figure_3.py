@@ -25,7 +25,7 @@ from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
 )
 from leastnoise.papers.reproductions.adaptive.adult_and_census import COARSE, TABLES, counts_of
 from leastnoise.papers.reproductions.adaptive.checks import (
-    Ratios,
+    ErrorRatios,
     band,
     certified,
     compared,
@@ -191,7 +191,7 @@ def _cells(rows: Sequence[Row]) -> str:
     return f"ours over {max(cells):,} cells" if cells else ""
 
 
-def _as_much_as(found: Sequence[Ratios], competitor: str, name: str, why: str) -> Check:
+def _as_much_as(found: Sequence[ErrorRatios], competitor: str, name: str, why: str) -> Check:
     """The introduction's largest gain over one competitor."""
     gains = [ratio.competitors[competitor] for ratio in found if competitor in ratio.competitors]
     return compared(
@@ -232,7 +232,7 @@ def checks_3c(rows: Sequence[Row]) -> list[Check]:
     ]
 
 
-def _fourier_is_datacube(found: Sequence[Ratios]) -> str:
+def _fourier_is_datacube(found: Sequence[ErrorRatios]) -> str:
     """Both have the total variance (marginals) x (rank) where DataCube measures every marginal asked for."""
     pairs = [
         ratio.competitors["Fourier"] / ratio.competitors["DataCube"]

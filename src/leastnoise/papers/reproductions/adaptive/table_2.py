@@ -13,7 +13,7 @@ from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
     n_cells,
 )
 from leastnoise.papers.reproductions.adaptive.checks import (
-    Ratios,
+    ErrorRatios,
     certified,
     compared,
     mean_of,
@@ -210,7 +210,7 @@ def _why_bound(errors: Sequence[Row], workload: str) -> str:
     return "" if there is None else f"{small} cells give {there:.3f}"
 
 
-def _statements(found: Sequence[Ratios], relative: Sequence[Ratios]) -> list[Check]:
+def _statements(found: Sequence[ErrorRatios], relative: Sequence[ErrorRatios]) -> list[Check]:
     says = printed(_NAME).says
     others = [r for r in found if not r.about.startswith("CDF")]
     cdf = [r for r in found if r.about.startswith("CDF")]

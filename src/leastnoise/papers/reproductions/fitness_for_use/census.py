@@ -176,7 +176,7 @@ _VOTING = ((0, 17), (18, 115))
 
 
 @dataclass(frozen=True)
-class Reading:
+class PyramidReading:
     """Which queries there are, and which of them have the target 1; the others have 10.
 
     Attributes:
@@ -190,7 +190,7 @@ class Reading:
     adults: tuple[str, ...] = _GROUPS
 
 
-def _readings() -> dict[str, Reading]:
+def _readings() -> dict[str, PyramidReading]:
     """As written; for some groups only; and with a target for the young alone, up to one age or another."""
     adults = {
         "all groups": _GROUPS,
@@ -199,14 +199,14 @@ def _readings() -> dict[str, Reading]:
         "each sex": ("men", "women"),
     }
     young = {
-        f"0 to {last} alone, 18 to 115 asked of {name}": Reading(((0, last),), adults=asked)
+        f"0 to {last} alone, 18 to 115 asked of {name}": PyramidReading(((0, last),), adults=asked)
         for last in (17, 16, 18)
         for name, asked in adults.items()
     }
     return {
-        _AS_WRITTEN: Reading(_VOTING),
-        "both voting ranges, men and women together only": Reading(_VOTING, groups=("all",)),
-        "both voting ranges, each sex only": Reading(_VOTING, groups=("men", "women")),
+        _AS_WRITTEN: PyramidReading(_VOTING),
+        "both voting ranges, men and women together only": PyramidReading(_VOTING, groups=("all",)),
+        "both voting ranges, each sex only": PyramidReading(_VOTING, groups=("men", "women")),
         **young,
     }
 

@@ -59,7 +59,7 @@ _NOT_MUCH = 1.25
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSetup:
     """What one of the four tables is about.
 
     Attributes:
@@ -80,14 +80,14 @@ class Table:
 
 
 TABLES = {
-    "5": Table("fitness-for-use/table-5", "ranges", "uniform", 2, (None,)),
-    "6": Table("fitness-for-use/table-6", "ranges", "random", 2, (None,)),
-    "7": Table("fitness-for-use/table-7", "random", "uniform", 1, (AS_WRITTEN, FAIR)),
-    "8": Table("fitness-for-use/table-8", "random", "random", 1, (AS_WRITTEN, FAIR)),
+    "5": TableSetup("fitness-for-use/table-5", "ranges", "uniform", 2, (None,)),
+    "6": TableSetup("fitness-for-use/table-6", "ranges", "random", 2, (None,)),
+    "7": TableSetup("fitness-for-use/table-7", "random", "uniform", 1, (AS_WRITTEN, FAIR)),
+    "8": TableSetup("fitness-for-use/table-8", "random", "random", 1, (AS_WRITTEN, FAIR)),
 }
 
 
-def drawn(table: Table, d: int, draw: int, probability: float | None) -> Workload:
+def drawn(table: TableSetup, d: int, draw: int, probability: float | None) -> Workload:
     """2d queries over d cells, with their targets."""
     generator = np.random.default_rng((draw, d))
     m = 2 * d

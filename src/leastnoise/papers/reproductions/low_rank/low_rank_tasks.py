@@ -123,7 +123,7 @@ def mechanism(
     limit = min(setting.time_limit, MAX_SECONDS) / draws
     errors, bounds, notes, are_cut = [], [], [], []
     for draw in range(seed, seed + draws):
-        asked = _Asked(drawn(workload, m, n, s, draw), s, setting, epsilon, draw, limit)
+        asked = _DrawnProblem(drawn(workload, m, n, s, draw), s, setting, epsilon, draw, limit)
         given = _MECHANISMS[method](asked)
         errors.append(given.error / m)
         bounds.append(given.lower_bound / m)
@@ -164,11 +164,11 @@ class Given(NamedTuple):
     is_cut: bool = False
 
 
-_Mechanism = Callable[["_Asked"], Given]
+_Mechanism = Callable[["_DrawnProblem"], Given]
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _DrawnProblem:
     """What a mechanism is asked for: a draw of a workload of rank s (0 for no such), within seconds."""
 
     workload: Workload
@@ -186,7 +186,7 @@ class _Asked:
 
 
 def _planned(
-    asked: _Asked, method: str, limit: float | None = None, backend: str = "numpy", **options: Plain
+    asked: _DrawnProblem, method: str, limit: float | None = None, backend: str = "numpy", **options: Plain
 ) -> Given:
     plan = design(
         asked.workload,
@@ -200,39 +200,39 @@ def _planned(
     return Given(found.achieved, found.lower_bound, plan.note, plan.ended == "deadline")
 
 
-def _low_rank(asked: _Asked) -> Given:
+def _low_rank(asked: _DrawnProblem) -> Given:
     return _planned(asked, "lowrank", LRM_TIMES * asked.limit, asked.searching_on(), seed=asked.draw)
 
 
-def _low_rank_of_all_rows(asked: _Asked) -> Given:
+def _low_rank_of_all_rows(asked: _DrawnProblem) -> Given:
     n = asked.workload.shape[1]
     rows = max(n, math.ceil(RATIO * asked.s))
     limit = LRM_TIMES * asked.limit
     return _planned(asked, "lowrank", limit, asked.searching_on(rows), seed=asked.draw, r=rows)
 
 
-def _matrix(asked: _Asked) -> Given:
+def _matrix(asked: _DrawnProblem) -> Given:
     return _planned(asked, "smoothing", asked.limit, asked.searching_on(asked.workload.shape[1]))
 
 
-def _ours(asked: _Asked) -> Given:
+def _ours(asked: _DrawnProblem) -> Given:
     own = _PLAN_SECONDS * max(1.0, asked.workload.shape[1] / _PLAN_CELLS)
     return _planned(asked, "auto", min(asked.limit, _QUICK_SECONDS if asked.setting.is_quick else own))
 
 
-def _bound(asked: _Asked) -> Given:
+def _bound(asked: _DrawnProblem) -> Given:
     plan = design(asked.workload, GDP(1), method="dense", tol=_BOUND_TOL, time_limit=asked.limit)
     bound = 2 / asked.epsilon**2 * plan.certificate.lower_bound
     how = "twice the certified optimum of Gaussian noise over epsilon squared"
     return Given(bound, bound, how, plan.ended == "deadline")
 
 
-def _on_queries(asked: _Asked) -> Given:
+def _on_queries(asked: _DrawnProblem) -> Given:
     sensitivity = float(np.max(asked.workload.operator.column_norms(1)))
     return Given(2 * asked.workload.shape[0] * (sensitivity / asked.epsilon) ** 2, 0.0, "equation (5)")
 
 
-def _fixed(name: str, method: str, asked: _Asked) -> Given:
+def _fixed(name: str, method: str, asked: _DrawnProblem) -> Given:
     if asked.workload.shape[1] <= _MAX_PLANNED_CELLS:
         return _planned(asked, method)
     per_unit = fixed_errors(asked.workload.dense().astype(float))[name]
