@@ -355,3 +355,18 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         dual_weights(products, weights, start=[np.ones(29), np.ones(8)])
     with pytest.raises(DesignError, match="finite, zero or more"):
         dual_weights(products, -weights)
+
+
+def test_weights_are_not_judged_where_nothing_else_can_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Late, the bound was worked out for the only weights there are, and again for the certificate."""
+
+    def judged(*_: Any) -> float:
+        raise AssertionError("the bound of the only weights was worked out")
+
+    monkeypatch.setattr(dual_search, "union_bound", judged)
+    for products, weights in CASES.values():
+        start = [np.arange(1.0, size + 1) for size in products.sizes]
+        found, ended = dual_weights_and_end(products, weights, start=start, deadline=Deadline(-math.inf))
+        assert ended == "deadline"
+        for own, given, kinds in zip(found, start, products.kinds, strict=True):
+            assert own == pytest.approx(given / given.sum() if kinds else np.ones(1), rel=ROUNDING)

@@ -88,9 +88,16 @@ def total_variance(view: View, workload: Workload, weights: Sequence[Array]) -> 
 def largest_share(view: View, workload: Workload, caps: Sequence[Array]) -> float:
     """max_j v_j/c_j; for every batch its caps, one for all of its queries or one each."""
     if all(len(own) == 1 for own in caps):
-        of_batches = spreads(view, workload)
+        # Not by `spreads`, which sort all variances for their median: five times the work.
+        constant = view.constant_variances
+        largest = np.zeros(len(workload.blocks))
+        for number, term in enumerate(view.products.terms):
+            same = constant[number]
+            most = view.term_variances(term).max() if np.isnan(same) else same
+            largest[term.block] = max(largest[term.block], most)
         with np.errstate(over="ignore"):
-            return max(s.high**2 / float(own[0]) for s, own in zip(of_batches, caps, strict=True))
+            # Squares of standard errors, which is what targets are compared with.
+            return max(math.sqrt(most) ** 2 / float(own[0]) for most, own in zip(largest, caps, strict=True))
     c = workload.per_query(caps, "the caps")
     with np.errstate(over="ignore"):
         return float((variances(view, workload) / c).max(initial=0))

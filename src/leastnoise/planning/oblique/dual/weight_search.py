@@ -68,6 +68,9 @@ def dual_weights(
         DesignError: if weights do not fit the products.
         TooLargeError: if a product crosses so many axes that their subsets cannot be listed.
     """
+    if start is not None and deadline.is_past:
+        # Nothing to compare them with; the certificate works out their bound, and would do it once more.
+        return _per_axis(products, _whole(products, start)), "deadline"
     search = _Search(products, np.asarray(weights, dtype=float), row_weights or {}, deadline)
     if start is not None:
         search.consider(_whole(products, start))
@@ -76,9 +79,13 @@ def dual_weights(
     ended: Ended = "converged"
     if search.bound > 0 and not search.is_late:
         ended = search.run(rounds)
-    found = tuple(own if kinds else np.ones(1) for own, kinds in zip(search.q, products.kinds, strict=True))
     # Whoever is late once stays so.
-    return found, "deadline" if search.is_late else ended
+    return _per_axis(products, search.q), "deadline" if search.is_late else ended
+
+
+def _per_axis(products: Products, q: Sequence[Array]) -> tuple[Array, ...]:
+    """The weights of every axis, a single one where no product mentions it."""
+    return tuple(own if kinds else np.ones(1) for own, kinds in zip(q, products.kinds, strict=True))
 
 
 def _whole(products: Products, start: Sequence[Array]) -> list[Array]:
