@@ -17,7 +17,9 @@ from leastnoise.core.deadline import NEVER, Deadline, OutOfTime, Watch
 from leastnoise.core.errors import DesignError
 from leastnoise.core.progress import Progress
 from leastnoise.planning import Request
+from leastnoise.planning.families import residuals
 from leastnoise.planning.oblique import axis_split as oblique_axis
+from leastnoise.planning.oblique import row_variances as rows
 from leastnoise.planning.oblique.splitting import split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
 from leastnoise.query import products_of
@@ -288,3 +290,41 @@ def test_laplace_noise_is_sought_no_longer_than_asked() -> None:
     free = ln.design(workload, ln.PureDP(1))
     assert "hierarchical had no time left" not in free.note
     assert free.certificate.achieved < stopped.certificate.achieved
+
+
+WITHIN = ln.TotalVariance(within_targets=True)
+
+
+def test_queries_that_cannot_be_told_apart_in_time_are_refused_with_the_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Telling eight million queries apart took 30 s of a time limit of one."""
+    monkeypatch.setattr(rows, "_ENTRY_WORK", 1e12)
+    # The number is told before anything is made.
+    made = rows.variance_matrix
+    monkeypatch.delattr(rows, "variance_matrix")
+    with pytest.raises(DesignError, match=r"queries differ .* takes about .* the time limit leaves"):
+        ln.design(asked(stderr=9.0), ln.GDP(1), objective=WITHIN, method="residuals", time_limit=1)
+    monkeypatch.setattr(rows, "variance_matrix", made, raising=False)
+    # Without a limit nothing is refused for time.
+    plan = ln.design(asked(stderr=9.0), ln.GDP(1), objective=WITHIN, method="residuals")
+    assert plan.factor <= 1
+
+
+def test_a_plan_within_targets_is_kept_where_a_better_one_would_take_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workload = asked(stderr=7.0)
+    free = ln.design(workload, ln.GDP(1), objective=WITHIN, method="residuals")
+    leading, calls = residuals.leading_rows, []
+
+    def once(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) > 1:
+            raise rows.RowsTakeTooLong("too long")
+        return leading(*arguments, **options)
+
+    monkeypatch.setattr(residuals, "leading_rows", once)
+    plan = ln.design(workload, ln.GDP(1), objective=WITHIN, method="residuals", time_limit=60)
+    assert len(calls) == 2 and plan.ended == "deadline"
+    assert plan.factor <= 1 and plan.certificate.achieved >= free.certificate.achieved * (1 - ROUNDING)

@@ -21,7 +21,7 @@ from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
-from leastnoise.core.resources import Needs, seconds_for
+from leastnoise.core.resources import LATE_SECONDS, LATE_SHARE, Needs, seconds_for
 from leastnoise.planning.families.product_requests import (
     Asked,
     asked,
@@ -34,7 +34,13 @@ from leastnoise.planning.infeasible import infeasible_products, not_found_yet
 from leastnoise.planning.method import Found, Method, Request
 from leastnoise.planning.oblique.dual import dual_weights
 from leastnoise.planning.oblique.proposal import proposal_of
-from leastnoise.planning.oblique.row_variances import Alternated, alternate, leading_rows, totals_of
+from leastnoise.planning.oblique.row_variances import (
+    Alternated,
+    RowsTakeTooLong,
+    alternate,
+    leading_rows,
+    totals_of,
+)
 from leastnoise.planning.oblique.splitting import Split, split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
 from leastnoise.planning.oblique.zero_products import (
@@ -58,6 +64,18 @@ _TYING, _FIRST, _HALVED, _SECOND, _SEARCHING, _SHARING = 0.15, 0.25, 0.35, 0.5, 
 def _deadline(request: Request) -> Deadline:
     """When the search must end, so that what was found can still be rounded."""
     return request.deadline.before(seconds_for(_of_axes(request).last))
+
+
+def _for_rows(request: Request) -> float:
+    """Seconds that telling single queries apart may take: half of what the promise leaves.
+
+    The other half is for the variances of the same queries in the plan, and for its bound.
+    """
+    if request.time_limit is None or not request.is_promised:
+        return math.inf
+    promised = (1 + LATE_SHARE) * request.time_limit + LATE_SECONDS
+    last = seconds_for(_of_axes(request).last)
+    return max(request.began + promised - last - time.monotonic(), 0.0) / 2
 
 
 def _of_axes(request: Request) -> Needs:
@@ -134,7 +152,7 @@ def _least_largest(
         return least_largest(A, own, tol=tol, time_limit=last.left)
 
     found = alternate(products, with_loose_caps(caps), inner, deadline=_deadline(request).part(share))
-    rows = leading_rows(found.split, np.isfinite(caps))
+    rows = leading_rows(found.split, np.isfinite(caps), most_seconds=_for_rows(request))
     own, A = caps[rows.terms], rows.matrix
     solution = least_largest(A, own, tol=tol, time_limit=last.left, progress=_telling(request))
     if solution.achieved > found.largest:
@@ -169,14 +187,17 @@ def _find_within_caps(request: Request, question: Asked) -> Found:
     if products is not question.products:
         # Tied axes leave less to choose where caps bind.
         attempt(split_products(question.products, weights, deadline=deadline.part(_FIRST)))
-    alone = split_products(products, weights, deadline=deadline.part(_FIRST))
-    first = attempt(alone)
-    if not first.is_feasible or tried[-1][2].any():
+
+    def improve() -> None:
+        alone = split_products(products, weights, deadline=deadline.part(_FIRST))
+        first = attempt(alone)
+        if first.is_feasible and not tried[-1][2].any():
+            return
         # Axes that suit the total alone may not keep the caps at all: half of the weight for these.
         halved = weights + np.where(capped, alone.total / (caps * n_rows * capped.sum()), 0)
         attempt(split_products(products, halved, deadline=deadline.part(_HALVED)))
         found, largest = _least_largest(request, products, caps, _SECOND)
-        endings += [found.ended, largest.ended]
+        endings.extend([found.ended, largest.ended])
         if largest.achieved <= 1:
             if not attempt(found.split, largest.p).is_feasible:
                 tried.append(_keeping_caps(found.split, largest, sharing))
@@ -193,6 +214,13 @@ def _find_within_caps(request: Request, question: Asked) -> Found:
                 break
         else:
             endings.append("exhausted")
+
+    try:
+        improve()
+    except RowsTakeTooLong:
+        if not any(one[1].is_feasible for one in tried):
+            raise
+        endings.append("deadline")
     split, _, p = min((one for one in tried if one[1].is_feasible), key=_achieved)
     bound_by = p if p.any() else None
     return _found(request, split, question.weights, None, "within the targets", endings, bound_by, caps)
@@ -229,7 +257,7 @@ def _total_within(
     """
     from scipy import sparse
 
-    rows = leading_rows(split, np.isfinite(caps))
+    rows = leading_rows(split, np.isfinite(caps), most_seconds=_for_rows(request))
     totals = totals_of(split)
     noisy = np.flatnonzero(totals.sum(axis=1) > 0)
     stacked = sparse.vstack([totals[noisy], rows.matrix], format="csr")
