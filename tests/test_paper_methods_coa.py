@@ -36,7 +36,7 @@ from leastnoise.papers.unit_balls import L1Ball, L2Ball
 from leastnoise.planning import Plan, Request, design, from_covariance, from_rows, method_named
 from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.query import MaxVariance, Schema, Total, TotalVariance, Workload, assemble
-from leastnoise.solver import load_arrays
+from leastnoise.solver import load_backend
 from leastnoise.strategy import Basis, integer_basis, integer_strategy
 from support import extra
 from tolerances import JUDGE, ROUNDING, SOLVER, printed
@@ -159,7 +159,7 @@ def test_coa_direction_solves_the_newton_system() -> None:
     X = np.eye(3) + 0.2 * (np.ones((3, 3)) - np.eye(3))
     iX = np.linalg.inv(X)
     G = -iX @ W.T @ W @ iX
-    D = coa_module._newton_direction(iX, G, load_arrays("numpy"))
+    D = coa_module._newton_direction(iX, G, load_backend("numpy"))
 
     def is_solution(D: Any) -> bool:
         residual = G - iX @ D @ G - G @ D @ iX
@@ -311,7 +311,7 @@ def test_smoothing_projects_where_it_must() -> None:
     for backend in ("numpy", "torch"):
         if backend == "torch":
             extra("torch")
-        arrays = load_arrays(backend)
+        arrays = load_backend(backend)
         inside = (vectors * [1e-6, 1, 2, 3, 4]) @ vectors.T
         assert np.array_equal(arrays.numpy(_projected(arrays.matrix(inside), arrays)), inside)
         outside = (vectors * [-1, 1e-8, 2, 3, 4]) @ vectors.T
@@ -615,9 +615,8 @@ def operations(arrays: Any) -> dict[str, Any]:
     X, T, S, D = (arrays.matrix(values) for values in (square, tall, square.T, definite))
     values, vectors = arrays.eigh(D)
     U, d, Vt = arrays.svd(T)
-    cleared, added = 1 * X, 1 * X
+    cleared = 1 * X
     arrays.clear_diagonal(cleared)
-    arrays.add_to_diagonal(added, np.arange(4.0))
     found = {
         "dot": np.array([arrays.dot(X, S.T), arrays.dot(X, S)]),
         "solve": arrays.solve(D, X),
@@ -627,14 +626,14 @@ def operations(arrays: Any) -> dict[str, Any]:
         "eigh": (vectors * values) @ vectors.T,
         "d": d,
         "svd": (U * d) @ Vt,
-        "falling": arrays.falling(X),
+        "sorted_columns": arrays.sorted_columns(X),
         "column_max": arrays.column_max(X),
         "clear_diagonal": cleared,
-        "add_to_diagonal": added,
+        "plus_diagonal": arrays.plus_diagonal(X, np.arange(4.0)),
         "project_l1": L1Ball(arrays).project(2 * X),
         "project_l2": L2Ball(arrays).project(2 * X),
     }
-    verdicts = [arrays.is_definite(D), arrays.is_definite(-D), arrays.inverse(-D) is None]
+    verdicts = [arrays.cholesky(D) is not None, arrays.cholesky(-D) is not None, arrays.inverse(-D) is None]
     return {name: arrays.numpy(value) for name, value in found.items() if name != "dot"} | {
         "dot": found["dot"],
         "verdicts": np.array(verdicts, dtype=float),
@@ -647,25 +646,29 @@ def differing(here: dict[str, Any], there: dict[str, Any]) -> set[str]:
 
 def test_operations_on_torch_agree() -> None:
     torch = extra("torch")
-    here, arrays = operations(load_arrays("numpy")), load_arrays("torch")
+    here, arrays = operations(load_backend("numpy")), load_backend("torch")
     assert differing(here, operations(arrays)) == set()
     assert here["verdicts"].tolist() == [1, 0, 1] and here["dot"][0] != here["dot"][1]
 
     class Careless(type(arrays)):  # type: ignore[misc]
         """Takes singular values for what they are not, and sorts the wrong way round."""
 
-        def least_squares(self, X: Any, Y: Any) -> Any:
-            return torch.linalg.inv(X.T @ X + 1e-3 * torch.eye(X.shape[1], dtype=X.dtype)) @ (X.T @ Y)
+        def least_squares(self, matrix: Any, right: Any) -> Any:
+            square = matrix.T @ matrix
+            return torch.linalg.inv(square + 1e-3 * torch.eye(len(square), dtype=square.dtype)) @ (
+                matrix.T @ right
+            )
 
-        def falling(self, X: Any) -> Any:
-            return X.sort(dim=0).values
+        def sorted_columns(self, matrix: Any) -> Any:
+            return matrix.sort(dim=0).values
 
-        def is_definite(self, X: Any) -> bool:
-            return True
+        def cholesky(self, symmetric: Any) -> Any:
+            return symmetric
 
     assert differing(here, operations(Careless("cpu"))) == {
         "least_squares",
-        "falling",
+        "inverse",
+        "sorted_columns",
         "project_l1",
         "verdicts",
     }
@@ -674,7 +677,7 @@ def test_operations_on_torch_agree() -> None:
 def test_one_warning_of_torch_is_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """On CUDA a decomposition done again by the accurate routine says so; anything else is passed on."""
     torch = extra("torch")
-    arrays, real = load_arrays("torch"), torch.linalg.svd
+    arrays, real = load_backend("torch"), torch.linalg.svd
 
     def warning(text: str) -> Any:
         def svd(X: Any, full_matrices: bool) -> Any:
@@ -697,7 +700,7 @@ def test_plans_on_torch_are_as_good(method: str, goal: Goal, monkeypatch: pytest
     workload = Workload.from_matrix(prefix(8))
     used: list[str] = []
     module = lowrank if method == "lowrank" else smoothing_module
-    monkeypatch.setattr(module, "load_arrays", lambda name: used.append(name) or load_arrays(name))
+    monkeypatch.setattr(module, "load_backend", lambda name: used.append(name) or load_backend(name))
     here, there = (
         design(workload, goal, method=method, backend=backend).certificate.achieved
         for backend in ("numpy", "torch")
@@ -955,7 +958,7 @@ def test_queries_of_weight_zero_alone_are_refused_in_one_sentence(method: str) -
 
 
 # Matrix operations on NumPy or PyTorch: they search for nothing.
-BACKEND = {"NUMPY", "Arrays", "load_arrays"}
+BACKEND = {"NUMPY", "Backend", "load_backend"}
 
 
 def imports_the_solver(path: Path) -> bool:
@@ -975,7 +978,7 @@ def test_the_papers_own_algorithms_do_not_use_our_solver() -> None:
     package = Path(leastnoise.__file__).parent
     families = package / "planning/families"
     shared = [families / f"{name}.py" for name in ("proposals", "distinct_cells", "completion")]
-    for path in [*(package / "papers").glob("*.py"), package / "solver/arrays.py", *shared]:
+    for path in [*(package / "papers").glob("*.py"), package / "solver/backend.py", *shared]:
         assert not imports_the_solver(path), path
     assert imports_the_solver(package / "planning/families/dense.py")
     assert sdp_module.MAX_CELLS["CLARABEL"] == 48

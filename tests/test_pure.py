@@ -38,7 +38,7 @@ from leastnoise.query import (
     Workload,
     assemble,
 )
-from leastnoise.solver import load_arrays
+from leastnoise.solver import load_backend
 from support import extra
 from tolerances import ROUNDING, SOLVER, printed
 
@@ -138,7 +138,7 @@ def test_backends_agree(backend: str) -> None:
     if backend == "torch":
         extra("torch")
     workload = over(12, Prefix("a"))
-    arrays = load_arrays(backend)
+    arrays = load_backend(backend)
     cells = problems.cells_of(workload)
     problem = problems.problem_of(workload, workload.weights, cells, arrays)
     theta = np.random.default_rng(0).random((12, 3))

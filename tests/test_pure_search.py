@@ -29,7 +29,7 @@ from leastnoise.query import (
     Workload,
     assemble,
 )
-from leastnoise.solver import load_arrays
+from leastnoise.solver import load_backend
 from support import extra
 from tolerances import ROUNDING, SOLVER
 
@@ -47,7 +47,7 @@ def over(n: int, *queries: Query) -> Workload:
 
 
 def problem_for(workload: Workload, backend: str = "numpy") -> problems.Problem:
-    return problems.problem_of(workload, workload.weights, problems.cells_of(workload), load_arrays(backend))
+    return problems.problem_of(workload, workload.weights, problems.cells_of(workload), load_backend(backend))
 
 
 def per_query(plan: Any) -> float:

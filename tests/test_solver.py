@@ -514,6 +514,6 @@ def test_cuda_without_a_device_is_refused() -> None:
 def test_torch_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    monkeypatch.setitem(sys.modules, "leastnoise.solver.backend_torch", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtraError, match=r"backend='torch' needs PyTorch: pip install"):
         load_backend("torch")

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from leastnoise.core.operators import Array
 from leastnoise.papers import unit_balls
 from leastnoise.papers.unit_balls import L1Ball, L2Ball
-from leastnoise.solver import load_arrays
+from leastnoise.solver import load_backend
 from support import extra
 
 
@@ -124,7 +124,7 @@ def test_l2_shortens_what_is_long() -> None:
 @pytest.mark.parametrize("Ball", [L1Ball, L2Ball])
 def test_torch_projects_alike(Ball: Any) -> None:
     extra("torch")
-    torch = load_arrays("torch")
+    torch = load_backend("torch")
     rng = np.random.default_rng(3)
     here, there = Ball(), Ball(torch)
     for _ in range(3):

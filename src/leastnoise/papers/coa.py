@@ -49,7 +49,7 @@ from leastnoise.planning import (
     scaled_note,
     whole_option,
 )
-from leastnoise.solver import load_arrays
+from leastnoise.solver import load_backend
 from leastnoise.strategy import RealStrategy
 
 # A dozen (n, n) matrices of float64 fill 10 GB at this size. The paper ends at 8,192.
@@ -123,7 +123,7 @@ def coa(
         DesignError: if F leaves the range of floats.
     """
     gram = _checked(gram)
-    arrays = load_arrays(backend)
+    arrays = load_backend(backend)
     started = time.monotonic()
     V = arrays.matrix(_regularised(gram, theta))
     X = arrays.matrix(np.eye(len(gram)) if start is None else start)

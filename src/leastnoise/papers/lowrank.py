@@ -60,7 +60,7 @@ from leastnoise.planning import (
     weighted_factor,
     whole_option,
 )
-from leastnoise.solver import NUMPY, Arrays, load_arrays
+from leastnoise.solver import NUMPY, Backend, load_backend
 from leastnoise.strategy import integer_basis
 
 # The paper ends at 8,192 cells and 1,024 queries. With backend "cuda" an H200 takes 24 s for a start of
@@ -160,7 +160,7 @@ def low_rank(
     """
     if norm not in _BALLS:
         raise InputError(f"norm must be 1 or 2, got {norm!r}")
-    arrays = load_arrays(backend)
+    arrays = load_backend(backend)
     started, end = time.monotonic(), Deadline.after(time_limit)
     rank = numerical_rank(W)
     W, L = arrays.matrix(W), arrays.matrix(start)
@@ -209,7 +209,7 @@ class _Rounds:
             self.strategy, self.best, self.least = repaired, len(self.errors), error
         self.lost = 0 if repaired is not None else self.lost + 1
 
-    def result(self, B: Any, L: Any, ended: LowRankRule, arrays: Arrays) -> LowRankResult:
+    def result(self, B: Any, L: Any, ended: LowRankRule, arrays: Backend) -> LowRankResult:
         """Where a start ended, with the last pair."""
         return LowRankResult(
             arrays.numpy(B),
@@ -235,7 +235,7 @@ class _Rounds:
 
 
 def _alternated(
-    B: Any, L: Any, target: Any, beta: float, ball: L1Ball | L2Ball, arrays: Arrays, end: Deadline
+    B: Any, L: Any, target: Any, beta: float, ball: L1Ball | L2Ball, arrays: Backend, end: Deadline
 ) -> tuple[Any, Any]:
     """B and L, each best for the other, in turn, as far as time allows; `target` is βW + π."""
     identity = arrays.matrix(np.eye(len(L)))
@@ -247,7 +247,7 @@ def _alternated(
     return B, L
 
 
-def _nesterov(start: Any, H: Any, T: Any, ball: L1Ball | L2Ball, arrays: Arrays, end: Deadline) -> Any:
+def _nesterov(start: Any, H: Any, T: Any, ball: L1Ball | L2Ball, arrays: Backend, end: Deadline) -> Any:
     """Algorithm 2: the L that minimises ½⟨L, HL⟩ − ⟨T, L⟩ over columns in the unit ball, nearly."""
     dot = arrays.dot
     chi = math.prod(start.shape) * _CHI
@@ -286,11 +286,11 @@ def _column_norms(U: Any, norm: int) -> Any:
     return abs(U).sum(0) if norm == 1 else (U * U).sum(0) ** 0.5
 
 
-def _length(U: Any, arrays: Arrays) -> float:
+def _length(U: Any, arrays: Backend) -> float:
     return math.sqrt(arrays.dot(U, U))
 
 
-def unbiased(W: Any, B: Any, L: Any, rank: int, arrays: Arrays = NUMPY) -> Any | None:
+def unbiased(W: Any, B: Any, L: Any, rank: int, arrays: Backend = NUMPY) -> Any | None:
     """L + B⁺(W − BL), from which W follows exactly, or None where B has not the rank of W."""
     U, values, Vt = arrays.svd(B)
     if len(values) < rank or not values[rank - 1] > _LOST * values[0]:
@@ -299,7 +299,7 @@ def unbiased(W: Any, B: Any, L: Any, rank: int, arrays: Arrays = NUMPY) -> Any |
     return L + inverse @ (W - B @ L)
 
 
-def squared_error(W: Any, L: Any, norm: int, arrays: Arrays = NUMPY) -> float:
+def squared_error(W: Any, L: Any, norm: int, arrays: Backend = NUMPY) -> float:
     """‖W L⁺‖_F² times the squared sensitivity of L: Lemma 1 without 2/ε², B being best for L."""
     B = arrays.least_squares(L.T, W.T)
     return arrays.dot(B, B) * float(_column_norms(L, norm).max()) ** 2
@@ -401,7 +401,7 @@ def _best_of_starts(
 ) -> tuple[Array, str, Ended]:
     """The rows with the least error from all starts and Lemma 3, where they came from, and how that ended."""
     generator = np.random.default_rng(settings.seed)
-    arrays = load_arrays(request.backend)
+    arrays = load_backend(request.backend)
     started = time.monotonic()
     strategy, origin = lemma_3(R, norm), "the decomposition of Lemma 3"
     least = squared_error(arrays.matrix(R), arrays.matrix(strategy), norm, arrays)

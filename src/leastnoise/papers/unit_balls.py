@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.solver import NUMPY, Arrays
+from leastnoise.solver import NUMPY, Backend
 
 # So many entries are sorted sooner than a dozen steps are begun.
 _SMALL = 10_000
@@ -29,7 +29,7 @@ class L1Ball:
         Condat (2016), Fast projection onto the simplex and the l1 ball.
     """
 
-    def __init__(self, arrays: Arrays = NUMPY) -> None:
+    def __init__(self, arrays: Backend = NUMPY) -> None:
         self._arrays = arrays
         self._threshold: Any | None = None
 
@@ -42,7 +42,7 @@ class L1Ball:
     def _sorted(self, sizes: Any) -> Any:
         """θ of every column, by its falling sizes."""
         count = self._arrays.matrix(np.arange(1.0, len(sizes) + 1))[:, None]
-        excess = self._arrays.falling(sizes).cumsum(0) - 1
+        excess = self._arrays.sorted_columns(sizes).cumsum(0) - 1
         return self._arrays.column_max(excess / count).clip(min=0)
 
     def _risen(self, sizes: Any) -> Any:
@@ -77,7 +77,7 @@ class L1Ball:
 class L2Ball:
     """Columns with an L2 norm of at most 1."""
 
-    def __init__(self, arrays: Arrays = NUMPY) -> None:
+    def __init__(self, arrays: Backend = NUMPY) -> None:
         del arrays
 
     def project(self, U: Any) -> Any:

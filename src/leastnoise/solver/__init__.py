@@ -1,8 +1,6 @@
 """The certified optimum.
 
-    backend.py          the few matrix operations the solver needs
-    backend_numpy.py    … on NumPy and SciPy
-    backend_torch.py    … on PyTorch, CPU or CUDA
+    backend.py          matrix operations on NumPy or PyTorch, for the papers' algorithms too
     dual.py             the dual function of total variance, its gradient and Hessian products
     newton.py           Newton's method for it, with a bound on both sides at every step
     rows.py             queries with caps, as an array or known by what they do
@@ -17,8 +15,7 @@ Nothing here is trusted: `certificate` recomputes both bounds from the workload
 and the integer strategy alone.
 """
 
-from leastnoise.solver.arrays import NUMPY, Arrays, load_arrays
-from leastnoise.solver.backend import BACKENDS, load_backend
+from leastnoise.solver.backend import BACKENDS, NUMPY, Backend, load_backend
 from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
 from leastnoise.solver.newton import Solution, minimise_total_variance
 from leastnoise.solver.ordering import refined_profile
@@ -29,7 +26,7 @@ from leastnoise.solver.weighting import Weighting, optimal_weighting
 __all__ = [
     "BACKENDS",
     "NUMPY",
-    "Arrays",
+    "Backend",
     "CappedSolution",
     "ImplicitRows",
     "Rows",
@@ -39,7 +36,6 @@ __all__ = [
     "Weighting",
     "least_largest",
     "least_profile",
-    "load_arrays",
     "load_backend",
     "minimise_total_variance",
     "optimal_weighting",

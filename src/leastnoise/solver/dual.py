@@ -152,7 +152,7 @@ def evaluate(R: Any, q: Array, backend: Backend) -> DualPoint:
     u = 1 wherever q > 0.
     """
     # T without naming its square root: one product and one eigendecomposition.
-    squares, U = backend.eigh(_weighted_square(R, q, backend))
+    squares, U = backend.eigh(_weighted_square(R, q, backend), may_overwrite=True)
     values = backend.numpy(squares)
     if values[0] > _EIGH_RATIO * values[-1]:
         rotated = U.T @ R

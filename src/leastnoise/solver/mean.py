@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.solver.backend import Backend, load_backend
+from leastnoise.solver.backend import NUMPY, Backend
 from leastnoise.solver.rows import ProjectedRows, Rows
 
 # Σ p v and Σ q u both equal F. Where rounding parts them by more, the careful route is taken.
@@ -196,7 +196,7 @@ def _plain(forms: Forms, p: Array, q: Array) -> MeanPoint | None:
     if G is None or K is None:
         return None
     product = G.T @ K
-    squares, V = device.eigh(product.T @ product)
+    squares, V = device.eigh(product.T @ product, may_overwrite=True)
     values = device.numpy(squares)
     if values[0] > _EIGH_RATIO * values[-1]:
         d = np.sqrt(values)
@@ -217,7 +217,7 @@ def _careful(forms: Forms, p: Array, q: Array) -> MeanPoint:
         pieces.append(device.numpy(forms.base))
     G = _root(pieces)
     K = _root([device.numpy(forms.B).T * np.sqrt(q)[:, None]])
-    U, d, Vt = load_backend("numpy").graded_svd(G.T @ K)
+    U, d, Vt = NUMPY.graded_svd(G.T @ K)
     d = np.maximum(d, np.finfo(float).tiny)
     return _point(forms, p, q, d, device.matrix(Vt @ K.T), device.matrix(U.T @ G.T))
 

@@ -366,7 +366,7 @@ def _first_weights(R: Any, device: Backend, deadline: Deadline) -> Array:
     if is_orthogonal:
         q = _root_diagonal(R, lengths, device)
     else:
-        squares, U = device.eigh(R @ R.T)
+        squares, U = device.eigh(R @ R.T, may_overwrite=True)
         q = _root_diagonal(U.T @ R, device.numpy(squares), device)
     return _weights_of_few(R, q, device, deadline) if k * (k + 1) <= _FEW * n else q
 
@@ -379,7 +379,7 @@ def _strong_directions(R: Any, device: Backend) -> Any:
     """
     if R.shape[0] > R.shape[1]:
         R = device.triangle(R)
-    squares, U = device.eigh(R @ R.T)
+    squares, U = device.eigh(R @ R.T, may_overwrite=True)
     values = device.numpy(squares)
     return U[:, device.index(values > _WEAK * values[-1])].T @ R
 

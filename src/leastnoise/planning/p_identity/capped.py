@@ -34,7 +34,7 @@ from leastnoise.planning.p_identity.objective_function import (
     total_and_gradient,
 )
 from leastnoise.query import Workload
-from leastnoise.solver import Arrays
+from leastnoise.solver import Backend
 
 # Each smooth function of the variances takes this share of the steps.
 _STAGE_SHARE = 1 / 8
@@ -89,7 +89,7 @@ class Capped:
     Every point met is judged by the objective itself and the best is kept, whatever the functions say.
     """
 
-    def __init__(self, request: Request, cells: Cells, effort: Effort, arrays: Arrays) -> None:
+    def __init__(self, request: Request, cells: Cells, effort: Effort, arrays: Backend) -> None:
         self.request, self.cells, self.effort, self.arrays = request, cells, effort, arrays
         workload, objective = request.workload, request.objective
         caps = objective.caps(workload)

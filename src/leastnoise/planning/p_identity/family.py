@@ -30,7 +30,7 @@ from leastnoise.planning.options import choice_option, whole_option
 from leastnoise.planning.p_identity.capped import Capped
 from leastnoise.planning.p_identity.coarse_to_fine import Effort, default_starts, search
 from leastnoise.planning.p_identity.objective_function import cells_of, problem_of, rows_of
-from leastnoise.solver import load_arrays
+from leastnoise.solver import load_backend
 from leastnoise.strategy import GRID_TOLERANCE, Basis, RealStrategy
 
 # The Gram matrix and a pseudo-inverse of n by n are held; at this size the latter takes minutes.
@@ -96,7 +96,7 @@ def _find(request: Request) -> Found:
                 'sums="tables" is for the total variance of cross tables of few attributes; leave it out'
             )
         return _found(request, found_tables.proposal, found_tables.note, found_tables.ended)
-    generator, arrays = np.random.default_rng(seed), load_arrays(request.backend)
+    generator, arrays = np.random.default_rng(seed), load_backend(request.backend)
     cells = cells_of(workload)
     if starts is None:
         starts = default_starts(len(cells.first))

@@ -33,7 +33,7 @@ import numpy as np
 from leastnoise.core.operators import Array, RowScaled
 from leastnoise.planning.families.distinct_cells import Cells, distinct_cells
 from leastnoise.query import Workload
-from leastnoise.solver import NUMPY, Arrays
+from leastnoise.solver import NUMPY, Backend
 from leastnoise.strategy import integer_basis
 
 # Entries of a Gram matrix that differ by less than this share of the largest are the same.
@@ -58,7 +58,7 @@ class Problem:
     gram_times: Callable[[Any], Any]
     diagonal: Any
     unit: float
-    arrays: Arrays = NUMPY
+    arrays: Backend = NUMPY
     sizes: Any | None = None
     gram: Any | None = None
 
@@ -100,7 +100,7 @@ class Problem:
         return shared / float((own[first] + own[first + 1]).sum())
 
 
-def problem_of(workload: Workload, weights: Array, cells: Cells, arrays: Arrays = NUMPY) -> Problem:
+def problem_of(workload: Workload, weights: Array, cells: Cells, arrays: Backend = NUMPY) -> Problem:
     """The weighted total of the queries' variances.
 
     Queries that are quick to apply and no more than twice as many as the cells are used as they are; of
@@ -119,7 +119,7 @@ def problem_of(workload: Workload, weights: Array, cells: Cells, arrays: Arrays 
     return problem_of_gram(V, arrays)
 
 
-def problem_of_gram(V: Array, arrays: Arrays = NUMPY) -> Problem:
+def problem_of_gram(V: Array, arrays: Backend = NUMPY) -> Problem:
     """The total trace V (AᵀA)⁻¹ for a Gram matrix V, (n, n), that is not zero."""
     unit = float(np.trace(V)) / len(V)
     times = _nested_times(V / unit) if arrays is NUMPY else None
@@ -161,9 +161,7 @@ def total_and_gradient(problem: Problem, theta: Any) -> tuple[float, Any]:
     arrays, T = problem.arrays, theta
     s = 1 + T.sum(1)
     counted = T if problem.sizes is None else problem.sizes * T
-    K = T.T @ counted
-    arrays.add_to_diagonal(K, np.ones(T.shape[1]))
-    C = arrays.inverse(K)
+    C = arrays.inverse(arrays.plus_diagonal(T.T @ counted, np.ones(T.shape[1])))
     if C is None:  # not finite: the line search went too far
         return math.inf, T
     G = s[:, None] * problem.gram_times(s[:, None] * T)
