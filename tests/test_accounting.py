@@ -277,7 +277,7 @@ def test_what_does_not_add_up_is_refused() -> None:
     for other in (charge(0, 1, k=2), charge(0, 1, cells="others")):
         with pytest.raises(PrivacyError, match="same schema and the same number"):
             Tally().plus(charge(1, 0), group="town").plus(other, group="town")
-    with pytest.raises(PrivacyError, match='neighbours="replace-one"'):
+    with pytest.raises(PrivacyError, match="neighbours='replace-one'"):
         within(GDP(1, neighbours="replace-one"), [charge(1)])
     with pytest.raises(PrivacyError, match="records_per_person=3"):
         within(GDP(1, records_per_person=3), [charge(1)])

@@ -450,8 +450,8 @@ def test_files_whose_cells_are_not_as_said_are_refused(spoil: Any, tmp_path: Any
     [
         ({"time_limit": 0}, "time_limit must be a positive number of seconds"),
         ({"time_limit": "an hour"}, "time_limit must be a positive number of seconds"),
-        ({"integer": 1}, "integer= must be True or False"),
-        ({"nonnegative": "yes"}, "nonnegative= must be True or False"),
+        ({"integer": 1}, "integer must be True or False"),
+        ({"nonnegative": "yes"}, "nonnegative must be True or False"),
     ],
 )
 def test_refusals(changes: dict[str, Any], message: str) -> None:

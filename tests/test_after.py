@@ -451,7 +451,7 @@ REFUSED: list[tuple[type[Exception], str, Callable[[], Any]]] = [
             Workload.from_matrix([[1, 1]]), after=[design(Workload.from_matrix(np.zeros((1, 2))), GDP(1))]
         ),
     ),
-    (InputError, r"as in after=\[plan\], got Plan", lambda: design(OF_MEN, after=FIRST)),  # type: ignore[arg-type]
+    (InputError, r"as in \[plan\], got Plan", lambda: design(OF_MEN, after=FIRST)),  # type: ignore[arg-type]
     (InputError, "after must list plans from design", lambda: design(OF_MEN, after=["a"])),  # type: ignore[list-item]
     (InputError, "at most 1,000 others, got 1,001", lambda: design(OF_MEN, after=[FIRST] * 1001)),
     (

@@ -120,12 +120,12 @@ def test_whole_is_another_name_for_integer(saved: Release) -> None:
     assert answers_in("w.csv") == ln.adjust(saved, integer=True).answers.tolist()
 
 
-def test_a_refusal_to_adjust_names_the_file(saved: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_to_adjust_needs_no_variable(saved: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     # By its module: the package has a function of that name.
     monkeypatch.setattr(sys.modules["leastnoise.release.adjusting.information"], "MAX_CELLS", 15)
     refused = run("adjust", "few.release")
     assert refused.exit_code == 1
-    assert "leastnoise.load_release('few.release').to_mbi() in Python" in refused.output
+    assert "leastnoise.load_release(FILE).to_mbi() in Python" in refused.output
     assert "take release.to_mbi()" not in refused.output
 
 

@@ -438,7 +438,9 @@ def test_after_earlier_plans() -> None:
             again = ln.design(relaxed(plan, b, 2), goal, after=[first])
             assert change.after == pytest.approx(again.certificate.achieved, rel=SOLVER)
     tight = ln.design(later, goal, after=[first], objective=ln.Targets())
-    with pytest.raises(PrivacyError, match=r"designed after 1 plan, .* give them as after="):
+    with pytest.raises(
+        PrivacyError, match=r"designed after 1 plan, .* give them, in their order, with after="
+    ):
         drivers(tight)
     assert drivers(tight, most=0).drivers
     with pytest.raises(PrivacyError, match="designed after no other; leave after= out"):

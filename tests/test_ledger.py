@@ -238,7 +238,7 @@ def test_exactly_the_limit_may_be_spent(ledger: Ledger) -> None:
 
 def test_what_does_not_fit_the_limit_is_refused(ledger: Ledger, tmp_path: Path) -> None:
     replaced = Charge("gaussian", "replace-one", 1, UNIT, None, "cells", "plan")
-    with pytest.raises(LedgerMismatchError, match='design the plan with neighbours="add-remove"'):
+    with pytest.raises(LedgerMismatchError, match="design the plan with neighbours='add-remove'"):
         ledger.check(replaced, "new")
     pure = Ledger(tmp_path / "pure", dataset="people", limit=PureDP(1))
     with pytest.raises(LedgerMismatchError, match="Gaussian noise never satisfies"):

@@ -371,7 +371,7 @@ def test_classic_goal_spends_less_than_the_exact_one() -> None:
 
 def test_classic_goal_is_refused_where_it_overspends() -> None:
     assert not is_within(classic_mu_squared_of(20, 1e-6), 20, 1e-6)
-    words = r'epsilon = 20, delta = 1e-06: its delta is 0.000101; use calibration="exact"'
+    words = r"epsilon = 20, delta = 1e-06: its delta is 0.000101; use calibration='exact'"
     with pytest.raises(PrivacyError, match=words):
         ApproxDP(20, 1e-6, calibration="classic")
 

@@ -30,13 +30,18 @@
 
 A message says what must hold, what was given, and what to do next. It never
 holds a value read from a private table.
+
+`LeastnoiseError.field`, ``.given`` and ``.remedy`` hold this as values. Text is made from them at the end,
+for Python or for the command line; no program has to read it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
+
+from leastnoise.core.remedies import Argument, Part, Remedy
 
 __all__ = [
     "AlreadySpentError",
@@ -69,7 +74,45 @@ __all__ = [
 
 
 class LeastnoiseError(Exception):
-    """Anything this library raises on purpose."""
+    """Anything this library raises on purpose.
+
+    A message is given in parts: text, the arguments that it names, and at most one remedy.
+
+    Attributes:
+        field: the argument, or the key of a file, that the error is about; None where there is no single one.
+        given: what was given for it, or its type. Never anything read from a table.
+        remedy: what to do next; None where nothing is known.
+
+    Example:
+        >>> error = InputError.must("time_limit", "be a positive number of seconds", given=-1)
+        >>> str(error), error.field, error.given
+        ('time_limit must be a positive number of seconds, got -1', 'time_limit', -1)
+    """
+
+    def __init__(self, *message: Part | Remedy, field: str | None = None, given: object = None) -> None:
+        super().__init__(*message)
+        self.field = field
+        self.given = given
+
+    @classmethod
+    def must(cls, field: str, requirement: str, *, given: object, remedy: Remedy | None = None) -> Self:
+        """The error of an argument that is not what it must be.
+
+        Args:
+            given: what was given instead; its type where the value is long, or may be private.
+        """
+        further = () if remedy is None else ("; ", remedy)
+        subject = Argument(field, is_subject=True)
+        shown = given.__name__ if isinstance(given, type) else repr(given)
+        return cls(subject, f" must {requirement}, got {shown}", *further, field=field, given=given)
+
+    @property
+    def remedy(self) -> Remedy | None:
+        """What to do next."""
+        return next((part for part in self.args if isinstance(part, Remedy)), None)
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.args))
 
 
 class InputError(LeastnoiseError, ValueError):
@@ -129,9 +172,14 @@ class InfeasibleError(DesignError):
     """
 
     def __init__(
-        self, message: str, *, witness: Any, factor: float, mu: float, curve: Callable[[float, float], float]
+        self,
+        *message: Part | Remedy,
+        witness: Any,
+        factor: float,
+        mu: float,
+        curve: Callable[[float, float], float],
     ) -> None:
-        super().__init__(message)
+        super().__init__(*message)
         self.witness = witness
         self.factor = factor
         self.mu = mu

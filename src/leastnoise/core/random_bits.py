@@ -131,4 +131,4 @@ def check_integer(name: str, value: object, *, least: int) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         kind = "a positive" if least else "a non-negative"
-        raise InputError(f"{name} must be {kind} integer, got {value!r}")
+        raise InputError.must(name, f"be {kind} integer", given=value)

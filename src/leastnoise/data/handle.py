@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from leastnoise.core.errors import DataError, TooLargeError
 from leastnoise.core.operators import MAX_ENTRIES
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data.people import Person, checked_person
 from leastnoise.data.scan import check_source, scanner
 from leastnoise.data.scan_progress import Counting, Watch
@@ -188,11 +189,13 @@ class Data:
     def _check_truncation(self, records_per_person: object) -> None:
         is_whole = isinstance(records_per_person, (int, np.integer))
         if not is_whole or isinstance(records_per_person, bool) or records_per_person < 1:  # type: ignore[operator]
-            raise DataError(f"records_per_person must be a positive whole number, got {records_per_person!r}")
+            raise DataError.must("records_per_person", "be a positive whole number", given=records_per_person)
         if self.person is None:
             raise DataError(
-                "records_per_person needs to know whose record is whose; name the column, as in "
-                "vectorize(source, schema, person='id')"
+                Argument("records_per_person", is_subject=True),
+                " needs to know whose record is whose; ",
+                Remedy("name the column, as in vectorize(source, schema, person='id')"),
+                field="person",
             )
 
     def vector(self, *, records_per_person: int | None = None) -> npt.NDArray[np.int64]:
@@ -239,7 +242,7 @@ def vectorize(
         array([2, 1])
     """
     if not isinstance(schema, Schema):
-        raise DataError(f"schema must be a Schema, got {type(schema).__name__}")
+        raise DataError.must("schema", "be a Schema", given=type(schema))
     who = checked_person(person, person_unknown)
     if isinstance(source, Data):
         if source.schema != schema:
@@ -249,8 +252,14 @@ def vectorize(
             )
         if who not in (None, source.who):
             raise DataError(
-                f"this data was made with person={source.person!r}, not {person!r}, or with other ids in "
-                "person_unknown; call vectorize() on the table itself"
+                "this data was made with ",
+                Argument("person", source.person),
+                f", not {person!r}, or with other ids in ",
+                Argument("person_unknown", is_subject=True),
+                "; ",
+                Remedy("call vectorize() on the table itself"),
+                field="person",
+                given=person,
             )
         return source
     if isinstance(source, (str, Path)):

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.errors import DataError
+from leastnoise.core.remedies import Argument, Remedy
 
 # Whole numbers below this in size are told apart by floats with as many bits of precision.
 WHOLE_BELOW = {"float64": 2**53, "float32": 2**24, "float16": 2**11}
@@ -45,13 +46,18 @@ def checked_person(column: str | None, unknown: Iterable[Any]) -> Person | None:
         DataError: if the column is no name, or placeholders are given without one or are no ids.
     """
     if column is not None and not isinstance(column, str):
-        raise DataError(f"person must be the name of a column, got {type(column).__name__}")
+        raise DataError.must("person", "be the name of a column", given=type(column))
     if isinstance(unknown, str) or not isinstance(unknown, Iterable):
-        raise DataError(f"person_unknown must be a list of ids, as in ['unknown', 0], got {unknown!r}")
+        raise DataError.must("person_unknown", "be a list of ids, as in ['unknown', 0]", given=unknown)
     texts = tuple(dict.fromkeys(_id_text(value) for value in unknown))
     if column is None:
         if texts:
-            raise DataError("person_unknown lists ids of a column; name it too, as in person='id'")
+            raise DataError(
+                Argument("person_unknown", is_subject=True),
+                " lists ids of a column; ",
+                Remedy("name it too, as in ", Argument("person", "id")),
+                field="person_unknown",
+            )
         return None
     return Person(column, texts)
 
@@ -67,4 +73,10 @@ def _id_text(value: Any) -> str:
         return value
     if isinstance(value, float) and math.isfinite(value) and value == int(value):
         return str(int(value))
-    raise DataError(f"an id in person_unknown is a text or a whole number, got {value!r}")
+    raise DataError(
+        "an id in ",
+        Argument("person_unknown", is_subject=True),
+        f" is a text or a whole number, got {value!r}",
+        field="person_unknown",
+        given=value,
+    )

@@ -28,7 +28,7 @@ def counts_from_vector(source: Any, n: int, shape: tuple[int, ...] | None = None
         DataError: unless these are n whole numbers, none negative, in one of these shapes.
     """
     if isinstance(source, np.ma.MaskedArray) or not isinstance(source, (list, tuple, np.ndarray)):
-        raise DataError(f"counts must be a list, a tuple or a plain array, got {type(source).__name__}")
+        raise DataError.must("counts", "be a list, a tuple or a plain array", given=type(source))
     dtype = source.dtype if isinstance(source, np.ndarray) else object
     given = withheld("reading the counts", lambda: np.array(source, dtype=dtype, ndmin=1))
     if given.ndim > 1 and given.shape != shape:

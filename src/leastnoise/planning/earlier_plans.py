@@ -10,6 +10,7 @@ import numpy as np
 
 from leastnoise.core.errors import DesignError, InputError, PrivacyError
 from leastnoise.core.printable import counted, printable
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning.plan import Plan, cells_digest, summed_costs
 from leastnoise.privacy import ZCDP, CellCosts, Goal, shown
 from leastnoise.query import Workload
@@ -37,10 +38,10 @@ def used_before(after: Sequence[Plan], workload: Workload, privacy: Goal | None)
         PrivacyError: if the plans do not add up cell by cell.
     """
     if isinstance(after, Plan) or not isinstance(after, Sequence):
-        raise InputError(f"after must be a list of plans, as in after=[plan], got {type(after).__name__}")
+        raise InputError.must("after", "be a list of plans, as in [plan]", given=type(after))
     for plan in after:
         if not isinstance(plan, Plan):
-            raise InputError(f"after must list plans from design(), got {type(plan).__name__}")
+            raise InputError.must("after", "list plans from design()", given=type(plan))
     if not after:
         return None
     if len(after) > _MOST_AFTER:
@@ -65,8 +66,11 @@ def _check_same_terms(after: Sequence[Plan], privacy: Goal | None) -> None:
             )
         if goal.noise != "gaussian":
             raise PrivacyError(
-                f"{what} is for {goal.noise} noise; only Gaussian releases add up as after= needs. Design "
-                "one plan for all queries instead"
+                f"{what} is for {goal.noise} noise; only Gaussian releases add up as ",
+                Argument("after"),
+                " needs. ",
+                Remedy("Design one plan for all queries instead"),
+                field="after",
             )
         if goal.records_per_person != k:
             raise PrivacyError(

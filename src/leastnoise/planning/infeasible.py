@@ -13,6 +13,7 @@ from leastnoise.core.directed import root_above
 from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import printable
+from leastnoise.core.remedies import RelaxTargets
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Goal, PureDP, epsilon_of
 from leastnoise.query import Targets, Workload
 
@@ -60,12 +61,13 @@ def infeasible_after(
     # With a budget larger by (f² − 1) max τ, every cell has at least f² times what it had.
     total = 1 + (factor**2 - 1) * most_left / float(goal.budget)
     more = math.sqrt(total) * (1 + 1e-12)
-    remedy = f"multiply every stderr by at least {rounded_up(factor)}, or raise {raised(goal, more)}"
+    remedy = RelaxTargets(rounded_up(factor), *raised(goal, more))
     limit = f"with what the earlier plans leave of {goal}"
     _require_proof(workload, goal, witness, spare, limit, remedy)
     mu = math.sqrt(goal.budget) * goal.records_per_person * more
     return InfeasibleError(
-        f"these targets cannot be met {limit}. To make it possible, {remedy}",
+        f"these targets cannot be met {limit}. To make it possible, ",
+        remedy,
         witness=witness,
         factor=factor,
         mu=math.nextafter(mu, math.inf),
@@ -75,18 +77,22 @@ def infeasible_after(
 
 def not_found_yet(error: DesignError) -> DesignError:
     """The same error where it was the time limit that left it open whether targets can be met."""
-    return DesignError(f"{error}; or give it more time: the limit ended the search before a plan was found")
+    return DesignError(
+        *error.args, "; or give it more time: the limit ended the search before a plan was found"
+    )
 
 
 def _proved(
     workload: Workload, goal: Goal, witness: Witness | ProductWitness, factor: float, shares: Array
 ) -> InfeasibleError:
     factor = math.nextafter(factor, math.inf)
-    remedy = f"multiply every stderr by at least {rounded_up(factor)}, or raise {raised(goal, factor)}"
+    remedy = RelaxTargets(rounded_up(factor), *raised(goal, factor))
     _require_proof(workload, goal, witness, None, f"within {goal}", remedy)
     return InfeasibleError(
         f"these targets cannot be met with {_noise(goal)} noise within {goal}. The most is asked by "
-        f"{_listed(_heaviest(workload, shares))}. To make it possible, {remedy}{_other_noise(goal)}",
+        f"{_listed(_heaviest(workload, shares))}. To make it possible, ",
+        remedy,
+        _other_noise(goal),
         witness=witness,
         factor=factor,
         mu=_mu(goal, factor),
@@ -100,7 +106,7 @@ def _require_proof(
     witness: Witness | ProductWitness,
     spare: CellCosts | None,
     limit: str,
-    remedy: str,
+    remedy: RelaxTargets,
 ) -> None:
     """Return if dual weights prove that the targets cannot be met within some limit.
 
@@ -110,16 +116,17 @@ def _require_proof(
     if not proves_infeasible(workload, goal, witness, spare=spare):
         raise DesignError(
             f"it is open whether these targets can be met {limit}: neither a plan nor a proof that "
-            f"there is none was found; {remedy}"
+            "there is none was found; ",
+            remedy,
         )
 
 
-def raised(goal: Goal, factor: float) -> str:
-    """What the goal would have to allow for standard errors smaller by a factor, in its own words.
+def raised(goal: Goal, factor: float) -> tuple[str, str]:
+    """The parameter of a goal, and what to raise it to for standard errors smaller by a factor, rounded up.
 
     Example:
         >>> raised(ZCDP(0.5), 2.0)
-        'rho to 2'
+        ('rho', '2')
     """
     if isinstance(goal, ApproxDP):
         mu = _mu(goal, factor)
@@ -127,13 +134,13 @@ def raised(goal: Goal, factor: float) -> str:
             epsilon = mu * math.sqrt(2 * math.log(2 / float(goal.delta)))
         else:
             epsilon = _epsilon(mu, float(goal.delta))
-        return f"epsilon to {rounded_up(epsilon)}"
+        return "epsilon", rounded_up(epsilon)
     if isinstance(goal, PureDP):
-        return f"epsilon to {rounded_up(float(goal.epsilon) * factor)}"
+        return "epsilon", rounded_up(float(goal.epsilon) * factor)
     if isinstance(goal, ZCDP):
-        return f"rho to {rounded_up(_mu(goal, factor) ** 2 / 2)}"
+        return "rho", rounded_up(_mu(goal, factor) ** 2 / 2)
     assert isinstance(goal, GDP)
-    return f"mu to {rounded_up(_mu(goal, factor))}"
+    return "mu", rounded_up(_mu(goal, factor))
 
 
 def _mu(goal: Goal, factor: float) -> float:

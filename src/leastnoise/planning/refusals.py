@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leastnoise.core.errors import MethodError
+from leastnoise.core.remedies import RelaxTargets
 from leastnoise.planning.infeasible import raised, rounded_up
 from leastnoise.planning.method import Method, Request
 from leastnoise.privacy import Goal
@@ -15,31 +16,30 @@ class MissesTargets(MethodError):
 
     Attributes:
         factor: by which it misses them.
-        misses: that in words.
-        remedy: what to do to take it all the same.
+        misses: that as text.
     """
 
     method: str
     factor: float
     misses: str
-    remedy: str
 
 
 def misses_targets(method: str, factor: float, goal: Goal) -> MissesTargets:
     """The error of a method whose plan misses the targets by this factor."""
     misses = f"misses the targets by a factor of {rounded_up(factor)}"
-    remedy = f"multiply every stderr by at least that, or raise {raised(goal, factor)}"
-    error = MissesTargets(f"method {method!r} {misses}; another may meet them. To take this one, {remedy}")
-    error.method, error.factor, error.misses, error.remedy = method, factor, misses, remedy
+    remedy = RelaxTargets("that", *raised(goal, factor))
+    error = MissesTargets(f"method {method!r} {misses}; another may meet them. To take this one, ", remedy)
+    error.method, error.factor, error.misses = method, factor, misses
     return error
 
 
 def closest_of(missed: Sequence[MissesTargets]) -> MethodError:
     """The error where every method misses the targets: which comes closest, and how to take it."""
     closest = min(missed, key=lambda error: error.factor)
+    assert closest.remedy is not None
     return MethodError(
-        f"no method meets the targets; the closest, {closest.method!r}, {closest.misses}. "
-        f"To take it, {closest.remedy}"
+        f"no method meets the targets; the closest, {closest.method!r}, {closest.misses}. To take it, ",
+        closest.remedy,
     )
 
 

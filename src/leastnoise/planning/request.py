@@ -35,16 +35,16 @@ def checked_request(
     if not isinstance(workload, Workload):
         raise InputError(f"design() needs a Workload from assemble(), got {type(workload).__name__}")
     if privacy is not None and not isinstance(privacy, Goal):
-        raise InputError(f"privacy must be PureDP, ApproxDP, ZCDP or GDP, got {type(privacy).__name__}")
+        raise InputError.must("privacy", "be PureDP, ApproxDP, ZCDP or GDP", given=type(privacy))
     for name, number in (("tol", tol), ("time_limit", time_limit)):
         if number is not None and (not isinstance(number, (int, float)) or isinstance(number, bool)):
-            raise InputError(f"{name} must be a number, got {type(number).__name__}")
+            raise InputError.must(name, "be a number", given=type(number))
     if not 0 < tol < math.inf:
-        raise InputError(f"tol must be a positive number, got {tol!r}")
+        raise InputError.must("tol", "be a positive number", given=tol)
     if time_limit is not None and not time_limit > 0:
-        raise InputError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
+        raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
     if backend not in BACKENDS:
-        raise InputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+        raise InputError.must("backend", f"be one of {', '.join(BACKENDS)}", given=backend)
     if backend != "numpy":
         load_backend(backend)  # one that is missing is told before anything is searched for
     used = used_before(after, workload, privacy)

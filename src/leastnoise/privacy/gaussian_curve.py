@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from leastnoise.core.decimal_intervals import ONE, TWO, Arithmetic, Interval, arithmetic, clip, density, mills
 from leastnoise.core.errors import PrivacyError
+from leastnoise.core.remedies import Argument, Remedy
 
 __all__ = [
     "Number",
@@ -362,35 +363,42 @@ def exact_number(name: str, value: Any) -> Number:
     """The same number as a Python int, float or Fraction; refuses what is none of them."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         kind = type(value).__name__
-        raise PrivacyError(f"{name} must be a number (int, float or Fraction), got {value!r} of type {kind}")
+        raise PrivacyError(
+            Argument(name, is_subject=True),
+            f" must be a number (int, float or Fraction), got {value!r} of type {kind}",
+            field=name,
+            given=value,
+        )
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, Fraction):
         return value
     nearest = float(value)
     if not math.isfinite(nearest):
-        raise PrivacyError(f"{name} must be finite, got {value!r}")
+        raise PrivacyError.must(name, "be finite", given=value)
     if nearest != value:
-        raise PrivacyError(f"{name} must be representable as a float, got {value!r}; give a Fraction")
+        raise PrivacyError.must(
+            name, "be representable as a float", given=value, remedy=Remedy("give a Fraction")
+        )
     return nearest
 
 
 def _at_least_zero(name: str, value: Any) -> Fraction:
     exact = Fraction(exact_number(name, value))
     if exact < 0:
-        raise PrivacyError(f"{name} must not be negative, got {value!r}")
+        raise PrivacyError.must(name, "not be negative", given=value)
     return exact
 
 
 def _positive(name: str, value: Any) -> Fraction:
     exact = Fraction(exact_number(name, value))
     if exact <= 0:
-        raise PrivacyError(f"{name} must be positive, got {value!r}")
+        raise PrivacyError.must(name, "be positive", given=value)
     return exact
 
 
 def _probability(name: str, value: Any) -> Fraction:
     exact = Fraction(exact_number(name, value))
     if not 0 < exact < 1:
-        raise PrivacyError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+        raise PrivacyError.must(name, "lie strictly between 0 and 1", given=value)
     return exact

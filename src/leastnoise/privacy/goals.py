@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from leastnoise.core.errors import PrivacyError
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy.gaussian_curve import (
     Number,
     classic_gaussian_scale,
@@ -76,10 +77,10 @@ class Goal(ABC):
         for name in self._parameters:
             object.__setattr__(self, name, _positive(name, getattr(self, name)))
         if self.neighbours not in _NEIGHBOURS:
-            raise PrivacyError(f'neighbours must be "add-remove" or "replace-one", got {self.neighbours!r}')
+            raise PrivacyError.must("neighbours", 'be "add-remove" or "replace-one"', given=self.neighbours)
         k = self.records_per_person
         if isinstance(k, bool) or not hasattr(k, "__index__") or k.__index__() < 1:
-            raise PrivacyError(f"records_per_person must be a positive whole number, got {k!r}")
+            raise PrivacyError.must("records_per_person", "be a positive whole number", given=k)
         object.__setattr__(self, "records_per_person", k.__index__())
 
     @abstractmethod
@@ -222,19 +223,22 @@ class ApproxDP(Goal):
     def __post_init__(self) -> None:
         delta = exact_number("delta", self.delta)
         if delta == 0:
-            raise PrivacyError("delta must be positive, got 0; for delta = 0 use PureDP(epsilon)")
+            remedy = Remedy("for delta = 0 use PureDP(epsilon)")
+            raise PrivacyError.must("delta", "be positive", given=0, remedy=remedy)
         if not 0 < delta < 1:
-            raise PrivacyError(f"delta must lie strictly between 0 and 1, got {self.delta!r}")
+            raise PrivacyError.must("delta", "lie strictly between 0 and 1", given=self.delta)
         super().__post_init__()
         if self.calibration not in _CALIBRATIONS:
-            raise PrivacyError(f'calibration must be "exact" or "classic", got {self.calibration!r}')
+            raise PrivacyError.must("calibration", 'be "exact" or "classic"', given=self.calibration)
         if self.calibration == "classic":
             upper = gaussian_delta_bounds(self._mu_squared(), self.epsilon)[1]
             if upper > Fraction(self.delta):
                 raise PrivacyError(
                     f"the classic calibration does not give epsilon = {_show(self.epsilon)}, "
-                    f"delta = {_show(self.delta)}: its delta is {float(upper):.3g}; "
-                    'use calibration="exact"'
+                    f"delta = {_show(self.delta)}: its delta is {float(upper):.3g}; ",
+                    Remedy("use ", Argument("calibration", "exact")),
+                    field="calibration",
+                    given="classic",
                 )
 
     def _mu_squared(self) -> Fraction:
@@ -307,7 +311,7 @@ def goal_from_dict(d: Mapping[str, Any]) -> Goal:
     name = values.pop("goal", None)
     goal = _GOALS.get(name) if isinstance(name, str) else None
     if goal is None:
-        raise PrivacyError(f"goal must be one of {', '.join(_GOALS)}, got {name!r}")
+        raise PrivacyError.must("goal", f"be one of {', '.join(_GOALS)}", given=name)
     known = [f.name for f in fields(goal)]
     unknown = [repr(key) for key in values if key not in known]
     if unknown:
@@ -323,7 +327,7 @@ def goal_from_dict(d: Mapping[str, Any]) -> Goal:
 def _positive(name: str, value: Any) -> Number:
     exact = exact_number(name, value)
     if exact <= 0:
-        raise PrivacyError(f"{name} must be positive, got {value!r}")
+        raise PrivacyError.must(name, "be positive", given=value)
     return exact
 
 

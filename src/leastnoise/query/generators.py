@@ -39,7 +39,7 @@ def workload_discrete(
     shape = _shape(n_queries, n_cells)
     is_number = isinstance(probability, (int, float)) and not isinstance(probability, bool)
     if not is_number or not 0 <= probability <= 1:
-        raise WorkloadError(f"probability must lie between 0 and 1, got {probability!r}")
+        raise WorkloadError.must("probability", "lie between 0 and 1", given=probability)
     heads = _checked(generator).random(shape) < probability
     return Workload.from_matrix(np.where(heads, 1, -1))
 
@@ -241,7 +241,7 @@ def _product(queries: Sequence[Query]) -> Query:
 def _schema(sizes: int | Sequence[int]) -> Schema:
     given = [sizes] if not isinstance(sizes, Sequence) else list(sizes)
     if not given or isinstance(sizes, str):
-        raise WorkloadError(f"sizes must be the numbers of values of the attributes, got {sizes!r}")
+        raise WorkloadError.must("sizes", "be the numbers of values of the attributes", given=sizes)
     whole = [_whole("every size", size) for size in given]
     return Schema({f"a{i}": range(size) for i, size in enumerate(whole, start=1)})
 
@@ -254,15 +254,15 @@ def _shape(n_queries: int, n_cells: int) -> tuple[int, int]:
 
 def _way(k: int, schema: Schema) -> int:
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 0 <= k <= len(schema.shape):
-        raise WorkloadError(
-            f"k must be a whole number from 0 to the {len(schema.shape)} attributes, got {k!r}"
+        raise WorkloadError.must(
+            "k", f"be a whole number from 0 to the {len(schema.shape)} attributes", given=k
         )
     return int(k)
 
 
 def _whole(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise WorkloadError(f"{name} must be a whole number, 1 or more, got {value!r}")
+        raise WorkloadError.must(name, "be a whole number, 1 or more", given=value)
     return int(value)
 
 

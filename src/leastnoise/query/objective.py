@@ -104,7 +104,7 @@ class TotalVariance(Objective):
 
     def __post_init__(self) -> None:
         if not isinstance(self.within_targets, bool):
-            raise InputError(f"within_targets must be True or False, got {self.within_targets!r}")
+            raise InputError.must("within_targets", "be True or False", given=self.within_targets)
         object.__setattr__(self, "relative_to", _prior(self.relative_to))
 
     @property
@@ -243,7 +243,7 @@ def objective_from_dict(plain: Mapping[str, Any]) -> Objective:
     """
     name, relative_to = plain["objective"], plain.get("relative_to")
     if not isinstance(name, str) or name not in OBJECTIVES:
-        raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}, got {name!r}")
+        raise InputError.must("objective", f"be one of {', '.join(OBJECTIVES)}", given=name)
     if relative_to is None:
         return OBJECTIVES[name]
     if not name.startswith("total-variance"):

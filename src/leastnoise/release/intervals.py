@@ -41,7 +41,7 @@ def half_widths(
 ) -> Array:
     """Half the width of each query's interval, (m,)."""
     if not isinstance(level, (float, np.floating)) or not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, as in 0.95, got {level!r}")
+        raise InputError.must("level", "lie between 0 and 1, as in 0.95", given=level)
     if generator is not None and not isinstance(generator, np.random.Generator):
         given = type(generator).__name__
         raise InputError(f"generator must be a NumPy one, as in np.random.default_rng(1), got {given}")

@@ -18,6 +18,7 @@ from leastnoise.core.errors import DataError, InputError, PlanFileError, Unrecor
 from leastnoise.core.interruption import finished_first
 from leastnoise.core.operators import Array
 from leastnoise.core.random_bits import RandomBits, SystemBits
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data import counted_by, feed
 from leastnoise.planning import Plan, plan_from_parts
 from leastnoise.privacy import CountedTable, Ledger
@@ -83,13 +84,27 @@ def measure(
         return _measured_with(ledger, plan, source, release_id, same_table_as, table)
     if plan.after:
         raise InputError(
-            "this plan was designed after others, and is within its goal only together with them; name the "
-            "ledger that holds their releases: ledger="
+            "this plan was designed after others, and is within its goal only together with them; ",
+            Remedy("name the ledger that holds their releases: ", Argument("ledger")),
+            field="ledger",
         )
     if release_id is not None:
-        raise InputError("release_id= is what a ledger knows a release by; give ledger= too, or leave it out")
+        raise InputError(
+            Argument("release_id"),
+            " is what a ledger knows a release by; ",
+            Remedy("give ", Argument("ledger"), " too, or leave it out"),
+            field="release_id",
+            given=release_id,
+        )
     if same_table_as is not None or table is not None:
-        raise InputError("same_table_as= and table= are for a ledger; give ledger= too, or leave them out")
+        raise InputError(
+            Argument("same_table_as"),
+            " and ",
+            Argument("table"),
+            " are for a ledger; ",
+            Remedy("give ", Argument("ledger"), " too, or leave them out"),
+            field="same_table_as" if table is None else "table",
+        )
     read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
     spends = plan.privacy.short(by_person=is_truncated(source))
     warnings.warn(
@@ -110,7 +125,7 @@ def _measured_with(
 ) -> Release:
     """Check, read, spend, draw, store, hand out."""
     if not isinstance(ledger, Ledger):
-        raise InputError(f"ledger must be a Ledger, got {type(ledger).__name__}")
+        raise InputError.must("ledger", "be a Ledger", given=type(ledger))
     chosen = f"{SystemBits().bits(128):032x}" if release_id is None else release_id
     charge = plan.charge
     # What was not given cannot be given smaller.

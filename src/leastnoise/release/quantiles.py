@@ -30,6 +30,7 @@ import numpy as np
 
 from leastnoise.core.errors import QueryError
 from leastnoise.core.operators import Array, Matrix
+from leastnoise.core.remedies import AddQuery, Argument
 from leastnoise.planning import Plan
 from leastnoise.query import (
     Attribute,
@@ -188,17 +189,24 @@ def _groups(schema: Schema, attribute: str, by: str | None) -> list[str]:
     if by is None:
         return [""]
     if by == attribute:
-        raise QueryError(f"by= is another attribute than the one whose quantiles are asked, got {by!r}")
+        raise QueryError(
+            Argument("by"),
+            f" is another attribute than the one whose quantiles are asked, got {by!r}",
+            field="by",
+            given=by,
+        )
     return [schema[by].label(i) for i in range(schema[by].size)]
 
 
 def _require_distribution(plan: Plan, attribute: str, by: str | None) -> None:
     crossed, within = ("", "") if by is None else (f" * Marginal({by!r})", f" within every {by!r}")
+    missing = Prefix(attribute) if by is None else Prefix(attribute) * Marginal(by)
     try:
-        plan.asked(Prefix(attribute) if by is None else Prefix(attribute) * Marginal(by))
+        plan.asked(missing)
     except QueryError:
         raise QueryError(
-            f"this plan does not determine how many records have each value of {attribute!r}{within}; "
-            f"add Prefix({attribute!r}){crossed} to the workload and call design() again "
-            "(measuring the new plan spends privacy again)"
+            f"this plan does not determine how many records have each value of {attribute!r}{within}; ",
+            AddQuery(missing, f"Prefix({attribute!r}){crossed}"),
+            field="attribute",
+            given=attribute,
         ) from None

@@ -153,7 +153,7 @@ def audit_privacy(plan: Plan, *, draws: int | None = None, level: float = 0.9999
     strategy = _measurable(plan, level)
     n_draws = USUAL_DRAWS[strategy.noise] if draws is None else draws
     if type(n_draws) is not int or not 1 <= n_draws <= 10**8:
-        raise InputError(f"draws must be a whole number from 1 to 10^8, got {draws!r}")
+        raise InputError.must("draws", "be a whole number from 1 to 10^8", given=draws)
     pair = worst_pair(plan.workload, strategy)
     trial = _NONE if pair is None else _tried(plan.workload, strategy, pair, n_draws, level)
     goal = plan.privacy
@@ -193,7 +193,7 @@ def _measurable(plan: Plan, level: float) -> Measured:
             "proof of its noise is in its module"
         )
     if not isinstance(level, float) or not 0.5 < level < 1:
-        raise InputError(f"level must be a number between 0.5 and 1, got {level!r}")
+        raise InputError.must("level", "be a number between 0.5 and 1", given=level)
     if isinstance(plan.strategy, Structured):
         plan.strategy.require_measurable()
     return plan.strategy

@@ -50,9 +50,9 @@ class Measured(ABC):
         if type(self.scale) is not int or self.scale < 1:
             raise DesignError(f"the noise scale must be a positive whole number, got {self.scale!r}")
         if self.noise not in ("gaussian", "laplace"):
-            raise DesignError(f'noise must be "gaussian" or "laplace", got {self.noise!r}')
+            raise DesignError.must("noise", 'be "gaussian" or "laplace"', given=self.noise)
         if self.neighbours not in ("add-remove", "replace-one"):
-            raise DesignError(f'neighbours must be "add-remove" or "replace-one", got {self.neighbours!r}')
+            raise DesignError.must("neighbours", 'be "add-remove" or "replace-one"', given=self.neighbours)
 
     def __setattr__(self, name: str, value: object) -> None:
         # A scale changed after the budget was checked would be noise that nobody checked.

@@ -10,7 +10,6 @@ import typer
 from leastnoise.app.cli.outputs import Force, outputs_of, save, say_where
 from leastnoise.app.cli.saved import ReleaseFile, saved_release
 from leastnoise.app.cli.terminal import say, spinner
-from leastnoise.core.errors import TooLargeError
 
 if TYPE_CHECKING:
     from leastnoise.release import AdjustProgress, Release
@@ -47,10 +46,7 @@ def adjust(
         force=force,
         n_answers=release.plan.workload.shape[0],
     )
-    try:
-        adjusted = _adjusted(release, integer, not keep_negative, time_limit)
-    except TooLargeError as error:
-        raise TooLargeError(_for_a_shell(str(error), source)) from None
+    adjusted = _adjusted(release, integer, not keep_negative, time_limit)
     save(adjusted, outputs)
     if adjusted.adjusted is None:
         say("the answers agree already, and nothing was asked that would change them")
@@ -68,10 +64,3 @@ def _adjusted(release: Release, integer: bool, nonnegative: bool, time_limit: fl
             update(f"adjusting: step {state.step}, within {state.precision:.1g} standard errors of the best")
 
         return adjusted(release, nonnegative, integer, progress=show, time_limit=time_limit)
-
-
-def _for_a_shell(message: str, source: Path) -> str:
-    """A refusal whose advice can be followed by somebody who has a file, and no variable called release."""
-    in_python = f"leastnoise.load_release({source.name!r}).to_mbi() in Python"
-    told = message.replace("release.to_mbi()", in_python)
-    return told.replace(", and look at release.adjusted.precision", ", which is said with how near it came")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,6 @@ import typer
 from leastnoise.app.cli.outputs import Force, check_new, check_outputs
 from leastnoise.app.cli.saved import ReleaseFile, saved_release
 from leastnoise.app.cli.terminal import say
-from leastnoise.core.errors import QueryError
 
 
 def quantiles(
@@ -40,33 +38,9 @@ def quantiles(
         check_new(out, force=force)
     release = saved_release(source)
     shares = at or [0.25, 0.5, 0.75]
-    try:
-        table = release.quantiles(attribute, shares, level=level, by=by)
-    except QueryError as error:
-        raise QueryError(_for_a_shell(str(error), attribute, by)) from None
+    table = release.quantiles(attribute, shares, level=level, by=by)
     say(table.to_string())
     say(f"\nEach true quantile is between lower and upper with probability {100 * level:.4g} % or more.")
     if out is not None:
         privacy = release.plan.privacy
         say(f"wrote {write_quantile_table(table, out, attribute, privacy, level=level, by=by)}")
-
-
-def _for_a_shell(message: str, attribute: str, by: str | None) -> str:
-    """A refusal that also says what a specification needs, where that is what is missing."""
-    if "does not determine" not in message:
-        return message
-    prefix = f'kind = "prefix", attribute = {_quoted(attribute)}'
-    query = prefix
-    if by is not None:
-        groups = f'{{ kind = "marginal", attributes = [{_quoted(by)}] }}'
-        query = f'kind = "product", left = {{ {prefix} }}, right = {groups}'
-    missing = message.partition(";")[0]
-    return (
-        f"{missing}; add a [[query]] with {query} to the specification and publish that, which spends "
-        "privacy again"
-    )
-
-
-def _quoted(name: str) -> str:
-    """A name as TOML has it."""
-    return json.dumps(name, ensure_ascii=False)

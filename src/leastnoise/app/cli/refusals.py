@@ -1,38 +1,36 @@
-"""What goes wrong in a command, told in one line and in the words of the shell.
+"""Errors of a command: one line, in terms of its options and of the specification.
 
-The library speaks of Python's arguments, as in ``release_id=``. Whoever typed a command knows the option, so
-names are put in its spelling by what the command itself declares: there is no list to keep up. Goals and
-targets are keys of a specification there, and the sentence that speaks of them otherwise is put so.
+An error of the library holds the arguments that it names, and its remedy, as values. For Python they read
+``release_id=``; here they read ``--release-id``, as the command itself declares its options. A query to add
+and targets to relax are keys of a specification here.
 """
 
 from __future__ import annotations
 
 import errno
-import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from leastnoise.core.errors import LeastnoiseError
 from leastnoise.core.printable import printable
+from leastnoise.core.remedies import AddQuery, Argument, OnRelease, RelaxTargets, Remedy
 
 
 class Commands(TyperGroup):
     """Commands without tracebacks, and without values from the data."""
 
     def invoke(self, ctx: Any) -> Any:
-        from leastnoise.core.errors import LeastnoiseError, SpecError
         from leastnoise.privacy.ledger import n_begun
 
         before = n_begun()
         try:
             return super().invoke(ctx)
-        except SpecError as error:
-            # It names the keys of a file, which may be called as options are.
-            message = str(error)
         except LeastnoiseError as error:
-            message = in_options(in_keys(str(error)), self._options(ctx))
+            message = shell_text(error, self._options(ctx))
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -54,44 +52,47 @@ class Commands(TyperGroup):
         return {option.name: option.opts[0] for option in given if option.opts[0].startswith("--")}
 
 
-# What the library says to Python, and what a specification says instead.
-_KEYS = {
-    r"\bmultiply every stderr by\b": "multiply every stderr and within of the specification by",
-}
+def shell_text(error: LeastnoiseError, options: Mapping[str, str]) -> str:
+    """The message of an error for somebody who typed a command.
 
-
-def in_keys(message: str) -> str:
-    """A message with what it asks for said as a specification holds it.
+    Args:
+        options: how the command spells its options, by the names of their arguments in Python.
 
     Example:
-        >>> in_keys("multiply every stderr by at least 2")
-        'multiply every stderr and within of the specification by at least 2'
+        >>> from leastnoise.core.errors import InputError
+        >>> remedy = Remedy("give ", Argument("ledger"))
+        >>> error = InputError(Argument("release_id"), " is for ledgers; ", remedy)
+        >>> shell_text(error, {"release_id": "--release-id"})
+        '--release-id is for ledgers; give ledger='
     """
-    for said, instead in _KEYS.items():
-        message = re.sub(said, instead, message)
-    return message
+    return "".join(_part_text(part, options) for part in error.args)
 
 
-def in_options(message: str, options: Mapping[str, str]) -> str:
-    """A message with the arguments it names spelled as options; calls in Python stay as they are.
+def _part_text(part: object, options: Mapping[str, str]) -> str:
+    if isinstance(part, Argument):
+        option = options.get(part.name)
+        if option is None:
+            return str(part)
+        return f"{option} {shlex.quote(str(part.value))}" if part.has_value else option
+    if isinstance(part, OnRelease):
+        return f"leastnoise.load_release(FILE).{part.expression} in Python"
+    if isinstance(part, AddQuery):
+        return (
+            f"add a [[query]] with {_keys_of(part.query)} to the specification and publish that, which "
+            "spends privacy again"
+        )
+    if isinstance(part, RelaxTargets):
+        return (
+            f"multiply every stderr and within of the specification by at least {part.factor}, or raise "
+            f"{part.parameter} to {part.value}"
+        )
+    if isinstance(part, Remedy):
+        return "".join(_part_text(one, options) for one in part.parts)
+    return str(part)
 
-    Example:
-        >>> in_options("release_id= is for ledgers; give ledger= too", {"release_id": "--release-id"})
-        '--release-id is for ledgers; give ledger= too'
-        >>> in_options("most=0 for none, the most is 9, f(most=0)", {"most": "--most"})
-        '--most 0 for none, the most is 9, f(most=0)'
-    """
-    if not options:
-        return message
-    names = "|".join(map(re.escape, options))
-    untouched = r"""(?<!\w)'[^']*'|"[^"]*"|\w+\([^()]*\)"""
-    pattern = rf"""{untouched}|(?<![\w.\-])(?P<name>{names})\b(?:(?P<sign>=)(?P<value>[\w\["'])?)?"""
 
-    def spelled(found: re.Match[str]) -> str:
-        name, sign, value = found["name"], found["sign"], found["value"]
-        # A name that is also a word counts only with its sign of equality; quoted texts are somebody's own.
-        if name is None or (not sign and "_" not in name):
-            return found[0]
-        return f"{options[name]} {value}" if value else options[name]
+def _keys_of(query: Any) -> str:
+    """A query as the keys of its table in a specification."""
+    from leastnoise.app.specification.toml import key_text, value_text
 
-    return re.sub(pattern, spelled, message)
+    return ", ".join(f"{key_text(key)} = {value_text(value)}" for key, value in query.to_dict().items())

@@ -180,9 +180,9 @@ def _parse(text: str, where: Callable[[int | None], str]) -> Spec:
     try:
         content = tomllib.loads(text)
     except (RecursionError, ValueError) as error:  # a number of 5,000 digits is a plain ValueError
-        hint = "; write [[query]] in double brackets before each query" if "('query',)" in str(error) else ""
-        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line = None if found is None else int(found[1])
+        is_table = re.search(r"^\s*\[\s*query\s*\]", text, re.MULTILINE) is not None
+        hint = "; write [[query]] in double brackets before each query" if is_table else ""
+        line = _line_of(error)
         slip = "" if line is None else slip_in(text.split("\n")[line - 1])
         raise SpecError(f"{where(line)}this is not TOML: {error}{hint}{slip}") from None
     try:
@@ -194,6 +194,15 @@ def _parse(text: str, where: Callable[[int | None], str]) -> Spec:
         raise SpecError(f"{where(line)}{refusal}") from None
     except RecursionError:
         raise SpecError(f"{where(None)}a specification's tables must not be nested that deeply") from None
+
+
+def _line_of(error: Exception) -> int | None:
+    """The line that Python's TOML reader names: by its attribute, or before Python 3.14 only by its text."""
+    line = getattr(error, "lineno", None)
+    if line is not None:
+        return int(line)
+    found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+    return None if found is None else int(found[1])
 
 
 def _check_values(content: dict[str, Any]) -> None:
@@ -379,8 +388,8 @@ def _goal(given: dict[str, Any]) -> Goal:
     try:
         return goal_from_dict({"goal": goal.__name__, **plain})
     except InputError as error:
-        # The message begins with what it is about.
-        raise _Refusal(f"[privacy]: {error}", "privacy", str(error).partition(" ")[0]) from None
+        place = () if error.field is None else (error.field,)
+        raise _Refusal(f"[privacy]: {error}", "privacy", *place) from None
 
 
 def _settings(plain: Any) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def _refuses(request: Request) -> str | None:
 def _find(request: Request) -> Found:
     hybrid = WAVELET.option(request, "hybrid")
     if not isinstance(hybrid, bool):
-        raise MethodError(f"hybrid must be True or False, got {hybrid!r}")
+        raise MethodError.must("hybrid", "be True or False", given=hybrid)
     sizes = cells_per_attribute(request.workload)
     left = [hybrid and is_small(n) for n in sizes]
     rows = kronecker(

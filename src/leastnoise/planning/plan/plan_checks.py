@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from leastnoise.core.errors import DesignError, PrivacyError
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.plan.field_checks import check_fields
 from leastnoise.planning.plan.self_check import check_labels
@@ -88,7 +89,9 @@ def _check_after(plan: Plan) -> None:
     if not (is_summed and plan.has_goal) or plan.mechanism is not None:
         raise PrivacyError(
             "plans add up cell by cell for Gaussian noise within a goal, and where records are added or "
-            "removed; design this plan without after="
+            "removed; ",
+            Remedy("design this plan without ", Argument("after")),
+            field="after",
         )
     if len(plan.used) != plan.workload.shape[1]:
         raise PrivacyError(

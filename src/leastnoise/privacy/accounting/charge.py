@@ -146,12 +146,12 @@ class Charge:
 
     def __post_init__(self) -> None:
         if self.noise not in ("gaussian", "laplace"):
-            raise PrivacyError(f'noise must be "gaussian" or "laplace", got {self.noise!r}')
+            raise PrivacyError.must("noise", 'be "gaussian" or "laplace"', given=self.noise)
         if self.neighbours not in ("add-remove", "replace-one"):
-            raise PrivacyError(f'neighbours must be "add-remove" or "replace-one", got {self.neighbours!r}')
+            raise PrivacyError.must("neighbours", 'be "add-remove" or "replace-one"', given=self.neighbours)
         if type(self.records_per_person) is not int or not 1 <= self.records_per_person < 2**63:
-            raise PrivacyError(
-                f"records_per_person must be a positive whole number, got {self.records_per_person!r}"
+            raise PrivacyError.must(
+                "records_per_person", "be a positive whole number", given=self.records_per_person
             )
         if not isinstance(self.worst, Fraction) or self.worst < 0:
             raise PrivacyError("a charge must be a Fraction of at least zero")

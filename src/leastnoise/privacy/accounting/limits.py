@@ -33,6 +33,7 @@ from typing import Any
 
 from leastnoise.core.directed import float_below, root_below
 from leastnoise.core.errors import PrivacyError
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy.accounting.charge import Charge
 from leastnoise.privacy.accounting.mixed_curve import mixed_delta, mu_squared_of_pure, rho_of_pure
 from leastnoise.privacy.accounting.tally import Tally, tally_of
@@ -93,18 +94,26 @@ def check_kind(limit: Goal, charge: Charge) -> None:
     """
     if charge.neighbours != limit.neighbours:
         raise PrivacyError(
-            f"the limit is for {limit.neighbours} neighbours, the plan for {charge.neighbours}; design the "
-            f'plan with neighbours="{limit.neighbours}" (in a specification: in [privacy])'
+            f"the limit is for {limit.neighbours} neighbours, the plan for {charge.neighbours}; ",
+            _design_with("the plan", "neighbours", limit.neighbours),
+            field="neighbours",
+            given=charge.neighbours,
         )
     if charge.records_per_person < limit.records_per_person:
         # Whoever declared k in one place has probably forgotten it in the other.
         raise PrivacyError(
             f"the limit is for people with up to {limit.records_per_person} records, the plan for "
-            f"{charge.records_per_person}; design it with records_per_person={limit.records_per_person} (in "
-            "a specification: in [privacy])"
+            f"{charge.records_per_person}; ",
+            _design_with("it", "records_per_person", limit.records_per_person),
+            field="records_per_person",
+            given=charge.records_per_person,
         )
     if limit.noise == "laplace" and charge.noise == "gaussian":
         raise PrivacyError(_NEVER_PURE)
+
+
+def _design_with(what: str, name: str, value: object) -> Remedy:
+    return Remedy(f"design {what} with ", Argument(name, value), " (in a specification: in [privacy])")
 
 
 _NEVER_PURE = (

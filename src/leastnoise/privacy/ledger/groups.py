@@ -10,13 +10,15 @@ from collections.abc import Sequence
 
 from leastnoise.core.errors import LedgerMismatchError
 from leastnoise.core.printable import counted
+from leastnoise.core.remedies import Argument, Part, Remedy
 from leastnoise.privacy.accounting import Charge
 from leastnoise.privacy.ledger.history import Entry, History
 from leastnoise.privacy.ledger.table_identity import CountedTable, is_held
 
 _NOTHING_SPENT = "Nothing was spent."
 
-_LEAVE_OUT = "leave out same_table_as=, which adds the plan's worst case"
+_SAME_TABLE_AS = Argument("same_table_as")
+_LEAVE_OUT = Remedy("leave out ", _SAME_TABLE_AS, ", which adds the plan's worst case")
 
 
 def base_of(
@@ -44,15 +46,16 @@ def _named(history: History, release_id: str, after: Sequence[str]) -> Entry:
     base = history.entry(release_id)
     if base is None:
         raise _refused(
-            f"same_table_as names {release_id!r}, and this ledger has no such release; `leastnoise ledger "
-            "show` lists them"
+            Argument("same_table_as", is_subject=True),
+            f" names {release_id!r}, and this ledger has no such release; ",
+            Remedy("`leastnoise ledger show` lists them"),
         )
     missing = history.missing(after, base.group)
     if missing:
         raise _refused(
             f"the plan was designed after others, of which {len(missing)} were not released about the table "
-            f"of {release_id!r} ({missing[0]!r}); measure those first, with this ledger and "
-            f"same_table_as={release_id!r}"
+            f"of {release_id!r} ({missing[0]!r}); ",
+            Remedy("measure those first, with this ledger and ", Argument("same_table_as", release_id)),
         )
     return base
 
@@ -72,13 +75,17 @@ def _after(history: History, after: Sequence[str]) -> Entry:
         return found
     if groups:
         raise _refused(
-            f"the plans that this one was designed after were released about {len(groups)} tables; say which "
-            f"is meant: same_table_as={groups[-1]!r}, for one"
+            f"the plans that this one was designed after were released about {len(groups)} tables; ",
+            Remedy("say which is meant: ", Argument("same_table_as", groups[-1]), ", for one"),
         )
     raise _refused(
         "the plans that this one was designed after were released, but not about one confirmed version of "
-        "one table, so that their costs do not add up cell by cell; measure each of them after the first "
-        "with same_table_as=, then this one, or design it for a goal of its own"
+        "one table, so that their costs do not add up cell by cell; ",
+        Remedy(
+            "measure each of them after the first with ",
+            _SAME_TABLE_AS,
+            ", then this one, or design it for a goal of its own",
+        ),
     )
 
 
@@ -89,16 +96,19 @@ def _check_terms(base: Entry, charge: Charge) -> None:
         which = "this plan" if not charge.adds_by_cell else f"release {name!r}"
         raise _refused(
             f"what {which} spends does not add up cell by cell: its cells are too many, its noise depends on "
-            f"the data, or a record is replaced; {_LEAVE_OUT}"
+            "the data, or a record is replaced; ",
+            _LEAVE_OUT,
         )
     if charge.cells != base.charge.cells:
         raise _refused(
-            f"release {name!r} has other cells: another schema, policy or number of cells; {_LEAVE_OUT}"
+            f"release {name!r} has other cells: another schema, policy or number of cells; ",
+            _LEAVE_OUT,
         )
     if charge.records_per_person != base.charge.records_per_person:
         raise _refused(
             f"release {name!r} counts {counted(base.charge.records_per_person, 'record')} per person, this "
-            f"plan {charge.records_per_person:,}; {_LEAVE_OUT}"
+            f"plan {charge.records_per_person:,}; ",
+            _LEAVE_OUT,
         )
 
 
@@ -108,13 +118,15 @@ def _check_confirmable(base: Entry, table: CountedTable | None) -> None:
     if told is None:
         raise _refused(
             f"release {name!r} was recorded by an earlier leastnoise, which did not note the version of its "
-            f"table; {_LEAVE_OUT}"
+            "table; ",
+            _LEAVE_OUT,
         )
     if told.by is None:
         raise _refused(
             f"the table of release {name!r} was read from where nothing keeps it from changing: an engine, "
             "or a frame that was not given as the Data of vectorize(). Nothing can confirm that it is the "
-            f"same now; {_LEAVE_OUT}"
+            "same now; ",
+            _LEAVE_OUT,
         )
     if table is None or table.by != told.by:
         how = {
@@ -123,22 +135,25 @@ def _check_confirmable(base: Entry, table: CountedTable | None) -> None:
         }[told.by]
         raise _refused(
             f"the table of release {name!r} was given {how}; only the same can confirm that it has not "
-            f"changed. Give it so again, or {_LEAVE_OUT}"
+            "changed. Give it so again, or ",
+            _LEAVE_OUT,
         )
     for rule in sorted({*table.rules, *told.rules}):
         mine, theirs = table.rules.get(rule, "nothing"), told.rules.get(rule, "nothing")
         if mine != theirs:
             raise _refused(
                 f"release {name!r} counted its table by another rule: {rule} was {theirs} and is now "
-                f"{mine}; make them equal, or {_LEAVE_OUT}"
+                f"{mine}; make them equal, or ",
+                _LEAVE_OUT,
             )
     if table.by == "held" and not is_held(base.head, table):
         raise _refused(
             f"the table of release {name!r} was held in memory by another object or process, and nothing "
             "can confirm that this one is the same; call vectorize() once and measure every plan on that "
-            f"Data, in one process, or keep the table in a file. Else {_LEAVE_OUT}"
+            "Data, in one process, or keep the table in a file. Else ",
+            _LEAVE_OUT,
         )
 
 
-def _refused(reason: str) -> LedgerMismatchError:
-    return LedgerMismatchError(f"{reason}. {_NOTHING_SPENT}")
+def _refused(*reason: Part | Remedy) -> LedgerMismatchError:
+    return LedgerMismatchError(*reason, f". {_NOTHING_SPENT}", field="same_table_as")

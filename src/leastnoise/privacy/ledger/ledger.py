@@ -29,6 +29,7 @@ from leastnoise.core.errors import (
     TooLargeError,
 )
 from leastnoise.core.printable import counted
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy.accounting import Charge, Remaining, is_short_text
 from leastnoise.privacy.goals import Goal
 from leastnoise.privacy.ledger import storage
@@ -114,17 +115,22 @@ class Ledger:
     ) -> None:
         kept_in = kept_at(path)
         if dataset is not None and not is_short_text(dataset):
-            raise InputError("dataset must be a text of 1 to 200 printable characters")
+            raise _no_short_text("dataset")
         if limit is not None and not isinstance(limit, Goal):
-            raise InputError(f"limit must be a privacy goal such as ApproxDP, got {type(limit).__name__}")
+            raise InputError.must("limit", "be a privacy goal such as ApproxDP", given=type(limit))
         if planned is not None and type(planned) is not bool:
-            raise InputError(f"planned must be True or False, got {planned!r}")
+            raise InputError.must("planned", "be True or False", given=planned)
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= 10**6:
-            raise InputError(f"timeout must be a number of seconds, got {timeout!r}")
+            raise InputError.must("timeout", "be a number of seconds", given=timeout)
         self._seen = SeenLedger(kept_in, float(timeout), _NOTHING_SPENT)
         if limit is not None and not kept_in.exists():
             if dataset is None:
-                raise InputError("a new ledger needs dataset=, a name for the people it is about")
+                raise InputError(
+                    "a new ledger needs ",
+                    Argument("dataset"),
+                    ", a name for the people it is about",
+                    field="dataset",
+                )
             opening = opening_row(dataset, limit, bool(planned))
             kept_in.create(new_secret(), lambda log: log.append(opening))
         with self._seen.reading() as (log, history):
@@ -244,7 +250,7 @@ class Ledger:
         """
         _check_arguments(charge, release_id, after, table)
         if type(expected_bytes) is not int or expected_bytes < 0:
-            raise InputError(f"expected_bytes must be a whole number of bytes, got {expected_bytes!r}")
+            raise InputError.must("expected_bytes", "be a whole number of bytes", given=expected_bytes)
 
         def steps(adding: Appending, history: History) -> bytes | Row:
             entry = history.entry(release_id)
@@ -288,9 +294,9 @@ class Ledger:
             LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
         """
         if not isinstance(goal, Goal):
-            raise InputError(f"goal must be a privacy goal such as ApproxDP, got {type(goal).__name__}")
+            raise InputError.must("goal", "be a privacy goal such as ApproxDP", given=type(goal))
         if not 0 <= share <= 1:
-            raise InputError(f"share must lie between 0 and 1, got {share!r}")
+            raise InputError.must("share", "lie between 0 and 1", given=share)
         with self._seen.reading() as (_, history):
             self._check_open(history)
             base = None if same_table_as is None else history.entry(same_table_as)
@@ -490,7 +496,10 @@ class Ledger:
             )
         if limit is not None and limit != history.limit:
             raise LedgerMismatchError(
-                f"the ledger {name!r} has the limit {history.limit!r}, which is fixed; leave out limit="
+                f"the ledger {name!r} has the limit {history.limit!r}, which is fixed; ",
+                Remedy("leave out ", Argument("limit")),
+                field="limit",
+                given=limit,
             )
         if planned is not None and planned != history.planned:
             raise LedgerMismatchError(
@@ -545,20 +554,27 @@ def _check_same_version(base: Entry, known: storage.Version | None, found: stora
     if not hmac.compare_digest(known.digest, found.digest):
         raise LedgerMismatchError(
             f"the table is not the one that release {base.release_id!r} measured: it has changed, or is "
-            f"another. {_NOTHING_SPENT} Without same_table_as= the plan's worst case is charged. This "
-            "message tells about the table; it is for its owner"
+            f"another. {_NOTHING_SPENT} ",
+            Remedy("Without ", Argument("same_table_as"), " the plan's worst case is charged"),
+            ". This message tells about the table; it is for its owner",
+            field="same_table_as",
         )
+
+
+def _no_short_text(name: str) -> InputError:
+    subject = Argument(name, is_subject=True)
+    return InputError(subject, " must be a text of 1 to 200 printable characters", field=name)
 
 
 def _check_arguments(charge: Any, release_id: Any, after: Any, table: Any) -> None:
     if not isinstance(charge, Charge):
         raise InputError(f"a Charge is needed, got {type(charge).__name__}")
     if not is_short_text(release_id):
-        raise InputError("release_id must be a text of 1 to 200 printable characters")
+        raise _no_short_text("release_id")
     if isinstance(after, str) or not all(map(is_short_text, after)) or len(after) > _MOST_AFTER:
         raise InputError(f"after must be a sequence of at most {_MOST_AFTER:,} plan digests")
     if table is not None and not isinstance(table, CountedTable):
-        raise InputError(f"table must be a CountedTable, got {type(table).__name__}")
+        raise InputError.must("table", "be a CountedTable", given=type(table))
 
 
 def _reopened(path: str, dataset: str, limit: Goal, planned: bool, timeout: float) -> Ledger:

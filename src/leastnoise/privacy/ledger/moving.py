@@ -21,6 +21,7 @@ from pathlib import Path
 
 from leastnoise.core.errors import InputError, LedgerFileError, LedgerMismatchError
 from leastnoise.core.printable import counted, printable
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy.ledger.history import History
 from leastnoise.privacy.ledger.ledger import Ledger
 from leastnoise.privacy.ledger.new_rows import closing_row, continuing_row
@@ -95,8 +96,11 @@ def _check_stored(history: History, abandon: bool) -> None:
     if missing and not abandon:
         raise LedgerMismatchError(
             f"the ledger holds {counted(len(missing), 'release')} paid for, never stored ({missing[0]!r}): "
-            "a process may be about to store it, and could not after the move. If none is, give "
-            "abandon_unstored= to move all the same. Nothing was moved"
+            "a process may be about to store it, and could not after the move. ",
+            Remedy(
+                "If none is, give ", Argument("abandon_unstored"), " to move all the same. Nothing was moved"
+            ),
+            field="abandon_unstored",
         )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from leastnoise.core.errors import InputError, LedgerFileError
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy.accounting import is_short_text
 from leastnoise.privacy.ledger.address import is_address, parsed
 from leastnoise.privacy.ledger.rows import Row
@@ -188,7 +189,9 @@ class PostgresLog:
         found = self._layout()
         if not found:
             raise LedgerFileError(
-                f"there is no ledger {self._schema!r} in this database; give dataset= and limit= to start one"
+                f"there is no ledger {self._schema!r} in this database; ",
+                Remedy("give ", Argument("dataset"), " and ", Argument("limit"), " to start one"),
+                field="path",
             )
         if found != _expected():
             raise LedgerFileError(

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leastnoise.core.errors import InputError, LedgerBusyError, LedgerFileError
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.core.whole_file import sync_folder
 from leastnoise.privacy.ledger import storage
 from leastnoise.privacy.ledger.sqlite_log import SCHEMAS, SqliteLog
@@ -230,7 +231,9 @@ def _check_file(path: Path) -> None:
         facts = path.lstat()
     except FileNotFoundError:
         raise LedgerFileError(
-            f"there is no ledger {str(path)!r}; give dataset= and limit= to start one"
+            f"there is no ledger {str(path)!r}; ",
+            Remedy("give ", Argument("dataset"), " and ", Argument("limit"), " to start one"),
+            field="path",
         ) from None
     if not stat.S_ISREG(facts.st_mode):
         kind = "a link" if stat.S_ISLNK(facts.st_mode) else "no regular file"

@@ -22,6 +22,7 @@ from typing import Any
 
 from leastnoise.core.errors import InputError
 from leastnoise.core.random_bits import SystemBits
+from leastnoise.core.remedies import Argument
 from leastnoise.privacy.accounting import is_short_text
 from leastnoise.privacy.ledger.storage import Version
 
@@ -58,13 +59,21 @@ class CountedTable:
 
     def __post_init__(self) -> None:
         if self.by not in WAYS:
-            raise InputError(f'by must be "digest", "held" or None, got {self.by!r}')
+            raise InputError.must("by", 'be "digest", "held" or None', given=self.by)
         if not is_rules(self.rules):
             raise InputError("rules must be short texts with names, at most forty")
         if self.label is not None and not is_short_text(self.label):
-            raise InputError("table must be a text of 1 to 200 printable characters: what people call it")
+            raise InputError(
+                Argument("table", is_subject=True),
+                " must be a text of 1 to 200 printable characters: what people call it",
+                field="table",
+            )
         if self.same_as is not None and not is_short_text(self.same_as):
-            raise InputError("same_table_as must be the id of a release")
+            raise InputError(
+                Argument("same_table_as", is_subject=True),
+                " must be the id of a release",
+                field="same_table_as",
+            )
         if self.version is not None and (self.by != "digest" or not _is_secret(self.version)):
             raise InputError("a version must be what Ledger.new_digest() makes")
         if (self.held is not None) != (self.by == "held"):

@@ -48,7 +48,7 @@ class Cases(Query):
         super().__post_init__()
         object.__setattr__(self, "cases", _checked_pairs(self.cases))
         if self.heading is not None and (not isinstance(self.heading, str) or not self.heading):
-            raise QueryError(f"heading must be a non-empty text, got {self.heading!r}")
+            raise QueryError.must("heading", "be a non-empty text", given=self.heading)
         self.parsed  # noqa: B018 - a mistake is told where it was written, not when assembled
 
     @cached_property

@@ -101,8 +101,8 @@ class Cube(Query):
         wanted = self.order if isinstance(self.order, tuple) else (0 if self.order is None else self.order,)
         is_valid = all(type(size) is int and 0 <= size <= len(attributes) for size in wanted)
         if not is_valid or not wanted or len(set(wanted)) < len(wanted):
-            raise QueryError(
-                f"order must be a number from 0 to {len(attributes)}, or several such, got {order!r}"
+            raise QueryError.must(
+                "order", f"be a number from 0 to {len(attributes)}, or several such", given=order
             )
         self.__post_init__()
 
@@ -225,7 +225,7 @@ class Ranges(_OfOneAttribute):
                 raise TypeError
             pairs = tuple((to_plain(low), to_plain(high)) for low, high in self.ranges)
         except (TypeError, ValueError):
-            raise QueryError(f"ranges must be a list of (low, high) pairs, got {self.ranges!r}") from None
+            raise QueryError.must("ranges", "be a list of (low, high) pairs", given=self.ranges) from None
         if not pairs:
             raise QueryError("Ranges needs at least one (low, high) pair")
         object.__setattr__(self, "ranges", pairs)

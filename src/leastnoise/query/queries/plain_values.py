@@ -32,7 +32,7 @@ def query_from_dict(plain: dict[str, Any]) -> Query:
         if kind in ("marginal", "cube"):
             attributes = given.pop("attributes", ())
             if not isinstance(attributes, (list, tuple)):
-                raise QueryError(f"attributes must be a list of names, got {attributes!r}")
+                raise QueryError.must("attributes", "be a list of names", given=attributes)
             return (Marginal if kind == "marginal" else Cube)(*attributes, **given)
         if kind == "linear" and isinstance(given.get("matrix"), dict):
             given["matrix"] = sparse_from_plain(given["matrix"])

@@ -155,7 +155,7 @@ class Query:
             raise QueryError(f"a query's name must be a non-empty text, got {self.name!r}")
         weight = to_float(self.weight)
         if weight is None or not 0 <= weight < math.inf:
-            raise QueryError(f"weight must be a finite number, zero or more, got {self.weight!r}")
+            raise QueryError.must("weight", "be a finite number, zero or more", given=self.weight)
         object.__setattr__(self, "weight", weight)
         if self.stderr is not None and self.within is not None:
             raise QueryError("give a target as stderr= or as within=, not both")

@@ -91,7 +91,7 @@ class Hierarchy(Named):
             ('a', 'b')
         """
         if not isinstance(parents, Mapping):
-            raise SchemaError(f"parents must be a dict of name to parent, got {type(parents).__name__}")
+            raise SchemaError.must("parents", "be a dict of name to parent", given=type(parents))
         return cls(_tree_of(parents.items()), **policies)
 
     @classmethod

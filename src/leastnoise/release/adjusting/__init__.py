@@ -25,6 +25,7 @@ import numpy as np
 from leastnoise.core.errors import InputError, TooLargeError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.core.remedies import Argument, OnRelease, Remedy
 from leastnoise.release.adjusting.information import (
     BlockInformation,
     Information,
@@ -109,7 +110,7 @@ def _check_arguments(release: Release, *, nonnegative: bool, integer: bool, time
         raise InputError(f"adjust() takes a Release from measure(), got {type(release).__name__}")
     for name, given in {"nonnegative": nonnegative, "integer": integer}.items():
         if not isinstance(given, (bool, np.bool_)):
-            raise InputError(f"{name}= must be True or False, got {given!r}")
+            raise InputError.must(name, "be True or False", given=given)
     require_time_limit(time_limit)
     done = release.adjusted
     if done is not None and (done.nonnegative, done.integer) != (nonnegative, integer):
@@ -174,8 +175,15 @@ def _cells(
         raise TooLargeError(
             f"the search among {information.n_cells:,} cells ended where answers may be {fit.precision:.2g} "
             "standard errors from the best, and could be worse than the unadjusted ones: many tables explain "
-            "what was measured equally well. Ask for the table of all attributes too in the plan, or for "
-            "fewer attributes; take release.to_mbi() to fit a synthetic table; or take what is found within "
-            "a time_limit=, and look at release.adjusted.precision"
+            "what was measured equally well. ",
+            Remedy(
+                "Ask for the table of all attributes too in the plan, or for fewer attributes; take ",
+                OnRelease("to_mbi()"),
+                " to fit a synthetic table; or accept what is found within a ",
+                Argument("time_limit"),
+                ", and look at ",
+                OnRelease("adjusted.precision"),
+            ),
+            field="time_limit",
         )
     return fit.cells, fit.precision, fit.ended

@@ -27,6 +27,7 @@ import numpy as np
 from leastnoise.core.errors import TooLargeError
 from leastnoise.core.operators import AllOnes, Array
 from leastnoise.core.printable import in_figures
+from leastnoise.core.remedies import OnRelease, Remedy
 from leastnoise.planning import Plan
 from leastnoise.query import Axis, AxisSet, Schema, Total, alone, in_axis_order, in_schema_order
 from leastnoise.release.adjusting.reduced_sums import MeasuredRows, ReducedSums, Sums, SumTerm
@@ -393,8 +394,12 @@ def require_cells(n_cells: int) -> None:
     if n_cells > MAX_CELLS:
         raise TooLargeError(
             f"there are {in_figures(n_cells)} cells, and answers that fit together are made from one vector "
-            f"of all of them, of at most {MAX_CELLS:,}. Design plans over fewer attributes, or take "
-            "release.to_mbi() to fit a synthetic table, whose counts are whole numbers that add up"
+            f"of all of them, of at most {MAX_CELLS:,}. ",
+            Remedy(
+                "Design plans over fewer attributes, or take ",
+                OnRelease("to_mbi()"),
+                " to fit a synthetic table, whose counts are whole numbers that add up",
+            ),
         )
 
 

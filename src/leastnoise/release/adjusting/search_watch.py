@@ -90,6 +90,6 @@ def require_time_limit(time_limit: Any) -> None:
     """
     is_number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and time_limit > 0):
-        raise InputError(
-            f"time_limit must be a positive number of seconds, or math.inf for no limit, got {time_limit!r}"
+        raise InputError.must(
+            "time_limit", "be a positive number of seconds, or math.inf for no limit", given=time_limit
         )

@@ -25,6 +25,7 @@ from dataclasses import replace
 
 from leastnoise.core.errors import InputError, PrivacyError
 from leastnoise.core.printable import counted
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning import Plan
 from leastnoise.privacy import ApproxDP
 from leastnoise.report.cost_drivers.driver_table import NEGLIGIBLE, Change, Driver, Drivers, TightQuery
@@ -75,13 +76,13 @@ def drivers(
     if not isinstance(plan, Plan):
         raise InputError(f"drivers() takes a plan from design(), got {type(plan).__name__}")
     if not _is_number(relax) or not 1 < relax < math.inf:
-        raise InputError(f"relax must be a number above 1, as 2 for twice as wide, got {relax!r}")
+        raise InputError.must("relax", "be a number above 1, as 2 for twice as wide", given=relax)
     if type(most) is not int or most < 0:
-        raise InputError(f"most must be a whole number, zero or more, got {most!r}")
+        raise InputError.must("most", "be a whole number, zero or more", given=most)
     if workers is not None and (type(workers) is not int or workers < 1):
-        raise InputError(f"workers must be a positive whole number, got {workers!r}")
+        raise InputError.must("workers", "be a positive whole number", given=workers)
     if time_limit is not None and (not _is_number(time_limit) or not time_limit > 0):
-        raise InputError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
+        raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
     plan.fixed_strategy()
     # Laplace plans are the best of several searches, and no one method finds them.
     method = plan.method if plan.privacy.noise == "gaussian" else "auto"
@@ -111,10 +112,12 @@ def _delta(plan: Plan, delta: float | None) -> float:
 def _check_after(plan: Plan, after: Sequence[Plan]) -> None:
     given = [earlier.digest if isinstance(earlier, Plan) else None for earlier in after]
     if given != list(plan.after):
-        need = counted(len(plan.after), "plan")
+        if not plan.after:
+            remedy = Remedy("leave ", Argument("after"), " out")
+            raise PrivacyError("this plan was designed after no other; ", remedy, field="after")
         raise PrivacyError(
-            f"this plan was designed after {need}, which its new designs must come after too: give them as "
-            "after=[...], in their order"
-            if plan.after
-            else "this plan was designed after no other; leave after= out"
+            f"this plan was designed after {counted(len(plan.after), 'plan')}, which its new designs must "
+            "come after too: ",
+            Remedy("give them, in their order, with ", Argument("after")),
+            field="after",
         )

@@ -31,6 +31,7 @@ import numpy as np
 from leastnoise.core.errors import DesignError, InputError, LeastnoiseError
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import Progress
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import ApproxDP, Goal, PureDP, epsilon_of
 from leastnoise.query import Objective, Targets, TotalVariance, Workload, default_objective
@@ -106,7 +107,7 @@ def tradeoff(
     if not isinstance(workload, Workload):
         raise InputError(f"tradeoff() needs a Workload from assemble(), got {type(workload).__name__}")
     if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
-        raise InputError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
+        raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
     goal, asked = _goal(privacy, delta)
     wanted = _numbers("epsilons", EPSILONS if epsilons is None else epsilons)
     told = _numbers("factors", factors)
@@ -132,10 +133,15 @@ def tradeoff(
 def _goal(privacy: Goal | None, delta: float | None) -> tuple[ApproxDP | PureDP, float | None]:
     """The goal whose ε varies, and the ε that was asked for."""
     if privacy is not None and not isinstance(privacy, Goal):
-        raise InputError(f"privacy must be PureDP, ApproxDP, ZCDP or GDP, got {type(privacy).__name__}")
+        raise InputError.must("privacy", "be PureDP, ApproxDP, ZCDP or GDP", given=type(privacy))
     if isinstance(privacy, (ApproxDP, PureDP)):
         if delta is not None:
-            raise InputError(f"the goal {privacy!r} says already which delta to keep; leave delta= out")
+            raise InputError(
+                f"the goal {privacy!r} says already which delta to keep; ",
+                Remedy("leave ", Argument("delta"), " out"),
+                field="delta",
+                given=delta,
+            )
         return privacy, float(privacy.epsilon)
     at = DELTA if delta is None else delta
     if privacy is None:
@@ -150,9 +156,9 @@ def _numbers(what: str, given: Iterable[float]) -> list[float]:
     try:
         values = [float(value) for value in given]
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{what} must be a list of positive numbers, got {given!r}") from None
+        raise InputError.must(what, "be a list of positive numbers", given=given) from None
     if not values or not all(0 < value < math.inf for value in values):
-        raise InputError(f"{what} must be a list of positive numbers, got {given!r}")
+        raise InputError.must(what, "be a list of positive numbers", given=given)
     return sorted(set(values))
 
 

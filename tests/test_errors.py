@@ -1,0 +1,76 @@
+"""What an error holds besides its text: what it is about, what was given, and what to do."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import leastnoise
+from leastnoise.app.cli.refusals import shell_text
+from leastnoise.core.errors import InfeasibleError, InputError, LeastnoiseError
+from leastnoise.core.remedies import Argument, RelaxTargets, Remedy
+
+
+def test_arguments_are_spelled_as_options_and_nothing_else_is() -> None:
+    options = {"release_id": "--release-id", "most": "--most", "after": "--after", "ledger": "--ledger"}
+    subject = Argument("release_id", is_subject=True)
+    for parts, python, shell in (
+        ((subject, " must be a text"), "release_id must be a text", "--release-id must be a text"),
+        (("give ", Argument("ledger"), " too"), "give ledger= too", "give --ledger too"),
+        (
+            (Argument("most", 0), " or ", Argument("after", "a b")),
+            "most=0 or after='a b'",
+            "--most 0 or --after 'a b'",
+        ),
+        (
+            ("no query 'release_id' or most=1",),
+            "no query 'release_id' or most=1",
+            "no query 'release_id' or most=1",
+        ),
+        ((Remedy("leave ", Argument("after"), " out"),), "leave after= out", "leave --after out"),
+        ((Argument("tol"), " stays"), "tol= stays", "tol= stays"),
+    ):
+        error = InputError(*parts)
+        assert (str(error), shell_text(error, {}), shell_text(error, options)) == (python, python, shell)
+        again = pickle.loads(pickle.dumps(error))
+        assert (str(again), shell_text(again, options)) == (python, shell)
+
+
+def test_an_error_says_what_it_is_about_without_its_text() -> None:
+    """Programs had to look for words in messages."""
+    matrix = leastnoise.Workload.from_matrix([[1, 0], [0, 1]])
+    plan = leastnoise.design(matrix, leastnoise.GDP(1))
+    with pytest.raises(InputError) as refused:
+        leastnoise.measure(plan, [1, 2], release_id="spring")
+    error = refused.value
+    assert (error.field, error.given) == ("release_id", "spring")
+    assert error.remedy is not None and error.remedy.arguments == ("ledger",)
+    for make, field, given in (
+        (lambda: leastnoise.PureDP(-1), "epsilon", -1),
+        (lambda: leastnoise.ApproxDP(1, 2), "delta", 2),
+        (lambda: leastnoise.ZCDP("x"), "rho", "x"),
+        (lambda: leastnoise.GDP(1, neighbours="all"), "neighbours", "all"),
+        (lambda: leastnoise.design(matrix, leastnoise.GDP(1), time_limit=0), "time_limit", 0),
+        (lambda: leastnoise.design(matrix, leastnoise.GDP(1), backend="abacus"), "backend", "abacus"),
+        (lambda: leastnoise.drivers(plan, relax=1), "relax", 1),
+    ):
+        with pytest.raises(LeastnoiseError) as refused:
+            make()
+        assert (refused.value.field, refused.value.given) == (field, given)
+
+
+def test_an_error_about_a_table_holds_its_type_alone() -> None:
+    plan = leastnoise.design(leastnoise.Workload.from_matrix([[1, 0]]), leastnoise.GDP(1))
+    with pytest.raises(LeastnoiseError) as refused:
+        leastnoise.measure(plan, {7, 8})
+    assert refused.value.given in (None, set)
+
+
+def test_a_proof_that_targets_cannot_be_met_arrives_in_another_process() -> None:
+    error = InfeasibleError(
+        "no. ", RelaxTargets("2", "rho", "3"), witness=None, factor=2.0, mu=1.0, curve=max
+    )
+    assert str(error) == "no. multiply every stderr by at least 2, or raise rho to 3"
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) and again.remedy == error.remedy and again.factor == 2.0
