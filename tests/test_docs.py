@@ -476,7 +476,19 @@ def test_doctests() -> None:
 
 # ------------------------------------------------------------------ what an import needs
 
-HEAVY = ("scipy", "pandas", "duckdb", "typer", "rich", "torch", "polars", "pyarrow", "sqlglot", "altair")
+HEAVY = (
+    "scipy",
+    "pandas",
+    "duckdb",
+    "typer",
+    "rich",
+    "torch",
+    "polars",
+    "pyarrow",
+    "sqlglot",
+    "altair",
+    "jinja2",
+)
 
 
 def run_without(blocked: tuple[str, ...], code: str) -> subprocess.CompletedProcess[str]:

@@ -32,7 +32,7 @@ from leastnoise.core.random_bits import SystemBits
 from leastnoise.query import Integers, Query
 from leastnoise.release import Receipt, measured
 from leastnoise.release.adjustment import Adjustment
-from leastnoise.report import cross_table, markup, page, pictures
+from leastnoise.report import cross_table, page, pictures, rendering
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.figures import share_above, with_margin
 from leastnoise.report.simple_ways import baselines
@@ -571,12 +571,13 @@ def test_hostile_labels_are_text():
 
 
 def test_labels_that_are_not_escaped_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(markup.html, "escape", lambda text: text)
+    careless = rendering._environment().overlay(autoescape=False)
+    monkeypatch.setattr(rendering, "_environment", lambda: careless)
     assert faults(ln.summarize(hostile_release()).html())
 
 
 def test_unseen_characters_left_alone_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(markup, "printable", str)
+    monkeypatch.setattr(rendering, "printable", str)
     text = ln.summarize(hostile_release()).html()
     assert "\u202e" in text
 
@@ -1002,7 +1003,7 @@ def test_many_batches_are_named_once_the_page_is_long(monkeypatch):
     schema = ln.Schema(x=range(20), y=range(20))
     asked = [ln.Marginal("x", "y", name=f"batch {i}") for i in range(250)]
     release = release_of(plan_of(asked, schema=schema, method="marginals"))
-    monkeypatch.setattr(page, "_MOST_CHARACTERS", 100_000)
+    monkeypatch.setattr(page, "_MAX_CHARACTERS", 100_000)
     text = ln.summarize(release).html()
     assert faults(text) == []
     assert len(text) < 400_000

@@ -6,13 +6,14 @@
     every range of values           a map: where they start, where they end
     tables of two attributes, more  a cross table, shaded; a map where it is large
 
-What is too long is thinned out, averaged or cut, and the page says so.
+What is too long is thinned out, averaged or cut, and the page says so. Views are plain texts and layouts;
+`templates/batch.html` makes the page of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,34 +23,120 @@ from leastnoise.core.operators import Array, CumulativeSum, EveryRange, Identity
 from leastnoise.core.printable import counted
 from leastnoise.query import Bins, Block, Factor, Integers, Labels, Linear, Schema, in_counts
 from leastnoise.report.figures import decimals_for, number, outward, with_margin
-from leastnoise.report.markup import Markup, element, joined, paragraph, shortened, table
-from leastnoise.report.pictures import Series, bar, legend, lines, shaded_map, shades
+from leastnoise.report.pictures import Bar, LineChart, Series, ShadedMap, bar, line_chart, shaded_map, shades
+from leastnoise.report.rendering import shortened
 
-# Rows of a table with bars, and of one that is opened by hand.
-_MOST_BARS, _MOST_ROWS = 40, 120
+# Rows of a table with bars.
+_MAX_BARS = 40
 
-# A cross table is shown in full up to so many rows and columns.
-_CROSS = (48, 12)
+# Rows of a table that is opened by hand.
+_MAX_ROWS = 120
 
-# Lines beside one another: of plain counts, and of sums up to a value, which cross less; and the most points
-# that are drawn of one.
-_MOST_LINES, _MOST_SUMS, _MOST_POINTS = 4, 8, 160
+# Answers that are shown as bars even where they could be a cross table.
+_MAX_PLAIN = 12
 
-# The fewest values that make a line: of sums up to a value, which rise smoothly, and of plain counts.
-_FEWEST_SUMS, _FEWEST_COUNTS = 6, 16
+# Rows and columns up to which a cross table is shown in full.
+_MAX_CROSS_ROWS = 48
+_MAX_CROSS_COLUMNS = 12
+
+# Lines in one picture: of plain counts, and of sums up to a value, which cross less.
+_MAX_LINES = 4
+_MAX_SUM_LINES = 8
+
+# Points of a line.
+_MAX_POINTS = 160
+
+# Values from which on there is a line: of sums up to a value, which rise smoothly, and of plain counts.
+_MIN_SUMS = 6
+_MIN_COUNTS = 16
 
 # A band of this share of the height is hidden by its line.
 _NARROW = 0.005
 
-# Squares of a map.
-_MAP = (60, 40)
+# Squares of a map, down and across.
+_MAX_MAP_ROWS = 60
+_MAX_MAP_COLUMNS = 40
 
-# Products of one batch (the tables of a cube) that are shown one by one.
-_MOST_PRODUCTS = 12
+# Tables of a cube that are shown one by one.
+_MAX_TABLES = 12
+
+# Characters of a name in the description of a picture, and in a legend.
+_MAX_DESCRIBED_NAME = 60
+_MAX_LEGEND_NAME = 40
+
+
+# What a column is headed with, and its class in the style of the page.
+Head = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class OneCount:
+    """A single answer; no ends where its error is not known."""
+
+    name: str
+    answer: str
+    low: str
+    high: str
+    level: str
+
+    kind = "one"
+
+
+@dataclass(frozen=True)
+class ListedRow:
+    """A row of a list: its label, the answer with the ends of its interval, and its bar if it has one."""
+
+    label: str
+    figures: tuple[str, ...]
+    bar: Bar | None = None
+
+
+@dataclass(frozen=True)
+class AnswerList:
+    """Answers below one another."""
+
+    name: str
+    heads: tuple[Head, ...]
+    rows: tuple[ListedRow, ...]
+    has_bars: bool
+    n_shown: str
+    counts: str
+    is_cut: bool
+
+    kind = "list"
+
+
+@dataclass(frozen=True)
+class CrossView:
+    """Answers in rows and columns: a label and cells for each row, a text and a shade for each cell."""
+
+    name: str
+    heads: tuple[Head, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    notes: tuple[str, ...]
+    is_shaded: bool
+
+    kind = "cross"
+
+
+@dataclass(frozen=True)
+class DrawnView:
+    """A picture with its legend and notes, and the numbers to open by hand."""
+
+    name: str
+    picture: LineChart | ShadedMap
+    notes: tuple[str, ...]
+    numbers: AnswerList | CrossView
+    names: tuple[str, ...] = ()
+
+    kind = "drawn"
+
+
+View = OneCount | AnswerList | CrossView | DrawnView
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class AnswerTable:
     """Answers that belong together: a batch, or one table of a cube.
 
     Attributes:
@@ -89,7 +176,7 @@ class Part:
         rounded_up = np.ceil(self.half / unit + 0.5) * unit
         return bool(((self.half > 0) & (self.half <= self.asked) & (self.asked < rounded_up)).any())
 
-    def told(self, j: int) -> str:
+    def with_interval(self, j: int) -> str:
         """Answer j with its interval, in a few words."""
         if self.lower is None or self.upper is None:
             return number(self.answers[j], self.decimals)
@@ -107,7 +194,7 @@ class Part:
         return f"{answer} ({' to '.join(outward(self.lower[j], self.upper[j], self.decimals))})"
 
 
-def parts_of(
+def tables_of(
     block: Block,
     schema: Schema | None,
     answers: Array,
@@ -115,20 +202,22 @@ def parts_of(
     *,
     level: float,
     is_centred: bool,
-) -> tuple[list[Part], int]:
-    """A batch as one part, or as the tables of a cube; and how many of these are left out."""
+) -> tuple[list[AnswerTable], int]:
+    """A batch as one table, or as those of a cube; and how many of these are left out."""
     lower, upper = ends or (None, None)
     asked = _half_widths_asked(block, level)
     if schema is None or isinstance(block.query, Linear):
-        whole = Part(block.name, None, block.labels, answers, lower, upper, schema, level, is_centred, asked)
+        whole = AnswerTable(
+            block.name, None, block.labels, answers, lower, upper, schema, level, is_centred, asked
+        )
         return [whole], 0
     terms = block.query.terms(schema)
-    parts, start = [], 0
-    for term in terms[:_MOST_PRODUCTS]:
+    tables, start = [], 0
+    for term in terms[:_MAX_TABLES]:
         rows = slice(start, start + math.prod(factor.labels.length for factor in term))
         name = block.name if len(terms) == 1 else " × ".join(factor.title for factor in term) or "everyone"
-        parts.append(
-            Part(
+        tables.append(
+            AnswerTable(
                 name,
                 tuple(factor for factor in term if factor.labels.length > 1),
                 block.labels[rows],
@@ -142,7 +231,7 @@ def parts_of(
             )
         )
         start = rows.stop
-    return parts, len(terms) - len(parts)
+    return tables, len(terms) - len(tables)
 
 
 def _half_widths_asked(block: Block, level: float) -> Array | None:
@@ -153,27 +242,24 @@ def _half_widths_asked(block: Block, level: float) -> Array | None:
     return np.broadcast_to(asked, (block.n_rows,))
 
 
-def shown(part: Part) -> Markup:
-    """A part as the page shows it."""
-    if len(part.answers) == 1:
-        return _one_count(part)
-    factors = part.factors or ()
+def view_of(table: AnswerTable) -> View:
+    """A table of answers as the page shows it."""
+    if len(table.answers) == 1:
+        return _one_count(table)
+    factors = table.factors or ()
     if len(factors) == 1 and _inner(factors[0]) is EveryRange:
-        return _range_map(part, factors[0])
-    sequence = next((f for f in factors if _is_in_order(f, part.schema)), None)
+        return _range_map(table, factors[0])
+    sequence = next((f for f in factors if _is_in_order(f, table.schema)), None)
     if sequence is not None:
-        most = _MOST_SUMS if _inner(sequence) is CumulativeSum else _MOST_LINES
-        if len(part.answers) <= most * sequence.labels.length:
-            return _drawn_lines(part, factors, sequence)
-    if len(part.answers) <= 12 or len(factors) < 2:
-        return _with_bars(part)
-    shape = (len(part.answers) // factors[-1].labels.length, factors[-1].labels.length)
-    if shape[0] <= _CROSS[0] and shape[1] <= _CROSS[1]:
-        return _cross_table(part, factors[:-1], factors[-1:], is_shaded=True)
-    return _large_map(part, factors)
-
-
-# -------------------------------------------------------------------------------- what kind of factor
+        n_lines = _MAX_SUM_LINES if _inner(sequence) is CumulativeSum else _MAX_LINES
+        if len(table.answers) <= n_lines * sequence.labels.length:
+            return _drawn_lines(table, factors, sequence)
+    if len(table.answers) <= _MAX_PLAIN or len(factors) < 2:
+        return _listed(table, _MAX_BARS, has_bars=True)
+    n_columns = factors[-1].labels.length
+    if len(table.answers) // n_columns <= _MAX_CROSS_ROWS and n_columns <= _MAX_CROSS_COLUMNS:
+        return _crossed(table, factors[:-1], factors[-1:], is_shaded=True)
+    return _large_map(table, factors)
 
 
 def _inner(factor: Factor) -> type:
@@ -186,14 +272,10 @@ def _is_in_order(factor: Factor, schema: Schema | None) -> bool:
     if len(factor.attributes) > 1 or schema is None:
         return False
     if _inner(factor) is CumulativeSum:
-        return factor.labels.length >= _FEWEST_SUMS
+        return factor.labels.length >= _MIN_SUMS
     values = schema[factor.attributes[0]]
     is_scale = isinstance(values, (Integers, Bins)) and values.other is None
-    return is_scale and _inner(factor) is Identity and factor.labels.length >= _FEWEST_COUNTS
-
-
-def _has_sums(factors: Sequence[Factor]) -> bool:
-    return any(_inner(factor) is CumulativeSum for factor in factors)
+    return is_scale and _inner(factor) is Identity and factor.labels.length >= _MIN_COUNTS
 
 
 def _row_names(factors: Sequence[Factor]) -> Callable[[int], str]:
@@ -216,121 +298,89 @@ def _titles(factors: Sequence[Factor]) -> str:
 # -------------------------------------------------------------------------------- tables
 
 
-def _one_count(part: Part) -> Markup:
-    figure = element("strong", number(part.answers[0], part.decimals), class_="one")
-    if part.lower is None or part.upper is None:
-        return element("p", figure)
-    low, high = outward(part.lower[0], part.upper[0], part.decimals)
-    return element("p", figure, f" with {part.level:.0%} confidence from {low} to {high}")
+def _one_count(table: AnswerTable) -> OneCount:
+    low, high = "", ""
+    if table.lower is not None and table.upper is not None:
+        low, high = outward(table.lower[0], table.upper[0], table.decimals)
+    return OneCount(table.name, number(table.answers[0], table.decimals), low, high, f"{table.level:.0%}")
 
 
-def _with_bars(part: Part) -> Markup:
-    """A table of the first rows with their intervals, and a bar in each."""
-    n = min(len(part.answers), _MOST_BARS)
-    drawn = [values[:n] for values in (part.answers, part.lower, part.upper) if values is not None]
+def _listed(table: AnswerTable, n_most: int, *, has_bars: bool = False) -> AnswerList:
+    """The first rows with their intervals, and a bar in each where asked for."""
+    n = min(len(table.answers), n_most)
+    # Labels without what heads their column.
+    name = _row_names(table.factors) if table.factors else lambda j: table.labels[j]
+    drawn = [values[:n] for values in (table.answers, table.lower, table.upper) if values is not None]
     low, high = min(0.0, *(float(v.min()) for v in drawn)), max(0.0, *(float(v.max()) for v in drawn))
     rows = []
-    for j, cells in enumerate(_numbers(part, n)):
-        ends = None if part.lower is None or part.upper is None else (part.lower[j], part.upper[j])
-        picture = element("td", bar(part.answers[j], ends, low, high), class_="picture")
-        rows.append(element("tr", *cells, picture))
-    heads = (*_heads(part), element("th", "", aria_hidden="true"))
-    return joined(table(part.name, heads, rows, class_="bars"), _cut(part, n))
-
-
-def _listed(part: Part, n: int) -> Markup:
-    rows = [element("tr", *cells) for cells in _numbers(part, n)]
-    return joined(table(part.name, _heads(part), rows), _cut(part, n))
-
-
-def _numbers(part: Part, n: int) -> Iterator[list[Markup]]:
-    """Label, answer and ends of the first n rows, as cells."""
-    labels = _short_labels(part)
     for j in range(n):
-        figures = [number(part.answers[j], part.decimals)]
-        if part.lower is not None and part.upper is not None:
-            figures += outward(part.lower[j], part.upper[j], part.decimals)
-        cells = [element("td", figure, class_="number") for figure in figures]
-        yield [element("th", labels(j), scope="row"), *cells]
+        figures = [number(table.answers[j], table.decimals)]
+        ends = None
+        if table.lower is not None and table.upper is not None:
+            ends = (table.lower[j], table.upper[j])
+            figures += outward(*ends, table.decimals)
+        drawn_bar = bar(table.answers[j], ends, low, high) if has_bars else None
+        rows.append(ListedRow(name(j), tuple(figures), drawn_bar))
+    heads = [(_titles(table.factors) if table.factors else "count", ""), ("answer", "number")]
+    if table.lower is not None:
+        heads += [(f"{table.level:.0%} from", "number"), ("to", "number")]
+    if has_bars:
+        heads.append(("", "picture"))
+    counts = counted(len(table.answers), "count")
+    is_cut = n < len(table.answers)
+    return AnswerList(table.name, tuple(heads), tuple(rows), has_bars, f"{n:,}", counts, is_cut)
 
 
-def _short_labels(part: Part) -> Callable[[int], str]:
-    """Labels without what heads their column."""
-    if part.factors:
-        return _row_names(part.factors)
-    return lambda j: part.labels[j]
-
-
-def _heads(part: Part) -> list[Markup]:
-    names = ["count"] if not part.factors else [_titles(part.factors)]
-    heads = [element("th", name, scope="col") for name in names]
-    figures = ["answer"] if part.lower is None else ["answer", f"{part.level:.0%} from", "to"]
-    return heads + [element("th", figure, scope="col", class_="number") for figure in figures]
-
-
-def _cut(part: Part, n: int) -> Markup:
-    if n == len(part.answers):
-        return Markup("")
-    return paragraph(f"The first {n:,} of {counted(len(part.answers), 'count')}.", "note")
-
-
-def _cross_table(
-    part: Part,
+def _crossed(
+    table: AnswerTable,
     down: Sequence[Factor],
     across: Sequence[Factor],
     *,
     is_shaded: bool,
     order: Array | None = None,
-) -> Markup:
+) -> CrossView:
     """Answers with half-widths of their intervals, rows by columns.
 
     Args:
-        order: which answer stands where, (rows, columns), where that is not the order of the part.
+        order: which answer stands where, (rows, columns), where that is not the order of the table.
     """
     n_down = math.prod(factor.labels.length for factor in down)
     n_across = math.prod(factor.labels.length for factor in across)
     places = np.arange(n_down * n_across).reshape(n_down, n_across) if order is None else order
-    levels = shades(part.answers[places]) if is_shaded else None
+    levels = shades(table.answers[places]) if is_shaded else None
     name_down, name_across = _row_names(down), _row_names(across)
-    heads = [element("th", _titles(down), scope="col")]
-    heads += [element("th", name_across(j), scope="col", class_="number") for j in range(n_across)]
+    heads = [(_titles(down), ""), *((name_across(j), "number") for j in range(n_across))]
+    n_shown = min(n_down, _MAX_ROWS)
     rows = []
-    shown_rows = min(n_down, _MOST_ROWS)
-    for i in range(shown_rows):
-        shade = [None if levels is None else f" h{levels[i, j]}" for j in range(n_across)]
+    for i in range(n_shown):
         cells = [
-            element("td", part.cell(int(places[i, j])), class_=f"number{shade[j] or ''}")
+            (table.cell(int(places[i, j])), "" if levels is None else f" h{levels[i, j]}")
             for j in range(n_across)
         ]
-        rows.append(element("tr", element("th", name_down(i), scope="row"), *cells))
+        rows.append((name_down(i), tuple(cells)))
     notes = [f"Across: {_titles(across)}"]
-    if part.half is not None:
-        sign = "±" if part.is_centred else "what is in brackets"
-        notes.append(f"{sign} holds the true count with {part.level:.0%} probability")
-        if part.has_finer_cells:
+    if table.half is not None:
+        sign = "±" if table.is_centred else "what is in brackets"
+        notes.append(f"{sign} holds the true count with {table.level:.0%} probability")
+        if table.has_finer_cells:
             notes.append("beside an answer with a decimal it is about the answer before it was rounded")
-    if shown_rows < n_down:
-        notes.append(f"the first {shown_rows:,} of {n_down:,} rows")
-    crossed = table(part.name, heads, rows, class_="cross shaded" if is_shaded else "cross")
-    return joined(crossed, paragraph(f"{'; '.join(notes)}.", "note"))
-
-
-def _opened(what: Markup) -> Markup:
-    return element("details", element("summary", "the numbers"), what)
+    if n_shown < n_down:
+        notes.append(f"the first {n_shown:,} of {n_down:,} rows")
+    return CrossView(table.name, tuple(heads), tuple(rows), tuple(notes), is_shaded)
 
 
 # -------------------------------------------------------------------------------- pictures
 
 
-def _drawn_lines(part: Part, factors: Sequence[Factor], sequence: Factor) -> Markup:
+def _drawn_lines(table: AnswerTable, factors: Sequence[Factor], sequence: Factor) -> DrawnView:
     """A line along one factor for every combination of the others."""
     place = next(i for i, factor in enumerate(factors) if factor is sequence)
     others = [factor for i, factor in enumerate(factors) if i != place]
     shape = [factor.labels.length for factor in factors]
-    order = np.moveaxis(np.arange(len(part.answers)).reshape(shape), place, 0)
+    order = np.moveaxis(np.arange(len(table.answers)).reshape(shape), place, 0)
     order = order.reshape(sequence.labels.length, -1)
     n, n_lines = order.shape
-    points = np.unique(np.linspace(0, n - 1, min(n, _MOST_POINTS)).round().astype(int))
+    points = np.unique(np.linspace(0, n - 1, min(n, _MAX_POINTS)).round().astype(int))
     name = _row_names(others)
     series = []
     for k in range(n_lines):
@@ -338,72 +388,67 @@ def _drawn_lines(part: Part, factors: Sequence[Factor], sequence: Factor) -> Mar
         own = f"{name(k)}: " if others else ""
         series.append(
             Series(
-                name(k) if others else part.name,
-                part.answers[rows],
-                None if part.lower is None else part.lower[rows],
-                None if part.upper is None else part.upper[rows],
-                [f"{own}{part.told(int(row))}" for row in rows],
+                name(k) if others else table.name,
+                table.answers[rows],
+                None if table.lower is None else table.lower[rows],
+                None if table.upper is None else table.upper[rows],
+                [f"{own}{table.with_interval(int(row))}" for row in rows],
             )
         )
     labels = [sequence.labels[int(i)] for i in points]
     named = f", one line for each of {n_lines} values of {_titles(others)}" if others else ""
-    band = "" if part.lower is None else f" with {part.level:.0%} bands"
+    band = "" if table.lower is None else f" with {table.level:.0%} bands"
     sums = _inner(sequence) is CumulativeSum
-    description = f"Line chart of {shortened(part.name, 60)} by {sequence.title}{named}{band}."
+    description = f"Line chart of {_described(table)} by {sequence.title}{named}{band}."
     notes = [f"Across: {sequence.title}{', counts of all up to each value' if sums else ''}"]
-    notes += [] if part.half is None else [_band_in_words(part, part.half)]
+    notes += [] if table.half is None else [_band_note(table, table.half)]
     if len(points) < n:
         notes.append(f"drawn: {len(points):,} of {n:,} values, evenly spaced")
-    numbers = (
-        _cross_table(part, [sequence], others, is_shaded=False, order=order)
+    numbers: AnswerList | CrossView = (
+        _crossed(table, [sequence], others, is_shaded=False, order=order)
         if others
-        else _listed(part, min(n, _MOST_ROWS))
+        else _listed(table, _MAX_ROWS)
     )
-    return joined(
-        legend([line.name for line in series]) if others else "",
-        element("figure", lines(series, labels, description), _caption(notes)),
-        _opened(numbers),
-    )
+    names = tuple(shortened(line.name, _MAX_LEGEND_NAME) for line in series) if others else ()
+    return DrawnView(table.name, line_chart(series, labels, description), tuple(notes), numbers, names)
 
 
-def _band_in_words(part: Part, half: Array) -> str:
-    narrow = _NARROW * float(np.abs(part.answers).max(initial=0)) > float(half.max())
-    return f"the bands are {part.level:.0%} intervals" + (", narrower here than the lines" if narrow else "")
+def _band_note(table: AnswerTable, half: Array) -> str:
+    narrow = _NARROW * float(np.abs(table.answers).max(initial=0)) > float(half.max())
+    return f"the bands are {table.level:.0%} intervals" + (", narrower here than the lines" if narrow else "")
 
 
-def _range_map(part: Part, factor: Factor) -> Markup:
+def _range_map(table: AnswerTable, factor: Factor) -> DrawnView:
     """Every range of values: where it starts down, where it ends across."""
-    assert part.schema is not None
-    values = part.schema[factor.attributes[0]]
+    assert table.schema is not None
+    values = table.schema[factor.attributes[0]]
     n = values.n_values
-    chosen = np.unique(np.linspace(0, n - 1, min(n, min(_MAP))).round().astype(int))
+    n_chosen = min(n, _MAX_MAP_ROWS, _MAX_MAP_COLUMNS)
+    chosen = np.unique(np.linspace(0, n - 1, n_chosen).round().astype(int))
     starts, ends = np.meshgrid(chosen, chosen, indexing="ij")
     # Ranges that start before cell i are the n + (n − 1) + … that come first.
     rows = starts * n - starts * (starts - 1) // 2 + (ends - starts)
     is_range = ends >= starts
-    answers = np.where(is_range, part.answers[np.where(is_range, rows, 0)], np.nan)
+    answers = np.where(is_range, table.answers[np.where(is_range, rows, 0)], np.nan)
     titles = [
-        f"{factor.labels[int(row)]}: {part.told(int(row))}" if inside else ""
+        f"{factor.labels[int(row)]}: {table.with_interval(int(row))}" if inside else ""
         for row, inside in zip(rows.ravel(), is_range.ravel(), strict=True)
     ]
     names = [values.label(int(i)) for i in chosen]
-    description = (
-        f"Map of {shortened(part.name, 60)}: ranges of {factor.title} by start, down, and end, across."
-    )
+    description = f"Map of {_described(table)}: ranges of {factor.title} by start, down, and end, across."
     notes = ["Ranges start at the value on the left and end at the value above; darker is more"]
     if len(chosen) < n:
         notes.append(f"drawn: {len(chosen):,} of {n:,} values, evenly spaced")
-    return joined(
-        element("figure", shaded_map(answers, names, names, titles, description), _caption(notes)),
-        _opened(_listed(part, min(len(part.answers), _MOST_ROWS))),
-    )
+    picture = shaded_map(answers, names, names, titles, description)
+    return DrawnView(table.name, picture, tuple(notes), _listed(table, _MAX_ROWS))
 
 
-def _large_map(part: Part, factors: Sequence[Factor]) -> Markup:
+def _large_map(table: AnswerTable, factors: Sequence[Factor]) -> DrawnView:
     """A cross table as shades, neighbours averaged where there are more than squares."""
     n_columns = factors[-1].labels.length
-    answers = part.answers.reshape(-1, n_columns)
-    sides = [-(-n // most) for n, most in zip(answers.shape, _MAP, strict=True)]
+    answers = table.answers.reshape(-1, n_columns)
+    most = (_MAX_MAP_ROWS, _MAX_MAP_COLUMNS)
+    sides = [-(-n // n_most) for n, n_most in zip(answers.shape, most, strict=True)]
     means = answers
     for axis, side in enumerate(sides):
         starts = np.arange(0, answers.shape[axis], side)
@@ -415,28 +460,24 @@ def _large_map(part: Part, factors: Sequence[Factor]) -> Markup:
     columns = [across(j * sides[1]) for j in range(means.shape[1])]
     is_whole = sides == [1, 1]
 
-    def told(i: int, j: int) -> str:
+    def title(i: int, j: int) -> str:
         if is_whole:
-            return f"{rows[i]}, {columns[j]}: {part.told(i * n_columns + j)}"
-        return f"from {rows[i]}, {columns[j]}: mean {number(means[i, j], part.decimals)}"
+            return f"{rows[i]}, {columns[j]}: {table.with_interval(i * n_columns + j)}"
+        return f"from {rows[i]}, {columns[j]}: mean {number(means[i, j], table.decimals)}"
 
-    titles = [told(i, j) for i in range(len(rows)) for j in range(len(columns))]
-    description = (
-        f"Map of {shortened(part.name, 60)}: {_titles(factors[:-1])} down, {factors[-1].title} across."
-    )
-    ends = " to ".join(number(float(end), part.decimals) for end in (means.min(), means.max()))
-    what = "counts of all up to a value" if _has_sums(factors) else "counts"
+    titles = [title(i, j) for i in range(len(rows)) for j in range(len(columns))]
+    description = f"Map of {_described(table)}: {_titles(factors[:-1])} down, {factors[-1].title} across."
+    ends = " to ".join(number(float(end), table.decimals) for end in (means.min(), means.max()))
+    has_sums = any(_inner(factor) is CumulativeSum for factor in factors)
+    what = "counts of all up to a value" if has_sums else "counts"
     notes = [f"Down: {_titles(factors[:-1])}; across: {factors[-1].title}"]
     notes.append(f"darker is more; {what} from {ends}")
     if not is_whole:
         notes.append(f"a square is the mean of up to {sides[0]} by {sides[1]} counts, named by the first")
-    return joined(
-        element("figure", shaded_map(means, rows, columns, titles, description), _caption(notes)),
-        _opened(_listed(part, min(len(part.answers), _MOST_ROWS))),
-    )
+    picture = shaded_map(means, rows, columns, titles, description)
+    return DrawnView(table.name, picture, tuple(notes), _listed(table, _MAX_ROWS))
 
 
-def _caption(notes: Sequence[str]) -> Markup:
-    if not notes:
-        return Markup("")
-    return element("figcaption", f"{'; '.join(notes)}.")
+def _described(table: AnswerTable) -> str:
+    """The name of a table in the description of its picture."""
+    return shortened(table.name, _MAX_DESCRIBED_NAME)

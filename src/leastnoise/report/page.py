@@ -3,106 +3,93 @@
 No script, no font, no picture from elsewhere: a policy in its head forbids all of it, so that whoever reads
 the page is known to nobody, and whatever a label holds, nothing runs. Everything follows from the plan or the
 release: no clock, no file name, nothing of the data but what was released.
+
+Here the figures are gathered, a dict for each section; `templates/` holds what the page says about them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import files
+from typing import Any
+
+from markupsafe import Markup
 
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, in_figures
+from leastnoise.core.progress import ending_to_text
 from leastnoise.planning import Plan
-from leastnoise.query import Block
+from leastnoise.query import Attribute, Block
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
-from leastnoise.report import sections
-from leastnoise.report.batches import parts_of, shown
-from leastnoise.report.figures import at_least, figure, share_above
-from leastnoise.report.markup import Markup, element, joined, paragraph, shortened
-from leastnoise.report.simple_ways import baselines
+from leastnoise.report.batches import tables_of, view_of
+from leastnoise.report.cost_drivers.relaxation import target_in_words
+from leastnoise.report.figures import at_least, figure, share_above, times
+from leastnoise.report.pictures import stacked_bars
+from leastnoise.report.rendering import render, render_part, shortened, style_sheet
+from leastnoise.report.simple_ways import Baselines, baselines
+from leastnoise.report.tables import aim_of
 from leastnoise.report.text import LEVEL
 
-# Batches are shown until the page has so many characters; the others are named.
-_MOST_CHARACTERS = 1_500_000
+# Characters of all batches together, from which on further ones are named instead of shown.
+_MAX_CHARACTERS = 1_500_000
 
-# How many of them are.
-_MOST_NAMED = 20
+# Batches that are named so.
+_MAX_NAMED = 20
 
 # Characters of the name of a dataset in the title.
-_MOST_OF_A_NAME = 60
+_MAX_TITLE_NAME = 60
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+# Rows of a table that has one for every batch, or every attribute.
+_MAX_ROWS = 200
+
+_STATUS_TEXT = {
+    "optimal": "no noise of this kind does better, up to the gap",
+    "stopped": "close to the optimum, which this method does not quite prove",
+    "heuristic": "this method does not aim at the optimum",
+}
 
 
 def page(subject: Plan | Release) -> str:
     """The report on a plan or a release, as HTML."""
     release = subject if isinstance(subject, Release) else None
     plan = subject.plan if isinstance(subject, Release) else subject
-    is_released = release is not None
-    n = counted(plan.workload.shape[0], "count")
-    title = f"A private release of {n}" if is_released else f"A plan for {n}, not measured yet"
-    if release is not None and release.receipt is not None:
-        title = f"{shortened(release.receipt.dataset, _MOST_OF_A_NAME)}: a private release of {n}"
     is_truncated = None if release is None else release.is_truncated
-    simple = Markup("") if plan.strategy is None else sections.simple_ways(plan, baselines(plan))
-    content = [
-        ("asked", "What was asked", sections.asked(plan)),
-        ("released", "What was released", Markup("") if release is None else _released(release)),
-        ("accuracy", "How accurate it is", sections.accuracy(plan)),
-        (
-            "privacy",
-            "What it costs in privacy",
-            sections.privacy(plan, is_released=is_released, is_truncated=is_truncated),
-        ),
-        ("proof", "How good this is, and the proof", sections.proof(plan, is_released=is_released)),
-        ("simple", "What simpler noise would have cost", simple),
-        ("origin", "Where this comes from", _origin(plan, release)),
-    ]
-    present = [section for section in content if section[2]]
-    lede = _lede(plan, is_truncated)
-    top = element("header", joined(element("h1", title), lede, _facts(plan), _contents(present)))
-    main = element("main", joined(*(_section(*section) for section in present)))
-    body = element("body", joined(top, main))
-    return f'<!DOCTYPE html>\n<html lang="en">\n{_head(title)}\n{body}\n</html>\n'
-
-
-# ------------------------------------------------------------------------------------ the frame
-
-
-def _head(title: str) -> Markup:
-    style = files("leastnoise.report").joinpath("page.css").read_text("utf-8")
-    return element(
-        "head",
-        joined(
-            element("meta", charset="utf-8"),
-            # The policy comes before whatever it is to rule; its quotes need no escaping.
-            Markup(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", name="referrer", content="no-referrer"),
-            element("title", f"{title} – leastnoise"),
-            element("style", Markup(style)),
-        ),
+    sections = {
+        "asked": _asked(plan),
+        "released": None if release is None else _released(release),
+        "accuracy": _accuracy(plan),
+        "privacy": _privacy(plan, is_released=release is not None, is_truncated=is_truncated),
+        "proof": _proof(plan, is_released=release is not None),
+        "simple": None if plan.strategy is None else _simple(plan, baselines(plan)),
+        "origin": _origin(plan, release),
+    }
+    return render(
+        "page.html",
+        title=_title(plan, release),
+        style=style_sheet("page.css"),
+        promise=plan.privacy.statement(by_person=bool(is_truncated)),
+        facts=_facts(plan),
+        method=plan.method,
+        present=[name for name, content in sections.items() if content is not None],
+        **sections,
     )
 
 
-def _section(name: str, title: str, content: Markup) -> Markup:
-    heading = element("h2", title, id=f"{name}-title")
-    return element("section", joined(heading, content), id=name, aria_labelledby=f"{name}-title")
+# ------------------------------------------------------------------------------------ the head
 
 
-def _contents(present: Sequence[tuple[str, str, Markup]]) -> Markup:
-    links = [element("li", element("a", title, href=f"#{name}")) for name, title, _ in present]
-    return element("nav", element("ul", *links), aria_label="sections")
+def _title(plan: Plan, release: Release | None) -> str:
+    n = counted(plan.workload.shape[0], "count")
+    if release is None:
+        return f"A plan for {n}, not measured yet"
+    if release.receipt is None:
+        return f"A private release of {n}"
+    return f"{shortened(release.receipt.dataset, _MAX_TITLE_NAME)}: a private release of {n}"
 
 
-def _lede(plan: Plan, is_truncated: bool | None) -> Markup:
-    carries = "Every number carries noise, and this page says how much."
-    return paragraph(f"{plan.privacy.statement(by_person=bool(is_truncated))}. {carries}", "lede")
-
-
-def _facts(plan: Plan) -> Markup:
+def _facts(plan: Plan) -> list[tuple[str, str]]:
+    """What a reader looks for first: a name and a value each."""
     facts = [("counts", in_figures(plan.workload.shape[0]))]
     if plan.mu is None:
         facts.append(("ε per person (pure)", at_least(plan.epsilon())))
@@ -114,9 +101,7 @@ def _facts(plan: Plan) -> Markup:
         facts.append(("standard errors", low if low == high else f"{low} to {high}"))
     if plan.factor is not None:
         facts.append(("targets", "all met" if plan.factor <= 1 else f"missed by {at_least(plan.factor)}×"))
-    facts.append(_status(plan))
-    cells = [element("div", element("dt", name), element("dd", value)) for name, value in facts]
-    return element("dl", *cells, class_="facts")
+    return [*facts, _status(plan)]
 
 
 def _status(plan: Plan) -> tuple[str, str]:
@@ -132,99 +117,250 @@ def _status(plan: Plan) -> tuple[str, str]:
     return f"of the best possible, proved{cut}", f"within {share_above(certificate.gap)}"
 
 
-# ------------------------------------------------------------------------------------ what was released
+# ------------------------------------------------------------------------------------ the sections
 
 
-def _released(release: Release) -> Markup:
+def _asked(plan: Plan) -> dict[str, Any]:
+    """The batches of counts, and the attributes they are about."""
+    workload, schema = plan.workload, plan.workload.schema
+    m, n = workload.shape
+    batches = [
+        {
+            "name": block.name,
+            "kind": block.query.kind,
+            "n_counts": in_figures(block.n_rows),
+            "weight": _weight(block),
+            "target": _target(block),
+        }
+        for block in workload.blocks[:_MAX_ROWS]
+    ]
+    names = () if schema is None else schema.names
+    attributes = [
+        {
+            "name": name,
+            "kind": schema[name].kind,
+            "size": in_figures(schema[name].size),
+            "which": _value_range(schema[name]),
+            "outside": _policy(schema[name], schema[name].outside),
+            "null": _policy(schema[name], schema[name].null),
+        }
+        for name in names[:_MAX_ROWS]
+        if schema is not None
+    ]
+    return {
+        "counts": counted(m, "count"),
+        "cells": counted(n, "cell"),
+        "aim": "" if plan.strategy is None else _aim(plan),
+        "batches": batches,
+        "n_all_batches": len(workload.blocks),
+        "n_batches": _batches(len(workload.blocks)),
+        "attributes": attributes,
+        "n_all_attributes": len(names),
+        "n_attributes": counted(len(names), "attribute"),
+    }
+
+
+def _released(release: Release) -> dict[str, Any]:
+    """The answers, batch by batch, until the page is long enough."""
     plan, blocks = release.plan, release.plan.workload.blocks
     ends = None if plan.strategy is None else release.interval(LEVEL)
-    parts: list[str] = [_how_to_read(release, are_known=ends is not None)]
-    start, used = 0, 0
-    for place, block in enumerate(blocks):
-        if used > _MOST_CHARACTERS:
-            parts.append(_left_out(blocks[place:]))
+    batches: list[Markup] = []
+    start = 0
+    for block in blocks:
+        if sum(map(len, batches)) > _MAX_CHARACTERS:
             break
         rows = slice(start, start + block.n_rows)
-        parts.append(_batch(release, block, rows, ends))
-        start, used = rows.stop, used + len(parts[-1])
-    return joined(*parts)
-
-
-def _how_to_read(release: Release, *, are_known: bool) -> Markup:
-    if not are_known:
-        read = "How far these answers are from the truth is not known: see below."
-    else:
-        exact = "exactly so" if release.plan.privacy.noise == "gaussian" else "on the safe side"
-        read = (
-            f"Every interval holds the true count with probability {LEVEL:.0%} ({exact}), one at a time: "
-            "of many, about one in twenty misses. Ends are rounded outwards."
-        )
-    plain = "Answers can be negative or fractional: nothing was cut off, and only this page rounds them."
-    return joined(
-        "" if release.adjusted is None else paragraph(release.adjusted.statement(), "care"),
-        paragraph(read),
-        paragraph(plain) if are_known and release.adjusted is None else "",
-    )
+        batches.append(_batch(release, block, rows, ends))
+        start = rows.stop
+    others = blocks[len(batches) :]
+    return {
+        "adjusted": "" if release.adjusted is None else release.adjusted.statement(),
+        "is_known": ends is not None,
+        "is_exact": plan.privacy.noise == "gaussian",
+        "level": f"{LEVEL:.0%}",
+        "batches": batches,
+        "left_out": counted(len(others), "further table") if others else "",
+        "named": [block.name for block in others[:_MAX_NAMED]],
+        "has_more": len(others) > _MAX_NAMED,
+    }
 
 
 def _batch(release: Release, block: Block, rows: slice, ends: tuple[Array, Array] | None) -> Markup:
-    own = None if ends is None else (ends[0][rows], ends[1][rows])
-    schema = release.plan.workload.schema
-    tables, n_left = parts_of(
-        block, schema, release.answers[rows], own, level=LEVEL, is_centred=release.is_centred
+    tables, n_left = tables_of(
+        block,
+        release.plan.workload.schema,
+        release.answers[rows],
+        None if ends is None else (ends[0][rows], ends[1][rows]),
+        level=LEVEL,
+        is_centred=release.is_centred,
     )
-    parts: list[str] = [element("h3", block.name)]
-    for table in tables:
-        if len(tables) > 1:
-            parts.append(element("h4", table.name))
-        parts.append(shown(table))
-    if n_left:
-        parts.append(paragraph(f"{counted(n_left, 'further table')} of this batch not shown.", "note"))
-    return joined(*parts)
-
-
-def _left_out(blocks: Sequence[Block]) -> Markup:
-    named = ", ".join(block.name for block in blocks[:_MOST_NAMED])
-    more = ", …" if len(blocks) > _MOST_NAMED else ""
-    return joined(
-        paragraph(f"{counted(len(blocks), 'further table')} not shown, as the page is long enough.", "note"),
-        paragraph(f"They are in the file of answers, and in release.to_frame(): {named}{more}", "note"),
+    return render_part(
+        "batch.html",
+        name=block.name,
+        tables=[view_of(table) for table in tables],
+        n_left=n_left,
+        left=counted(n_left, "further table"),
     )
 
 
-# ------------------------------------------------------------------------------------ where it comes from
-
-
-def _origin(plan: Plan, release: Release | None) -> Markup:
-    facts = [
-        ("made by", _maker()),
-        ("method", plan.method),
-        ("plan digest", element("code", plan.digest)),
-        ("workload digest", element("code", plan.workload.digest)),
+def _accuracy(plan: Plan) -> dict[str, Any]:
+    """The standard errors of every batch, beside what was asked of them."""
+    if plan.spreads is None:
+        return {"is_known": False}
+    has_targets = plan.workload.has_targets
+    pairs = list(zip(plan.workload.blocks, plan.spreads, strict=True))
+    batches = [
+        {
+            "name": block.name,
+            "low": figure(spread.low),
+            "median": figure(spread.median),
+            "high": figure(spread.high),
+            "target": _target(block),
+            "used": words.used_of(plan, block, spread.high) if has_targets else None,
+        }
+        for block, spread in pairs[:_MAX_ROWS]
     ]
-    note = Markup("")
-    receipt = None if release is None else release.receipt
-    if receipt is not None:
-        facts += [
-            ("dataset", receipt.dataset),
-            ("release id", receipt.release_id),
-            ("ledger head when paid for", element("code", receipt.head)),
-        ]
-        note = paragraph(
-            "Whoever notes this head can tell later, with leastnoise ledger verify FILE --head HEAD, whether "
-            "any row up to it is gone. Storing the answers adds a row, so ledger show has a later head."
-        )
-    elif release is not None:
-        note = paragraph(
-            "No ledger recorded this release: what else was released about these people is not known here.",
-            "care",
-        )
-    cells = [part for name, value in facts for part in (element("dt", name), element("dd", value))]
-    return joined(element("dl", *cells, class_="origin"), note)
+    return {
+        "is_known": True,
+        "is_gaussian": plan.privacy.noise == "gaussian",
+        "targets": words.targets_kept(plan),
+        "are_met": plan.factor is not None and plan.factor <= 1,
+        "has_targets": has_targets,
+        "batches": batches,
+        "n_all_batches": len(pairs),
+        "n_batches": _batches(len(pairs)),
+    }
 
 
-def _maker() -> str:
+def _privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None) -> dict[str, Any]:
+    """What is promised to whom; `is_truncated` is that of the release."""
+    goal, k = plan.privacy, plan.privacy.records_per_person
+    delta = None if plan.mu is None else words.shown_delta(plan)
     try:
-        return f"leastnoise {version('leastnoise')}"
+        grown = at_least(math.nextafter(math.exp(plan.epsilon(delta=delta)), math.inf))
+    except OverflowError:
+        grown = "more than a float holds"
+    return {
+        "promise": goal.statement(by_person=bool(is_truncated)),
+        "is_after": bool(plan.after),
+        "spent": words.spent(plan, "This release spent" if is_released else "Measuring it once would spend"),
+        "after": [f"{line[0].upper()}{line[1:]}" for line in plan.after_in_words()],
+        "warning": words.large_delta(plan),
+        "who": words.who_is_protected(plan, is_truncated),
+        "is_replaced": goal.neighbours == "replace-one",
+        "record": "all records" if is_truncated else "the record" if k == 1 else f"up to {k} records",
+        "numbers": "these numbers" if is_released else "the numbers",
+        "grown": grown,
+        "delta": None if delta is None else at_least(delta),
+        "guess": f"{100 * words.likeliest_guess(plan):.4g}%",
+    }
+
+
+def _proof(plan: Plan, *, is_released: bool) -> dict[str, Any]:
+    """The certificate; no rows where nothing is proved."""
+    if plan.strategy is None:
+        return {"note": plan.note, "rows": []}
+    proof = plan.certificate
+    rows = [
+        ("achieved", f"{proof.achieved:,.9g}", proof.unit),
+        ("lower bound", f"{proof.lower_bound:,.9g}", f"for any {proof.among} noise shaped to these counts"),
+        ("gap", f"{proof.gap:.1e}", "achieved over bound, less one"),
+        ("status", proof.status, _status_text(plan)),
+        ("search", plan.ended or "not recorded", f"the search {ending_to_text(plan.ended)}"),
+    ]
+    return {
+        "note": plan.note,
+        "rows": rows,
+        "reached": words.reached(plan),
+        "bound": words.bound(plan),
+        "verdict": words.verdict(plan),
+        "is_released": is_released,
+    }
+
+
+def _simple(plan: Plan, simple: Baselines) -> dict[str, Any]:
+    """What noise that is not shaped would have cost, under the same privacy."""
+    trios = [
+        (math.sqrt(spread.mean_square), per_count, per_cell)
+        for spread, per_count, per_cell in zip(
+            plan.spreads or (), simple.per_count.rms, simple.per_cell.rms, strict=True
+        )
+    ]
+    shown = trios[:_MAX_ROWS]
+    largest = max(value for trio in shown for value in trio if math.isfinite(value))
+    aim, values = aim_of(plan, simple)
+    rows = [
+        {"name": name, "figures": _compared(*trio), "bars": stacked_bars(trio, largest)}
+        for name, trio in zip(plan.workload.names, shown, strict=False)
+    ]
+    rows.append({"name": aim, "figures": _compared(*values), "bars": stacked_bars(values, max(values))})
+    return {
+        "rows": rows,
+        "is_bound": simple.per_count.is_bound,
+        "n_all_batches": len(trios),
+        "n_batches": _batches(len(trios)),
+    }
+
+
+def _origin(plan: Plan, release: Release | None) -> dict[str, Any]:
+    try:
+        maker = f"leastnoise {version('leastnoise')}"
     except PackageNotFoundError:
-        return "leastnoise, a copy that was not installed"
+        maker = "leastnoise, a copy that was not installed"
+    return {
+        "maker": maker,
+        "plan_digest": plan.digest,
+        "workload_digest": plan.workload.digest,
+        "is_released": release is not None,
+        "receipt": None if release is None else release.receipt,
+    }
+
+
+# ------------------------------------------------------------------------------------ pieces
+
+
+def _batches(n: int) -> str:
+    return "1 batch" if n == 1 else f"{n:,} batches"
+
+
+def _compared(ours: float, per_count: float, per_cell: float) -> list[str]:
+    """Three figures, the last two with how many times the first they are."""
+    others = [text for other in (per_count, per_cell) for text in (figure(other), times(ours, other))]
+    return [figure(ours), *others]
+
+
+def _aim(plan: Plan) -> str:
+    if plan.objective.kind == "total-within-caps":
+        return "total variance that keeps within the targets"
+    return plan.objective.unit(plan.workload, has_goal=plan.has_goal)
+
+
+def _status_text(plan: Plan) -> str:
+    if plan.certificate.status == "stopped" and plan.ended not in ("converged", None):
+        return "at most the gap above the optimum; a longer search may do better"
+    return _STATUS_TEXT[plan.certificate.status]
+
+
+def _value_range(attribute: Attribute) -> str:
+    """The first and the last value of an attribute."""
+    first, last = attribute.label(0), attribute.label(attribute.size - 1)
+    return first if first == last else f"{first} … {last}"
+
+
+def _policy(attribute: Attribute, chosen: str) -> str:
+    """What becomes of a record whose value was not declared, or that has none."""
+    if chosen == "other":
+        return f"counted as {attribute.other}"
+    return "counted at the nearest end" if chosen == "clamp" else "not counted"
+
+
+def _weight(block: Block) -> str:
+    low, high = f"{block.weights.min():.4g}", f"{block.weights.max():.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _target(block: Block) -> str:
+    """What was asked of a batch: a standard error, or an interval or a share as it was asked."""
+    if block.query.within is not None or isinstance(block.query.stderr, str):
+        return target_in_words(block)
+    return words.target_of(block).removeprefix("target ").removeprefix("targets ") or "–"

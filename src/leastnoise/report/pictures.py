@@ -1,8 +1,9 @@
-"""Pictures drawn as SVG: bars with error bars, lines within bands, maps of shades.
+"""The pictures of the page: bars with error bars, lines within bands, maps of shades.
 
-They hold classes and no colours, so that the style of the page gives them those of a light screen, a dark one
-or paper. No script: values show where the pointer rests, by the title of what lies there. Written here rather
-than by Altair because a picture takes a millisecond and a few kilobytes, and no JavaScript to be drawn.
+Here they are laid out: where each line, square and label stands. `templates/pictures.html` draws them as SVG
+with classes and no colours, so that the style of the page gives them those of a light screen, a dark one or
+paper. No script: values show where the pointer rests, by the title of what lies there. Not drawn by Altair
+because a picture takes a millisecond and a few kilobytes this way, and no JavaScript.
 """
 
 from __future__ import annotations
@@ -14,18 +15,92 @@ from dataclasses import dataclass
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.report.markup import Markup, element, escaped, joined, shortened
+from leastnoise.report.rendering import shortened
 
-# In units of the picture; the page scales it to the width there is.
-_WIDTH, _HEIGHT = 640, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 44, 12, 34
-_SIDE = 17  # a square of a map
+# Units of a picture; the page scales it to the width there is.
+_WIDTH = 640
+_HEIGHT = 260
 
-# Tick labels are read on phones too, where the page sets them larger: so much room for each character.
+# Room beside, above and below the lines, in the same units.
+_LEFT = 84
+_RIGHT = 44
+_TOP = 12
+_BOTTOM = 34
+
+# Side of a square of a map, in the same units.
+_SIDE = 17
+
+# Width of a character of a tick label, in the same units: labels are read on phones too, where the page sets
+# them larger.
 _CHARACTER = 10.5
+
+# Characters of a label of an axis, and of a row of a map.
+_MAX_TICK_LABEL = 12
+_MAX_ROW_LABEL = 18
 
 # Shades of a map, from h0 to h9.
 _SHADES = 10
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar from zero to an answer, in hundredths of its column; `error` is the path of its error bar."""
+
+    start: str
+    width: str
+    zero: str
+    error: str
+
+
+@dataclass(frozen=True)
+class StackedBars:
+    """Bars below one another: class number, height and width of each."""
+
+    height: int
+    bars: tuple[tuple[int, str, str], ...]
+
+
+@dataclass(frozen=True)
+class PlacedText:
+    """A text and where it stands."""
+
+    x: str
+    y: str
+    text: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """Lines over values in order: points, tick labels and the strips to rest the pointer on."""
+
+    width: int
+    height: int
+    description: str
+    grid: tuple[tuple[str, str], ...]
+    texts: tuple[PlacedText, ...]
+    bands: tuple[tuple[int, tuple[str, ...]], ...]
+    lines: tuple[tuple[int, tuple[str, ...]], ...]
+    strips: tuple[tuple[str, str, tuple[str, ...]], ...]
+    strip_top: int
+    strip_height: int
+
+    kind = "lines"
+
+
+@dataclass(frozen=True)
+class ShadedMap:
+    """Squares in shades: shade, x, y and title of each."""
+
+    width: int
+    height: int
+    description: str
+    texts: tuple[PlacedText, ...]
+    squares: tuple[tuple[int, str, int, str], ...]
+    square_width: str
+    square_height: int
+
+    kind = "map"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,48 +114,32 @@ class Series:
     titles: Sequence[str]
 
 
-def bar(answer: float, ends: tuple[float, float] | None, low: float, high: float) -> Markup:
-    """A bar from zero to an answer with its error bar, for one row of a table; low and high are the column's.
-
-    It stretches to the width of its cell. The numbers stand beside it, so readers of the page aloud skip it.
-    """
+def bar(answer: float, ends: tuple[float, float] | None, low: float, high: float) -> Bar:
+    """A bar from zero to an answer with its error bar; low and high are those of its column."""
     across = (high - low) or 1.0
 
     def at(value: float) -> float:
         return 100 * (value - low) / across
 
     start, end = sorted((at(0.0), at(answer)))
-    parts = [
-        f'<rect class="bar" x="{start:.2f}" y="2" width="{end - start:.2f}" height="8"/>',
-        f'<path class="zero" d="M{at(0.0):.2f} 0V12"/>',
-    ]
+    error = ""
     if ends is not None:
         first, last = at(ends[0]), at(ends[1])
-        parts.append(f'<path class="error" d="M{first:.2f} 6H{last:.2f}M{first:.2f} 3V9M{last:.2f} 3V9"/>')
-    return Markup(
-        '<svg class="row" viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">'
-        f"{''.join(parts)}</svg>"
-    )
+        error = f"M{first:.2f} 6H{last:.2f}M{first:.2f} 3V9M{last:.2f} 3V9"
+    return Bar(f"{start:.2f}", f"{end - start:.2f}", f"M{at(0.0):.2f} 0V12", error)
 
 
-def bars_of(values: Sequence[float], largest: float) -> Markup:
-    """Bars below one another, for one row of a table, in proportion to the largest of the column.
-
-    The numbers stand beside them, so readers of the page aloud skip them.
-    """
-    high = 4 * len(values)
-    parts = [
-        f'<rect class="bar b{i}" x="0" y="{4 * i + 0.5}" width="{100 * value / largest:.2f}" height="3"/>'
+def stacked_bars(values: Sequence[float], largest: float) -> StackedBars:
+    """Bars for one row of a table, in proportion to the largest of the column."""
+    bars = [
+        (i, f"{4 * i + 0.5}", f"{100 * value / largest:.2f}")
         for i, value in enumerate(values)
         if math.isfinite(value) and largest > 0
     ]
-    return Markup(
-        f'<svg class="row" viewBox="0 0 100 {high}" preserveAspectRatio="none" aria-hidden="true">'
-        f"{''.join(parts)}</svg>"
-    )
+    return StackedBars(4 * len(values), tuple(bars))
 
 
-def lines(series: Sequence[Series], labels: Sequence[str], description: str) -> Markup:
+def line_chart(series: Sequence[Series], labels: Sequence[str], description: str) -> LineChart:
     """Lines over values in order, each within the band of its intervals."""
     n = len(labels)
     low, high = value_range(series)
@@ -94,35 +153,43 @@ def lines(series: Sequence[Series], labels: Sequence[str], description: str) -> 
     def y(value: float) -> float:
         return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - value) / (high - low)
 
-    parts = []
+    grid, texts, bands = [], [], []
     for mark in marks:
-        kind = "axis" if mark == 0 else "grid"
-        parts.append(f'<path class="{kind}" d="M{_LEFT} {y(mark):.1f}H{_WIDTH - _RIGHT}"/>')
-        parts.append(_text(_LEFT - 8, y(mark) + 4, _tick(mark, marks), "end"))
+        grid.append(("axis" if mark == 0 else "grid", f"M{_LEFT} {y(mark):.1f}H{_WIDTH - _RIGHT}"))
+        texts.append(_text(_LEFT - 8, y(mark) + 4, _tick(mark, marks), "end"))
     for i in _labelled(labels, inner):
-        parts.append(_text(x(i), _HEIGHT - 10, shortened(labels[i], 12), "middle"))
+        texts.append(_text(x(i), _HEIGHT - 10, shortened(labels[i], _MAX_TICK_LABEL), "middle"))
     for number, line in enumerate(series, start=1):
         if line.lower is not None and line.upper is not None:
             above = [f"{x(i):.1f} {y(line.upper[i]):.1f}" for i in range(n)]
             below = [f"{x(i):.1f} {y(line.lower[i]):.1f}" for i in reversed(range(n))]
-            parts.append(f'<path class="band s{number}" d="M{"L".join([*above, *below])}Z"/>')
-    for number, line in enumerate(series, start=1):
-        through = "L".join(f"{x(i):.1f} {y(line.answers[i]):.1f}" for i in range(n))
-        parts.append(f'<path class="line s{number}" d="M{through}"/>')
-    # A strip over every value, to rest the pointer on.
+            bands.append((number, (*above, *below)))
+    drawn = [
+        (number, tuple(f"{x(i):.1f} {y(line.answers[i]):.1f}" for i in range(n)))
+        for number, line in enumerate(series, start=1)
+    ]
     step = inner / max(n - 1, 1)
-    for i in range(n):
-        told = _title(labels[i], *(line.titles[i] for line in series))
-        parts.append(
-            f'<rect class="hit" x="{x(i) - step / 2:.1f}" y="{_TOP}" width="{step:.1f}" '
-            f'height="{_HEIGHT - _TOP - _BOTTOM}">{told}</rect>'
-        )
-    return _picture(_WIDTH, _HEIGHT, description, parts)
+    strips = [
+        (f"{x(i) - step / 2:.1f}", f"{step:.1f}", (labels[i], *(line.titles[i] for line in series)))
+        for i in range(n)
+    ]
+    return LineChart(
+        _WIDTH,
+        _HEIGHT,
+        description,
+        tuple(grid),
+        tuple(texts),
+        tuple(bands),
+        tuple(drawn),
+        tuple(strips),
+        _TOP,
+        _HEIGHT - _TOP - _BOTTOM,
+    )
 
 
 def shaded_map(
     values: Array, rows: Sequence[str], columns: Sequence[str], titles: Sequence[str], description: str
-) -> Markup:
+) -> ShadedMap:
     """Squares that are darker where answers are larger; NaN is left blank.
 
     Args:
@@ -130,28 +197,27 @@ def shaded_map(
         titles: what each square says, row by row.
     """
     n_rows, n_columns = values.shape
-    names = [shortened(row, 18) for row in rows]
+    names = [shortened(row, _MAX_ROW_LABEL) for row in rows]
     left = round(8 + _CHARACTER * max(map(len, names)))
     top, wide = 30, max(n_columns * _SIDE, 160)
     side = wide / n_columns
-    parts = [
+    texts = [
         _text(left - 6, top + _SIDE * (i + 0.5) + 4, name, "end")
         for i, name in enumerate(names)
         if i % _every(n_rows, 34) == 0
     ]
     for j in _labelled(columns, wide):
-        parts.append(_text(left + side * (j + 0.5), top - 10, shortened(columns[j], 12), "middle"))
+        label = shortened(columns[j], _MAX_TICK_LABEL)
+        texts.append(_text(left + side * (j + 0.5), top - 10, label, "middle"))
     level = shades(values)
-    for i in range(n_rows):
-        for j in range(n_columns):
-            if level[i, j] < 0:
-                continue
-            parts.append(
-                f'<rect class="h{level[i, j]}" x="{left + side * j:.1f}" y="{top + _SIDE * i}" '
-                f'width="{side:.1f}" height="{_SIDE}">{_title(titles[i * n_columns + j])}</rect>'
-            )
-    right = round(_CHARACTER * 6)
-    return _picture(left + wide + right, top + _SIDE * n_rows + 6, description, parts)
+    squares = [
+        (int(level[i, j]), f"{left + side * j:.1f}", top + _SIDE * i, titles[i * n_columns + j])
+        for i in range(n_rows)
+        for j in range(n_columns)
+        if level[i, j] >= 0
+    ]
+    width, height = left + wide + round(_CHARACTER * 6), top + _SIDE * n_rows + 6
+    return ShadedMap(width, height, description, tuple(texts), tuple(squares), f"{side:.1f}", _SIDE)
 
 
 def shades(values: Array) -> Array:
@@ -161,18 +227,6 @@ def shades(values: Array) -> Array:
     share = np.zeros(values.shape) if high <= low else (values - low) / (high - low)
     levels = np.floor(np.nan_to_num(share, nan=0.0) * (_SHADES - 1) + 0.5).astype(int)
     return np.where(np.isfinite(values), levels, -1)
-
-
-def legend(names: Sequence[str]) -> Markup:
-    """Which line is which."""
-    swatch = (
-        '<svg class="swatch" viewBox="0 0 28 8" aria-hidden="true"><path class="line s{}" d="M0 4H28"/></svg>'
-    )
-    items = [
-        element("li", Markup(swatch.format(number)), " ", shortened(name, 40))
-        for number, name in enumerate(names, start=1)
-    ]
-    return element("ul", *items, class_="legend")
 
 
 def value_range(series: Sequence[Series]) -> tuple[float, float]:
@@ -210,7 +264,7 @@ def _tick(mark: float, marks: Sequence[float]) -> str:
 def _labelled(labels: Sequence[str], room: float) -> list[int]:
     """Which values get a label: as many, evenly spaced, as there is room for."""
     n = len(labels)
-    widest = max(len(shortened(label, 12)) for label in labels)
+    widest = max(len(shortened(label, _MAX_TICK_LABEL)) for label in labels)
     fit = max(2, int(room / (_CHARACTER * (widest + 1.5))))
     return list(range(0, n, _every(n, fit)))
 
@@ -219,18 +273,5 @@ def _every(n: int, fit: int) -> int:
     return -(-n // fit)
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escaped(text)}</text>'
-
-
-def _title(*lines: str) -> Markup:
-    """What shows where the pointer rests."""
-    return Markup(f"<title>{'&#10;'.join(escaped(line) for line in lines)}</title>")
-
-
-def _picture(width: float, height: float, description: str, parts: Sequence[str]) -> Markup:
-    opening = (
-        f'<svg class="picture" viewBox="0 0 {width:g} {height:g}" role="img" '
-        f'aria-label="{escaped(description)}" style="max-width:{width * 1.15:g}px">'
-    )
-    return joined(Markup(opening), *map(Markup, parts), Markup("</svg>"), by="")
+def _text(x: float, y: float, text: str, anchor: str) -> PlacedText:
+    return PlacedText(f"{x:.1f}", f"{y:.1f}", text, anchor)
