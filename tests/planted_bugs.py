@@ -31,9 +31,8 @@ from leastnoise.core.errors import LeastnoiseError, PlanFileError, PrivacyError,
 from leastnoise.data import duckdb_scan as counting
 from leastnoise.data import handle
 from leastnoise.data import table_cover as blocks
-from leastnoise.planning import Plan
-from leastnoise.planning.plan import plan as plan_module
-from leastnoise.planning.plan import plan_checks
+from leastnoise.planning import Plan, plan_checks
+from leastnoise.planning import plan as plan_module
 from leastnoise.privacy import CellCosts, Charge, Ledger
 from leastnoise.privacy import goals as privacy
 from leastnoise.privacy.accounting import limits, tally

@@ -26,7 +26,7 @@ from leastnoise.core.errors import (
     PrivacyError,
 )
 from leastnoise.planning import design, load_plan
-from leastnoise.planning.infeasible import infeasible, raised, rounded_up
+from leastnoise.planning.refusals import infeasible, raised, rounded_up
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of
 from leastnoise.query import (
     OBJECTIVES,

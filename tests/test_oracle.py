@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from leastnoise.app.cli.main import app
 from leastnoise.core.errors import UnrecordedSpending
-from leastnoise.planning.plan import plan_checks as checks
+from leastnoise.planning import plan_checks as checks
 from leastnoise.query.queries import query as base
 from leastnoise.release import count_tables, measuring
 from leastnoise.report import answers as report_answers

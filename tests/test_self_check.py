@@ -9,7 +9,7 @@ import pytest
 import leastnoise as ln
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import CumulativeSum
-from leastnoise.planning.plan.self_check import check_labels
+from leastnoise.planning.plan_checks import check_labels
 from leastnoise.query import CELL, InventedRecords, ProductTerm, Query
 from leastnoise.strategy import AxisForm
 from leastnoise.strategy.structured import blocks

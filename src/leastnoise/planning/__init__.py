@@ -4,21 +4,21 @@ The list of methods comes first. `design` takes the first method that accepts th
 and under pure privacy the best of several; the proposal becomes integers within the goal, with its proof.
 
     method_list     every method, in the order in which "auto" tries them
-    method          what a method is
+    method          what a method is, and how its options are checked
     mechanism       what a data-dependent method is
     families        one file for each family of strategies
     oblique         the search behind `residuals`
     p_identity      the search behind `p-identity`
     pure_search     the search under pure privacy
-    request         what `design` was asked, checked
-    earlier_plans   what plans named in `after=` leave in every cell
+    request         what `design` was asked, checked; what earlier plans leave in every cell
     one_method      the plan that one method finds
-    least_budget    the least budget that meets every target
     laplace_search  several methods under Laplace noise, the best one refined
     choice          `design` itself
     refusals        why there is no plan
-    infeasible      what to say when targets cannot be met
-    plan            the plan: its facts, its file, its own check
+    plan            the plan itself
+    plan_checks     what holds of every plan
+    plan_text       a plan as people read it
+    plan_file       a plan from a file
 """
 
 from leastnoise.planning.choice import design
@@ -47,15 +47,19 @@ from leastnoise.planning.method import (
     Method,
     Request,
     cells_per_attribute,
+    choice_option,
     dense_needs,
+    is_one_of,
+    positive_option,
+    shown,
     uniform_weights,
+    whole_option,
 )
 from leastnoise.planning.method_list import all_methods, method_named
 from leastnoise.planning.one_method import plan_by
-from leastnoise.planning.options import choice_option, is_one_of, positive_option, shown, whole_option
-from leastnoise.planning.plan.plan import Plan
-from leastnoise.planning.plan.plan_file import load_plan, plan_from_parts
-from leastnoise.planning.plan.plan_text import targets_in_words
+from leastnoise.planning.plan import Plan, cells_digest
+from leastnoise.planning.plan_file import load_plan, plan_from_parts
+from leastnoise.planning.plan_text import targets_in_words
 from leastnoise.planning.request import checked_request
 
 __all__ = [
@@ -67,6 +71,7 @@ __all__ = [
     "Plan",
     "Request",
     "all_methods",
+    "cells_digest",
     "cells_per_attribute",
     "checked_request",
     "choice_option",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import leastnoise.planning.pure_search as pure
 from leastnoise.core.progress import Progress
-from leastnoise.planning import pure_search as pure
 from leastnoise.planning.laplace_search import best_with_laplace_noise
 from leastnoise.planning.method import Request
 from leastnoise.planning.method_list import all_methods, in_order, method_named

@@ -11,13 +11,13 @@ from itertools import count
 
 import numpy as np
 
+import leastnoise.planning.pure_search as pure
 from leastnoise.bounds import ProductWitness
 from leastnoise.core import threads
 from leastnoise.core.deadline import LEAST_TIME
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
-from leastnoise.planning import pure_search as pure
 from leastnoise.planning.method import Found, Method, Request
 from leastnoise.planning.method_list import all_methods
 from leastnoise.planning.one_method import annotated, meeting_caps, plan_by, plan_of

@@ -1,27 +1,35 @@
-"""The plan that one method finds: its proposal in whole numbers, within the goal, with its proof."""
+"""The plan that one method finds: its proposal in whole numbers, within the goal, with its proof.
+
+Without a goal the plan has the least budget that meets every target. A method that depends on the data gives
+a mechanism, and its plan claims nothing about accuracy.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness, Witness
+from leastnoise.bounds import ProductWitness, Witness, largest_share
 from leastnoise.core import threads
 from leastnoise.core.deadline import LEAST_TIME
 from leastnoise.core.decompositions import Decompose, decomposed_by
-from leastnoise.core.errors import MethodError
+from leastnoise.core.directed import root_above
+from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
-from leastnoise.planning.least_budget import meeting_targets
+from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method import Found, Method, Request
 from leastnoise.planning.method_list import all_methods
-from leastnoise.planning.plan import Plan, data_dependent_plan
+from leastnoise.planning.plan import Plan
 from leastnoise.planning.refusals import misses_targets
+from leastnoise.privacy import GDP, Goal
+from leastnoise.query import Targets, Workload
 from leastnoise.solver import load_backend
-from leastnoise.strategy import Measured
+from leastnoise.strategy import BlockProposal, Measured, RealStrategy
 
 
 def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
@@ -133,3 +141,62 @@ def _query_weights(p: Array | None, request: Request) -> Array | None:
     if p is not None:
         return np.where(np.isfinite(caps), p, 0)
     return 1 / caps if request.objective.kind == "largest" else None
+
+
+# Targets are met with this share to spare, so that they hold though variances are rounded.
+_ROUNDING_ROOM = 1e-10
+
+
+def meeting_targets(
+    proposal: RealStrategy | BlockProposal, workload: Workload, tol: float
+) -> tuple[Measured, Goal]:
+    """The integer strategy that meets every target with the most noise, and the least μ that allows it.
+
+    Raises:
+        DesignError: if every query is zero.
+    """
+    caps = Targets().batch_caps(workload)
+    # Variances fall as 1/μ², but for the rounding that follows.
+    needed = largest_share(workload, proposal.measured_within(GDP(1), tol=tol), caps)
+    if needed == 0:
+        raise DesignError("every query with a target is zero, which costs no privacy; ask for something else")
+    rows: Measured = proposal.measured_within(GDP(math.sqrt(needed)), tol=tol)
+    share = largest_share(workload, rows, caps)
+    scale = math.floor(math.sqrt(max(rows.noise_variance / share * (1 - _ROUNDING_ROOM) - 1 / 12, 1)))
+    strategy = rows.with_scale(scale)
+    less = 1 + (scale >> 50)
+    while largest_share(workload, strategy, caps) > 1 - _ROUNDING_ROOM / 2 and scale > less:
+        scale -= less
+        less *= 2
+        strategy = rows.with_scale(scale)
+    if largest_share(workload, strategy, caps) > 1:
+        raise DesignError("no noise scale meets the targets; this is a fault of leastnoise")
+    return strategy, GDP(root_above(strategy.spent))
+
+
+def data_dependent_plan(method: Method, request: Request) -> Plan:
+    """The plan of a method that depends on the data, for a request that it accepts.
+
+    Raises:
+        MethodError: if the method cannot do this.
+    """
+    method.check_options(request.options)
+    reason = method.why_not(request)
+    mechanism = method.find(request) if reason is None and method.is_data_dependent else None
+    if not isinstance(mechanism, Mechanism):
+        raise MethodError(f"method {method.name!r} cannot do this: {reason or 'it needs no data'}")
+    return Plan(
+        workload=request.workload,
+        privacy=request.privacy,
+        objective=request.objective,
+        method=method.name,
+        strategy=None,
+        witness=Witness(None, np.zeros(request.workload.shape[1])),
+        claim="data-dependent",
+        tol=request.tol,
+        note=mechanism.note,
+        options=dict(request.options),
+        mechanism=mechanism,
+        # Nothing is searched for before there are data.
+        ended="converged",
+    )

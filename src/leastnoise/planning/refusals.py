@@ -1,14 +1,22 @@
-"""Why there is no plan: methods that miss the targets, or cannot serve at all."""
+"""Why there is no plan: targets that no noise can meet, with the proof, or methods that cannot serve."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
-from leastnoise.core.errors import MethodError
+import numpy as np
+
+from leastnoise.bounds import ProductWitness, Witness, proves_infeasible
+from leastnoise.core.directed import root_above
+from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
+from leastnoise.core.operators import Array
+from leastnoise.core.printable import printable
 from leastnoise.core.remedies import RelaxTargets
-from leastnoise.planning.infeasible import raised, rounded_up
 from leastnoise.planning.method import Method, Request
-from leastnoise.privacy import Goal
+from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Goal, PureDP, epsilon_of
+from leastnoise.query import Targets, Workload
 
 
 class MissesTargets(MethodError):
@@ -63,3 +71,181 @@ def nobody_can(methods: Sequence[Method], request: Request) -> MethodError:
         f"this workload takes too much. {reasons}. Declare its attributes coarser, or allow more. The other "
         f"methods cannot serve it. {'; '.join(others)}"
     )
+
+
+# Batches named in a message, and the share of the proof that a batch must have to be.
+_NAMED, _LEAST_SHARE = 3, 0.01
+
+
+def infeasible(
+    workload: Workload, goal: Goal, p: Array, q: Array, factor: float, pairs: Array | None = None
+) -> InfeasibleError:
+    """The error that says, and proves, that no noise meets the workload's targets within a goal.
+
+    Args:
+        p, q, pairs: dual weights, as in `Witness`, whose bound exceeds 1 at the goal's budget.
+        factor: a common factor on the standard errors at which a plan was found.
+
+    Raises:
+        DesignError: if the weights prove nothing; then it is open whether the targets can be met.
+    """
+    witness = Witness(np.asarray(p, dtype=float), np.asarray(q, dtype=float), pairs)
+    return _proved(workload, goal, witness, factor, _query_shares(workload, witness))
+
+
+def infeasible_products(
+    workload: Workload, goal: Goal, witness: ProductWitness, factor: float, shares: Array
+) -> InfeasibleError:
+    """The same where dual weights are of product form; `shares` is what each batch has in the proof."""
+    return _proved(workload, goal, witness, factor, shares)
+
+
+def infeasible_after(
+    workload: Workload, goal: Goal, spare: CellCosts, witness: Witness, factor: float, most_left: float
+) -> InfeasibleError:
+    """The error that says, and proves, that earlier plans leave too little for the targets.
+
+    Args:
+        spare: what a record of each cell may spend.
+        factor: a common factor on the standard errors at which a plan was found.
+        most_left: the most that is spare in any cell that is asked about, μ².
+
+    Raises:
+        DesignError: if the weights prove nothing; then it is open whether the targets can be met.
+    """
+    factor = math.nextafter(factor, math.inf)
+    # With a budget larger by (f² − 1) max τ, every cell has at least f² times what it had.
+    total = 1 + (factor**2 - 1) * most_left / float(goal.budget)
+    more = math.sqrt(total) * (1 + 1e-12)
+    remedy = RelaxTargets(rounded_up(factor), *raised(goal, more))
+    limit = f"with what the earlier plans leave of {goal}"
+    _require_proof(workload, goal, witness, spare, limit, remedy)
+    mu = math.sqrt(goal.budget) * goal.records_per_person * more
+    return InfeasibleError(
+        f"these targets cannot be met {limit}. To make it possible, ",
+        remedy,
+        witness=witness,
+        factor=factor,
+        mu=math.nextafter(mu, math.inf),
+        curve=_epsilon,
+    )
+
+
+def not_found_yet(error: DesignError) -> DesignError:
+    """The same error where it was the time limit that left it open whether targets can be met."""
+    return DesignError(
+        *error.args, "; or give it more time: the limit ended the search before a plan was found"
+    )
+
+
+def _proved(
+    workload: Workload, goal: Goal, witness: Witness | ProductWitness, factor: float, shares: Array
+) -> InfeasibleError:
+    factor = math.nextafter(factor, math.inf)
+    remedy = RelaxTargets(rounded_up(factor), *raised(goal, factor))
+    _require_proof(workload, goal, witness, None, f"within {goal}", remedy)
+    return InfeasibleError(
+        f"these targets cannot be met with {_noise(goal)} noise within {goal}. The most is asked by "
+        f"{_listed(_heaviest(workload, shares))}. To make it possible, ",
+        remedy,
+        _other_noise(goal),
+        witness=witness,
+        factor=factor,
+        mu=_mu(goal, factor),
+        curve=_epsilon,
+    )
+
+
+def _require_proof(
+    workload: Workload,
+    goal: Goal,
+    witness: Witness | ProductWitness,
+    spare: CellCosts | None,
+    limit: str,
+    remedy: RelaxTargets,
+) -> None:
+    """Return if dual weights prove that the targets cannot be met within some limit.
+
+    Raises:
+        DesignError: if they do not, which says neither that they can nor that they cannot.
+    """
+    if not proves_infeasible(workload, goal, witness, spare=spare):
+        raise DesignError(
+            f"it is open whether these targets can be met {limit}: neither a plan nor a proof that "
+            "there is none was found; ",
+            remedy,
+        )
+
+
+def raised(goal: Goal, factor: float) -> tuple[str, str]:
+    """The parameter of a goal, and what to raise it to for standard errors smaller by a factor, rounded up.
+
+    Example:
+        >>> raised(ZCDP(0.5), 2.0)
+        ('rho', '2')
+    """
+    if isinstance(goal, ApproxDP):
+        mu = _mu(goal, factor)
+        if goal.calibration == "classic":
+            epsilon = mu * math.sqrt(2 * math.log(2 / float(goal.delta)))
+        else:
+            epsilon = _epsilon(mu, float(goal.delta))
+        return "epsilon", rounded_up(epsilon)
+    if isinstance(goal, PureDP):
+        return "epsilon", rounded_up(float(goal.epsilon) * factor)
+    if isinstance(goal, ZCDP):
+        return "rho", rounded_up(_mu(goal, factor) ** 2 / 2)
+    assert isinstance(goal, GDP)
+    return "mu", rounded_up(_mu(goal, factor))
+
+
+def _mu(goal: Goal, factor: float) -> float:
+    """The μ of one person at which standard errors are smaller by a factor, rounded up."""
+    if goal.mu_squared is None:
+        return math.inf
+    return root_above(goal.mu_squared * goal.records_per_person**2 * Fraction(factor) ** 2)
+
+
+def _epsilon(mu: float, delta: float) -> float:
+    return epsilon_of(Fraction(mu) ** 2, delta)
+
+
+def _other_noise(goal: Goal) -> str:
+    """What the proof leaves open: with a δ, Laplace noise of the same ε is allowed too."""
+    if not isinstance(goal, ApproxDP):
+        return ""
+    return ". This says nothing of Laplace noise, which needs no delta"
+
+
+def _noise(goal: Goal) -> str:
+    return "Laplace" if goal.noise == "laplace" else "Gaussian"
+
+
+def rounded_up(value: float) -> str:
+    """Four digits, rounded up, so that following the advice is enough."""
+    if not 0 < value < math.inf:
+        return f"{value}"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    steps = math.ceil(value / unit)
+    shown = f"{steps * unit:.4g}"
+    return shown if float(shown) >= value else f"{(steps + 1) * unit:.4g}"
+
+
+def _query_shares(workload: Workload, witness: Witness) -> Array:
+    """Σ p_j c_j of every batch: its share of the proof."""
+    assert witness.p is not None
+    caps = Targets().caps(workload)
+    shares = np.where(np.isfinite(caps), witness.p * np.where(np.isfinite(caps), caps, 0), 0)
+    return np.array([float(shares[workload.rows_of(name)].sum()) for name in workload.names])
+
+
+def _heaviest(workload: Workload, shares: Array) -> Iterator[str]:
+    """The names of the batches with the largest shares of the proof."""
+    ranked = np.argsort(-shares, kind="stable")[:_NAMED]
+    least = _LEAST_SHARE * float(shares.sum())
+    return (repr(printable(workload.names[i])) for i in ranked if shares[i] >= least)
+
+
+def _listed(names: Iterator[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,17 +1,22 @@
-"""What `design` was asked, checked."""
+"""What `design` was asked, checked; and what earlier plans leave in every cell, exactly."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
-from leastnoise.core.errors import InputError
+import numpy as np
+
+from leastnoise.core.errors import DesignError, InputError, PrivacyError
+from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import Progress
-from leastnoise.planning.earlier_plans import check_spare, goal_spent, used_before
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning.method import Request
-from leastnoise.planning.plan import Plan
-from leastnoise.privacy import GDP, Goal
+from leastnoise.planning.plan import Plan, cells_digest, summed_costs
+from leastnoise.privacy import GDP, ZCDP, CellCosts, Goal, shown
 from leastnoise.query import Objective, Targets, Workload, check_spanned, default_objective
 from leastnoise.solver import BACKENDS, load_backend
 
@@ -74,3 +79,155 @@ def checked_request(
     if request.spare is not None:
         check_spare(workload, goal, request.spare)
     return request
+
+
+# A ledger takes no more.
+_MOST_AFTER = 1_000
+
+# A cell with less than this share of the goal left is full: what counts it would have a thousand times the
+# noise that the goal alone asks for. A search that fills cells leaves 1e-10 to 2e-7 of rounding.
+_FULL = Fraction(1, 10**6)
+
+# Cells and batches named in a message.
+_NAMED = 4
+
+
+def used_before(after: Sequence[Plan], workload: Workload, privacy: Goal | None) -> CellCosts | None:
+    """What earlier plans spend together in every cell, exactly; None if there are none.
+
+    Guarantee:
+        Add/remove neighbours, Gaussian noise, the same frozen cells: the tables x and x ± e_i are told
+        apart no better than by μ² = Σ_r u_i^(r). Every plan counts as often as it is listed.
+
+    Raises:
+        InputError: if something in the list is no plan, or they are too many.
+        PrivacyError: if the plans do not add up cell by cell.
+    """
+    if isinstance(after, Plan) or not isinstance(after, Sequence):
+        raise InputError.must("after", "be a list of plans, as in [plan]", given=type(after))
+    for plan in after:
+        if not isinstance(plan, Plan):
+            raise InputError.must("after", "list plans from design()", given=type(plan))
+    if not after:
+        return None
+    if len(after) > _MOST_AFTER:
+        raise InputError(f"a plan may come after at most {_MOST_AFTER:,} others, got {len(after):,}")
+    _check_same_terms(after, privacy)
+    return summed_costs(_costs_of_each(after, workload))
+
+
+def _check_same_terms(after: Sequence[Plan], privacy: Goal | None) -> None:
+    """Return if all plans, and the goal, are about the same neighbours, noise and number of records.
+
+    Raises:
+        PrivacyError: naming the first that is not.
+    """
+    k = after[0].privacy.records_per_person
+    for number, goal in enumerate([*(plan.privacy for plan in after), *([privacy] if privacy else [])], 1):
+        what = f"plan {number} of after" if number <= len(after) else "the goal"
+        if goal.neighbours != "add-remove":
+            raise PrivacyError(
+                f"{what} is for {goal.neighbours} neighbours; what plans leave in each cell is known where "
+                "records are added or removed. Design one plan for all queries instead"
+            )
+        if goal.noise != "gaussian":
+            raise PrivacyError(
+                f"{what} is for {goal.noise} noise; only Gaussian releases add up as ",
+                Argument("after"),
+                " needs. ",
+                Remedy("Design one plan for all queries instead"),
+                field="after",
+            )
+        if goal.records_per_person != k:
+            raise PrivacyError(
+                f"{what} is for {counted(goal.records_per_person, 'record')} per person, plan 1 of after for "
+                f"{k}; plans add up cell by cell where they count the same number"
+            )
+
+
+def _costs_of_each(after: Sequence[Plan], workload: Workload) -> list[CellCosts]:
+    """What every plan spends in the cells of the workload.
+
+    Raises:
+        PrivacyError: if that is not known, or a plan comes after others that are not listed.
+    """
+    cells = cells_digest(workload)
+    listed = Counter(plan.digest for plan in after)
+    costs: list[CellCosts] = []
+    for number, plan in enumerate(after, 1):
+        if plan.charge.cells != cells:
+            raise PrivacyError(
+                f"plan {number} of after is about other cells; design it and this one for the same schema"
+            )
+        if plan.charge.per_cell is None:
+            raise PrivacyError(
+                f"plan {number} of after has more cells than can be listed, and what it leaves in each is "
+                "not known; design one plan for all queries instead"
+            )
+        missing = Counter(plan.after) - listed
+        if missing:
+            raise PrivacyError(
+                f"plan {number} of after comes after {counted(missing.total(), 'plan')} not listed here; "
+                "list every plan that is released before this one"
+            )
+        costs.append(plan.charge.per_cell)
+    return costs
+
+
+def goal_spent(used: CellCosts, k: int) -> Goal:
+    """The goal that earlier plans use up in the worst cell, exactly.
+
+    As ρ = μ²/2, which is rational where μ need not be. Nothing rounded would do: a hair more would
+    not be free, a hair less would refuse the plans that are there.
+    """
+    if not used.largest:
+        raise PrivacyError("the earlier plans spend nothing, so that nothing is free after them; give a goal")
+    return ZCDP(used.largest * k * k / 2, records_per_person=k)
+
+
+def check_spare(workload: Workload, goal: Goal, spare: CellCosts) -> None:
+    """Return if no query counts a cell in which next to nothing is left.
+
+    Raises:
+        DesignError: naming such cells, and the queries.
+    """
+    budget = goal.budget * spare.unit
+    full = np.array([left < _FULL * budget for left in spare.numerators])
+    where = np.flatnonzero(full & (np.asarray(workload.operator.column_norms(1)) > 0))
+    if len(where) == 0:
+        return
+    batches = [
+        repr(printable(block.name))
+        for block in workload.blocks
+        if (np.asarray(block.operator.column_norms(1))[where] > 0).any()
+    ]
+    cells = _few([printable(_cell_name(workload, int(i))) for i in where[:_NAMED]], len(where))
+    counting = f"{_few(batches, len(batches))} {'counts' if len(batches) == 1 else 'count'}"
+    allowed = shown(goal.budget * goal.records_per_person**2)
+    if full.all():
+        raise DesignError(
+            f"the earlier plans leave no slack: within μ² = {allowed} per person for all plans together, "
+            "every cell is used up, as by the least total variance of queries that reach every cell; "
+            f"{counting} {cells}. Give a larger goal, or design one plan for all queries"
+        )
+    raise DesignError(
+        f"{counting} cells in which the earlier plans leave nothing within μ² = {allowed} per person for all "
+        f"plans together: {cells}. Leave those cells out, as with Where(), or give a larger goal"
+    )
+
+
+def _few(names: Sequence[str], count: int) -> str:
+    """The first few of so many names, and how many more there are."""
+    more = count - _NAMED
+    return "; ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _cell_name(workload: Workload, i: int) -> str:
+    """A cell by the values of its attributes, as in "age 17, sex F"."""
+    schema = workload.schema
+    if schema is None:
+        return f"cell {i:,}"
+    places = np.unravel_index(i, schema.shape)
+    return ", ".join(
+        f"{name} {schema[name].label(int(at))}" for name, at in zip(schema.names, places, strict=True)
+    )

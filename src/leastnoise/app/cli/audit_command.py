@@ -17,7 +17,7 @@ def audit(
     ] = None,
 ) -> None:
     """Draw a plan's noise many times and check that it keeps what it says. Needs no data, spends nothing."""
-    from leastnoise.planning.plan import load_plan
+    from leastnoise.planning import load_plan
     from leastnoise.report.auditing import audit_privacy
 
     chosen = load_plan(plan)

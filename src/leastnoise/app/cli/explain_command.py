@@ -42,7 +42,7 @@ def explain(
 ) -> None:
     """Say what a plan would release, what simpler noise would cost, and which targets drive the cost."""
     from leastnoise.app.specification import load_spec
-    from leastnoise.planning.plan import load_plan
+    from leastnoise.planning import load_plan
     from leastnoise.report.summary import summarize
     from leastnoise.report.tables import cost_table
 

@@ -150,7 +150,7 @@ def release(
     force: Force = False,
 ) -> None:
     """Measure a saved plan on a table: the one step that spends privacy."""
-    from leastnoise.planning.plan import load_plan
+    from leastnoise.planning import load_plan
 
     chosen = load_plan(plan)
     outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], ledger, release_id)

@@ -260,7 +260,7 @@ def typed(place: str) -> str:
 def release_of(ledger: Ledger, spec: Spec) -> Entry | None:
     """The latest stored release of the plan that a specification is sure to give; None where none is sure."""
     from leastnoise.core.errors import PlanFileError
-    from leastnoise.planning.plan import cells_digest
+    from leastnoise.planning import cells_digest
     from leastnoise.release.release_file import stored_release
 
     cells, tried = cells_digest(spec.workload), set[str]()

@@ -29,7 +29,7 @@ def saved_release(source: Path) -> Release:
 def saved_release_or_plan(source: Path) -> Plan | Release:
     """The release or the plan that a file holds."""
     from leastnoise.core.errors import PlanFileError
-    from leastnoise.planning.plan import load_plan
+    from leastnoise.planning import load_plan
     from leastnoise.release.release_file import load_release
 
     _check_kind(source)

@@ -34,8 +34,7 @@ from leastnoise.planning.families.distinct_cells import (
     with_differences,
 )
 from leastnoise.planning.families.proposals import nothing_asked, scaled_note, weighted_factor
-from leastnoise.planning.method import Found, Method, Request, dense_needs, refuse_many_cells
-from leastnoise.planning.options import flag_option
+from leastnoise.planning.method import Found, Method, Request, dense_needs, flag_option, refuse_many_cells
 from leastnoise.solver import Run, Solution, minimise_total_variance
 from leastnoise.solver.capped import least_total
 from leastnoise.strategy import RealStrategy, integer_basis

@@ -25,8 +25,8 @@ from leastnoise.planning.families.distinct_cells import (
     triangle,
     with_differences,
 )
-from leastnoise.planning.infeasible import infeasible, infeasible_after, not_found_yet
 from leastnoise.planning.method import Found, Request
+from leastnoise.planning.refusals import infeasible, infeasible_after, not_found_yet
 from leastnoise.query import Workload
 from leastnoise.solver import (
     CappedSolution,

@@ -36,11 +36,12 @@ from leastnoise.planning.method import (
     Method,
     Request,
     cells_per_attribute,
+    choice_option,
     dense_needs,
     kronecker,
     uniform_weights,
+    whole_option,
 )
-from leastnoise.planning.options import choice_option, whole_option
 from leastnoise.solver import Weighting, optimal_weighting
 from leastnoise.strategy import Basis, factor_gram, integer_basis
 

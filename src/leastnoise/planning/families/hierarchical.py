@@ -30,11 +30,12 @@ from leastnoise.planning.method import (
     Request,
     cells_per_attribute,
     dense_needs,
+    is_one_of,
     kronecker,
     refuse_large,
+    shown,
     uniform_weights,
 )
-from leastnoise.planning.options import is_one_of, shown
 from leastnoise.strategy import RealStrategy
 
 

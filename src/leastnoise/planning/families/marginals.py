@@ -38,8 +38,8 @@ from leastnoise.planning.families.product_requests import (
     table_sizes,
     uniform,
 )
-from leastnoise.planning.infeasible import infeasible_products, not_found_yet
 from leastnoise.planning.method import Found, Method, Request
+from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.query import Lattice, Products
 from leastnoise.solver import SplitSolution, least_largest, total_within
 from leastnoise.solver.split import least_total

@@ -30,7 +30,6 @@ from leastnoise.planning.families.product_requests import (
     refuse_unstructured,
     table_sizes,
 )
-from leastnoise.planning.infeasible import infeasible_products, not_found_yet
 from leastnoise.planning.method import Found, Method, Request
 from leastnoise.planning.oblique.dual import dual_weights
 from leastnoise.planning.oblique.proposal import proposal_of
@@ -49,6 +48,7 @@ from leastnoise.planning.oblique.zero_products import (
     with_loose_caps,
     with_small_weights,
 )
+from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.query import Kind, Products, first_not_spanned
 from leastnoise.solver import SplitSolution, least_largest, total_within
 

@@ -25,8 +25,16 @@ from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.distinct_cells import Cells
 from leastnoise.planning.families.proposals import from_rows, nothing_asked, scaled_note
 from leastnoise.planning.families.weighted_marginals import find_tables
-from leastnoise.planning.method import Found, Method, Request, dense_needs, refuse_many_cells, uniform_weights
-from leastnoise.planning.options import choice_option, whole_option
+from leastnoise.planning.method import (
+    Found,
+    Method,
+    Request,
+    choice_option,
+    dense_needs,
+    refuse_many_cells,
+    uniform_weights,
+    whole_option,
+)
 from leastnoise.planning.p_identity.capped import Capped
 from leastnoise.planning.p_identity.coarse_to_fine import Effort, default_starts, search
 from leastnoise.planning.p_identity.objective_function import cells_of, problem_of, rows_of

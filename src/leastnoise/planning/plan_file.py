@@ -18,9 +18,8 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import ENDINGS, Ended
 from leastnoise.planning.method import Request
 from leastnoise.planning.method_list import method_named
-from leastnoise.planning.plan.data_dependent import data_dependent_plan
-from leastnoise.planning.plan.plan import Plan
-from leastnoise.planning.plan.plan_parts import FORMAT
+from leastnoise.planning.one_method import data_dependent_plan
+from leastnoise.planning.plan import FORMAT, Plan
 from leastnoise.privacy import CellCosts, Goal, goal_from_dict
 from leastnoise.query import Workload, objective_from_dict
 from leastnoise.strategy import Measured, Neighbours, Noise, Strategy, structured_from_parts

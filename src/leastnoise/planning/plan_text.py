@@ -16,7 +16,7 @@ from leastnoise.query import TotalVariance
 from leastnoise.strategy import Strategy
 
 if TYPE_CHECKING:
-    from leastnoise.planning.plan.plan import Plan
+    from leastnoise.planning.plan import Plan
 
 
 def plan_in_words(plan: Plan) -> str:

@@ -1,9 +1,22 @@
-"""The plan itself: what it holds, and what follows from it about privacy and accuracy."""
+"""A plan: what will be measured, with how much noise, and what follows from it about privacy and accuracy.
+
+A plan never sees data. Everything it says about accuracy and privacy is computed
+from the integer strategy that `measure` will use. Where a method depends on the data
+there is none: the plan holds the mechanism instead, and is silent about accuracy.
+
+A plan designed after others keeps its goal together with them, in every cell and exactly:
+
+    used_i + ‖a_i‖²/σ² ≤ μ²,   used_i = Σ_r u_i^(r) over the earlier plans, repeats included
+
+`plan_checks` says what holds of every plan, `plan_text` how people read one, `plan_file` how one is loaded.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -14,19 +27,39 @@ import numpy as np
 
 from leastnoise.bounds import Certificate, ProductWitness, Status, Witness, certify
 from leastnoise.core import container
+from leastnoise.core import exact_integers as exact
 from leastnoise.core.directed import float_above, float_below, root_above
 from leastnoise.core.errors import MethodError, NotYetError, PrivacyError, QueryError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures, printable
 from leastnoise.core.progress import Ended
 from leastnoise.planning.mechanism import Mechanism
-from leastnoise.planning.plan import plan_text as words
-from leastnoise.planning.plan.plan_checks import check_plan
-from leastnoise.planning.plan.plan_costs import cells_digest, summed_costs
-from leastnoise.planning.plan.plan_parts import parts_of
+from leastnoise.planning.plan_checks import check_plan
+from leastnoise.planning.plan_text import after_in_words, plan_in_words
 from leastnoise.privacy import CellCosts, Charge, Goal, delta_of, epsilon_of, exact_number
 from leastnoise.query import Linear, Objective, Query, Workload, alone
 from leastnoise.strategy import Measured, Spread, cell_costs
+
+
+def cells_digest(workload: Workload) -> str:
+    """A digest of what the cells of a workload are: costs of different cells do not add up."""
+    schema = workload.schema
+    told = None if schema is None else [[name, value] for name, value in schema.to_dict().items()]
+    described = json.dumps({"schema": told, "cells": str(workload.shape[1])}, sort_keys=True)
+    return hashlib.sha256(described.encode()).hexdigest()
+
+
+def summed_costs(costs: Sequence[CellCosts]) -> CellCosts:
+    """Σ_r u_i^(r) of every cell, exactly, over the least common unit.
+
+    Example:
+        >>> summed_costs([CellCosts((1, 2), 4), CellCosts((1, 0), 6)])[:]
+        (Fraction(5, 12), Fraction(1, 2))
+    """
+    unit = math.lcm(*(cost.unit for cost in costs))
+    scaled = [[number * (unit // cost.unit) for number in cost.numerators] for cost in costs]
+    return CellCosts(tuple(map(sum, zip(*scaled, strict=True))), unit)
+
 
 # Plans over more cells are charged by the cell that spends most.
 MAX_LISTED_CELLS = 2**17
@@ -328,8 +361,54 @@ class Plan:
         return f"Plan({self.method}, {m:,} queries over {in_figures(n)} cells, {self.privacy})"
 
     def __str__(self) -> str:
-        return words.plan_in_words(self)
+        return plan_in_words(self)
 
     def after_in_words(self) -> list[str]:
         """What this plan and those before it spend together, and for whom that is free; [] without any."""
-        return words.after_in_words(self)
+        return after_in_words(self)
+
+
+FORMAT = 1
+
+
+def parts_of(plan: Plan) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The content and the arrays of a plan's file."""
+    content = {
+        "format": FORMAT,
+        "workload": plan.workload.to_dict(),
+        "privacy": plan.privacy.to_dict(),
+        **plan.objective.to_dict(),
+        "has_goal": plan.has_goal,
+        "method": plan.method,
+        "options": dict(plan.options),
+        "claim": plan.claim,
+        "tol": plan.tol,
+        "note": plan.note,
+        "noise": plan.privacy.noise,
+    }
+    if plan.ended is not None:
+        # Left out where it is not known, so that files from before keep their digest.
+        content["ended"] = plan.ended
+    if plan.strategy is None:
+        # The mechanism follows from workload, goal and options.
+        return content, {}
+    content["scale"] = str(plan.strategy.scale)
+    structure, arrays = plan.strategy.to_parts()
+    if plan.used is not None:
+        content["after"] = list(plan.after)
+        arrays["used"] = exact.to_limbs(np.array(plan.used.numerators, dtype=object))
+        arrays["used_unit"] = exact.to_limbs(np.array([plan.used.unit], dtype=object))
+    if structure:
+        content["structure"] = structure
+    if isinstance(plan.witness, ProductWitness):
+        content["witness"] = "product"
+        content["witness_axes"] = plan.witness.axes_in_words()
+        return content, {**arrays, **plan.witness.to_arrays()}
+    arrays["q"] = plan.witness.q
+    if plan.witness.pairs is not None:
+        arrays["pairs"] = plan.witness.pairs
+    if plan.witness.p is not None:
+        # Most queries have no weight: of half a million, a few hundred.
+        arrays["p_rows"] = np.flatnonzero(plan.witness.p)
+        arrays["p"] = plan.witness.p[arrays["p_rows"]]
+    return content, arrays
