@@ -482,6 +482,26 @@ def test_an_interruption_after_paying_never_says_that_nothing_was_spent(
     assert "nothing was spent" in run(*PUBLISH).stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [PUBLISH, ("explain", "town.toml", "--most", "0"), ("check", "town.toml", "--data", "people.csv")],
+)
+def test_a_command_assembles_its_specification_once(
+    command: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Publishing with a ledger assembled the same workload again at every step."""
+    n_assembled = 0
+
+    def counting(queries: Any, schema: Any) -> Any:
+        nonlocal n_assembled
+        n_assembled += 1
+        return leastnoise.assemble(queries, schema)
+
+    monkeypatch.setattr("leastnoise.app.specification.spec_file.assemble", counting)
+    succeed(*command)
+    assert n_assembled == 1
+
+
 # ------------------------------------------------------------------ heads and ids, as they can be compared
 
 

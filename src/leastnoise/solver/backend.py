@@ -17,6 +17,7 @@ import numpy as np
 
 from leastnoise.core.errors import InputError, MissingExtraError
 from leastnoise.core.operators import Array
+from leastnoise.core.remedies import Argument, Remedy
 
 BACKENDS = ("numpy", "torch", "cuda")
 
@@ -224,7 +225,10 @@ class TorchBackend(Backend):
         import torch
 
         if device == "cuda" and not torch.cuda.is_available():
-            raise MissingExtraError("backend='cuda' needs a CUDA device; use backend='torch' or 'numpy'")
+            remedy = Remedy("use ", Argument("backend", "torch"), " or ", Argument("backend", "numpy"))
+            raise MissingExtraError(
+                Argument("backend", "cuda"), " needs a CUDA device; ", remedy, field="backend", given="cuda"
+            )
         self._torch = torch
         self._device = torch.device(device)
 
@@ -325,5 +329,8 @@ def load_backend(name: str) -> Backend:
     try:
         import torch  # noqa: F401
     except ImportError:
-        raise MissingExtraError(f"backend={name!r} needs PyTorch: pip install 'leastnoise[torch]'") from None
+        remedy = Remedy("pip install 'leastnoise[torch]'")
+        raise MissingExtraError(
+            Argument("backend", name), " needs PyTorch: ", remedy, field="backend", given=name
+        ) from None
     return TorchBackend("cuda" if name == "cuda" else "cpu")

@@ -42,6 +42,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,9 @@ class Spec:
         """How many records of one person the promise is for."""
         return 1 if self.privacy is None else self.privacy.records_per_person
 
-    @property
+    @cached_property
     def workload(self) -> Workload:
-        """The queries, assembled."""
+        """The queries, assembled once."""
         return assemble(self.queries, self.schema)
 
     def design_settings(self) -> dict[str, Any]:

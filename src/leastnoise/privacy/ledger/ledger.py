@@ -303,7 +303,7 @@ class Ledger:
             try:
                 is_out = history.rules_out(goal, Fraction(share), None if base is None else base.group)
             except PrivacyError as error:
-                raise LedgerMismatchError(f"{error}. {_NOTHING_SPENT}") from None
+                raise _not_fitting(error) from None
             if is_out:
                 raise over_budget(self.name, history, None, goal)
 
@@ -531,7 +531,7 @@ class Ledger:
         try:
             fits = history.admits(charge, group)
         except PrivacyError as error:
-            raise LedgerMismatchError(f"{error}. {_NOTHING_SPENT}") from None
+            raise _not_fitting(error) from None
         if not fits:
             raise over_budget(self.name, history, charge, goal, group)
         return base
@@ -559,6 +559,10 @@ def _check_same_version(base: Entry, known: storage.Version | None, found: stora
             ". This message tells about the table; it is for its owner",
             field="same_table_as",
         )
+
+
+def _not_fitting(error: PrivacyError) -> LedgerMismatchError:
+    return LedgerMismatchError(*error.args, f". {_NOTHING_SPENT}", field=error.field, given=error.given)
 
 
 def _no_short_text(name: str) -> InputError:
