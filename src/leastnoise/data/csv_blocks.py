@@ -269,6 +269,7 @@ def _views(buffer: _Bytes, starts: _Places, lengths: _Places) -> npt.NDArray[np.
 
 
 def column_of(texts: Sequence[bytes | None]) -> TextColumn:
+    """A column of these texts, one after another in one guarded buffer; None stands for null."""
     lengths = np.array([len(text or b"") for text in texts], dtype=np.int64)
     joined = b"".join([bytes(_GUARD), *(text or b"" for text in texts), bytes(_GUARD)])
     buffer = np.frombuffer(joined, dtype=np.uint8)
