@@ -14,6 +14,7 @@ import pytest
 
 from leastnoise import planning as _design
 from leastnoise.bounds import certify
+from leastnoise.core.deadline import NEVER
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.progress import Progress
 from leastnoise.planning import Request, all_methods, load_plan, method_named
@@ -517,7 +518,7 @@ def test_rows_without_an_inverse_leave_the_refinement_to_others() -> None:
     request = Request(workload, PureDP(1))
     asked, cells = workload.dense(), np.eye(30)
     for rows, is_found in (([asked], False), ([asked, cells], True)):
-        _, make = next(pure.refinements(request, rows, workload.weights, math.inf))
+        _, make = next(pure.refinements(request, rows, workload.weights, NEVER))
         found = make()
         assert (found is not None) == is_found
     plan = design(workload, PureDP(1))

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise import planning as _design
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
 from leastnoise.planning import Request
+from leastnoise.planning import design as _design
 from leastnoise.planning import pure_search as pure
 from leastnoise.planning.p_identity import coarse_to_fine as searches
 from leastnoise.planning.p_identity import objective_function as problems
@@ -231,7 +232,7 @@ def test_a_short_time_still_reaches_the_cells() -> None:
     workload = over(512, Prefix("a"))
     problem = problem_for(workload)
     started = time.monotonic()
-    effort = searches.Effort(None, 24, 10**6, started + 0.5)
+    effort = searches.Effort(None, 24, 10**6, Deadline.after(0.5))
     point = searches.search(problem, effort, np.random.default_rng(0))
     assert time.monotonic() - started < 2
     assert point.theta.shape[0] == 512 and point.value < 0.2 * float(problem.diagonal.sum())

@@ -101,7 +101,7 @@ def test_loading_a_library_is_not_counted_as_searching() -> None:
     """SciPy was loaded within the time of the first start, which then was cut short, or not, by chance."""
     check = (
         "import sys, numpy as np\n"
-        "from leastnoise.planning.p_identity import search as searches\n"
+        "from leastnoise.planning.p_identity import coarse_to_fine as searches\n"
         "from leastnoise.planning.p_identity.objective_function import problem_of_gram\n"
         "assert 'scipy.optimize' not in sys.modules\n"
         "loaded = []\n"

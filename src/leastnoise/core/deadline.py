@@ -16,10 +16,6 @@ LEAST_TIME = 1e-9
 _LEAST_SHARE = 0.25
 
 
-class OutOfTime(Exception):
-    """Raised inside a search at its deadline, and caught where the search began."""
-
-
 @dataclass(frozen=True)
 class Deadline:
     """A moment of the monotonic clock.
@@ -57,15 +53,6 @@ class Deadline:
     def ending(self) -> Ended:
         """How a search ends here whose only limit this is."""
         return "deadline" if self.is_past else "converged"
-
-    def require_time(self) -> None:
-        """Return while there is time left.
-
-        Raises:
-            OutOfTime: once there is none.
-        """
-        if self.is_past:
-            raise OutOfTime
 
     def part(self, share: float) -> Deadline:
         """The deadline of a first part, which leaves the rest of the time for what comes after it."""

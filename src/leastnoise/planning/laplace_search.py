@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ import numpy as np
 import leastnoise.planning.pure_search as pure
 from leastnoise.bounds import ProductWitness
 from leastnoise.core import threads
-from leastnoise.core.deadline import LEAST_TIME
+from leastnoise.core.deadline import LEAST_TIME, Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
@@ -59,7 +58,7 @@ class _Trials:
 
     Attributes:
         request: what is asked.
-        ends: the moment of the monotonic clock when the time is up.
+        deadline: when the time is up.
         plans: all that were found.
         tried: every attempt in words.
         endings: how each of them ended; one that was left out for want of time ended at the deadline.
@@ -67,8 +66,7 @@ class _Trials:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self._started, self._limit = time.monotonic(), pure.time_limit_of(request)
-        self.ends = self._started + self._limit
+        self.deadline = Deadline.after(pure.time_limit_of(request))
         self.plans: list[Plan] = []
         self.tried: list[str] = []
         self.endings: list[Ended] = []
@@ -78,8 +76,9 @@ class _Trials:
 
     @property
     def left(self) -> float:
-        """Seconds until the time is up."""
-        return self._limit - (time.monotonic() - self._started)
+        """Seconds until the time is up, 0 from then on."""
+        left = self.deadline.left
+        return math.inf if left is None else 0.0 if self.deadline.is_past else left
 
     @property
     def has_only_missed(self) -> bool:
@@ -117,7 +116,7 @@ class _Trials:
         """Report the gap of the best plan to whoever asked for progress."""
         if self.request.progress is not None:
             gap = min((plan.certificate.gap for plan in self.plans), default=math.inf)
-            self.request.progress(Progress(next(self._steps), gap, time.monotonic() - self._started))
+            self.request.progress(Progress(next(self._steps), gap, self.deadline.elapsed))
 
     def best(self) -> Plan:
         """The best plan so far.
@@ -177,7 +176,7 @@ def _try_common_factor(trials: _Trials, willing: Sequence[Method], has_goal: boo
     Where nobody set a limit it has a time of its own; else what is left.
     """
     request = trials.request
-    left = None if request.time_limit is None else max(trials.left, 1e-9)
+    left = None if request.time_limit is None else max(trials.left, LEAST_TIME)
     given = replace(request, objective=Targets(), time_limit=left, progress=trials.tell)
 
     def meeting() -> Plan:
@@ -196,7 +195,7 @@ def _try_refinements(trials: _Trials, best: Plan) -> None:
     rows = [_unit_rows(plan) for plan in ranked if _can_be_listed(plan)]
     # A step that goes too far ends in numbers that are not finite, and is taken back.
     with threads.suited_to(request.workload.shape[1]), np.errstate(all="ignore"):
-        for how, propose in pure.refinements(request, rows, weights, trials.ends):
+        for how, propose in pure.refinements(request, rows, weights, trials.deadline):
             trials.judge(how, partial(_refined, best, request, how, propose))
 
 

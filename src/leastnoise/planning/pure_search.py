@@ -26,7 +26,6 @@ is less.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,16 +34,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.distinct_cells import Cells
 from leastnoise.planning.families.proposals import from_rows, nothing_asked, weighted_factor
-from leastnoise.planning.families.table_weights import descent_ending
 from leastnoise.planning.method import Method, Request
 from leastnoise.planning.p_identity.capped import power_mean, relative_caps, variances
 from leastnoise.planning.p_identity.family import merging
 from leastnoise.planning.p_identity.objective_function import cells_of
+from leastnoise.solver import minimise_smooth
 from leastnoise.strategy import Basis, RealStrategy, integer_basis
 
 # Seconds for everything, up to so many cells; beyond, in proportion to them.
@@ -217,7 +217,7 @@ class Proposed(NamedTuple):
 
 
 def refinements(
-    request: Request, rows: Sequence[Array], weights: Array, deadline: float
+    request: Request, rows: Sequence[Array], weights: Array, deadline: Deadline
 ) -> Iterator[tuple[str, Callable[[], Proposed | None]]]:
     """Proposals made from rows so far, each (r, n), and from nothing: how, and a call that seeks one.
 
@@ -227,7 +227,7 @@ def refinements(
     Args:
         rows: the best strategies so far, best first; the first that can be refined is.
         weights: of the queries, (m,): those for whose total the rows are refined.
-        deadline: of `time.monotonic`, after which no further one is sought.
+        deadline: after which no further one is sought.
     """
     if nothing_asked(request) is not None:
         return
@@ -247,7 +247,7 @@ def refinements(
 
 
 def _refined(
-    request: Request, rows: Sequence[Array], weights: Array, cells: Cells, deadline: float
+    request: Request, rows: Sequence[Array], weights: Array, cells: Cells, deadline: Deadline
 ) -> Proposed | None:
     """(1) from the rows given, and for few cells from random ones too."""
     V = request.workload.weighted_gram(weights)[np.ix_(cells.first, cells.first)]
@@ -260,7 +260,7 @@ def _refined(
 
 
 def _refined_largest(
-    request: Request, rows: Sequence[Array], cells: Cells, deadline: float
+    request: Request, rows: Sequence[Array], cells: Cells, deadline: Deadline
 ) -> Proposed | None:
     """The largest share of a cap, by powers that approach it, each from where the last one ended."""
     ends: list[Refined] = []
@@ -309,15 +309,11 @@ def _proposed(ends: Sequence[Refined], cells: Cells, ended: Ended) -> Proposed |
     return Proposed(RealStrategy(C[np.abs(C).max(axis=1) > 0], merging(cells)), ended)
 
 
-def _spanned(request: Request, rows: Sequence[Array], basis: Basis, deadline: float) -> Proposed | None:
+def _spanned(request: Request, rows: Sequence[Array], basis: Basis, deadline: Deadline) -> Proposed | None:
     """(2), on the factor of the weighted Gram matrix."""
     R = weighted_factor(request, basis)
     M, ended = search_span(R, rows[0], deadline)
     return None if M is None else Proposed(from_rows(M @ R, basis), ended)
-
-
-class _OutOfTime(Exception):
-    pass
 
 
 class Weighed(NamedTuple):
@@ -404,10 +400,8 @@ class Refined(NamedTuple):
     ended: Ended
 
 
-def refine(weigh: Weigh, start: Array, steps: int, deadline: float = math.inf) -> Refined | None:
+def refine(weigh: Weigh, start: Array, steps: int, deadline: Deadline = NEVER) -> Refined | None:
     """The best rows met on the way from rows of full rank; None from others."""
-    from scipy import optimize
-
     shape = start.shape
     lengths = np.abs(start).sum(axis=0)
     if not (lengths > 0).all():
@@ -420,27 +414,21 @@ def refine(weigh: Weigh, start: Array, steps: int, deadline: float = math.inf) -
         weighed, by_P, by_N = split_value(weigh, P, N)
         if math.isfinite(weighed.judged) and (not best or weighed.judged < best[0][0]):
             best[:] = [(weighed.judged, (P - N) / (P + N).sum(axis=0))]
-        if time.monotonic() > deadline:
-            raise _OutOfTime
         return weighed.value, np.concatenate([by_P.reshape(-1), by_N.reshape(-1)])
 
     x = np.concatenate([np.maximum(A, 0).reshape(-1), np.maximum(-A, 0).reshape(-1)])
     if not math.isfinite(split_value(weigh, *x.reshape(2, *shape))[0].value):
         return None
-    ended: Ended = "deadline"
-    try:
-        found = optimize.minimize(
-            evaluate,
-            x,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=optimize.Bounds(0, math.inf),
-            options={"maxiter": steps, "maxfun": 2 * steps + 20, "ftol": 1e-10, "gtol": 0},
-        )
-        ended = descent_ending(found)
-    except _OutOfTime:
-        pass
-    return Refined(*best[0], ended)
+    found = minimise_smooth(
+        evaluate,
+        x,
+        tol=1e-10,
+        max_steps=steps,
+        max_evaluations=2 * steps + 20,
+        least=0.0,
+        deadline=deadline,
+    )
+    return Refined(*best[0], found.ended)
 
 
 def span_value(R: Array, M: Array) -> float:
@@ -473,7 +461,7 @@ def smoothed_span(R: Array, M: Array, width: float) -> tuple[float, Array]:
     return math.log(total) + 2 * math.log(soft), gradient
 
 
-def search_span(R: Array, rows: Array, deadline: float = math.inf) -> tuple[Array | None, Ended]:
+def search_span(R: Array, rows: Array, deadline: Deadline = NEVER) -> tuple[Array | None, Ended]:
     """The best M found for (2), from rows within what R spans and from random ones, and how the search ended.
 
     None for M if none was found.
@@ -492,33 +480,25 @@ def search_span(R: Array, rows: Array, deadline: float = math.inf) -> tuple[Arra
     return best if math.isfinite(span_value(R, best)) else None, ended
 
 
-def _follow(R: Array, start: Array, widths: Sequence[float], deadline: float) -> tuple[Array, Ended]:
+def _follow(R: Array, start: Array, widths: Sequence[float], deadline: Deadline) -> tuple[Array, Ended]:
     """The best M on the way from a start, the width of the smoothing falling, and how the last one ended."""
-    from scipy import optimize
-
     M = best = start / float(np.abs(start @ R).sum(axis=0).max())
     of_width: Ended = "converged"
     for width in widths:
-        if time.monotonic() > deadline:
+        if deadline.is_past:
             return best, "deadline"
 
         def evaluate(x: Array, width: float = width) -> tuple[float, Array]:
             value, gradient = smoothed_span(R, x.reshape(start.shape), width)
             return value, gradient.reshape(-1)
 
-        ended = optimize.minimize(
-            evaluate,
-            M.reshape(-1),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": _SPAN_STEPS, "ftol": 1e-13, "gtol": 0},
-        )
-        M = ended.x.reshape(start.shape)
+        found = minimise_smooth(evaluate, M.reshape(-1), tol=1e-13, max_steps=_SPAN_STEPS, deadline=deadline)
+        M = found.x.reshape(start.shape)
         size = float(np.abs(M @ R).sum(axis=0).max())
         if not 0 < size < math.inf:
             raise DesignError("the search within the queries' span failed; name another method")
         M = M / size
         if span_value(R, M) < span_value(R, best):
             best = M
-        of_width = descent_ending(ended)
+        of_width = found.ended
     return best, of_width

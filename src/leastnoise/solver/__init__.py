@@ -9,6 +9,7 @@
     interior.py         the interior-point method for it, with a bound on both sides at every step
     capped.py           the least profile and the total variance under caps, for any number of queries
     ordering.py         the refined privacy ordering
+    descent.py          L-BFGS-B with a deadline
     weighting.py        the best weights of a given list of queries to measure
 
 Nothing here is trusted: `certificate` recomputes both bounds from the workload
@@ -17,6 +18,7 @@ and the integer strategy alone.
 
 from leastnoise.solver.backend import BACKENDS, NUMPY, Backend, load_backend
 from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
+from leastnoise.solver.descent import StopDescent, minimise_smooth
 from leastnoise.solver.newton import Solution, minimise_total_variance
 from leastnoise.solver.ordering import refined_profile
 from leastnoise.solver.rows import ImplicitRows, Rows
@@ -33,10 +35,12 @@ __all__ = [
     "Run",
     "Solution",
     "SplitSolution",
+    "StopDescent",
     "Weighting",
     "least_largest",
     "least_profile",
     "load_backend",
+    "minimise_smooth",
     "minimise_total_variance",
     "optimal_weighting",
     "refined_profile",

@@ -20,7 +20,6 @@ Reference:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -155,11 +154,9 @@ def weighting_of(
     )
 
 
-def with_time_left(request: Request, started: float) -> Request:
-    """The request with what is left of its time since a moment of `time.monotonic`."""
-    if request.time_limit is None:
-        return request
-    return replace(request, time_limit=max(request.time_limit - (time.monotonic() - started), 1e-9))
+def with_time_left(request: Request) -> Request:
+    """The request with what is left of its time."""
+    return replace(request, time_limit=request.deadline.left)
 
 
 def gap_note(found: Weighting) -> str:
@@ -175,7 +172,6 @@ def _weigh_all(request: Request, queries: DesignQueries) -> _Weighed:
 
 
 def _weigh_groups(request: Request, queries: DesignQueries) -> _Weighed:
-    started = time.monotonic()
     k = len(queries.rows)
     given = SEPARATION.option(request, "group_size")
     size = max(1, round(k ** (1 / 3))) if given is None else whole_option("group_size", given)
@@ -185,12 +181,12 @@ def _weigh_groups(request: Request, queries: DesignQueries) -> _Weighed:
     endings: list[Ended] = []
     for start in starts:
         group = slice(start, start + size)
-        found = weighting_of(with_time_left(request, started), queries.costs[group], loads[:, group])
+        found = weighting_of(with_time_left(request), queries.costs[group], loads[:, group])
         x[group] = found.x
         endings.append(found.ended)
     costs = np.add.reduceat(queries.costs / x, starts)
     joined = np.add.reduceat(loads * x, starts, axis=1)
-    between = weighting_of(with_time_left(request, started), costs, joined)
+    between = weighting_of(with_time_left(request), costs, joined)
     x *= np.repeat(between.x, np.diff([*starts, k]))
     note = f"{k:,} eigen queries in {len(starts):,} groups of up to {size:,}, columns completed"
     return x, note, worst_ending([*endings, between.ended])

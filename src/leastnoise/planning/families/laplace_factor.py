@@ -17,7 +17,6 @@ those only ones with whole-number directions are tried, each multiplied by a who
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,6 +24,7 @@ from fractions import Fraction
 import numpy as np
 
 from leastnoise.core import threads
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InputError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
@@ -99,13 +99,13 @@ def best_factor(gram: Array, *, seed: int = 0, time_limit: float | None = None) 
     V = _checked(gram)
     used = np.diag(V) > 0
     cells = in_order(distinct_cells(V[used], used))
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    deadline = Deadline.after(time_limit)
     V = V[np.ix_(cells.first, cells.first)]
     best: Factor | None = None
     endings: list[Ended] = []
     with threads.suited_to(len(V)), np.errstate(all="ignore"):
         for how, make in _candidates(V, seed, deadline):
-            if best is not None and time.monotonic() > deadline:
+            if best is not None and deadline.is_past:
                 endings.append("deadline")
                 break
             rows, ended = make(None if best is None else best.unit_rows)
@@ -141,7 +141,7 @@ _Made = tuple[Array | None, Ended]
 _Make = Callable[[Array | None], _Made]
 
 
-def _candidates(V: Array, seed: int, deadline: float) -> Iterator[tuple[str, _Make]]:
+def _candidates(V: Array, seed: int, deadline: Deadline) -> Iterator[tuple[str, _Make]]:
     n = len(V)
     yield "every cell", lambda _: (np.eye(n, dtype=np.int64), "converged")
     yield "one query", lambda _: (_one_row(V), "converged")
@@ -193,13 +193,13 @@ def _one_row(V: Array) -> Array | None:
     return np.array([whole], dtype=np.int64)
 
 
-def _p_identity(V: Array, seed: int, deadline: float) -> _Made:
+def _p_identity(V: Array, seed: int, deadline: Deadline) -> _Made:
     effort = Effort(None, default_starts(len(V)), _STEPS, deadline)
     point = search(problem_of_gram(V), effort, np.random.default_rng(seed))
     return on_grid(rows_of(point.theta)), point.ended
 
 
-def _weighted(V: Array, Q: Array, turns: int, deadline: float) -> _Made:
+def _weighted(V: Array, Q: Array, turns: int, deadline: Deadline) -> _Made:
     """The rows of Q with the weights of least total; where they depend on one another, sought in turns."""
     rows, loads = Q.astype(float), np.abs(Q.T).astype(float)
     x, total = np.ones(len(Q)), math.inf
@@ -210,9 +210,8 @@ def _weighted(V: Array, Q: Array, turns: int, deadline: float) -> _Made:
         use = np.linalg.pinv(scaled.T @ scaled, rcond=1e-12, hermitian=True) @ (scaled.T * x)
         costs = np.einsum("ni,ni->i", use, V @ use)
         costs = np.where(costs > NEEDED * float(costs.max()), costs, 0.0)
-        left = None if math.isinf(deadline) else max(deadline - time.monotonic(), 1e-9)
         try:
-            found = optimal_weighting(costs, loads, power=2, tol=_WEIGHTING_TOL, time_limit=left)
+            found = optimal_weighting(costs, loads, power=2, tol=_WEIGHTING_TOL, time_limit=deadline.left)
         except DesignError:
             # The costs are too far apart; other candidates do not have that trouble.
             return None, "converged"
@@ -223,7 +222,7 @@ def _weighted(V: Array, Q: Array, turns: int, deadline: float) -> _Made:
     return scaled_rows(Q, x, _MULTIPLE_BITS), ended
 
 
-def _refined(V: Array, rows: Array | None, deadline: float) -> _Made:
+def _refined(V: Array, rows: Array | None, deadline: Deadline) -> _Made:
     """Rows that reach every cell, moved freely, signs included; for few cells from random ones too."""
     starts = free_rows(len(V))
     if rows is not None and np.linalg.matrix_rank(rows) == len(V):

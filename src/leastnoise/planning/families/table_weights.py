@@ -12,13 +12,15 @@ and `weighted_tables` say what k and c are, in a few attributes or in many.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.solver import minimise_smooth
 
 # Tables whose weight is below this share of all do not pay for their noise.
 NEGLIGIBLE = 1e-7
@@ -54,16 +56,14 @@ def least_total(
     starts: Iterable[Array],
     *,
     steps: int,
-    is_late: Callable[[], bool] = lambda: False,
+    deadline: Deadline = NEVER,
 ) -> tuple[Array, float, Ended]:
     """θ with Σθ = 1 and the least (1) found from any of the starts, that total, and how the search ended.
 
     Args:
         steps: of the descent from each start, at most.
-        is_late: whether to leave out the starts to come.
+        deadline: after which the starts to come are left out.
     """
-    from scipy import optimize
-
     unit = float(costs.sum()) or 1.0
     scaled = costs / unit
     n = len(costs)
@@ -72,34 +72,21 @@ def least_total(
     left = list(starts)
     while left:
         start = left.pop(0)
-        ended = optimize.minimize(
-            total_and_gradient,
+        found = minimise_smooth(
+            lambda theta: total_and_gradient(theta, known, scaled),
             start,
-            args=(known, scaled),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=optimize.Bounds(0, math.inf),
-            options={"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-14, "gtol": 0},
+            tol=1e-14,
+            max_steps=steps,
+            max_evaluations=2 * steps,
+            least=0.0,
         )
-        theta = ended.x / ended.x.sum()
+        theta = found.x / found.x.sum()
         for candidate in (np.where(theta > NEGLIGIBLE, theta, 0.0), theta):
             value = total_and_gradient(candidate, known, scaled)[0]
             if value < least:
                 best, least = candidate / candidate.sum(), value
-        endings.append(descent_ending(ended))
-        if left and is_late():
+        endings.append(found.ended)
+        if left and deadline.is_past:
             endings.append("deadline")
             break
     return best, least * unit, worst_ending(endings)
-
-
-# What SciPy calls the end of L-BFGS-B at its limit of steps or of evaluations.
-_LBFGSB_EXHAUSTED = 1
-
-
-def descent_ending(result: Any) -> Ended:
-    """How L-BFGS-B ended, from what `scipy.optimize.minimize` gives back.
-
-    It also stops where its line search finds nothing lower: that is as far as it gets.
-    """
-    return "exhausted" if result.status == _LBFGSB_EXHAUSTED else "converged"

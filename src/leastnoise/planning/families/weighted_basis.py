@@ -15,7 +15,6 @@ Reference:
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -119,7 +118,7 @@ def _by_eigen(request: Request) -> _Candidate:
 
 
 def _by_tree(request: Request) -> _Candidate:
-    started, power = time.monotonic(), _power(request)
+    power = _power(request)
     rows = kronecker([tree(n, 2) for n in cells_per_attribute(request.workload)])
     Q, loads = rows.astype(float), _loads(rows, power)
     V = request.workload.weighted_gram(request.objective.weights(request.workload))
@@ -131,7 +130,7 @@ def _by_tree(request: Request) -> _Candidate:
         use = _least_squares(Q, _row_weights(x, power) ** 2)
         costs = np.einsum("ni,ni->i", use, V @ use)
         costs = np.where(costs > _NEEDED * float(costs.max()), costs, 0.0)
-        found = weighting_of(with_time_left(request, started), costs, loads, power, tol=_TURN_TOL)
+        found = weighting_of(with_time_left(request), costs, loads, power, tol=_TURN_TOL)
         gain = 1 - found.achieved / total
         x, total = found.x, found.achieved
         if gain <= _LEAST_GAIN or found.ended == "deadline":
@@ -178,13 +177,13 @@ def _find(request: Request) -> Found:
 
 def _best(request: Request) -> _Candidate:
     """The best of all bases; one whose rows cannot be rounded is left out."""
-    started, n = time.monotonic(), request.workload.shape[1]
+    n = request.workload.shape[1]
     found = []
     for name, find in _BASES.items():
         if name == "tree" and (n > MAX_TREE_CELLS or request.privacy.noise != "laplace"):
             continue
         try:
-            found.append(find(with_time_left(request, started)))
+            found.append(find(with_time_left(request)))
         except DesignError:
             if name == "identity":
                 raise

@@ -17,14 +17,13 @@ Reference:
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from leastnoise.bounds import ProductWitness
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.planning.families.product_requests import Asked, asked, uniform
@@ -104,27 +103,22 @@ def find(request: Request) -> Found:
 
 def _best_weights(request: Request, question: Asked, problem: _Problem) -> tuple[Array, Ended]:
     """The weights of the tables, and how the search for them ended."""
-    started = time.monotonic()
-
-    def is_late() -> bool:
-        return request.time_limit is not None and time.monotonic() - started > request.time_limit
-
     n_rows = np.array([float(term.n_rows) for term in question.products.terms])
     if request.objective.kind != "largest" or question.caps is None:
         costs = problem.asked.T @ (question.weights * n_rows)
-        return _least_total(problem, costs, None, is_late)
+        return _least_total(problem, costs, None, request.deadline)
     finite = np.isfinite(question.caps)
     p = np.where(finite, 1 / np.where(finite, question.caps, 1), 0)
     best, least, theta = None, math.inf, None
     # Nothing but their number ends the rounds.
     ended: Ended = "exhausted"
     for _ in range(_ROUNDS):
-        theta, of_round = _least_total(problem, problem.asked.T @ p, theta, is_late)
+        theta, of_round = _least_total(problem, problem.asked.T @ p, theta, request.deadline)
         v = problem.variances(theta)
         shares = np.divide(v, question.caps, out=np.zeros_like(v), where=finite)
         if float(shares.max()) < least:
             best, least = theta, float(shares.max())
-        if of_round == "deadline" or is_late():
+        if of_round == "deadline" or request.deadline.is_past:
             ended = "deadline"
             break
         p = p * np.maximum(shares / shares.max(), 1e-9) ** _POWER
@@ -133,12 +127,12 @@ def _best_weights(request: Request, question: Asked, problem: _Problem) -> tuple
 
 
 def _least_total(
-    problem: _Problem, costs: Array, start: Array | None, is_late: Callable[[], bool]
+    problem: _Problem, costs: Array, start: Array | None, deadline: Deadline
 ) -> tuple[Array, Ended]:
     """The weights with the least total, sought from a start or, without one, from several; how that ended."""
     n = len(costs)
     n_starts, steps = (_FEWER_STARTS, _FEWER_STEPS) if n > _MANY_SETS else (_STARTS, _STEPS)
     starts = uneven_starts(n, n_starts) if start is None else [start]
     raised = (np.maximum(first, NEGLIGIBLE) / first.sum() for first in starts)
-    theta, _, ended = least_total(problem.known, costs, raised, steps=steps, is_late=is_late)
+    theta, _, ended = least_total(problem.known, costs, raised, steps=steps, deadline=deadline)
     return theta, ended

@@ -14,17 +14,16 @@ the factor that is told can.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended, Progress
+from leastnoise.core.progress import Ended
 from leastnoise.planning.families.distinct_cells import Cells
-from leastnoise.planning.families.table_weights import descent_ending
 from leastnoise.planning.method import Request
 from leastnoise.planning.p_identity.coarse_to_fine import FAINT, FLAT, MOST, Effort, search
 from leastnoise.planning.p_identity.objective_function import (
@@ -34,7 +33,7 @@ from leastnoise.planning.p_identity.objective_function import (
     total_and_gradient,
 )
 from leastnoise.query import Workload
-from leastnoise.solver import Backend
+from leastnoise.solver import Backend, StopDescent, minimise_smooth
 
 # Each smooth function of the variances takes this share of the steps.
 _STAGE_SHARE = 1 / 8
@@ -53,10 +52,6 @@ _COMPARED_CELLS = 512
 # Decimals to which caps are compared with the tightest one while the largest share is lowered: caps that
 # differ by a common factor are then the same numbers, and the search takes the same steps.
 _CAP_DECIMALS = 12
-
-
-class _Done(Exception):
-    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +100,7 @@ class Capped:
         # How the last stage ended; that time has cut one short is kept.
         self.ended: Ended = "converged"
         self.is_seeking_caps = False
-        self.started, self.stages = time.monotonic(), 0
+        self.watch = Watch(effort.deadline, request.progress)
 
     def shares(self, v: Array) -> Array:
         """The variances as shares of caps that leave room for rounding."""
@@ -147,8 +142,6 @@ class Capped:
 
         A sum whose weights are all zero would stay so, whatever the function: it starts afresh.
         """
-        from scipy import optimize
-
         theta = theta.copy()
         dead = ~theta.any(axis=0)
         theta[:, dead] = FAINT * generator.random((len(theta), int(dead.sum())))
@@ -158,33 +151,31 @@ class Capped:
             point = x.reshape(shape).copy()
             # The search for a length of step may end in numbers that are none; there is no way on from them.
             if not np.isfinite(point).all():
-                raise _Done
+                raise StopDescent
             v = self.unit_variances(point)
             value, p = smooth(v)
             self.meet(point, v, p)
             last[0] = point
             if self.is_done:
-                raise _Done
+                raise StopDescent
             problem = problem_of(self.request.workload, p, self.cells, self.arrays)
             gradient = total_and_gradient(problem, self.arrays.matrix(point))[1]
             return value, problem.unit * self.arrays.numpy(gradient).reshape(-1)
 
         steps = max(1, math.ceil(self.effort.steps * _STAGE_SHARE))
-        try:
-            options = {"maxiter": steps, "maxfun": 2 * steps + 20, "ftol": FLAT, "gtol": 0}
-            bounds = optimize.Bounds(0, MOST)
-            x = theta.reshape(-1)
-            ended = optimize.minimize(
-                evaluate, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-            )
-            self.ended = "deadline" if self.ended == "deadline" else descent_ending(ended)
-        except _Done:
-            is_late = self.effort.is_over or self.ended == "deadline"
-            self.ended = "deadline" if is_late else "exhausted"
-        self.stages += 1
-        if self.request.progress is not None:
-            seconds = time.monotonic() - self.started
-            self.request.progress(Progress(self.stages, math.inf, seconds))
+        found = minimise_smooth(
+            evaluate,
+            theta.reshape(-1),
+            tol=FLAT,
+            max_steps=steps,
+            max_evaluations=2 * steps + 20,
+            least=0.0,
+            most=MOST,
+            deadline=self.effort.deadline,
+        )
+        self.ended = "deadline" if self.ended == "deadline" else found.ended
+        self.watch.steps += 1
+        self.watch.tell(0, math.inf)
         return last[0]
 
     def least_largest(self, theta: Array, generator: np.random.Generator) -> None:

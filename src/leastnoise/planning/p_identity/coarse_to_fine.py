@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -31,9 +30,11 @@ from functools import partial
 import numpy as np
 
 from leastnoise.core import threads
+from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.planning.p_identity.objective_function import Problem, total_and_gradient
+from leastnoise.solver import minimise_smooth
 
 # Sums of cells beside the cells, unless given: one for so many cells, from start to start, at least so many.
 _CELLS_PER_SUM, LEAST_SUMS = (12.5, 21.0), 4
@@ -79,10 +80,6 @@ _PAIRS, FLAT, _ROUND = 6, 1e-9, 30
 _EVENLY = (0.7548776662466927, 0.5698402909980532)
 
 
-class _OutOfTime(Exception):
-    pass
-
-
 @dataclass(frozen=True, eq=False)
 class Point:
     """Θᵀ, (n, p), its total variance in the problem's unit, and how the search that met it ended."""
@@ -102,19 +99,18 @@ class Effort:
     p: int | None
     starts: int
     steps: int
-    deadline: float = math.inf
+    deadline: Deadline = NEVER
     workers: int | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether the time has passed."""
-        return time.monotonic() > self.deadline
+        return self.deadline.is_past
 
     @property
-    def middle(self) -> float:
+    def middle(self) -> Deadline:
         """When half of the time that is left now will have passed."""
-        now = time.monotonic()
-        return now + (self.deadline - now) / 2
+        return self.deadline.share_of_rest(0.5)
 
     def with_middle(self) -> Effort:
         """The same until half of the time that is left will have passed."""
@@ -126,28 +122,25 @@ def default_starts(n: int) -> int:
     return max(_FEWEST_STARTS, min(_MOST_STARTS, _STARTS_TIMES_CELLS // n))
 
 
-def descend(problem: Problem, start: Array, steps: int, deadline: float = math.inf) -> Point:
-    """The best point that L-BFGS-B meets from a start, until the deadline of `time.monotonic`.
+def descend(problem: Problem, start: Array, steps: int, deadline: Deadline = NEVER) -> Point:
+    """The best point that L-BFGS-B meets from a start, until the deadline.
 
     An entry that is zero and whose increase would raise the total stays so for a round of steps.
     """
-    from scipy import optimize
-
     shape, arrays = start.shape, problem.arrays
-    best = [Point(start, math.inf)]
+    best = Point(start, math.inf)
 
     def evaluate(theta: Array) -> tuple[float, Array]:
+        nonlocal best
         value, gradient = total_and_gradient(problem, arrays.matrix(theta))
-        if value < best[0].value:
-            best[0] = Point(theta.copy(), value)
-        if time.monotonic() > deadline:
-            raise _OutOfTime
+        if value < best.value:
+            best = Point(theta.copy(), value)
         return value, arrays.numpy(gradient)
 
     def follow(theta: Array, left: int) -> int:
         """Steps taken in one round; none where nothing may move."""
         free = np.flatnonzero((theta > 0) | (evaluate(theta)[1] < 0))
-        if len(free) == 0:
+        if len(free) == 0 or deadline.is_past:
             return 0
         flat = theta.reshape(-1)
 
@@ -157,25 +150,29 @@ def descend(problem: Problem, start: Array, steps: int, deadline: float = math.i
             return value, gradient.reshape(-1)[free]
 
         taken = min(_ROUND, left)
-        options = {"maxiter": taken, "maxfun": 2 * taken + 20, "maxcor": _PAIRS, "ftol": FLAT, "gtol": 0}
-        bounds = optimize.Bounds(0, MOST)
-        x = flat[free].copy()
-        ended = optimize.minimize(
-            evaluate_free, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        found = minimise_smooth(
+            evaluate_free,
+            flat[free].copy(),
+            tol=FLAT,
+            max_steps=taken,
+            max_evaluations=2 * taken + 20,
+            least=0.0,
+            most=MOST,
+            n_pairs=_PAIRS,
+            deadline=deadline,
         )
-        return max(int(ended.nit), 1)
+        return max(found.steps, 1)
 
-    try:
-        left, before = steps, math.inf
-        while left > 0:
-            taken = follow(np.array(best[0].theta).reshape(shape), left)
-            left -= taken
-            if taken == 0 or not best[0].value < before * (1 - _ROUND * FLAT):
-                return best[0]
-            before = best[0].value
-    except _OutOfTime:
-        return replace(best[0], ended="deadline")
-    return replace(best[0], ended="exhausted")
+    left, before = steps, math.inf
+    while left > 0:
+        taken = follow(np.array(best.theta).reshape(shape), left)
+        left -= taken
+        if deadline.is_past:
+            return replace(best, ended="deadline")
+        if taken == 0 or not best.value < before * (1 - _ROUND * FLAT):
+            return best
+        before = best.value
+    return replace(best, ended="exhausted")
 
 
 def search(problem: Problem, effort: Effort, generator: np.random.Generator) -> Point:
@@ -245,13 +242,12 @@ class _Search:
         workers = min(self.workers(problem.n), len(starts))
 
         def descend_from(number: int) -> Point | None:
-            now = time.monotonic()
-            if number > 0 and now > end:
+            if number > 0 and end.is_past:
                 self.is_cut = True
                 return None
             # Starts still to come are left as much time as this one.
             left = math.ceil((len(starts) - number) / workers)
-            point = descend(problem, starts[number](), steps, now + (end - now) / left)
+            point = descend(problem, starts[number](), steps, end.share_of_rest(1 / left))
             self.is_cut = self.is_cut or point.ended == "deadline"
             return point
 

@@ -15,7 +15,6 @@ Reference:
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 
@@ -87,7 +86,7 @@ def _whole(request: Request, name: str, most: int) -> int | None:
 
 
 def _find(request: Request) -> Found:
-    started, workload = time.monotonic(), request.workload
+    workload = request.workload
     steps = whole_option("iterations", P_IDENTITY.option(request, "iterations"), most=_MOST_STEPS)
     seed = whole_option("seed", P_IDENTITY.option(request, "seed"), least=0, most=2**128)
     # A sum for every cell beside the cells is more than any search has kept.
@@ -111,8 +110,7 @@ def _find(request: Request) -> Found:
     if workers is None and request.backend != "numpy":
         # The device works on one start at a time in any case.
         workers = 1
-    deadline = math.inf if request.time_limit is None else started + request.time_limit
-    effort = Effort(p, starts, steps, deadline, workers)
+    effort = Effort(p, starts, steps, request.deadline, workers)
     weights = None
     if request.objective.kind == "total":
         problem = problem_of(workload, request.objective.weights(workload), cells, arrays)

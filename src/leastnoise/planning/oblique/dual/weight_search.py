@@ -18,6 +18,7 @@ from leastnoise.planning.oblique.dual.cut_axes import Cut, blocks_left
 from leastnoise.planning.oblique.dual.moving_union import MovingUnion, sum_and_marginals
 from leastnoise.planning.oblique.dual.problem_sizes import Gathered, Terms, n_combinations
 from leastnoise.query import Lattice, Products
+from leastnoise.solver import StopDescent, minimise_smooth
 
 # All axes move at once where the cubes of the directions of all problems add up to no more than this: about
 # a fifth of a second for one gradient. One axis alone takes more directions of the others up to so many.
@@ -290,8 +291,6 @@ class _Search:
         self, unions: Sequence[MovingUnion], moving: Sequence[int], q: list[Array], steps: int
     ) -> None:
         """Raise the sum of the norms over the weights of some axes, which are replaced."""
-        from scipy import optimize
-
         if not unions or self.is_late:
             return
         ends = np.cumsum([len(q[a]) for a in moving])
@@ -313,20 +312,11 @@ class _Search:
             if all(before < F for before in seen):
                 best = point.copy()
             seen.append(F)
+            if self.is_late:
+                raise StopDescent
             # In units of the first F: where values are large, the method stops by their relative change.
             return -math.log((F + tiny) / (seen[0] + tiny)), np.concatenate(slopes)
 
-        def stop_when_late(_: Array) -> None:
-            if self.is_late:
-                raise StopIteration
-
-        optimize.minimize(
-            value,
-            best,
-            jac=True,
-            method="L-BFGS-B",
-            callback=stop_when_late,
-            options={"maxfun": steps, "maxcor": 20, "ftol": _LITTLE / 20, "gtol": 0.0},
-        )
+        minimise_smooth(value, best, tol=_LITTLE / 20, max_evaluations=steps, n_pairs=20)
         for a, part in zip(moving, np.split(best, ends[:-1]), strict=True):
             q[a] = part**2 / float(part @ part)
