@@ -25,10 +25,9 @@ from leastnoise.core.errors import InputError, MethodError, PrivacyError
 from leastnoise.planning import Plan
 from leastnoise.query import Query
 from leastnoise.report import Drivers, Redesign, drivers
-from leastnoise.report.cost_drivers import Change
-from leastnoise.report.cost_drivers.pressure import ALIKE, Pressure, bound_if_relaxed, pressure_of
-from leastnoise.report.cost_drivers.relaxation import known_of
-from leastnoise.report.explain import drivers_table, in_lines
+from leastnoise.report.cost_drivers import Change, known_of
+from leastnoise.report.pressure import ALIKE, Pressure, bound_if_relaxed, pressure_of
+from leastnoise.report.tables import drivers_table, in_lines
 from tolerances import ROUNDING, SOLVER
 
 N = 8
@@ -647,7 +646,7 @@ def test_known_shares_need_no_design(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: Any, **options: Any) -> None:
         raise AssertionError("designed")
 
-    monkeypatch.setattr(sys.modules["leastnoise.report.cost_drivers.redesign"], "design", refuse)
+    monkeypatch.setattr(sys.modules["leastnoise.report.redesign"], "design", refuse)
     known = known_of(plan, 2.0, 1e-6)
     assert known.shares[0] is not None
     assert isinstance(drivers(plan, most=0), Drivers)

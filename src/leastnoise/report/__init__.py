@@ -1,20 +1,18 @@
 """What was asked, what was released and how good it is, for people to read."""
 
-from leastnoise.report.answers import write_answers
+from leastnoise.report.answers import write_answers, write_quantiles
 from leastnoise.report.auditing import audit_privacy
 from leastnoise.report.charts import to_page, to_svg
 from leastnoise.report.comparison import compare, methods
 from leastnoise.report.cost_drivers import drivers
-from leastnoise.report.cost_drivers.driver_table import Drivers
-from leastnoise.report.cost_drivers.redesign import Redesign
+from leastnoise.report.driver_table import Drivers
 from leastnoise.report.plan_sentences import likeliest_guess
-from leastnoise.report.quantiles_file import write_quantiles
+from leastnoise.report.redesign import Redesign
 from leastnoise.report.simple_ways import baselines
 from leastnoise.report.summary import Report, summarize
 from leastnoise.report.tables import cost_table, cross_table
 from leastnoise.report.trade_off import tradeoff
-from leastnoise.report.trade_off.trade_off_files import write_tradeoff
-from leastnoise.report.trade_off.trade_off_table import Tradeoff
+from leastnoise.report.trade_off_table import Tradeoff, write_tradeoff
 
 __all__ = [
     "Drivers",

@@ -22,8 +22,17 @@ import numpy as np
 from leastnoise.core.operators import Array, CumulativeSum, EveryRange, Identity, Padded
 from leastnoise.core.printable import counted
 from leastnoise.query import Bins, Block, Factor, Integers, Labels, Linear, Schema, in_counts
+from leastnoise.report.charts.pictures import (
+    Bar,
+    LineChart,
+    Series,
+    ShadedMap,
+    bar,
+    line_chart,
+    shaded_map,
+    shades,
+)
 from leastnoise.report.figures import decimals_for, number, outward, with_margin
-from leastnoise.report.pictures import Bar, LineChart, Series, ShadedMap, bar, line_chart, shaded_map, shades
 from leastnoise.report.rendering import shortened
 
 # Rows of a table with bars.

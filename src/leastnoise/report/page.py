@@ -23,9 +23,9 @@ from leastnoise.query import Attribute, Block
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.batches import tables_of, view_of
-from leastnoise.report.cost_drivers.relaxation import target_in_words
+from leastnoise.report.charts.pictures import stacked_bars
+from leastnoise.report.cost_drivers import target_in_words
 from leastnoise.report.figures import at_least, figure, share_above, times
-from leastnoise.report.pictures import stacked_bars
 from leastnoise.report.rendering import render, render_part, shortened, style_sheet
 from leastnoise.report.simple_ways import Baselines, baselines
 from leastnoise.report.tables import aim_of

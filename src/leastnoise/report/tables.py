@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 from leastnoise.core.errors import QueryError
@@ -10,6 +11,7 @@ from leastnoise.core.printable import printable
 from leastnoise.planning import Plan
 from leastnoise.query import Objective, Targets, Workload
 from leastnoise.release import Release
+from leastnoise.report.driver_table import SHOWN, Drivers
 from leastnoise.report.figures import figure, number, outward, times, with_margin
 from leastnoise.report.simple_ways import Baselines, baselines
 from leastnoise.strategy import Measured
@@ -93,6 +95,38 @@ def cross_table(release: Release, name: str, *, level: float = 0.95) -> Any:
     for i, label in enumerate(down.labels):
         table.add_row(_literal(label), *(cell(i, j) for j in range(shape[1])))
     return table
+
+
+def drivers_table(found: Drivers) -> Any:
+    """A Rich table: what was asked of every batch, its largest standard error, and its share of the cost."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="What drives the cost", title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+    table.add_column("counts")
+    for heading in found.heads:
+        table.add_column(heading, justify="right")
+    for driver in found.drivers[:SHOWN]:
+        cells = (driver.name, *found.figures(driver))
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+        for query in driver.queries:
+            named = Text(f"  {printable(query.label)}")
+            table.add_row(named, "", Text(f"{query.stderr:,.4g}"), Text(f"{100 * query.share:.1f} %"))
+    return table
+
+
+def in_lines(found: Drivers, width: int) -> list[str]:
+    """What the plan costs and what giving way would buy, in lines of at most that many characters.
+
+    What a reader may change is named as at a shell.
+    """
+    lines: list[str] = []
+    for says in found.cost_in_words():
+        lines += [*([""] if lines else []), *textwrap.wrap(printable(says), width)]
+    for says in [*found.left_out(where=""), *found.sentences(SHOWN, more="--most")]:
+        lines += ["", *textwrap.wrap(printable(says), width)]
+    return lines
 
 
 def _table(title: str) -> Any:

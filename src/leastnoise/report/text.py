@@ -11,7 +11,7 @@ from leastnoise.planning import Plan
 from leastnoise.query import Block
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
-from leastnoise.report.cost_drivers.relaxation import target_in_words
+from leastnoise.report.cost_drivers import target_in_words
 from leastnoise.report.figures import decimals_for, number, outward
 
 # A batch with up to this many answers is shown whole; of a longer one, the first few.

@@ -79,7 +79,7 @@ def _explain_without_delta(plan: Plan, settings: dict[str, Any], time_limit: flo
 
 def _explain_cost(plan: Plan, relax: float, most: int, earlier: list[Plan], time_limit: float | None) -> None:
     from leastnoise.report.cost_drivers import drivers
-    from leastnoise.report.explain import drivers_table, in_lines
+    from leastnoise.report.tables import drivers_table, in_lines
 
     # Without the earlier plans nothing can be designed after them; shares are known all the same.
     is_missing = bool(plan.after) and not earlier
@@ -118,7 +118,7 @@ def tradeoff(
     """Show what accuracy costs in privacy: standard errors for a range of epsilon. Needs no data."""
     from leastnoise.app.specification import load_spec
     from leastnoise.report.trade_off import tradeoff as traded
-    from leastnoise.report.trade_off.trade_off_files import check_kind, write_tradeoff
+    from leastnoise.report.trade_off_table import check_kind, write_tradeoff
 
     asked = load_spec(spec)
     if out is not None:

@@ -29,8 +29,7 @@ def quantiles(
     force: Force = False,
 ) -> None:
     """Read quantiles with intervals off a released distribution. Costs no privacy."""
-    from leastnoise.report.answers import answers_writer
-    from leastnoise.report.quantiles_file import write_quantile_table
+    from leastnoise.report.answers import answers_writer, write_quantile_table
 
     if out is not None:
         check_outputs([out], [source])

@@ -6,7 +6,7 @@ from typing import Any
 
 from leastnoise.core.errors import MissingExtraError
 from leastnoise.core.printable import printable
-from leastnoise.report.trade_off.trade_off_table import Tradeoff
+from leastnoise.report.trade_off_table import Tradeoff
 
 # Panels beyond these are left to the table.
 MOST_PANELS = 24

@@ -15,7 +15,7 @@ from leastnoise.core.errors import DesignError, LeastnoiseError
 from leastnoise.core.progress import Progress
 from leastnoise.planning import Plan, Request, design, method_named
 from leastnoise.query import Workload
-from leastnoise.report.cost_drivers.driver_table import Change
+from leastnoise.report.driver_table import Change
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,7 @@ The total variance within targets does name numbers, and is designed again for e
     below the ε that meets the targets at all    the noise that misses them by the least common factor
     where the least total variance meets them    that one, scaled: nothing within the targets can have less
 
-    trade_off_table.py   the table
-    trade_off_chart.py   the chart
-    trade_off_files.py   both as files
+    trade_off_table.py   the table, and its files
 """
 
 from __future__ import annotations
@@ -35,18 +33,18 @@ from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import ApproxDP, Goal, PureDP, epsilon_of
 from leastnoise.query import Objective, Targets, TotalVariance, Workload, default_objective
-from leastnoise.report.cost_drivers import Redesign
-from leastnoise.report.cost_drivers.pressure import largest_shares
-from leastnoise.report.cost_drivers.relaxation import target_in_words
+from leastnoise.report.cost_drivers import target_in_words
+from leastnoise.report.pressure import largest_shares
+from leastnoise.report.redesign import Redesign
 from leastnoise.report.simple_ways import Baselines, baselines
-from leastnoise.report.trade_off.trade_off_files import write_tradeoff
-from leastnoise.report.trade_off.trade_off_table import (
+from leastnoise.report.trade_off_table import (
     AskedBatch,
     BatchAccuracy,
     How,
     Needed,
     Point,
     Tradeoff,
+    write_tradeoff,
 )
 
 __all__ = ["AskedBatch", "BatchAccuracy", "Needed", "Point", "Tradeoff", "tradeoff", "write_tradeoff"]
