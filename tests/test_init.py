@@ -6,8 +6,9 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import typer
@@ -20,7 +21,7 @@ from leastnoise.app.cli.init_command import init
 from leastnoise.app.drafting.columns import Column, columns_of
 from leastnoise.app.drafting.draft import TABLES, Wishes, draft_spec
 from leastnoise.app.drafting.questions import ask_wishes
-from leastnoise.app.specification.json_schema import FILE, json_schema, own_keys, schema_text
+from leastnoise.app.specification.json_schema import FILE, json_schema, keys_of, schema_text
 from leastnoise.app.specification.spec_file import (
     DESIGN,
     FILL_IN,
@@ -33,7 +34,8 @@ from leastnoise.app.specification.spec_file import (
 )
 from leastnoise.core.errors import DataError, LeastnoiseError, SpecError
 from leastnoise.privacy import ApproxDP, PureDP
-from leastnoise.query import COMMON, QUERY_KINDS, Cube, Marginal, Schema, Total
+from leastnoise.query import COMMON, QUERY_KINDS, Cube, Marginal, Query, Schema, Total
+from leastnoise.query.queries.key_shapes import key
 from support import extra
 from test_spec import NAMES, NO_GOAL, QUERY, TARGET, TEXT, VALID, asking, examples, specs, written
 
@@ -497,7 +499,7 @@ def test_the_schema_names_every_key_and_kind() -> None:
     kinds = {each["properties"]["kind"]["const"]: each for each in schema["$defs"]["kind"]["anyOf"]}
     assert set(kinds) == set(QUERY_KINDS)
     for kind, cls in QUERY_KINDS.items():
-        assert set(kinds[kind]["properties"]) == {"kind", *own_keys(cls), *COMMON}
+        assert set(kinds[kind]["properties"]) == {"kind", *keys_of(cls)} >= set(COMMON)
         # A key without a shape would be completed and never checked.
         assert all(shape for shape in kinds[kind]["properties"].values()), kind
     assert set(schema["properties"]["design"]["properties"]) == set(DESIGN)
@@ -508,6 +510,28 @@ def test_the_schema_names_every_key_and_kind() -> None:
         {*FURTHER, PERSON} <= set(goal["properties"]) and all(goal["properties"].values())
         for goal in schema["properties"]["privacy"]["anyOf"]
     )
+
+
+def test_a_new_class_of_queries_is_in_the_schema_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class Every(Query):
+        step: int = field(metadata=key({"type": "integer", "minimum": 2}))
+        first: int | None = field(default=None, metadata=key({"type": "integer"}, written="start"))
+        kind: ClassVar[str] = "every"
+
+    monkeypatch.setitem(QUERY_KINDS, "every", Every)
+    check = jsonschema.Draft202012Validator(json_schema())
+    spec: dict[str, Any] = {"schema": {"age": ["a", "b"]}, "privacy": {"epsilon": 1}}
+    asked: dict[str, Any] = {"kind": "every", "step": 2, "name": "x"}
+    for change, is_valid in (
+        ({}, True),
+        ({"start": 1}, True),
+        ({"step": 1}, False),
+        ({"first": 1}, False),
+        ({"within": [5, 2]}, False),
+    ):
+        assert check.is_valid(spec | {"query": [asked | change]}) == is_valid, change
+    assert not check.is_valid(spec | {"query": [{"kind": "every"}]})
 
 
 def accepts(text: str) -> bool:

@@ -4,15 +4,16 @@
 
     python -m leastnoise.app.specification.json_schema
 
-after a new kind of query, setting or goal. The names of tables and keys are those
-that `leastnoise.app.specification.spec_file` reads by. The schema knows shapes and not meanings: whether an
+after a new kind of query, setting or goal. Each class of queries declares the shapes of its keys
+(`leastnoise.query.queries.key_shapes`); the names of the other tables and keys are those that
+`leastnoise.app.specification.spec_file` reads by. The schema knows shapes and not meanings: whether an
 attribute exists or edges increase, only reading the file tells.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,58 +25,8 @@ FILE = Path(__file__).with_name("spec.schema.json")
 Json = dict[str, Any]
 
 _TEXT: Json = {"type": "string"}
-_TEXTS: Json = {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}
 _POSITIVE: Json = {"type": "number", "exclusiveMinimum": 0}
-_SIZE: Json = {"anyOf": [_POSITIVE, {"type": "string", "pattern": "%\\s*$"}]}
 _NUMBERS: Json = {"type": "array", "items": {"type": "number"}}
-_COUNTS: Json = {"type": "array", "items": {"type": "integer", "minimum": 0}}
-_SOME_COUNTS: Json = _COUNTS | {"minItems": 1, "uniqueItems": True}
-_ENDS: Json = {"type": "array", "minItems": 2, "maxItems": 2}
-_SIDE: Json = {"$ref": "#/$defs/kind"}
-_SPARSE: Json = {
-    "type": "object",
-    "properties": {"shape": _COUNTS, "rows": _COUNTS, "columns": _COUNTS, "values": _NUMBERS},
-    "required": ["shape", "rows", "columns", "values"],
-    "additionalProperties": False,
-}
-
-# The shape of each key; one that is not listed may hold anything.
-_QUERY_KEYS: dict[str, Json] = {
-    "name": {"type": "string", "minLength": 1, "description": "under which the answers are found"},
-    "weight": {"type": "number", "minimum": 0, "description": "how much its variance counts; 1 unless given"},
-    "stderr": _SIZE | {"description": "the standard error each answer must keep"},
-    "within": {
-        "type": "array",
-        "prefixItems": [_SIZE, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}],
-        "minItems": 2,
-        "maxItems": 2,
-        "description": "half-width and level of the interval each answer must keep, as [100, 0.95]",
-    },
-    "expected": {
-        "anyOf": [_POSITIVE, {"type": "array", "items": _POSITIVE, "minItems": 1}],
-        "description": "a public size, for targets in per cent; or a list, one for each row",
-    },
-    "attributes": _TEXTS | {"description": "names of attributes of the schema"},
-    "attribute": _TEXT | {"description": "an attribute of the schema"},
-    "order": {"anyOf": [{"type": "integer", "minimum": 0}, _SOME_COUNTS]},
-    "ranges": {"type": "array", "items": _ENDS, "minItems": 1},
-    "condition": _TEXT | {"description": "such as age >= 18 and sex == 'F'"},
-    "cases": {
-        "anyOf": [
-            {"type": "object", "additionalProperties": _TEXT, "minProperties": 1},
-            {"type": "array", "items": _ENDS | {"items": _TEXT}, "minItems": 1},
-        ],
-        "description": 'conditions by label, such as { minor = "age < 18", adult = "age >= 18" }',
-    },
-    "heading": {"type": "string", "minLength": 1, "description": "what heads the column of the cases"},
-    "left": _SIDE,
-    "right": _SIDE,
-    "matrix": {"anyOf": [{"type": "array", "items": {"anyOf": [_NUMBERS, {"type": "number"}]}}, _SPARSE]},
-    "labels": {"type": "array", "items": _TEXT},
-}
-_OPTIONAL = {"order", "labels", "heading"}
-# Where a key of a file is called otherwise in Python.
-_WRITTEN = {"row_labels": "labels"}
 
 _NUMBER_OR_FRACTION: Json = {"anyOf": [_POSITIVE, {"type": "string", "pattern": "^[^/]+/[^/]+$"}]}
 _GOAL_KEYS: dict[str, Json] = {
@@ -123,10 +74,9 @@ _ATTRIBUTES: dict[str, Json] = {
 }
 
 
-def own_keys(kind: type[Query]) -> list[str]:
-    """The keys that a kind of query has besides those of all."""
-    names = [field.name for field in fields(kind) if not field.kw_only and field.name not in COMMON]
-    return [_WRITTEN.get(name, name) for name in names]
+def keys_of(kind: type[Query]) -> dict[str, Field[Any]]:
+    """The fields of a class of queries, by the keys that files hold them under."""
+    return {field.metadata["written"] or field.name: field for field in fields(kind)}
 
 
 def json_schema() -> Json:
@@ -200,13 +150,14 @@ def _attribute(key: str) -> Json:
 
 
 def _common() -> dict[str, Json]:
-    return {key: _QUERY_KEYS.get(key, {}) for key in COMMON}
+    return {key: field.metadata["shape"] for key, field in keys_of(Query).items()}
 
 
 def _query(kind: str, cls: type[Query]) -> Json:
-    own = own_keys(cls)
-    properties = {"kind": {"const": kind}} | {key: _QUERY_KEYS.get(key, {}) for key in own} | _common()
-    needed = [key for key in own if key not in _OPTIONAL]
+    own = {key: field for key, field in keys_of(cls).items() if key not in COMMON}
+    shapes = {key: field.metadata["shape"] for key, field in own.items()}
+    needed = [key for key, field in own.items() if field.default is not None]
+    properties = {"kind": {"const": kind}} | shapes | _common()
     return _table(properties, "kind", *needed) | {"not": {"required": ["stderr", "within"]}}
 
 

@@ -12,6 +12,7 @@ and ``a * b`` crosses two queries on different attributes.
 
     meaning.py  what a row says about one record, told without operators
     invented_records.py  invented records, counted one by one
+    key_shapes.py  what the keys of a query may hold in a file
     query.py     what every query has, products, labels
     counts.py   totals, cross tables, distributions, ranges, hierarchies, sums
     where.py    conditions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ import numpy as np
 from leastnoise.core.errors import QueryError
 from leastnoise.core.operators import Matrix, Operator
 from leastnoise.query.predicates import Combination, Condition, parse, satisfying
+from leastnoise.query.queries.key_shapes import NAME, PAIR, TEXT, key
 from leastnoise.query.queries.meaning import Table, condition_aspect
 from leastnoise.query.queries.query import Factor, Labels, Query, Term
 from leastnoise.query.schema import Schema
@@ -20,6 +21,15 @@ from leastnoise.query.schema import Schema
 # Entries of the table of cases by combinations of values. Nothing is designed for a tied set of attributes
 # with more than some 20,000 combinations; a thousand cases over that many still fit.
 MAX_ENTRIES = 2**26
+
+
+_CASES = {
+    "anyOf": [
+        {"type": "object", "additionalProperties": TEXT, "minProperties": 1},
+        {"type": "array", "items": PAIR | {"items": TEXT}, "minItems": 1},
+    ]
+}
+_CASES_TEXT = 'conditions by label, such as { minor = "age < 18", adult = "age >= 18" }'
 
 
 @dataclass(frozen=True)
@@ -40,8 +50,8 @@ class Cases(Query):
         ['minor', 'adult']
     """
 
-    cases: Mapping[str, str] | Sequence[tuple[str, str]]
-    heading: str | None = None
+    cases: Mapping[str, str] | Sequence[tuple[str, str]] = field(metadata=key(_CASES, _CASES_TEXT))
+    heading: str | None = field(default=None, metadata=key(NAME, "what heads the column of the cases"))
     kind: ClassVar[str] = "cases"
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
 from typing import Any, ClassVar
@@ -22,6 +22,7 @@ from leastnoise.core.operators import (
     Padded,
     SomeRanges,
 )
+from leastnoise.query.queries.key_shapes import COUNTS, NAMES, PAIR, TEXT, key
 from leastnoise.query.queries.meaning import Aspect, Table, interval_aspect
 from leastnoise.query.queries.query import Factor, Labels, Query, Term, check_attribute, set_common, to_plain
 from leastnoise.query.schema import Attribute, Bins, Hierarchy, Schema
@@ -32,6 +33,9 @@ MAX_TABLES = 1_000_000
 
 # A cube of more attributes than this is called by their number.
 _NAMED_IN_TITLE = 6
+
+
+_ORDER = {"anyOf": [{"type": "integer", "minimum": 0}, COUNTS | {"minItems": 1, "uniqueItems": True}]}
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Total(Query):
 class Marginal(Query):
     """One count for every combination of values of the attributes: a cross table."""
 
-    attributes: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = field(default=(), metadata=key(NAMES, "names of attributes of the schema"))
     kind: ClassVar[str] = "marginal"
 
     def __init__(self, *attributes: str, **common: Any) -> None:
@@ -86,8 +90,8 @@ class Cube(Query):
     combinations unless given.
     """
 
-    attributes: tuple[str, ...] = ()
-    order: int | tuple[int, ...] | None = None
+    attributes: tuple[str, ...] = field(default=(), metadata=key(NAMES, "names of attributes of the schema"))
+    order: int | tuple[int, ...] | None = field(default=None, metadata=key(_ORDER))
     kind: ClassVar[str] = "cube"
 
     def __init__(self, *attributes: str, order: int | Sequence[int] | None = None, **common: Any) -> None:
@@ -148,7 +152,7 @@ class Cube(Query):
 class _OfOneAttribute(Query):
     """What queries about a single attribute share."""
 
-    attribute: str
+    attribute: str = field(metadata=key(TEXT, "an attribute of the schema"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -215,7 +219,7 @@ class Ranges(_OfOneAttribute):
     high are edges and the interval is [low, high).
     """
 
-    ranges: Sequence[tuple[Any, Any]]
+    ranges: Sequence[tuple[Any, Any]] = field(metadata=key({"type": "array", "items": PAIR, "minItems": 1}))
     kind: ClassVar[str] = "ranges"
 
     def __post_init__(self) -> None:

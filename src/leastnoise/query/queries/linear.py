@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from leastnoise.core.errors import QueryError
 from leastnoise.core.operators import Operator, SparseMatrix, from_entries
+from leastnoise.query.queries.key_shapes import COUNTS, NUMBERS, TEXT, key
 from leastnoise.query.queries.meaning import Aspect, Cell, Meaning, Table
 from leastnoise.query.queries.query import COMMON, Labels, Query, Term, set_common, to_plain
 from leastnoise.query.schema import Schema
@@ -18,13 +19,23 @@ from leastnoise.query.schema import Schema
 # What a record's cell is called where no schema names its values.
 CELL = "cell"
 
+_SPARSE = {
+    "type": "object",
+    "properties": {"shape": COUNTS, "rows": COUNTS, "columns": COUNTS, "values": NUMBERS},
+    "required": ["shape", "rows", "columns", "values"],
+    "additionalProperties": False,
+}
+_MATRIX = {"anyOf": [{"type": "array", "items": {"anyOf": [NUMBERS, {"type": "number"}]}}, _SPARSE]}
+
 
 @dataclass(frozen=True, eq=False)
 class Linear(Query):
     """Any linear combinations of the cells, one row each: an array or a SciPy sparse matrix."""
 
-    matrix: Any
-    row_labels: Sequence[str] | None = None
+    matrix: Any = field(metadata=key(_MATRIX))
+    row_labels: Sequence[str] | None = field(
+        default=None, metadata=key({"type": "array", "items": TEXT}, written="labels")
+    )
     kind: ClassVar[str] = "linear"
 
     def __init__(self, matrix: Any, labels: Sequence[str] | None = None, **common: Any) -> None:

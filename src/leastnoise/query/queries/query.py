@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from itertools import accumulate
 from typing import Any, ClassVar, overload
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from leastnoise.core.errors import QueryError
 from leastnoise.core.operators import AllOnes, Array, Deferred, Kronecker, Operator, Reordered, Stack
+from leastnoise.query.queries.key_shapes import NAME, POSITIVE, QUERY, SIZE, key
 from leastnoise.query.queries.meaning import Meaning, Table
 from leastnoise.query.queries.targets import (
     Expected,
@@ -133,6 +134,13 @@ def term_labels(term: Term, of_everyone: str) -> Labels:
 COMMON: dict[str, Any] = {"name": None, "weight": 1.0, "stderr": None, "within": None, "expected": None}
 
 
+_LEVEL = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+_WITHIN = {"type": "array", "prefixItems": [SIZE, _LEVEL], "minItems": 2, "maxItems": 2}
+_WITHIN_TEXT = "half-width and level of the interval each answer must keep, as [100, 0.95]"
+_EXPECTED = {"anyOf": [POSITIVE, {"type": "array", "items": POSITIVE, "minItems": 1}]}
+_EXPECTED_TEXT = "a public size, for targets in per cent; or a list, one for each row"
+
+
 @dataclass(frozen=True)
 class Query:
     """A batch of linear counting queries over one schema.
@@ -142,11 +150,14 @@ class Query:
     """
 
     _: KW_ONLY
-    name: str | None = None
-    weight: float = 1.0
-    stderr: Size | None = None
-    within: Interval | None = None
-    expected: Expected | None = None
+    name: str | None = field(default=None, metadata=key(NAME, "under which the answers are found"))
+    weight: float = field(
+        default=1.0,
+        metadata=key({"type": "number", "minimum": 0}, "how much its variance counts; 1 unless given"),
+    )
+    stderr: Size | None = field(default=None, metadata=key(SIZE, "the standard error each answer must keep"))
+    within: Interval | None = field(default=None, metadata=key(_WITHIN, _WITHIN_TEXT))
+    expected: Expected | None = field(default=None, metadata=key(_EXPECTED, _EXPECTED_TEXT))
 
     kind: ClassVar[str] = ""
 
@@ -293,10 +304,10 @@ class Query:
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `query_from_dict` reads back."""
         plain: dict[str, Any] = {"kind": self.kind}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value != field.default:
-                plain[field.name] = to_plain(value)
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value != one.default:
+                plain[one.name] = to_plain(value)
         return plain
 
 
@@ -304,8 +315,8 @@ class Query:
 class Product(Query):
     """Every row of one query crossed with every row of another, on different attributes."""
 
-    left: Query
-    right: Query
+    left: Query = field(metadata=key(QUERY))
+    right: Query = field(metadata=key(QUERY))
     kind: ClassVar[str] = "product"
 
     def __post_init__(self) -> None:
@@ -354,8 +365,8 @@ def set_common(query: Query, common: dict[str, Any]) -> None:
     unknown = set(common) - set(COMMON)
     if unknown:
         raise TypeError(f"{type(query).__name__} takes no {', '.join(sorted(unknown))}")
-    for key, default in COMMON.items():
-        object.__setattr__(query, key, common.get(key, default))
+    for name, default in COMMON.items():
+        object.__setattr__(query, name, common.get(name, default))
 
 
 def check_attribute(query: Query, name: object) -> None:

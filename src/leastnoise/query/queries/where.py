@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from leastnoise.core.operators import Matrix
 from leastnoise.query.predicates import Condition, describe, independent_parts, parse, satisfying
+from leastnoise.query.queries.key_shapes import TEXT, key
 from leastnoise.query.queries.meaning import Table, condition_aspect
 from leastnoise.query.queries.query import Factor, Labels, Query, Term
 from leastnoise.query.schema import Schema
@@ -23,7 +24,7 @@ class Where(Query):
     The language is that of `leastnoise.query.predicates`.
     """
 
-    condition: str
+    condition: str = field(metadata=key(TEXT, "such as age >= 18 and sex == 'F'"))
     kind: ClassVar[str] = "where"
 
     def __post_init__(self) -> None:
