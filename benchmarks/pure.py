@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.planning.families.weighted_marginals import best_weights, tables
+from leastnoise.planning.families.weighted_tables import best_weights, tables
 
 # Error and seconds of HDMM; None where it gave no time.
 HDMM: dict[str, tuple[float | None, float | None]] = {

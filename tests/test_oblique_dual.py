@@ -17,10 +17,10 @@ from leastnoise.bounds import union_bound
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.planning.oblique.dual import dual_weights as dual_weights_and_end
-from leastnoise.planning.oblique.dual import weight_search as dual_search
-from leastnoise.planning.oblique.dual.moving_union import MovingUnion, sum_and_marginals
-from leastnoise.planning.oblique.dual.weight_search import _Search
+from leastnoise.planning.oblique import dual_search
+from leastnoise.planning.oblique.dual_search import _Search
+from leastnoise.planning.oblique.dual_search import dual_weights as dual_weights_and_end
+from leastnoise.planning.oblique.dual_union import MovingUnion, sum_and_marginals
 from leastnoise.planning.oblique.splitting import split_products
 from leastnoise.query import Products, products_of
 from leastnoise.solver import minimise_total_variance

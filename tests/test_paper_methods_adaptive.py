@@ -20,6 +20,15 @@ from hypothesis import strategies as st
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.progress import Progress
 from leastnoise.planning import Plan, Request, design
+from leastnoise.planning.families.attribute_sets import (
+    asked_subsets,
+    chosen_marginals,
+    downward,
+    fourier_rows,
+    largest_noise,
+    marginal_rows,
+    maximal,
+)
 from leastnoise.planning.families.bases import (
     SQUARE_BASES,
     equal_lengths,
@@ -28,11 +37,8 @@ from leastnoise.planning.families.bases import (
     scaled_rows,
     wavelet_basis,
 )
-from leastnoise.planning.families.datacube import chosen_marginals, largest_noise, marginal_rows
 from leastnoise.planning.families.eigen import eigen_queries
-from leastnoise.planning.families.fourier import fourier_rows
-from leastnoise.planning.families.hierarchical import tree
-from leastnoise.planning.families.mentioned_attributes import asked_subsets, downward, maximal
+from leastnoise.planning.families.fixed_rows import tree
 from leastnoise.planning.method import kronecker
 from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.query import (

@@ -14,7 +14,7 @@ import pytest
 import leastnoise as ln
 from leastnoise.planning import Request, all_methods, checked_request, choice
 from leastnoise.planning import pure_search as pure
-from leastnoise.planning.p_identity.capped import largest_difference
+from leastnoise.planning.p_identity.family import largest_difference
 from tolerances import ROUNDING
 
 WITHIN = ln.TotalVariance(within_targets=True)

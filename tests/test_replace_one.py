@@ -21,7 +21,7 @@ from leastnoise.core.errors import DesignError, PlanFileError, PrivacyError
 from leastnoise.core.progress import Progress
 from leastnoise.planning import Plan, Request, design, load_plan
 from leastnoise.planning.families import dense
-from leastnoise.planning.families.distinct_cells import with_differences
+from leastnoise.planning.families.proposals import with_differences
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.query import AllRanges, Marginal, Prefix, Schema, Total, Workload, assemble
 from leastnoise.report import compare, summarize

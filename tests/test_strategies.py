@@ -13,9 +13,8 @@ import pytest
 from leastnoise.bounds import certify
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.planning import Method, Request, all_methods, design, load_plan, method_named, plan_by
-from leastnoise.planning.families.distinct_cells import distinct_cells
-from leastnoise.planning.families.hierarchical import best_branchings, branchings, tree
-from leastnoise.planning.families.wavelet import haar, is_small
+from leastnoise.planning.families.fixed_rows import best_branchings, branchings, haar, is_small, tree
+from leastnoise.planning.families.proposals import distinct_cells
 from leastnoise.planning.method import kronecker, refuse_large
 from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.query import (

@@ -22,13 +22,13 @@ and under pure privacy the best of several; the proposal becomes integers within
 """
 
 from leastnoise.planning.choice import design
-from leastnoise.planning.families.distinct_cells import on_basis
 from leastnoise.planning.families.proposals import (
     from_covariance,
     from_gains,
     from_rows,
     is_add_remove,
     nothing_asked,
+    on_basis,
     refuse_unless_total,
     scaled_note,
     weighted_factor,

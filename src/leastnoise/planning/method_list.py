@@ -12,18 +12,14 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from leastnoise.core.errors import MethodError
-from leastnoise.planning.families.datacube import DATACUBE
+from leastnoise.planning.families.attribute_sets import DATACUBE, FOURIER
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.eigen import EIGEN, PRINCIPAL, SEPARATION
-from leastnoise.planning.families.fourier import FOURIER
-from leastnoise.planning.families.hierarchical import HIERARCHICAL
-from leastnoise.planning.families.identity import IDENTITY
+from leastnoise.planning.families.fixed_rows import HIERARCHICAL, IDENTITY, WAVELET, WORKLOAD
 from leastnoise.planning.families.marginals import MARGINALS
 from leastnoise.planning.families.product import PRODUCT
 from leastnoise.planning.families.residuals import RESIDUALS
-from leastnoise.planning.families.wavelet import WAVELET
 from leastnoise.planning.families.weighted_basis import WEIGHTED_BASIS
-from leastnoise.planning.families.workload_rows import WORKLOAD
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method import Found, Method, Request
 from leastnoise.planning.p_identity.family import P_IDENTITY

@@ -38,11 +38,9 @@ from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
-from leastnoise.planning.families.distinct_cells import Cells
-from leastnoise.planning.families.proposals import from_rows, nothing_asked, weighted_factor
+from leastnoise.planning.families.proposals import Cells, from_rows, nothing_asked, weighted_factor
 from leastnoise.planning.method import Method, Request
-from leastnoise.planning.p_identity.capped import power_mean, relative_caps, variances
-from leastnoise.planning.p_identity.family import merging
+from leastnoise.planning.p_identity.family import merging, power_mean, relative_caps, variances
 from leastnoise.planning.p_identity.objective_function import cells_of
 from leastnoise.solver import minimise_smooth
 from leastnoise.strategy import Basis, RealStrategy, integer_basis

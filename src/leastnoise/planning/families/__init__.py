@@ -1,1 +1,19 @@
-"""Families of strategies, one file each, and what several of them share."""
+"""Families of strategies, and what several of them share.
+
+    dense             the certified optimum, over matrices
+    dense_capped      the same where variances have caps
+    product           the certified optimum for one product, attribute by attribute
+    marginals         the certified optimum for cross tables
+    residuals         unions of products, by the search in `oblique`
+    fixed_rows        every cell, every query, a tree, wavelets
+    attribute_sets    Fourier queries and data cubes
+    eigen             the adaptive mechanism: weights for eigenvectors, and two quicker variants
+    weighted_basis    weights for the rows of a fixed basis
+    weighted_tables   weights for cross tables, for Laplace noise
+    laplace_factor    one attribute under Laplace noise
+    bases             integer bases of each attribute
+    product_requests  what methods for products share
+    proposals         from the matrices that a search ends with to what can be measured
+
+A new family is one file here and one line in `method_list`.
+"""

@@ -26,14 +26,16 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.core.resources import Needs
 from leastnoise.planning.families.dense_capped import find_within_caps, room_of
-from leastnoise.planning.families.distinct_cells import (
+from leastnoise.planning.families.proposals import (
     Cells,
     distinct_cells,
     list_pairs,
+    nothing_asked,
+    scaled_note,
     triangle,
+    weighted_factor,
     with_differences,
 )
-from leastnoise.planning.families.proposals import nothing_asked, scaled_note, weighted_factor
 from leastnoise.planning.method import Found, Method, Request, dense_needs, flag_option, refuse_many_cells
 from leastnoise.solver import Run, Solution, minimise_total_variance
 from leastnoise.solver.capped import least_total

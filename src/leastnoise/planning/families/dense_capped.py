@@ -18,7 +18,7 @@ from leastnoise.bounds import Witness
 from leastnoise.core.deadline import Watch
 from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
 from leastnoise.core.operators import Array, Operator
-from leastnoise.planning.families.distinct_cells import (
+from leastnoise.planning.families.proposals import (
     Cells,
     distinct_cells,
     list_pairs,

@@ -28,8 +28,13 @@ import numpy as np
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.bases import SQUARE_BASES, product_costs
-from leastnoise.planning.families.completion import completed, counted_workload
-from leastnoise.planning.families.proposals import nothing_asked, refuse_unless_total, scaled_note
+from leastnoise.planning.families.proposals import (
+    completed,
+    counted_workload,
+    nothing_asked,
+    refuse_unless_total,
+    scaled_note,
+)
 from leastnoise.planning.method import (
     Found,
     Method,

@@ -31,8 +31,14 @@ from leastnoise.planning.families.product_requests import (
     table_sizes,
 )
 from leastnoise.planning.method import Found, Method, Request
-from leastnoise.planning.oblique.dual import dual_weights
-from leastnoise.planning.oblique.proposal import proposal_of
+from leastnoise.planning.oblique.dual_search import dual_weights
+from leastnoise.planning.oblique.proposal import (
+    SHARE,
+    answering_all,
+    proposal_of,
+    with_loose_caps,
+    with_small_weights,
+)
 from leastnoise.planning.oblique.row_variances import (
     Alternated,
     RowsTakeTooLong,
@@ -42,12 +48,6 @@ from leastnoise.planning.oblique.row_variances import (
 )
 from leastnoise.planning.oblique.splitting import Split, split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
-from leastnoise.planning.oblique.zero_products import (
-    SHARE,
-    answering_all,
-    with_loose_caps,
-    with_small_weights,
-)
 from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.query import Kind, Products, first_not_spanned
 from leastnoise.solver import SplitSolution, least_largest, total_within

@@ -24,10 +24,15 @@ from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.bases import SQUARE_BASES, product_costs, scaled_rows
-from leastnoise.planning.families.distinct_cells import triangle
 from leastnoise.planning.families.eigen import eigen_queries, gap_note, weighting_of, with_time_left
-from leastnoise.planning.families.hierarchical import tree
-from leastnoise.planning.families.proposals import from_rows, nothing_asked, refuse_unless_total, scaled_note
+from leastnoise.planning.families.fixed_rows import tree
+from leastnoise.planning.families.proposals import (
+    from_rows,
+    nothing_asked,
+    refuse_unless_total,
+    scaled_note,
+    triangle,
+)
 from leastnoise.planning.method import (
     Found,
     Method,

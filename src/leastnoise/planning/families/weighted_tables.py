@@ -1,36 +1,222 @@
-"""Cross tables with the best weights, for Laplace noise, over any number of attributes.
+"""Cross tables of attributes, each measured with a weight of its own, for Laplace noise.
 
-Tables t below those that are asked, with weights θ_t ≥ 0, have the L1 sensitivity Σ_t θ_t. What is known of
-the residuals of a set s has precision x_s = Σ_{t ⊇ s} θ_t²/Π_{a in t∖s} n_a; a count of table j the variance
+A record is counted once in every cross table, so tables of the attribute sets t with weights θ_t ≥ 0 have the
+L1 sensitivity Σ_t θ_t. What they tell of the residuals of a set s of attributes has precision
+x_s = Σ_t k_st θ_t², and a total of variances is, per unit of noise,
 
-    v_j = 2 (Σ_t θ_t)² Σ_{s ⊆ j} (1/x_s) Π_{a in s} (1 − 1/n_a) Π_{a in j∖s} 1/n_a²                       (1)
+    (Σ_t θ_t)² Σ_s c_s/x_s                                                                            (1)
 
-over ε². A total of (1) is not convex in θ; `table_weights` minimises it from several starts, with one weight
-for every set whatever the number of cells. For the largest variance the weights of the tables are raised
-where the variance is largest and the search goes on; the best found is kept.
+It is not convex in θ. L-BFGS-B minimises it from each start, and the best end is kept.
+
+In few attributes every set may be a table, that of all attributes included, so that the family contains noise
+on every cell. With N_t the number of counts in table t and N the number of cells, the Gram matrix of table t
+is N/N_t on the residual subspace of every s ⊆ t and zero on the others, so that
+
+    k_st = N/N_t for t ⊇ s,     c_s = Π_{a in s} (n_a − 1) Σ_{tables j ⊇ s that are asked} w_j N/N_j       (2)
+
+In many attributes only sets below the tables that are asked have a weight. With k_st = 1/Π_{a in t∖s} n_a a
+count of table j has the variance
+
+    v_j = 2 (Σ_t θ_t)² Σ_{s ⊆ j} (1/x_s) Π_{a in s} (1 − 1/n_a) Π_{a in j∖s} 1/n_a²                       (3)
+
+over ε². For the largest variance the weights of the tables are raised where the variance is largest and the
+search goes on; the best found is kept.
 
 Reference:
     McKenna, Miklau, Hay and Machanavajjhala (2018), Optimizing error of high-dimensional statistical
-    queries under differential privacy, section 6.3, for strategies of weighted marginals.
+    queries under differential privacy, section 6.3, for strategies of weighted marginals. Residual
+    subspaces: Xiao, He, Zhang and Kifer (2023), An optimal and scalable matrix mechanism for noisy marginals.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from leastnoise.bounds import ProductWitness
-from leastnoise.core.deadline import Deadline
+from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended
+from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.planning.families.attribute_sets import Subset, along, asked_subsets, n_combinations
+from leastnoise.planning.families.bases import scaled_rows
 from leastnoise.planning.families.product_requests import Asked, asked, uniform
-from leastnoise.planning.families.table_weights import NEGLIGIBLE, least_total, uneven_starts
-from leastnoise.planning.method import Found, Request
+from leastnoise.planning.method import Found, Request, kronecker
 from leastnoise.query import Lattice, Products
-from leastnoise.strategy import BlockProposal, centred_form
+from leastnoise.solver import minimise_smooth
+from leastnoise.strategy import BlockProposal, RealStrategy, centred_form
+
+# Tables whose weight is below this share of all do not pay for their noise.
+NEGLIGIBLE = 1e-7
+
+
+def total_and_gradient(theta: Array, known: Any, costs: Array) -> tuple[float, Array]:
+    """(1) and its gradient; infinite where something asked is not measured.
+
+    Args:
+        known: k, sets by tables, an array or a sparse matrix.
+        costs: c, zero for sets that nothing is asked of.
+    """
+    x = known @ theta**2
+    asked = costs > 0
+    if (x[asked] <= 0).any():
+        return math.inf, np.zeros_like(theta)
+    safe = np.where(asked, x, 1.0)
+    each = np.where(asked, costs / safe, 0.0)
+    spread, noise = float(theta.sum()), float(each.sum())
+    falling = known.T @ np.where(asked, each / safe, 0.0)
+    return spread**2 * noise, 2 * spread * noise - 2 * spread**2 * theta * falling
+
+
+def uneven_starts(n: int, number: int, *, seed: int = 0) -> list[Array]:
+    """So many starts of n weights: even ones first, then ever more uneven ones."""
+    generator = np.random.default_rng(seed)
+    return [generator.random(n) ** power for power in range(number)]
+
+
+def least_total(
+    known: Any,
+    costs: Array,
+    starts: Iterable[Array],
+    *,
+    steps: int,
+    deadline: Deadline = NEVER,
+) -> tuple[Array, float, Ended]:
+    """θ with Σθ = 1 and the least (1) found from any of the starts, that total, and how the search ended.
+
+    Args:
+        steps: of the descent from each start, at most.
+        deadline: after which the starts to come are left out.
+    """
+    unit = float(costs.sum()) or 1.0
+    scaled = costs / unit
+    n = len(costs)
+    best, least = np.ones(n) / n, math.inf
+    endings: list[Ended] = []
+    left = list(starts)
+    while left:
+        start = left.pop(0)
+        found = minimise_smooth(
+            lambda theta: total_and_gradient(theta, known, scaled),
+            start,
+            tol=1e-14,
+            max_steps=steps,
+            max_evaluations=2 * steps,
+            least=0.0,
+        )
+        theta = found.x / found.x.sum()
+        for candidate in (np.where(theta > NEGLIGIBLE, theta, 0.0), theta):
+            value = total_and_gradient(candidate, known, scaled)[0]
+            if value < least:
+                best, least = candidate / candidate.sum(), value
+        endings.append(found.ended)
+        if left and deadline.is_past:
+            endings.append("deadline")
+            break
+    return best, least * unit, worst_ending(endings)
+
+
+# One weight for every set of so many attributes at most: 256 of them, and as many squared in (1).
+MAX_ATTRIBUTES = 8
+
+# Starts of the search, and steps from each.
+_FEW_STARTS, _FEW_STEPS = 8, 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """A total of variances of cross tables, in residual subspaces.
+
+    Attributes:
+        sizes: the number of values of every attribute.
+        subsets: all attribute sets, in the order of what follows.
+        gram: N/N_t where s ⊆ t, else zero: rows s, columns t.
+        costs: m_s v_s.
+    """
+
+    sizes: tuple[int, ...]
+    subsets: tuple[Subset, ...]
+    gram: Array
+    costs: Array
+
+
+def tables(sizes: tuple[int, ...], asked: Mapping[Subset, float]) -> Tables:
+    """The problem (1) for cross tables with a weight each, for at most MAX_ATTRIBUTES attributes."""
+    places = [a for a, size in enumerate(sizes) if size > 1]
+    subsets = tuple(
+        frozenset(chosen) for count in range(len(places) + 1) for chosen in combinations(places, count)
+    )
+    N = math.prod(sizes)
+    gram = np.array([[N / n_combinations(t, sizes) if s <= t else 0.0 for t in subsets] for s in subsets])
+    weights = np.array([asked.get(t, 0.0) for t in subsets])
+    multiplicities = np.array([math.prod(sizes[a] - 1 for a in s) for s in subsets], dtype=float)
+    return Tables(sizes, subsets, gram, multiplicities * (gram @ weights))
+
+
+def best_weights(problem: Tables, *, seed: int = 0) -> tuple[Array, float, Ended]:
+    """θ with Σθ = 1, one for each attribute set, the total variance (1), and how the search ended."""
+    starts = uneven_starts(len(problem.subsets), _FEW_STARTS, seed=seed)
+    return least_total(
+        problem.gram, problem.costs, (start / start.sum() for start in starts), steps=_FEW_STEPS
+    )
+
+
+def rows_of(problem: Tables, theta: Array) -> Array:
+    """The counts of every table that has a weight, in whole-number multiples near it."""
+    blocks, weights = [], []
+    for subset, weight in zip(problem.subsets, theta, strict=True):
+        if weight > 0:
+            factors = [
+                np.eye(size, dtype=np.int64) if inside else np.ones((1, size), dtype=np.int64)
+                for size, inside in along(subset, problem.sizes)
+            ]
+            blocks.append(kronecker(factors))
+            weights.append(np.full(len(blocks[-1]), weight))
+    return scaled_rows(np.vstack(blocks), np.concatenate(weights))
+
+
+def asked_tables(request: Request) -> dict[Subset, float] | None:
+    """The weight of every cross table asked; None where something else is, or weights vary within one."""
+    workload = request.workload
+    asked = asked_subsets(workload)
+    if asked is None or workload.schema is None or request.objective.kind != "total":
+        return None
+    if sum(size > 1 for size in workload.schema.shape) > MAX_ATTRIBUTES:
+        return None
+    weights = request.objective.weights(workload)
+    total: dict[Subset, float] = {}
+    for table in asked:
+        own = weights[workload.rows_of(table.name)]
+        if not table.is_marginal or not (own == own[0]).all():
+            return None
+        total[table.attributes] = total.get(table.attributes, 0.0) + float(own[0])
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class FoundTables:
+    """Weighted cross tables, their total variance, a note on them, and how the search ended."""
+
+    proposal: RealStrategy
+    total: float
+    note: str
+    ended: Ended
+
+
+def find_tables(request: Request) -> FoundTables | None:
+    """The best weighted cross tables; None where others are asked."""
+    asked, schema = asked_tables(request), request.workload.schema
+    if asked is None or schema is None:
+        return None
+    problem = tables(schema.shape, asked)
+    theta, total, ended = best_weights(problem)
+    note = f"{np.count_nonzero(theta):,} cross tables, each with a weight"
+    return FoundTables(RealStrategy(rows_of(problem, theta)), total, note, ended)
+
 
 # One weight for every set of attributes below a table that is asked: so many at most.
 MAX_SETS = 30_000
@@ -45,7 +231,7 @@ _ROUNDS, _POWER = 40, 0.7
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """(1) as sparse matrices.
+    """(3) as sparse matrices.
 
     Attributes:
         known: 1/Π_{a in t∖s} n_a, sets s by tables t.
@@ -57,7 +243,7 @@ class _Problem:
     asked: Any
 
     def variances(self, theta: Array) -> Array:
-        """(1) at ε² = 2 for a count of each table asked."""
+        """(3) at ε² = 2 for a count of each table asked."""
         x = self.known @ theta**2
         with np.errstate(divide="ignore"):
             return np.asarray(float(theta.sum()) ** 2 * (self.asked @ np.where(x > 0, 1 / x, math.inf)))

@@ -13,7 +13,7 @@ from leastnoise.core.deadline import NEVER, Deadline, Watch
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array, Operator, RowScaled
 from leastnoise.core.progress import Ended
-from leastnoise.planning.families.distinct_cells import Cells, distinct_cells
+from leastnoise.planning.families.proposals import Cells, distinct_cells
 from leastnoise.planning.oblique.axis_split import Placed, asked_basis, factor_rows, residual_place
 from leastnoise.planning.oblique.block_layout import Blocks, Form, Piece, forms_of
 from leastnoise.planning.oblique.centre_search import Rows, Search, all_entries, gathered, spread

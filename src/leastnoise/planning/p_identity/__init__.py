@@ -1,9 +1,6 @@
 """Identity with a few rows more: strategies for pure privacy, found by search.
 
-    problem  total variance and its gradient, for weights on a few rows
-    search   descents from several starts
-    caps     the same for targets and for the largest variance
-    method   the family, as `design` knows it
-
-`pure` goes on from what is found here, with signs.
+objective_function  total variance and its gradient, for weights on a few rows
+coarse_to_fine      descents from several starts
+family              the family, as `design` knows it; targets and the largest variance
 """

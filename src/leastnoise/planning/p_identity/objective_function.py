@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.operators import Array, RowScaled
-from leastnoise.planning.families.distinct_cells import Cells, distinct_cells
+from leastnoise.planning.families.proposals import Cells, distinct_cells
 from leastnoise.query import Workload
 from leastnoise.solver import NUMPY, Backend
 from leastnoise.strategy import integer_basis

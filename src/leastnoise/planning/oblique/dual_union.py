@@ -1,14 +1,114 @@
-"""F and m of (1) in the head of this package, for unions of products with few directions."""
+"""F and m of (1) in `dual_search`, for unions of products with few directions.
+
+Problems that differ in their weights alone are put together; axes that do not move are cut after a few
+directions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from leastnoise.bounds import Asked, Directions, SplitAxis
+from leastnoise.bounds import Asked, Blocks, Directions, SplitAxis
 from leastnoise.core.operators import Array
-from leastnoise.planning.oblique.dual.problem_sizes import Terms
+
+# Problems that differ in their weights alone are at most so many; more are put together.
+_MOST_COLUMNS = 6
+
+# The weight of every different product.
+Terms = dict[Asked, float]
+
+
+def n_combinations(terms: Terms, sizes: Array) -> float:
+    """How many combinations of directions count, for some number of them on every axis."""
+    return Blocks([tuple(a for a, _ in asked) for asked in terms]).count(sizes)
+
+
+@dataclass
+class Gathered:
+    """Problems, those that ask the same products together."""
+
+    _columns: dict[tuple[Asked, ...], list[Array]] = field(default_factory=dict)
+
+    def add(self, asked: tuple[Asked, ...], weights: Array) -> None:
+        """Add a problem to those that ask the same."""
+        order = sorted(range(len(asked)), key=asked.__getitem__)
+        self._columns.setdefault(tuple(asked[i] for i in order), []).append(weights[order])
+
+    def problems(self) -> list[Terms]:
+        """All of them, similar ones as one."""
+        return [
+            dict(zip(asked, column.tolist(), strict=True))
+            for asked, columns in self._columns.items()
+            for column in fewer_columns(np.stack(columns, axis=1)).T
+            if column.any()
+        ]
+
+
+def fewer_columns(weights: Array) -> Array:
+    """At most a few columns that stand for all: F(c w) = √c F(w), and similar ones are put together."""
+    sums = weights.sum(axis=0)
+    weights, sums = weights[:, sums > 0], sums[sums > 0]
+    if not len(sums):
+        return weights
+    shapes = np.sqrt(weights / sums)
+    groups = [np.arange(len(sums))]
+    spread = float((shapes.max(axis=1) - shapes.min(axis=1)).max())
+    if spread > 1e-9:
+        middle = shapes - shapes.mean(axis=1, keepdims=True)
+        along = np.linalg.svd(middle, full_matrices=False)[2][0]
+        groups = np.array_split(np.argsort(along, kind="stable"), min(_MOST_COLUMNS, len(sums)))
+    found = []
+    for group in groups:
+        roots = np.sqrt(sums[group])
+        shape = (shapes[:, group] ** 2) @ (roots / roots.sum())
+        found.append(shape * roots.sum() ** 2)
+    return np.stack(found, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """An axis that does not move: a few directions, and the roots of its kinds in groups of the others."""
+
+    first: SplitAxis
+    beyond: Array
+
+    @classmethod
+    def of(cls, split: SplitAxis, kept: int) -> Cut:
+        """An axis cut after so many directions."""
+        first, others = split.cut(kept)
+        others = others[(others > 0).any(axis=1)]
+        return cls(first, np.sqrt(fewer_columns(others.T**2)).T if len(others) else others)
+
+
+def blocks_left(terms: Terms, a: int, pending: Sequence[int], cuts: Mapping[int, Cut]) -> Iterator[Terms]:
+    """The problems that cuts of the other axes leave, of those in which axis a is mentioned.
+
+    What no product mentions a in does not depend on its weights. Every other axis is in its first directions,
+    or, one after the other, beyond them, where only products that mention it are left.
+    """
+    if not any(b == a for asked in terms for b, _ in asked):
+        return
+    reduced: Terms = {}
+    for asked, weight in terms.items():
+        left = []
+        for b, kind in asked:
+            if b != a and cuts[b].first.size == 1:
+                weight *= float(cuts[b].first.grams[kind][0, 0])
+            else:
+                left.append((b, kind))
+        reduced[tuple(left)] = reduced.get(tuple(left), 0.0) + weight
+    yield reduced
+    for place, b in enumerate(pending):
+        with_b = [(asked, dict(asked)[b], weight) for asked, weight in terms.items() if b in dict(asked)]
+        for roots in cuts[b].beyond if with_b else ():
+            inside: Terms = {}
+            for asked, kind, weight in with_b:
+                without = tuple(part for part in asked if part[0] != b)
+                inside[without] = inside.get(without, 0.0) + weight * float(roots[kind]) ** 2
+            yield from blocks_left(inside, a, pending[place + 1 :], cuts)
 
 
 class MovingUnion:

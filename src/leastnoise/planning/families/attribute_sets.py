@@ -1,0 +1,260 @@
+"""Methods that look at nothing but the sets of attributes that queries mention: Fourier queries, data cubes.
+
+Fourier: the marginal of a set of attributes is made of the Fourier queries of its subsets t,
+
+    ⊗_{a in t} (rows of attribute a other than its total) ⊗_{a not in t} (total)
+
+so those of subsets that no query reaches need no noise. Binary attributes have the entries ±1
+of the paper, and so has any size that is a power of two; see `bases.fourier_basis` for others.
+Every Fourier query is measured with the same noise, at the same length.
+
+Data cube: from a measured marginal of attributes C, that of S ⊆ C follows by adding up
+Π_{a in C∖S} n_a counts, each with variance in proportion to k, the number of marginals
+measured (to k² with Laplace noise). Sought are marginals to measure that keep the
+largest k·Π_{a in C∖S} n_a small, every S served by its best C. For each limit on how many counts
+may be added up, the fewest marginals that serve all is a cover; it is found greedily, which
+is within ln(number of marginals) + 1 of the fewest. The best limit is taken. Queries such as ranges over
+some attributes are treated as the marginal of these attributes.
+
+Reference:
+    Barak, Chaudhuri, Dwork, Kale, McSherry and Talwar (2007), Privacy, accuracy, and consistency too; the
+    version without unneeded queries of Li and Miklau (2012), section 5. Ding, Winslett, Han and Li (2011),
+    Differentially private data cubes, algorithm BMAX; chosen among the marginals asked for, with L2
+    sensitivity under Gaussian noise, as in Li and Miklau (2012), section 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from leastnoise.core.operators import Array, Identity
+from leastnoise.planning.families.bases import equal_lengths, fourier_basis
+from leastnoise.planning.method import Found, Method, Request, kronecker, refuse_large, uniform_weights
+from leastnoise.query import Linear, Workload
+from leastnoise.strategy import RealStrategy
+
+# Places of attributes in the schema.
+Subset = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The attributes that one product of queries mentions, and whether it is their cross table."""
+
+    name: str
+    attributes: Subset
+    is_marginal: bool
+
+
+def asked_subsets(workload: Workload) -> list[Asked] | None:
+    """What each product of the workload mentions; None where a matrix names no attributes.
+
+    Attributes with a single value tell nobody apart and count as not mentioned.
+    """
+    if workload.schema is None or any(isinstance(block.query, Linear) for block in workload.blocks):
+        return None
+    schema = workload.schema
+    places = {name: place for place, name in enumerate(schema.names) if schema.shape[place] > 1}
+    return [
+        Asked(
+            block.name,
+            frozenset(places[name] for factor in term for name in factor.attributes if name in places),
+            all(isinstance(factor.operator, Identity) and len(factor.attributes) == 1 for factor in term),
+        )
+        for block in workload.blocks
+        for term in block.query.terms(schema)
+    ]
+
+
+def mentions_all(subset: Subset, sizes: tuple[int, ...]) -> bool:
+    """Whether no attribute that tells people apart is left out."""
+    return len(subset) == sum(size > 1 for size in sizes)
+
+
+def maximal(subsets: Iterable[Subset]) -> list[Subset]:
+    """Those that no other one contains, larger first."""
+    kept: list[Subset] = []
+    for subset in sorted(set(subsets), key=lambda s: (-len(s), sorted(s))):
+        if not any(subset <= larger for larger in kept):
+            kept.append(subset)
+    return kept
+
+
+def downward(subsets: Iterable[Subset]) -> list[Subset]:
+    """Every subset of one of them, smaller first."""
+    found = {
+        frozenset(chosen)
+        for top in maximal(subsets)
+        for size in range(len(top) + 1)
+        for chosen in combinations(sorted(top), size)
+    }
+    return sorted(found, key=lambda s: (len(s), sorted(s)))
+
+
+def n_combinations(subset: Subset, sizes: tuple[int, ...]) -> int:
+    """How many counts the cross table of these attributes has."""
+    return math.prod(sizes[a] for a in subset)
+
+
+def along(subset: Subset, sizes: tuple[int, ...]) -> Iterator[tuple[int, bool]]:
+    """Each attribute's size, and whether the subset holds it."""
+    return ((size, a in subset) for a, size in enumerate(sizes))
+
+
+def fourier_rows(subset: Subset, sizes: tuple[int, ...]) -> Array:
+    """The Fourier queries of one set of attributes: orthogonal to those of smaller sets."""
+    return kronecker(
+        [
+            fourier_basis(n)[1:] if inside else np.ones((1, n), dtype=np.int64)
+            for n, inside in along(subset, sizes)
+        ]
+    )
+
+
+def _refuses_fourier(request: Request) -> str | None:
+    # Sets of attributes are listed only where at least one row over all cells would fit.
+    too_large = refuse_large(1, request.workload.shape[1])
+    if too_large is not None:
+        return too_large
+    asked = asked_subsets(request.workload)
+    if asked is None:
+        return "it needs queries that name attributes, such as Marginal, and a matrix names none"
+    assert request.workload.schema is not None
+    sizes = request.workload.schema.shape
+    for product in asked:
+        if mentions_all(product.attributes, sizes):
+            return (
+                f"query {product.name!r} mentions every attribute, so no Fourier query can be left out and "
+                "noise on the cells is no worse"
+            )
+    # Counted before they are listed: a marginal of thirty attributes has a billion subsets.
+    tops = maximal(product.attributes for product in asked)
+    return refuse_large(sum(n_combinations(top, sizes) for top in tops), math.prod(sizes))
+
+
+def _find_fourier(request: Request) -> Found:
+    asked = asked_subsets(request.workload)
+    assert asked is not None
+    assert request.workload.schema is not None
+    sizes = request.workload.schema.shape
+    needed = downward(product.attributes for product in asked)
+    rows = np.vstack([fourier_rows(subset, sizes) for subset in needed])
+    return Found(
+        RealStrategy(equal_lengths(rows)),
+        uniform_weights(request.workload),
+        "heuristic",
+        f"noise on {len(rows):,} of {math.prod(sizes):,} Fourier queries",
+        "converged",
+    )
+
+
+FOURIER = Method(
+    "fourier",
+    "noise on the Fourier queries that marginals are made of, then least squares",
+    _refuses_fourier,
+    _find_fourier,
+)
+
+
+# Listing covers of more marginals than this takes minutes.
+MAX_MARGINALS = 300
+
+
+def chosen_marginals(asked: Sequence[Subset], sizes: tuple[int, ...], power: int = 1) -> list[Subset]:
+    """The marginals to measure: those that keep `largest_noise` least, by greedy covers.
+
+    Args:
+        power: 1 with Gaussian noise, 2 with Laplace noise.
+    """
+    subsets = sorted(set(asked), key=lambda s: (len(s), sorted(s)))
+    limits = {
+        n_combinations(larger - smaller, sizes)
+        for larger in subsets
+        for smaller in subsets
+        if smaller <= larger
+    }
+    covers = [_cover(subsets, sizes, limit) for limit in sorted(limits)]
+    return min(covers, key=lambda cover: largest_noise(cover, subsets, sizes, power))
+
+
+def largest_noise(
+    measured: Sequence[Subset], asked: Sequence[Subset], sizes: tuple[int, ...], power: int = 1
+) -> float:
+    """max over S of min over C ⊇ S of k^p Π_{a in C∖S} n_a; infinite where some S has no C."""
+    return len(measured) ** power * max(
+        min((n_combinations(C - S, sizes) for C in measured if S <= C), default=math.inf) for S in asked
+    )
+
+
+def _cover(subsets: Sequence[Subset], sizes: tuple[int, ...], limit: int) -> list[Subset]:
+    """Marginals from which each follows by adding up at most `limit` counts; most newly served first."""
+    serves = {C: {S for S in subsets if S <= C and n_combinations(C - S, sizes) <= limit} for C in subsets}
+    left, cover = set(subsets), list[Subset]()
+    while left:
+        # Of two that serve as many, the one listed first: fewer attributes.
+        best = max(subsets, key=lambda C: len(serves[C] & left))
+        cover.append(best)
+        left -= serves[best]
+    return cover
+
+
+def marginal_rows(subset: Subset, sizes: tuple[int, ...]) -> Array:
+    """The 0/1 rows of the cross table of some attributes."""
+    return kronecker(
+        [
+            np.eye(n, dtype=np.int64) if inside else np.ones((1, n), dtype=np.int64)
+            for n, inside in along(subset, sizes)
+        ]
+    )
+
+
+def _refuses_datacube(request: Request) -> str | None:
+    # Sets of attributes are listed only where at least one row over all cells would fit.
+    too_large = refuse_large(1, request.workload.shape[1])
+    if too_large is not None:
+        return too_large
+    asked = asked_subsets(request.workload)
+    if asked is None:
+        return "it measures marginals, and a matrix names no attributes"
+    assert request.workload.schema is not None
+    sizes = request.workload.schema.shape
+    for product in asked:
+        if not product.is_marginal and mentions_all(product.attributes, sizes):
+            return (
+                f"query {product.name!r} is no marginal and mentions every attribute: measuring its marginal "
+                "would be noise on every cell"
+            )
+    subsets = {product.attributes for product in asked}
+    if len(subsets) > MAX_MARGINALS:
+        return f"it chooses among at most {MAX_MARGINALS} marginals, the workload has {len(subsets):,}"
+    return refuse_large(sum(n_combinations(subset, sizes) for subset in subsets), math.prod(sizes))
+
+
+def _find_datacube(request: Request) -> Found:
+    asked = asked_subsets(request.workload)
+    assert asked is not None
+    assert request.workload.schema is not None
+    sizes = request.workload.schema.shape
+    power = 2 if request.privacy.noise == "laplace" else 1
+    subsets = [product.attributes for product in asked]
+    measured = chosen_marginals(subsets, sizes, power)
+    return Found(
+        RealStrategy(np.vstack([marginal_rows(subset, sizes) for subset in measured])),
+        uniform_weights(request.workload),
+        "heuristic",
+        f"noise on {len(measured):,} of {len(set(subsets)):,} marginals asked for",
+        "converged",
+    )
+
+
+DATACUBE = Method(
+    "datacube",
+    "noise on some of the marginals asked for, chosen for the noisiest answer (BMAX)",
+    _refuses_datacube,
+    _find_datacube,
+)
