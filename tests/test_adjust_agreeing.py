@@ -18,7 +18,7 @@ from leastnoise.core.operators import Array
 from leastnoise.release import Release, adjust, load_release
 from leastnoise.release.adjusting import least_squares, nonnegative
 from leastnoise.release.adjusting.information import BlockInformation, information_of
-from leastnoise.release.adjusting.search_watch import Watch
+from leastnoise.release.adjusting.search_watch import AdjustWatch
 from leastnoise.strategy import Structured
 from tolerances import CHANCE, ROUNDING
 
@@ -225,7 +225,7 @@ def test_precision_is_estimated_from_the_steps_where_no_block_tells_all() -> Non
     A, y = whitened(release)
     estimates = information.estimates(release.measurements)
     linear = information.linear(estimates, release.measurements)
-    found = least_squares.least_squares_cells(information, estimates, linear, Watch())
+    found = least_squares.least_squares_cells(information, estimates, linear, AdjustWatch())
     assert distance(A, found.cells, y) <= found.precision
     # The values of P G by a second route, as those of A P Aᵀ.
     values = np.linalg.eigvalsh(A @ np.array([information.block_covariance(row) for row in A]).T)

@@ -14,6 +14,7 @@ import pytest
 from scipy.optimize import nnls
 
 import leastnoise as ln
+from leastnoise.core import deadline
 from leastnoise.core.errors import TooLargeError, UnrecordedSpending
 from leastnoise.core.operators import Array
 from leastnoise.release import AdjustProgress, Release, adjust, load_release
@@ -134,7 +135,7 @@ def test_a_precision_out_of_reach_is_given_up(seed: int, monkeypatch: pytest.Mon
     estimates = own.estimates(release.measurements)
     linear = own.linear(estimates, release.measurements)
     fit = nonnegative.nearest_nonnegative(
-        own, estimates, linear, precision=0.0, watch=watch.Watch(None, math.inf)
+        own, estimates, linear, precision=0.0, watch=watch.AdjustWatch(None, math.inf)
     )
     assert fit.ended == ("exhausted" if fit.precision > 0 else "converged")
     assert fit.precision <= nonnegative.PRECISION
@@ -277,7 +278,7 @@ def clock(step: float) -> SimpleNamespace:
 def test_a_limit_holds_unless_it_is_waived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without ``time_limit=`` nothing ended a search but itself."""
     release = measured(few_answers("248"), heavy_counts(248, 1_000, 1))
-    monkeypatch.setattr(watch, "time", clock(watch.DEFAULT_TIME_LIMIT / 3))
+    monkeypatch.setattr(deadline, "time", clock(watch.DEFAULT_TIME_LIMIT / 3))
     # Cells that are not good are not handed out unasked.
     with pytest.raises(TooLargeError, match="248 cells ended where answers may be"):
         adjust(release)

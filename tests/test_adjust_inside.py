@@ -17,7 +17,7 @@ from leastnoise.release import AdjustProgress, Release, adjust, load_release
 from leastnoise.release.adjusting import information, nonnegative
 from leastnoise.release.adjusting.information import BlockInformation, information_of
 from leastnoise.release.adjusting.reduced_sums import MeasuredRows, ReducedSums, SumTerm
-from leastnoise.release.adjusting.search_watch import Watch
+from leastnoise.release.adjusting.search_watch import AdjustWatch
 from tolerances import ROUNDING
 
 SHAPE = (13, 2, 9, 5, 4)
@@ -147,7 +147,7 @@ def test_few_steps_are_taken() -> None:
     estimates = own.estimates(release.measurements)
     linear = own.linear(estimates, release.measurements)
     seen: list[AdjustProgress] = []
-    fit = nonnegative.nearest_nonnegative(own, estimates, linear, watch=Watch(seen.append))
+    fit = nonnegative.nearest_nonnegative(own, estimates, linear, watch=AdjustWatch(seen.append))
     assert fit.precision <= nonnegative.PRECISION
     assert len(seen) <= 60 and fit.n_products <= 20
 

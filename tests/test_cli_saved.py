@@ -16,7 +16,7 @@ import leastnoise as ln
 from leastnoise.app.cli.main import app
 from leastnoise.app.specification import load_spec
 from leastnoise.release import Release, measured
-from leastnoise.release.adjusting.search_watch import Watch
+from leastnoise.release.adjusting.search_watch import AdjustWatch
 from leastnoise.release.simulation import RepeatableBits
 from leastnoise.report import write_quantiles
 from support import extra
@@ -59,10 +59,10 @@ def test_adjusting(saved: Release) -> None:
 
 
 def test_an_interrupted_adjustment_is_written(saved: Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: Watch) -> bool:
+    def interrupted(self: AdjustWatch) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Watch, "is_over", interrupted)
+    monkeypatch.setattr(AdjustWatch, "is_over", interrupted)
     result = run("adjust", "few.release", "--integer")
     assert result.exit_code == 0 and "The search was interrupted" in result.stdout
     written = answers_in("few-adjusted.csv")

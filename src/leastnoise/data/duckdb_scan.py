@@ -17,7 +17,7 @@ from leastnoise.data.bin_edges import least_float as _least_float
 from leastnoise.data.csv_files import CsvFiles
 from leastnoise.data.kinds import check_kind
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
-from leastnoise.data.scan_progress import Watch
+from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan, digest_of_files
 from leastnoise.data.sources import Part, check_files, column_types, file_parts
 from leastnoise.data.table_cover import Subset, tallied
@@ -76,7 +76,7 @@ def scanner(
             parameters["most"] = min(records_per_person, 2**62)
             query = _truncated(query, len(names))
 
-        def scan(blocks: Sequence[Subset], watch: Watch) -> list[npt.NDArray[np.int64]]:
+        def scan(blocks: Sequence[Subset], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
             watch.attach(stop=engine.interrupt)
             answer = engine.execute(_grouped(query, schema, blocks), parameters).fetchnumpy()
             watch.attach()

@@ -18,7 +18,7 @@ from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data.people import Person, checked_person
 from leastnoise.data.scan import check_source, scanner
-from leastnoise.data.scan_progress import Counting, Watch
+from leastnoise.data.scan_progress import Counting, ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan
 from leastnoise.data.sources import ACCEPTED, OPENERS, files_named, snapshot
 from leastnoise.data.table_cover import Subset, plan_scans, summed
@@ -124,7 +124,7 @@ class Data:
         if not asked:
             return []
         scans = plan_scans(asked, self.schema)
-        watch = Watch(progress, len(scans))
+        watch = ScanWatch(progress, len(scans))
         found: dict[int, npt.NDArray[np.int64]] = {}
         totals = set()
         with self._scanner(records_per_person, len(scans)) as scan:
@@ -280,6 +280,6 @@ def _opened(source: Any, library: str, name: str, schema: Schema, who: Person | 
     return Data(schema, f"{library} {name}", opened, who, is_held)
 
 
-def _scanned(scan: Scan, blocks: list[Subset], watch: Watch) -> list[npt.NDArray[np.int64]]:
+def _scanned(scan: Scan, blocks: list[Subset], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
     """The counts of some blocks, from one scan of the table."""
     return watch.scan(lambda: withheld("counting the table", lambda: scan(blocks, watch)))

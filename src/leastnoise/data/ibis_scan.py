@@ -17,7 +17,7 @@ from leastnoise.data.column_names import column_places
 from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
 from leastnoise.data.ibis_cells import check_type, person_text, placed, reading
 from leastnoise.data.people import Person
-from leastnoise.data.scan_progress import Watch
+from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import Scan, held_version
 from leastnoise.data.table_cover import Subset, tallied
 from leastnoise.query import Bins, Categories, Integers, Schema
@@ -111,7 +111,7 @@ def _ask(
     blocks: Sequence[Subset],
     person: Person | None,
     records_per_person: int | None,
-    watch: Watch,
+    watch: ScanWatch,
 ) -> list[npt.NDArray[np.int64]]:
     """The counts of every block of attributes, each of shape (n_cells of the block,), from one scan."""
     backend = table.get_backend()

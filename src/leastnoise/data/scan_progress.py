@@ -33,7 +33,7 @@ class Counting:
     seconds: float
 
 
-class Watch:
+class ScanWatch:
     """Reports on scans to whoever asked for it."""
 
     def __init__(self, progress: Callable[[Counting], object] | None, n_scans: int) -> None:

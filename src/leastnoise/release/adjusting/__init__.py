@@ -35,7 +35,7 @@ from leastnoise.release.adjusting.information import (
 from leastnoise.release.adjusting.least_squares import least_squares_cells
 from leastnoise.release.adjusting.nonnegative import PRECISION, nearest_nonnegative, nearest_of_total
 from leastnoise.release.adjusting.rounding import rounded
-from leastnoise.release.adjusting.search_watch import AdjustProgress, Watch, require_time_limit
+from leastnoise.release.adjusting.search_watch import AdjustProgress, AdjustWatch, require_time_limit
 from leastnoise.release.adjustment import NEAR_ENOUGH, Adjustment
 from leastnoise.release.release import Release
 from leastnoise.strategy import Structured
@@ -100,7 +100,7 @@ def adjust(
     if release.adjusted is not None or not (nonnegative or integer or _may_disagree(release)):
         return release
     require_cells(release.plan.workload.shape[1])
-    adjustment = _adjustment(release, bool(nonnegative), bool(integer), Watch(progress, time_limit))
+    adjustment = _adjustment(release, bool(nonnegative), bool(integer), AdjustWatch(progress, time_limit))
     return replace(release, adjusted=adjustment)
 
 
@@ -120,7 +120,7 @@ def _check_arguments(release: Release, *, nonnegative: bool, integer: bool, time
         )
 
 
-def _adjustment(release: Release, nonnegative: bool, integer: bool, watch: Watch) -> Adjustment:
+def _adjustment(release: Release, nonnegative: bool, integer: bool, watch: AdjustWatch) -> Adjustment:
     """Cells of the kinds asked for, and how near they are to the best."""
     information = None if release.plan.strategy is None else information_of(release.plan)
     cells, precision, ended = _cells(release, information, nonnegative, watch)
@@ -153,7 +153,7 @@ def _may_disagree(release: Release) -> bool:
 
 
 def _cells(
-    release: Release, information: Information | None, nonnegative: bool, watch: Watch
+    release: Release, information: Information | None, nonnegative: bool, watch: AdjustWatch
 ) -> tuple[Array, float | None, Ended]:
     """Real cells, how near they are to the best, and how the search ended."""
     if information is None:

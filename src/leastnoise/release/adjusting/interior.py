@@ -32,7 +32,7 @@ import numpy as np
 from leastnoise.core.operators import Array
 from leastnoise.release.adjusting.information import Information
 from leastnoise.release.adjusting.reduced_sums import Sums
-from leastnoise.release.adjusting.search_watch import Watch
+from leastnoise.release.adjusting.search_watch import AdjustWatch
 
 # r, as a share of the mean of G's diagonal. Without it, Θ of cells with many records outgrows S⁻¹ by more
 # digits than there are: on heavy-tailed counts the factor then failed at a precision of 0.2.
@@ -70,7 +70,7 @@ def through_the_inside(
     distance: Callable[[Array, Array], float],
     unit: float,
     precision: float,
-    watch: Watch,
+    watch: AdjustWatch,
 ) -> Inside:
     """The best point inside that was found before the precision, the limit or rounding ended the search.
 

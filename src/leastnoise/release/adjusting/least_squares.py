@@ -36,7 +36,7 @@ import numpy as np
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.release.adjusting.information import BlockInformation
-from leastnoise.release.adjusting.search_watch import Watch
+from leastnoise.release.adjusting.search_watch import AdjustWatch
 from leastnoise.release.adjustment import NEAR_ENOUGH
 
 # No answer is to be further from that of the exact cells than this many standard errors.
@@ -60,7 +60,7 @@ class LeastSquares(NamedTuple):
 
 
 def least_squares_cells(
-    information: BlockInformation, estimates: Array, linear: Array, watch: Watch
+    information: BlockInformation, estimates: Array, linear: Array, watch: AdjustWatch
 ) -> LeastSquares:
     """The solution of (1) up to a distance that is proved."""
     h = np.zeros_like(estimates)

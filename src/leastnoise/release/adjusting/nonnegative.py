@@ -55,7 +55,7 @@ from leastnoise.core.progress import Ended
 from leastnoise.release.adjusting.information import Information
 from leastnoise.release.adjusting.interior import through_the_inside
 from leastnoise.release.adjusting.reduced_sums import Sums
-from leastnoise.release.adjusting.search_watch import Watch
+from leastnoise.release.adjusting.search_watch import AdjustWatch
 
 # No answer may be further from the exact one than this many of its standard errors.
 PRECISION = 0.01
@@ -109,10 +109,10 @@ def nearest_nonnegative(
     linear: Array,
     *,
     precision: float = PRECISION,
-    watch: Watch | None = None,
+    watch: AdjustWatch | None = None,
 ) -> Fit:
     """The minimiser of (1) up to a distance that is proved."""
-    return _Search(information, estimates, linear, precision, watch or Watch()).run()
+    return _Search(information, estimates, linear, precision, watch or AdjustWatch()).run()
 
 
 class _Point(NamedTuple):
@@ -125,7 +125,7 @@ class _Point(NamedTuple):
 
 class _Search:
     def __init__(
-        self, information: Information, estimates: Array, linear: Array, precision: float, watch: Watch
+        self, information: Information, estimates: Array, linear: Array, precision: float, watch: AdjustWatch
     ) -> None:
         self.information, self.estimates, self.linear = information, estimates, linear
         self.precision, self.watch = precision, watch

@@ -28,7 +28,7 @@ import numpy as np
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.release.adjusting.information import Information
-from leastnoise.release.adjusting.search_watch import Watch
+from leastnoise.release.adjusting.search_watch import AdjustWatch
 
 # The share of all cells that is exchanged at first; a quarter of that where it gains nothing.
 _FIRST_SHARE = 8
@@ -64,7 +64,7 @@ _Candidates = Callable[[Array, Array], _Pairs]
 
 
 def rounded(
-    cells: Array, shape: Sequence[int], information: Information | None, watch: Watch | None = None
+    cells: Array, shape: Sequence[int], information: Information | None, watch: AdjustWatch | None = None
 ) -> Rounded:
     """Whole numbers of the same total, rounded.
 
@@ -75,10 +75,12 @@ def rounded(
     z = np.diff(np.rint(np.cumsum(cells)), prepend=0.0)
     if information is None or len(cells) < 2:
         return Rounded(z, "converged")
-    return _exchanged(cells, z, shape, information, watch or Watch())
+    return _exchanged(cells, z, shape, information, watch or AdjustWatch())
 
 
-def _exchanged(x: Array, z: Array, shape: Sequence[int], information: Information, watch: Watch) -> Rounded:
+def _exchanged(
+    x: Array, z: Array, shape: Sequence[int], information: Information, watch: AdjustWatch
+) -> Rounded:
     trials, most_trials = 0, max(_TRIALS, _MOST_VISITS // len(x))
     # How many cells follow one another that differ in the last attribute alone, in the last two, …
     spans = [math.prod(shape[i:]) for i in reversed(range(len(shape)))]

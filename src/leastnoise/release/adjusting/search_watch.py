@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import InputError
-from leastnoise.core.progress import Ended
+from leastnoise.core.progress import Ended, Progress
 
 # Seconds that an adjustment takes at most where nobody says otherwise. A million cells that are all measured
 # take ten; what has not converged after five minutes seldom does.
@@ -17,23 +17,17 @@ DEFAULT_TIME_LIMIT = 300.0
 
 
 @dataclass(frozen=True)
-class AdjustProgress:
-    """Where an adjustment stands.
+class AdjustProgress(Progress):
+    """Where an adjustment stands: a `Progress` whose gap is the precision of the best cells so far."""
 
-    Attributes:
-        step: how many steps were taken.
-        precision: no answer of the best cells so far is further from the exact one than this many of its
-            own standard errors.
-        seconds: since it began.
-    """
-
-    step: int
-    precision: float
-    seconds: float
+    @property
+    def precision(self) -> float:
+        """No answer is further from the exact one than this many of its own standard errors."""
+        return self.gap
 
 
-class Watch:
-    """A clock with a deadline, a listener, and an ear for Ctrl-C.
+class AdjustWatch:
+    """The deadline of an adjustment and the listener it tells; it also takes note of Ctrl-C.
 
     Args:
         progress: called after every step.
@@ -48,15 +42,14 @@ class Watch:
     ) -> None:
         self._progress = progress
         self.has_limit = time_limit is not None
-        self._limit = DEFAULT_TIME_LIMIT if time_limit is None else float(time_limit)
-        self._started = time.monotonic()
+        self._deadline = Deadline.after(DEFAULT_TIME_LIMIT if time_limit is None else float(time_limit))
         self._step = 0
         self._is_late = False
         self._is_interrupted = False
 
     def is_over(self) -> bool:
         """Whether the search has to end now: at the deadline, or because the user interrupted it."""
-        self._is_late = self._is_late or time.monotonic() - self._started > self._limit
+        self._is_late = self._is_late or self._deadline.is_past
         return self._is_late or self._is_interrupted
 
     @contextmanager
@@ -79,7 +72,7 @@ class Watch:
         """One step more, and how near the best cells are."""
         self._step += 1
         if self._progress is not None:
-            self._progress(AdjustProgress(self._step, precision, time.monotonic() - self._started))
+            self._progress(AdjustProgress(self._step, precision, self._deadline.elapsed))
 
 
 def require_time_limit(time_limit: Any) -> None:
