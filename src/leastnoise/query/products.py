@@ -227,11 +227,10 @@ class _View:
         self.axes = axes
         self._place = {name: place for place, axis in enumerate(self.axes) for name in axis.names}
         self._kinds: list[list[Kind]] = [[] for _ in self.axes]
-        # Terms of a cube share their factors: most are known by the object itself.
-        self._known: dict[tuple[int, ...], int] = {}
+        # Terms of a cube share their factors, so most are found here without comparing contents.
+        self._known: dict[tuple[int, tuple[Factor, ...]], int] = {}
         self._by_content: list[dict[object, int]] = [{} for _ in self.axes]
-        self._kept: list[Factor] = []
-        self._factors: dict[int, tuple[int, int, int]] = {}
+        self._factors: dict[Factor, tuple[int, int, int]] = {}
 
     def kinds_of_axes(self) -> tuple[tuple[Kind, ...], ...]:
         """What was met so far."""
@@ -254,17 +253,14 @@ class _View:
 
         The axis is −1 where it just counts everyone; the kind −1 where more must be looked at.
         """
-        key = id(factor)
-        if key not in self._factors:
-            # Kept alive, so that no other factor gets the same id.
-            self._kept.append(factor)
+        if factor not in self._factors:
             place = next((self._place[name] for name in factor.attributes if name in self._place), -1)
             if place < 0:
                 kind = 0 if self._counts_everyone(factor) else -1
             else:
-                kind = self._kind(place, [factor]) if len(self.axes[place].names) == 1 else -1
-            self._factors[key] = (place, kind, factor.operator.shape[0])
-        return self._factors[key]
+                kind = self._kind(place, (factor,)) if len(self.axes[place].names) == 1 else -1
+            self._factors[factor] = (place, kind, factor.operator.shape[0])
+        return self._factors[factor]
 
     def _reordered(self, term: Term, block: int, start: int) -> ProductTerm | None:
         # What is asked of attributes with one value is one row, and changes no order.
@@ -281,7 +277,7 @@ class _View:
             for place in places
         )
         kinds = tuple(
-            self._kind(place, [counted[i] for i in own])
+            self._kind(place, tuple(counted[i] for i in own))
             for place, own in zip(places, axis_factors, strict=True)
         )
         factor_rows = tuple(factor.operator.shape[0] for factor in counted)
@@ -296,15 +292,13 @@ class _View:
         operator = factor.operator
         return operator.shape == (1, 1) and float(operator.dense()[0, 0]) == 1
 
-    def _kind(self, place: int, factors: list[Factor]) -> int:
-        key = (place, *map(id, factors))
+    def _kind(self, place: int, factors: tuple[Factor, ...]) -> int:
+        key = (place, factors)
         if key not in self._known:
-            # Kept alive, so that no other factor gets the same id.
-            self._kept += factors
             self._known[key] = self._kind_by_content(place, self._operator(place, factors))
         return self._known[key]
 
-    def _operator(self, place: int, factors: list[Factor]) -> Operator:
+    def _operator(self, place: int, factors: Sequence[Factor]) -> Operator:
         """What factors, in the order of the axis, ask of it together; attributes not asked are added up."""
         axis = self.axes[place]
         if len(axis.names) == 1:
@@ -371,13 +365,10 @@ def _axes(schema: Schema, terms: Sequence[Term]) -> list[Axis]:
             name = owner[name]
         return name
 
-    seen: set[int] = set()
-    for term in terms:
-        for factor in term:
-            if len(factor.attributes) > 1 and id(factor) not in seen:
-                seen.add(id(factor))
-                for other in factor.attributes[1:]:
-                    owner[root(other)] = root(factor.attributes[0])
+    tied = {factor.attributes: None for term in terms for factor in term if len(factor.attributes) > 1}
+    for first, *others in tied:
+        for other in others:
+            owner[root(other)] = root(first)
     groups: dict[str, list[str]] = {}
     sizes: Mapping[str, int] = {name: schema[name].size for name in schema}
     for name in schema:

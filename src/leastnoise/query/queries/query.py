@@ -69,9 +69,9 @@ class Labels(Sequence[str]):
         return f"<{self._length:,} labels: {', '.join(shown)}{', …' if self._length > 3 else ''}>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Factor:
-    """What a query asks of one attribute, or of a few tied together.
+    """What a query asks of one attribute, or of a few tied together; equal to nothing but itself.
 
     Attributes:
         attributes: their names, in schema order.
