@@ -12,7 +12,7 @@ from scipy import stats
 import leastnoise as ln
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import from_entries
-from leastnoise.query import of_rows
+from leastnoise.query import workload_of_rows
 from leastnoise.release import intervals
 from leastnoise.release.intervals import half_widths, simultaneous_multiplier
 from leastnoise.strategy import Strategy
@@ -33,7 +33,9 @@ def stderr_of(operator, strategy):
 def multiplier(W, level, generator=None, strategy=None):
     operator = from_entries(np.asarray(W))
     chosen = strategy or gaussian(n=operator.shape[1])
-    return simultaneous_multiplier(of_rows(operator), chosen, stderr_of(operator, chosen), level, generator)
+    return simultaneous_multiplier(
+        workload_of_rows(operator), chosen, stderr_of(operator, chosen), level, generator
+    )
 
 
 def sidak(level, m):
@@ -105,7 +107,7 @@ def test_one_query_gets_its_single_quantile_exactly():
 def test_zero_queries_take_no_part():
     W = np.vstack([np.eye(3), np.zeros((50, 3))])
     operator, strategy = from_entries(W), gaussian(n=3)
-    half = half_widths(of_rows(operator), strategy, stderr_of(operator, strategy), 0.9, True, None)
+    half = half_widths(workload_of_rows(operator), strategy, stderr_of(operator, strategy), 0.9, True, None)
     assert (half[3:] == 0).all() and (half[:3] > 0).all()
     assert (half[:3] <= sidak(0.9, 3) * strategy.scale * (1 + ROUNDING)).all()
 
@@ -115,7 +117,7 @@ def test_zero_queries_take_no_part():
 def test_only_zero_queries_give_zero_width(noise, simultaneous):
     strategy = Strategy(np.eye(3, dtype=np.int64), scale=100, noise=noise)
     half = half_widths(
-        of_rows(from_entries(np.zeros((2, 3)))), strategy, np.zeros(2), 0.9, simultaneous, None
+        workload_of_rows(from_entries(np.zeros((2, 3)))), strategy, np.zeros(2), 0.9, simultaneous, None
     )
     assert half.tolist() == [0, 0]
 
@@ -167,7 +169,7 @@ def test_single_gaussian_half_widths_are_normal_quantiles(level):
     strategy = gaussian(n=2)
     stderr = np.array([0.0, 3.0])
     half = half_widths(
-        of_rows(from_entries(np.array([[0, 0], [1, 1]]))), strategy, stderr, level, False, None
+        workload_of_rows(from_entries(np.array([[0, 0], [1, 1]]))), strategy, stderr, level, False, None
     )
     assert half[0] == 0
     assert half[1] == pytest.approx(3 * stats.norm.isf((1 - level) / 2), rel=1e-9, abs=1e-15)
@@ -199,7 +201,7 @@ def laplace_half(scale, coefficients, level, simultaneous=False):
     k = len(coefficients)
     strategy = Strategy(np.eye(k, dtype=np.int64), scale=scale, noise="laplace")
     W = from_entries(np.array([coefficients]))
-    return half_widths(of_rows(W), strategy, stderr_of(W, strategy), level, simultaneous, None)[0]
+    return half_widths(workload_of_rows(W), strategy, stderr_of(W, strategy), level, simultaneous, None)[0]
 
 
 def is_long_enough(scale, coefficients, level, half):
@@ -251,7 +253,7 @@ def test_laplace_widths_keep_their_digits_at_huge_scales():
 def test_laplace_simultaneous_shares_the_level_over_the_queries():
     strategy = Strategy(np.eye(5, dtype=np.int64), scale=1000, noise="laplace")
     W = from_entries(np.vstack([np.eye(5), np.zeros((3, 5))]))
-    joint = half_widths(of_rows(W), strategy, stderr_of(W, strategy), 0.9, True, None)
+    joint = half_widths(workload_of_rows(W), strategy, stderr_of(W, strategy), 0.9, True, None)
     shared = laplace_half(1000, (1,), float(1 - Fraction(1, 50)))
     assert joint[:5] == pytest.approx([shared] * 5, abs=1)
     assert (joint[5:] == 0).all()
@@ -265,13 +267,17 @@ def test_level_must_be_a_share(level):
     strategy = gaussian()
     for simultaneous in (False, True):
         with pytest.raises(InputError, match=r"level must lie between 0 and 1, as in 0\.95, got"):
-            half_widths(of_rows(from_entries(np.eye(1))), strategy, np.ones(1), level, simultaneous, None)
+            half_widths(
+                workload_of_rows(from_entries(np.eye(1))), strategy, np.ones(1), level, simultaneous, None
+            )
 
 
 @pytest.mark.parametrize("generator", [0, np.random.RandomState(0), "1"], ids=str)
 def test_generator_must_be_one(generator):
     with pytest.raises(InputError, match=r"generator must be a NumPy one, as in np\.random\.default_rng"):
-        half_widths(of_rows(from_entries(np.eye(2))), gaussian(n=2), np.ones(2), 0.9, True, generator)
+        half_widths(
+            workload_of_rows(from_entries(np.eye(2))), gaussian(n=2), np.ones(2), 0.9, True, generator
+        )
 
 
 def test_release_passes_its_arguments_on():

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from leastnoise.core.operators import from_entries
-from leastnoise.query import of_rows
+from leastnoise.query import workload_of_rows
 from leastnoise.release.intervals import half_widths as interval_half_widths
 from leastnoise.release.noise import discrete_laplace
 from leastnoise.strategy import Strategy, laplace_tails
@@ -371,7 +371,9 @@ def may_hold(errors, half, level):
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
 def test_intervals_hold_as_often_as_they_say(level):
     strategy, W, errors = drawn_errors()
-    half = interval_half_widths(of_rows(W), strategy, np.sqrt(strategy.variances(W)), level, False, None)
+    half = interval_half_widths(
+        workload_of_rows(W), strategy, np.sqrt(strategy.variances(W)), level, False, None
+    )
     assert may_hold(errors, half, level)
     assert not may_hold(errors, 0.95 * half, level)
     assert not may_hold(errors, half / 0.95, level)
@@ -380,9 +382,13 @@ def test_intervals_hold_as_often_as_they_say(level):
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
 def test_intervals_hold_all_at_once(level):
     strategy, W, errors = drawn_errors()
-    half = interval_half_widths(of_rows(W), strategy, np.sqrt(strategy.variances(W)), level, True, None)
+    half = interval_half_widths(
+        workload_of_rows(W), strategy, np.sqrt(strategy.variances(W)), level, True, None
+    )
     together = (np.abs(errors) <= half[:, None]).all(axis=0).sum()
     assert stats.binom.cdf(together, errors.shape[1], level) > CHANCE
-    single = interval_half_widths(of_rows(W), strategy, np.sqrt(strategy.variances(W)), level, False, None)
+    single = interval_half_widths(
+        workload_of_rows(W), strategy, np.sqrt(strategy.variances(W)), level, False, None
+    )
     alone = (np.abs(errors) <= single[:, None]).all(axis=0).sum()
     assert not stats.binom.cdf(alone, errors.shape[1], level) > CHANCE

@@ -30,7 +30,7 @@ from leastnoise.planning.oblique.proposal import proposal_of
 from leastnoise.planning.oblique.row_variances import alternate, leading_rows, row_tables, variance_matrix
 from leastnoise.planning.oblique.splitting import Split, SplitPart, _axis, _Task, split_products
 from leastnoise.planning.oblique.tied_axes import tied, tied_where_useful
-from leastnoise.query import Axis, Kind, Products, ProductTerm, one_factor_each, products_of
+from leastnoise.query import Axis, AxisRows, Products, ProductTerm, one_factor_each, products_of
 from tolerances import ROUNDING, SOLVER
 
 # What the family promises above the certified optimum of total variance, and of the largest.
@@ -432,7 +432,9 @@ def test_integers_that_are_measured_keep_the_total(name: str) -> None:
 
 def _cube(sizes: list[int], prefixes: set[int], orders: tuple[int, ...]) -> Products:
     axes = tuple(Axis((f"x{i}",), (n,), (i,)) for i, n in enumerate(sizes))
-    kinds = tuple((Kind(CumulativeSum(n) if i in prefixes else Identity(n)),) for i, n in enumerate(sizes))
+    kinds = tuple(
+        (AxisRows(CumulativeSum(n) if i in prefixes else Identity(n)),) for i, n in enumerate(sizes)
+    )
     terms = []
     for order in orders:
         for places in itertools.combinations(range(len(sizes)), order):

@@ -17,11 +17,11 @@ from leastnoise.query import (
     Bins,
     Categories,
     Combination,
-    Comparison,
+    ComparisonCondition,
     Condition,
     Negation,
     Schema,
-    describe,
+    condition_to_text,
     independent_parts,
     satisfying,
 )
@@ -48,7 +48,7 @@ SIGNS = {
 
 def holds(condition: Condition, record: dict[str, Any]) -> bool:
     """The condition on one record, by Python's own comparisons."""
-    if isinstance(condition, Comparison):
+    if isinstance(condition, ComparisonCondition):
         return bool(SIGNS[condition.sign](record[condition.attribute], condition.value))
     if isinstance(condition, Negation):
         return not holds(condition.inner, record)
@@ -59,13 +59,18 @@ def holds(condition: Condition, record: dict[str, Any]) -> bool:
 def comparisons() -> st.SearchStrategy[Condition]:
     signs = st.sampled_from(sorted(SIGNS))
     return st.one_of(
-        st.builds(Comparison, st.just("age"), signs, st.integers(-2, 12)),
-        st.builds(Comparison, st.just("years here"), signs, st.integers(-2, 22) | st.floats(-3, 30)),
-        st.builds(Comparison, st.just("sex"), st.sampled_from(["==", "!="]), st.sampled_from(["F", "M"])),
+        st.builds(ComparisonCondition, st.just("age"), signs, st.integers(-2, 12)),
+        st.builds(ComparisonCondition, st.just("years here"), signs, st.integers(-2, 22) | st.floats(-3, 30)),
         st.builds(
-            Comparison, st.just("income"), st.sampled_from(["<", ">="]), st.sampled_from([0, 10, 20, 50])
+            ComparisonCondition, st.just("sex"), st.sampled_from(["==", "!="]), st.sampled_from(["F", "M"])
         ),
-        st.builds(Comparison, st.just("code"), signs, st.sampled_from([1, 2, 3])),
+        st.builds(
+            ComparisonCondition,
+            st.just("income"),
+            st.sampled_from(["<", ">="]),
+            st.sampled_from([0, 10, 20, 50]),
+        ),
+        st.builds(ComparisonCondition, st.just("code"), signs, st.sampled_from([1, 2, 3])),
     )
 
 
@@ -110,7 +115,7 @@ def test_a_condition_means_what_python_means(condition: Condition) -> None:
 @settings(max_examples=150, deadline=None)
 @given(conditions())
 def test_what_is_described_is_read_back(condition: Condition) -> None:
-    again = parse(describe(condition))
+    again = parse(condition_to_text(condition))
     axes, mask = satisfying(condition, SCHEMA)
     assert satisfying(again, SCHEMA)[0] == axes
     assert np.array_equal(satisfying(again, SCHEMA)[1], mask)
@@ -154,7 +159,7 @@ def test_independent_parts_share_no_attribute_and_multiply_back(condition: Condi
     ],
 )
 def test_texts_are_understood(text: str, meaning: str) -> None:
-    assert describe(parse(text)) == meaning
+    assert condition_to_text(parse(text)) == meaning
 
 
 @pytest.mark.parametrize(
@@ -200,7 +205,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         condition = parse(text)
     except QueryError:
         return
-    assert describe(parse(describe(condition))) == describe(condition)
+    assert condition_to_text(parse(condition_to_text(condition))) == condition_to_text(condition)
 
 
 def test_an_unknown_attribute_is_named() -> None:

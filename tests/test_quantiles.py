@@ -16,7 +16,7 @@ from scipy import stats
 import leastnoise as ln
 from leastnoise.core.errors import InputError, MethodError, QueryError, SchemaError, UnrecordedSpending
 from leastnoise.core.operators import Array
-from leastnoise.query import alone
+from leastnoise.query import workload_of_query
 from leastnoise.release import Release, adjust, quantiles
 from leastnoise.release.intervals import half_widths
 from leastnoise.report import write_quantiles
@@ -124,7 +124,7 @@ def test_bins_come_with_their_edges() -> None:
 def simulated(plan: ln.Plan, counts: Array, share: float, n: int, seed: int) -> tuple[Array, Array]:
     """d of (1), (values, n), and t, without going through a release."""
     strategy = plan.fixed_strategy()
-    workload = alone(quantiles._AboveShare("age", share), plan.workload.schema)
+    workload = workload_of_query(quantiles._AboveShare("age", share), plan.workload.schema)
     truth = workload.dense() @ counts
     rng = np.random.default_rng(seed)
     if strategy.noise == "laplace":
@@ -170,7 +170,7 @@ def test_intervals_are_not_idle() -> None:
     schema = ln.Schema(age=range(3))
     plan = ln.design(ln.assemble([ln.Marginal("age")], schema), ln.GDP(1), method="identity")
     strategy = plan.fixed_strategy()
-    workload = alone(quantiles._AboveShare("age", 0.5), schema)
+    workload = workload_of_query(quantiles._AboveShare("age", 0.5), schema)
     # D = (−10, 0, 10) in standard errors of about one.
     counts = np.array([10, 10, 20])
     noise = np.random.default_rng(1).normal(scale=strategy.scale, size=(strategy.n_measured, 20_000))
@@ -192,7 +192,7 @@ def test_tests_are_exact_for_gaussian_noise() -> None:
     covariance = plan.covariance(everyone)
     q = 0.3
     expected = np.diag(covariance) - 2 * q * covariance[:, -1] + q**2 * covariance[-1, -1]
-    found = strategy.variances_of(alone(quantiles._AboveShare("age", q), SCHEMA))
+    found = strategy.variances_of(workload_of_query(quantiles._AboveShare("age", q), SCHEMA))
     assert found == pytest.approx(expected, rel=ROUNDING * 1e3)
 
 

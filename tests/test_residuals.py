@@ -127,7 +127,7 @@ def test_a_twin_with_other_weights_proves_less() -> None:
     twin = certify(plan.workload, replace(plan, witness=flat))
     assert twin.lower_bound < 0.99 * plan.certificate.lower_bound
     arrays = witness.to_arrays()
-    again = product_witness_from_parts(arrays, witness.axes_in_words())
+    again = product_witness_from_parts(arrays, witness.axes_to_plain())
     assert again.axes == witness.axes
 
 

@@ -15,7 +15,7 @@ import leastnoise as ln
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, PlanFileError, QueryError, TooLargeError
 from leastnoise.core.operators import Array
-from leastnoise.query import Axis, Workload, alone, products_of
+from leastnoise.query import Axis, Workload, products_of, workload_of_query
 from leastnoise.strategy import (
     AxisForm,
     Block,
@@ -262,7 +262,7 @@ def test_what_is_not_measured_is_refused() -> None:
     assert only_singles.first_unanswerable(asked) == 1
     assert not dense(only_singles).can_answer_all(asked)
     assert not only_singles.can_answer_all(workload(ln.Marginal("c")))
-    tied = alone(ln.Where("a == 1 or b == 'x'"), SCHEMA)
+    tied = workload_of_query(ln.Where("a == 1 or b == 'x'"), SCHEMA)
     assert only_singles.first_unanswerable(tied) == 0
     some_rows = AxisForm("split", 4, np.array([[1, 1, -1, -1]]), np.ones(4, dtype=int))
     halves = simple([None, None, some_rows], [(), (2,)])

@@ -26,12 +26,12 @@ from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import Array, RowScaled
 from leastnoise.query import (
     Axis,
-    Kind,
+    AxisRows,
     Objective,
     Products,
     Workload,
-    axes_from_words,
-    axes_in_words,
+    axes_from_plain,
+    axes_to_plain,
     products_of,
 )
 
@@ -66,9 +66,9 @@ class ProductWitness:
             arrays["p_rows"] = np.concatenate(list(self.rows.values()))
         return arrays
 
-    def axes_in_words(self) -> list[Any] | None:
-        """Plain values from which `axes_from_words` makes the axes again."""
-        return None if self.axes is None else axes_in_words(self.axes)
+    def axes_to_plain(self) -> list[Any] | None:
+        """Plain values from which `axes_from_plain` makes the axes again."""
+        return None if self.axes is None else axes_to_plain(self.axes)
 
 
 def product_witness_from_parts(arrays: Mapping[str, Array], plain_axes: Any) -> ProductWitness:
@@ -81,7 +81,7 @@ def product_witness_from_parts(arrays: Mapping[str, Array], plain_axes: Any) -> 
     p = arrays.get("p")
     if p is not None and (p.ndim != 1 or p.dtype.kind != "f"):
         raise PlanFileError("the file holds dual weights that are no lists of numbers")
-    axes = None if plain_axes is None else tuple(axes_from_words(plain_axes))
+    axes = None if plain_axes is None else tuple(axes_from_plain(plain_axes))
     if "p_places" not in arrays:
         return ProductWitness(tuple(q), p, axes=axes)
     places = arrays["p_places"]
@@ -154,7 +154,7 @@ def _without_idle_axes(products: Products) -> Products:
     return Products(tuple(axes), tuple(kinds), tuple(terms))
 
 
-def _kind(products: Products, number: int, place: int) -> Kind:
+def _kind(products: Products, number: int, place: int) -> AxisRows:
     term = products.terms[number]
     return products.kinds[place][term.kinds[term.places.index(place)]]
 
@@ -174,7 +174,7 @@ def with_row_weights(products: Products, rows: Mapping[tuple[int, int], Array]) 
         if key not in known:
             known[key] = len(kinds[place])
             scaled = RowScaled(products.kinds[place][kind].operator, np.sqrt(weights))
-            kinds[place].append(Kind(scaled))
+            kinds[place].append(AxisRows(scaled))
         changed = (*term.kinds[:position], known[key], *term.kinds[position + 1 :])
         terms[number] = term._replace(kinds=changed)
     return Products(products.axes, tuple(map(tuple, kinds)), tuple(terms))

@@ -37,7 +37,7 @@ from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.plan_checks import check_plan
 from leastnoise.planning.plan_text import after_in_words, plan_in_words
 from leastnoise.privacy import CellCosts, Charge, Goal, delta_of, epsilon_of, exact_number
-from leastnoise.query import Linear, Objective, Query, Workload, alone
+from leastnoise.query import Linear, Objective, Query, Workload, workload_of_query
 from leastnoise.strategy import Measured, Spread, cell_costs
 
 
@@ -277,7 +277,7 @@ class Plan:
                 f"this plan was made from a matrix without a schema and answers Linear rows over its "
                 f"{self.workload.shape[1]:,} cells only; give a schema to Workload.from_matrix() to ask more"
             )
-        workload = alone(query, schema)
+        workload = workload_of_query(query, schema)
         j = None if self.strategy is None else self.strategy.first_unanswerable(workload)
         if j is not None:
             raise QueryError(
@@ -402,7 +402,7 @@ def parts_of(plan: Plan) -> tuple[dict[str, Any], dict[str, Array]]:
         content["structure"] = structure
     if isinstance(plan.witness, ProductWitness):
         content["witness"] = "product"
-        content["witness_axes"] = plan.witness.axes_in_words()
+        content["witness_axes"] = plan.witness.axes_to_plain()
         return content, {**arrays, **plan.witness.to_arrays()}
     arrays["q"] = plan.witness.q
     if plan.witness.pairs is not None:

@@ -31,10 +31,11 @@ from leastnoise.core.operators import MAX_ENTRIES, Array, Matrix, Stack, is_whol
 from leastnoise.query.products import Products, products_of
 from leastnoise.query.workload import Workload, check_spread
 
-Kind = Literal["total", "largest", "total-within-caps"]
+ObjectiveKind = Literal["total", "largest", "total-within-caps"]
 
-# Squares of targets must neither overflow nor vanish in float64.
-_TARGETS = (1e-100, 1e100)
+# Standard errors that a target may ask for, in counts: their squares neither overflow nor vanish in float64.
+_MIN_TARGET = 1e-100
+_MAX_TARGET = 1e100
 
 # Coefficients looked at together where a workload is visited row by row.
 _CHUNK_ENTRIES = 2**22
@@ -50,7 +51,7 @@ class Objective(ABC):
 
     @property
     @abstractmethod
-    def kind(self) -> Kind:
+    def kind(self) -> ObjectiveKind:
         """Which of the three problems it is."""
 
     @abstractmethod
@@ -112,7 +113,7 @@ class TotalVariance(Objective):
         return "total-variance-within-targets" if self.within_targets else "total-variance"
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ObjectiveKind:
         return "total-within-caps" if self.within_targets else "total"
 
     def weights(self, workload: Workload) -> Array:
@@ -171,7 +172,7 @@ class MaxVariance(Objective):
         return "max-variance"
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ObjectiveKind:
         return "largest"
 
     def weights(self, workload: Workload) -> Array:
@@ -213,7 +214,7 @@ class Targets(Objective):
         return "targets"
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ObjectiveKind:
         return "largest"
 
     def weights(self, workload: Workload) -> Array:
@@ -397,9 +398,8 @@ def _squared_targets(workload: Workload, objective: Objective) -> list[Array]:
             f"{objective!r} needs queries with a target, as in Total(stderr=50) or "
             "Total(within=(100, 0.95)); give some, or use TotalVariance() or MaxVariance()"
         )
-    low, high = _TARGETS
-    if asked.min() < low or asked.max() > high:
-        raise InputError(f"targets must be standard errors between {low:.0e} and {high:.0e}")
+    if asked.min() < _MIN_TARGET or asked.max() > _MAX_TARGET:
+        raise InputError(f"targets must be standard errors between {_MIN_TARGET:.0e} and {_MAX_TARGET:.0e}")
     return [block.targets**2 for block in workload.blocks]
 
 

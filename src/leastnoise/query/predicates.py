@@ -45,7 +45,7 @@ _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonCondition:
     """An attribute compared with one value."""
 
     attribute: str
@@ -100,7 +100,7 @@ class Combination:
         return result
 
 
-Condition = Comparison | Negation | Combination
+Condition = ComparisonCondition | Negation | Combination
 
 
 def independent_parts(condition: Condition) -> list[Condition]:
@@ -141,14 +141,14 @@ def satisfying(condition: Condition, schema: Schema) -> tuple[tuple[str, ...], A
     return axes, np.broadcast_to(condition.mask(schema, axes), shape)
 
 
-def describe(condition: Condition) -> str:
+def condition_to_text(condition: Condition) -> str:
     """The condition in words that `parse` reads back.
 
     Example:
-        >>> describe(parse("18<=age and not sex='F'"))
+        >>> condition_to_text(parse("18<=age and not sex='F'"))
         "age >= 18 and not sex == 'F'"
     """
-    if isinstance(condition, Comparison):
+    if isinstance(condition, ComparisonCondition):
         name = condition.attribute
         if not re.fullmatch(r"[^\W\d]\w*", name) or name.lower() in _WORDS:
             name = "`" + name.replace("`", "``") + "`"
@@ -156,10 +156,11 @@ def describe(condition: Condition) -> str:
         shown = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
         return f"{name} {condition.sign} {shown}"
     if isinstance(condition, Negation):
-        inner = describe(condition.inner)
+        inner = condition_to_text(condition.inner)
         return f"not ({inner})" if isinstance(condition.inner, Combination) else f"not {inner}"
     return f" {condition.word} ".join(
-        f"({describe(part)})" if isinstance(part, Combination) else describe(part) for part in condition.parts
+        f"({condition_to_text(part)})" if isinstance(part, Combination) else condition_to_text(part)
+        for part in condition.parts
     )
 
 
@@ -171,7 +172,7 @@ def parse(text: str) -> Condition:
 
     Example:
         >>> parse("age >= 18")
-        Comparison(attribute='age', sign='>=', value=18)
+        ComparisonCondition(attribute='age', sign='>=', value=18)
     """
     if not isinstance(text, str):
         raise QueryError(f'a condition is a text such as "age >= 18", got {type(text).__name__}')
@@ -269,7 +270,7 @@ class _Reader:
             low = self._value()
             self._need("keyword", "and")
             high = self._value()
-            ends = (Comparison(attribute, ">=", low), Comparison(attribute, "<=", high))
+            ends = (ComparisonCondition(attribute, ">=", low), ComparisonCondition(attribute, "<=", high))
             found = Combination("and", ends)
             return Negation(found) if is_negated else found
         if is_negated:
@@ -288,12 +289,12 @@ class _Reader:
             raise self._error(self._token.start, "a comparison such as >= 18 is expected")
         return parts[0] if len(parts) == 1 else Combination("and", tuple(parts))
 
-    def _pair(self, left: Any, sign: str, right: Any, position: int) -> Comparison:
+    def _pair(self, left: Any, sign: str, right: Any, position: int) -> ComparisonCondition:
         if isinstance(left, _Name) == isinstance(right, _Name):
             raise self._error(position, "an attribute must be compared with a value, and is not")
         if isinstance(left, _Name):
-            return Comparison(left.name, sign, right)
-        return Comparison(right.name, _MIRRORED[sign], left)
+            return ComparisonCondition(left.name, sign, right)
+        return ComparisonCondition(right.name, _MIRRORED[sign], left)
 
     def _membership(self, attribute: str) -> Condition:
         self._need("sign", "(")
@@ -303,7 +304,7 @@ class _Reader:
                 break
             values.append(self._value())
         self._need("sign", ")")
-        parts = tuple(Comparison(attribute, "==", value) for value in values)
+        parts = tuple(ComparisonCondition(attribute, "==", value) for value in values)
         return parts[0] if len(parts) == 1 else Combination("or", parts)
 
     def _named(self, operand: Any, position: int) -> str:

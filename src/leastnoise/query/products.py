@@ -49,7 +49,7 @@ class Axis:
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class AxisRows:
     """Rows that some product asks of one axis."""
 
     operator: Operator
@@ -134,7 +134,7 @@ class Products:
     """
 
     axes: tuple[Axis, ...]
-    kinds: tuple[tuple[Kind, ...], ...]
+    kinds: tuple[tuple[AxisRows, ...], ...]
     terms: tuple[ProductTerm, ...]
 
     @property
@@ -226,13 +226,13 @@ class _View:
     def __init__(self, axes: tuple[Axis, ...]) -> None:
         self.axes = axes
         self._place = {name: place for place, axis in enumerate(self.axes) for name in axis.names}
-        self._kinds: list[list[Kind]] = [[] for _ in self.axes]
+        self._kinds: list[list[AxisRows]] = [[] for _ in self.axes]
         # Terms of a cube share their factors, so most are found here without comparing contents.
         self._known: dict[tuple[int, tuple[Factor, ...]], int] = {}
         self._by_content: list[dict[object, int]] = [{} for _ in self.axes]
         self._factors: dict[Factor, tuple[int, int, int]] = {}
 
-    def kinds_of_axes(self) -> tuple[tuple[Kind, ...], ...]:
+    def kinds_of_axes(self) -> tuple[tuple[AxisRows, ...], ...]:
         """What was met so far."""
         return tuple(tuple(kinds) for kinds in self._kinds)
 
@@ -335,7 +335,7 @@ class _View:
         known = self._by_content[place]
         if content not in known:
             known[content] = len(self._kinds[place])
-            self._kinds[place].append(Kind(operator))
+            self._kinds[place].append(AxisRows(operator))
         return known[content]
 
 
@@ -381,13 +381,13 @@ def _axes(schema: Schema, terms: Sequence[Term]) -> list[Axis]:
     ]
 
 
-def axes_in_words(axes: Sequence[Axis]) -> list[Any]:
-    """Plain values that `axes_from_words` reads back."""
+def axes_to_plain(axes: Sequence[Axis]) -> list[Any]:
+    """Plain values that `axes_from_plain` reads back."""
     return [[list(axis.names), list(axis.sizes), list(axis.places)] for axis in axes]
 
 
-def axes_from_words(plain: Any) -> list[Axis]:
-    """The axes that `axes_in_words` wrote."""
+def axes_from_plain(plain: Any) -> list[Axis]:
+    """The axes that `axes_to_plain` wrote."""
     return [
         Axis(tuple(map(str, names)), tuple(map(int, sizes)), tuple(map(int, places)))
         for names, sizes, places in plain

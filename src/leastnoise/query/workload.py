@@ -30,7 +30,7 @@ MAX_WEIGHT_RATIO = 1e24
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class QueryBlock:
     """The rows of one query."""
 
     name: str
@@ -64,7 +64,7 @@ class Block:
 class Workload:
     """Every query that one plan answers, as m rows over n cells."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[QueryBlock, ...]
     schema: Schema | None
 
     @property
@@ -284,7 +284,7 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
         if operator.shape[0] == 0:
             raise WorkloadError(f"query {name!r} has no rows; leave it out")
         blocks.append(
-            Block(
+            QueryBlock(
                 name=name,
                 query=query,
                 operator=operator,
@@ -297,19 +297,19 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
     return Workload(tuple(blocks), schema)
 
 
-def alone(query: Query, schema: Schema | None) -> Workload:
+def workload_of_query(query: Query, schema: Schema | None) -> Workload:
     """One query as a workload of its own, whatever its weight; without a schema it must be a Linear one."""
     weights, targets = _read_only(np.ones(1)), _read_only(np.array([np.inf]))
     if schema is None:
         assert isinstance(query, Linear)
         return Workload((_matrix_block(query, weights, targets),), None)
     name, labels = query.name or query.title(), query.labels(schema)
-    return Workload((Block(name, query, query.operator(schema), labels, weights, targets),), schema)
+    return Workload((QueryBlock(name, query, query.operator(schema), labels, weights, targets),), schema)
 
 
-def of_rows(operator: Operator, weights: Array | None = None) -> Workload:
+def workload_of_rows(operator: Operator, weights: Array | None = None) -> Workload:
     """Rows over cells that no schema names, as a workload, each with a weight."""
-    block = Block(
+    block = QueryBlock(
         name="rows",
         query=Linear(np.zeros((1, 1)), name="rows"),
         operator=operator,
@@ -320,8 +320,8 @@ def of_rows(operator: Operator, weights: Array | None = None) -> Workload:
     return Workload((block,), None)
 
 
-def _matrix_block(query: Linear, weights: Array, targets: Array) -> Block:
-    return Block("rows", query, query.matrix, query.own_labels(), weights, targets)
+def _matrix_block(query: Linear, weights: Array, targets: Array) -> QueryBlock:
+    return QueryBlock("rows", query, query.matrix, query.own_labels(), weights, targets)
 
 
 def _per_row(what: str, given: npt.ArrayLike, m: int) -> Array:

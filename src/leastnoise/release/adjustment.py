@@ -22,7 +22,7 @@ from leastnoise.core.operators import (
     SomeRanges,
 )
 from leastnoise.core.progress import ENDINGS, Ended
-from leastnoise.query import Block, Linear, Workload
+from leastnoise.query import Linear, QueryBlock, Workload
 
 # Entries of these are zeros and ones.
 _INDICATORS = (AllOnes, CumulativeSum, EveryLevel, EveryRange, Groups, Identity, SomeRanges)
@@ -201,7 +201,7 @@ def has_no_negative_entry(workload: Workload) -> Array:
     return np.concatenate([_of_block(block, workload) for block in workload.blocks])
 
 
-def _of_block(block: Block, workload: Workload) -> Array:
+def _of_block(block: QueryBlock, workload: Workload) -> Array:
     if workload.schema is None or isinstance(block.query, Linear):
         return _of_rows(block.operator)
     parts = []

@@ -44,7 +44,7 @@ from leastnoise.query import (
     Schema,
     Term,
     Workload,
-    alone,
+    workload_of_query,
 )
 from leastnoise.release.intervals import half_widths
 
@@ -143,7 +143,7 @@ def _shown(values: Attribute, estimate: int, low: int, high: int) -> dict[str, A
 
 
 def _of_groups(query: Query, schema: Schema, by: str | None) -> Workload:
-    return alone(query if by is None else query * Marginal(by), schema)
+    return workload_of_query(query if by is None else query * Marginal(by), schema)
 
 
 def _by_group(numbers: Array, schema: Schema, attribute: str, by: str | None) -> Array:

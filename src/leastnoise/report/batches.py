@@ -21,7 +21,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array, CumulativeSum, EveryRange, Identity, Padded
 from leastnoise.core.printable import counted
-from leastnoise.query import Bins, Block, Factor, Integers, Labels, Linear, Schema, in_counts
+from leastnoise.query import Bins, Factor, Integers, Labels, Linear, QueryBlock, Schema, in_counts
 from leastnoise.report.charts.pictures import (
     Bar,
     LineChart,
@@ -204,7 +204,7 @@ class AnswerTable:
 
 
 def tables_of(
-    block: Block,
+    block: QueryBlock,
     schema: Schema | None,
     answers: Array,
     ends: tuple[Array, Array] | None,
@@ -243,7 +243,7 @@ def tables_of(
     return tables, len(terms) - len(tables)
 
 
-def _half_widths_asked(block: Block, level: float) -> Array | None:
+def _half_widths_asked(block: QueryBlock, level: float) -> Array | None:
     """How far each answer may be off at a level, where targets were given at that level."""
     if block.query.within is None or block.query.within[1] != level:
         return None

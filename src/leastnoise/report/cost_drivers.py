@@ -31,7 +31,7 @@ from leastnoise.core.progress import ending_to_text
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning import Plan
 from leastnoise.privacy import ApproxDP
-from leastnoise.query import Block, Query, Targets, Workload, assemble
+from leastnoise.query import Query, QueryBlock, Targets, Workload, assemble
 from leastnoise.report.driver_table import (
     BINDS,
     NEGLIGIBLE,
@@ -387,14 +387,14 @@ def _used(plan: Plan) -> tuple[float | None, ...]:
     return tuple(None if share is None else math.sqrt(share / (whole or 1.0)) for share in shares)
 
 
-def _narrowest(block: Block, used: float | None) -> str:
+def _narrowest(block: QueryBlock, used: float | None) -> str:
     """The target as narrow as the plan keeps it already, rounded up; "" where it binds or there is none."""
     if used is None or used >= BINDS or block.query.target is None:
         return ""
     return block.query.relaxed(math.ceil(1000 * used) / 1000).target_in_words() if used > 0 else ""
 
 
-def target_in_words(block: Block) -> str:
+def target_in_words(block: QueryBlock) -> str:
     """What was asked of a batch, as it was given: "±75 at 95%"; "" without a target."""
     if block.query.target is not None:
         return block.query.target_in_words()

@@ -19,7 +19,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, in_figures
 from leastnoise.core.progress import ending_to_text
 from leastnoise.planning import Plan
-from leastnoise.query import Attribute, Block
+from leastnoise.query import Attribute, QueryBlock
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.batches import tables_of, view_of
@@ -185,7 +185,7 @@ def _released(release: Release) -> dict[str, Any]:
     }
 
 
-def _batch(release: Release, block: Block, rows: slice, ends: tuple[Array, Array] | None) -> Markup:
+def _batch(release: Release, block: QueryBlock, rows: slice, ends: tuple[Array, Array] | None) -> Markup:
     tables, n_left = tables_of(
         block,
         release.plan.workload.schema,
@@ -354,12 +354,12 @@ def _policy(attribute: Attribute, chosen: str) -> str:
     return "counted at the nearest end" if chosen == "clamp" else "not counted"
 
 
-def _weight(block: Block) -> str:
+def _weight(block: QueryBlock) -> str:
     low, high = f"{block.weights.min():.4g}", f"{block.weights.max():.4g}"
     return low if low == high else f"{low} to {high}"
 
 
-def _target(block: Block) -> str:
+def _target(block: QueryBlock) -> str:
     """What was asked of a batch: a standard error, or an interval or a share as it was asked."""
     if block.query.within is not None or isinstance(block.query.stderr, str):
         return target_in_words(block)

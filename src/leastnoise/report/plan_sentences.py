@@ -9,7 +9,7 @@ import numpy as np
 from leastnoise.core.printable import printable
 from leastnoise.planning import Plan, targets_in_words
 from leastnoise.privacy import ApproxDP
-from leastnoise.query import Block, TotalVariance
+from leastnoise.query import QueryBlock, TotalVariance
 from leastnoise.report.figures import at_least
 from leastnoise.report.pure_alternative import PureAlternative
 
@@ -22,7 +22,7 @@ _LARGE_DELTA = 1e-3
 _JUST_MET = 0.9995
 
 
-def target_of(block: Block) -> str:
+def target_of(block: QueryBlock) -> str:
     """The standard errors asked of a batch, as in "target 50"; nothing where none was."""
     asked = block.targets[np.isfinite(block.targets)]
     if len(asked) == 0:
@@ -31,7 +31,7 @@ def target_of(block: Block) -> str:
     return f"target {low}" if low == high else f"targets from {low} to {high}"
 
 
-def used_of(plan: Plan, block: Block, largest: float) -> float | None:
+def used_of(plan: Plan, block: QueryBlock, largest: float) -> float | None:
     """The largest standard error of a batch as a share of its target, row by row; None without one.
 
     Args:

@@ -8,7 +8,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import ending_to_text
 from leastnoise.planning import Plan
-from leastnoise.query import Block
+from leastnoise.query import QueryBlock
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.cost_drivers import target_in_words
@@ -81,7 +81,7 @@ def _size(plan: Plan) -> list[str]:
     return [f"Asked in {batches}, over a table of {counted(n, 'cell')}.", ""]
 
 
-def _answers(block: Block, answers: Array, lower: Array, upper: Array) -> list[str]:
+def _answers(block: QueryBlock, answers: Array, lower: Array, upper: Array) -> list[str]:
     shown = len(answers) if len(answers) <= _SHOWN_WHOLE else _SHOWN_FIRST
     labels = [printable(block.labels[j]) for j in range(shown)]
     width = max(len(label) for label in labels)
@@ -99,7 +99,7 @@ def _answers(block: Block, answers: Array, lower: Array, upper: Array) -> list[s
     return [*lines, ""]
 
 
-def _bare_answers(block: Block, answers: Array) -> list[str]:
+def _bare_answers(block: QueryBlock, answers: Array) -> list[str]:
     """Answers whose errors are not known, to the nearest count."""
     shown = len(answers) if len(answers) <= _SHOWN_WHOLE else _SHOWN_FIRST
     labels = [printable(block.labels[j]) for j in range(shown)]
@@ -112,7 +112,7 @@ def _bare_answers(block: Block, answers: Array) -> list[str]:
     return [*lines, ""]
 
 
-def _left_out(block: Block, n_more: int) -> str:
+def _left_out(block: QueryBlock, n_more: int) -> str:
     """Where the answers are that are not shown, at a shell and in Python."""
     return f"  … and {n_more:,} more, in the file of answers and in release[{block.name!r}]"
 
@@ -139,7 +139,7 @@ def _accuracy(plan: Plan) -> list[str]:
     return [*lines, ""]
 
 
-def _asked(block: Block) -> str:
+def _asked(block: QueryBlock) -> str:
     """The target of a batch in the words in which it was asked, and as a standard error if that differs."""
     as_given, as_stderr = printable(target_in_words(block)), words.target_of(block)
     is_plain = block.query.within is None and not isinstance(block.query.stderr, str)

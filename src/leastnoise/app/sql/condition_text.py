@@ -15,12 +15,12 @@ from leastnoise.core.operators import Array
 from leastnoise.query import (
     Bins,
     Combination,
-    Comparison,
+    ComparisonCondition,
     Condition,
     Integers,
     Negation,
     Schema,
-    describe,
+    condition_to_text,
     independent_parts,
     satisfying,
 )
@@ -63,7 +63,7 @@ def shortly(whole: Sequence[Condition], schema: Schema) -> str:
     """Some conditions that hold together in words, attribute by attribute where that is possible."""
     parts = parts_of(joined("and", whole), schema)
     # Without any part everyone is meant, which takes a condition all the same.
-    return describe(joined("and", [part.condition for part in parts] if parts else whole))
+    return condition_to_text(joined("and", [part.condition for part in parts] if parts else whole))
 
 
 def exactly(name: str, schema: Schema, i: int) -> Condition:
@@ -106,9 +106,9 @@ def _told(name: str, schema: Schema, mask: Array) -> list[Condition]:
         if isinstance(values, (Integers, Bins)):
             pieces.append(_interval(name, values, run[0], run[-1]))
         else:
-            pieces += [Comparison(name, "==", values.values[i]) for i in run]  # type: ignore[attr-defined]
+            pieces += [ComparisonCondition(name, "==", values.values[i]) for i in run]  # type: ignore[attr-defined]
     if values.other is not None and mask[n]:
-        pieces.append(Comparison(name, "==", values.other))
+        pieces.append(ComparisonCondition(name, "==", values.other))
     found = joined("or", pieces)
     return [found] if (satisfying(found, schema)[1] == mask).all() else []
 
@@ -117,12 +117,12 @@ def _interval(name: str, values: Integers | Bins, first: int, last: int) -> Cond
     """Values first to last of the declared ones."""
     starts = values.values if isinstance(values, Integers) else values.edges
     if first == last and isinstance(values, Integers):
-        return Comparison(name, "==", values.values[first])
+        return ComparisonCondition(name, "==", values.values[first])
     if first == 0 and last == values.n_values - 1:
         if values.other is not None:
-            return Comparison(name, "!=", values.other)
+            return ComparisonCondition(name, "!=", values.other)
         # An attribute of a single cell: all that is declared begins at its first edge.
-        return Comparison(name, ">=", starts[0])
-    ends: list[Condition] = [] if first == 0 else [Comparison(name, ">=", starts[first])]
-    ends += [] if last == values.n_values - 1 else [Comparison(name, "<", starts[last + 1])]
+        return ComparisonCondition(name, ">=", starts[0])
+    ends: list[Condition] = [] if first == 0 else [ComparisonCondition(name, ">=", starts[first])]
+    ends += [] if last == values.n_values - 1 else [ComparisonCondition(name, "<", starts[last + 1])]
     return ends[0] if len(ends) == 1 else Combination("and", tuple(ends))

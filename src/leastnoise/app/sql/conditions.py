@@ -15,7 +15,7 @@ from leastnoise.query import (
     MAX_DEPTH,
     Bins,
     Combination,
-    Comparison,
+    ComparisonCondition,
     Condition,
     Integers,
     Negation,
@@ -235,7 +235,7 @@ class Conditions:
             )
         return self.attribute(node, tables)
 
-    def _compared(self, node: Any, attribute: str, sign: str, value: Value) -> Comparison:
+    def _compared(self, node: Any, attribute: str, sign: str, value: Value) -> ComparisonCondition:
         self._n_comparisons += 1
         if self._n_comparisons > MAX_COMPARISONS:
             raise self._text.error(
@@ -248,7 +248,7 @@ class Conditions:
             raise self._text.error(node, str(error)) from None
         if isinstance(declared, (Integers, Bins)) and not isinstance(value, str):
             self._check_within(node, attribute, sign, value)
-        return Comparison(attribute, sign, value)
+        return ComparisonCondition(attribute, sign, value)
 
     def _check_within(self, node: Any, attribute: str, sign: str, value: int | float) -> None:
         """Refuse numbers that no cell tells apart: beyond the declared ends a table may hold anything."""

@@ -12,7 +12,7 @@ from leastnoise.app.sql.condition_text import Part, exactly
 from leastnoise.app.sql.conditions import Buckets, joined
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.query import MAX_ENTRIES, Condition, Schema, describe
+from leastnoise.query import MAX_ENTRIES, Condition, Schema, condition_to_text
 
 # Groups that conditions or CASE tie together, each of which has a condition of its own.
 MAX_GROUPS = 1_000
@@ -114,7 +114,7 @@ def _with_condition(
     own = [mask_of(group.conditions[len(conditions) :], axes, schema) for group in groups]
     if all((mask == group.mask).all() for group, mask in zip(groups, own, strict=True)):
         return groups
-    words = describe(joined("and", conditions))
+    words = condition_to_text(joined("and", conditions))
     return [Group(f"{group.label}, {words}", group.mask, group.conditions) for group in groups]
 
 

@@ -40,7 +40,7 @@ from leastnoise.query import (
     Sum,
     Total,
     Where,
-    describe,
+    condition_to_text,
     labelled,
     term_labels,
     term_operator,
@@ -165,7 +165,7 @@ def _product(asked: Asked, tied: Sequence[Tied], rest: Query | None, schema: Sch
             plain += one.grouped
         else:
             factors.append(_singles_of(one, schema) or _cases(one, schema))
-    factors = [*([Where(describe(joined("and", fixed)))] if fixed else []), *factors]
+    factors = [*([Where(condition_to_text(joined("and", fixed)))] if fixed else []), *factors]
     factors += [Marginal(*plain)] if plain else []
     factors += [] if rest is None else [rest]
     factors += [] if asked.sum_of is None else [Sum(asked.sum_of)]
@@ -245,7 +245,7 @@ def _sums(tied: Tied, sum_of: str, schema: Schema) -> Factor:
         times = padded.reshape([-1 if name == sum_of else 1 for name in tied.axes])
     if not tied.buckets and not tied.grouped:
         conditions = [part.condition for part in tied.parts]
-        words = describe(joined("and", conditions))
+        words = condition_to_text(joined("and", conditions))
         row = mask_of(conditions, tied.axes, schema) * times
         return Factor(tied.axes, Matrix(row.reshape(1, -1)), Labels(1, lambda j: words), is_condition=True)
     groups = groups_of(tied, schema)

@@ -32,7 +32,7 @@ from leastnoise.planning.families.product_requests import (
 )
 from leastnoise.planning.method import Found, Method, Request
 from leastnoise.privacy import GDP
-from leastnoise.query import Kind, MaxVariance, ProductTerm, TotalVariance, of_rows
+from leastnoise.query import AxisRows, MaxVariance, ProductTerm, TotalVariance, workload_of_rows
 from leastnoise.strategy import AxisForm, RealStrategy, identity_form, integer_strategy, single_block
 
 # Beyond so many cells a product of one attribute and of others that are added up is taken as one.
@@ -116,14 +116,14 @@ def _parts(term: ProductTerm) -> list[tuple[int, int]]:
     return list(zip(term.places, term.kinds, strict=True))
 
 
-def _optimal(request: Request, kind: Kind, n_factors: int, time_limit: float | None) -> _FactorFound:
+def _optimal(request: Request, kind: AxisRows, n_factors: int, time_limit: float | None) -> _FactorFound:
     """The certified optimum for one factor."""
     is_largest = request.objective.kind == "largest"
     # Each factor may use its part of the tolerance.
     tol = request.tol / (2 * n_factors)
     found = DENSE.find(
         Request(
-            of_rows(kind.operator),
+            workload_of_rows(kind.operator),
             GDP(1),
             {},
             tol,
@@ -142,7 +142,7 @@ def _optimal(request: Request, kind: Kind, n_factors: int, time_limit: float | N
 
 
 def _with_laplace_noise(
-    request: Request, kind: Kind, n_factors: int, time_limit: float | None
+    request: Request, kind: AxisRows, n_factors: int, time_limit: float | None
 ) -> _FactorFound:
     """The best strategy found for one factor under the L1 norm."""
     n = kind.operator.shape[1]
@@ -150,7 +150,9 @@ def _with_laplace_noise(
     factor = best_factor(kind.gram, time_limit=None if time_limit is None else _SEARCHED * time_limit)
     q, endings = np.ones(n), [factor.ended]
     if n <= _MAX_WEIGHED:
-        found = DENSE.find(Request(of_rows(kind.operator), GDP(1), tol=1e-3, time_limit=deadline.left))
+        found = DENSE.find(
+            Request(workload_of_rows(kind.operator), GDP(1), tol=1e-3, time_limit=deadline.left)
+        )
         assert isinstance(found, Found)
         q = np.asarray(found.q)
         endings.append(found.ended)

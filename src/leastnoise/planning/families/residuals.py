@@ -49,7 +49,7 @@ from leastnoise.planning.oblique.row_variances import (
 from leastnoise.planning.oblique.splitting import Split, split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
 from leastnoise.planning.refusals import infeasible_products, not_found_yet
-from leastnoise.query import Kind, Products, first_not_spanned
+from leastnoise.query import AxisRows, Products, first_not_spanned
 from leastnoise.solver import SplitSolution, least_largest, total_within
 
 # Every product is looked at with each of its blocks: so many pairs of them at most.
@@ -400,7 +400,7 @@ def _proving_most(
     return best * p if best > 0 else None
 
 
-def _axes(products: Products, q: tuple[Array, ...]) -> Iterator[tuple[Array, tuple[Kind, ...], int]]:
+def _axes(products: Products, q: tuple[Array, ...]) -> Iterator[tuple[Array, tuple[AxisRows, ...], int]]:
     return zip(q, products.kinds, products.sizes, strict=True)
 
 

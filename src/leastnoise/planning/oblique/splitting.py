@@ -18,7 +18,7 @@ from leastnoise.planning.oblique.axis_split import Placed, asked_basis, factor_r
 from leastnoise.planning.oblique.block_layout import Blocks, Form, Piece, forms_of
 from leastnoise.planning.oblique.centre_search import Rows, Search, all_entries, gathered, spread
 from leastnoise.planning.oblique.total_variance import Sums
-from leastnoise.query import AxisSet, Kind, Products
+from leastnoise.query import AxisRows, AxisSet, Products
 from leastnoise.solver import ImplicitRows, Run, least_profile, load_backend, minimise_total_variance
 
 # Sweeps end when the total falls by less than this share; the first ones, that choose among orders, earlier.
@@ -335,7 +335,7 @@ def _reweighted(products: Products, row_weights: Sequence[Sequence[Array | None]
     """The same products with the rows of their kinds multiplied by the roots of these weights."""
     kinds = tuple(
         tuple(
-            kind if of_rows is None else Kind(RowScaled(kind.operator, np.sqrt(of_rows)))
+            kind if of_rows is None else AxisRows(RowScaled(kind.operator, np.sqrt(of_rows)))
             for kind, of_rows in zip(of_axis, weights, strict=True)
         )
         for of_axis, weights in zip(products.kinds, row_weights, strict=True)

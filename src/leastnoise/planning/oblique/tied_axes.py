@@ -15,7 +15,7 @@ from itertools import combinations
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import AllOnes, Array, Identity, Kronecker, Operator
 from leastnoise.planning.oblique.splitting import split_products
-from leastnoise.query import Axis, Kind, Products
+from leastnoise.query import Axis, AxisRows, Products
 
 
 def tied(products: Products, first: int, second: int) -> Products:
@@ -46,15 +46,15 @@ def tied(products: Products, first: int, second: int) -> Products:
     return replace(products, axes=tuple(axes), kinds=tuple(of_axes), terms=tuple(terms))
 
 
-def _together(products: Products, first: int, second: int, a: int | None, b: int | None) -> Kind:
+def _together(products: Products, first: int, second: int, a: int | None, b: int | None) -> AxisRows:
     """Rows of both axes; one that is not mentioned is added up."""
     parts: list[Operator] = [
         AllOnes(products.axes[axis].size) if kind is None else products.kinds[axis][kind].operator
         for axis, kind in ((first, a), (second, b))
     ]
     if all(isinstance(part, Identity) for part in parts):
-        return Kind(Identity(math.prod(part.shape[1] for part in parts)))
-    return Kind(Kronecker(parts))
+        return AxisRows(Identity(math.prod(part.shape[1] for part in parts)))
+    return AxisRows(Kronecker(parts))
 
 
 def tied_where_useful(

@@ -18,7 +18,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from leastnoise.query.predicates import Combination, Comparison, Condition, Negation
+from leastnoise.query.predicates import Combination, ComparisonCondition, Condition, Negation
 from leastnoise.query.schema import Schema
 
 # The values of a record by their indices: its cell.
@@ -124,7 +124,7 @@ def condition_aspect(conditions: Sequence[Condition], labels: Sequence[str], sch
     attributes = tuple(
         name for name in schema if any(name in condition.attributes for condition in conditions)
     )
-    known: dict[Comparison, Sequence[bool]] = {}
+    known: dict[ComparisonCondition, Sequence[bool]] = {}
 
     def holds(condition: Condition, cell: Cell) -> bool:
         match condition:

@@ -23,7 +23,7 @@ from leastnoise.query.queries.targets import (
     checked_stderr,
     checked_within,
     in_counts,
-    size_in_words,
+    size_to_text,
     stderr_within,
     times,
     to_float,
@@ -215,8 +215,8 @@ class Query:
             ('±50', '±100 at 95%')
         """
         if self.within is not None:
-            return f"{size_in_words(self.within[0], self.expected)} at {100 * self.within[1]:.6g}%"
-        return "" if self.stderr is None else size_in_words(self.stderr, self.expected)
+            return f"{size_to_text(self.within[0], self.expected)} at {100 * self.within[1]:.6g}%"
+        return "" if self.stderr is None else size_to_text(self.stderr, self.expected)
 
     def relaxed(self, factor: float) -> Query:
         """The same query with a target that many times as wide, given in the same way; without one, itself.

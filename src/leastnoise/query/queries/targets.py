@@ -173,11 +173,11 @@ def times(size: Size, factor: float) -> Size:
     return _percent(float(size[:-1]) * factor) if isinstance(size, str) else size * factor
 
 
-def size_in_words(size: Size, expected: Expected | None) -> str:
+def size_to_text(size: Size, expected: Expected | None) -> str:
     """A size as people write it.
 
     Example:
-        >>> size_in_words(1500.0, None), size_in_words("5%", 20_000), size_in_words("5%", (300, 20_000))
+        >>> size_to_text(1500.0, None), size_to_text("5%", 20_000), size_to_text("5%", (300, 20_000))
         ('±1,500', '±5% of 20,000', '±5% of 300 to 20,000')
     """
     if isinstance(size, str):

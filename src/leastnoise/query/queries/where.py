@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from leastnoise.core.operators import Matrix
-from leastnoise.query.predicates import Condition, describe, independent_parts, parse, satisfying
+from leastnoise.query.predicates import Condition, condition_to_text, independent_parts, parse, satisfying
 from leastnoise.query.queries.key_shapes import TEXT, key
 from leastnoise.query.queries.meaning import Table, condition_aspect
 from leastnoise.query.queries.query import Factor, Labels, Query, Term
@@ -42,7 +42,8 @@ class Where(Query):
 
     def tables(self, schema: Schema) -> Sequence[Table]:
         aspects = [
-            condition_aspect([part], [describe(part)], schema) for part in independent_parts(self.parsed)
+            condition_aspect([part], [condition_to_text(part)], schema)
+            for part in independent_parts(self.parsed)
         ]
         return [tuple(sorted(aspects, key=lambda aspect: schema.names.index(aspect.attributes[0])))]
 
@@ -53,5 +54,5 @@ class Where(Query):
 def _factor(condition: Condition, schema: Schema) -> Factor:
     attributes, satisfied = satisfying(condition, schema)
     row = Matrix(satisfied.reshape(1, -1).astype(np.int64))
-    text = describe(condition)
+    text = condition_to_text(condition)
     return Factor(attributes, row, Labels(1, lambda j: text), is_condition=True)

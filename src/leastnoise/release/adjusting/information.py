@@ -29,7 +29,7 @@ from leastnoise.core.operators import AllOnes, Array
 from leastnoise.core.printable import in_figures
 from leastnoise.core.remedies import OnRelease, Remedy
 from leastnoise.planning import Plan
-from leastnoise.query import Axis, AxisSet, Schema, Total, alone, in_axis_order, in_schema_order
+from leastnoise.query import Axis, AxisSet, Schema, Total, in_axis_order, in_schema_order, workload_of_query
 from leastnoise.release.adjusting.reduced_sums import MeasuredRows, ReducedSums, Sums, SumTerm
 from leastnoise.strategy import (
     MAX_DENSE_STRATEGY,
@@ -293,7 +293,7 @@ class BlockInformation(Information):
         return in_schema_order(self._strategy.axes, waiting[every].reshape(-1))
 
     def counting(self) -> Counting | None:
-        everyone = alone(Total(), self._schema)
+        everyone = workload_of_query(Total(), self._schema)
         if not self._strategy.can_answer_all(everyone):
             return None
         error = math.sqrt(float(self._strategy.variances_of(everyone)[0]))

@@ -46,13 +46,13 @@ from leastnoise.core.operators import Array, Identity, require_room
 from leastnoise.core.printable import in_figures
 from leastnoise.query import (
     Axis,
+    AxisRows,
     AxisSet,
     InventedRecords,
-    Kind,
     Products,
     ProductTerm,
     Workload,
-    axes_in_words,
+    axes_to_plain,
     in_schema_order,
     one_factor_each,
     products_of,
@@ -297,7 +297,7 @@ class Structured(Measured):
         known = tuple(a for a, own in enumerate(self.forms) if own)
         sizes = tuple(self.axes[a].size for a in known)
         term = ProductTerm(0, 0, known, (0,) * len(known), sizes, one_factor_each(len(known)))
-        kinds = tuple((Kind(Identity(axis.size)),) for axis in self.axes)
+        kinds = tuple((AxisRows(Identity(axis.size)),) for axis in self.axes)
         return View(self, Products(self.axes, kinds, (term,)), partly=partly), term
 
     @cached_property
@@ -459,7 +459,7 @@ class Structured(Measured):
         centres = [[a, list(history), form] for (a, history), form in self.centres.items()]
         structure = {
             "kind": "blocks",
-            "axes": axes_in_words(self.axes),
+            "axes": axes_to_plain(self.axes),
             "forms": forms,
             "centres": centres,
             "order": list(self.order),

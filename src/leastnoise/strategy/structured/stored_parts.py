@@ -11,7 +11,7 @@ import numpy as np
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import PlanFileError
 from leastnoise.core.operators import Array
-from leastnoise.query import axes_from_words
+from leastnoise.query import axes_from_plain
 from leastnoise.strategy.measured import Neighbours, Noise
 from leastnoise.strategy.structured.axis_form import form_from_parts
 from leastnoise.strategy.structured.blocks import Structured
@@ -30,7 +30,7 @@ def structured_from_parts(
     kinds = {"blocks": Structured, "tables": Tables}
     if not isinstance(plain, dict) or plain.get("kind") not in kinds:
         raise PlanFileError("the file holds a strategy of a kind that this version does not know")
-    axes = axes_from_words(plain["axes"])
+    axes = axes_from_plain(plain["axes"])
     forms = [
         [
             form_from_parts(plain_form, _own(arrays, f"axis{place}_{number}_"))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from leastnoise.core.operators import AllOnes, Array, Identity, Operator, column_chunks
-from leastnoise.query import Axis, AxisSet, Kind, Lattice, Products, ProductTerm
+from leastnoise.query import Axis, AxisRows, AxisSet, Lattice, Products, ProductTerm
 from leastnoise.strategy.structured.axis_form import AxisForm
 
 # W G of an axis beyond this many entries is not held: G and W are applied one after the other.
@@ -74,7 +74,7 @@ class View:
         self._spans: dict[tuple[int, int, int], bool] = {}
         self._gain_norms: dict[tuple[int, int, int], tuple[Array, Array, Array]] = {}
 
-    def kinds(self, term: ProductTerm) -> list[Kind]:
+    def kinds(self, term: ProductTerm) -> list[AxisRows]:
         """What a product asks of each of its axes."""
         return [self.products.kinds[a][k] for a, k in zip(term.places, term.kinds, strict=True)]
 
