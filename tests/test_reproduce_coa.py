@@ -23,13 +23,12 @@ from leastnoise.papers.reproductions.coa.setup import (
     KINDS,
     drawn,
     is_similar,
-    mean_of,
     noise_scale,
     ratios,
     three_sizes,
 )
 from leastnoise.papers.reproductions.reproduction import Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Row
+from leastnoise.papers.reproductions.rows import Row, mean, numbers
 from leastnoise.papers.reproductions.verdicts import Check
 from leastnoise.privacy import PureDP
 from leastnoise.report import compare
@@ -101,7 +100,7 @@ def test_without_rows_every_claim_is_listed_as_not_run(found: Reproduction) -> N
 
 def test_a_point_that_was_not_run_is_no_number() -> None:
     rows = [{"method": "coa", "n": 16, "draw": 1, "note": "not run: too large"}]
-    assert mean_of(rows, "error", method="coa") is None and ratios(rows, "coa", "coa", "n") == {}
+    assert mean(numbers(rows, "error", method="coa")) is None and ratios(rows, "coa", "coa", "n") == {}
     for name in ("coa/figure-2", "coa/figure-12", "coa/figure-14", "coa/sdp", "coa/lemma-4"):
         noted = [{**task.arguments, "note": "not run"} for task in BY_NAME[name].tasks(QUICK)]
         assert {check.verdict for check in BY_NAME[name].checks(noted)} == {"not run"}
@@ -202,9 +201,9 @@ def test_convergence_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     for claim in ("the objective falls", "the test error", "there COA has converged", "the homotopy"):
         assert found_in(name, rows, f"WRange: {claim}").verdict == "reached", claim
     # Its own objective is bounded too, so that what θ costs and what stopping costs are told apart.
-    bound = mean_of(rows, "objective_bound", method="dense, with θ")
+    bound = mean(numbers(rows, "objective_bound", method="dense, with θ"))
     assert bound is not None and all(row["objective"] >= bound for row in steps)  # type: ignore[operator]
-    assert bound > mean_of(rows, "lower_bound", method="dense")  # type: ignore[operator]
+    assert bound > mean(numbers(rows, "lower_bound", method="dense"))  # type: ignore[operator]
     backwards(monkeypatch)
     broken = rows_of(name, lambda task: task.arguments["workload"] == "WRange")
     assert "above the optimum of its own" in found_in(name, broken, "WRange: there COA has converged").why

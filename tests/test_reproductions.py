@@ -36,6 +36,7 @@ from leastnoise.papers.reproductions.writing import as_markdown, as_text, pivot,
 from support import extra
 
 NAME = "made-up/table-1"
+OTHER_NAME = "made-up/table-2"
 CALLS: list[int] = []
 
 
@@ -53,7 +54,7 @@ def mistaken(setting: Setting, n: int) -> Iterator[Row]:
     raise ZeroDivisionError("a mistake of ours")
 
 
-def checks(rows: Sequence[Row]) -> list[Check]:
+def checks(known: Printed, rows: Sequence[Row]) -> list[Check]:
     return [
         number("two", "2.0", cell(rows, "value", n=2, method="theirs")),
         number("two, ours", "2.0", cell(rows, "value", n=2, method="ours"), is_lower_better=True),
@@ -73,10 +74,11 @@ def made_up(tasks: Any = None) -> Reproduction:
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_made_up_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     CALLS.clear()
     numbers = (PrintedNumber({"n": 2, "method": "theirs"}, "2.0"),)
-    everything = {**printed_numbers._all(), NAME: Printed("page 7, table 1", numbers, {})}
+    made_up = Printed("page 7, table 1", numbers, {})
+    everything = {**printed_numbers._all(), NAME: made_up, OTHER_NAME: made_up}
     monkeypatch.setattr(printed_numbers, "_all", lambda: everything)
 
 
@@ -259,8 +261,7 @@ def test_time_that_is_over_begins_no_task_and_keeps_nothing(tmp_path: Path) -> N
 
 
 def test_a_task_of_two_reproductions_is_computed_once(tmp_path: Path) -> None:
-    twice = [made_up(), dataclasses.replace(made_up(), title="again")]
-    twice[1] = dataclasses.replace(twice[1], name="made-up/table-2")
+    twice = [made_up(), dataclasses.replace(made_up(), name=OTHER_NAME)]
     found = list(run(twice, Setting("quick"), folder=tmp_path))
     assert CALLS == [2, 3]
     assert found[0].rows == found[1].rows
@@ -429,7 +430,7 @@ def test_checks_without_rows_are_not_run() -> None:
 
 def test_everything_printed_belongs_to_a_reproduction() -> None:
     known = {entry.name for entry in names.catalogue()}
-    assert set(printed_numbers._all()) - {NAME} == known
+    assert set(printed_numbers._all()) - {NAME, OTHER_NAME} == known
 
 
 def test_names_are_found_and_mistyped_ones_helped() -> None:

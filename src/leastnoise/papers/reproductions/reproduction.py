@@ -109,7 +109,7 @@ class Reproduction:
         name: paper and table, "fitness-for-use/table-5".
         title: what it shows, in our words.
         tasks: what to compute in a setting.
-        checks: the printed numbers and the claims of the text, from the rows alone.
+        judge: sets the printed numbers and the claims of the text beside the rows, and looks at nothing else.
         drawing: how the rows are drawn.
         notes: stated choices where the paper is silent, one sentence each.
     """
@@ -117,7 +117,7 @@ class Reproduction:
     name: str
     title: str
     tasks: Callable[[Setting], Sequence[Task]]
-    checks: Callable[[Sequence[Row]], Sequence[Check]]
+    judge: Callable[[Printed, Sequence[Row]], Iterable[Check]]
     drawing: Drawing
     notes: tuple[str, ...] = ()
 
@@ -133,5 +133,10 @@ class Reproduction:
 
     @property
     def made_by(self) -> str:
-        """Where the functions are, so that a reader gets from a number to its source."""
-        return f"{self.tasks.__module__}.{self.tasks.__qualname__}"
+        """The functions that compute the rows, so that a reader gets from a number to its source."""
+        works = dict.fromkeys(task.work for task in self.tasks(Setting("quick")))
+        return ", ".join(f"{work.__module__}.{work.__qualname__}" for work in works)
+
+    def checks(self, rows: Sequence[Row]) -> tuple[Check, ...]:
+        """What is printed, beside what came out."""
+        return tuple(self.judge(self.printed, rows))

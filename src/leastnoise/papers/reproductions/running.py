@@ -127,7 +127,7 @@ def _outcome(reproduction: Reproduction, setting: Setting, results: Sequence[Tas
     rows = tuple(row for result in results for row in result.rows)
     machines = tuple(dict.fromkeys(result.machine for result in results))
     seconds = sum(result.seconds for result in results)
-    return Outcome(reproduction, setting, rows, tuple(reproduction.checks(rows)), seconds, machines)
+    return Outcome(reproduction, setting, rows, reproduction.checks(rows), seconds, machines)
 
 
 class _Meter:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, TypeVar
 
 Verdict = Literal["reached", "better", "differs", "not run"]
 
@@ -51,12 +51,12 @@ def number(
 
     Args:
         printed: as it stands in the paper, so that its digits are known: "42.41", "1.30".
-        ours: None where the task was not run; `why` then says so.
+        ours: None where it was not run.
         is_lower_better: whether a lower number is an improvement rather than a difference.
-        why: the reason, shown unless the number is reached.
+        why: the reason of a difference or of a gain; left out where the number is reached or was not run.
     """
     if ours is None or math.isnan(ours):
-        return Check(claim, printed, "–", "not run", why or "no such point in this size")
+        return statement(claim, None, printed=printed)
     value, last_digit = _read(printed)
     room = last_digit / 2 + slack * abs(value)
     # A figure of ours is compared as it is, not as it would be rounded: 1.305 is not a printed 1.30.
@@ -69,7 +69,13 @@ def number(
 
 
 def statement(
-    claim: str, holds: bool | None, ours: str, *, printed: str = "yes", is_better: bool = False, why: str = ""
+    claim: str,
+    holds: bool | None,
+    ours: str = "–",
+    *,
+    printed: str = "yes",
+    is_better: bool = False,
+    why: str = "",
 ) -> Check:
     """A claim of the text beside what came out; `holds` is None where it was not run."""
     if holds is None:
@@ -77,6 +83,25 @@ def statement(
     if is_better:
         return Check(claim, printed, ours, "better", why)
     return Check(claim, printed, ours, "reached" if holds else "differs", "" if holds else why)
+
+
+Found = TypeVar("Found", bound=Sized)
+
+
+def statement_about(
+    found: Found,
+    claim: str,
+    holds: Callable[[Found], bool],
+    ours: Callable[[Found], str],
+    *,
+    printed: str = "yes",
+    is_better: Callable[[Found], bool] = lambda found: False,
+    why: str = "",
+) -> Check:
+    """A claim about some numbers, in a list or by size; without any it was not run."""
+    if not found:
+        return statement(claim, None, printed=printed)
+    return statement(claim, holds(found), ours(found), printed=printed, is_better=is_better(found), why=why)
 
 
 def verdict_of(checks: Iterable[Check]) -> Verdict:

@@ -44,10 +44,13 @@ from leastnoise.query import (
     workload_prefix,
 )
 
-EPSILON, DELTA = 0.5, 1e-4
+EPSILON = 0.5
+DELTA = 1e-4
 PAPER = ApproxDP(epsilon=EPSILON, delta=DELTA, calibration="classic")
 
-EIGEN, OURS, CELLS = "Eigen-Design", "leastnoise", "noise on cells"
+EIGEN = "Eigen-Design"
+OURS = "leastnoise"
+CELLS = "noise on cells"
 
 # A name of the paper, the method, and its options.
 METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {

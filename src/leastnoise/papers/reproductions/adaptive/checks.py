@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leastnoise.papers.reproductions.adaptive.adaptive_tasks import CELLS, EIGEN, OURS
-from leastnoise.papers.reproductions.rows import Row
-from leastnoise.papers.reproductions.verdicts import Check, number, statement
+from leastnoise.papers.reproductions.printed import Printed
+from leastnoise.papers.reproductions.rows import Row, mean
+from leastnoise.papers.reproductions.verdicts import Check, statement_about
 
 # The gap that a certificate claims by default; errors are roots of what it speaks of.
 SOLVER = 1e-6
+
+# The share of an error from which on the optimum is said to be better: far above what rounding moves.
+GAINED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -18,16 +22,21 @@ class ErrorRatios:
     """The errors of one problem over that of the eigen strategy.
 
     Attributes:
-        about: the fields that the rows share, as a text.
+        key: the fields that the rows share.
         competitors: the paper's competitors.
         ours: that of the certified optimum; None where it was not run.
         bound: the singular value bound; None where there is none, or Eigen-Design was not run.
     """
 
-    about: str
+    key: tuple[object, ...]
     competitors: Mapping[str, float]
     ours: float | None
     bound: float | None
+
+    @property
+    def about(self) -> str:
+        """The fields that the rows share, as a text."""
+        return ", ".join(str(part) for part in self.key)
 
     @property
     def best(self) -> float | None:
@@ -61,7 +70,7 @@ def ratios(
         bound = by_method[EIGEN].get("lower_bound") if column == "error" else None
         found.append(
             ErrorRatios(
-                ", ".join(str(part) for part in key),
+                key,
                 {
                     name: ratio
                     for name, ratio in over.items()
@@ -80,35 +89,10 @@ def _number(row: Row, column: str) -> float:
     return float(value)
 
 
-def compared(
-    claim: str,
-    printed: str,
-    ours: float | None,
-    *,
-    slack: float = 0.0,
-    is_lower_better: bool = False,
-    why: str = "",
-) -> Check:
-    """`number`, whose reason speaks of what came out, and is left out where nothing did."""
-    return number(
-        claim,
-        printed,
-        ours,
-        slack=slack,
-        is_lower_better=is_lower_better,
-        why="" if ours is None else why,
-    )
-
-
-def mean_of(values: Sequence[float]) -> float | None:
-    """The mean over draws; None without one."""
-    return sum(values) / len(values) if values else None
-
-
 def share_between(values: Sequence[float]) -> float:
     """By which share of their mean draws differ; 0 with a single one."""
-    mean = mean_of(values)
-    return (max(values) - min(values)) / mean if mean else 0.0
+    middle = mean(values)
+    return (max(values) - min(values)) / middle if middle else 0.0
 
 
 def spread_of(values: Sequence[float]) -> str:
@@ -116,14 +100,38 @@ def spread_of(values: Sequence[float]) -> str:
     return f"{min(values):.2f} to {max(values):.2f}" if values else "–"
 
 
+def least_to_largest(values: Sequence[float]) -> str:
+    """The same with a digit more."""
+    return f"{min(values):.3f} to {max(values):.3f}" if values else "–"
+
+
 def within_1_3(found: Sequence[ErrorRatios], claim: str) -> Check:
     """Whether the eigen strategy is never more than 1.3 times the bound."""
-    over = [1 / ratio.bound for ratio in found if ratio.bound]
-    return statement(
+    return statement_about(
+        {ratio.about: 1 / ratio.bound for ratio in found if ratio.bound},
         claim,
-        max(over) <= 1.3 if over else None,
-        f"at most {max(over):.3f} times the bound" if over else "–",
+        lambda over: max(over.values()) <= 1.3,
+        lambda over: f"at most {max(over.values()):.3f} times the bound",
         why="; ".join(f"{r.about}: {1 / r.bound:.3f}" for r in found if r.bound and 1 / r.bound > 1.3),
+    )
+
+
+def nearly_best(ours: Sequence[float], claim: str, of_what: str, *, is_sound: bool = True) -> Check:
+    """Whether the certified optimum has at most the error of the eigen strategy; better where it has less.
+
+    Args:
+        ours: its error over that of the eigen strategy.
+        is_sound: whether no other strategy is below the certified optimum.
+    """
+    return statement_about(
+        ours,
+        claim,
+        lambda ours: is_sound and max(ours) <= 1 + SOLVER,
+        lambda ours: f"the certified optimum has {of_what}",
+        is_better=lambda ours: is_sound and max(ours) <= 1 + SOLVER and min(ours) < 1 - GAINED,
+        why="leastnoise searches all strategies, and proves its optimum"
+        if is_sound
+        else "a strategy of the paper is below what is said to be the least error",
     )
 
 
@@ -131,37 +139,38 @@ def certified(found: Sequence[ErrorRatios]) -> Check:
     """Whether no strategy of the paper is better than the certified optimum: ours beside the paper's own."""
     ours = [ratio.ours for ratio in found if ratio.ours is not None]
     least = min((min(r.competitors.values(), default=1.0) / r.ours for r in found if r.ours), default=1.0)
-    holds = all(value <= 1 + SOLVER for value in ours) and least >= 1 - SOLVER
-    gained = bool(ours) and min(ours) < 1 - 1e-4
-    return statement(
+    return nearly_best(
+        ours,
         "the eigen strategy is nearly the best possible",
-        holds if ours else None,
-        f"the certified optimum has {spread_of(ours)} of its error",
-        is_better=holds and gained,
-        why="leastnoise searches all strategies, and proves its optimum"
-        if holds
-        else "a strategy of the paper is below what is said to be the least error",
+        f"{spread_of(ours)} of its error",
+        is_sound=least >= 1 - SOLVER and max(ours, default=1.0) <= 1 + SOLVER,
     )
 
 
-def band(
-    found: Sequence[ErrorRatios], claim: str, low: str, high: str, why: str, *, last: float = 0.05
-) -> Check:
-    """Whether the gains over the best competitor lie in a printed band, to its last digit."""
-    gains = [ratio.best for ratio in found if ratio.best is not None]
-    holds = all(float(low) - last <= gain <= float(high) + last for gain in gains) if gains else None
-    outside = "; ".join(
-        f"{r.about}: {r.best:.2f}"
-        for r in found
-        if r.best is not None and not float(low) - last <= r.best <= float(high) + last
+def band(found: Sequence[ErrorRatios], known: Printed, why: str, *, last: float = 0.05) -> Check:
+    """Whether the gains over the best competitor lie in the printed band, to its last digit."""
+    low, high = (known.number(gain=end) for end in ("least", "largest"))
+    gains = [(ratio.about, ratio.best) for ratio in found if ratio.best is not None]
+    outside = [
+        f"{about}: {gain:.2f}" for about, gain in gains if not float(low) - last <= gain <= float(high) + last
+    ]
+    return statement_about(
+        [gain for _, gain in gains],
+        known.says["gain"],
+        lambda gains: not outside,
+        spread_of,
+        printed=f"{low} to {high}",
+        why=f"{why}: {'; '.join(outside)}",
     )
-    return statement(claim, holds, spread_of(gains), printed=f"{low} to {high}", why=f"{why}: {outside}")
 
 
 def never_beaten(found: Sequence[ErrorRatios], claim: str) -> Check:
     """Whether no competitor has less error than the eigen strategy."""
-    gains = [ratio.best for ratio in found if ratio.best is not None]
     beaten = [f"{r.about}: {r.best:.3f}" for r in found if r.best is not None and r.best < 1 - SOLVER]
-    return statement(
-        claim, not beaten if gains else None, f"gains of {spread_of(gains)}", why="; ".join(beaten)
+    return statement_about(
+        [ratio.best for ratio in found if ratio.best is not None],
+        claim,
+        lambda gains: not beaten,
+        lambda gains: f"gains of {spread_of(gains)}",
+        why="; ".join(beaten),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -28,16 +29,15 @@ from leastnoise.papers.reproductions.adaptive.checks import (
     ErrorRatios,
     band,
     certified,
-    compared,
     never_beaten,
     ratios,
     spread_of,
     within_1_3,
 )
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Row
-from leastnoise.papers.reproductions.verdicts import Check, statement
+from leastnoise.papers.reproductions.rows import Row, numbers, where
+from leastnoise.papers.reproductions.verdicts import Check, number, statement_about
 
 FOR_RANGES = ("Wavelet", "Hierarchical")
 FOR_MARGINALS = ("Fourier", "DataCube")
@@ -85,7 +85,7 @@ def relative_of(
 # Points --------------------------------------------------------------------------------------
 
 
-def _shapes(setting: Setting, kind: str) -> tuple[str, ...]:
+def _shapes(kind: str, setting: Setting) -> tuple[str, ...]:
     if kind == "ranges":
         return ("256", "16x16", "4x8x8") if setting.is_quick else ("2048", "64x32", "8x16x16", "8x8x8x4")
     return (
@@ -102,7 +102,7 @@ def _guess(shape: str, method: str) -> float:
     return 0.3 + 20 * (n / 2048) ** 2 * crossed
 
 
-def _error_tasks(setting: Setting, kind: str) -> list[Task]:
+def _error_tasks(kind: str, setting: Setting) -> list[Task]:
     workloads, competitors = (_RANGES, FOR_RANGES) if kind == "ranges" else (_MARGINALS, FOR_MARGINALS)
     return [
         Task(
@@ -111,14 +111,14 @@ def _error_tasks(setting: Setting, kind: str) -> list[Task]:
             seconds=_guess(shape, method),
             n_cells=n_cells(shape),
         )
-        for shape in _shapes(setting, kind)
+        for shape in _shapes(kind, setting)
         for workload in workloads
         for seed in (range(1, 4) if workload == "random marginals" else (_SEED,))
         for method in (EIGEN, *competitors, OURS)
     ]
 
 
-def _relative_tasks(setting: Setting, kind: str) -> list[Task]:
+def _relative_tasks(kind: str, setting: Setting) -> list[Task]:
     workloads, competitors = (_RANGES, FOR_RANGES) if kind == "ranges" else (_MARGINALS, FOR_MARGINALS)
     tables = COARSE if setting.is_quick else TABLES
     return [
@@ -134,102 +134,48 @@ def _relative_tasks(setting: Setting, kind: str) -> list[Task]:
     ]
 
 
-def tasks_3a(setting: Setting) -> list[Task]:
-    """All ranges and random ranges, workload error."""
-    return _error_tasks(setting, "ranges")
-
-
-def tasks_3b(setting: Setting) -> list[Task]:
-    """The same on two tables, relative error."""
-    return _relative_tasks(setting, "ranges")
-
-
-def tasks_3c(setting: Setting) -> list[Task]:
-    """Two-way and random marginals, workload error."""
-    return _error_tasks(setting, "marginals")
-
-
-def tasks_3d(setting: Setting) -> list[Task]:
-    """The same on two tables, relative error."""
-    return _relative_tasks(setting, "marginals")
-
-
 # Checks --------------------------------------------------------------------------------------
 
 _FIELDS = ("workload", "shape", "seed")
 
 
-def _says(name: str, key: str) -> str:
-    return printed(name).says[key]
-
-
-def checks_3a(rows: Sequence[Row]) -> list[Check]:
-    """What section 5.1 and the introduction say of workload errors on ranges."""
-    name = "adaptive/figure-3a"
+def _workload_checks(kind: str, known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
+    """What section 5.1 and the introduction say of workload errors."""
     found = ratios(rows, _FIELDS)
-    low, high = (printed(name).number(gain=end) for end in ("least", "largest"))
-    return [
-        band(
+    if kind == "ranges":
+        not_printed = "shapes are not printed"
+        yield band(
             found,
-            _says(name, "gain"),
-            low,
-            high,
+            known,
             f"{_cells(rows)}; the shapes of the domain and the number of random ranges are not printed",
-        ),
-        within_1_3(found, _says(name, "bound")),
-        *(
-            _as_much_as(found, competitor, name, f"{_cells(rows)}, shapes are not printed")
-            for competitor in FOR_RANGES
-        ),
-        certified(found),
-    ]
+        )
+        yield within_1_3(found, known.says["bound"])
+    else:
+        not_printed = _fourier_is_datacube(found)
+        yield statement_about(
+            [1 / ratio.bound for ratio in found if ratio.bound],
+            known.says["bound"],
+            lambda over: max(over) <= 1.00005,
+            lambda over: f"at most {max(over):.6f} times the bound",
+        )
+        yield band(found, known, f"{_cells(rows)}; {not_printed}")
+    for competitor in FOR_RANGES if kind == "ranges" else FOR_MARGINALS:
+        gains = [ratio.competitors[competitor] for ratio in found if competitor in ratio.competitors]
+        joint = ", " if kind == "ranges" else "; "
+        yield number(
+            f"{known.says['as much as']} ({competitor})",
+            known.number(gain=f"over {competitor}"),
+            max(gains, default=None),
+            why="the largest of several workloads, errors and relative errors alike; "
+            f"{_cells(rows)}{joint}{not_printed}",
+        )
+    yield certified(found)
 
 
 def _cells(rows: Sequence[Row]) -> str:
     """Of how many cells the rows speak."""
     cells = [n_cells(str(row["shape"])) for row in rows if row.get("error") is not None]
     return f"ours over {max(cells):,} cells" if cells else ""
-
-
-def _as_much_as(found: Sequence[ErrorRatios], competitor: str, name: str, why: str) -> Check:
-    """The introduction's largest gain over one competitor."""
-    gains = [ratio.competitors[competitor] for ratio in found if competitor in ratio.competitors]
-    return compared(
-        f"{_says(name, 'as much as')} ({competitor})",
-        printed(name).number(gain=f"over {competitor}"),
-        max(gains, default=None),
-        why=f"the largest of several workloads, errors and relative errors alike; {why}",
-    )
-
-
-def checks_3b(rows: Sequence[Row]) -> list[Check]:
-    """What section 5.1 says of relative errors on ranges."""
-    return _relative_checks(rows, "adaptive/figure-3b")
-
-
-def checks_3c(rows: Sequence[Row]) -> list[Check]:
-    """What section 5.1 and the introduction say of workload errors on marginals."""
-    name = "adaptive/figure-3c"
-    found = ratios(rows, _FIELDS)
-    over = [1 / ratio.bound for ratio in found if ratio.bound]
-    low, high = (printed(name).number(gain=end) for end in ("least", "largest"))
-    same = f"{_cells(rows)}; {_fourier_is_datacube(found)}"
-    return [
-        statement(
-            _says(name, "bound"),
-            max(over) <= 1.00005 if over else None,
-            f"at most {max(over):.6f} times the bound" if over else "–",
-        ),
-        band(
-            found,
-            _says(name, "gain"),
-            low,
-            high,
-            same,
-        ),
-        *(_as_much_as(found, competitor, name, same) for competitor in FOR_MARGINALS),
-        certified(found),
-    ]
 
 
 def _fourier_is_datacube(found: Sequence[ErrorRatios]) -> str:
@@ -246,44 +192,36 @@ def _fourier_is_datacube(found: Sequence[ErrorRatios]) -> str:
     )
 
 
-def checks_3d(rows: Sequence[Row]) -> list[Check]:
-    """What section 5.1 says of relative errors on marginals."""
-    return _relative_checks(rows, "adaptive/figure-3d")
-
-
-def _relative_checks(rows: Sequence[Row], name: str) -> list[Check]:
+def _relative_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
+    """What section 5.1 says of relative errors."""
     # The factors are the same at every ε.
-    at_one = [row for row in rows if row.get("epsilon") == EPSILON]
-    found = ratios(at_one, ("table", "workload", "shape"), "relative_error")
-    low, high = (printed(name).number(gain=end) for end in ("least", "largest"))
-    gaps = [float(row["gap"]) for row in rows if row.get("method") == OURS and row.get("gap") is not None]  # type: ignore[arg-type]
+    found = ratios(where(rows, epsilon=EPSILON), ("table", "workload", "shape"), "relative_error")
+    yield band(
+        found,
+        known,
+        "the US Census extract is stood in for, and how small counts were divided by is not printed",
+    )
+    yield never_beaten(found, known.says["less"])
     ours = [ratio.ours for ratio in found if ratio.ours is not None]
-    return [
-        band(
-            found,
-            _says(name, "gain"),
-            low,
-            high,
-            "the US Census extract is stood in for, and how small counts were divided by is not printed",
-        ),
-        never_beaten(found, _says(name, "less")),
-        statement(
-            "leastnoise proves its optimum for the scaled workload, which minimises no relative error itself",
-            max(gaps) <= 1e-4 if gaps else None,
-            f"{spread_of(ours)} of the eigen strategy's relative error",
-            printed="–",
-        ),
-    ]
+    yield statement_about(
+        numbers(rows, "gap", method=OURS),
+        "leastnoise proves its optimum for the scaled workload, which minimises no relative error itself",
+        lambda gaps: max(gaps) <= 1e-4,
+        lambda gaps: f"{spread_of(ours)} of the eigen strategy's relative error",
+        printed="–",
+    )
 
 
 _SHAPES = (
     "The shapes of the 2,048 cells are not in the text: 2048, 64x32, 8x16x16 and 8x8x8x4 for ranges; "
     "8x16x16, 8x8x16x2, 8x8x8x4 and eleven binary attributes for marginals.",
 )
-_DRAWS = (
-    "As many random ranges as cells, in two steps: how many attributes and which, then a range of each.",
-    "Random marginals: as many different ones as attributes, of 1 to all but one attribute; three draws.",
-)
+_DRAWS = {
+    "ranges": "As many random ranges as cells, in two steps: how many attributes and which, then a range of "
+    "each.",
+    "marginals": "Random marginals: as many different ones as attributes, of 1 to all but one attribute; "
+    "three draws.",
+}
 _TABLE_NOTES = (
     "US Census is a stand-in: 15 million people spread unevenly from a fixed seed; Adult is adult.data where "
     "given, counted, not weighed by fnlwgt.",
@@ -302,37 +240,21 @@ _ERRORS = Drawing(
 )
 _RELATIVE = Drawing("epsilon", "relative_error", "method", panel="panel", log="xy")
 
-FIGURE_3 = (
+_PARTS = (
+    ("a", "workload error on all ranges and on random ranges, 2,048 cells", "ranges", False),
+    ("b", "relative error on ranges of two tables, against epsilon", "ranges", True),
+    ("c", "workload error on two-way and random marginals, 2,048 cells", "marginals", False),
+    ("d", "relative error on marginals of two tables, against epsilon", "marginals", True),
+)
+
+FIGURE_3 = tuple(
     Reproduction(
-        "adaptive/figure-3a",
-        "workload error on all ranges and on random ranges, 2,048 cells",
-        tasks_3a,
-        checks_3a,
-        _ERRORS,
-        (*_SHAPES, _DRAWS[0]),
-    ),
-    Reproduction(
-        "adaptive/figure-3b",
-        "relative error on ranges of two tables, against epsilon",
-        tasks_3b,
-        checks_3b,
-        _RELATIVE,
-        (*_TABLE_NOTES, _DRAWS[0]),
-    ),
-    Reproduction(
-        "adaptive/figure-3c",
-        "workload error on two-way and random marginals, 2,048 cells",
-        tasks_3c,
-        checks_3c,
-        _ERRORS,
-        (*_SHAPES, _DRAWS[1]),
-    ),
-    Reproduction(
-        "adaptive/figure-3d",
-        "relative error on marginals of two tables, against epsilon",
-        tasks_3d,
-        checks_3d,
-        _RELATIVE,
-        (*_TABLE_NOTES, _DRAWS[1]),
-    ),
+        f"adaptive/figure-3{part}",
+        title,
+        partial(_relative_tasks if is_relative else _error_tasks, kind),
+        _relative_checks if is_relative else partial(_workload_checks, kind),
+        _RELATIVE if is_relative else _ERRORS,
+        (*(_TABLE_NOTES if is_relative else _SHAPES), _DRAWS[kind]),
+    )
+    for part, title, kind, is_relative in _PARTS
 )

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from leastnoise.papers.reproductions.adaptive.adaptive_tasks import EIGEN, OURS, error_of, n_cells
-from leastnoise.papers.reproductions.adaptive.checks import SOLVER, compared
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.adaptive.checks import SOLVER, least_to_largest, nearly_best
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Plain, Row, cell
-from leastnoise.papers.reproductions.verdicts import Check, statement
+from leastnoise.papers.reproductions.rows import Plain, Row, cell, number_in, where
+from leastnoise.papers.reproductions.verdicts import Check, number, statement, statement_about
 
-SEPARATION, PRINCIPAL = "eigen-separation", "principal-vectors"
+SEPARATION = "eigen-separation"
+PRINCIPAL = "principal-vectors"
 
 GROUP_SIZES = (4, 16, 64, 256)
 # Eigenvectors weighed one by one, as shares of all.
 SHARES = (0.03, 0.06, 0.12, 0.25)
-_GROUP, _SHARE = 16, 0.06
+# What the claims of the text are about.
+_GROUP = 16
+_SHARE = 0.06
 
 _COMPETITORS = {"all ranges": ("Wavelet", "Hierarchical"), "2-way marginals": ("Fourier", "DataCube")}
 
@@ -25,7 +28,7 @@ def _vectors(shape: str, share: float) -> int:
     return max(1, round(share * n_cells(shape)))
 
 
-def _point(
+def _task(
     workload: str, shape: str, method: str, option: str = "", value: Plain = None, seed: int = 0
 ) -> Task:
     arguments: dict[str, Plain] = {"workload": workload, "shape": shape, "method": method, "seed": seed}
@@ -52,107 +55,96 @@ def tasks_4(setting: Setting) -> list[Task]:
     )
     found = []
     for workload, shape in shapes.items():
-        found += [_point(workload, shape, method) for method in (EIGEN, *_COMPETITORS[workload], OURS)]
-        found += [_point(workload, shape, SEPARATION, "group_size", size) for size in GROUP_SIZES]
-        found += [_point(workload, shape, PRINCIPAL, "vectors", _vectors(shape, share)) for share in SHARES]
+        found += [_task(workload, shape, method) for method in (EIGEN, *_COMPETITORS[workload], OURS)]
+        found += [_task(workload, shape, SEPARATION, "group_size", size) for size in GROUP_SIZES]
+        found += [_task(workload, shape, PRINCIPAL, "vectors", _vectors(shape, share)) for share in SHARES]
     larger = (
         {"all ranges": "2048"} if setting.is_quick else {"all ranges": "8192", "2-way marginals": _binary(13)}
     )
     for workload, shape in larger.items():
-        found.append(_point(workload, shape, SEPARATION, "group_size", _GROUP))
-        found.append(_point(workload, shape, PRINCIPAL, "vectors", _vectors(shape, _SHARE)))
+        found.append(_task(workload, shape, SEPARATION, "group_size", _GROUP))
+        found.append(_task(workload, shape, PRINCIPAL, "vectors", _vectors(shape, _SHARE)))
         if not setting.is_quick:
-            found.append(_point(workload, shape, OURS))
+            found.append(_task(workload, shape, OURS))
     return found
 
 
-def checks_4(rows: Sequence[Row]) -> list[Check]:
+def checks_4(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     """What section 5.2 says of the two variants."""
-    name = "adaptive/figure-4"
-    says = printed(name).says
-    found, within, beats, over = [], [], [], {}
+    over: dict[tuple[str, str], float] = {}
     for workload in _COMPETITORS:
         shape = _largest(rows, workload)
-        about = {"workload": workload, "shape": shape}
-        group = cell(rows, "over_bound", **about, method=SEPARATION, value=_GROUP)
-        vectors = _vectors(shape, _SHARE) if shape else 0
-        principal = cell(rows, "over_bound", **about, method=PRINCIPAL, value=vectors)
-        over[workload] = (group, principal)
-        for method, ratio in ((SEPARATION, group), (PRINCIPAL, principal)):
-            percent = None if ratio is None else 100 * (ratio - 1)
-            found.append(
-                compared(
-                    f"{says['higher']}: {method}, {workload}",
-                    printed(name).number(workload=workload, method=method),
-                    percent,
-                    is_lower_better=True,
-                    why=f"at {n_cells(shape):,} cells, weights solved to the end" if shape else "",
-                )
+        for method, value in _as_in_text(shape):
+            ratio = cell(rows, "over_bound", workload=workload, shape=shape, method=method, value=value)
+            yield number(
+                f"{known.says['higher']}: {method}, {workload}",
+                known.number(workload=workload, method=method),
+                None if ratio is None else 100 * (ratio - 1),
+                is_lower_better=True,
+                why=f"at {n_cells(shape):,} cells, weights solved to the end" if shape else "",
             )
             if ratio is not None:
-                within.append(ratio)
-        beats += _beaten(rows, workload)
-    return [
-        *found,
-        statement(
-            says["within"],
-            max(within) <= 1.12 if within else None,
-            f"at most {100 * (max(within) - 1):.1f} % over the bound" if within else "–",
-            why="6 % of fewer eigenvectors hold less of the workload",
-        ),
-        _which_is_better(over, says["which"]),
-        statement(
-            says["beats"],
-            all(ratio > 1 for ratio in beats) if beats else None,
-            f"the best competitor has at least {min(beats):.2f} times their error" if beats else "–",
-        ),
-        _faster(rows, says["faster"]),
-    ]
+                over[workload, method] = ratio
+    yield statement_about(
+        over,
+        known.says["within"],
+        lambda over: max(over.values()) <= 1.12,
+        lambda over: f"at most {100 * (max(over.values()) - 1):.1f} % over the bound",
+        why="6 % of fewer eigenvectors hold less of the workload",
+    )
+    yield _which_is_better(over, known.says["which"])
+    yield statement_about(
+        [gain for workload in _COMPETITORS for gain in _beaten(rows, workload)],
+        known.says["beats"],
+        lambda gains: min(gains) > 1,
+        lambda gains: f"the best competitor has at least {min(gains):.2f} times their error",
+    )
+    yield _faster(rows, known.says["faster"])
+
+
+def _as_in_text(shape: str) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Both variants, each with the value of its option that the text speaks of."""
+    return (SEPARATION, _GROUP), (PRINCIPAL, _vectors(shape, _SHARE) if shape else 0)
 
 
 def _largest(rows: Sequence[Row], workload: str) -> str:
     """The largest shape at which the variants were run; empty without one."""
-    shapes = {
-        str(row["shape"])
-        for row in rows
-        if row.get("workload") == workload
-        and row.get("method") == SEPARATION
-        and row.get("error") is not None
-    }
-    return max(shapes, key=n_cells, default="")
+    return max(_shapes_of(rows, workload, SEPARATION), key=n_cells, default="")
 
 
-def _shapes_with_eigen(rows: Sequence[Row], workload: str) -> list[str]:
-    return [
-        str(row["shape"])
-        for row in rows
-        if row.get("workload") == workload and row.get("method") == EIGEN and row.get("error") is not None
-    ]
+def _shapes_of(rows: Sequence[Row], workload: str, method: str) -> list[str]:
+    """The shapes at which a method was run."""
+    run = [row for row in where(rows, workload=workload, method=method) if row.get("error") is not None]
+    return [str(row["shape"]) for row in run]
 
 
-def _beaten(rows: Sequence[Row], workload: str) -> list[float]:
+def _beaten(rows: Sequence[Row], workload: str) -> Iterator[float]:
     """The best competitor's error over that of each variant, as the text has them set."""
-    found = []
-    for shape in _shapes_with_eigen(rows, workload):
-        about = {"workload": workload, "shape": shape}
-        others = [cell(rows, "error", **about, method=method) for method in _COMPETITORS[workload]]
-        known = [error for error in others if error is not None]
-        for method, value in ((SEPARATION, _GROUP), (PRINCIPAL, _vectors(shape, _SHARE))):
-            mine = cell(rows, "error", **about, method=method, value=value)
-            if mine is not None and known:
-                found.append(min(known) / mine)
-    return found
+    for shape in _shapes_of(rows, workload, EIGEN):
+        here = where(rows, workload=workload, shape=shape)
+        others = [cell(here, "error", method=method) for method in _COMPETITORS[workload]]
+        run = [error for error in others if error is not None]
+        for method, value in _as_in_text(shape):
+            mine = cell(here, "error", method=method, value=value)
+            if mine is not None and run:
+                yield min(run) / mine
 
 
-def _which_is_better(over: dict[str, tuple[float | None, float | None]], claim: str) -> Check:
-    ranges, marginals = over["all ranges"], over["2-way marginals"]
-    if ranges[0] is None or ranges[1] is None or marginals[0] is None or marginals[1] is None:
-        return statement(claim, None, "–")
+def _which_is_better(over: dict[tuple[str, str], float], claim: str) -> Check:
+    in_order = [
+        over[workload, method]
+        for workload in ("all ranges", "2-way marginals")
+        for method in (SEPARATION, PRINCIPAL)
+        if (workload, method) in over
+    ]
+    if len(in_order) < 4:
+        return statement(claim, None)
+    separated, principal, separated_marginals, principal_marginals = in_order
     return statement(
         claim,
-        ranges[0] <= ranges[1] and marginals[1] <= marginals[0] * (1 + SOLVER),
-        f"over the bound, ranges: {ranges[0]:.3f} and {ranges[1]:.3f}; marginals: {marginals[0]:.3f} and "
-        f"{marginals[1]:.3f}",
+        separated <= principal and principal_marginals <= separated_marginals * (1 + SOLVER),
+        f"over the bound, ranges: {separated:.3f} and {principal:.3f}; marginals: {separated_marginals:.3f} "
+        f"and {principal_marginals:.3f}",
         why="separation and principal vectors in this order",
     )
 
@@ -160,17 +152,18 @@ def _which_is_better(over: dict[str, tuple[float | None, float | None]], claim: 
 def _faster(rows: Sequence[Row], claim: str) -> Check:
     gains = []
     for workload in _COMPETITORS:
-        for shape in _shapes_with_eigen(rows, workload):
-            about = {"workload": workload, "shape": shape}
-            whole = cell(rows, "seconds", **about, method=EIGEN)
-            for method, value in ((SEPARATION, _GROUP), (PRINCIPAL, _vectors(shape, _SHARE))):
-                mine = cell(rows, "seconds", **about, method=method, value=value)
+        for shape in _shapes_of(rows, workload, EIGEN):
+            here = where(rows, workload=workload, shape=shape)
+            whole = cell(here, "seconds", method=EIGEN)
+            for method, value in _as_in_text(shape):
+                mine = cell(here, "seconds", method=method, value=value)
                 if whole is not None and mine:
                     gains.append(whole / mine)
-    return statement(
+    return statement_about(
+        gains,
         claim,
-        min(gains) >= 100 if gains else None,
-        f"{min(gains):.1f} to {max(gains):.1f} times faster" if gains else "–",
+        lambda gains: min(gains) >= 100,
+        lambda gains: f"{min(gains):.1f} to {max(gains):.1f} times faster",
         printed="100 times",
         why="the weights are found by a Newton method here, in a handful of factorisations instead of O(n⁴), "
         "which leaves little to save",
@@ -193,78 +186,62 @@ def tasks_5(setting: Setting) -> list[Task]:
     found = []
     for workload, shape in shapes.items():
         for asked in (workload, _PERMUTED[workload]):
-            found += [_point(asked, shape, "eigen", "basis", basis, seed=1) for basis in BASES]
-            found.append(_point(asked, shape, OURS, seed=1))
+            found += [_task(asked, shape, "eigen", "basis", basis, seed=1) for basis in BASES]
+            found.append(_task(asked, shape, OURS, seed=1))
     if setting.is_quick:
-        found += [_point("permuted ranges", "2048", "eigen", "basis", basis, seed=1) for basis in BASES]
+        found += [_task("permuted ranges", "2048", "eigen", "basis", basis, seed=1) for basis in BASES]
     return found
 
 
-def checks_5(rows: Sequence[Row]) -> list[Check]:
+def checks_5(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     """What section 5.3 says of other design queries."""
-    name = "adaptive/figure-5"
-    says = printed(name).says
-    found = []
     for basis in BASES[1:]:
-        ratio = _over_eigen_queries(rows, "all ranges", basis)
-        found.append(
-            compared(
-                f"{says['ranges']} ({basis})",
-                printed(name).number(basis=basis),
-                ratio,
-                why="the number of cells is not printed",
-            )
+        yield number(
+            f"{known.says['ranges']} ({basis})",
+            known.number(basis=basis),
+            _over_eigen_queries(rows, "all ranges", basis),
+            why="the number of cells is not printed",
         )
-    same = [_over_eigen_queries(rows, "2-way marginals", basis) for basis in BASES[1:]]
-    known = [ratio for ratio in same if ratio is not None]
-    permuted = [_over_eigen_queries(rows, "permuted ranges", basis) for basis in BASES[1:]]
-    far = [ratio for ratio in permuted if ratio is not None]
+    yield statement_about(
+        _over_eigen_queries_of_all(rows, "2-way marginals"),
+        known.says["marginals"],
+        lambda ratios: all(abs(ratio - 1) < 0.005 for ratio in ratios),
+        lambda ratios: ", ".join(f"{ratio:.4f}" for ratio in ratios),
+    )
+    shapes = _all_shapes(rows, "permuted ranges")
+    yield statement_about(
+        _over_eigen_queries_of_all(rows, "permuted ranges"),
+        known.says["permuted"],
+        lambda ratios: min(ratios) > 4,
+        lambda ratios: ", ".join(f"{ratio:.2f} times" for ratio in ratios),
+        printed="more than 4 times",
+        why=f"wavelet and fourier in this order, at {shapes[-1]} cells" if shapes else "",
+    )
     moved = [
         a / b
         for plain, other in _PERMUTED.items()
-        for shape in _shapes_of(rows, plain)
+        for shape in _all_shapes(rows, plain)
         if (a := _error(rows, other, shape, "eigen")) and (b := _error(rows, plain, shape, "eigen"))
     ]
+    yield statement_about(
+        moved,
+        known.says["equivalent"],
+        lambda moved: all(abs(ratio - 1) < 10 * SOLVER for ratio in moved),
+        lambda moved: f"they differ by at most {max(abs(ratio - 1) for ratio in moved):.1e}",
+        why="eigenvectors of equal eigenvalues are not unique, nor is what is completed",
+    )
     ours = [
         mine / eigen
-        for row in rows
-        if row.get("method") == OURS and isinstance(mine := row.get("error"), float)
+        for row in where(rows, method=OURS)
+        if (mine := number_in(row, "error")) is not None
         if (eigen := _error(rows, str(row["workload"]), str(row["shape"]), "eigen"))
     ]
-    return [
-        *found,
-        statement(
-            says["marginals"],
-            all(abs(ratio - 1) < 0.005 for ratio in known) if known else None,
-            ", ".join(f"{ratio:.4f}" for ratio in known) or "–",
-        ),
-        statement(
-            says["permuted"],
-            min(far) > 4 if far else None,
-            ", ".join(f"{ratio:.2f} times" for ratio in far) or "–",
-            printed="more than 4 times",
-            why=f"wavelet and fourier in this order, at {_shapes_of(rows, 'permuted ranges')[-1]} cells"
-            if far
-            else "",
-        ),
-        statement(
-            says["equivalent"],
-            all(abs(ratio - 1) < 10 * SOLVER for ratio in moved) if moved else None,
-            f"they differ by at most {max(abs(r - 1) for r in moved):.1e}" if moved else "–",
-            why="eigenvectors of equal eigenvalues are not unique, nor is what is completed",
-        ),
-        statement(
-            "eigen-queries are an effective choice of design queries",
-            all(ratio <= 1 + SOLVER for ratio in ours) if ours else None,
-            f"the certified optimum has {min(ours):.3f} to {max(ours):.3f} of their error" if ours else "–",
-            is_better=bool(ours) and max(ours) <= 1 + SOLVER and min(ours) < 1 - 1e-4,
-            why="leastnoise searches all strategies, and proves its optimum",
-        ),
-    ]
+    claim = "eigen-queries are an effective choice of design queries"
+    yield nearly_best(ours, claim, f"{least_to_largest(ours)} of their error")
 
 
-def _shapes_of(rows: Sequence[Row], workload: str) -> list[str]:
-    shapes = {str(row["shape"]) for row in rows if row.get("workload") == workload and "error" in row}
+def _all_shapes(rows: Sequence[Row], workload: str) -> list[str]:
+    shapes = {str(row["shape"]) for row in where(rows, workload=workload) if "error" in row}
     return sorted(shapes, key=n_cells)
 
 
@@ -274,11 +251,16 @@ def _error(rows: Sequence[Row], workload: str, shape: str, basis: str) -> float 
 
 def _over_eigen_queries(rows: Sequence[Row], workload: str, basis: str) -> float | None:
     """The error with other design queries over that with eigen-queries, on the most cells there are."""
-    for shape in reversed(_shapes_of(rows, workload)):
+    for shape in reversed(_all_shapes(rows, workload)):
         other, eigen = (_error(rows, workload, shape, name) for name in (basis, "eigen"))
         if other is not None and eigen is not None:
             return other / eigen
     return None
+
+
+def _over_eigen_queries_of_all(rows: Sequence[Row], workload: str) -> list[float]:
+    found = (_over_eigen_queries(rows, workload, basis) for basis in BASES[1:])
+    return [ratio for ratio in found if ratio is not None]
 
 
 FIGURE_4 = Reproduction(

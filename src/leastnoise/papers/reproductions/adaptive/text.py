@@ -21,11 +21,17 @@ from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
     planned,
     sizes_of,
 )
-from leastnoise.papers.reproductions.adaptive.checks import SOLVER, compared, mean_of, share_between
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.adaptive.checks import (
+    GAINED,
+    SOLVER,
+    least_to_largest,
+    nearly_best,
+    share_between,
+)
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Row, cell
-from leastnoise.papers.reproductions.verdicts import Check, statement
+from leastnoise.papers.reproductions.rows import Row, cell, mean, where
+from leastnoise.papers.reproductions.verdicts import Check, number, statement, statement_about
 from leastnoise.planning import design
 from leastnoise.privacy import GDP, PureDP
 from leastnoise.query import Cube, Schema, Workload, assemble
@@ -73,28 +79,21 @@ def tasks_example(setting: Setting) -> list[Task]:
     return [Task(example, {"method": method}, seconds=0.1, n_cells=8) for method in _EXAMPLE]
 
 
-def checks_example(rows: Sequence[Row]) -> list[Check]:
+def checks_example(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     """The five printed errors, and the certified optimum."""
-    name = "adaptive/example-4"
-    says = printed(name).says
     scales = "the printed errors do not share one scale to their last digit"
-    found = [
-        compared(
+    for method in _EXAMPLE[:-1]:
+        yield number(
             f"error with the {method} strategy",
-            printed(name).number(method=method),
+            known.number(method=method),
             cell(rows, "error", method=method),
             is_lower_better=method == "eigen",
             why="Program 1 solved to the end, columns completed" if method == "eigen" else scales,
         )
-        for method in _EXAMPLE[:-1]
-    ]
     bound, eigen = (cell(rows, column, method="eigen") for column in ("lower_bound", "error"))
     optimum, proved = (cell(rows, column, method="dense") for column in ("error", "lower_bound"))
-    return [
-        *found,
-        compared(says["bound"], printed(name).number(method="bound"), bound, why=scales),
-        _near(says["near"], bound, eigen, optimum, proved),
-    ]
+    yield number(known.says["bound"], known.number(method="bound"), bound, why=scales)
+    yield _near(known.says["near"], bound, eigen, optimum, proved)
 
 
 def _near(
@@ -102,7 +101,7 @@ def _near(
 ) -> Check:
     """Whether the eigen strategy is close to the optimum, which leastnoise reaches."""
     if bound is None or eigen is None or optimum is None or proved is None:
-        return statement(claim, None, "–")
+        return statement(claim, None)
     is_optimum = bound <= proved <= optimum <= proved * (1 + SOLVER) and optimum <= eigen * (1 + SOLVER)
     return statement(
         claim,
@@ -115,7 +114,9 @@ def _near(
 
 # Section 3.4 ---------------------------------------------------------------------------------
 
-_AS_GIVEN, _PERMUTED, _ROTATED = "as given", "cells permuted", "queries rotated"
+_AS_GIVEN = "as given"
+_PERMUTED = "cells permuted"
+_ROTATED = "queries rotated"
 
 # Eigenvalues this small, or this close to each other, beside the largest are zero, or the same.
 _ABSENT = 1e-9
@@ -187,80 +188,63 @@ def tasks_section_3_4(setting: Setting) -> list[Task]:
     ]
 
 
-def checks_section_3_4(rows: Sequence[Row]) -> list[Check]:
+def checks_section_3_4(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     """Theorem 3, propositions 5 and 6, and the rate that was never exceeded."""
-    says = printed("adaptive/section-3-4").says
-    workloads = list(dict.fromkeys(str(row["workload"]) for row in rows if row.get("error") is not None))
-
-    def error(workload: str, method: str, form: str = _AS_GIVEN, column: str = "error") -> float | None:
-        return cell(rows, column, workload=workload, method=method, form=form)
-
     rates: list[tuple[float, str]] = []
     over: list[tuple[float, str]] = []
     moved: dict[tuple[str, bool], list[tuple[float, str]]] = {}
     wavelets: list[float] = []
     optimum: list[float] = []
-    for workload in workloads:
-        eigen, best, rate = (
-            error(workload, EIGEN),
-            error(workload, OURS),
-            error(workload, EIGEN, column="rate"),
-        )
+    for workload in dict.fromkeys(str(row["workload"]) for row in rows if row.get("error") is not None):
+        here = where(rows, workload=workload)
+        given = where(here, form=_AS_GIVEN)
+        eigen, rate = (cell(given, column, method=EIGEN) for column in ("error", "rate"))
+        best = cell(given, "error", method=OURS)
         if eigen is None or best is None or rate is None:
             continue
         rates.append((eigen / best / rate, f"{workload}: {eigen / best:.3f} within {rate:.2f}"))
-        over.append((error(workload, EIGEN, column="over_bound") or math.inf, workload))
+        over.append((cell(given, "over_bound", method=EIGEN) or math.inf, workload))
         optimum.append(best / eigen)
-        repeats = bool(error(workload, EIGEN, column="repeats"))
+        repeats = bool(cell(given, "repeats", method=EIGEN))
         for form in (_PERMUTED, _ROTATED):
-            other = error(workload, EIGEN, form)
+            other = cell(here, "error", method=EIGEN, form=form)
             if other is not None:
                 moved.setdefault((form, repeats), []).append((abs(other / eigen - 1), workload))
-        plain, permuted = (error(workload, "Wavelet", form) for form in (_AS_GIVEN, _PERMUTED))
+        plain, permuted = (cell(here, "error", method="Wavelet", form=f) for f in (_AS_GIVEN, _PERMUTED))
         if plain is not None and permuted is not None:
             wavelets.append(permuted / plain)
-    return [
-        statement(
-            says["theorem 3"],
-            max(rates)[0] <= 1 + SOLVER if rates else None,
-            f"the closest is {max(rates)[1]}" if rates else "–",
-        ),
-        statement(
-            says["rate"],
-            max(over)[0] <= 1.3 if over else None,
-            f"at most {max(over)[0]:.3f}, for {max(over)[1]}" if over else "–",
-        ),
-        *(
-            _unmoved(f"{says[key]}, {which}", moved.get((form, repeats), []))
-            for key, form in (("proposition 5", _PERMUTED), ("proposition 6", _ROTATED))
-            for repeats, which in ((False, "eigenvalues distinct"), (True, "eigenvalues repeated"))
-        ),
-        statement(
-            says["others"],
-            max(wavelets) > 1 + SOLVER if wavelets else None,
-            f"the wavelet's error grows by up to {max(wavelets):.2f} times" if wavelets else "–",
-        ),
-        statement(
-            "the eigen strategy is nearly the best possible",
-            all(ratio <= 1 + SOLVER for ratio in optimum) if optimum else None,
-            f"the certified optimum has {min(optimum):.3f} to {max(optimum):.3f} of its error"
-            if optimum
-            else "–",
-            is_better=bool(optimum) and max(optimum) <= 1 + SOLVER and min(optimum) < 1 - 1e-4,
-            why="leastnoise searches all strategies, and proves its optimum",
-        ),
-    ]
+    yield statement_about(
+        rates,
+        known.says["theorem 3"],
+        lambda rates: max(rates)[0] <= 1 + SOLVER,
+        lambda rates: f"the closest is {max(rates)[1]}",
+    )
+    yield statement_about(
+        over,
+        known.says["rate"],
+        lambda over: max(over)[0] <= 1.3,
+        lambda over: f"at most {max(over)[0]:.3f}, for {max(over)[1]}",
+    )
+    for key, form in (("proposition 5", _PERMUTED), ("proposition 6", _ROTATED)):
+        for repeats, which in ((False, "eigenvalues distinct"), (True, "eigenvalues repeated")):
+            yield _unmoved(f"{known.says[key]}, {which}", moved.get((form, repeats), []))
+    yield statement_about(
+        wavelets,
+        known.says["others"],
+        lambda wavelets: max(wavelets) > 1 + SOLVER,
+        lambda wavelets: f"the wavelet's error grows by up to {max(wavelets):.2f} times",
+    )
+    claim = "the eigen strategy is nearly the best possible"
+    yield nearly_best(optimum, claim, f"{least_to_largest(optimum)} of its error")
 
 
 def _unmoved(claim: str, found: Sequence[tuple[float, str]]) -> Check:
     """Whether the errors of two forms of the same workloads are equal."""
-    if not found:
-        return statement(claim, None, "–")
-    largest, workload = max(found)
-    return statement(
+    return statement_about(
+        found,
         claim,
-        largest <= 10 * SOLVER,
-        f"errors differ by at most {largest:.1e}, for {workload}",
+        lambda found: max(found)[0] <= 10 * SOLVER,
+        lambda found: f"errors differ by at most {max(found)[0]:.1e}, for {max(found)[1]}",
         why="eigenvectors of equal eigenvalues are not unique; the weights that are best before columns are "
         "completed depend on which are taken, and so does the error",
     )
@@ -268,7 +252,9 @@ def _unmoved(claim: str, found: Sequence[tuple[float, str]]) -> Check:
 
 # Section 3.5 ---------------------------------------------------------------------------------
 
-_EQUAL, _WEIGHED, _EIGEN_QUERIES = "equal weights", "best weights", "best weights, eigen-queries"
+_EQUAL = "equal weights"
+_WEIGHED = "best weights"
+_EIGEN_QUERIES = "best weights, eigen-queries"
 
 
 def low_order_marginals(shape: str, order: int) -> Workload:
@@ -349,20 +335,13 @@ def tasks_section_3_5(setting: Setting) -> list[Task]:
     return found
 
 
-def checks_section_3_5(rows: Sequence[Row]) -> list[Check]:
+def checks_section_3_5(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     """The three printed gains, over three attributes where there are ranges."""
-    name = "adaptive/section-3-5"
-    found: list[Check] = []
     ours: list[float] = []
     eigen: list[float] = []
     for basis, workload in _GAINS:
-        cubes = [
-            row
-            for row in rows
-            if row.get("basis") == basis
-            and row.get("workload") == workload
-            and "x" in str(row.get("shape", ""))
-        ]
+        found = where(rows, basis=basis, workload=workload)
+        cubes = [row for row in found if "x" in str(row.get("shape", ""))]
         gains = []
         for seed in dict.fromkeys(row.get("seed") for row in cubes):
             equal, best, other, auto = (
@@ -374,35 +353,27 @@ def checks_section_3_5(rows: Sequence[Row]) -> list[Check]:
                 gains.append(equal / best)
             if best is not None and auto is not None:
                 ours.append(auto / best)
-        shape = str(cubes[0]["shape"]) if cubes else ""
-        found.append(
-            compared(
-                f"gain of the best weights for {basis} queries on {workload}",
-                printed(name).number(basis=basis, workload=workload),
-                mean_of(gains),
-                slack=share_between(gains),
-                why=f"over {shape} cells; how many were used is not printed",
-            )
+        yield number(
+            f"gain of the best weights for {basis} queries on {workload}",
+            known.number(basis=basis, workload=workload),
+            mean(gains),
+            slack=share_between(gains),
+            why=f"over {cubes[0]['shape'] if cubes else ''} cells; how many were used is not printed",
         )
-    return [
-        *found,
-        statement(
-            printed(name).says["eigen"],
-            max(eigen) > 1 if eigen else None,
-            f"they have {min(eigen):.2f} to {max(eigen):.2f} times the error of the basis named"
-            if eigen
-            else "–",
-        ),
-        statement(
-            printed(name).says["improve"],
-            max(ours) <= 1 + SOLVER if ours else None,
-            f"leastnoise has {min(ours):.3f} to {max(ours):.3f} of the error of the best weights"
-            if ours
-            else "–",
-            is_better=bool(ours) and max(ours) <= 1 + SOLVER and min(ours) < 1 - 1e-4,
-            why="several bases are weighed and the best refined row by row; no optimum is proved there",
-        ),
-    ]
+    yield statement_about(
+        eigen,
+        known.says["eigen"],
+        lambda eigen: max(eigen) > 1,
+        lambda eigen: f"they have {min(eigen):.2f} to {max(eigen):.2f} times the error of the basis named",
+    )
+    yield statement_about(
+        ours,
+        known.says["improve"],
+        lambda ours: max(ours) <= 1 + SOLVER,
+        lambda ours: f"leastnoise has {least_to_largest(ours)} of the error of the best weights",
+        is_better=lambda ours: max(ours) <= 1 + SOLVER and min(ours) < 1 - GAINED,
+        why="several bases are weighed and the best refined row by row; no optimum is proved there",
+    )
 
 
 EXAMPLE_4 = Reproduction(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,19 +17,17 @@ from leastnoise.papers.reproductions.coa.setup import (
     NOTES,
     TIME_LIMIT,
     drawn,
-    mean_of,
     noise_scale,
-    number_in,
 )
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Row
-from leastnoise.papers.reproductions.verdicts import Check, statement
+from leastnoise.papers.reproductions.rows import Row, mean, number_in, numbers, where
+from leastnoise.papers.reproductions.verdicts import Check, statement_about
 from leastnoise.query import Workload
 
 NAME = "coa/figure-1"
 
-# The test error is the mean over so many executions, as in section 5.
+# Executions that the test error is the mean of, as in section 5.
 _EXECUTIONS = 20
 
 # Section 5: what COA is run with; times the mean diagonal of WᵀW, as in the listing.
@@ -149,55 +148,56 @@ def optimum_with_theta(setting: Setting, *, workload: str, m: int, n: int, draw:
     }
 
 
-def _checks(rows: Sequence[Row]) -> Sequence[Check]:
-    return [check for kind in KINDS for check in _checks_of(kind, [r for r in rows if r["workload"] == kind])]
+def _checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
+    for kind in KINDS:
+        for check in _checks_of(known, where(rows, workload=kind)):
+            yield replace(check, claim=f"{kind}: {check.claim}")
 
 
-def _checks_of(kind: str, rows: Sequence[Row]) -> Iterator[Check]:
-    says = printed(NAME).says
+def _by_step(rows: Sequence[Row], method: str) -> list[Row]:
+    return sorted(where(rows, method=method), key=lambda row: number_in(row, "iteration") or 0.0)
 
-    def claim(key: str) -> str:
-        return f"{kind}: {says[key]}"
 
-    by_coa = [row for row in rows if row.get("method") == "coa"]
-    by_coa.sort(key=lambda row: number_in(row, "iteration") or 0.0)
+def _checks_of(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
+    by_coa = _by_step(rows, "coa")
     for key, column in (("objective-falls", "objective"), ("gradient-falls", "gradient")):
-        values = [value for row in by_coa if (value := number_in(row, column)) is not None]
-        rises = sum(after > before for before, after in pairwise(values))
-        ours = (
-            f"{values[0]:.4g} to {values[-1]:.4g}, {rises} of {len(values) - 1} steps up" if values else "–"
+        yield statement_about(
+            numbers(by_coa, column),
+            known.says[key],
+            lambda values: _n_rises(values) == 0,
+            lambda values: (
+                f"{values[0]:.4g} to {values[-1]:.4g}, {_n_rises(values)} of {len(values) - 1} steps up"
+            ),
+            why="a lower objective is all that a step is taken for; entries of the gradient may grow",
         )
-        why = "a lower objective is all that a step is taken for; entries of the gradient may grow"
-        yield statement(claim(key), rises == 0 if values else None, ours, why=why)
-    test = [value for row in by_coa if (value := number_in(row, "test_error")) is not None]
-    yield statement(
-        claim("test-falls"),
-        test[-1] < test[0] if test else None,
-        f"{test[0]:.4g} to {test[-1]:.4g}" if test else "–",
+    yield statement_about(
+        numbers(by_coa, "test_error"),
+        known.says["test-falls"],
+        lambda values: values[-1] < values[0],
+        lambda values: f"{values[0]:.4g} to {values[-1]:.4g}",
     )
-    objectives = [value for row in by_coa if (value := number_in(row, "objective")) is not None]
-    later = objectives[min(_STABLE, len(objectives) - 1)] / objectives[-1] - 1 if objectives else None
-    yield statement(
-        claim("stable"),
-        None if later is None else later <= NEGLIGIBLE,
-        "–" if later is None else f"after step {_STABLE} it falls by another {100 * later:.2g} %",
+    objectives = numbers(by_coa, "objective")
+    yield statement_about(
+        [objectives[min(_STABLE, len(objectives) - 1)] / objectives[-1] - 1] if objectives else [],
+        known.says["stable"],
+        lambda later: later[0] <= NEGLIGIBLE,
+        lambda later: f"after step {_STABLE} it falls by another {100 * later[0]:.2g} %",
         why="the thirty steps of the listing gain to the end",
     )
-    bound = mean_of(rows, "lower_bound", method="dense")
+    bound = mean(numbers(rows, "lower_bound", method="dense"))
     for key, method in (("converged", "coa"), ("homotopy", "coa-homotopy")):
-        ends = sorted(
-            (row for row in rows if row.get("method") == method),
-            key=lambda row: number_in(row, "iteration") or 0.0,
+        last = _by_step(rows, method)[-1:]
+        yield statement_about(
+            [error / bound - 1 for error in numbers(last, "error")] if bound is not None else [],
+            known.says[key],
+            lambda gap: gap[0] <= NEGLIGIBLE,
+            lambda gap: f"{100 * gap[0]:.3g} % above the proved lower bound",
+            why=_why(last[0] if last else None, mean(numbers(rows, "objective_bound"))),
         )
-        last = ends[-1] if ends else None
-        error = None if last is None else number_in(last, "error")
-        gap = None if error is None or bound is None else error / bound - 1
-        yield statement(
-            claim(key),
-            None if gap is None else gap <= NEGLIGIBLE,
-            "–" if gap is None else f"{100 * gap:.3g} % above the proved lower bound",
-            why=_why(last, mean_of(rows, "objective_bound")),
-        )
+
+
+def _n_rises(values: Sequence[float]) -> int:
+    return sum(after > before for before, after in pairwise(values))
 
 
 def _why(last: Row | None, bound: float | None) -> str:

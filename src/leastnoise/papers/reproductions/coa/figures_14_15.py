@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import leastnoise as ln
 from leastnoise.core.errors import MethodError
@@ -13,16 +15,14 @@ from leastnoise.papers.reproductions.coa.setup import (
     TIME_LIMIT,
     backend_of,
     drawn,
-    listed,
-    mean_of,
     noise_scale,
     settings_of,
     suits_gpu,
 )
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Plain, Row
-from leastnoise.papers.reproductions.verdicts import Check, statement
+from leastnoise.papers.reproductions.rows import Plain, Row, listed, mean, numbers, where
+from leastnoise.papers.reproductions.verdicts import Check, statement_about
 from leastnoise.report import compare
 
 DELTAS = (1e-2, 1e-3, 1e-4, 1e-5)
@@ -87,26 +87,23 @@ def by_strategy(setting: Setting, *, method: str, m: int, n: int, draw: int) -> 
                 }
 
 
-def _tasks(along: str) -> Callable[[Setting], Sequence[Task]]:
-    def tasks(setting: Setting) -> Sequence[Task]:
-        if setting.is_quick:
-            sizes = [(64, n) for n in (32, 128, 256)] if along == "n" else [(m, 64) for m in (16, 64, 512)]
-        elif along == "n":
-            sizes = [(1024, n) for n in (128, 512, 1024, 2048, 4096)]
-        else:
-            sizes = [(m, 1024) for m in (32, 256, 1024, 8192)]
-        found = []
-        for m, n in sizes:
-            for table in TABLES:
-                arguments: dict[str, Plain] = {"table": table, "m": m, "n": n, "draw": 1}
-                found.append(Task(by_dawa, arguments, 0.2 + (n / 1024) ** 2, n))
-            for method, seconds in (("coa", 5.0), ("dense", 1.5)):
-                cost = min(max(0.1, seconds * (n / 512) ** 3), TIME_LIMIT) + 0.06 * (n / 512) ** 3
-                arguments = {"method": method, "m": m, "n": n, "draw": 1}
-                found.append(Task(by_strategy, arguments, cost, n, suits_gpu(method, n)))
-        return found
-
-    return tasks
+def _tasks(along: str, setting: Setting) -> Sequence[Task]:
+    if setting.is_quick:
+        sizes = [(64, n) for n in (32, 128, 256)] if along == "n" else [(m, 64) for m in (16, 64, 512)]
+    elif along == "n":
+        sizes = [(1024, n) for n in (128, 512, 1024, 2048, 4096)]
+    else:
+        sizes = [(m, 1024) for m in (32, 256, 1024, 8192)]
+    found = []
+    for m, n in sizes:
+        for table in TABLES:
+            arguments: dict[str, Plain] = {"table": table, "m": m, "n": n, "draw": 1}
+            found.append(Task(by_dawa, arguments, 0.2 + (n / 1024) ** 2, n))
+        for method, seconds in (("coa", 5.0), ("dense", 1.5)):
+            cost = min(max(0.1, seconds * (n / 512) ** 3), TIME_LIMIT) + 0.06 * (n / 512) ** 3
+            arguments = {"method": method, "m": m, "n": n, "draw": 1}
+            found.append(Task(by_strategy, arguments, cost, n, suits_gpu(method, n)))
+    return found
 
 
 # Checks --------------------------------------------------------------------------------------
@@ -119,10 +116,10 @@ def _over(rows: Sequence[Row], by: str, along: str) -> Ratios:
     found = {}
     for x in settings_of(rows, along):
         for table in TABLES:
-            here = [row for row in rows if row.get(along) == x and row.get("table") == table]
-            dawa = mean_of(here, "error", method="dawa")
+            here = where(rows, table=table, **{along: x})
+            dawa = mean(numbers(here, "error", method="dawa"))
             for delta in DELTAS:
-                other = mean_of(here, "error", method=f"{by}, δ = {delta:g}")
+                other = mean(numbers(here, "error", method=f"{by}, δ = {delta:g}"))
                 if dawa is not None and other:
                     found[table, x, delta] = dawa / other
     return found
@@ -137,48 +134,67 @@ _STOOD_IN = "these tables are stood in for; what comes out on the paper's own is
 _EXACT = "the least noise that the exact curve allows, on the optimal strategy"
 
 
-def _checks(name: str, along: str) -> Callable[[Sequence[Row]], Sequence[Check]]:
-    def checks(rows: Sequence[Row]) -> Sequence[Check]:
-        found = _over(rows, "coa", along)
-        says = printed(name).says
-        result: list[Check] = []
-        for key, tables in (("poor-synthetic", SYNTHETIC), ("poor-real", REAL[:3])):
-            here = {k: v for k, v in found.items() if k[0] in tables and k[2] == _AT_LEAST}
-            wins = sum(ratio > 1 for ratio in here.values())
-            ours = f"DAWA over COA at δ = 0.0001: {_range(here)}; worse in {wins} of {len(here)}"
-            holds = all(ratio > 1 for ratio in here.values()) if here else None
-            why = _WHY if key == "poor-synthetic" else _STOOD_IN
-            result.append(statement(says[key], holds, ours if here else "–", why=why))
-        if along == "n":
-            last = max((x for _, x, _ in found if x >= _LARGE), default=0)
-            here = {k: v for k, v in found.items() if k[1] == last and k[2] >= _AT_LEAST}
-            holds = all(ratio > SIMILAR for ratio in here.values()) if here else None
-            ours = f"DAWA over COA at n = {listed([last])}, δ from 0.0001 on: {_range(here)}"
-            result.append(statement(says["large"], holds, ours if here else "–", why=_WHY))
-        for key, by in (("generally", "coa"), ("certified", "dense, exact noise")):
-            here = {k: v for k, v in _over(rows, by, along).items() if k[2] >= _AT_LEAST}
-            wins = sum(ratio > 1 for ratio in here.values())
-            ours = f"better than DAWA in {wins} of {len(here)} settings with δ from 0.0001 on"
-            holds = 2 * wins > len(here) if here else None
-            # Where COA as printed does not live up to the claim and the certified optimum does.
-            is_better = bool(holds) and by != "coa" and result[-1].verdict == "differs"
-            why = _EXACT if is_better else _WHY
-            result.append(statement(says[key], holds, ours if here else "–", is_better=is_better, why=why))
-        loses = {k: v for k, v in found.items() if v < 1}
-        early = sorted({f"{delta:g}" for _, _, delta in loses if delta >= _AT_LEAST})
-        wrong = sorted({table for table, _, _ in loses if table in SYNTHETIC})
-        ours = f"DAWA ahead in {len(loses)} of {len(found)} settings"
-        ours += f", at δ = {', '.join(early)} too" if early else ""
-        ours += f", also on {', '.join(wrong)}" if wrong else ""
-        holds = not early and not wrong if found else None
-        result.append(statement(says["only"], holds, ours if found else "–", why=_WHY))
-        return result
+def _checks(along: str, known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
+    found = _over(rows, "coa", along)
+    for key, tables, why in (("poor-synthetic", SYNTHETIC, _WHY), ("poor-real", REAL[:3], _STOOD_IN)):
+        yield statement_about(
+            {k: v for k, v in found.items() if k[0] in tables and k[2] == _AT_LEAST},
+            known.says[key],
+            lambda here: min(here.values()) > 1,
+            lambda here: (
+                f"DAWA over COA at δ = 0.0001: {_range(here)}; worse in {_n_above_one(here)} of {len(here)}"
+            ),
+            why=why,
+        )
+    if along == "n":
+        last = max((x for _, x, _ in found if x >= _LARGE), default=0)
+        yield statement_about(
+            {k: v for k, v in found.items() if k[1] == last and k[2] >= _AT_LEAST},
+            known.says["large"],
+            lambda here: min(here.values()) > SIMILAR,
+            lambda here: f"DAWA over COA at n = {listed([last])}, δ from 0.0001 on: {_range(here)}",
+            why=_WHY,
+        )
+    by_coa, certified = (_generally(known, rows, by, along) for by in ("coa", "dense, exact noise"))
+    yield by_coa
+    # Where COA as printed does not live up to the claim and the certified optimum does.
+    is_better = certified.verdict == "reached" and by_coa.verdict == "differs"
+    yield replace(certified, verdict="better", why=_EXACT) if is_better else certified
+    loses = {k: v for k, v in found.items() if v < 1}
+    early = sorted({f"{delta:g}" for _, _, delta in loses if delta >= _AT_LEAST})
+    wrong = sorted({table for table, _, _ in loses if table in SYNTHETIC})
+    yield statement_about(
+        found,
+        known.says["only"],
+        lambda found: not early and not wrong,
+        lambda found: (
+            f"DAWA ahead in {len(loses)} of {len(found)} settings"
+            + (f", at δ = {', '.join(early)} too" if early else "")
+            + (f", also on {', '.join(wrong)}" if wrong else "")
+        ),
+        why=_WHY,
+    )
 
-    return checks
+
+def _generally(known: Printed, rows: Sequence[Row], by: str, along: str) -> Check:
+    """Whether a strategy is better than DAWA in more than half of the settings."""
+    return statement_about(
+        {k: v for k, v in _over(rows, by, along).items() if k[2] >= _AT_LEAST},
+        known.says["generally" if by == "coa" else "certified"],
+        lambda here: 2 * _n_above_one(here) > len(here),
+        lambda here: (
+            f"better than DAWA in {_n_above_one(here)} of {len(here)} settings with δ from 0.0001 on"
+        ),
+        why=_WHY,
+    )
+
+
+def _n_above_one(found: Ratios) -> int:
+    return sum(ratio > 1 for ratio in found.values())
 
 
 def _range(found: Ratios) -> str:
-    return f"{min(found.values()):.3g} to {max(found.values()):.3g}" if found else "–"
+    return f"{min(found.values()):.3g} to {max(found.values()):.3g}"
 
 
 _NOTES = (
@@ -197,12 +213,11 @@ _NOTES = (
 
 
 def _figure(number: int, along: str, title: str, kdd: str) -> Reproduction:
-    name = f"coa/figure-{number}"
     return Reproduction(
-        name,
+        f"coa/figure-{number}",
         title,
-        _tasks(along),
-        _checks(name, along),
+        partial(_tasks, along),
+        partial(_checks, along),
         Drawing(along, "error", "method", panel="table", log="xy", y_title="squared error per query"),
         (f"The KDD version has {kdd}, on Social Network and Random Uniform alone.", *_NOTES),
     )

@@ -9,11 +9,11 @@ import numpy as np
 
 import leastnoise as ln
 from leastnoise.papers.coa import coa
-from leastnoise.papers.reproductions.coa.setup import KINDS, NOTES, SIMILAR, drawn, number_in, spread
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.coa.setup import KINDS, NOTES, SIMILAR, drawn, spread
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Row
-from leastnoise.papers.reproductions.verdicts import Check, statement
+from leastnoise.papers.reproductions.rows import Row, number_in, numbers, where
+from leastnoise.papers.reproductions.verdicts import Check, statement_about
 from leastnoise.papers.sdp import sdp
 from leastnoise.query import Workload, workload_all_ranges, workload_prefix
 
@@ -82,46 +82,38 @@ def within_bounds(setting: Setting, *, workload: str, n: int, theta: float) -> I
         }
 
 
-def _lemma_checks(rows: Sequence[Row]) -> Sequence[Check]:
-    name = "coa/lemma-4"
-    says = printed(name).says
-
+def _lemma_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     def over(column: str, *methods: str) -> dict[float, float]:
-        values = [
-            value
-            for row in rows
-            if row.get("method") in methods and (value := number_in(row, column)) is not None
-        ]
-        return dict(enumerate(values))
+        return dict(enumerate(value for method in methods for value in numbers(rows, column, method=method)))
 
-    def check(key: str, values: dict[float, float], is_upper: bool, what: str, why: str = "") -> Check:
-        # Two sums of the same squares may differ by rounding where a bound is attained.
-        room = 1 + 1e-11
-        holds = [value <= room if is_upper else value * room >= 1 for value in values.values()]
-        return statement(
-            says[key], all(holds) if holds else None, f"{what} {spread(values)}" if holds else "–", why=why
-        )
-
-    lower = over("over_lower", "dense", "coa", "coa, worst iterate", "a sixth of the identity")
-    optimum = over("over_upper", "dense", "coa", "coa, worst iterate")
-    every = over("over_upper", "a sixth of the identity")
-    above = over("over_lower", "dense, proved bound")
-    return [
-        check("lower", lower, False, "F over the lower bound"),
-        check("upper", optimum, True, "F over the upper bound"),
-        check(
-            "upper-any",
-            every,
-            True,
-            "F at I/6, which is feasible, over the upper bound",
-            "its proof bounds the minimum; F has no upper bound among feasible X, as X may shrink to zero",
-        ),
-        statement(
-            says["sharper"],
-            None if not above else all(value >= 1 - 1e-9 for value in above.values()),
-            f"the proved bound of the dual over that of the lemma {spread(above)}" if above else "–",
-        ),
-    ]
+    # Two sums of the same squares may differ by rounding where a bound is attained.
+    room = 1 + 1e-11
+    by_search = ("dense", "coa", "coa, worst iterate")
+    yield statement_about(
+        over("over_lower", *by_search, "a sixth of the identity"),
+        known.says["lower"],
+        lambda found: min(found.values()) * room >= 1,
+        lambda found: f"F over the lower bound {spread(found)}",
+    )
+    yield statement_about(
+        over("over_upper", *by_search),
+        known.says["upper"],
+        lambda found: max(found.values()) <= room,
+        lambda found: f"F over the upper bound {spread(found)}",
+    )
+    yield statement_about(
+        over("over_upper", "a sixth of the identity"),
+        known.says["upper-any"],
+        lambda found: max(found.values()) <= room,
+        lambda found: f"F at I/6, which is feasible, over the upper bound {spread(found)}",
+        why="its proof bounds the minimum; F has no upper bound among feasible X, as X may shrink to zero",
+    )
+    yield statement_about(
+        over("over_lower", "dense, proved bound"),
+        known.says["sharper"],
+        lambda found: min(found.values()) >= 1 - 1e-9,
+        lambda found: f"the proved bound of the dual over that of the lemma {spread(found)}",
+    )
 
 
 # The semidefinite programs -------------------------------------------------------------------
@@ -167,65 +159,57 @@ def programs(setting: Setting, *, workload: str, n: int) -> Iterator[Row]:
         }
 
 
-def _sdp_checks(rows: Sequence[Row]) -> Sequence[Check]:
-    says = printed("coa/sdp").says
+def _sdp_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
+    def is_exact(found: list[float]) -> bool:
+        return all(abs(value - 1) <= _SOLVER for value in found)
 
-    def values(method: str, column: str = "over_bound") -> dict[float, float]:
-        found = [row for row in rows if row.get("method") == method]
-        return dict(enumerate(value for row in found if (value := number_in(row, column)) is not None))
-
-    exact, coa_found = values("sdp"), values("coa")
-    bounded, as_printed = values("(19), diag X at most 1"), values("(19) as printed")
-    slow = _times_over(rows)
-    return [
-        statement(
-            says["exact"],
-            None if not exact else all(abs(value - 1) <= _SOLVER for value in exact.values()),
-            f"(18) over the proved bound {_close(exact)}",
-        ),
-        statement(
-            says["coa"],
-            None if not coa_found else all(value - 1 <= _SOLVER for value in coa_found.values()),
-            f"COA over the proved bound {_close(coa_found)}",
-            why="θ is part of what COA minimises, and its rules may end it before; figure 1 tells them apart",
-        ),
-        statement(
-            says["relaxation"],
-            None if not as_printed else all(value >= _SOLVER for value in as_printed.values()),
-            f"(19) as printed over the Gaussian optimum {_close(as_printed)}",
-            why="without a limit on X the program has infimum 0 and says nothing",
-        ),
-        statement(
-            says["corrected"],
-            None if not bounded else all(abs(value - 1) <= _SOLVER for value in bounded.values()),
-            f"(19) with diag X ≤ 1 over the Gaussian optimum {_close(bounded)}",
-        ),
-        statement(
-            says["slow"],
-            None if not slow else all(value > SIMILAR for value in slow.values()),
-            f"time of (18) over COA's, from 16 cells on: {spread(slow)}" if slow else "–",
-        ),
-    ]
+    yield statement_about(
+        numbers(rows, "over_bound", method="sdp"),
+        known.says["exact"],
+        is_exact,
+        lambda found: f"(18) over the proved bound {_close(found)}",
+    )
+    yield statement_about(
+        numbers(rows, "over_bound", method="coa"),
+        known.says["coa"],
+        lambda found: max(found) - 1 <= _SOLVER,
+        lambda found: f"COA over the proved bound {_close(found)}",
+        why="θ is part of what COA minimises, and its rules may end it before; figure 1 tells them apart",
+    )
+    yield statement_about(
+        numbers(rows, "over_bound", method="(19) as printed"),
+        known.says["relaxation"],
+        lambda found: min(found) >= _SOLVER,
+        lambda found: f"(19) as printed over the Gaussian optimum {_close(found)}",
+        why="without a limit on X the program has infimum 0 and says nothing",
+    )
+    yield statement_about(
+        numbers(rows, "over_bound", method="(19), diag X at most 1"),
+        known.says["corrected"],
+        is_exact,
+        lambda found: f"(19) with diag X ≤ 1 over the Gaussian optimum {_close(found)}",
+    )
+    yield statement_about(
+        _times_over(rows),
+        known.says["slow"],
+        lambda found: min(found.values()) > SIMILAR,
+        lambda found: f"time of (18) over COA's, from 16 cells on: {spread(found)}",
+    )
 
 
 def _times_over(rows: Sequence[Row]) -> dict[float, float]:
     found: dict[float, float] = {}
-    for row in rows:
-        others = [
-            number_in(other, "seconds")
-            for other in rows
-            if other.get("method") == "coa"
-            and (other.get("workload"), other.get("n")) == (row.get("workload"), row.get("n"))
-        ]
+    for row in where(rows, method="sdp"):
+        here = where(rows, method="coa", workload=row.get("workload"), n=row.get("n"))
+        by_coa = number_in(here[0], "seconds") if here else None
         seconds, n = number_in(row, "seconds"), number_in(row, "n")
-        is_large = row.get("method") == "sdp" and n is not None and n >= 16
-        if is_large and seconds is not None and others and others[0]:
-            found[float(len(found))] = seconds / others[0]
+        if n is not None and n >= 16 and seconds is not None and by_coa:
+            found[float(len(found))] = seconds / by_coa
     return found
 
 
-def _close(values: dict[float, float]) -> str:
-    return f"{min(values.values()):.6f} to {max(values.values()):.6f}" if values else "–"
+def _close(found: Sequence[float]) -> str:
+    return f"{min(found):.6f} to {max(found):.6f}"
 
 
 THEORY: tuple[Reproduction, ...] = (

@@ -14,21 +14,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Setting, Task
-from leastnoise.papers.reproductions.rows import Row
-from leastnoise.papers.reproductions.verdicts import Check, statement
+from leastnoise.papers.reproductions.rows import Row, listed, mean, number_in, numbers, where
+from leastnoise.papers.reproductions.verdicts import Check, statement_about
 from leastnoise.query import Workload, workload_discrete, workload_marginal, workload_range, workload_related
 
-SIMILAR, ORDER, NEGLIGIBLE = 2.0, 10.0, 0.01
+# Factors that the words above stand for, and a share.
+SIMILAR = 2.0
+ORDER = 10.0
+NEGLIGIBLE = 0.01
 
 # Section 5: the privacy of all experiments but the last two.
-EPSILON, DELTA = 0.1, 1e-4
+EPSILON = 0.1
+DELTA = 1e-4
 
 KINDS = ("WDiscrete", "WMarginal", "WRange", "WRelated")
 
@@ -167,23 +172,9 @@ def tasks_of(
 # Reading rows --------------------------------------------------------------------------------
 
 
-def number_in(row: Row, column: str) -> float | None:
-    """A finite number in a row, or None."""
-    value = row.get(column)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None  # type: ignore[arg-type]
-
-
-def mean_of(rows: Sequence[Row], column: str, **about: object) -> float | None:
-    """The mean over the draws; None where there is none."""
-    found = [row for row in rows if all(row.get(name) == value for name, value in about.items())]
-    values = [value for row in found if (value := number_in(row, column)) is not None]
-    return math.fsum(values) / len(values) if values else None
-
-
 def settings_of(rows: Sequence[Row], column: str) -> list[float]:
     """The different numbers in a column, ascending."""
-    return sorted({value for row in rows if (value := number_in(row, column)) is not None})
+    return sorted(set(numbers(rows, column)))
 
 
 def ratios(
@@ -192,26 +183,24 @@ def ratios(
     """One method's number over another's, wherever both were run on the same draws."""
     found = {}
     for value in settings_of(rows, along):
-        here = [row for row in rows if row.get(along) == value]
-        shared = _draws(here, upper, column) & _draws(here, lower, column)
-        here = [row for row in here if row.get("draw") in shared]
-        above, below = mean_of(here, column, method=upper), mean_of(here, column, method=lower)
+        draws = [
+            {row.get("draw"): number for row in here if (number := number_in(row, column)) is not None}
+            for here in (where(rows, method=method, **{along: value}) for method in (upper, lower))
+        ]
+        shared = draws[0].keys() & draws[1].keys()
+        above, below = (
+            mean([number for draw, number in of_one.items() if draw in shared]) for of_one in draws
+        )
         if above is not None and below:
             found[value] = above / below
     return found
-
-
-def _draws(rows: Sequence[Row], method: str, column: str) -> set[object]:
-    return {
-        row.get("draw") for row in rows if row.get("method") == method and number_in(row, column) is not None
-    }
 
 
 # Checks --------------------------------------------------------------------------------------
 
 
 def said(
-    name: str,
+    known: Printed,
     key: str,
     values: dict[float, float],
     holds: Callable[[float], bool],
@@ -220,22 +209,20 @@ def said(
     why: str = "",
 ) -> Check:
     """A claim about ratios that must hold for each of them, with the range that came out."""
-    if not values:
-        return statement(printed(name).says[key], None, "–")
     fails = [x for x, value in values.items() if not holds(value)]
-    ours = f"{what} {spread(values)}" + (f", not at {listed(fails)}" if fails else "")
-    return statement(printed(name).says[key], not fails, ours, why=why)
+    return statement_about(
+        values,
+        known.says[key],
+        lambda values: not fails,
+        lambda values: f"{what} {spread(values)}" + (f", not at {listed(fails)}" if fails else ""),
+        why=why,
+    )
 
 
-def spread(values: dict[float, float]) -> str:
+def spread(values: Mapping[Any, float]) -> str:
     """The least and the largest of some ratios."""
     low, high = min(values.values()), max(values.values())
     return f"{low:.3g}" if len(values) == 1 else f"{low:.3g} to {high:.3g}"
-
-
-def listed(values: Sequence[float]) -> str:
-    """Settings in one line."""
-    return ", ".join(f"{value:,g}" for value in values)
 
 
 def is_similar(ratio: float) -> bool:

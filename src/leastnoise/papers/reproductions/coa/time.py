@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -18,24 +20,25 @@ from leastnoise.papers.reproductions.coa.setup import (
     SIMILAR,
     drawn,
     is_similar,
-    listed,
-    number_in,
     ratios,
     said,
     seconds_of,
 )
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Plain, Row
+from leastnoise.papers.reproductions.rows import Plain, Row, curve, listed, where
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.papers.smoothing import smoothing
 from leastnoise.query import Workload
 
 METHODS = ("dense", "coa", "lowrank", "smoothing")
 
-# Seconds for one search in these figures, and where COA itself needs minutes: it is let to its end, as its
-# time is the subject, and what it is compared with must not be cut off before.
-_LIMIT, _LONG_LIMIT = 30.0, 300.0
+# Seconds for one search in these figures.
+_LIMIT = 30.0
+
+# Seconds where COA itself needs minutes: it is let to its end, as its time is the subject, and what it is
+# compared with must not be cut off before.
+_LONG_LIMIT = 300.0
 
 # The size on a core at which both take minutes; one workload is run there.
 _LONG = 2048
@@ -99,7 +102,7 @@ def _limit(method: str, n: int) -> float:
 # Points --------------------------------------------------------------------------------------
 
 
-def _point(kind: str, m: int, n: int, method: str) -> Task:
+def _task(kind: str, m: int, n: int, method: str) -> Task:
     seconds = min(seconds_of(method, m, n), _limit(method, n))
     arguments: dict[str, Plain] = {"workload": kind, "m": m, "n": n, "method": method, "draw": 1}
     return Task(timed, arguments, 40.0 if n > 4096 else seconds, n)
@@ -107,7 +110,7 @@ def _point(kind: str, m: int, n: int, method: str) -> Task:
 
 def _queries_tasks(setting: Setting) -> Sequence[Task]:
     n, numbers = (128, (16, 128, 1024)) if setting.is_quick else (1024, (32, 512, 8192))
-    return [_point(kind, m, n, method) for kind in KINDS for m in numbers for method in METHODS]
+    return [_task(kind, m, n, method) for kind in KINDS for m in numbers for method in METHODS]
 
 
 def _is_run(kind: str, m: int, n: int) -> bool:
@@ -118,113 +121,86 @@ def _is_run(kind: str, m: int, n: int) -> bool:
     return kind == "WRange" or n < _LONG or (n > _SMALL and m == 1024)
 
 
-def _cells_tasks(m: int) -> Callable[[Setting], Sequence[Task]]:
-    def tasks(setting: Setting) -> Sequence[Task]:
-        if setting.is_quick:
-            sizes: tuple[int, ...] = (16, 64, 128)
-            few = m // 16
-        else:
-            sizes, few = (32, 128, 512, _LONG, 8192), m
-        return [
-            _point(kind, few, n, method)
-            for kind in KINDS
-            for n in sizes
-            if _is_run(kind, m, n)
-            for method in METHODS
-            # 200 steps of ESM take minutes there, and no claim is made of it.
-            if n <= 2000 or method != "smoothing"
-        ]
-
-    return tasks
+def _cells_tasks(m: int, setting: Setting) -> Sequence[Task]:
+    sizes = (16, 64, 128) if setting.is_quick else (32, 128, 512, _LONG, 8192)
+    return [
+        _task(kind, m // 16 if setting.is_quick else m, n, method)
+        for kind in KINDS
+        for n in sizes
+        if _is_run(kind, m, n)
+        for method in METHODS
+        # 200 steps of ESM take minutes there, and no claim is made of it.
+        if n <= 2000 or method != "smoothing"
+    ]
 
 
 # Checks --------------------------------------------------------------------------------------
 
 
-def _queries_checks(rows: Sequence[Row]) -> Sequence[Check]:
-    name = "coa/figure-11"
-    return [check for kind in KINDS for check in _queries_checks_of(name, kind, _of(rows, kind))]
+def _of_each_workload(
+    checks_of: Callable[[Printed, Sequence[Row]], Iterable[Check]], known: Printed, rows: Sequence[Row]
+) -> Iterator[Check]:
+    for kind in KINDS:
+        for check in checks_of(known, where(rows, workload=kind)):
+            yield replace(check, claim=f"{kind}: {check.claim}")
 
 
-def _of(rows: Sequence[Row], kind: str) -> list[Row]:
-    return [row for row in rows if row.get("workload") == kind]
-
-
-def _queries_checks_of(name: str, kind: str, rows: Sequence[Row]) -> Iterator[Check]:
-    says = printed(name).says
+def _queries_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     for key, method in (("coa-constant", "coa"), ("lrm-grows", "lowrank")):
-        seconds, steps = _column(rows, method, "seconds", "m"), _column(rows, method, "iterations", "m")
+        seconds, steps = (curve(rows, "m", column, method=method) for column in ("seconds", "iterations"))
         if len(seconds) < 2:
-            yield statement(f"{kind}: {says[key]}", None, "–")
+            yield statement(known.says[key], None)
             continue
         first, last = min(seconds), max(seconds)
         grows = seconds[last] / seconds[first]
         each = grows * steps[first] / steps[last]
         ours = f"m = {last:,g} takes {grows:.3g} times as long as m = {first:,g}, a step {each:.3g} times"
-        if _is_cut(rows, method):
+        if any(map(_is_cut, where(rows, method=method))):
             ours += ", cut off where it took longest"
         if method == "coa":
             is_constant = max(seconds.values()) <= SIMILAR * min(seconds.values())
             why = f"there are {listed(sorted(set(steps.values())))} steps"
-            yield statement(f"{kind}: {says[key]}", is_constant, ours, why=why)
+            yield statement(known.says[key], is_constant, ours, why=why)
         else:
-            yield statement(f"{kind}: {says[key]}", grows > 1, ours)
+            yield statement(known.says[key], grows > 1, ours)
 
 
-def _is_cut(rows: Sequence[Row], method: str) -> bool:
-    return any(row.get("ended") == "time" for row in rows if row.get("method") == method)
-
-
-def _column(rows: Sequence[Row], method: str, column: str, along: str) -> dict[float, float]:
-    found = {}
-    for row in rows:
-        x, value = number_in(row, along), number_in(row, column)
-        if row.get("method") == method and x is not None and value is not None:
-            found[x] = value
-    return found
-
-
-def _cells_checks(name: str) -> Callable[[Sequence[Row]], Sequence[Check]]:
-    def checks(rows: Sequence[Row]) -> Sequence[Check]:
-        return [check for kind in KINDS for check in _cells_checks_of(name, kind, _of(rows, kind))]
-
-    return checks
-
-
-def _cells_checks_of(name: str, kind: str, rows: Sequence[Row]) -> Iterator[Check]:
+def _cells_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     slower = _times_over(rows)
     what = "LRM's time over COA's"
-    small = {n: ratio for n, ratio in slower.items() if n < _SMALL or name == "coa/figure-13"}
+    # Only figure 12 has a claim of its own about large domains.
+    has_large = "slower" in known.says
+    small = {n: ratio for n, ratio in slower.items() if n < _SMALL or not has_large}
     why = "below a hundred cells or so both take milliseconds, and LRM ends after a dozen rounds"
-    yield _titled(said(name, "faster", small, lambda ratio: ratio > 1, what=what, why=why), kind)
-    if name == "coa/figure-13":
+    yield said(known, "faster", small, lambda ratio: ratio > 1, what=what, why=why)
+    if not has_large:
         return
     large = {n: ratio for n, ratio in slower.items() if n >= _SMALL}
     why = "measured on one GPU, not on a processor as in the paper"
-    yield _titled(said(name, "slower", large, lambda ratio: ratio < 1, what=what, why=why), kind)
-    steps = _column(rows, "coa", "iterations", "n")
+    yield said(known, "slower", large, lambda ratio: ratio < 1, what=what, why=why)
+    steps = curve(rows, "n", "iterations", method="coa")
     why = "the listing's own rule, a step that gains less than 1e-5, is met later or not at all"
-    found = said(name, "ten-steps", steps, lambda count: count <= 10, what="steps of COA:", why=why)
-    yield _titled(found, kind)
-    rounds = {n: count for n, count in _column(rows, "lowrank", "iterations", "n").items() if n in slower}
+    yield said(known, "ten-steps", steps, lambda count: count <= 10, what="steps of COA:", why=why)
+    rounds = {
+        n: count for n, count in curve(rows, "n", "iterations", method="lowrank").items() if n in slower
+    }
     why = "‖W − BL‖_F is below γ = 0.01 before, or time was up, see the column ended"
-    found = said(
-        name, "many-rounds", rounds, lambda count: is_similar(count / 200), what="rounds of LRM:", why=why
+    yield said(
+        known, "many-rounds", rounds, lambda count: is_similar(count / 200), what="rounds of LRM:", why=why
     )
-    yield _titled(found, kind)
 
 
 def _times_over(rows: Sequence[Row]) -> dict[float, float]:
     """LRM's time over COA's; not where LRM was cut off before COA ended, as then nobody knows."""
-    found = {}
-    for n, ratio in ratios(rows, "lowrank", "coa", "n", "seconds").items():
-        if ratio > 1 or not _is_cut([row for row in rows if row.get("n") == n], "lowrank"):
-            found[n] = ratio
-    return found
+    return {
+        n: ratio
+        for n, ratio in ratios(rows, "lowrank", "coa", "n", "seconds").items()
+        if ratio > 1 or not any(map(_is_cut, where(rows, n=n, method="lowrank")))
+    }
 
 
-def _titled(check: Check, kind: str) -> Check:
-    return Check(f"{kind}: {check.claim}", check.printed, check.ours, check.verdict, check.why)
+def _is_cut(row: Row) -> bool:
+    return row.get("ended") == "time"
 
 
 _TIME_NOTES = (
@@ -241,12 +217,11 @@ _TIME_NOTES = (
 
 
 def _over_cells(number: int, m: int) -> Reproduction:
-    name = f"coa/figure-{number}"
     return Reproduction(
-        name,
+        f"coa/figure-{number}",
         f"time against the number of cells n, {m:,} queries",
-        _cells_tasks(m),
-        _cells_checks(name),
+        partial(_cells_tasks, m),
+        partial(_of_each_workload, _cells_checks),
         Drawing("n", "seconds", "method", panel="workload", log="xy", x_title="cells n"),
         (f"Figure {number} of the KDD version too; quick: {m // 16} queries, up to 128 cells.", *_TIME_NOTES),
     )
@@ -257,7 +232,7 @@ TIME: tuple[Reproduction, ...] = (
         "coa/figure-11",
         "time against the number of queries m, 1,024 cells",
         _queries_tasks,
-        _queries_checks,
+        partial(_of_each_workload, _queries_checks),
         Drawing("m", "seconds", "method", panel="workload", log="xy", x_title="queries m"),
         ("Figure 11 of the KDD version too; quick: 128 cells, up to 1,024 queries.", *_TIME_NOTES),
     ),

@@ -29,9 +29,9 @@ from leastnoise.papers.reproductions.fitness_for_use.mechanisms import (
     tree,
     with_caps,
 )
-from leastnoise.papers.reproductions.printed import Printed, printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Row, cell
+from leastnoise.papers.reproductions.rows import Row, cell, was_cut, where
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.query import Workload, workload_age_pyramid, workload_pl94
 
@@ -97,9 +97,8 @@ def _runs(work: Callable[..., Iterator[Row]], setting: Setting, **more: str) -> 
     ]
 
 
-def table_4_checks(rows: Sequence[Row]) -> Sequence[Check]:
+def table_4_checks(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """The comparators on the paper's own scale, and the costs that this scale implies."""
-    known = printed("fitness-for-use/table-4")
     return [
         *_on_its_scale(known, rows, ""),
         *_implied(known, rows, ""),
@@ -144,17 +143,16 @@ def _implied(known: Printed, rows: Sequence[Row], reading: str) -> Iterator[Chec
     ended = [
         float(row["cost"] or math.nan)
         for row in searched
-        if not row.get("is_cut") or float(row["cost"] or math.nan) < float(implied)
+        if not was_cut(row) or float(row["cost"] or math.nan) < float(implied)
     ]
-    cut = [float(row["cost"] or math.nan) for row in searched if row.get("is_cut")]
-    where = f"; cut by our time limit at {', '.join(f'{cost:.2f}' for cost in cut)}" if cut else ""
-    yield number(
-        f"{reading}the squared privacy cost at which SM-II ends, the best of {len(searched)} runs",
-        implied,
-        min(ended, default=None),
-        is_lower_better=True,
-        why=f"{_SEARCH}{where}",
-    )
+    cut = [float(row["cost"] or math.nan) for row in searched if was_cut(row)]
+    cut_at = f"; cut by our time limit at {', '.join(f'{cost:.2f}' for cost in cut)}" if cut else ""
+    claim = f"{reading}the squared privacy cost at which SM-II ends, the best of {len(searched)} runs"
+    why = f"{_SEARCH}{cut_at}"
+    if ended:
+        yield number(claim, implied, min(ended), is_lower_better=True, why=why)
+    else:
+        yield statement(claim, None, printed=implied, why=why)
 
 
 def _in_order(rows: Sequence[Row], claim: str) -> Check:
@@ -214,7 +212,7 @@ def _readings() -> dict[str, PyramidReading]:
 READINGS = _readings()
 
 # The quick size has no other last age than that of the text; SM-II is run as written and for one more.
-_QUICK_READINGS = tuple(name for name in READINGS if "16" not in name and "0 to 18" not in name)
+_QUICK_READINGS = tuple(name for name, reading in READINGS.items() if reading.important[0] == (0, 17))
 _SEARCHED = (_AS_WRITTEN, "0 to 17 alone, 18 to 115 asked of each sex")
 
 _BY_AGE = "HM, ages first"
@@ -266,20 +264,19 @@ def table_9_tasks(setting: Setting) -> Sequence[Task]:
     ]
 
 
-def table_9_checks(rows: Sequence[Row]) -> Sequence[Check]:
+def table_9_checks(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """The printed ratios under the reading as written, and under the one that comes nearest."""
-    known = printed("fitness-for-use/table-9")
-    distances = {reading: _distances(known, _about(rows, reading)) for reading in READINGS}
+    distances = {reading: _distances(known, where(rows, reading=reading)) for reading in READINGS}
     run = {reading: found for reading, found in distances.items() if found is not None}
     nearest = min(run, key=lambda reading: run[reading]) if run else _AS_WRITTEN
     checks = []
     for method in (GM, HM, CA):
-        ours = cell(_about(rows, _AS_WRITTEN), "ratio", method=method)
+        ours = cell(where(rows, reading=_AS_WRITTEN), "ratio", method=method)
         claim = f"{_AS_WRITTEN}: {method} beside the certified optimum"
         why = f"another reading comes nearer: {nearest}"
         checks.append(number(claim, known.number(method=method), ours, why=why))
     if nearest != _AS_WRITTEN:
-        mine = _about(rows, nearest)
+        mine = where(rows, reading=nearest)
         listed = sorted(run, key=lambda reading: run[reading])[:_LISTED]
         table = "; ".join(f"{name}: {_per_cent(run[name][0])} ({_per_cent(run[name][1])})" for name in listed)
         why = (
@@ -288,16 +285,12 @@ def table_9_checks(rows: Sequence[Row]) -> Sequence[Check]:
         )
         checks += _on_its_scale(known, mine, f"{nearest}: ", why)
         checks += _implied(known, mine, f"{nearest}: ")
-    checks.append(_in_order(_about(rows, _AS_WRITTEN), known.says["order"]))
+    checks.append(_in_order(where(rows, reading=_AS_WRITTEN), known.says["order"]))
     return checks
 
 
 def _per_cent(log: float) -> str:
     return f"{100 * math.expm1(log):.1f} %"
-
-
-def _about(rows: Sequence[Row], reading: str) -> list[Row]:
-    return [row for row in rows if row.get("reading") == reading]
 
 
 def _distances(known: Printed, rows: Sequence[Row]) -> tuple[float, float] | None:

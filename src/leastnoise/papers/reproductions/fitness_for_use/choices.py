@@ -17,7 +17,7 @@ from leastnoise.papers.reproductions.fitness_for_use.mechanisms import (
     search_seconds,
     with_caps,
 )
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
@@ -25,14 +25,15 @@ from leastnoise.papers.smii import smii
 from leastnoise.planning import design
 from leastnoise.query import Targets, Workload
 
-IP, GD = "IP", "GD"
+IP = "IP"
+GD = "GD"
 
 DOMAINS = (2, 4, 8, 16, 64)
 TIMED = (2, 4, 8, 16)
 
 T = TypeVar("T")
 
-# The least of so many runs is what a time is taken from.
+# Runs, the least of which is taken as the time.
 _REPEATS = 3
 
 
@@ -78,9 +79,8 @@ def _guess(d: int, method: str) -> float:
     return slow.get(method, 0.3) if d == 64 else 0.3
 
 
-def table_2_checks(rows: Sequence[Row]) -> Sequence[Check]:
+def table_2_checks(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """Every printed cost, and whether the certified one is never above."""
-    known = printed("fitness-for-use/table-2")
     checks = [
         number(
             f"squared privacy cost, d = {entry.about['d']}, {entry.about['method']}",
@@ -146,9 +146,8 @@ def table_3_tasks(setting: Setting) -> Sequence[Task]:
     ]
 
 
-def table_3_checks(rows: Sequence[Row]) -> Sequence[Check]:
+def table_3_checks(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """How much slower gradient descent is; seconds themselves belong to a machine."""
-    known = printed("fitness-for-use/table-3")
     times = [_lag(rows, "seconds", d) for d in TIMED]
     steps = [lag for d in TIMED if (lag := _lag(rows, "steps", d)) is not None]
     theirs = [float(known.number(d=d, method=GD)) / float(known.number(d=d, method=SMII)) for d in TIMED]

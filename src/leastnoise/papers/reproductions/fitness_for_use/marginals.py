@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -26,15 +27,20 @@ from leastnoise.papers.reproductions.fitness_for_use.mechanisms import (
     tree,
     with_caps,
 )
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Row, cell
-from leastnoise.papers.reproductions.verdicts import Check, statement
+from leastnoise.papers.reproductions.rows import Row, cell, where
+from leastnoise.papers.reproductions.verdicts import Check, statement, statement_about
 from leastnoise.query import Marginal, Schema, Workload, assemble
 
-# The figures' own range is not in the text. Up to so many attributes every mechanism is run, and beyond them
-# those that need no matrix.
-_QUICK, _FULL, _BEYOND = (2, 3, 4, 5, 6, 7), (2, 3, 4, 5, 6, 7, 8, 9, 10), (12, 14, 16, 20)
+# The figures' own numbers of attributes are not in the text. Of the quick size,
+_QUICK = (2, 3, 4, 5, 6, 7)
+
+# of the full size,
+_FULL = (*_QUICK, 8, 9, 10)
+
+# and those for which only mechanisms that need no matrix are run.
+_BEYOND = (12, 14, 16, 20)
 
 # From here on a workload has more than one table to weigh against another.
 _FIRST = 3
@@ -84,53 +90,29 @@ def _guess(d: int) -> float:
     return 1.0 if d < 6 or d in _BEYOND else min(160.0, 5.0 ** (d - 5))
 
 
-def figure_2_tasks(setting: Setting) -> Sequence[Task]:
-    """One for every number of attributes."""
-    return _tasks("A", setting)
-
-
-def figure_3_tasks(setting: Setting) -> Sequence[Task]:
-    """One for every number of attributes."""
-    return _tasks("B", setting)
-
-
-def _checks(name: str, rows: Sequence[Row]) -> list[Check]:
+def _checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     """The two claims of section 7.6, and the proof beside SM-II."""
-    says = printed(name).says
     sizes = sorted({int(row["d"] or 0) for row in rows if row.get("method") == SMII})
     sizes = [d for d in sizes if d >= _FIRST]
-    worse, better = [], []
+    factors = []
     for d in sizes:
-        ratios = {method: cell(rows, "ratio", d=d, method=method) for method in (GM, HM, CA, SMII)}
-        known = {method: ratio for method, ratio in ratios.items() if ratio is not None}
-        if len(known) == len(ratios):
-            worse.append(min(known[GM], known[HM]))
-            better.append(max(known[CA], known[SMII]))
-    outperforms = all(high > low for high, low in zip(worse, better, strict=True)) if worse else None
-    gaps = [(d, gap) for d in sizes if (gap := cell(rows, "ratio", d=d, method=CA)) is not None]
-    widens = all(low[1] < high[1] for low, high in pairwise(gaps)) if len(gaps) > 1 else None
-    factors = [high / low for high, low in zip(worse, better, strict=True)]
-    below = (
-        "–"
-        if not factors
-        else f"the better of the rest is {min(factors):.2f} to {max(factors):.2f} times worse"
+        ratios = [cell(rows, "ratio", d=d, method=method) for method in (GM, HM, CA, SMII)]
+        run = [ratio for ratio in ratios if ratio is not None]
+        if len(run) == len(ratios):
+            factors.append(min(run[:2]) / max(run[2:]))
+    yield statement_about(
+        factors,
+        known.says["outperform"],
+        lambda factors: min(factors) > 1,
+        lambda factors: f"the better of the rest is {min(factors):.2f} to {max(factors):.2f} times worse",
     )
-    searched = [row for row in rows if row.get("method") == SMII]
-    return [
-        statement(says["outperform"], outperforms, below),
-        statement(says["widens"], widens, ", ".join(f"{gap:.2f} (d = {d})" for d, gap in gaps) or "–"),
-        beside_the_optimum("SM-II meets the targets at the least cost", searched),
-    ]
-
-
-def figure_2_checks(rows: Sequence[Row]) -> Sequence[Check]:
-    """What the text says of workload A."""
-    return _checks("fitness-for-use/figure-2", rows)
-
-
-def figure_3_checks(rows: Sequence[Row]) -> Sequence[Check]:
-    """What the text says of workload B."""
-    return _checks("fitness-for-use/figure-3", rows)
+    gaps = [(d, gap) for d in sizes if (gap := cell(rows, "ratio", d=d, method=CA)) is not None]
+    yield statement(
+        known.says["widens"],
+        all(low[1] < high[1] for low, high in pairwise(gaps)) if len(gaps) > 1 else None,
+        ", ".join(f"{gap:.2f} (d = {d})" for d, gap in gaps) or "–",
+    )
+    yield beside_the_optimum("SM-II meets the targets at the least cost", where(rows, method=SMII))
 
 
 _NOTES = (
@@ -141,21 +123,19 @@ _NOTES = (
     "SM-II is stopped after 8 s in the quick size and 150 s in the full one.",
 )
 
-MARGINALS = (
+_TITLES = {
+    "A": "One-way marginals of binary attributes with rising targets",
+    "B": "Two-way marginals with the first attribute, with rising targets",
+}
+
+MARGINALS = tuple(
     Reproduction(
-        "fitness-for-use/figure-2",
-        "One-way marginals of binary attributes with rising targets",
-        figure_2_tasks,
-        figure_2_checks,
+        f"fitness-for-use/figure-{number}",
+        title,
+        partial(_tasks, workload),
+        _checks,
         Drawing("d", "ratio", "method", log="y", y_title="cost over the certified optimum"),
         _NOTES,
-    ),
-    Reproduction(
-        "fitness-for-use/figure-3",
-        "Two-way marginals with the first attribute, with rising targets",
-        figure_3_tasks,
-        figure_3_checks,
-        Drawing("d", "ratio", "method", log="y", y_title="cost over the certified optimum"),
-        _NOTES,
-    ),
+    )
+    for number, (workload, title) in enumerate(_TITLES.items(), start=2)
 )

@@ -14,17 +14,23 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.reproduction import Setting
-from leastnoise.papers.reproductions.rows import Plain, Row
+from leastnoise.papers.reproductions.rows import Plain, Row, was_cut
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import GDP
 from leastnoise.query import Linear, Targets, TotalVariance, Workload
 
-GM, ON_QUERIES, HM, CA, SMII = "GM", "noise on queries", "HM", "CA", "SM-II"
-LEAST_TOTAL, CERTIFIED = "least total, certified", "certified"
+GM = "GM"
+ON_QUERIES = "noise on queries"
+HM = "HM"
+CA = "CA"
+SMII = "SM-II"
+LEAST_TOTAL = "least total, certified"
+CERTIFIED = "certified"
 
-# Seconds that SM-II may search at one task. The paper's runs took longer at its larger sizes.
-SECONDS_QUICK, SECONDS_FULL = 8.0, 150.0
+# Seconds that SM-II may search in one task. The paper's runs took longer at its larger sizes.
+SECONDS_QUICK = 8.0
+SECONDS_FULL = 150.0
 
 # SM-II counts as being at the optimum where its ratio would be printed as 1.00.
 _PRINTED_AS_ONE = 5e-3
@@ -117,8 +123,8 @@ def beside_the_optimum(claim: str, rows: Sequence[Row]) -> Check:
 
     A search that our time limit cut says nothing of where the paper's ended, so it is no verdict.
     """
-    ended = [float(row["ratio"] or math.nan) for row in rows if not row.get("is_cut")]
-    cut = [float(row["ratio"] or math.nan) for row in rows if row.get("is_cut")]
+    ended = [float(row["ratio"] or math.nan) for row in rows if not was_cut(row)]
+    cut = [float(row["ratio"] or math.nan) for row in rows if was_cut(row)]
     if not ended:
         where = ", ".join(f"{ratio:.3f}" for ratio in cut)
         why = f"cut by our time limit at {where} times the optimum" if cut else ""

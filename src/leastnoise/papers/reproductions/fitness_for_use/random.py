@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -30,10 +31,10 @@ from leastnoise.papers.reproductions.fitness_for_use.mechanisms import (
     tree,
     with_caps,
 )
-from leastnoise.papers.reproductions.printed import PrintedNumber, printed
+from leastnoise.papers.reproductions.printed import Printed, PrintedNumber
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Plain, Row
-from leastnoise.papers.reproductions.verdicts import Check, number, statement
+from leastnoise.papers.reproductions.rows import Plain, Row, mean, numbers, where
+from leastnoise.papers.reproductions.verdicts import Check, number, statement, statement_about
 from leastnoise.query import Workload, workload_discrete, workload_range
 
 DOMAINS = (64, 128, 256, 512, 1024)
@@ -44,7 +45,8 @@ _DRAWS_QUICK = {64: 20, 128: 10}
 _DRAWS_FULL = {64: 40, 128: 30, 256: 16, 512: 10, 1024: 4}
 
 # P(heads) as the text has it, and another that comes nearer to the printed numbers.
-AS_WRITTEN, FAIR = 0.2, 0.5
+AS_WRITTEN = 0.2
+FAIR = 0.5
 
 _OTHER_TREE = "HM, other height"
 
@@ -67,7 +69,6 @@ class TableSetup:
         probabilities: P(heads) of random queries; None for ranges.
     """
 
-    name: str
     queries: str
     targets: str
     least_height: int
@@ -80,10 +81,10 @@ class TableSetup:
 
 
 TABLES = {
-    "5": TableSetup("fitness-for-use/table-5", "ranges", "uniform", 2, (None,)),
-    "6": TableSetup("fitness-for-use/table-6", "ranges", "random", 2, (None,)),
-    "7": TableSetup("fitness-for-use/table-7", "random", "uniform", 1, (AS_WRITTEN, FAIR)),
-    "8": TableSetup("fitness-for-use/table-8", "random", "random", 1, (AS_WRITTEN, FAIR)),
+    "5": TableSetup("ranges", "uniform", 2, (None,)),
+    "6": TableSetup("ranges", "random", 2, (None,)),
+    "7": TableSetup("random", "uniform", 1, (AS_WRITTEN, FAIR)),
+    "8": TableSetup("random", "random", 1, (AS_WRITTEN, FAIR)),
 }
 
 
@@ -150,153 +151,78 @@ def _guess(d: int, draw: int, setting: Setting) -> float:
     return own + (search if draw == 0 else 0.0)
 
 
-def table_5_tasks(setting: Setting) -> Sequence[Task]:
-    """One for every draw."""
-    return _tasks("5", setting)
-
-
-def table_6_tasks(setting: Setting) -> Sequence[Task]:
-    """One for every draw."""
-    return _tasks("6", setting)
-
-
-def table_7_tasks(setting: Setting) -> Sequence[Task]:
-    """One for every draw, of either coin."""
-    return _tasks("7", setting)
-
-
-def table_8_tasks(setting: Setting) -> Sequence[Task]:
-    """One for every draw, of either coin."""
-    return _tasks("8", setting)
-
-
 # Checks --------------------------------------------------------------------------------------
 
 
-def _ratios(
-    rows: Sequence[Row], method: str, d: int, probability: float | None, column: str = "ratio"
-) -> list[float]:
-    return [
-        float(row[column] or math.nan)
-        for row in rows
-        if row.get("method") == method and row.get("d") == d and row.get("probability") == probability
-        if column in row
-    ]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _checks(table: str, rows: Sequence[Row]) -> list[Check]:
-    """Every printed ratio, for every coin; then SM-II beside the optimum."""
-    about = TABLES[table]
-    known = printed(about.name)
-    checks = []
-    for probability in about.probabilities:
-        checks += [
-            _ratio_check(entry, rows, probability) for entry in known.numbers if entry.about["method"] != SMII
-        ]
+def _checks(table: str, known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
+    """Every printed ratio, for every coin; SM-II beside the optimum; then what the text says."""
+    coins = TABLES[table].probabilities
+    for coin in coins:
+        for entry in known.numbers:
+            if entry.about["method"] != SMII:
+                yield _ratio_check(entry, rows, coin)
     for d in DOMAINS:
-        for probability in about.probabilities:
-            checks.append(_smii_check(rows, d, probability))
-    return checks
+        for coin in coins:
+            # The paper's 1.00 is by definition; beside the optimum it need not be.
+            claim = f"d = {d}, SM-II meets the targets at the least cost{_coin(coin)}"
+            yield beside_the_optimum(claim, where(rows, method=SMII, d=d, probability=coin))
+    if "order" in known.says:
+        holds = _ordered(rows, (GM, HM, CA, CERTIFIED), None)
+        yield statement(known.says["order"], holds, _shown(rows, (GM, HM, CA), None))
+    for coin in coins:
+        for key in ("benefits", "better"):
+            if key in known.says:
+                claim = f"{known.says[key]}{_coin(coin)}"
+                # Whether drawn targets set CA farther back than equal ones, at every d.
+                yield statement(claim, _ordered(rows, (CA, _EQUAL), coin), _shown(rows, (CA, _EQUAL), coin))
+        for key, method in (("close", CA), ("naive", GM)):
+            if key in known.says:
+                yield statement_about(
+                    _means(rows, method, coin),
+                    f"{known.says[key]} (taken as: less than a quarter above){_coin(coin)}",
+                    lambda means: max(means.values()) < _NOT_MUCH,
+                    partial(_span, method),
+                    why="a quarter above the optimum, or more",
+                )
 
 
-def _ratio_check(entry: PrintedNumber, rows: Sequence[Row], probability: float | None) -> Check:
+def _ratio_check(entry: PrintedNumber, rows: Sequence[Row], coin: float | None) -> Check:
     d, method = int(entry.about["d"] or 0), str(entry.about["method"])
-    found = _ratios(rows, method, d, probability)
-    claim = f"d = {d}, {method} beside the certified optimum{_coin(probability)}"
+    found = numbers(rows, "ratio", method=method, d=d, probability=coin)
+    claim = f"d = {d}, {method} beside the certified optimum{_coin(coin)}"
     if not found:
         return number(claim, entry.value, None)
     spread = spread_of(found)
     claim += f", mean of {len(found)} draws (99 % of draws within {spread:.2f})"
     why = "beyond the spread of the draws; no cause was found"
-    if probability == AS_WRITTEN:
+    if coin == AS_WRITTEN:
         why = "with P(heads) = 0.2 all queries have a strong mean in common; see the fair coin"
-    return number(claim, entry.value, _mean(found), slack=spread / float(entry.value), why=why)
+    return number(claim, entry.value, mean(found), slack=spread / float(entry.value), why=why)
 
 
 def _coin(probability: float | None) -> str:
     return {None: "", AS_WRITTEN: ", P(heads) = 0.2 as written", FAIR: ", fair coin"}[probability]
 
 
-def _smii_check(rows: Sequence[Row], d: int, probability: float | None) -> Check:
-    """The paper's 1.00 is by definition; beside the optimum it need not be."""
-    mine = [
-        row
-        for row in rows
-        if row.get("method") == SMII and row.get("d") == d and row.get("probability") == probability
-    ]
-    return beside_the_optimum(f"d = {d}, SM-II meets the targets at the least cost{_coin(probability)}", mine)
+def _means(rows: Sequence[Row], method: str, coin: float | None) -> dict[int, float]:
+    """The mean ratio of a method at every d."""
+    found = {d: mean(numbers(rows, "ratio", method=method, d=d, probability=coin)) for d in DOMAINS}
+    return {d: value for d, value in found.items() if value is not None}
 
 
-def _ordered(rows: Sequence[Row], order: Sequence[str], probability: float | None) -> bool | None:
+def _ordered(rows: Sequence[Row], order: Sequence[str], coin: float | None) -> bool | None:
     """Whether the mean ratios fall in this order at every d."""
-    found = []
-    for d in DOMAINS:
-        means = [_mean(_ratios(rows, method, d, probability)) for method in order]
-        known = [mean for mean in means if mean is not None]
-        if len(known) == len(order):
-            found.append(all(high > low for high, low in pairwise(known)))
-    return all(found) if found else None
+    means = [_means(rows, method, coin) for method in order]
+    at = set.intersection(*map(set, means))
+    return all(high[d] > low[d] for d in at for high, low in pairwise(means)) if at else None
 
 
-def _range_of(rows: Sequence[Row], method: str, probability: float | None) -> tuple[float, float] | None:
-    means = [mean for d in DOMAINS if (mean := _mean(_ratios(rows, method, d, probability))) is not None]
-    return (min(means), max(means)) if means else None
+def _shown(rows: Sequence[Row], methods: Sequence[str], coin: float | None) -> str:
+    return ", ".join(_span(method, _means(rows, method, coin)) for method in methods)
 
 
-def _shown(span: tuple[float, float] | None, method: str) -> str:
-    return "–" if span is None else f"{method} {span[0]:.2f} to {span[1]:.2f}"
-
-
-def _order_check(says: Mapping[str, str], rows: Sequence[Row]) -> Check:
-    spans = (_shown(_range_of(rows, method, None), method) for method in (GM, HM, CA))
-    return statement(says["order"], _ordered(rows, (GM, HM, CA, CERTIFIED), None), ", ".join(spans))
-
-
-def _falls_behind(claim: str, rows: Sequence[Row], probability: float | None) -> Check:
-    """Whether drawn targets set CA farther back than equal ones, at every d."""
-    spans = (_shown(_range_of(rows, method, probability), method) for method in (CA, _EQUAL))
-    holds = _ordered(rows, (CA, _EQUAL), probability)
-    return statement(f"{claim}{_coin(probability)}", holds, ", ".join(spans))
-
-
-def table_5_checks(rows: Sequence[Row]) -> Sequence[Check]:
-    """The ratios and their order."""
-    return [*_checks("5", rows), _order_check(printed(TABLES["5"].name).says, rows)]
-
-
-def table_6_checks(rows: Sequence[Row]) -> Sequence[Check]:
-    """The ratios, their order, and that drawn targets set CA back."""
-    says = printed(TABLES["6"].name).says
-    return [*_checks("6", rows), _order_check(says, rows), _falls_behind(says["benefits"], rows, None)]
-
-
-def table_7_checks(rows: Sequence[Row]) -> Sequence[Check]:
-    """The ratios, and that noise on cells does almost as well."""
-    says = printed(TABLES["7"].name).says
-    checks = _checks("7", rows)
-    for probability in TABLES["7"].probabilities:
-        for claim, method in (("close", CA), ("naive", GM)):
-            span = _range_of(rows, method, probability)
-            checks.append(
-                statement(
-                    f"{says[claim]} (taken as: less than a quarter above){_coin(probability)}",
-                    None if span is None else span[1] < _NOT_MUCH,
-                    _shown(span, method),
-                    why="a quarter above the optimum, or more",
-                )
-            )
-    return checks
-
-
-def table_8_checks(rows: Sequence[Row]) -> Sequence[Check]:
-    """The ratios, and that drawn targets set CA back."""
-    says = printed(TABLES["8"].name).says
-    behind = [_falls_behind(says["better"], rows, probability) for probability in TABLES["8"].probabilities]
-    return [*_checks("8", rows), *behind]
+def _span(method: str, means: Mapping[int, float]) -> str:
+    return f"{method} {min(means.values()):.2f} to {max(means.values()):.2f}" if means else "–"
 
 
 _COMMON_NOTES = (
@@ -325,53 +251,34 @@ _COIN_NOTE = (
 )
 
 
-def _drawing(is_random: bool) -> Drawing:
-    return Drawing(
-        "d",
-        "ratio",
-        "method",
-        panel="probability" if is_random else None,
-        log="xy",
-        y_title="cost over the certified optimum",
-    )
+_TITLES = {
+    "5": "Random ranges with equal targets",
+    "6": "Random ranges with random targets",
+    "7": "Random queries with equal targets",
+    "8": "Random queries with random targets",
+}
+_MORE_NOTES = {
+    "5": (),
+    "6": (),
+    "7": (_COIN_NOTE,),
+    "8": (_COIN_NOTE, "The important tenth of the queries is rounded to whole ones."),
+}
 
-
-RANDOM = (
+RANDOM = tuple(
     Reproduction(
-        TABLES["5"].name,
-        "Random ranges with equal targets: how far each mechanism misses them",
-        table_5_tasks,
-        table_5_checks,
-        _drawing(False),
-        (*_COMMON_NOTES, _TREE_NOTE),
-    ),
-    Reproduction(
-        TABLES["6"].name,
-        "Random ranges with random targets: how far each mechanism misses them",
-        table_6_tasks,
-        table_6_checks,
-        _drawing(False),
-        (*_COMMON_NOTES, _TREE_NOTE),
-    ),
-    Reproduction(
-        TABLES["7"].name,
-        "Random queries with equal targets: how far each mechanism misses them",
-        table_7_tasks,
-        table_7_checks,
-        _drawing(True),
-        (*_COMMON_NOTES, _TREE_NOTE, _COIN_NOTE),
-    ),
-    Reproduction(
-        TABLES["8"].name,
-        "Random queries with random targets: how far each mechanism misses them",
-        table_8_tasks,
-        table_8_checks,
-        _drawing(True),
-        (
-            *_COMMON_NOTES,
-            _TREE_NOTE,
-            _COIN_NOTE,
-            "The important tenth of the queries is rounded to whole ones.",
+        f"fitness-for-use/table-{table}",
+        f"{title}: how far each mechanism misses them",
+        partial(_tasks, table),
+        partial(_checks, table),
+        Drawing(
+            "d",
+            "ratio",
+            "method",
+            panel="probability" if TABLES[table].queries == "random" else None,
+            log="xy",
+            y_title="cost over the certified optimum",
         ),
-    ),
+        (*_COMMON_NOTES, _TREE_NOTE, *_MORE_NOTES[table]),
+    )
+    for table, title in _TITLES.items()
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.fitness_for_use.mechanisms import CERTIFIED, SMII
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain, Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
@@ -25,13 +25,17 @@ EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 # Plans are rounded to integers and never spend more than asked: a part in a million less is usual.
 _ROUNDED = 1e-5
 
-# A gap of 1e-6 fixes variances to as much and covariances to its root.
-_SOLVED, _COVARIANCE = 2e-6, 1e-2
+# The share to which a gap of 1e-6 fixes a variance,
+_SOLVED = 2e-6
+
+# and a covariance: its root, with room.
+_COVARIANCE = 1e-2
 
 # SM-II stops at a gap of 1e-3 in √α.
 _SMII_GAP = 2e-3
 
-_PLAN, _FORMULA = "a plan for these answers", "Theorem 1"
+_PLAN = "a plan for these answers"
+_FORMULA = "Theorem 1"
 
 
 # Figure 1 ------------------------------------------------------------------------------------
@@ -57,9 +61,9 @@ def figure_1_tasks(setting: Setting) -> Sequence[Task]:
     return [Task(curve, {"cost": cost}, seconds=0.3) for cost in COSTS]
 
 
-def figure_1_checks(rows: Sequence[Row]) -> Sequence[Check]:
+def figure_1_checks(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """Whether one number fixes the curve, and a smaller one lies below."""
-    says = printed("fitness-for-use/figure-1").says
+    says = known.says
 
     def delta(cost: float, epsilon: float, method: str) -> float | None:
         return cell(rows, "delta", cost=cost, epsilon=epsilon, method=method)
@@ -126,9 +130,8 @@ def section_tasks(setting: Setting) -> Sequence[Task]:
     return [Task(profiles, {"mechanism": name}, seconds=0.3) for name in MECHANISMS]
 
 
-def section_checks(rows: Sequence[Row]) -> Sequence[Check]:
+def section_checks(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """The two profiles, and the query for free."""
-    known = printed("fitness-for-use/section-3-2-1")
     checks = []
     for entry in known.numbers:
         ours = cell(rows, "value", method="independent noise", **entry.about)
@@ -196,9 +199,8 @@ def theorem_6_tasks(setting: Setting) -> Sequence[Task]:
     return [Task(least_squares, {"method": method}, seconds=0.2) for method in ("dense", "coa")]
 
 
-def theorem_6_checks(rows: Sequence[Row]) -> Sequence[Check]:
+def theorem_6_checks(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """Σ, the objective, and the largest variance beside fitness for use."""
-    known = printed("fitness-for-use/theorem-6")
     checks = []
     for entry in known.numbers:
         ours = cell(rows, "value", method="dense", **entry.about)
@@ -240,9 +242,8 @@ def theorem_7_tasks(setting: Setting) -> Sequence[Task]:
     ]
 
 
-def theorem_7_checks(rows: Sequence[Row]) -> Sequence[Check]:
+def theorem_7_checks(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """Σ and Δ for every method."""
-    known = printed("fitness-for-use/theorem-7")
     checks = []
     for gamma in (1.0, 4.0):
         mine = [row for row in rows if row.get("gamma") == gamma]

@@ -14,17 +14,21 @@ from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.low_rank.figures import FIGURES
 from leastnoise.papers.reproductions.low_rank.tuning import TUNING
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain, Row, cell
-from leastnoise.papers.reproductions.verdicts import Check, number, statement
+from leastnoise.papers.reproductions.verdicts import Check, number, statement, statement_about
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import GDP, PureDP
 from leastnoise.query import Workload
 
 _QUERIES = ("q1", "q2", "q3")
-_ON_QUERIES, _ON_DATA, _STRATEGY = "noise on queries", "noise on data", "printed strategy"
-_SUMS, _CLOSER, _OURS = "three sums", "LRM, closer", "leastnoise"
+_ON_QUERIES = "noise on queries"
+_ON_DATA = "noise on data"
+_STRATEGY = "printed strategy"
+_SUMS = "three sums"
+_CLOSER = "LRM, closer"
+_OURS = "leastnoise"
 
 # The states in the order NY, NJ, CA, WA.
 EXAMPLES: dict[str, tuple[tuple[int, ...], ...]] = {
@@ -32,7 +36,8 @@ EXAMPLES: dict[str, tuple[tuple[int, ...], ...]] = {
     "second": ((0, 2, 1, 1), (0, 1, 0, 2), (1, 0, 2, 2)),
 }
 
-_THIRD, _EIGHTH = Fraction(1, 3), Fraction(1, 8)
+_THIRD = Fraction(1, 3)
+_EIGHTH = Fraction(1, 8)
 
 # Rows to measure: those that the paper names, and for the second example three that do better.
 ROWS: dict[tuple[str, str], tuple[tuple[Fraction | int, ...], ...]] = {
@@ -120,7 +125,7 @@ def example_2(setting: Setting) -> Sequence[Task]:
     ]
 
 
-def _numbers(name: str, rows: Sequence[Row]) -> list[Check]:
+def _numbers(known: Printed, rows: Sequence[Row]) -> list[Check]:
     """Every printed number beside ours."""
     return [
         number(
@@ -128,43 +133,37 @@ def _numbers(name: str, rows: Sequence[Row]) -> list[Check]:
             entry.value,
             cell(rows, "value", **entry.about),
         )
-        for entry in printed(name).numbers
+        for entry in known.numbers
     ]
 
 
-def _checks_1(rows: Sequence[Row]) -> Sequence[Check]:
-    says = printed("low-rank/example-1").says
-    found = _numbers("low-rank/example-1", rows)
-    values = {
-        (method, query): cell(rows, "value", method=method, query=query)
+def _checks_1(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
+    yield from _numbers(known, rows)
+    found = {
+        method: [cell(rows, "value", method=method, query=query) for query in _QUERIES]
         for method in (_ON_QUERIES, _ON_DATA, "LRM")
-        for query in _QUERIES
     }
-    claim = "LRM's answer has less variance than both simple ways, for every query"
-    if any(value is None for value in values.values()):
-        found.append(statement(claim, None, "–", printed=says["better"]))
-    else:
-        less = all(
-            (values["LRM", q] or 0) < min(values[_ON_QUERIES, q] or 0, values[_ON_DATA, q] or 0)
-            for q in _QUERIES
-        )
-        shown = "; ".join(
-            f"{method} " + ", ".join(f"{values[method, q]:.4g}" for q in _QUERIES)
-            for method in (_ON_QUERIES, _ON_DATA, "LRM")
-        )
-        found.append(statement(claim, less, shown, printed=says["better"]))
+    values = {method: [value for value in of_one if value is not None] for method, of_one in found.items()}
+    yield statement_about(
+        values if all(len(of_one) == len(_QUERIES) for of_one in values.values()) else {},
+        "LRM's answer has less variance than both simple ways, for every query",
+        lambda values: all(
+            lrm < min(simple) for lrm, *simple in zip(*reversed(values.values()), strict=True)
+        ),
+        lambda values: "; ".join(
+            f"{method} " + ", ".join(f"{value:.4g}" for value in of_one) for method, of_one in values.items()
+        ),
+        printed=known.says["better"],
+    )
     for method in ("LRM", _OURS):
         for query in _QUERIES:
-            found.append(
-                number(
-                    f"{method}, {query}, beside the printed strategy",
-                    printed("low-rank/example-1").number(query=query, method=_STRATEGY),
-                    cell(rows, "value", method=method, query=query),
-                    is_lower_better=True,
-                    why=_weak(rows),
-                )
+            yield number(
+                f"{method}, {query}, beside the printed strategy",
+                known.number(query=query, method=_STRATEGY),
+                cell(rows, "value", method=method, query=query),
+                is_lower_better=True,
+                why=_weak(rows),
             )
-    return found
 
 
 def _weak(rows: Sequence[Row]) -> str:
@@ -172,52 +171,43 @@ def _weak(rows: Sequence[Row]) -> str:
     return "" if least is None else f"no Laplace noise has less than {least:.4g} in all, a weak bound"
 
 
-def _checks_2(rows: Sequence[Row]) -> Sequence[Check]:
-    says = printed("low-rank/example-2").says
-    found = _numbers("low-rank/example-2", rows)
-    optimum = printed("low-rank/example-2").number(query="all", method=_STRATEGY)
-    for method, why in (
-        ("LRM", 'the paper\'s own algorithm gets below its "optimal" strategy'),
-        (_CLOSER, "the same with gamma 1e-6 and the best of five starts"),
-        (_SUMS, "WA + NY/8, CA + 3NY/8 and NJ − NY/4, sensitivity 1"),
-        (_OURS, "design() under the same privacy"),
-    ):
-        total = cell(rows, "value", method=method, query="all")
-        found.append(
-            number(
-                f"{method}, all, beside the optimal strategy",
-                f"{optimum}.0",
-                total,
-                is_lower_better=True,
-                why=f"{why}; {_weak(rows)}",
-            )
+def _checks_2(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
+    yield from _numbers(known, rows)
+    optimum = known.number(query="all", method=_STRATEGY)
+    totals = {
+        method: cell(rows, "value", method=method, query="all")
+        for method in ("LRM", _CLOSER, _SUMS, _OURS, _ON_QUERIES, _ON_DATA)
+    }
+    searched = {
+        "LRM": 'the paper\'s own algorithm gets below its "optimal" strategy',
+        _CLOSER: "the same with gamma 1e-6 and the best of five starts",
+        _SUMS: "WA + NY/8, CA + 3NY/8 and NJ − NY/4, sensitivity 1",
+        _OURS: "design() under the same privacy",
+    }
+    for method, why in searched.items():
+        yield number(
+            f"{method}, all, beside the optimal strategy",
+            f"{optimum}.0",
+            totals[method],
+            is_lower_better=True,
+            why=f"{why}; {_weak(rows)}",
         )
-    least = [cell(rows, "value", method=method, query="all") for method in (_SUMS, _CLOSER, _OURS, "LRM")]
-    known = [value for value in least if value is not None]
-    claim = f"no strategy has less than {optimum} in all"
-    if not known:
-        found.append(statement(claim, None, "–", printed=says["optimal"]))
-    else:
-        found.append(
-            statement(
-                claim,
-                min(known) >= float(optimum) * (1 - _NEAR),
-                f"{min(known):.4f} is reached",
-                printed=says["optimal"],
-                is_better=min(known) < float(optimum) * (1 - _NEAR),
-                why="the strategy called optimal is not: three sums of sensitivity 1 cost 12 + 10 + 16",
-            )
-        )
-    poor, data = (cell(rows, "value", method=m, query="all") for m in (_ON_QUERIES, _ON_DATA))
-    found.append(
-        statement(
-            "noise on queries costs more than noise on data",
-            None if poor is None or data is None else poor > data,
-            "–" if poor is None or data is None else f"{poor:.4g} and {data:.4g}",
-            printed=says["poor"],
-        )
+    yield statement_about(
+        [total for method in searched if (total := totals[method]) is not None],
+        f"no strategy has less than {optimum} in all",
+        lambda found: min(found) >= float(optimum) * (1 - _NEAR),
+        lambda found: f"{min(found):.4f} is reached",
+        printed=known.says["optimal"],
+        is_better=lambda found: min(found) < float(optimum) * (1 - _NEAR),
+        why="the strategy called optimal is not: three sums of sensitivity 1 cost 12 + 10 + 16",
     )
-    return found
+    poor, data = totals[_ON_QUERIES], totals[_ON_DATA]
+    yield statement(
+        "noise on queries costs more than noise on data",
+        None if poor is None or data is None else poor > data,
+        "–" if poor is None or data is None else f"{poor:.4g} and {data:.4g}",
+        printed=known.says["poor"],
+    )
 
 
 _DRAWING = Drawing("query", "value", "method", x_title="query", y_title="variance, or sensitivity")

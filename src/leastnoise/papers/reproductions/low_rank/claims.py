@@ -12,17 +12,26 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from leastnoise.papers.reproductions.low_rank.sizes import CELLS, QUERIES, SHARES, SHRINK, M, N, rank_of
-from leastnoise.papers.reproductions.printed import printed
-from leastnoise.papers.reproductions.rows import Row
-from leastnoise.papers.reproductions.verdicts import Check, statement
+from leastnoise.papers.reproductions.printed import Printed
+from leastnoise.papers.reproductions.rows import Row, was_cut
+from leastnoise.papers.reproductions.verdicts import Check, statement, statement_about
 
 OTHERS = ("LM", "WM", "HM")
 
 # LRM with as many rows as cells, or more.
 ALL_ROWS = "LRM, n rows"
 
-# "Two orders of magnitude"; "dramatically", "rapidly"; "significantly"; "stable", "stops increasing".
-HUNDRED, TENFOLD, CLEAR, STABLE = 100.0, 10.0, 1.25, 1.5
+# The factor that "two orders of magnitude" means.
+HUNDRED = 100.0
+
+# The factor that "dramatically" and "rapidly" are taken to mean.
+TENFOLD = 10.0
+
+# The factor that "significantly" is taken to mean.
+CLEAR = 1.25
+
+# The growth up to which an error is taken to be "stable", or to have "stopped increasing".
+STABLE = 1.5
 
 # "Linear": of all whole powers the first is the nearest to the slope on two logarithmic axes.
 LINEAR = (0.5, 1.5)
@@ -47,7 +56,7 @@ def curves(rows: Sequence[Row], shrink: int, x: str) -> Curves:
 
 def _is_cut(row: Row) -> bool:
     """Whether our time limit ended LRM: what it would have come to, nobody knows."""
-    return str(row.get("method", "")).startswith("LRM") and bool(row.get("is_cut"))
+    return row.get("method") in ("LRM", ALL_ROWS) and was_cut(row)
 
 
 def scale(rows: Sequence[Row]) -> int:
@@ -77,16 +86,19 @@ def _shared(found: Curves, *names: str) -> list[float]:
 
 
 def _everywhere(claim: str, says: str, ratios: dict[float, float], least: float, why: str = "") -> Check:
-    """A claim that a ratio is at least so much at every place where it is known."""
-    if not ratios:
-        return statement(claim, None, "–", printed=says)
-    low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
-    n_held = sum(value >= least for value in ratios.values())
-    ours = (
-        f"{n_held} of {len(ratios)} sizes; {ratios[low]:.3g} times at {low:g} to "
-        f"{ratios[high]:.3g} times at {high:g}"
+    """A claim that a ratio is at least as large as `least` at every place where it is known."""
+
+    def ours(ratios: dict[float, float]) -> str:
+        low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+        n_held = sum(value >= least for value in ratios.values())
+        return (
+            f"{n_held} of {len(ratios)} sizes; {ratios[low]:.3g} times at {low:g} to "
+            f"{ratios[high]:.3g} times at {high:g}"
+        )
+
+    return statement_about(
+        ratios, claim, lambda ratios: min(ratios.values()) >= least, ours, printed=says, why=why
     )
-    return statement(claim, n_held == len(ratios), ours, printed=says, why=why)
 
 
 def _over(found: Curves, above: Sequence[str], below: str) -> dict[float, float]:
@@ -149,7 +161,7 @@ def _best_of_all(found: Curves, says: str) -> Check:
     claim = "LRM has the least error of all, the plan of design() included, at every size"
     ratios = _over(found, ["LRM"], "leastnoise")
     if not ratios:
-        return statement(claim, None, "–", printed=says)
+        return statement(claim, None, printed=says)
     less = [x for x, value in ratios.items() if value > 1 + ROUNDING]
     more = [x for x, value in ratios.items() if value < 1 - ROUNDING]
     bounds = _over(found, ["leastnoise"], "bound")
@@ -179,13 +191,16 @@ def _slope(curve: dict[float, float]) -> float:
 
 
 def _linear(found: Curves, names: Sequence[str], claim: str, says: str, why: str = "") -> Check:
-    known = [name for name in names if len(found.get(name, {})) > 2]
-    if not known:
-        return statement(claim, None, "–", printed=says)
-    slopes = {name: _slope(found[name]) for name in known}
-    holds = all(LINEAR[0] <= slope <= LINEAR[1] for slope in slopes.values())
-    shown = ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
-    return statement(claim, holds, f"slope on logarithmic axes: {shown}", printed=says, why=why)
+    return statement_about(
+        {name: _slope(found[name]) for name in names if len(found.get(name, {})) > 2},
+        claim,
+        lambda slopes: all(LINEAR[0] <= slope <= LINEAR[1] for slope in slopes.values()),
+        lambda slopes: (
+            "slope on logarithmic axes: " + ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
+        ),
+        printed=says,
+        why=why,
+    )
 
 
 def _growth(curve: dict[float, float], low: float, high: float) -> float | None:
@@ -194,13 +209,13 @@ def _growth(curve: dict[float, float], low: float, high: float) -> float | None:
 
 def _grown(claim: str, says: str, growth: float | None, *, holds: bool, why: str = "") -> Check:
     if growth is None:
-        return statement(claim, None, "–", printed=says)
+        return statement(claim, None, printed=says)
     return statement(claim, holds, f"{growth:.3g} times", printed=says, why=why)
 
 
-def checks_4(rows: Sequence[Row]) -> Sequence[Check]:
+def checks_4(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """What section 6 says of figure 4, beside the rows."""
-    says, k = printed("low-rank/figure-4").says, scale(rows)
+    says, k = known.says, scale(rows)
     found, own = curves(rows, k, "n"), curves(rows, 1, "n")
     smallest = CELLS[0]
     small = _only(_over(own, ["LRM", "WM", "HM", "AMM"], "LM"), 0, smallest)
@@ -244,16 +259,16 @@ def checks_4(rows: Sequence[Row]) -> Sequence[Check]:
     ]
 
 
-def checks_5(rows: Sequence[Row]) -> Sequence[Check]:
+def checks_5(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """What section 6 says of figure 5, beside the rows."""
-    says, k = printed("low-rank/figure-5").says, scale(rows)
+    says, k = known.says, scale(rows)
     found, own = curves(rows, k, "n"), curves(rows, 1, "n")
     crossed = []
     for name in ("WM", "HM"):
         ratios = _over(own, ["LM"], name)
         claim = f"{name} has less error than LM for 512 cells and more, and not for fewer"
         if not ratios:
-            crossed.append(statement(claim, None, "–", printed=says["crossing"]))
+            crossed.append(statement(claim, None, printed=says["crossing"]))
             continue
         first = min((n for n, ratio in ratios.items() if ratio > 1), default=math.inf)
         near = ", ".join(f"{ratios[n]:.3f} at {n:g}" for n in (256, 512, 1024) if n in ratios)
@@ -281,9 +296,9 @@ def checks_5(rows: Sequence[Row]) -> Sequence[Check]:
     ]
 
 
-def checks_6(rows: Sequence[Row]) -> Sequence[Check]:
+def checks_6(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """What section 6 says of figure 6, beside the rows."""
-    says, k = printed("low-rank/figure-6").says, scale(rows)
+    says, k = known.says, scale(rows)
     found, own = curves(rows, k, "n"), curves(rows, 1, "n")
     end = scale_at(rows, "n", CELLS[-1:])
     return [
@@ -332,9 +347,9 @@ def _two_orders(
         yield statement(claim, ratio >= HUNDRED, f"{ratio:.3g} times{limit}", printed=says, why=why)
 
 
-def checks_7(rows: Sequence[Row]) -> Sequence[Check]:
+def checks_7(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """What section 6 says of figure 7, beside the rows."""
-    says, k = printed("low-rank/figure-7").says, scale(rows)
+    says, k = known.says, scale(rows)
     found = curves(rows, k, "m")
     few = _only(_over(found, OTHERS, "LRM"), 0, N / k / 4)
     names = (*OTHERS, "LRM")
@@ -377,9 +392,9 @@ def checks_7(rows: Sequence[Row]) -> Sequence[Check]:
     ]
 
 
-def checks_8(rows: Sequence[Row]) -> Sequence[Check]:
+def checks_8(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """What section 6 says of figure 8, beside the rows."""
-    says, k = printed("low-rank/figure-8").says, scale(rows)
+    says, k = known.says, scale(rows)
     found, own = curves(rows, k, "m"), curves(rows, 1, "m")
     most = _over(own, ["LM"], "bound")
     limit = (
@@ -418,9 +433,9 @@ def checks_8(rows: Sequence[Row]) -> Sequence[Check]:
     ]
 
 
-def checks_9(rows: Sequence[Row]) -> Sequence[Check]:
+def checks_9(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """What section 6 says of figure 9, beside the rows."""
-    says, k = printed("low-rank/figure-9").says, scale(rows)
+    says, k = known.says, scale(rows)
     found, own = curves(rows, k, "s"), curves(rows, 1, "s")
     own_first, own_last = (float(rank_of("WRelated", M, N, share)) for share in (SHARES[0], SHARES[-1]))
     size = scale_at(rows, "s", (own_first, own_last))
@@ -458,6 +473,6 @@ def _statement_relative(found: Curves, first: float, last: float, says: str) -> 
     claim = "LRM's advantage over LM shrinks as the rank grows"
     ratios = _over(found, ["LM"], "LRM")
     if first not in ratios or last not in ratios:
-        return statement(claim, None, "–", printed=says)
+        return statement(claim, None, printed=says)
     ours = f"LM over LRM: {ratios[first]:.3g} at rank {first:g}, {ratios[last]:.3g} at {last:g}"
     return statement(claim, ratios[first] > ratios[last], ours, printed=says)

@@ -49,8 +49,11 @@ _MAX_QUICK_AMM_CELLS = 256
 # Beyond, `design` has noise on cells and fixed bases for Laplace noise, and no search.
 _MAX_PLANNED_CELLS = 4_096
 
-# LRM with as many rows as cells is tried for so many cells at most, and that many times the rank.
-_MAX_ALL_ROWS_CELLS, _MAX_RANKS = 64, 8
+# LRM with as many rows as cells is tried for at most this many cells,
+_MAX_ALL_ROWS_CELLS = 64
+
+# and for at most this many times the rank.
+_MAX_RANKS = 8
 
 # Draws of the smaller workloads in the full size.
 _DRAWS = 5
@@ -76,7 +79,7 @@ def _seconds(setting: Setting, method: str, m: int, n: int, s: int) -> float:
     return 0.05 + 0.5 * min(n / 1024, 1) ** 3 + 0.2 * n / 8192
 
 
-def _point(
+def _task(
     setting: Setting, method: str, workload: str, m: int, n: int, s: int, shrink: int, draws: int
 ) -> Task:
     arguments: dict[str, Plain] = {
@@ -124,14 +127,14 @@ def _tasks(
         all_rows = (ALL_ROWS,) if with_all_rows and is_small else ()
         for method in QUICK + searched + all_rows:
             if not setting.is_quick or method != "AMM" or small[1] <= _MAX_QUICK_AMM_CELLS:
-                yield _point(setting, method, workload, *small, s, SHRINK, draws)
+                yield _task(setting, method, workload, *small, s, SHRINK, draws)
         if not setting.is_quick or (m, n, share) in searched_too:
             methods = QUICK + searched
         else:
             methods = (*QUICK, "bound") if (m, n, share) in proved else QUICK
         for method in methods:
             if method != "leastnoise" or n <= _MAX_PLANNED_CELLS:
-                yield _point(setting, method, workload, m, n, rank_of(workload, m, n, share), 1, 1)
+                yield _task(setting, method, workload, m, n, rank_of(workload, m, n, share), 1, 1)
 
 
 def figure_4(setting: Setting) -> Sequence[Task]:

@@ -20,24 +20,29 @@ from leastnoise.papers.reproductions.low_rank.low_rank_tasks import (
     search_seconds,
 )
 from leastnoise.papers.reproductions.low_rank.sizes import SEED, SHRINK, M, N, rank_of
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Plain, Row, cell
-from leastnoise.papers.reproductions.verdicts import Check, statement
+from leastnoise.papers.reproductions.rows import Plain, Row, cell, curve
+from leastnoise.papers.reproductions.verdicts import Check, statement, statement_about
 
 WORKLOADS = ("WDiscrete", "WRange", "WRelated")
-PRINTED, UNBIASED = "LRM as printed", "LRM unbiased"
+PRINTED = "LRM as printed"
+UNBIASED = "LRM unbiased"
 
-# Table 1, defaults in bold there.
-GAMMAS, GAMMA = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0), 0.01
+# Table 1 and its default.
+GAMMAS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
+GAMMA = 0.01
 RATIOS = (0.8, 1.0, 1.2, 1.4, 1.7, 2.1, 2.5, 3.0, 3.6)
 _QUICK_RATIOS = (0.8, 1.0, 1.2, 1.7, 2.5, 3.6)
 
-# "Not sensitive", "rather stable": the largest error at most so many times the least.
+# "Not sensitive", "rather stable": the largest error is at most this times the least.
 _INSENSITIVE = 1.5
 
-# "Far worse", "much faster": at least so many times.
-_FAR, _MUCH = 10.0, 2.0
+# The factor that "far worse" is taken to mean.
+_FAR = 10.0
+
+# The factor that "much faster" is taken to mean.
+_MUCH = 2.0
 
 # A step of Algorithm 2 costs r² (m + n).
 _STEP_POWER = 2.0
@@ -86,50 +91,47 @@ def figure_3(setting: Setting) -> Sequence[Task]:
     return list(_tasks(setting, "ratio", _RATIO_SHRINK, (GAMMA,), RATIOS))
 
 
-def _column(rows: Sequence[Row], column: str, along: str, **about: object) -> dict[float, float]:
-    """A column by γ or r, of rows about the same."""
-    kept = [row for row in rows if all(row.get(name) == value for name, value in about.items())]
-    values = sorted({float(str(row[along])) for row in kept})
-    found = {value: cell(kept, column, **{along: value}) for value in values}
-    return {value: number for value, number in found.items() if number is not None}
-
-
 def _spread(errors: dict[float, float]) -> float:
     return max(errors.values()) / min(errors.values())
 
 
-def _checks_2(rows: Sequence[Row]) -> Sequence[Check]:
-    says = printed("low-rank/figure-2").says
+def _checks_2(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
+    says = known.says
     found: list[Check] = []
     for workload in WORKLOADS:
         about = {"workload": workload, "epsilon": EPSILON}
-        as_printed = _column(rows, "error", "gamma", method=PRINTED, **about)
-        noise = _column(rows, "noise", "gamma", method=PRINTED, **about)
-        unbiased = _column(rows, "error", "gamma", method=UNBIASED, **about)
+        as_printed = curve(rows, "gamma", "error", method=PRINTED, **about)
+        noise = curve(rows, "gamma", "noise", method=PRINTED, **about)
+        unbiased = curve(rows, "gamma", "error", method=UNBIASED, **about)
         share = f"; of the error at {GAMMAS[-1]:g}, what B L misses of the stand-in is "
         if GAMMAS[-1] in noise:
             share += f"{1 - noise[GAMMAS[-1]] / as_printed[GAMMAS[-1]]:.0%}"
-        found.append(_insensitive(f"{workload}, {PRINTED}", as_printed, share, says["insensitive"]))
-        found.append(_insensitive(f"{workload}, {PRINTED}, its noise alone", noise, "", says["insensitive"]))
         lost = [gamma for gamma in as_printed if gamma not in unbiased]
-        gone = f"; none at {', '.join(f'{gamma:g}' for gamma in lost)}, where B has lost rank" if lost else ""
-        found.append(_insensitive(f"{workload}, {UNBIASED}", unbiased, gone, says["insensitive"]))
+        for about_what, errors, lost_at, more in (
+            (PRINTED, as_printed, [], share),
+            (f"{PRINTED}, its noise alone", noise, [], ""),
+            (UNBIASED, unbiased, lost, ""),
+        ):
+            found.append(
+                _insensitive(f"{workload}, {about_what}", errors, lost_at, more, says["insensitive"])
+            )
     found += [_faster(rows, workload, says["faster"]) for workload in WORKLOADS]
     found += [_quadratic(rows, workload, says["quadratic"]) for workload in WORKLOADS]
     found += _beside(rows, says["best"], "gamma", GAMMA)
     return found
 
 
-def _insensitive(about: str, errors: dict[float, float], more: str, says: str) -> Check:
-    claim = f"{about}: over all gamma the largest error is at most {_INSENSITIVE:g} times the least"
-    if len(errors) < 2:
-        return statement(claim, None, "–", printed=says)
-    spread = _spread(errors)
-    up_to_one = _spread({gamma: error for gamma, error in errors.items() if gamma <= 1})
-    return statement(
-        claim,
-        spread <= _INSENSITIVE and "none" not in more,
-        f"{spread:.3g} times, {up_to_one:.3g} for gamma up to 1{more}",
+def _insensitive(
+    about: str, errors: dict[float, float], lost: Sequence[float], more: str, says: str
+) -> Check:
+    """Whether γ hardly matters; at no γ may B have lost rank."""
+    up_to_one = {gamma: error for gamma, error in errors.items() if gamma <= 1}
+    gone = f"; none at {', '.join(f'{gamma:g}' for gamma in lost)}, where B has lost rank" if lost else ""
+    return statement_about(
+        errors if len(errors) > 1 else {},
+        f"{about}: over all gamma the largest error is at most {_INSENSITIVE:g} times the least",
+        lambda errors: _spread(errors) <= _INSENSITIVE and not lost,
+        lambda errors: f"{_spread(errors):.3g} times, {_spread(up_to_one):.3g} for gamma up to 1{more}{gone}",
         printed=says,
         why="with a large gamma Algorithm 1 ends after few rounds, before B and L have settled",
     )
@@ -138,10 +140,10 @@ def _insensitive(about: str, errors: dict[float, float], more: str, says: str) -
 def _faster(rows: Sequence[Row], workload: str, says: str) -> Check:
     claim = f"{workload}: gamma 0.0001 takes at least {_MUCH:g} times the time of gamma 10"
     about = {"workload": workload, "method": PRINTED, "epsilon": EPSILON}
-    seconds = _column(rows, "seconds", "gamma", **about)
-    rounds = _column(rows, "rounds", "gamma", **about)
+    seconds = curve(rows, "gamma", "seconds", **about)
+    rounds = curve(rows, "gamma", "rounds", **about)
     if len(seconds) < len(GAMMAS):
-        return statement(claim, None, "–", printed=says)
+        return statement(claim, None, printed=says)
     ratio = seconds[GAMMAS[0]] / max(seconds[GAMMAS[-1]], 1e-9)
     ours = f"{ratio:.3g} times, {rounds[GAMMAS[0]]:g} rounds and {rounds[GAMMAS[-1]]:g}"
     longer = rounds[GAMMAS[0]] / rounds[GAMMAS[-1]] / ratio
@@ -158,7 +160,7 @@ def _quadratic(rows: Sequence[Row], workload: str, says: str) -> Check:
     errors = [cell(rows, "error", epsilon=epsilon, **about) for epsilon in EPSILONS]
     scaled = [e * epsilon**2 for e, epsilon in zip(errors, EPSILONS, strict=True) if e is not None]
     if len(scaled) < len(EPSILONS):
-        return statement(claim, None, "–", printed=says)
+        return statement(claim, None, printed=says)
     spread = max(scaled) / min(scaled)
     return statement(
         claim,
@@ -181,7 +183,7 @@ def _beside(rows: Sequence[Row], says: str, along: str, default: float) -> Itera
             cell(rows, "error", method=method, **about) for method in ("leastnoise", UNBIASED, "bound")
         )
         if ours is None or theirs is None or bound is None:
-            yield statement(claim, None, "–", printed=says)
+            yield statement(claim, None, printed=says)
             continue
         yield statement(
             claim,
@@ -193,54 +195,41 @@ def _beside(rows: Sequence[Row], says: str, along: str, default: float) -> Itera
         )
 
 
-def _checks_3(rows: Sequence[Row]) -> Sequence[Check]:
-    says = printed("low-rank/figure-3").says
-    found: list[Check] = []
+def _checks_3(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
+    says = known.says
     for workload in WORKLOADS:
         about = {"workload": workload, "method": PRINTED, "epsilon": EPSILON}
-        errors = _column(rows, "error", "ratio", **about)
-        seconds = _column(rows, "seconds", "ratio", **about)
+        errors, noise, seconds, rounds = (
+            curve(rows, "ratio", column, **about) for column in ("error", "noise", "seconds", "rounds")
+        )
         enough = {ratio: error for ratio, error in errors.items() if ratio >= 1}
         large = {ratio: error for ratio, error in errors.items() if ratio >= RATIO}
-        claim = (
-            f"{workload}: with 0.8 of the rank at least {_FAR:g} times the error of every r from the rank on"
+        yield statement_about(
+            [errors[RATIOS[0]] / max(enough.values())] if RATIOS[0] in errors and enough else [],
+            f"{workload}: with 0.8 of the rank at least {_FAR:g} times the error of every r from the rank on",
+            lambda ratio: ratio[0] >= _FAR,
+            lambda ratio: f"{ratio[0]:.3g} times on the stand-in",
+            printed=says["below"],
         )
-        if RATIOS[0] not in errors or not enough:
-            found.append(statement(claim, None, "–", printed=says["below"]))
-        else:
-            ratio = errors[RATIOS[0]] / max(enough.values())
-            found.append(
-                statement(claim, ratio >= _FAR, f"{ratio:.3g} times on the stand-in", printed=says["below"])
-            )
-        claim = f"{workload}: from 1.2 times the rank on errors differ by at most {_INSENSITIVE:g} times"
-        if len(large) < 2:
-            found.append(statement(claim, None, "–", printed=says["stable"]))
-        else:
-            noise = _column(rows, "noise", "ratio", **about)
-            spread, alone = _spread(large), _spread({ratio: noise[ratio] for ratio in large})
-            found.append(
-                statement(
-                    claim,
-                    spread <= _INSENSITIVE,
-                    f"{spread:.3g} times; {alone:.3g} times for the noise alone",
-                    printed=says["stable"],
-                    why="what B L misses within gamma differs from run to run, and counts with these data",
-                )
-            )
-        claim = (
-            f"{workload}: the rank, or 1.2 times, has at most {_INSENSITIVE:g} times the least error of all"
+        of_noise = {ratio: noise[ratio] for ratio in large}
+        yield statement_about(
+            [_spread(large), _spread(of_noise)] if len(large) > 1 else [],
+            f"{workload}: from 1.2 times the rank on errors differ by at most {_INSENSITIVE:g} times",
+            lambda spreads: spreads[0] <= _INSENSITIVE,
+            lambda spreads: f"{spreads[0]:.3g} times; {spreads[1]:.3g} times for the noise alone",
+            printed=says["stable"],
+            why="what B L misses within gamma differs from run to run, and counts with these data",
         )
-        if not {1.0, RATIO} <= set(enough):
-            found.append(statement(claim, None, "–", printed=says["default"]))
-        else:
-            ratio = min(errors[1.0], errors[RATIO]) / min(enough.values())
-            found.append(
-                statement(claim, ratio <= _INSENSITIVE, f"{ratio:.3g} times", printed=says["default"])
-            )
-        rounds = _column(rows, "rounds", "ratio", **about)
-        found.append(_exponential(workload, seconds, rounds, says["time"]))
-    found += _beside(rows, says["best"], "ratio", RATIO)
-    return found
+        has_defaults = {1.0, RATIO} <= set(enough)
+        yield statement_about(
+            [min(errors[1.0], errors[RATIO]) / min(enough.values())] if has_defaults else [],
+            f"{workload}: the rank, or 1.2 times, has at most {_INSENSITIVE:g} times the least error of all",
+            lambda ratio: ratio[0] <= _INSENSITIVE,
+            lambda ratio: f"{ratio[0]:.3g} times",
+            printed=says["default"],
+        )
+        yield _exponential(workload, seconds, rounds, says["time"])
+    yield from _beside(rows, says["best"], "ratio", RATIO)
 
 
 def _exponential(workload: str, seconds: dict[float, float], rounds: dict[float, float], says: str) -> Check:
@@ -251,7 +240,7 @@ def _exponential(workload: str, seconds: dict[float, float], rounds: dict[float,
     )
     known = sorted(ratio for ratio, value in seconds.items() if ratio >= 1 and value > 0)
     if len(known) < 4:
-        return statement(claim, None, "–", printed=says)
+        return statement(claim, None, printed=says)
     times = np.log([seconds[ratio] for ratio in known])
     misfits, slopes = [], []
     for x in (np.array(known), np.log(known)):

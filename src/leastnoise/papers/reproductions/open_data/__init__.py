@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from leastnoise.core.errors import MissingExtraError
 from leastnoise.core.operators import Array
-from leastnoise.papers.reproductions.printed import printed
+from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
@@ -130,9 +130,9 @@ def _tasks(table: str, setting: Setting) -> Sequence[Task]:
     ]
 
 
-def _checks(name: str, rows: Sequence[Row]) -> Sequence[Check]:
+def _checks(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     people = cell(rows[:1], "people")
-    found = [number("people in the table", printed(name).number(of="people"), people)]
+    found = [number("people in the table", known.number(of="people"), people)]
     for row in rows:
         if "foretold" not in row:
             continue
@@ -166,24 +166,6 @@ def _checks(name: str, rows: Sequence[Row]) -> Sequence[Check]:
     return found
 
 
-def rand_tasks(setting: Setting) -> Sequence[Task]:
-    """The RAND health insurance experiment, published by every method."""
-    return _tasks("rand", setting)
-
-
-def census_tasks(setting: Setting) -> Sequence[Task]:
-    """Incomes of the census of 2000, published by every method."""
-    return _tasks("census", setting)
-
-
-def _rand_checks(rows: Sequence[Row]) -> Sequence[Check]:
-    return _checks("open-data/rand-health", rows)
-
-
-def _census_checks(rows: Sequence[Row]) -> Sequence[Check]:
-    return _checks("open-data/census-2000", rows)
-
-
 _DRAWING = Drawing(
     "batch",
     "stderr",
@@ -198,8 +180,8 @@ REPRODUCTIONS = (
     Reproduction(
         "open-data/rand-health",
         "outpatient visits in the RAND health insurance experiment, by coinsurance rate",
-        rand_tasks,
-        _rand_checks,
+        partial(_tasks, "rand"),
+        _checks,
         _DRAWING,
         (
             *_NOTES,
@@ -209,8 +191,8 @@ REPRODUCTIONS = (
     Reproduction(
         "open-data/census-2000",
         "weekly incomes in a sample of the US census of 2000, by years of schooling",
-        census_tasks,
-        _census_checks,
+        partial(_tasks, "census"),
+        _checks,
         _DRAWING,
         (*_NOTES, "Incomes of 2,000 dollars and more are counted in the last step."),
     ),
