@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from leastnoise.app.cli.payment import _counts_anybody
 from leastnoise.app.specification import load_spec
 from leastnoise.core.errors import PlanFileError
 from leastnoise.core.printable import no_formula, without_controls
+from leastnoise.planning import Method, Request
 from leastnoise.privacy import Ledger
 
 SPEC = """
@@ -485,12 +487,19 @@ def test_an_interruption_after_paying_never_says_that_nothing_was_spent(
 @pytest.mark.parametrize(
     "command",
     [PUBLISH, ("explain", "town.toml", "--most", "0"), ("check", "town.toml", "--data", "people.csv")],
+    ids=lambda command: command[0],
 )
 def test_a_command_assembles_its_specification_once(
     command: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Publishing with a ledger assembled the same workload again at every step."""
+    """Publishing with a ledger assembled the same workload again at every step, and asked a method twice."""
     n_assembled = 0
+    asked = Counter[str]()
+    refusal = Method.why_unfit
+
+    def asking(method: Method, request: Request) -> str | None:
+        asked[method.name] += 1
+        return refusal(method, request)
 
     def counting(queries: Any, schema: Any) -> Any:
         nonlocal n_assembled
@@ -498,8 +507,11 @@ def test_a_command_assembles_its_specification_once(
         return leastnoise.assemble(queries, schema)
 
     monkeypatch.setattr("leastnoise.app.specification.spec_file.assemble", counting)
+    monkeypatch.setattr(Method, "why_unfit", asking)
     succeed(*command)
     assert n_assembled == 1
+    assert set(asked.values()) <= {1}
+    assert bool(asked) == (command[0] != "check")
 
 
 # ------------------------------------------------------------------ heads and ids, as they can be compared

@@ -10,7 +10,7 @@ from leastnoise.core.progress import Progress
 from leastnoise.planning.laplace_search import best_with_laplace_noise
 from leastnoise.planning.method import Request
 from leastnoise.planning.method_list import all_methods, in_order, method_named
-from leastnoise.planning.one_method import annotated, plan_by
+from leastnoise.planning.one_method import annotated, plan_by, plan_of_able
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.refusals import MissesTargets, closest_of, nobody_can
 from leastnoise.planning.request import checked_request
@@ -114,7 +114,7 @@ def _first_that_can(request: Request, has_goal: bool) -> Plan:
             waiting.sort(key=lambda method: method.name in _LAST_RESORTS)
             continue
         try:
-            return with_left_out(plan_by(candidate, request, has_goal), too_dear)
+            return with_left_out(plan_of_able(candidate, request, has_goal), too_dear)
         except MissesTargets as error:
             missed.append(error)
     if not missed:

@@ -44,8 +44,18 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
         able = [m.name for m in all_methods() if m.why_not(request) is None]
         can = f"; {', '.join(able)} can" if able else "; no method can"
         raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
+    return plan_of_able(method, request, has_goal)
+
+
+def plan_of_able(method: Method, request: Request, has_goal: bool) -> Plan:
+    """The plan of a method that has been asked, and can serve the request.
+
+    Raises:
+        MethodError: if it does not know one of the options.
+    """
+    method.check_options(request.options)
     if method.is_data_dependent:
-        return data_dependent_plan(method, request)
+        return _plan_of_mechanism(method, request)
     with decomposed_by(_decompose_on(request.backend)):
         with threads.suited_to(method.matrix_size(request)):
             found = method.find(_with_time_to_search(method, request))
@@ -182,9 +192,14 @@ def data_dependent_plan(method: Method, request: Request) -> Plan:
     """
     method.check_options(request.options)
     reason = method.why_not(request)
-    mechanism = method.find(request) if reason is None and method.is_data_dependent else None
-    if not isinstance(mechanism, Mechanism):
+    if reason is not None or not method.is_data_dependent:
         raise MethodError(f"method {method.name!r} cannot do this: {reason or 'it needs no data'}")
+    return _plan_of_mechanism(method, request)
+
+
+def _plan_of_mechanism(method: Method, request: Request) -> Plan:
+    mechanism = method.find(request)
+    assert isinstance(mechanism, Mechanism)
     return Plan(
         workload=request.workload,
         privacy=request.privacy,
