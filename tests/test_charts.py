@@ -124,7 +124,7 @@ def test_what_is_no_chart_is_refused():
 @pytest.mark.parametrize("module", ["altair", "vl_convert"])
 def test_without_the_packages_the_line_to_type_is_given(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match="pip install altair vl-convert-python"):
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'leastnoise[charts]'")):
         to_svg(None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ from leastnoise.query import (
     assemble,
 )
 from leastnoise.report import compare, methods
-from leastnoise.report.comparison import N_RUNS, TIME_LIMIT, Comparison, Contender, Turn, _Race
+from leastnoise.report.comparison import N_RUNS, TIME_LIMIT, Contender, MethodComparison, Turn, _Race
 from support import extra
 from tolerances import ROUNDING, SOLVER
 
@@ -41,7 +42,7 @@ DATA_DEPENDENT = [method.name for method in all_methods() if method.is_data_depe
 COUNTS = [40, 40, 40, 40, 40, 3, 3, 3, 3, 3]
 
 
-def by_name(table: Comparison) -> dict[str, Contender]:
+def by_name(table: MethodComparison) -> dict[str, Contender]:
     return {contender.method: contender for contender in table.contenders}
 
 
@@ -317,5 +318,5 @@ def test_the_chart_is_a_picture(tmp_path: Path) -> None:
 
 def test_without_altair_the_line_to_type_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(MissingExtraError, match="a chart needs Altair: pip install altair"):
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'leastnoise[charts]'")):
         compare(PREFIX, GDP(1), methods=["identity"]).plot()

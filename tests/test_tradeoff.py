@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import leastnoise as ln
 from leastnoise.app.cli.explain_command import tradeoff as tradeoff_command
-from leastnoise.core.errors import DesignError, InputError, MethodError
+from leastnoise.core.errors import DesignError, InputError, MethodError, MissingExtraError
 from leastnoise.privacy import epsilon_of
 from leastnoise.report import Redesign, Tradeoff, tradeoff, write_tradeoff
 from leastnoise.report.simple_ways import baselines
@@ -452,5 +452,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         refused = command("town.toml", "--out", out)
         assert isinstance(refused.exception, InputError)
         assert words in str(refused.exception)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    assert isinstance(command("town.toml", "--out", "t.svg").exception, MissingExtraError)
     (tmp_path / "link.csv").symlink_to("elsewhere.csv")
     assert "choose another place" in str(command("town.toml", "--out", "link.csv").exception)

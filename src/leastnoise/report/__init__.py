@@ -2,7 +2,7 @@
 
 from leastnoise.report.answers import write_answers, write_quantiles
 from leastnoise.report.auditing import audit_privacy
-from leastnoise.report.charts import to_page, to_svg
+from leastnoise.report.charts import Drawing, rows_chart, to_page, to_svg
 from leastnoise.report.comparison import compare, methods
 from leastnoise.report.cost_drivers import drivers
 from leastnoise.report.driver_table import Drivers
@@ -15,6 +15,7 @@ from leastnoise.report.trade_off import tradeoff
 from leastnoise.report.trade_off_table import Tradeoff, write_tradeoff
 
 __all__ = [
+    "Drawing",
     "Drivers",
     "Redesign",
     "Report",
@@ -27,6 +28,7 @@ __all__ = [
     "drivers",
     "likeliest_guess",
     "methods",
+    "rows_chart",
     "summarize",
     "to_page",
     "to_svg",

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import InputError, LeastnoiseError, MethodError, MissingExtraError
+from leastnoise.core.errors import InputError, LeastnoiseError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, ending_to_text
 from leastnoise.planning import Method, Plan, Request, all_methods, checked_request, method_named, plan_by
@@ -104,9 +104,18 @@ class Contender:
     ended: Ended | None = None
     is_simulated: bool = False
 
+    @property
+    def kind(self) -> str:
+        """How sure its result is, in a word or two."""
+        if self.is_simulated:
+            return "simulated"
+        if self.gap is None:
+            return "without delta" if self.method.endswith(_NO_DELTA) else "no bound"
+        return "optimal" if self.gap <= 1e-6 else "not optimal"
+
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """What every method would give for one workload and goal, best first; prints as a table."""
 
     contenders: tuple[Contender, ...]
@@ -127,31 +136,9 @@ class Comparison:
         Raises:
             MissingExtraError: if Altair is not installed.
         """
-        try:
-            import altair as alt
-        except ImportError:
-            raise MissingExtraError("a chart needs Altair: pip install altair") from None
-        shown = [c for c in self.contenders if c.achieved is not None]
-        values = [
-            {"method": c.method, self.unit: c.achieved, "kind": _kind(c), "seconds": c.seconds} for c in shown
-        ]
-        # A logarithm has no place for zero, which nothing asked costs.
-        is_positive = all(c.achieved for c in shown)
-        scale = alt.Scale(type="log" if is_positive else "linear")
-        points = (
-            alt.Chart(alt.Data(values=values))
-            .mark_point(filled=True, size=80)
-            .encode(
-                x=alt.X(f"{self.unit}:Q", scale=scale, title=self.unit),
-                y=alt.Y("method:N", sort=[c.method for c in shown], title=None),
-                color=alt.Color("kind:N", title=None),
-                tooltip=["method:N", f"{self.unit}:Q", "seconds:Q"],
-            )
-        )
-        if is_positive and self.lower_bound <= 0:
-            return points
-        bound = alt.Chart(alt.Data(values=[{"bound": self.lower_bound}])).mark_rule(strokeDash=[4, 4])
-        return points + bound.encode(x=alt.X("bound:Q", scale=scale))
+        from leastnoise.report.charts.altair_charts import comparison_chart
+
+        return comparison_chart(self)
 
     def __str__(self) -> str:
         width = max(len(contender.method) for contender in self.contenders)
@@ -199,14 +186,6 @@ class Comparison:
     __repr__ = __str__
 
 
-def _kind(contender: Contender) -> str:
-    if contender.is_simulated:
-        return "simulated"
-    if contender.gap is None:
-        return "without delta" if contender.method.endswith(_NO_DELTA) else "no bound"
-    return "optimal" if contender.gap <= 1e-6 else "not optimal"
-
-
 def _above(contender: Contender) -> str:
     if contender.is_simulated:
         return "simulated"
@@ -224,7 +203,7 @@ def compare(
     time_limit: float | None = None,
     data: Any = None,
     progress: Callable[[Turn], None] | None = None,
-) -> Comparison:
+) -> MethodComparison:
     """What each method would give, and how far each is above the proven bound.
 
     For a goal with a delta, the methods are also tried with Laplace noise of the same epsilon;
@@ -266,7 +245,7 @@ def compare(
             race.run(method, replace(request, privacy=aside), n_turns, is_aside=True)
     among = "Laplace" if request.privacy.noise == "laplace" else "Gaussian"
     unit = request.objective.unit(workload, has_goal=privacy is not None)
-    return Comparison(*race.result(), among, unit, limit)
+    return MethodComparison(*race.result(), among, unit, limit)
 
 
 def _without_delta(goal: Goal | None) -> PureDP | None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from leastnoise.core.errors import InputError
 from leastnoise.core.printable import counted, no_formulas, printable
 from leastnoise.core.whole_file import written_whole
-from leastnoise.report.charts import to_page, to_svg
+from leastnoise.report.charts import check_charts, to_page, to_svg
 
 How = Literal["scaled", "designed", "missed"]
 
@@ -155,9 +155,9 @@ class Tradeoff:
         Raises:
             MissingExtraError: if Altair is not installed.
         """
-        from leastnoise.report.charts.altair_charts import chart_of
+        from leastnoise.report.charts.altair_charts import tradeoff_chart
 
-        return chart_of(self)
+        return tradeoff_chart(self)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -237,16 +237,19 @@ def _figure(value: float) -> str:
 
 
 def check_kind(path: str | Path) -> None:
-    """Return if a file of that name can be written.
+    """Return if a file of that name can be written; to be asked before anything is designed.
 
     Raises:
         InputError: naming the kinds there are.
+        MissingExtraError: for a picture or a page where the extra "charts" is not installed.
     """
     target = Path(path)
     if target.suffix.lower() not in KINDS:
         raise InputError(f"a trade-off is written as {', '.join(KINDS)}, by its ending; got {str(path)!r}")
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {str(target.parent)!r} to write {target.name!r} to")
+    if target.suffix.lower() != ".csv":
+        check_charts()
 
 
 def write_tradeoff(table: Tradeoff, path: str | Path) -> Path:

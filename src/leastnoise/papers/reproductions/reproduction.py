@@ -10,6 +10,7 @@ from typing import Literal
 from leastnoise.papers.reproductions.printed import Printed, printed
 from leastnoise.papers.reproductions.rows import Plain, Row
 from leastnoise.papers.reproductions.verdicts import Check
+from leastnoise.report import Drawing as Drawing
 
 Size = Literal["quick", "full"]
 
@@ -73,32 +74,6 @@ class Task:
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in self.arguments.items()) or "the whole"
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """How the rows are drawn.
-
-    Attributes:
-        x, y: the columns on the axes; a text column on x gives bars, numbers give lines.
-        series: the column that tells the lines or bars apart.
-        panel: the column with one panel for each of its values; None for a single one.
-        log: which axes are logarithmic: "", "x", "y" or "xy".
-        x_title, y_title: what the axes say; the columns' names unless given.
-    """
-
-    x: str
-    y: str
-    series: str
-    panel: str | None = None
-    log: Literal["", "x", "y", "xy"] = ""
-    x_title: str = ""
-    y_title: str = ""
-
-    def series_of(self, row: Row) -> str:
-        """Which line or bar a row belongs to; one that does not say so is its method's own."""
-        found = row.get(self.series)
-        return str(row.get("method", "–") if found is None else found)
 
 
 @dataclass(frozen=True)

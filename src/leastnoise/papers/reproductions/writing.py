@@ -117,18 +117,13 @@ def write(outcome: Outcome, folder: Path) -> list[Path]:
 
 def _pictures(outcome: Outcome, rows: Any, stem: Path) -> list[Path]:
     from leastnoise.core.errors import MissingExtraError
-    from leastnoise.report.charts import to_page, to_svg
+    from leastnoise.report import rows_chart, to_page, to_svg
 
+    title = f"{outcome.reproduction.name}: {outcome.reproduction.title}"
     try:
-        from leastnoise.papers.reproductions.picture import picture
-
-        title = f"{outcome.reproduction.name}: {outcome.reproduction.title}"
-        chart = picture(rows, outcome.reproduction.drawing, title=title)
-    except ImportError:
-        raise MissingExtraError(
-            "a picture needs Altair and vl-convert: pip install altair vl-convert-python; the numbers "
-            f"are in {stem.with_suffix('.csv')}"
-        ) from None
+        chart = rows_chart(rows, outcome.reproduction.drawing, printed=PRINTED, title=title)
+    except MissingExtraError as error:
+        raise MissingExtraError(f"{error}; the numbers are in {stem.with_suffix('.csv')}") from None
     made = []
     for suffix, text in ((".svg", to_svg(chart)), (".html", to_page(chart, title=title))):
         with written_whole(stem.with_suffix(suffix)) as path:

@@ -1,32 +1,44 @@
-"""Standard errors against ε, as an Altair chart: a panel for every batch, marked where its target is met."""
+"""Altair charts of trade-offs, comparisons and reproductions; they need the extra "charts"."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from leastnoise.core.errors import MissingExtraError
 from leastnoise.core.printable import printable
-from leastnoise.report.trade_off_table import Tradeoff
+from leastnoise.report.charts.chart_files import altair_package
 
-# Panels beyond these are left to the table.
-MOST_PANELS = 24
+if TYPE_CHECKING:
+    from leastnoise.report.comparison import MethodComparison
+    from leastnoise.report.trade_off_table import Tradeoff
 
-_OURS, _COUNT, _CELL = "this plan", "noise on each count", "noise on each cell"
+# Panels of a trade-off; further batches are left to the table.
+MAX_PANELS = 24
+
+# The lines of a trade-off.
+_OURS = "this plan"
+_COUNT = "noise on each count"
+_CELL = "noise on each cell"
+
+# Width of a panel of a reproduction by the panels in a row, and its height, in pixels.
+_PANEL_WIDTH = {1: 560, 2: 300, 3: 230}
+_PANEL_HEIGHT = 260
 
 
-def chart_of(table: Tradeoff) -> Any:
-    """Both axes in powers of ten; the target is a dashed line, and a mark shows from which ε on it is met.
+# ------------------------------------------------------------------------ accuracy against privacy
+
+
+def tradeoff_chart(table: Tradeoff) -> Any:
+    """Standard errors against ε: a panel for every batch, marked where its target is met.
+
+    Both axes are in powers of ten; the target is a dashed line, and a mark shows from which ε on it is met.
 
     Raises:
         MissingExtraError: if Altair is not installed.
     """
-    try:
-        import altair as alt
-    except ImportError:
-        raise MissingExtraError(
-            "a chart needs Altair and vl-convert: pip install altair vl-convert-python"
-        ) from None
-    values = _values(table)
+    alt = altair_package()
+    values = _tradeoff_values(table)
     x = alt.X("epsilon:Q", scale=alt.Scale(type="log"), title="epsilon")
     y = alt.Y("stderr:Q", scale=alt.Scale(type="log"), title="standard error (root mean square)")
     color = alt.Color("way:N", title=None, sort=[_OURS, _COUNT, _CELL])
@@ -51,7 +63,7 @@ def chart_of(table: Tradeoff) -> Any:
             .mark_point(shape="diamond", filled=True, size=120, color="black")
             .encode(x=x, y=y, tooltip=["told:N"])
         )
-    shown = [printable(batch.name) for batch in table.asked[:MOST_PANELS]]
+    shown = [printable(batch.name) for batch in table.asked[:MAX_PANELS]]
     return (
         alt.layer(*layers, data=alt.Data(values=values))
         .properties(width=280, height=200)
@@ -61,10 +73,10 @@ def chart_of(table: Tradeoff) -> Any:
     )
 
 
-def _values(table: Tradeoff) -> list[dict[str, Any]]:
+def _tradeoff_values(table: Tradeoff) -> list[dict[str, Any]]:
     """What the chart shows, one line for every point, target and mark."""
     values: list[dict[str, Any]] = []
-    for number, batch in enumerate(table.asked[:MOST_PANELS]):
+    for number, batch in enumerate(table.asked[:MAX_PANELS]):
         name = printable(batch.name)
         for point in table.points:
             own = point.batches[number]
@@ -91,3 +103,185 @@ def _values(table: Tradeoff) -> list[dict[str, Any]]:
             mark = {"kind": "met", "epsilon": batch.met_from, "stderr": batch.stderr, "told": told}
             values.append({"batch": name, **mark})
     return values
+
+
+# ------------------------------------------------------------------------ methods side by side
+
+
+def comparison_chart(table: MethodComparison) -> Any:
+    """A point for every method, and a line for the bound.
+
+    Raises:
+        MissingExtraError: if Altair is not installed.
+    """
+    alt = altair_package()
+    shown = [c for c in table.contenders if c.achieved is not None]
+    values = [
+        {"method": c.method, table.unit: c.achieved, "kind": c.kind, "seconds": c.seconds} for c in shown
+    ]
+    # A logarithm has no place for zero, which nothing asked costs.
+    is_positive = all(c.achieved for c in shown)
+    scale = alt.Scale(type="log" if is_positive else "linear")
+    points = (
+        alt.Chart(alt.Data(values=values))
+        .mark_point(filled=True, size=80)
+        .encode(
+            x=alt.X(f"{table.unit}:Q", scale=scale, title=table.unit),
+            y=alt.Y("method:N", sort=[c.method for c in shown], title=None),
+            color=alt.Color("kind:N", title=None),
+            tooltip=["method:N", f"{table.unit}:Q", "seconds:Q"],
+        )
+    )
+    if is_positive and table.lower_bound <= 0:
+        return points
+    bound = alt.Chart(alt.Data(values=[{"bound": table.lower_bound}])).mark_rule(strokeDash=[4, 4])
+    return points + bound.encode(x=alt.X("bound:Q", scale=scale))
+
+
+# ------------------------------------------------------------------------ rows of a reproduction
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How rows are drawn.
+
+    Attributes:
+        x, y: the columns on the axes; a text column on x gives bars, numbers give lines.
+        series: the column that tells the lines or bars apart.
+        panel: the column with one panel for each of its values; None for a single one.
+        log: which axes are logarithmic: "", "x", "y" or "xy".
+        x_title, y_title: what the axes say; the columns' names unless given.
+    """
+
+    x: str
+    y: str
+    series: str
+    panel: str | None = None
+    log: Literal["", "x", "y", "xy"] = ""
+    x_title: str = ""
+    y_title: str = ""
+
+    def series_of(self, row: Mapping[str, Any]) -> str:
+        """Which line or bar a row belongs to; one that does not say so is its method's own."""
+        found = row.get(self.series)
+        return str(row.get("method", "–") if found is None else found)
+
+
+def rows_chart(rows: Sequence[Mapping[str, Any]], drawing: Drawing, *, printed: str, title: str) -> Any:
+    """Lines or bars, with printed numbers as hollow points; a click on the legend shows a series alone.
+
+    Args:
+        printed: the column that holds printed numbers, where a row has one.
+
+    Raises:
+        MissingExtraError: if Altair is not installed.
+    """
+    alt = altair_package()
+
+    drawn = _drawn(rows, drawing)
+    is_line = all(isinstance(row.get(drawing.x), (int, float)) for row in drawn)
+    series = list(dict.fromkeys(row[drawing.series] for row in drawn))
+    chosen = alt.selection_point(fields=[drawing.series], bind="legend", name="chosen")
+    faded = alt.condition(chosen, alt.value(1.0), alt.value(0.12))
+    # Bars of one place stand side by side, and their printed numbers with them.
+    beside = {} if is_line else {"xOffset": alt.XOffset(f"{_field(drawing.series)}:N", sort=series)}
+    base = alt.Chart(alt.Data(values=drawn)).encode(
+        x=_x_axis(drawing, is_line), y=_y_axis(drawing), color=_colours(drawing, series)
+    )
+    marked = base.mark_line(point=True) if is_line else base.mark_bar()
+    shown = marked.encode(opacity=faded, tooltip=_tooltips(drawing, is_line), **beside)
+    layers = [shown.add_params(chosen)]
+    if any(row.get(printed) is not None for row in drawn):
+        layers.append(_as_printed(base, drawing, printed).encode(opacity=faded, **beside))
+    chart = _in_panels(alt.layer(*layers), drawn, drawing)
+    caption = alt.TitleParams(title, subtitle="hollow: as printed" if len(layers) > 1 else "", anchor="start")
+    return chart.properties(title=caption)
+
+
+def _drawn(rows: Sequence[Mapping[str, Any]], drawing: Drawing) -> list[dict[str, Any]]:
+    """The rows that have a place in the chart, each with its series.
+
+    What has no place on the x axis, such as a bound for all group sizes, is in the table alone.
+    """
+    return [
+        {**row, drawing.series: drawing.series_of(row)}
+        for row in rows
+        if isinstance(row.get(drawing.y), (int, float)) and row.get(drawing.x) is not None
+    ]
+
+
+def _x_axis(drawing: Drawing, is_line: bool) -> Any:
+    alt = altair_package()
+
+    title = drawing.x_title or drawing.x
+    if not is_line:
+        return alt.X(f"{_field(drawing.x)}:N", sort=None, title=title)
+    scale = alt.Scale(type="log" if "x" in drawing.log else "linear", zero=False, nice=False)
+    return alt.X(f"{_field(drawing.x)}:Q", scale=scale, title=title)
+
+
+def _y_axis(drawing: Drawing) -> Any:
+    alt = altair_package()
+
+    title = drawing.y_title or drawing.y
+    return alt.Y(f"{_field(drawing.y)}:Q", aggregate="mean", scale=_y_scale(drawing), title=title)
+
+
+def _y_scale(drawing: Drawing) -> Any:
+    alt = altair_package()
+
+    return alt.Scale(type="log" if "y" in drawing.log else "linear", zero="y" not in drawing.log)
+
+
+def _colours(drawing: Drawing, series: Sequence[object]) -> Any:
+    alt = altair_package()
+
+    return alt.Color(
+        f"{_field(drawing.series)}:N",
+        sort=list(series),
+        title=drawing.series,
+        scale=alt.Scale(scheme="tableau10" if len(series) <= 10 else "tableau20"),
+    )
+
+
+def _tooltips(drawing: Drawing, is_line: bool) -> list[Any]:
+    alt = altair_package()
+
+    return [
+        alt.Tooltip(f"{_field(drawing.series)}:N", title=drawing.series),
+        alt.Tooltip(f"{_field(drawing.x)}:{'Q' if is_line else 'N'}", title=drawing.x),
+        alt.Tooltip(f"{_field(drawing.y)}:Q", aggregate="mean", title=drawing.y, format=".5~g"),
+    ]
+
+
+def _as_printed(base: Any, drawing: Drawing, printed: str) -> Any:
+    """The printed numbers, as hollow points."""
+    alt = altair_package()
+
+    hollow = base.transform_filter(f"isValid(datum.{printed})").mark_point(
+        size=90, filled=False, strokeWidth=1.6, shape="diamond"
+    )
+    # One colour for all of them, so the series must be named apart for the means.
+    return hollow.encode(
+        y=alt.Y(f"{printed}:Q", aggregate="mean", scale=_y_scale(drawing)),
+        color=alt.value("#444"),
+        detail=f"{_field(drawing.series)}:N",
+    )
+
+
+def _in_panels(layered: Any, drawn: Sequence[Mapping[str, Any]], drawing: Drawing) -> Any:
+    """The chart at its size, once for every value of the column that tells panels apart."""
+    alt = altair_package()
+
+    panels = list(dict.fromkeys(row.get(drawing.panel) for row in drawn)) if drawing.panel else [None]
+    n_columns = min(3, len(panels))
+    chart = layered.properties(width=_PANEL_WIDTH[n_columns], height=_PANEL_HEIGHT)
+    if not drawing.panel:
+        return chart
+    facet = alt.Facet(f"{_field(drawing.panel)}:N", sort=panels, title=None)
+    return chart.facet(facet=facet, columns=n_columns).resolve_scale(x="independent", y="independent")
+
+
+def _field(name: str) -> str:
+    """A column's name as Vega-Lite reads it: dots and brackets would be paths, a colon a type."""
+    return name.replace("\\", "\\\\").replace(".", "\\.").replace("[", "\\[").replace(":", "\\:")

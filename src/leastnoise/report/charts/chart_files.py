@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import re
 from typing import Any
@@ -29,14 +28,6 @@ vegaEmbed("#chart", spec, {
   theme: dark ? "dark" : undefined,
   actions: {export: true, source: false, compiled: false, editor: false},
 });
-"""
-
-_STYLE = """
-:root { color-scheme: light dark; }
-body { margin: 1.5rem; font: 16px/1.5 system-ui, sans-serif; background: #fff; color: #1b1f24; }
-h1 { font-size: 1.25rem; }
-#chart { max-width: 100%; overflow-x: auto; }
-@media (prefers-color-scheme: dark) { body { background: #333; color: #eee; } }
 """
 
 
@@ -68,24 +59,20 @@ def to_page(chart: Any, *, title: str) -> str:
         InputError: if it is no chart, or shows what lies elsewhere.
         MissingExtraError: if Altair or vl-convert is not installed.
     """
+    # Here, so that importing the library does not import Jinja2.
+    from leastnoise.report.rendering import as_it_is, render, style_sheet
+
     spec = _spec(chart)
     _, vl_convert = _packages()
     script = str(vl_convert.javascript_bundle(_SHOW, vl_version=_version()))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Vega compiles the expressions of a chart, which needs 'unsafe-eval'; labels are no expressions.
-    policy = (
-        f"default-src 'none'; script-src 'sha256-{digest}' 'unsafe-eval'; style-src 'unsafe-inline'; "
-        "img-src data:"
-    )
-    shown = html.escape(printable(title))
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{shown}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{shown}</h1>\n"
-        f'<div id="chart" role="figure" aria-label="{shown}"></div>\n'
-        f'<script type="application/json" id="spec">{_inside_a_script(spec)}</script>\n'
-        f"<script>{script}</script>\n</body>\n</html>\n"
+    return render(
+        "chart.html",
+        title=title,
+        digest=digest,
+        style=style_sheet("chart.css"),
+        spec=as_it_is(_inside_a_script(spec)),
+        script=as_it_is(script),
     )
 
 
@@ -132,12 +119,32 @@ def _version() -> str | None:
     return wanted if wanted in vl_convert.get_vegalite_versions() else None
 
 
-def _packages() -> tuple[Any, Any]:
+def check_charts() -> None:
+    """Return if charts can be written here.
+
+    Raises:
+        MissingExtraError: if Altair or vl-convert is not installed.
+    """
+    _packages()
+
+
+def altair_package() -> Any:
+    """The package Altair, with which charts are made."""
     try:
         import altair
+    except ImportError:
+        raise _missing() from None
+    return altair
+
+
+def _packages() -> tuple[Any, Any]:
+    altair = altair_package()
+    try:
         import vl_convert
     except ImportError:
-        raise MissingExtraError(
-            "a chart needs Altair and vl-convert: pip install altair vl-convert-python"
-        ) from None
+        raise _missing() from None
     return altair, vl_convert
+
+
+def _missing() -> MissingExtraError:
+    return MissingExtraError("a chart needs Altair and vl-convert: pip install 'leastnoise[charts]'")
