@@ -128,7 +128,7 @@ def test_a_strategy_knows_its_neighbours() -> None:
     assert Strategy(rows, scale=1, noise="gaussian", neighbours=ONE).sensitivity == 4
     assert Strategy(rows, scale=1, noise="laplace", neighbours=ONE).sensitivity == 2
     for other in ("replace", "", None, "add_remove"):
-        with pytest.raises(DesignError, match='neighbours must be "add-remove" or "replace-one", got'):
+        with pytest.raises(PrivacyError, match='neighbours must be "add-remove" or "replace-one", got'):
             Strategy(rows, scale=1, noise="gaussian", neighbours=other)  # type: ignore[arg-type]
 
 

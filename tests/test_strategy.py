@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.core.errors import DesignError, TooLargeError
+from leastnoise.core.errors import DesignError, PrivacyError, TooLargeError
 from leastnoise.core.operators import EveryRange, Identity, Matrix, squares
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.strategy import LEAST_SCALE_BITS, RealStrategy, Strategy, integer_strategy
@@ -322,8 +322,8 @@ def test_scales_that_are_no_positive_whole_number_are_refused(scale: Any) -> Non
 
 
 def test_unknown_noise_and_shapeless_rows_are_refused() -> None:
-    with pytest.raises(DesignError, match='noise must be "gaussian" or "laplace", got \'uniform\''):
-        Strategy(np.ones((1, 1), dtype=int), scale=1, noise="uniform")  # type: ignore[arg-type]
+    with pytest.raises(PrivacyError, match='noise must be "gaussian" or "laplace", got \'uniform\''):
+        Strategy(np.ones((1, 1), dtype=int), scale=1, noise="uniform")
     for rows in (np.ones(3, dtype=int), np.ones((2, 0), dtype=int)):
         with pytest.raises(DesignError, match="rows over at least one cell"):
             Strategy(rows, scale=1, noise="gaussian")

@@ -37,7 +37,7 @@ from leastnoise.bounds.nuclear_norm import pair_variance_bound, total_variance_b
 from leastnoise.bounds.product_bound import ProductWitness, checked_product_witness, product_dual_bound
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.privacy import CellCosts, Goal
+from leastnoise.privacy import GAUSSIAN, CellCosts, Goal
 from leastnoise.query import Objective, Targets, Workload
 from leastnoise.strategy import Measured, is_within, spare_of
 
@@ -153,7 +153,7 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     if strategy is None:
         return _data_dependent(workload, plan)
     spare = _checked_spare(workload, plan, strategy)
-    unit_variance = _unit_variance(plan.privacy) if plan.has_goal else 1.0
+    unit_variance = _unit_variance(plan.privacy) if plan.has_goal else _change(plan.privacy)
     witness, lower_bound, size = _proved(
         workload, objective, plan.privacy, plan.witness, spare, unit_variance=unit_variance
     )
@@ -162,12 +162,11 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     _require_agreement(achieved, lower_bound, size, objective.unit(workload))
     # Where both sides meet, rounding may leave the bound above; then neither is known better.
     achieved = max(achieved, lower_bound)
-    is_laplace = strategy.noise == "laplace"
-    is_optimal = achieved <= (1 + min(plan.tol, MOST_OPTIMAL)) * lower_bound and not is_laplace
+    is_near = achieved <= (1 + min(plan.tol, MOST_OPTIMAL)) * lower_bound
+    is_optimal = is_near and strategy.noise == GAUSSIAN
     status: Status = "optimal" if is_optimal else plan.claim
-    among = "Laplace" if is_laplace else "Gaussian"
     unit = objective.unit(workload, has_goal=plan.has_goal)
-    return Certificate(achieved, lower_bound, status, witness, unit, among)
+    return Certificate(achieved, lower_bound, status, witness, unit, strategy.noise.label)
 
 
 def _data_dependent(workload: Workload, plan: _PlanLike) -> Certificate:
@@ -220,7 +219,8 @@ def _spare(plan: _PlanLike, n: int) -> CellCosts | None:
     """
     if plan.used is None:
         return None
-    if plan.privacy.noise != "gaussian" or plan.privacy.neighbours != "add-remove" or not plan.has_goal:
+    goal = plan.privacy
+    if goal.noise != GAUSSIAN or not goal.relation.adds_by_cell or not plan.has_goal:
         raise DesignError(
             "what cells have left after earlier plans is known for Gaussian noise within a goal, and where "
             "records are added or removed; design the plan again"
@@ -235,8 +235,12 @@ def _spare(plan: _PlanLike, n: int) -> CellCosts | None:
 
 def _unit_variance(goal: Goal) -> float:
     """The least variance of a row over its squared sensitivity: 1/μ² for Gaussian noise."""
-    budget = float(goal.budget)
-    return _least_laplace_variance(budget) if goal.noise == "laplace" else 1 / budget
+    return goal.noise.least_variance(float(goal.column_budget))
+
+
+def _change(goal: Goal) -> float:
+    """What the largest change of a cell spends, over what its column does: 1 where it is one record."""
+    return float(goal.relation.change_cost(1, goal.noise))
 
 
 def _unit_variance_within(spare: CellCosts, q: Array) -> float:
@@ -269,7 +273,7 @@ def checked_witness(witness: Witness, workload: Workload, goal: Goal, caps: Arra
             "certify the workload that the plan was designed for"
         )
     if pairs is not None:
-        if goal.neighbours != "replace-one":
+        if not goal.relation.replaces:
             raise DesignError("weights of pairs prove nothing where a record is added or removed")
         if not are_pairs(pairs, q, n):
             raise DesignError(f"the pairs of a witness must be two different cells each, below {n + 1:,}")
@@ -306,7 +310,7 @@ def _proved(
         )
     fitting = checked_witness(witness, workload, goal, objective.caps(workload))
     if spare is not None:
-        unit_variance = _unit_variance_within(spare, fitting.q)
+        unit_variance = _change(goal) * _unit_variance_within(spare, fitting.q)
     return fitting, *dual_bound(workload, objective, fitting, unit_variance=unit_variance)
 
 
@@ -419,16 +423,6 @@ def targets_bound(
 ) -> float:
     """What no noise within the goal can undercut: the largest variance over its squared target."""
     return _proved(workload, Targets(), goal, witness, spare, unit_variance=_unit_variance(goal))[1]
-
-
-def _least_laplace_variance(epsilon: float) -> float:
-    """The least variance per row, over Δ₁², of Laplace noise that spends ε.
-
-    Discrete Laplace noise of scale b = Δ₁/ε has variance v(1/b), v(x) = 1/(2 sinh²(x/2)).
-    x² v(x) falls as x grows and Δ₁ ≥ 1 on whole-number rows, so v(ε/Δ₁) ≥ Δ₁² v(ε). The
-    continuous kind has 2Δ₁²/ε², which is more. And Δ₁ ≥ Δ, the norm of the Gaussian bound.
-    """
-    return 2 * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
 
 
 def _require_span(workload: Workload, strategy: Measured) -> None:

@@ -20,9 +20,9 @@ from leastnoise.planning.method import Request
 from leastnoise.planning.method_list import method_named
 from leastnoise.planning.one_method import data_dependent_plan
 from leastnoise.planning.plan import FORMAT, Plan
-from leastnoise.privacy import CellCosts, Goal, goal_from_dict
+from leastnoise.privacy import NOISES, CellCosts, Goal, goal_from_dict
 from leastnoise.query import Workload, objective_from_dict
-from leastnoise.strategy import Measured, Neighbours, Noise, Strategy, structured_from_parts
+from leastnoise.strategy import Measured, Strategy, structured_from_parts
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -105,7 +105,7 @@ def _check_kind(content: Mapping[str, Any], name: str) -> None:
     if content["format"] != FORMAT:
         raise PlanFileError(f"{name!r} was saved by another version of leastnoise; design it again")
     claims = ("stopped", "heuristic", "data-dependent")
-    if content["noise"] not in ("gaussian", "laplace") or content["claim"] not in claims:
+    if content["noise"] not in tuple(NOISES) or content["claim"] not in claims:
         raise PlanFileError(f"{name!r} is no plan that this version can read")
 
 
@@ -127,8 +127,7 @@ def _strategy(
     name: str,
 ) -> Measured:
     """The integers that are measured, as a matrix or as products."""
-    neighbours: Neighbours = "replace-one" if privacy.neighbours == "replace-one" else "add-remove"
-    noise: Noise = content["noise"]
+    noise, neighbours = content["noise"], privacy.neighbours
     if "structure" in content:
         return structured_from_parts(
             content["structure"], arrays, scale=scale, noise=noise, neighbours=neighbours
@@ -170,7 +169,7 @@ def _cell_weights(arrays: Mapping[str, Array], workload: Workload, privacy: Goal
     fits = q.shape == (n,) if pairs is None else are_pairs(pairs, q, n)
     if not fits or not (np.isfinite(q).all() and (q >= 0).all()):
         raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
-    if pairs is not None and privacy.neighbours != "replace-one":
+    if pairs is not None and not privacy.relation.replaces:
         raise PlanFileError(f"{name!r} holds weights of pairs, which prove nothing for its goal")
     p = _query_weights(arrays, workload.shape[0])
     if p is None and not arrays.keys().isdisjoint({"p", "p_rows"}):

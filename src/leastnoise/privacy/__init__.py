@@ -1,6 +1,8 @@
 """What is promised, and what it costs: goals, privacy curves, accounting and the ledger.
 
 gaussian_curve   δ(ε) of Gaussian noise, enclosed in proved bounds
+noise_kinds      Gaussian and Laplace noise, each with its arithmetic
+neighbours       which tables are neighbours, each relation with its arithmetic
 goals            PureDP, ApproxDP, ZCDP, GDP
 accounting       what releases cost together, exactly
 ledger           the budget across processes and crashes
@@ -24,9 +26,17 @@ from leastnoise.privacy.ledger.history import Entry
 from leastnoise.privacy.ledger.ledger import Ledger
 from leastnoise.privacy.ledger.postgres_log import grants_for
 from leastnoise.privacy.ledger.table_identity import CountedTable
+from leastnoise.privacy.neighbours import ADD_REMOVE, NEIGHBOURS, REPLACE_ONE, Neighbours, neighbours_named
+from leastnoise.privacy.noise_kinds import GAUSSIAN, LAPLACE, NOISES, Noise, noise_named
 
 __all__ = [
+    "ADD_REMOVE",
+    "GAUSSIAN",
     "GDP",
+    "LAPLACE",
+    "NEIGHBOURS",
+    "NOISES",
+    "REPLACE_ONE",
     "ZCDP",
     "ApproxDP",
     "CellCosts",
@@ -35,6 +45,8 @@ __all__ = [
     "Entry",
     "Goal",
     "Ledger",
+    "Neighbours",
+    "Noise",
     "PureDP",
     "Remaining",
     "delta_of",
@@ -44,5 +56,7 @@ __all__ = [
     "goal_from_dict",
     "grants_for",
     "least_limit",
+    "neighbours_named",
+    "noise_named",
     "shown",
 ]

@@ -34,6 +34,8 @@ from leastnoise.privacy.gaussian_curve import (
     mu_of_pure,
     mu_squared_of,
 )
+from leastnoise.privacy.neighbours import Neighbours, neighbours_named
+from leastnoise.privacy.noise_kinds import GAUSSIAN, LAPLACE, Noise
 
 __all__ = [
     "GDP",
@@ -52,7 +54,6 @@ __all__ = [
     "mu_squared_of",
 ]
 
-_NEIGHBOURS = ("add-remove", "replace-one")
 _CALIBRATIONS = ("exact", "classic")
 
 
@@ -62,7 +63,7 @@ class Goal(ABC):
 
     Args:
         neighbours: two tables are neighbours when one record is added or removed
-            ("add-remove") or replaced by another ("replace-one").
+            ("add-remove") or replaced by another ("replace-one"); `relation` is what that means.
         records_per_person: the most records one person can have, k; the promise
             holds for all of them together, so one record may spend μ²/k² or ε/k.
     """
@@ -70,18 +71,22 @@ class Goal(ABC):
     neighbours: str = field(default="add-remove", kw_only=True)
     records_per_person: int = field(default=1, kw_only=True)
 
-    noise: ClassVar[str] = "gaussian"
+    noise: ClassVar[Noise] = GAUSSIAN
     _parameters: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
         for name in self._parameters:
             object.__setattr__(self, name, _positive(name, getattr(self, name)))
-        if self.neighbours not in _NEIGHBOURS:
-            raise PrivacyError.must("neighbours", 'be "add-remove" or "replace-one"', given=self.neighbours)
+        neighbours_named(self.neighbours)
         k = self.records_per_person
         if isinstance(k, bool) or not hasattr(k, "__index__") or k.__index__() < 1:
             raise PrivacyError.must("records_per_person", "be a positive whole number", given=k)
         object.__setattr__(self, "records_per_person", k.__index__())
+
+    @property
+    def relation(self) -> Neighbours:
+        """Which tables are neighbours, with the arithmetic that follows from it."""
+        return neighbours_named(self.neighbours)
 
     @abstractmethod
     def _mu_squared(self) -> Fraction | None:
@@ -99,7 +104,7 @@ class Goal(ABC):
             goal holds for μ² = k² times the returned value.
         """
         total = self._mu_squared()
-        return None if total is None else total / self.records_per_person**2
+        return None if total is None else total / self.noise.times(self.records_per_person)
 
     @property
     def epsilon_per_record(self) -> Fraction | None:
@@ -109,9 +114,19 @@ class Goal(ABC):
     @property
     def budget(self) -> Fraction:
         """What one record may spend, exactly: μ² for Gaussian noise, ε for Laplace."""
-        allowed = self.epsilon_per_record if self.noise == "laplace" else self.mu_squared
+        allowed = self.epsilon_per_record if self.noise.is_pure else self.mu_squared
         assert allowed is not None
         return allowed
+
+    @property
+    def budget_per_person(self) -> Fraction:
+        """What everything that one person contributes may spend, exactly: μ² or ε."""
+        return self.budget * self.noise.times(self.records_per_person)
+
+    @property
+    def column_budget(self) -> Fraction:
+        """What a column of a strategy may spend, exactly, where the neighbouring relation changes it most."""
+        return self.relation.column_budget(self.budget, self.noise)
 
     def to_dict(self) -> dict[str, str | int | float]:
         """The goal as text and numbers that JSON keeps exactly; ``goal_from_dict`` reads it back.
@@ -142,21 +157,14 @@ class Goal(ABC):
         """
         letters = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}
         numbers = ", ".join(f"{letters[name]} = {_show(getattr(self, name))}" for name in self._parameters)
-        return f"{self._formula()[0]} with {numbers}, {self._neighbours_in_words(by_person)}"
+        return f"{self._formula()[0]} with {numbers}, {self._between(by_person)}"
 
     def short(self, *, by_person: bool = False) -> str:
         """The same in few words."""
-        return f"{self._formula()[1]}, {self._neighbours_in_words(by_person)}"
+        return f"{self._formula()[1]}, {self._between(by_person)}"
 
-    def _neighbours_in_words(self, by_person: bool) -> str:
-        k = self.records_per_person
-        if by_person:
-            change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
-            counted = "one is counted" if k == 1 else f"at most {k} are counted"
-            return f"{change} all records of one person, of which {counted}"
-        if self.neighbours == "add-remove":
-            return "adding or removing " + ("one record" if k == 1 else f"up to {k} records of one person")
-        return "replacing one record" if k == 1 else f"replacing up to {k} records of one person"
+    def _between(self, by_person: bool) -> str:
+        return self.relation.statement(self.records_per_person, by_person=by_person)
 
     def __str__(self) -> str:
         return self.short()
@@ -181,7 +189,7 @@ class PureDP(Goal):
 
     epsilon: Number
 
-    noise: ClassVar[str] = "laplace"
+    noise: ClassVar[Noise] = LAPLACE
     _parameters = ("epsilon",)
 
     def _mu_squared(self) -> None:

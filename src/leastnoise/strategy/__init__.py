@@ -28,7 +28,7 @@ A module imports only modules that stand above it here:
 
 from leastnoise.strategy.budget import cell_costs, is_within, spare_of
 from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY, Strategy
-from leastnoise.strategy.measured import CountTables, Measured, Neighbours, Noise, Spread
+from leastnoise.strategy.measured import CountTables, Measured, Spread
 from leastnoise.strategy.rounding import GRID_TOLERANCE, LEAST_SCALE_BITS, RealStrategy, integer_strategy
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
 from leastnoise.strategy.structured.axis_form import AxisForm, centred_form, identity_form
@@ -50,8 +50,6 @@ __all__ = [
     "BlockProposal",
     "CountTables",
     "Measured",
-    "Neighbours",
-    "Noise",
     "RealStrategy",
     "Spread",
     "Strategy",

@@ -5,7 +5,6 @@ Everything is compared in integers and rationals.
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 from leastnoise.core.errors import DesignError, PrivacyError
@@ -79,8 +78,8 @@ def least_scale(bare: Measured, goal: Goal, spare: CellCosts | None = None) -> i
             is spare.
     """
     budget = goal.budget
-    power = 1 if bare.noise == "laplace" else 2
-    if not Fraction(1, 2 ** (power * _GOAL_BITS)) <= budget <= 2 ** (power * _GOAL_BITS):
+    most = bare.noise.unit(2**_GOAL_BITS)
+    if not Fraction(1, most) <= budget <= most:
         raise DesignError(
             f"the goal {goal} is beyond what can be planned: epsilon or mu per record must lie between "
             f"{2.0**-_GOAL_BITS:.0e} and {2.0**_GOAL_BITS:.0e}"
@@ -94,4 +93,4 @@ def least_scale(bare: Measured, goal: Goal, spare: CellCosts | None = None) -> i
         if not all(left for _, left in measured):
             raise DesignError("a cell would be measured in which the earlier plans leave nothing to spend")
         least = max((-(-cost * spare.unit // left) for cost, left in measured), default=0)
-    return max(least if bare.noise == "laplace" else math.isqrt(max(least - 1, 0)) + 1, 1)
+    return bare.noise.least_scale(least)

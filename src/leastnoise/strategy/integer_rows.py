@@ -17,9 +17,10 @@ from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.full_rank import full_rank_inverse
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.core.operators import MAX_MULTIPLIED, Array, Operator, require_room, squared_rows
+from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload
 from leastnoise.strategy import laplace_tails
-from leastnoise.strategy.measured import CountTables, Measured, Neighbours, Noise, Spread
+from leastnoise.strategy.measured import CountTables, Measured, Spread
 
 # A published strategy beyond this many entries is left implicit.
 MAX_DENSE_STRATEGY = 10**7
@@ -31,16 +32,14 @@ _RANK_TOL = 1e-11
 class Strategy(Operator, Measured):
     """Integer rows, the integer scale of the noise added to each of their answers, and against what.
 
-    `neighbours` says what one record may do, be added or removed ("add-remove") or
-    be replaced by another ("replace-one"); sensitivity, profile and what is spent follow it.
+    `neighbours` names what one record may do, such as be added or removed ("add-remove"); sensitivity,
+    profile and what is spent follow it.
     """
 
-    def __init__(
-        self, rows: Array, *, scale: int, noise: Noise, neighbours: Neighbours = "add-remove"
-    ) -> None:
+    def __init__(self, rows: Array, *, scale: int, noise: str, neighbours: str = ADD_REMOVE) -> None:
         self.scale = scale
-        self.noise: Noise = noise
-        self.neighbours: Neighbours = neighbours
+        self.noise = noise_named(noise)
+        self.neighbours = neighbours_named(neighbours)
         self._check_noise()
         if np.ndim(rows) != 2 or np.shape(rows)[1] == 0:
             raise DesignError(f"a strategy needs rows over at least one cell, got shape {np.shape(rows)}")
@@ -94,15 +93,9 @@ class Strategy(Operator, Measured):
     def column_costs(self) -> tuple[int, ...]:
         """The most that one record of each cell can change, exactly: Σ a² (Gaussian) or Σ |a| (Laplace).
 
-        a is the cell's own column where records are added or removed; where they are
-        replaced, the difference of it and another column, or its own, whichever is most.
+        a is what the neighbouring relation makes of the cell's column; see `Neighbours.cell_costs`.
         """
-        if self.neighbours == "replace-one":
-            power = 2 if self.noise == "gaussian" else 1
-            return tuple(exact.largest_pair_costs(self.entries, power))
-        if self.noise == "gaussian":
-            return tuple(exact.column_square_sums(self.entries))
-        return tuple(exact.column_absolute_sums(self.entries))
+        return self.neighbours.cell_costs(self.entries, self.noise)
 
     @property
     def sensitivity(self) -> int:

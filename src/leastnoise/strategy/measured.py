@@ -9,19 +9,16 @@ workload over the same cells. Sizes are Python integers: a structured strategy m
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
+from leastnoise.privacy import Neighbours, Noise
 from leastnoise.query import InventedRecords, Workload
-
-Noise = Literal["gaussian", "laplace"]
-Neighbours = Literal["add-remove", "replace-one"]
 
 # Counts of records for each combination of values of the attributes named, a table for each tuple of
 # names; None asks for one table, of all cells.
@@ -49,10 +46,6 @@ class Measured(ABC):
         # A NumPy integer would wrap when squared.
         if type(self.scale) is not int or self.scale < 1:
             raise DesignError(f"the noise scale must be a positive whole number, got {self.scale!r}")
-        if self.noise not in ("gaussian", "laplace"):
-            raise DesignError.must("noise", 'be "gaussian" or "laplace"', given=self.noise)
-        if self.neighbours not in ("add-remove", "replace-one"):
-            raise DesignError.must("neighbours", 'be "add-remove" or "replace-one"', given=self.neighbours)
 
     def __setattr__(self, name: str, value: object) -> None:
         # A scale changed after the budget was checked would be noise that nobody checked.
@@ -78,7 +71,7 @@ class Measured(ABC):
     @property
     def unit(self) -> int:
         """What a cost is divided by to become μ² (Gaussian) or ε (Laplace): σ² or b."""
-        return self.scale**2 if self.noise == "gaussian" else self.scale
+        return self.noise.unit(self.scale)
 
     @property
     def spent(self) -> Fraction:
@@ -87,15 +80,8 @@ class Measured(ABC):
 
     @property
     def noise_variance(self) -> float:
-        """The variance of the noise on each integer, rounding to the grid included.
-
-        Gaussian: σ² + 1/12, up to terms of order exp(−2π²σ²), which are nothing
-        at the scales used here. Laplace on the integers with scale b:
-        2q/(1 − q)², q = exp(−1/b), which is 1/(2 sinh²(1/(2b))).
-        """
-        if self.noise == "gaussian":
-            return float(self.scale) ** 2 + 1 / 12
-        return 0.5 / math.sinh(0.5 / self.scale) ** 2
+        """The variance of the noise on each integer, rounding to the grid included."""
+        return self.noise.variance(self.scale)
 
     @property
     @abstractmethod

@@ -13,7 +13,6 @@ from leastnoise.core.operators import Array
 from leastnoise.privacy import CellCosts, Goal
 from leastnoise.strategy.budget import check_spent, least_scale
 from leastnoise.strategy.integer_rows import Strategy
-from leastnoise.strategy.measured import Neighbours, Noise
 
 # Rounding may change the noise by about this relative amount; the gap asked by
 # default is a hundred times larger.
@@ -80,10 +79,7 @@ def integer_strategy(
 
 def _scaled_to(goal: Goal, rows: Array, spare: CellCosts | None) -> Strategy:
     """Integer rows with the least integer scale that the goal allows."""
-    noise: Noise = "laplace" if goal.noise == "laplace" else "gaussian"
-    # A goal takes no other neighbours than these two.
-    neighbours: Neighbours = "replace-one" if goal.neighbours == "replace-one" else "add-remove"
-    bare = Strategy(rows, scale=1, noise=noise, neighbours=neighbours)
+    bare = Strategy(rows, scale=1, noise=goal.noise, neighbours=goal.neighbours)
     strategy = bare.with_scale(least_scale(bare, goal, spare))
     check_spent(strategy, goal, spare)
     return strategy
@@ -129,7 +125,7 @@ def bits_for_scale(goal: Goal, tol: float) -> int:
     """Bits of Δ that leave the noise at least LEAST_SCALE_BITS wide, whatever the budget."""
     budget = goal.budget
     magnitude = budget.numerator.bit_length() - budget.denominator.bit_length() + 1
-    root = magnitude if goal.noise == "laplace" else -(-magnitude // 2)
+    root = -(-magnitude // goal.noise.power)
     return max(20, LEAST_SCALE_BITS + root) + finer_bits(tol)
 
 

@@ -18,6 +18,8 @@ from typing import Any, overload
 import numpy as np
 
 from leastnoise.core.errors import PrivacyError, TooLargeError
+from leastnoise.privacy.neighbours import Neighbours, neighbours_named
+from leastnoise.privacy.noise_kinds import Noise, noise_named
 
 # Larger profiles are not written down; such plans are charged by their largest cell.
 MAX_CELLS = 2**22
@@ -126,8 +128,9 @@ class Charge:
     """What one release costs.
 
     Attributes:
-        noise: "gaussian", costs being μ², or "laplace", costs being ε: any mechanism of pure privacy.
-        neighbours: "add-remove" or "replace-one".
+        noise: the name of its kind: "gaussian", costs being μ², or "laplace", costs being ε: any mechanism
+            of pure privacy.
+        neighbours: the name of the neighbouring relation.
         records_per_person: k, the most records of one person that the release counts.
         worst: the most that one record spends, exactly.
         per_cell: what a record of each cell spends, exactly; None where the cells are too many.
@@ -145,10 +148,8 @@ class Charge:
     plan_digest: str
 
     def __post_init__(self) -> None:
-        if self.noise not in ("gaussian", "laplace"):
-            raise PrivacyError.must("noise", 'be "gaussian" or "laplace"', given=self.noise)
-        if self.neighbours not in ("add-remove", "replace-one"):
-            raise PrivacyError.must("neighbours", 'be "add-remove" or "replace-one"', given=self.neighbours)
+        noise_named(self.noise)
+        neighbours_named(self.neighbours)
         if type(self.records_per_person) is not int or not 1 <= self.records_per_person < 2**63:
             raise PrivacyError.must(
                 "records_per_person", "be a positive whole number", given=self.records_per_person
@@ -162,10 +163,19 @@ class Charge:
                 raise PrivacyError(f"{name} must be a text of 1 to {_MAX_TEXT} printable characters")
 
     @property
+    def noise_kind(self) -> Noise:
+        """The kind of noise, with its arithmetic."""
+        return noise_named(self.noise)
+
+    @property
+    def relation(self) -> Neighbours:
+        """Which tables are neighbours, with the arithmetic that follows from it."""
+        return neighbours_named(self.neighbours)
+
+    @property
     def weight(self) -> int:
         """How many times one record's cost a person pays at most: k² (μ²) or k (ε)."""
-        k = self.records_per_person
-        return k * k if self.noise == "gaussian" else k
+        return self.noise_kind.times(self.records_per_person)
 
     @property
     def per_person(self) -> Fraction:
@@ -175,7 +185,7 @@ class Charge:
     @property
     def adds_by_cell(self) -> bool:
         """Whether its costs are known cell by cell, and may be added so: not where a record is replaced."""
-        return self.per_cell is not None and self.neighbours == "add-remove"
+        return self.per_cell is not None and self.relation.adds_by_cell
 
     def times(self, factor: Fraction | int) -> Charge:
         """The charge with every cost multiplied, exactly; the factor is positive.
@@ -198,8 +208,8 @@ class Charge:
         """
         measures, packed = (None, None) if self.per_cell is None else self.per_cell.to_bytes()
         content = {
-            "noise": self.noise,
-            "neighbours": self.neighbours,
+            "noise": str(self.noise),
+            "neighbours": str(self.neighbours),
             "records_per_person": self.records_per_person,
             "worst": _fraction_to_text(self.worst),
             "per_cell": measures,
@@ -209,8 +219,7 @@ class Charge:
         return content, packed
 
     def __repr__(self) -> str:
-        symbol = "μ²" if self.noise == "gaussian" else "ε"
-        return f"Charge({symbol} = {shown(self.per_person)} per person, {self.neighbours})"
+        return f"Charge({self.noise_kind.symbol} = {shown(self.per_person)} per person, {self.neighbours})"
 
 
 def charge_from_parts(content: Mapping[str, Any], packed: bytes | None) -> Charge:

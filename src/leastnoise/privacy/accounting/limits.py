@@ -63,7 +63,7 @@ def within(limit: Goal, charges: Iterable[Charge] | Tally, *, planned: bool = Fa
             Gaussian noise under `PureDP`.
     """
     tally = charges if isinstance(charges, Tally) else _fitting_tally(limit, charges)
-    if limit.noise == "laplace" and tally.has_gaussian:
+    if limit.noise.is_pure and tally.has_gaussian:
         raise PrivacyError(_NEVER_PURE)
     if _spent(limit, tally) <= _allowed(limit, tally):
         return True
@@ -78,8 +78,8 @@ def check_limit(limit: Goal) -> None:
     Raises:
         PrivacyError: saying so.
     """
-    power = 120 if limit.noise == "laplace" else 240
-    if not Fraction(1, 2**power) <= limit.budget <= 2**power:
+    most = limit.noise.unit(2**120)
+    if not Fraction(1, most) <= limit.budget <= most:
         raise PrivacyError(
             "a limit must have an epsilon or mu per record between 1e-36 and 1e36; no plan can be designed "
             "for any other"
@@ -108,7 +108,7 @@ def check_kind(limit: Goal, charge: Charge) -> None:
             field="records_per_person",
             given=charge.records_per_person,
         )
-    if limit.noise == "laplace" and charge.noise == "gaussian":
+    if limit.noise.is_pure and not charge.noise_kind.is_pure:
         raise PrivacyError(_NEVER_PURE)
 
 
@@ -184,7 +184,7 @@ class Remaining:
 
         Exact where nothing was converted. A release that spends as much in every cell fits.
         """
-        if self.limit.noise == "laplace":
+        if self.limit.noise.is_pure:
             return None
         left = _allowed(self.limit, self.tally, with_gaussian=True) - _spent(self.limit, self.tally, True)
         if isinstance(self.limit, ZCDP):
@@ -194,7 +194,7 @@ class Remaining:
             return rule
         epsilons, spent = _listed(self.tally.pure_parts), self.tally.mu_squared
         at, delta = self.limit.epsilon, Fraction(self.limit.delta)
-        most = max(_person(self.limit) - spent, rule)
+        most = max(self.limit.budget_per_person - spent, rule)
         return max(rule, _largest(lambda m: mixed_delta(spent + m, epsilons, at) <= delta, most))
 
     @cached_property
@@ -232,7 +232,7 @@ class Remaining:
         assert left is not None
         if left <= 0:
             return None
-        if left == _person(limit):
+        if left == limit.budget_per_person:
             return limit
         if isinstance(limit, ZCDP):
             return replace(limit, rho=left / 2)
@@ -261,7 +261,7 @@ class Remaining:
             ApproxDP(epsilon=0.8164, delta=1e-06)
         """
         check_kind(self.limit, full_charge(goal))
-        left = self.epsilon if goal.noise == "laplace" else self.mu_squared
+        left = self.epsilon if goal.noise.is_pure else self.mu_squared
         assert left is not None
         if left <= 0:
             return None
@@ -326,12 +326,6 @@ def _fitting_tally(limit: Goal, charges: Iterable[Charge]) -> Tally:
     return tally_of(listed)
 
 
-def _person(limit: Goal) -> Fraction:
-    """The limit for one person: ε for a pure goal, else μ²."""
-    k = limit.records_per_person
-    return limit.budget * (k if limit.noise == "laplace" else k * k)
-
-
 def _spent(limit: Goal, tally: Tally, with_gaussian: bool = False) -> Fraction:
     if isinstance(limit, PureDP):
         return tally.epsilon
@@ -347,17 +341,19 @@ def _spent(limit: Goal, tally: Tally, with_gaussian: bool = False) -> Fraction:
 def _allowed(limit: Goal, tally: Tally, with_gaussian: bool = False) -> Fraction:
     """What may be spent; ``with_gaussian``: if the next charge is Gaussian."""
     if isinstance(limit, ZCDP):
-        return _person(limit) / 2
+        return limit.budget_per_person / 2
     if not isinstance(limit, ApproxDP):
-        return _person(limit)
+        return limit.budget_per_person
     if not (tally.has_gaussian or with_gaussian):
         return Fraction(limit.epsilon)
     early = tally.epsilon_before_gaussian
     if not early:
-        return _person(limit)
+        return limit.budget_per_person
     if early > limit.epsilon:
         return Fraction(0)
-    return min(_person(limit), _mu_squared_of(Fraction(limit.epsilon) - early, Fraction(limit.delta)))
+    return min(
+        limit.budget_per_person, _mu_squared_of(Fraction(limit.epsilon) - early, Fraction(limit.delta))
+    )
 
 
 _mu_squared_of = lru_cache(maxsize=256)(mu_squared_of)

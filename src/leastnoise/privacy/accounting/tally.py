@@ -25,6 +25,7 @@ from operator import add
 
 from leastnoise.core.errors import PrivacyError
 from leastnoise.privacy.accounting.charge import CellCosts, Charge, shown
+from leastnoise.privacy.noise_kinds import noise_named
 
 # Sums over cells are compared to so many binary digits first; only those that tie are compared exactly.
 _COMPARED_BITS = 256
@@ -193,7 +194,7 @@ class Tally:
         if not charge.worst or not times:
             return replace(self, neighbours=charge.neighbours)
         all_of_them = charge if times == 1 else charge.times(times)
-        if charge.noise == "gaussian":
+        if not charge.noise_kind.is_pure:
             first = self._pure_at_first_gaussian
             return replace(
                 self,
@@ -216,7 +217,7 @@ class Tally:
 
         Zero where there is no such group: then all that a charge costs is added.
         """
-        part = self._gaussian if noise == "gaussian" else self._pure
+        part = self._pure if noise_named(noise).is_pure else self._gaussian
         found = None if group is None else part.groups.get(group)
         return Fraction(0) if found is None else found.slack
 

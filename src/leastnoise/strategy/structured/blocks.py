@@ -44,6 +44,7 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import Array, Identity, require_room
 from leastnoise.core.printable import in_figures
+from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named
 from leastnoise.query import (
     Axis,
     AxisRows,
@@ -58,7 +59,7 @@ from leastnoise.query import (
     products_of,
 )
 from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY
-from leastnoise.strategy.measured import CountTables, Measured, Neighbours, Noise, Spread
+from leastnoise.strategy.measured import CountTables, Measured, Spread
 from leastnoise.strategy.structured import accuracy
 from leastnoise.strategy.structured import measured_integers as counting
 from leastnoise.strategy.structured.axis_form import AxisForm
@@ -103,15 +104,17 @@ class Structured(Measured):
         blocks: Sequence[Block],
         *,
         scale: int,
-        noise: Noise,
-        neighbours: Neighbours = "add-remove",
+        noise: str,
+        neighbours: str = ADD_REMOVE,
         centres: Mapping[tuple[int, AxisSet], int] | None = None,
         order: Sequence[int] | None = None,
     ) -> None:
         self.scale = scale
-        self.noise = noise
-        self.neighbours = neighbours
+        self.noise = noise_named(noise)
+        self.neighbours = neighbours_named(neighbours)
         self._check_noise()
+        if not self.neighbours.allows_products:
+            raise DesignError(f"products are not measured for {self.neighbours} neighbours; measure rows")
         self.axes = tuple(axes)
         self.forms = tuple(tuple(own) for own in forms)
         self.blocks = tuple(blocks)
@@ -207,12 +210,11 @@ class Structured(Measured):
 
     @cached_property
     def sensitivity(self) -> int:
-        return self._record_costs.largest(self.neighbours)
+        return self.neighbours.cost_of_products(self._record_costs, self.noise)
 
     @property
     def _record_costs(self) -> RecordCosts:
-        power = 2 if self.noise == "gaussian" else 1
-        return RecordCosts(self._columns, self.whole, self.blocks, power)
+        return RecordCosts(self._columns, self.whole, self.blocks, self.noise.power)
 
     @property
     def _columns(self) -> Sequence[Sequence[Columns]]:
@@ -226,10 +228,10 @@ class Structured(Measured):
                 f"what a record spends is listed for up to {_MAX_LISTED:,} cells, there are more; "
                 "plan.spent_per_person is the most of all"
             )
-        if self.neighbours == "replace-one":
+        if self.neighbours.replaces:
             return [self.spent] * self.n_cells
         costs = in_schema_order(self.axes, self._record_costs.of_cells([axis.size for axis in self.axes]))
-        return [Fraction(int(cost), self.unit) for cost in costs]
+        return [Fraction(self.neighbours.change_cost(int(cost), self.noise), self.unit) for cost in costs]
 
     def with_scale(self, scale: int) -> Structured:
         other = type(self)(

@@ -19,7 +19,6 @@ from leastnoise.core.operators import Array
 from leastnoise.privacy import CellCosts, Goal
 from leastnoise.query import Axis, AxisSet
 from leastnoise.strategy.budget import check_spent, least_scale
-from leastnoise.strategy.measured import Neighbours, Noise
 from leastnoise.strategy.rounding import bits_for_scale, finer_bits
 from leastnoise.strategy.structured.axis_form import AxisForm
 from leastnoise.strategy.structured.blocks import Structured
@@ -62,13 +61,13 @@ class BlockProposal:
         Raises:
             DesignError: if a share is not positive, or the goal is beyond what can be planned.
         """
-        noise: Noise = "laplace" if goal.noise == "laplace" else "gaussian"
-        neighbours: Neighbours = "replace-one" if goal.neighbours == "replace-one" else "add-remove"
         # Many bits where the budget is large, so that the noise is many steps of the grid wide.
         bits = max(_LEAST_BITS + finer_bits(tol), bits_for_scale(goal, tol))
         blocks = [
             Block(axes, forms, multiplier)
-            for (axes, forms), multiplier in zip(self.blocks, self._multipliers(noise, bits), strict=True)
+            for (axes, forms), multiplier in zip(
+                self.blocks, self._multipliers(goal.noise.power, bits), strict=True
+            )
         ]
         kind = Tables if self.are_tables else Structured
         bare = kind(
@@ -76,8 +75,8 @@ class BlockProposal:
             self.forms,
             blocks,
             scale=1,
-            noise=noise,
-            neighbours=neighbours,
+            noise=goal.noise,
+            neighbours=goal.neighbours,
             centres=self.centres,
             order=self.order,
         )
@@ -85,8 +84,7 @@ class BlockProposal:
         check_spent(strategy, goal, spare)
         return strategy
 
-    def _multipliers(self, noise: Noise, bits: int) -> list[int]:
-        power = 2 if noise == "gaussian" else 1
+    def _multipliers(self, power: int, bits: int) -> list[int]:
         if not all(form.largest_cost(power) for own in self.forms for form in own):
             raise DesignError("an axis is measured by zeros alone; rescale the workload's rows")
         # Logarithms: products of many axes leave the range of floats.

@@ -24,7 +24,6 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.query import AxisSet
-from leastnoise.strategy.measured import Neighbours
 from leastnoise.strategy.structured.layout import Block
 
 
@@ -56,15 +55,6 @@ class RecordCosts:
     whole: AxisSet
     blocks: Sequence[Block]
     power: int
-
-    def largest(self, neighbours: Neighbours) -> int:
-        """Δ² or Δ₁.
-
-        Guarantee:
-            No record that is added or removed changes more, nor, for "replace-one", one that is replaced by
-            another or by none.
-        """
-        return self.added() if neighbours == "add-remove" else max(self.added(), self.replaced())
 
     @cached_property
     def _largest_columns(self) -> list[list[int]]:

@@ -12,7 +12,6 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import PlanFileError
 from leastnoise.core.operators import Array
 from leastnoise.query import axes_from_plain
-from leastnoise.strategy.measured import Neighbours, Noise
 from leastnoise.strategy.structured.axis_form import form_from_parts
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.layout import Block
@@ -20,7 +19,7 @@ from leastnoise.strategy.structured.tables import Tables
 
 
 def structured_from_parts(
-    plain: Any, arrays: Mapping[str, Array], *, scale: int, noise: Noise, neighbours: Neighbours
+    plain: Any, arrays: Mapping[str, Array], *, scale: int, noise: str, neighbours: str
 ) -> Structured:
     """The strategy that `Structured.to_parts` took apart, read without trusting it.
 
