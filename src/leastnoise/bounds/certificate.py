@@ -272,11 +272,10 @@ def checked_witness(witness: Witness, workload: Workload, goal: Goal, caps: Arra
             f"the witness has weights of {q.size:,} cells, the workload has {n:,}; "
             "certify the workload that the plan was designed for"
         )
-    if pairs is not None:
-        if not goal.relation.replaces:
-            raise DesignError("weights of pairs prove nothing where a record is added or removed")
-        if not are_pairs(pairs, q, n):
-            raise DesignError(f"the pairs of a witness must be two different cells each, below {n + 1:,}")
+    if not goal.relation.may_weigh(pairs):
+        raise DesignError("weights of pairs prove nothing where a record is added or removed")
+    if pairs is not None and not are_pairs(pairs, q, n):
+        raise DesignError(f"the pairs of a witness must be two different cells each, below {n + 1:,}")
     p = None if caps is None or witness.p is None else np.asarray(witness.p, dtype=float)
     if p is not None and p.shape != (m,):
         raise DesignError(

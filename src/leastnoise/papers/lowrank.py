@@ -340,7 +340,7 @@ def _find(request: Request) -> Found:
     unit = math.sqrt(float(np.max(request.objective.weights(request.workload))))
     unit *= request.workload.operator.largest
     R = R / unit
-    norm = 2 if request.privacy.noise == "gaussian" else 1
+    norm = request.privacy.noise.power
     strategy, told, ended = _best_of_starts(request, settings, R, r, norm, unit)
     note = f"low-rank mechanism, {r} rows, {told}" + scaled_note(request)
     q = uniform_weights(request.workload)

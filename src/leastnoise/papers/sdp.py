@@ -48,6 +48,7 @@ from leastnoise.planning import (
     shown,
     weighted_factor,
 )
+from leastnoise.privacy import GAUSSIAN
 from leastnoise.strategy import Basis, RealStrategy, integer_basis
 
 # Cells that each solver takes: prefix sums of 48 cells need 35 s of Clarabel (interior points) on one core,
@@ -234,7 +235,7 @@ def _find(request: Request) -> Found:
         request.progress(Progress(1, math.inf, result.seconds))
     inaccurate = "" if result.status == "optimal" else f", {result.status.replace('_', ' ')}"
     note = f"a semidefinite program by {solver}{inaccurate}"
-    if request.privacy.noise == "gaussian":
+    if request.privacy.noise == GAUSSIAN:
         claim: Status = "stopped" if is_add_remove(request) else "heuristic"
         note += scaled_note(request)
         return Found(from_covariance(R, result.Y, basis), result.q, claim, note, result.ended)

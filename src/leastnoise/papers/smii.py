@@ -62,6 +62,7 @@ from leastnoise.planning import (
     scaled_note,
     whole_option,
 )
+from leastnoise.privacy import GAUSSIAN
 from leastnoise.strategy import integer_basis
 
 Optimiser = Literal["newton-cg", "gradient"]
@@ -226,7 +227,7 @@ def _line_search(soft: _SoftMax, s: Array, slope: float, B: Array) -> Iterate | 
 def _refuses(request: Request) -> str | None:
     if request.objective.kind != "largest":
         return f"it minimises the largest variance beside its cap, not the {request.objective}"
-    if request.privacy.noise != "gaussian":
+    if request.privacy.noise != GAUSSIAN:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
     m, n = request.workload.shape
     if m * n > MAX_ENTRIES // 8:

@@ -47,6 +47,7 @@ from leastnoise.planning import (
     scaled_note,
     whole_option,
 )
+from leastnoise.privacy import GAUSSIAN
 from leastnoise.solver import Backend, load_backend
 from leastnoise.strategy import Basis, RealStrategy
 
@@ -304,7 +305,7 @@ def _find(request: Request) -> Found:
     half = linalg.solve_triangular(C, np.eye(len(C)))
     inverse = half @ half.T
     q = np.maximum(np.einsum("ij,ij->i", inverse @ gram, inverse), 0)
-    if request.privacy.noise == "gaussian":
+    if request.privacy.noise == GAUSSIAN:
         proposal = RealStrategy(np.triu(C))
     else:
         values, vectors = linalg.eigh(result.M, driver="evd")

@@ -75,7 +75,7 @@ def design(
     has_goal = privacy is not None or request.spare is not None
     if method != "auto":
         return plan_by(method_named(method), request, has_goal)
-    if request.privacy.noise == "laplace":
+    if request.privacy.noise.is_pure:
         return _best_of_several(request, has_goal)
     return _first_that_can(request, has_goal)
 

@@ -96,7 +96,7 @@ class Mechanism(ABC):
 
 def steps_between_neighbours(goal: Goal) -> int:
     """How many records must be added or removed to get from a table to a neighbour."""
-    return 2 if goal.neighbours == "replace-one" else 1
+    return goal.relation.steps
 
 
 def split_budget(goal: Goal, parts: Mapping[str, Fraction]) -> dict[str, Fraction]:
@@ -108,7 +108,7 @@ def split_budget(goal: Goal, parts: Mapping[str, Fraction]) -> dict[str, Fractio
 
 def refuse_unless_pure_total(request: Request) -> str | None:
     """The reason why a data-dependent method cannot serve a request, or None."""
-    if request.privacy.noise != "laplace":
+    if not request.privacy.noise.is_pure:
         return "it is for pure privacy, PureDP(epsilon)"
     if request.objective.kind != "total":
         return "its errors depend on the data, so that it can promise none; it serves the total variance"

@@ -176,7 +176,7 @@ def dense_needs(
         per_row = max(m / max(k, 1), 1.0) if rounded is None else rounded
         after = _AFTER_HELD * per_row
         work = _AFTER_PRODUCTS * per_row
-        if request.privacy.neighbours == "replace-one":
+        if request.privacy.relation.replaces:
             after = max(after, _PAIRS_HELD * per_row)
             work += _PAIRS_PRODUCTS
         # Queries other than ranges and the like are multiplied out: for their Gram matrix, before and after

@@ -89,7 +89,7 @@ def in_order(methods: Sequence[Method], request: Request) -> list[Method]:
     if n <= SMALL:
         # Last, so that of equally good plans the one with a matrix is taken.
         return sorted(methods, key=lambda method: method in (PRODUCT, MARGINALS, RESIDUALS))
-    if request.privacy.neighbours == "replace-one" and n <= DENSE_BY_DEFAULT:
+    if request.privacy.relation.replaces and n <= DENSE_BY_DEFAULT:
         # Where records are replaced, only the dense optimum is one.
         first = [DENSE]
     elif min(m, n) <= DENSE_BY_DEFAULT:

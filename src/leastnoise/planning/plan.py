@@ -235,18 +235,18 @@ class Plan:
         if self.strategy is None:
             assert self.mechanism is not None
             return self.mechanism.spent * k
-        return self.strategy.spent * (k * k if self.strategy.noise == "gaussian" else k)
+        return self.strategy.spent * self.strategy.noise.times(k)
 
     @property
     def mu(self) -> float | None:
         """The μ of Gaussian differential privacy of this plan alone, rounded up; None for pure privacy."""
-        if self.privacy.noise == "laplace":
+        if self.privacy.noise.is_pure:
             return None
         return root_above(self.spent_per_person)
 
     def epsilon(self, *, delta: float | None = None) -> float:
         """The ε that this plan alone spends at some δ, rounded up. Pure privacy needs no δ."""
-        if self.privacy.noise == "laplace":
+        if self.privacy.noise.is_pure:
             return float_above(self.spent_per_person)
         if delta is None:
             raise PrivacyError("Gaussian noise has an epsilon for every delta; ask plan.epsilon(delta=1e-6)")
@@ -254,7 +254,7 @@ class Plan:
 
     def delta(self, *, epsilon: float) -> float:
         """The δ that this plan alone spends at some ε, rounded up."""
-        if self.privacy.noise == "laplace":
+        if self.privacy.noise.is_pure:
             if exact_number("epsilon", epsilon) >= self.spent_per_person:
                 return 0.0
             raise NotYetError("for Laplace noise, delta is only given at the plan's own epsilon or above")
@@ -331,7 +331,7 @@ class Plan:
             worst = per_cell.largest
         else:
             k = self.privacy.records_per_person
-            worst = self.spent_per_person / (k * k if self.privacy.noise == "gaussian" else k)
+            worst = self.spent_per_person / self.privacy.noise.times(k)
         return Charge(
             noise=self.privacy.noise,
             neighbours=self.privacy.neighbours,

@@ -24,7 +24,7 @@ from leastnoise.core.progress import ENDINGS
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method_list import method_named
-from leastnoise.privacy import CellCosts, Goal
+from leastnoise.privacy import GAUSSIAN, CellCosts, Goal
 from leastnoise.query import CELL, Cell, InventedRecords, Objective, RowMeaning, Targets, Workload
 from leastnoise.strategy import Measured, is_within, spare_of
 
@@ -101,7 +101,7 @@ def _check_after(plan: Plan) -> None:
         return
     if not all(isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in plan.after):
         raise PrivacyError("earlier plans are named by their digests, 64 hexadecimal digits each")
-    is_summed = plan.privacy.noise == "gaussian" and plan.privacy.neighbours == "add-remove"
+    is_summed = plan.privacy.noise == GAUSSIAN and plan.privacy.relation.adds_by_cell
     if not (is_summed and plan.has_goal) or plan.mechanism is not None:
         raise PrivacyError(
             "plans add up cell by cell for Gaussian noise within a goal, and where records are added or "

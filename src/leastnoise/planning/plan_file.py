@@ -169,7 +169,7 @@ def _cell_weights(arrays: Mapping[str, Array], workload: Workload, privacy: Goal
     fits = q.shape == (n,) if pairs is None else are_pairs(pairs, q, n)
     if not fits or not (np.isfinite(q).all() and (q >= 0).all()):
         raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
-    if pairs is not None and not privacy.relation.replaces:
+    if not privacy.relation.may_weigh(pairs):
         raise PlanFileError(f"{name!r} holds weights of pairs, which prove nothing for its goal")
     p = _query_weights(arrays, workload.shape[0])
     if p is None and not arrays.keys().isdisjoint({"p", "p_rows"}):

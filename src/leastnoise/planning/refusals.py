@@ -145,7 +145,7 @@ def _proved(
     remedy = RelaxTargets(rounded_up(factor), *raised(goal, factor))
     _require_proof(workload, goal, witness, None, f"within {goal}", remedy)
     return InfeasibleError(
-        f"these targets cannot be met with {_noise(goal)} noise within {goal}. The most is asked by "
+        f"these targets cannot be met with {goal.noise.label} noise within {goal}. The most is asked by "
         f"{_listed(_heaviest(workload, shares))}. To make it possible, ",
         remedy,
         _other_noise(goal),
@@ -215,10 +215,6 @@ def _other_noise(goal: Goal) -> str:
     if not isinstance(goal, ApproxDP):
         return ""
     return ". This says nothing of Laplace noise, which needs no delta"
-
-
-def _noise(goal: Goal) -> str:
-    return "Laplace" if goal.noise == "laplace" else "Gaussian"
 
 
 def rounded_up(value: float) -> str:

@@ -16,7 +16,7 @@ from leastnoise.core.progress import Progress
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning.method import Request
 from leastnoise.planning.plan import Plan, cells_digest, summed_costs
-from leastnoise.privacy import GDP, ZCDP, CellCosts, Goal, shown
+from leastnoise.privacy import GAUSSIAN, GDP, ZCDP, CellCosts, Goal, shown
 from leastnoise.query import Objective, Targets, Workload, check_spanned, default_objective
 from leastnoise.solver import BACKENDS, load_backend
 
@@ -125,12 +125,12 @@ def _check_same_terms(after: Sequence[Plan], privacy: Goal | None) -> None:
     k = after[0].privacy.records_per_person
     for number, goal in enumerate([*(plan.privacy for plan in after), *([privacy] if privacy else [])], 1):
         what = f"plan {number} of after" if number <= len(after) else "the goal"
-        if goal.neighbours != "add-remove":
+        if not goal.relation.adds_by_cell:
             raise PrivacyError(
                 f"{what} is for {goal.neighbours} neighbours; what plans leave in each cell is known where "
                 "records are added or removed. Design one plan for all queries instead"
             )
-        if goal.noise != "gaussian":
+        if goal.noise != GAUSSIAN:
             raise PrivacyError(
                 f"{what} is for {goal.noise} noise; only Gaussian releases add up as ",
                 Argument("after"),

@@ -43,14 +43,12 @@ class Neighbours(str):
         replaces: whether a neighbour may also have them in another cell. Then differences of two columns
             count, the dual weights of a certificate may stand on pairs of cells, and what a record of one
             cell pays says nothing of a pair, so that charges add up by their worst cases.
-        allows_products: whether (1) is bounded for products of many axes, by `cost_of_products`.
     """
 
     __slots__ = ()
 
     records: ClassVar[int] = 1
     replaces: ClassVar[bool] = False
-    allows_products: ClassVar[bool] = True
 
     # What a record costs --------------------------------------------------------------------------
 
@@ -85,12 +83,17 @@ class Neighbours(str):
         """What the largest change costs along a column, or along a difference of two, of a known cost."""
         return noise.times(self.records) * column
 
-    def column_budget(self, budget: Fraction, noise: Noise) -> Fraction:
-        """What a column, or where the relation replaces a difference of two, may cost within a budget.
+    def may_weigh(self, pairs: Array | None) -> bool:
+        """Whether dual weights of these pairs of cells prove a bound; None for weights of cells alone."""
+        return pairs is None or self.replaces
 
-        A certificate holds every noise to this, so it must never be less than the relation allows.
+    def column_budget(self, budget: Fraction, noise: Noise) -> Fraction:
+        """What a column, or a difference of two where the relation replaces, may cost within a budget.
+
+        Guarantee:
+            Noise that keeps the budget keeps this. Certificates prove their bounds for noise that does.
         """
-        return budget / noise.times(self.records)
+        return budget / self.change_cost(1, noise)
 
     # In words -------------------------------------------------------------------------------------
 

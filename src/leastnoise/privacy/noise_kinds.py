@@ -61,6 +61,10 @@ class Noise(str, ABC):
         """The least positive integer scale whose `unit` is at least this."""
 
     @abstractmethod
+    def root(self, budget: float) -> float:
+        """What a budget is as a factor on the scale: μ for μ², ε for ε."""
+
+    @abstractmethod
     def variance(self, scale: int) -> float:
         """The variance of one draw, rounding to whole numbers included."""
 
@@ -90,6 +94,9 @@ class _Gaussian(Noise):
     def least_scale(self, unit: int) -> int:
         return math.isqrt(max(unit - 1, 0)) + 1
 
+    def root(self, budget: float) -> float:
+        return math.sqrt(budget)
+
     def variance(self, scale: int) -> float:
         """σ² + 1/12, up to terms of order exp(−2π²σ²), which are nothing at the scales used here."""
         return float(scale) ** 2 + 1 / 12
@@ -114,6 +121,9 @@ class _Laplace(Noise):
 
     def least_scale(self, unit: int) -> int:
         return max(unit, 1)
+
+    def root(self, budget: float) -> float:
+        return budget
 
     def variance(self, scale: int) -> float:
         """2q/(1 − q)² with q = exp(−1/b), which is 1/(2 sinh²(1/(2b)))."""

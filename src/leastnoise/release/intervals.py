@@ -48,7 +48,7 @@ def half_widths(
     n_random = int((stderr > 0).sum())
     if n_random == 0:
         return np.zeros_like(stderr)
-    if strategy.noise == "laplace":
+    if not strategy.noise.has_normal_errors:
         alpha = (1 - level) / (n_random if simultaneous else 1)
         return strategy.laplace_half_widths(workload, alpha)
     if not simultaneous:

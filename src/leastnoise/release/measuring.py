@@ -208,5 +208,6 @@ def _noisy(plan: Plan, read: Array, bits: RandomBits) -> Array:
 
 def with_noise(strategy: Measured, integers: Array, bits: RandomBits) -> Array:
     """What a strategy measures, in Python integers, with its noise: one independent draw for each."""
-    draw = discrete_laplace if strategy.noise == "laplace" else rounded_gaussian
+    samplers = {"rounded_gaussian": rounded_gaussian, "discrete_laplace": discrete_laplace}
+    draw = samplers[strategy.noise.sampler]
     return integers + np.array(draw(strategy.scale, strategy.n_measured, bits), dtype=object)

@@ -35,15 +35,15 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted
 from leastnoise.core.random_bits import SystemBits
 from leastnoise.planning import Plan
-from leastnoise.privacy import ApproxDP, delta_of, gaussian_delta_bounds
+from leastnoise.privacy import GAUSSIAN, LAPLACE, ApproxDP, Noise, delta_of, gaussian_delta_bounds
 from leastnoise.query import Workload
 from leastnoise.report.worst_pair import Pair, change_of, tables_of, worst_pair
 from leastnoise.strategy import Measured, Structured
 
 # Draws of each table unless others are asked for, and what m records should come to (M, or mε in the row):
 # there, noise of 0.95 of its scale is noticed with the fewest draws.
-USUAL_DRAWS = {"gaussian": 15_000, "laplace": 60_000}
-_AIM = {"gaussian": 3.1, "laplace": 2.4}
+USUAL_DRAWS: dict[str, int] = {GAUSSIAN: 15_000, LAPLACE: 60_000}
+_AIM: dict[str, float] = {GAUSSIAN: 3.1, LAPLACE: 2.4}
 
 # The share of its scale that noise must have lost for `AuditReport.power` to speak of it.
 POWER_SHARE = 0.95
@@ -103,7 +103,7 @@ class AuditReport:
         return "keeps what it says" if self.keeps_its_word else "spends more than it says"
 
     def __str__(self) -> str:
-        symbol = "μ" if self.noise == "gaussian" else "ε"
+        symbol = "μ" if self.noise == GAUSSIAN else "ε"
         lines = [f"The plan {self.verdict}: {self.goal}"]
         lines += [f"  fault        {fault}" for fault in self.faults]
         if self.pair is None:
@@ -222,7 +222,7 @@ def _faults_of_arithmetic(plan: Plan) -> Iterator[str]:
 
 def _per_person(plan: Plan) -> int:
     k = plan.privacy.records_per_person
-    return k * k if plan.privacy.noise == "gaussian" else k
+    return plan.privacy.noise.times(k)
 
 
 # ------------------------------------------------------------------ telling tables apart
@@ -245,7 +245,7 @@ _NONE = _Trial(group=0, rows=(0, 0), apart=0.0, said=0.0, at_least=0.0)
 class _Repeated:
     """Some rows of a strategy many times over, for `with_noise`, which asks for no more than this."""
 
-    noise: str
+    noise: Noise
     scale: int
     n_measured: int
 
@@ -254,7 +254,7 @@ def _tried(workload: Workload, strategy: Measured, pair: Pair, draws: int, level
     change = change_of(workload, strategy, pair.one, pair.other)
     order = sorted(range(len(change)), key=lambda r: -abs(int(change[r])))
     differing = sum(bool(value) for value in change)
-    most = 1 if strategy.noise == "laplace" else max(1, _MOST_INTEGERS // draws)
+    most = 1 if strategy.noise.is_pure else max(1, _MOST_INTEGERS // draws)
     rows = np.array(order[: min(differing, most)])
     d = np.array([int(change[r]) / strategy.scale for r in rows])
     said = float(np.linalg.norm(d))
@@ -266,7 +266,7 @@ def _tried(workload: Workload, strategy: Measured, pair: Pair, draws: int, level
     direction = d / said
     statistics = [_statistics(strategy, integers, other, direction, draws) for integers in (other, one)]
     apart = said * group
-    bound = {"gaussian": _gaussian_bound, "laplace": _laplace_bound}[strategy.noise]
+    bound = _laplace_bound if strategy.noise.is_pure else _gaussian_bound
     at_least = bound(statistics[0], statistics[1], apart, 1 - level) / group
     return _Trial(group, (len(rows), differing), apart, said, at_least)
 
@@ -345,7 +345,7 @@ def detection_power(
     from scipy import stats
 
     n, rate = 2 * draws, 1 - level
-    if noise == "gaussian":
+    if noise == GAUSSIAN:
         most = _most_hits(n, float(stats.norm.sf(apart / 2)), rate)
         return float(stats.binom.cdf(most, n, stats.norm.sf(apart / 2 / share)))
     best = 0.0

@@ -243,7 +243,7 @@ def compare(
     if aside is not None:
         for method in others:
             race.run(method, replace(request, privacy=aside), n_turns, is_aside=True)
-    among = "Laplace" if request.privacy.noise == "laplace" else "Gaussian"
+    among = request.privacy.noise.label
     unit = request.objective.unit(workload, has_goal=privacy is not None)
     return MethodComparison(*race.result(), among, unit, limit)
 

@@ -107,7 +107,7 @@ def drivers(
         raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
     plan.fixed_strategy()
     # Laplace plans are the best of several searches, and no one method finds them.
-    method = plan.method if plan.privacy.noise == "gaussian" else "auto"
+    method = "auto" if plan.privacy.noise.is_pure else plan.method
     known = known_of(plan, relax, _delta(plan, delta))
     jobs = known.jobs(most)
     if jobs:

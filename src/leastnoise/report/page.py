@@ -176,7 +176,7 @@ def _released(release: Release) -> dict[str, Any]:
     return {
         "adjusted": "" if release.adjusted is None else release.adjusted.statement(),
         "is_known": ends is not None,
-        "is_exact": plan.privacy.noise == "gaussian",
+        "is_exact": plan.privacy.noise.has_normal_errors,
         "level": f"{LEVEL:.0%}",
         "batches": batches,
         "left_out": counted(len(others), "further table") if others else "",
@@ -222,7 +222,7 @@ def _accuracy(plan: Plan) -> dict[str, Any]:
     ]
     return {
         "is_known": True,
-        "is_gaussian": plan.privacy.noise == "gaussian",
+        "is_normal": plan.privacy.noise.has_normal_errors,
         "targets": words.targets_kept(plan),
         "are_met": plan.factor is not None and plan.factor <= 1,
         "has_targets": has_targets,
@@ -235,6 +235,8 @@ def _accuracy(plan: Plan) -> dict[str, Any]:
 def _privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None) -> dict[str, Any]:
     """What is promised to whom; `is_truncated` is that of the release."""
     goal, k = plan.privacy, plan.privacy.records_per_person
+    record = "all records" if is_truncated else "the record" if k == 1 else f"up to {k} records"
+    change, question = goal.relation.question(record)
     delta = None if plan.mu is None else words.shown_delta(plan)
     try:
         grown = at_least(math.nextafter(math.exp(plan.epsilon(delta=delta)), math.inf))
@@ -247,8 +249,8 @@ def _privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None) -> dic
         "after": [f"{line[0].upper()}{line[1:]}" for line in plan.after_in_words()],
         "warning": words.large_delta(plan),
         "who": words.who_is_protected(plan, is_truncated),
-        "is_replaced": goal.neighbours == "replace-one",
-        "record": "all records" if is_truncated else "the record" if k == 1 else f"up to {k} records",
+        "change": change,
+        "question": question,
         "numbers": "these numbers" if is_released else "the numbers",
         "grown": grown,
         "delta": None if delta is None else at_least(delta),

@@ -104,7 +104,7 @@ def large_delta(plan: Plan) -> str | None:
 
 def noise_kind(plan: Plan) -> str:
     """What the noise is called."""
-    return "Gaussian" if plan.privacy.noise == "gaussian" else "Laplace"
+    return plan.privacy.noise.label
 
 
 def reached(plan: Plan) -> str:

@@ -66,15 +66,9 @@ class Baselines:
 
 def baselines(plan: Plan) -> Baselines:
     """What noise on every count, or on every cell, would have cost under the plan's goal."""
-    if plan.privacy.noise == "laplace":
-        epsilon = plan.privacy.epsilon_per_record
-        assert epsilon is not None
-        unit, order = math.sqrt(2) / float(epsilon), 1
-    else:
-        mu_squared = plan.privacy.mu_squared
-        assert mu_squared is not None
-        unit, order = 1 / math.sqrt(mu_squared), 2
-    workload, is_replaced = plan.workload, plan.privacy.neighbours == "replace-one"
+    budget, order = plan.privacy.column_budget, plan.privacy.noise.power
+    unit = math.sqrt(2) / float(budget) if plan.privacy.noise.is_pure else 1 / math.sqrt(budget)
+    workload, is_replaced = plan.workload, plan.privacy.relation.replaces
     per_count, is_bound = _sensitivity(workload, order, is_replaced=is_replaced)
     per_cell = 2 ** (1 / order) if is_replaced and workload.shape[1] > 1 else 1.0
     alike = [_RowSquares(1.0, 1.0, lambda: np.ones(1)) for _ in workload.blocks]

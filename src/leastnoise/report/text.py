@@ -49,7 +49,7 @@ def release_text(release: Release) -> str:
         else:
             lines += _answers(block, release.answers[rows], lower[rows], upper[rows])
         start += block.n_rows
-    exact = "exact" if plan.privacy.noise == "gaussian" else "on the safe side"
+    exact = "exact" if plan.privacy.noise.has_normal_errors else "on the safe side"
     if lower is not None:
         lines += [
             f"Each interval holds the true count with probability {LEVEL:.0%} ({exact});",

@@ -145,7 +145,7 @@ def _goal(privacy: Goal | None, delta: float | None) -> tuple[ApproxDP | PureDP,
     if privacy is None:
         return ApproxDP(1.0, at), None
     k = privacy.records_per_person
-    epsilon = epsilon_of(privacy.budget * k * k, at)
+    epsilon = epsilon_of(privacy.budget_per_person, at)
     goal = ApproxDP(epsilon, at, neighbours=privacy.neighbours, records_per_person=k)
     return goal, epsilon
 
@@ -289,7 +289,7 @@ class _Curve:
     def needed_budget(self) -> float | None:
         """The budget of a record at which all targets are just met; None where the plan aims at none."""
         if self.is_within or isinstance(self.objective, Targets):
-            return self.base.budget * self.base.largest_factor ** (1 if self.base.is_laplace else 2)
+            return self.base.budget * self.base.largest_factor**self.base.power
         return None
 
     def asked(self, b: int) -> AskedBatch:
@@ -298,8 +298,7 @@ class _Curve:
         targets = block.targets[np.isfinite(block.targets)]
         met_from = None
         if factor is not None:
-            power = 1 if self.base.is_laplace else 2
-            met_from = _epsilon_at(self.goal, self.base.budget * factor**power)
+            met_from = _epsilon_at(self.goal, self.base.budget * factor**self.base.power)
         stderr = float(targets.min()) if len(targets) else None
         return AskedBatch(block.name, block.n_rows, printable(target_in_words(block)), stderr, met_from)
 
@@ -308,7 +307,7 @@ class _Curve:
         notes = []
         if self.base.simple.per_count.is_bound:
             notes.append("What noise on each count would have is not known exactly here: it is at most that.")
-        errors = "1/epsilon" if self.base.is_laplace else "1/mu"
+        errors = "1/epsilon" if self.goal.noise.is_pure else "1/mu"
         proof = self.base.plan.certificate
         if not self.is_within:
             is_best = proof.status == "optimal"
@@ -327,8 +326,8 @@ class _Curve:
             each = counted(self.n_designed, "design")
             notes.append(f"Above it targets bind, and every epsilon has a design of its own ({each}).")
         if self.least_total is not None:
-            power = 1 if self.base.is_laplace else 2
-            last = _epsilon_at(self.goal, self.least_total.budget * self.least_total.largest_factor**power)
+            least = self.least_total
+            last = _epsilon_at(self.goal, least.budget * least.largest_factor**self.base.power)
             notes.append(
                 f"From epsilon = {last:.4g} on the least total variance meets all targets by itself: one "
                 "design, scaled."
@@ -347,7 +346,7 @@ class _Scaled:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.is_laplace = plan.privacy.noise == "laplace"
+        self.power = plan.privacy.noise.power
         self.budget = float(plan.privacy.budget)
         self.simple: Baselines = baselines(plan)
         self.factors = _factors(plan)
@@ -360,7 +359,7 @@ class _Scaled:
     def growth(self, goal: Goal) -> float:
         """What standard errors are multiplied with within another goal."""
         ratio = self.budget / float(goal.budget)
-        return ratio if self.is_laplace else math.sqrt(ratio)
+        return goal.noise.root(ratio)
 
     def factor(self, goal: Goal) -> float:
         """The largest standard error as a multiple of its target."""
@@ -383,7 +382,7 @@ class _Scaled:
             )
         )
         factor = self.factor(goal) if self.plan.workload.has_targets else None
-        mu = None if self.is_laplace else math.sqrt(goal.budget) * goal.records_per_person
+        mu = None if goal.noise.is_pure else math.sqrt(goal.budget) * goal.records_per_person
         return Point(epsilon, mu, how, factor, proof.gap, proof.status, batches)
 
 

@@ -43,7 +43,7 @@ class Pair:
 def worst_pair(workload: Workload, strategy: Measured) -> Pair | None:
     """The pair of records that changes most, or the worst that is found; None if none changes anything."""
     n, r = strategy.n_cells, strategy.n_measured
-    replaces = strategy.neighbours == "replace-one"
+    replaces = strategy.neighbours.replaces
     if n <= _MOST_CELLS and n * n * r <= _MOST_PRODUCTS:
         records = [_record(workload, cell) for cell in range(n)]
         columns = [change_of(workload, strategy, record, None) for record in records]
@@ -62,9 +62,8 @@ def worst_pair(workload: Workload, strategy: Measured) -> Pair | None:
 
 
 def _cost(strategy: Measured, change: Array) -> int:
-    """Σ d² or Σ |d| in Python integers."""
-    values = map(int, change.tolist())
-    return sum(d * d for d in values) if strategy.noise == "gaussian" else sum(map(abs, values))
+    """Σ d² or Σ |d| in Python integers, of the largest change that the neighbouring relation allows."""
+    return strategy.neighbours.change_cost(strategy.noise.cost(change.tolist()), strategy.noise)
 
 
 def change_of(workload: Workload, strategy: Measured, one: Record, other: Record | None) -> Array:
@@ -100,7 +99,7 @@ def _costly_record(workload: Workload, strategy: Measured) -> Record:
         return _record(workload, max(range(len(costs)), key=costs.__getitem__))
     assert isinstance(strategy, Structured)
     place = [0] * len(strategy.axes)
-    power = 2 if strategy.noise == "gaussian" else 1
+    power = strategy.noise.power
     costs_of = [[_axis_costs(strategy, form, power) for form in own] for own in strategy.forms]
     # One axis at a time, the others staying: each step takes the value that costs most.
     for _ in range(2):
@@ -139,7 +138,7 @@ def _partners(workload: Workload, strategy: Measured, one: Record) -> list[Recor
         cell = _cell(workload, one)
         A = strategy.entries.astype(float)
         apart = A - A[:, [cell]]
-        power = 2 if strategy.noise == "gaussian" else 1
+        power = strategy.noise.power
         return [_record(workload, int(np.argmax((np.abs(apart) ** power).sum(axis=0))))]
     assert workload.schema is not None
     sizes = workload.schema.shape

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.app.specification.spec_file import DESIGN, FURTHER, GOALS, PERSON, PERSON_UNKNOWN
+from leastnoise.privacy import NEIGHBOURS
 from leastnoise.query import COMMON, OBJECTIVES, QUERY_KINDS, Query
 
 FILE = Path(__file__).with_name("spec.schema.json")
@@ -30,7 +31,7 @@ _NUMBERS: Json = {"type": "array", "items": {"type": "number"}}
 
 _NUMBER_OR_FRACTION: Json = {"anyOf": [_POSITIVE, {"type": "string", "pattern": "^[^/]+/[^/]+$"}]}
 _GOAL_KEYS: dict[str, Json] = {
-    "neighbours": {"enum": ["add-remove", "replace-one"]},
+    "neighbours": {"enum": list(NEIGHBOURS)},
     "records_per_person": {
         "type": "integer",
         "minimum": 1,

@@ -51,7 +51,7 @@ from leastnoise.app.specification.toml import key_text, value_text
 from leastnoise.app.specification.toml_mistakes import slip_in
 from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, SpecError
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
+from leastnoise.privacy import ADD_REMOVE, GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
 from leastnoise.query import COMMON, Query, Schema, Workload, assemble, objective_from_dict, query_from_dict
 
 MAX_BYTES = 16 * 2**20
@@ -65,7 +65,7 @@ GOALS: dict[frozenset[str], type[Goal]] = {
     frozenset({"mu"}): GDP,
 }
 # What a goal may hold besides its numbers, written only where it is not the default.
-FURTHER = {"neighbours": "add-remove", "records_per_person": 1, "calibration": "exact"}
+FURTHER = {"neighbours": str(ADD_REMOVE), "records_per_person": 1, "calibration": "exact"}
 # What may stand beside a goal, or alone where targets take its place, and is no part of it.
 PERSON = "person"
 PERSON_UNKNOWN = "person_unknown"

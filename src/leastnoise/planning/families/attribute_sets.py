@@ -240,7 +240,7 @@ def _find_datacube(request: Request) -> Found:
     assert asked is not None
     assert request.workload.schema is not None
     sizes = request.workload.schema.shape
-    power = 2 if request.privacy.noise == "laplace" else 1
+    power = request.privacy.noise.variance_power
     subsets = [product.attributes for product in asked]
     measured = chosen_marginals(subsets, sizes, power)
     return Found(

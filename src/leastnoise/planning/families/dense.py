@@ -37,6 +37,7 @@ from leastnoise.planning.families.proposals import (
     with_differences,
 )
 from leastnoise.planning.method import Found, Method, Request, dense_needs, flag_option, refuse_many_cells
+from leastnoise.privacy import GAUSSIAN
 from leastnoise.solver import Run, Solution, minimise_total_variance
 from leastnoise.solver.capped import least_total
 from leastnoise.strategy import RealStrategy, integer_basis
@@ -54,7 +55,7 @@ _MAX_ROUNDS, _IDLE_WEIGHT, _IDLE_PROFILE = 50, 1e-9, 0.9
 
 def _refuses(request: Request) -> str | None:
     n = request.workload.shape[1]
-    if request.privacy.noise != "gaussian":
+    if request.privacy.noise != GAUSSIAN:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
     is_refined = request.options.get("refine", False) is True
     if n <= MAX_CELLS and is_refined and request.objective.kind != "largest":
@@ -86,7 +87,7 @@ def _find_total(request: Request) -> Found:
     else:
         cells = distinct_cells(R, np.asarray(workload.operator.column_norms(1) > 0))
     n = len(cells.first)
-    is_replaced = request.privacy.neighbours == "replace-one"
+    is_replaced = request.privacy.relation.replaces
     if is_replaced and n * (n + 1) // 2 <= MAX_PAIRS:
         over_pairs = _solve_over_pairs(R[:, cells.first], request)
         root = cells.spread(over_pairs.root)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -124,7 +125,9 @@ class _Problem:
     @property
     def budget(self) -> float:
         """What a column of profile 1 may spend, μ²."""
-        return float(self.request.privacy.budget) if self.room is None else self.room.unit
+        goal = self.request.privacy
+        allowed = goal.budget if self.room is None else Fraction(self.room.unit)
+        return float(goal.relation.column_budget(allowed, goal.noise))
 
     @property
     def _all_cells(self) -> Array:
@@ -170,7 +173,7 @@ def find_within_caps(request: Request, max_pairs: int) -> Found:
         InfeasibleError: if no noise keeps the caps within the goal, with the proof.
     """
     problem = _problem(request, max_pairs)
-    is_replaced = request.privacy.neighbours == "replace-one"
+    is_replaced = request.privacy.relation.replaces
     is_heuristic = is_replaced and not problem.are_pairs
     note = ", over pairs of cells" if problem.are_pairs else ""
     if is_heuristic:
@@ -207,7 +210,7 @@ def _problem(request: Request, max_pairs: int) -> _Problem:
         capped=capped,
         caps=caps[capped],
         cells=cells,
-        are_pairs=request.privacy.neighbours == "replace-one" and count * (count + 1) // 2 <= max_pairs,
+        are_pairs=request.privacy.relation.replaces and count * (count + 1) // 2 <= max_pairs,
         room=room_of(request, cells),
     )
 

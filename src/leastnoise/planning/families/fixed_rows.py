@@ -163,13 +163,13 @@ def _expected(request: Request, gram: Array | None, branching: Sequence[int]) ->
     grams = [rows.T @ rows for rows in map(tree, sizes, branching)]
     covariance = kronecker([np.linalg.inv(own) for own in grams])
     # Entries are 0 and 1, so Σ a² = Σ |a|, of a column and of a difference of two.
-    if request.privacy.neighbours == "replace-one":
+    if request.privacy.relation.replaces:
         joint = kronecker(grams)
         own = np.diag(joint)
         cost = int(max(own.max(), (own[:, None] + own - 2 * joint).max()))
     else:
         cost = math.prod(int(own.diagonal().max()) for own in grams)
-    spread = float(cost) ** (2 if request.privacy.noise == "laplace" else 1)
+    spread = float(cost) ** request.privacy.noise.variance_power
     if gram is not None:
         return spread * float(np.vdot(gram, covariance))
     return spread * request.objective.value(request.workload, request.workload.operator.quadratic(covariance))
@@ -233,7 +233,7 @@ def is_small(n: int) -> bool:
 
 def _refuses_wavelet(request: Request) -> str | None:
     sizes = cells_per_attribute(request.workload)
-    if request.options.get("hybrid") is True and request.privacy.noise != "laplace":
+    if request.options.get("hybrid") is True and not request.privacy.noise.is_pure:
         return "its hybrid is for Laplace noise; with Gaussian noise leaving attributes out gains nothing"
     return refuse_large(math.prod(2 * n for n in sizes), math.prod(sizes))
 

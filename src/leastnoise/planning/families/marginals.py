@@ -40,6 +40,7 @@ from leastnoise.planning.families.product_requests import (
 )
 from leastnoise.planning.method import Found, Method, Request
 from leastnoise.planning.refusals import infeasible_products, not_found_yet
+from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Lattice, Products
 from leastnoise.solver import SplitSolution, least_largest, total_within
 from leastnoise.solver.split import least_total
@@ -52,7 +53,7 @@ def _refuses(request: Request) -> str | None:
         return reason
     if not asked(request).products.are_marginals:
         return "it measures cross tables, and other counts are asked for"
-    if request.privacy.noise != "gaussian":
+    if request.privacy.noise != GAUSSIAN:
         return weighted_tables.refuse_many_sets(asked(request).products)
     return None
 
@@ -67,7 +68,7 @@ def row_variances(products: Products, whole: tuple[int, ...]) -> tuple[Lattice, 
 
 
 def _find(request: Request) -> Found:
-    if request.privacy.noise != "gaussian":
+    if request.privacy.noise != GAUSSIAN:
         return weighted_tables.find(request)
     question = asked(request)
     products = question.products
@@ -102,7 +103,7 @@ def _find(request: Request) -> Found:
     proposal = BlockProposal(products.axes, tuple(map(tuple, forms)), blocks, solution.x[used])
     p = None if solution.p is None else solution.p / table_sizes(products)
     how = "a closed form" if question.caps is None else f"{solution.steps} steps over shares of the budget"
-    kind: Status = "heuristic" if request.privacy.neighbours == "replace-one" else "stopped"
+    kind: Status = "heuristic" if request.privacy.relation.replaces else "stopped"
     note = (
         f"nothing but cross tables: the optimum over residuals of {len(products.terms):,} cross tables, {how}"
     )
@@ -122,7 +123,7 @@ def _split(request: Request, question: Asked, A: Any) -> SplitSolution:
     if kind == "largest":
         return least_largest(A, question.caps, **limits)
     # At another budget variances are those at profile 1 divided by it.
-    caps = question.caps * float(request.privacy.budget) * (1 - ROUNDING)
+    caps = question.caps * float(request.privacy.column_budget) * (1 - ROUNDING)
     return total_within(A, totals, caps, **limits)
 
 

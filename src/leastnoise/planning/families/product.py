@@ -31,7 +31,7 @@ from leastnoise.planning.families.product_requests import (
     uniform,
 )
 from leastnoise.planning.method import Found, Method, Request
-from leastnoise.privacy import GDP
+from leastnoise.privacy import GAUSSIAN, GDP
 from leastnoise.query import AxisRows, MaxVariance, ProductTerm, TotalVariance, workload_of_rows
 from leastnoise.strategy import AxisForm, RealStrategy, identity_form, integer_strategy, single_block
 
@@ -59,7 +59,7 @@ def _refuses(request: Request) -> str | None:
         return "one attribute alone is no product"
     if request.objective.kind == "total-within-caps":
         return "the least total within targets is no product of what its attributes need"
-    if request.privacy.noise == "laplace" and request.objective.kind == "largest":
+    if request.privacy.noise.is_pure and request.objective.kind == "largest":
         return "with Laplace noise it looks at totals only"
     return None
 
@@ -81,7 +81,7 @@ def _find(request: Request) -> Found:
         if kind.is_identity:
             forms[place] = [identity_form(products.sizes[place])]
             continue
-        factor = _with_laplace_noise if request.privacy.noise == "laplace" else _optimal
+        factor = _with_laplace_noise if request.privacy.noise.is_pure else _optimal
         left = request.deadline.part(_SEARCHING).left
         limit = None if left is None else left / n_searched
         n_searched -= 1
@@ -91,10 +91,11 @@ def _find(request: Request) -> Found:
             rows[0, place] = found.p
         notes.append(f"{' and '.join(products.axes[place].names)}: {found.how}")
         endings.append(found.ended)
-    is_proved = request.privacy.noise == "gaussian" and request.privacy.neighbours == "add-remove"
+    is_gaussian = request.privacy.noise == GAUSSIAN
+    is_proved = is_gaussian and not request.privacy.relation.replaces
     claim: Status = "stopped" if is_proved else "heuristic"
     how = "; ".join(notes) or "plain counts of every attribute"
-    best = "the optimum" if request.privacy.noise == "gaussian" else "the best found"
+    best = "the optimum" if is_gaussian else "the best found"
     note = f"one product: {best} factor by factor ({how})"
     witness = ProductWitness(tuple(q), np.ones(1) if is_largest else None, rows)
     return Found(single_block(products.axes, forms), witness, claim, note, worst_ending(endings))

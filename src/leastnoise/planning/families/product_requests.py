@@ -81,7 +81,7 @@ def axis_needs(request: Request, *, held: float, first: float, step: float) -> N
         held, first, step: matrices and products for an axis, as in `dense_needs`.
     """
     products_asked = asked(request).products
-    after = _PAIRS_HELD if request.privacy.neighbours == "replace-one" else _AFTER_HELD
+    after = _PAIRS_HELD if request.privacy.relation.replaces else _AFTER_HELD
     memory = work = between = last = 0.0
     for size, kinds in zip(products_asked.sizes, products_asked.kinds, strict=True):
         rows = [min(kind.operator.shape[0], size) / size for kind in kinds if not kind.is_identity]

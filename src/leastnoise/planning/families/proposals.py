@@ -25,6 +25,7 @@ from leastnoise.core.full_rank import coefficients_on
 from leastnoise.core.numerical_rank import row_lengths
 from leastnoise.core.operators import Array, RowScaled
 from leastnoise.planning.method import Found, Request, refuse_many_cells
+from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Workload
 from leastnoise.strategy import GRID_TOLERANCE, Basis, RealStrategy, basis_of, factor_gram, integer_basis
 
@@ -185,14 +186,14 @@ def refuse_unless_total(request: Request, most_cells: int, *, allows_laplace: bo
     n = request.workload.shape[1]
     if request.objective.kind != "total":
         return "it minimises a total of variances, without caps and not the largest"
-    if request.privacy.noise != "gaussian" and not allows_laplace:
+    if request.privacy.noise != GAUSSIAN and not allows_laplace:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
     return refuse_many_cells(n, most_cells)
 
 
 def is_add_remove(request: Request) -> bool:
     """Whether records are added or removed, which is what the papers' sensitivities are about."""
-    return request.privacy.neighbours == "add-remove"
+    return not request.privacy.relation.replaces
 
 
 def scaled_note(request: Request) -> str:

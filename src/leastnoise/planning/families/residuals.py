@@ -49,6 +49,7 @@ from leastnoise.planning.oblique.row_variances import (
 from leastnoise.planning.oblique.splitting import Split, split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
 from leastnoise.planning.refusals import infeasible_products, not_found_yet
+from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import AxisRows, Products, first_not_spanned
 from leastnoise.solver import SplitSolution, least_largest, total_within
 
@@ -100,7 +101,7 @@ def _refuses(request: Request) -> str | None:
     reason = refuse_unstructured(request)
     if reason is not None:
         return reason
-    if request.privacy.noise != "gaussian":
+    if request.privacy.noise != GAUSSIAN:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
     pieces = sum(2 ** len(s) for s in asked(request).products.sets)
     if pieces > MAX_PIECES:
@@ -166,7 +167,7 @@ def _find_within_caps(request: Request, question: Asked) -> Found:
     """The least total within caps: axes chosen for the total, for the caps, and for both together."""
     assert question.caps is not None
     # At profile 1. What rounding to integers adds to a variance must not take it over its cap.
-    caps = question.caps * float(request.privacy.budget) * (1 - _ROUNDING_ROOM)
+    caps = question.caps * float(request.privacy.column_budget) * (1 - _ROUNDING_ROOM)
     capped = np.isfinite(caps)
     n_rows = table_sizes(question.products)
     # Axes are chosen for all queries; shares of the budget for those that count, and those nothing answers.
@@ -362,7 +363,7 @@ def _found(
         if p is not None and caps is not None:
             p = _proving_most(split.products, weights, p, caps, q)
         witness = ProductWitness(q, p, axes=split.products.axes)
-    claim: Status = "heuristic" if request.privacy.neighbours == "replace-one" else "stopped"
+    claim: Status = "heuristic" if request.privacy.relation.replaces else "stopped"
     note = f"oblique residuals of {len(split.products.terms):,} products, {how}"
     ended = worst_ending([*endings, proof_ended])
     return Found(proposal_of(split, tol=request.tol), witness, claim, note, ended)

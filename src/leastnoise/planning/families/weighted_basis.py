@@ -84,7 +84,7 @@ def _refuses(request: Request) -> str | None:
 
 
 def _power(request: Request) -> int:
-    return 2 if request.privacy.noise == "laplace" else 1
+    return request.privacy.noise.variance_power
 
 
 def _loads(rows: Array, power: int) -> Array:
@@ -185,7 +185,7 @@ def _best(request: Request) -> _Candidate:
     n = request.workload.shape[1]
     found = []
     for name, find in _BASES.items():
-        if name == "tree" and (n > MAX_TREE_CELLS or request.privacy.noise != "laplace"):
+        if name == "tree" and (n > MAX_TREE_CELLS or not request.privacy.noise.is_pure):
             continue
         try:
             found.append(find(with_time_left(request)))

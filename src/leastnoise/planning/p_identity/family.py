@@ -114,7 +114,7 @@ class Capped:
         self.inverse_caps = np.where(np.isfinite(caps), 1 / caps, 0.0)
         self.relative_caps = relative_caps(caps)
         self.weights = objective.weights(workload)
-        budget = float(request.privacy.budget)
+        budget = float(request.privacy.column_budget)
         # Continuous noise has a little more variance than what is measured; for the largest no unit matters.
         self.unit_noise = 2 / budget / budget if self.is_within else 1.0
         self.best: Met | None = None
@@ -132,7 +132,7 @@ class Capped:
 
         Where records are replaced, what a pair of columns differs by is what counts, 2 at most.
         """
-        if self.request.privacy.neighbours == "add-remove":
+        if not self.request.privacy.relation.replaces:
             return self.unit_noise
         return self.unit_noise * largest_difference(rows_of(theta)) ** 2
 
@@ -340,7 +340,7 @@ def merging(cells: Cells) -> Array | None:
 
 def _refuses(request: Request) -> str | None:
     n = request.workload.shape[1]
-    if request.privacy.noise != "laplace":
+    if not request.privacy.noise.is_pure:
         return "it weighs rows for Laplace noise, and the goal allows Gaussian noise"
     return refuse_many_cells(n, MAX_CELLS)
 

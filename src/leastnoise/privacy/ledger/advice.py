@@ -37,8 +37,8 @@ def over_budget(
             remaining=remaining,
         )
     if charge is not None:
-        gaussian = charge.noise == "gaussian"
-        unit, free = ("μ²", remaining.mu_squared) if gaussian else ("ε", remaining.epsilon)
+        kind = charge.noise_kind
+        unit, free = kind.symbol, remaining.epsilon if kind.is_pure else remaining.mu_squared
         added = (
             f"in terms of this plan {unit} = {shown(free or Fraction(0))}, and the plan would add "
             f"{shown(history.growth(charge, group))}"
@@ -105,16 +105,16 @@ def _more_noise(history: History, charge: Charge, group: str | None) -> str:
     share of the growth at most.
     """
     remaining = history.remaining
-    gaussian = charge.noise == "gaussian"
-    left = remaining.mu_squared if gaussian else remaining.epsilon
+    is_pure = charge.noise_kind.is_pure
+    left = remaining.epsilon if is_pure else remaining.mu_squared
     if not left:
         return "; nothing is left for a plan that counts everybody"
     # A pure release under a limit of another kind is converted as a whole, not by what it adds.
-    ratio = (history.growth(charge, group) if gaussian else charge.per_person) / left
+    ratio = (charge.per_person if is_pure else history.growth(charge, group)) / left
     if not 1 < ratio < _MOST_WIDENING:
         return "; design it for a smaller goal"
-    factor = _three_digits_above(root_above(ratio) if gaussian else float_above(ratio))
-    if not history.admits(charge.times(1 / (factor**2 if gaussian else factor)), group):
+    factor = _three_digits_above(float_above(ratio) if is_pure else root_above(ratio))
+    if not history.admits(charge.times(1 / factor**charge.noise_kind.power), group):
         return "; design it for a smaller goal"
     return (
         f"; with standard errors {float(factor):g} times as large it would fit: widen the targets by that "

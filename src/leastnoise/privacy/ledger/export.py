@@ -69,7 +69,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         entry.at,
         entry.release_id,
         charge.noise,
-        "μ²" if charge.noise == "gaussian" else "ε",
+        charge.noise_kind.symbol,
         float_above(entry.charged),
         str(entry.charged),
         str(charge.per_person),

@@ -226,7 +226,7 @@ class History:
     def growth(self, charge: Charge, group: str | None = None) -> Fraction:
         """By how much a charge raises what one person has spent, in its own kind: μ² or ε."""
         after = self.tally.plus(charge, group=group)
-        if charge.noise == "gaussian":
+        if not charge.noise_kind.is_pure:
             return after.mu_squared - self.tally.mu_squared
         return after.epsilon - self.tally.epsilon
 

@@ -142,8 +142,8 @@ def _adjustment(release: Release, nonnegative: bool, integer: bool, watch: Adjus
 
 def _err_no_more(release: Release, precision: float | None) -> bool:
     """Whether intervals may be moved to least-squares answers: those of Gaussian noise, found well enough."""
-    is_gaussian = release.plan.fixed_strategy().noise == "gaussian"
-    return is_gaussian and precision is not None and precision <= NEAR_ENOUGH
+    is_normal = release.plan.fixed_strategy().noise.has_normal_errors
+    return is_normal and precision is not None and precision <= NEAR_ENOUGH
 
 
 def _may_disagree(release: Release) -> bool:

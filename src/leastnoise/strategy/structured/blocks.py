@@ -113,8 +113,6 @@ class Structured(Measured):
         self.noise = noise_named(noise)
         self.neighbours = neighbours_named(neighbours)
         self._check_noise()
-        if not self.neighbours.allows_products:
-            raise DesignError(f"products are not measured for {self.neighbours} neighbours; measure rows")
         self.axes = tuple(axes)
         self.forms = tuple(tuple(own) for own in forms)
         self.blocks = tuple(blocks)
