@@ -23,7 +23,7 @@ from leastnoise.core.errors import DataError, LeastnoiseError, SpecError
 from leastnoise.data import ColumnFit, Fit, vectorize
 from leastnoise.data.schema_fit import PersonFit, fit_of
 from leastnoise.query import Attribute, Bins, Categories, Integers, Schema, is_null
-from leastnoise.query.schema.numbers_in_text import float_of, whole_of
+from leastnoise.query.schema.attribute import float_of, whole_of
 from support import extra
 
 extra("duckdb")

@@ -57,21 +57,24 @@ from leastnoise.query.products import (
     one_factor_each,
     products_of,
 )
-from leastnoise.query.queries.cases import MAX_ENTRIES, Cases, labelled
+from leastnoise.query.queries.conditions import MAX_ENTRIES, Cases, Where, labelled
 from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
-from leastnoise.query.queries.invented_records import InventedRecords
 from leastnoise.query.queries.linear import CELL, Linear
-from leastnoise.query.queries.meaning import Cell, RowMeaning
-from leastnoise.query.queries.plain_values import QUERY_KINDS, query_from_dict
+from leastnoise.query.queries.meaning import Cell, InventedRecords, RowMeaning
 from leastnoise.query.queries.query import COMMON, Factor, Labels, Query, Term, term_labels, term_operator
+from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
 from leastnoise.query.queries.targets import in_counts
-from leastnoise.query.queries.where import Where
-from leastnoise.query.schema.attribute import Attribute, Value
-from leastnoise.query.schema.bins import Bins
-from leastnoise.query.schema.categories import Categories
-from leastnoise.query.schema.hierarchy import Hierarchy
-from leastnoise.query.schema.integers import Integers
-from leastnoise.query.schema.numbers_in_text import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, is_null, text_of
+from leastnoise.query.schema.attribute import (
+    EXPONENT_TEXT,
+    NUMBER_TEXT,
+    WHOLE_TEXT,
+    Attribute,
+    Value,
+    is_null,
+    text_of,
+)
+from leastnoise.query.schema.named import Categories, Hierarchy
+from leastnoise.query.schema.numeric import Bins, Integers
 from leastnoise.query.schema.schema import Schema
 from leastnoise.query.workload import QueryBlock, Workload, assemble, workload_of_query, workload_of_rows
 

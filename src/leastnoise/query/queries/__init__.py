@@ -10,25 +10,22 @@ some attributes (each a `Factor`) and add up over all others. All take
 
 and ``a * b`` crosses two queries on different attributes.
 
-    meaning.py  what a row says about one record, told without operators
-    invented_records.py  invented records, counted one by one
-    key_shapes.py  what the keys of a query may hold in a file
-    query.py     what every query has, products, labels
-    counts.py   totals, cross tables, distributions, ranges, hierarchies, sums
-    where.py    conditions
-    cases.py    several conditions, a row each
-    linear.py   any linear combinations
-    plain_values.py    queries as plain values, for files
+    query.py         what every query has, products, labels
+    targets.py       accuracy targets, in counts or in per cent of a public size
+    counts.py        totals, cross tables, distributions, ranges, hierarchies, sums
+    conditions.py    records that satisfy a condition, or each of several
+    linear.py        any linear combinations
+    meaning.py       what a row says about one record, without operators; records to check plans with
+    key_shapes.py    the JSON schema of each field, for specification files
+    query_kinds.py   the list of kinds, and queries read from files
 """
 
-from leastnoise.query.queries.cases import Cases
+from leastnoise.query.queries.conditions import Cases, Where
 from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
-from leastnoise.query.queries.invented_records import InventedRecords
 from leastnoise.query.queries.linear import CELL, Linear
-from leastnoise.query.queries.meaning import Cell, Meaning, RowMeaning
-from leastnoise.query.queries.plain_values import QUERY_KINDS, query_from_dict
+from leastnoise.query.queries.meaning import Cell, InventedRecords, Meaning, RowMeaning
 from leastnoise.query.queries.query import Factor, Labels, Product, Query, Term
-from leastnoise.query.queries.where import Where
+from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
 
 __all__ = [
     "CELL",

@@ -9,20 +9,15 @@ A record belongs to one cell: one value of every attribute, the last attribute
 fastest. A record with a value outside the declared ones, or none at all, is
 dropped unless a policy says otherwise, and nothing ever says how many were.
 
-    attribute.py    what all kinds share: cells, labels, policies
-    integers.py     whole numbers
-    categories.py   named values
-    bins.py         intervals of a measured number
-    hierarchy.py    regions within regions
-    schema.py     the schema
-    numbers_in_text.py      which text stands for which number
+    attribute.py   what all kinds share: cells, labels, policies; which text stands for which number
+    numeric.py     whole numbers, and intervals of a measured number
+    named.py       categories, and regions within regions
+    schema.py      the schema
 """
 
 from leastnoise.query.schema.attribute import Attribute, Value
-from leastnoise.query.schema.bins import Bins
-from leastnoise.query.schema.categories import Categories
-from leastnoise.query.schema.hierarchy import Hierarchy, Level
-from leastnoise.query.schema.integers import Integers
+from leastnoise.query.schema.named import Categories, Hierarchy, Level
+from leastnoise.query.schema.numeric import Bins, Integers
 from leastnoise.query.schema.schema import Schema
 
 # The name of earlier versions.

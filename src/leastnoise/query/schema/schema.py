@@ -9,10 +9,8 @@ from typing import Any
 from leastnoise.core.errors import SchemaError
 from leastnoise.core.printable import in_figures
 from leastnoise.query.schema.attribute import Attribute
-from leastnoise.query.schema.bins import Bins
-from leastnoise.query.schema.categories import Categories
-from leastnoise.query.schema.hierarchy import Hierarchy
-from leastnoise.query.schema.integers import Integers
+from leastnoise.query.schema.named import Categories, Hierarchy
+from leastnoise.query.schema.numeric import Bins, Integers
 
 _POLICIES = {"outside", "null", "other"}
 

@@ -6,11 +6,10 @@ from dataclasses import fields
 from typing import Any
 
 from leastnoise.core.errors import QueryError
-from leastnoise.query.queries.cases import Cases
+from leastnoise.query.queries.conditions import Cases, Where
 from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
 from leastnoise.query.queries.linear import Linear, sparse_from_plain
 from leastnoise.query.queries.query import COMMON, Product, Query
-from leastnoise.query.queries.where import Where
 
 QUERY_KINDS: dict[str, type[Query]] = {
     cls.kind: cls
