@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise import planning as _design
 from leastnoise.bounds import certify
 from leastnoise.core.deadline import NEVER
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.progress import Progress
-from leastnoise.planning import Request, all_methods, load_plan, method_named
-from leastnoise.planning import pure_search as pure
+from leastnoise.planning import Request, all_methods, laplace_search, load_plan, method_named, refinement
+from leastnoise.planning import design as _design
 from leastnoise.planning.families import weighted_tables as wm
 from leastnoise.planning.p_identity import coarse_to_fine as searches
 from leastnoise.planning.p_identity import family as caps
@@ -428,30 +427,32 @@ def test_the_gradients_of_the_refinement() -> None:
     rng = np.random.default_rng(0)
     V, P, N = np.cov(rng.standard_normal((5, 20))), rng.random((7, 5)), rng.random((7, 5))
     to_P, to_N = rng.standard_normal((2, 7, 5))
-    weigh = pure.total_of(V)
-    (value, gram, judged), by_P, by_N = pure.split_value(weigh, P, N)
+    weigh = refinement.total_of(V)
+    (value, gram, judged), by_P, by_N = refinement.split_value(weigh, P, N)
     assert judged == value and gram is V
     A = (P - N) / (P + N).sum(axis=0)
     assert value == pytest.approx(float(np.trace(V @ np.linalg.inv(A.T @ A))), rel=ROUNDING)
-    measured = slope(lambda t: pure.split_value(weigh, P + t * to_P, N + t * to_N)[0].value, 0.0, 1.0)
+    measured = slope(lambda t: refinement.split_value(weigh, P + t * to_P, N + t * to_N)[0].value, 0.0, 1.0)
     assert np.vdot(by_P, to_P) + np.vdot(by_N, to_N) == pytest.approx(measured, rel=1e-5)
     assert np.vdot(by_P, to_P) - np.vdot(by_N, to_N) != pytest.approx(measured, rel=1e-2)
-    assert pure.split_value(weigh, P[:3], N[:3])[0].value == math.inf
-    assert pure.refine(weigh, P[:3], 5) is None and pure.refine(weigh, np.zeros((7, 5)), 5) is None
+    assert refinement.split_value(weigh, P[:3], N[:3])[0].value == math.inf
+    assert (
+        refinement.refine(weigh, P[:3], 5) is None and refinement.refine(weigh, np.zeros((7, 5)), 5) is None
+    )
 
 
 @pytest.mark.parametrize("width", [0.3, 0.03])
 def test_the_gradient_within_a_span(width: float) -> None:
     rng = np.random.default_rng(0)
     R, M, direction = rng.standard_normal((3, 6)), rng.standard_normal((4, 3)), rng.standard_normal((4, 3))
-    gradient = pure.smoothed_span(R, M, width)[1]
-    measured = slope(lambda x: pure.smoothed_span(R, x, width)[0], M, direction)
+    gradient = refinement.smoothed_span(R, M, width)[1]
+    measured = slope(lambda x: refinement.smoothed_span(R, x, width)[0], M, direction)
     assert np.vdot(gradient, direction) == pytest.approx(measured, rel=1e-4)
-    assert np.vdot(pure.smoothed_span(R, M, 3.0)[1], direction) != pytest.approx(measured, rel=1e-2)
-    assert pure.span_value(R, M) == pytest.approx(by_hand(R, M @ R), rel=1e-9)
-    narrow = math.exp(pure.smoothed_span(R, M, 1e-9)[0])
-    assert narrow == pytest.approx(pure.span_value(R, M), rel=SOLVER)
-    assert pure.span_value(R, M[:2]) == math.inf
+    assert np.vdot(refinement.smoothed_span(R, M, 3.0)[1], direction) != pytest.approx(measured, rel=1e-2)
+    assert refinement.span_value(R, M) == pytest.approx(by_hand(R, M @ R), rel=1e-9)
+    narrow = math.exp(refinement.smoothed_span(R, M, 1e-9)[0])
+    assert narrow == pytest.approx(refinement.span_value(R, M), rel=SOLVER)
+    assert refinement.span_value(R, M[:2]) == math.inf
 
 
 def test_the_states_cost_38() -> None:
@@ -468,12 +469,12 @@ def test_the_states_cost_38() -> None:
 def test_the_search_within_the_span_alone_reaches_38() -> None:
     _, d, Vt = np.linalg.svd(STATES.astype(float), full_matrices=False)
     R = d[:, None] * Vt
-    M, ended = pure.search_span(R, np.eye(4))
+    M, ended = refinement.search_span(R, np.eye(4))
     assert ended in ("converged", "exhausted")
-    assert M is not None and 2 * pure.span_value(R, M) <= 38 * (1 + SOLVER)
+    assert M is not None and 2 * refinement.span_value(R, M) <= 38 * (1 + SOLVER)
     # Coarse smoothing alone does not come so close.
-    rough, _ = pure._follow(R, np.random.default_rng(0).standard_normal((3, 3)), (0.1,), math.inf)
-    assert 2 * pure.span_value(R, rough) > 38 * (1 + 10 * SOLVER)
+    rough, _ = refinement._follow(R, np.random.default_rng(0).standard_normal((3, 3)), (0.1,), NEVER)
+    assert 2 * refinement.span_value(R, rough) > 38 * (1 + 10 * SOLVER)
 
 
 def test_refining_gains_with_signs() -> None:
@@ -491,7 +492,7 @@ def test_refining_gains_with_signs() -> None:
 def test_the_best_of_all_is_taken_and_all_are_listed() -> None:
     workload = over(12, Prefix("a"), Total(weight=3))
     plan = design(workload, PureDP(1))
-    tried = pure.methods_to_try(all_methods(), Request(workload, PureDP(1)))
+    tried = laplace_search.methods_to_try(all_methods(), Request(workload, PureDP(1)))
     names = [method.name for method in tried]
     assert {"identity", "p-identity", "lowrank", "weighted-basis"} <= set(names)
     assert plan.certificate.status == "heuristic" and plan.claim == "heuristic"
@@ -508,7 +509,10 @@ def test_the_best_of_all_is_taken_and_all_are_listed() -> None:
 def test_methods_that_depend_on_the_data_are_not_tried() -> None:
     for n in (8, 40):
         request = Request(over(n, Prefix("a")), PureDP(1))
-        names = [one.name for one in pure.attempts(pure.methods_to_try(all_methods(), request), request)]
+        names = [
+            one.name
+            for one in laplace_search.attempts(laplace_search.methods_to_try(all_methods(), request), request)
+        ]
         assert not {"dawa", "mwem", "dense", "coa"} & set(names) and ("lowrank" in names) == (n == 8)
         assert names[-1] == "weighted-basis"
 
@@ -519,7 +523,7 @@ def test_rows_without_an_inverse_leave_the_refinement_to_others() -> None:
     request = Request(workload, PureDP(1))
     asked, cells = workload.dense(), np.eye(30)
     for rows, is_found in (([asked], False), ([asked, cells], True)):
-        _, make = next(pure.refinements(request, rows, workload.weights, NEVER))
+        _, make = next(refinement.refinements(request, rows, workload.weights, NEVER))
         found = make()
         assert (found is not None) == is_found
     plan = design(workload, PureDP(1))
@@ -545,9 +549,9 @@ def test_a_refinement_that_fails_or_is_worse_is_left(monkeypatch: pytest.MonkeyP
 
         yield "broken", fails
         worse: Any = method_named("hierarchical").find(Request(workload, PureDP(1)))
-        yield "worse", lambda: pure.Proposed(worse.proposal, "converged")
+        yield "worse", lambda: refinement.Proposed(worse.proposal, "converged")
 
-    monkeypatch.setattr(pure, "refinements", broken)
+    monkeypatch.setattr(laplace_search, "refinements", broken)
     plan = design(workload, PureDP(1))
     assert "broken failed" in plan.note and ", worse " in plan.note and "refined" not in plan.note
     assert before.certificate.achieved <= plan.certificate.achieved <= 42 * (1 + SOLVER)
@@ -585,6 +589,6 @@ def test_nothing_asked_and_one_cell() -> None:
 
 
 def test_time_grows_with_the_cells() -> None:
-    limits = [pure.time_limit_of(Request(over(n, Total()), PureDP(1))) for n in (4, 256, 1024)]
+    limits = [laplace_search.time_limit_of(Request(over(n, Total()), PureDP(1))) for n in (4, 256, 1024)]
     assert limits == [10, 10, 40]
-    assert pure.time_limit_of(Request(over(4, Total()), PureDP(1), time_limit=3)) == 3
+    assert laplace_search.time_limit_of(Request(over(4, Total()), PureDP(1), time_limit=3)) == 3

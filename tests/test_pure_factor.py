@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from leastnoise.core.deadline import NEVER
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.planning.families import laplace_factor as factors
@@ -88,8 +89,8 @@ def test_a_longer_attribute_beats_weighted_trees(query: Any, theirs: float) -> N
     V = W.T @ W
     factor = factors.best_factor(V)
     for rows in (
-        factors._weighted(V, factors.tree(100, 2), 20, math.inf)[0],
-        factors._weighted(V, factors.wavelet_basis(100), 1, math.inf)[0],
+        factors._weighted(V, factors.tree(100, 2), 20, NEVER)[0],
+        factors._weighted(V, factors.wavelet_basis(100), 1, NEVER)[0],
     ):
         assert rows is not None
         assert by_hand(W, rows) > theirs * factor.total
@@ -97,7 +98,7 @@ def test_a_longer_attribute_beats_weighted_trees(query: Any, theirs: float) -> N
 
 def test_turns_lower_the_total_of_a_tree() -> None:
     W = rows_over(32, Prefix("a"))
-    once, often = (factors._weighted(W.T @ W, factors.tree(32, 2), turns, math.inf)[0] for turns in (1, 20))
+    once, often = (factors._weighted(W.T @ W, factors.tree(32, 2), turns, NEVER)[0] for turns in (1, 20))
     assert once is not None and often is not None
     assert by_hand(W, often) < 0.99 * by_hand(W, once)
     unweighted = by_hand(W, factors.tree(32, 2))

@@ -12,9 +12,8 @@ import pytest
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
-from leastnoise.planning import Request
+from leastnoise.planning import Request, refinement
 from leastnoise.planning import design as _design
-from leastnoise.planning import pure_search as pure
 from leastnoise.planning.p_identity import coarse_to_fine as searches
 from leastnoise.planning.p_identity import objective_function as problems
 from leastnoise.privacy import PureDP
@@ -247,20 +246,20 @@ ASKED = over(12, Prefix("a", stderr=9), Marginal("a", stderr=4))
 @pytest.mark.parametrize("objective", [MaxVariance(), Targets()], ids=str)
 def test_the_gradient_for_the_largest(objective: Any) -> None:
     request = Request(ASKED, PureDP(1), objective=objective)
-    weigh = pure.largest_of(request, problems.cells_of(ASKED), 30.0)
+    weigh = refinement.largest_of(request, problems.cells_of(ASKED), 30.0)
     rng = np.random.default_rng(0)
     P, N = rng.random((2, 14, 12))
     to_P, to_N = rng.standard_normal((2, 14, 12))
-    weighed, by_P, by_N = pure.split_value(weigh, P, N)
+    weighed, by_P, by_N = refinement.split_value(weigh, P, N)
 
     def value(t: float) -> float:
-        return pure.split_value(weigh, P + t * to_P, N + t * to_N)[0].value
+        return refinement.split_value(weigh, P + t * to_P, N + t * to_N)[0].value
 
     measured = (value(STEP) - value(-STEP)) / (2 * STEP)
     assert np.vdot(by_P, to_P) + np.vdot(by_N, to_N) == pytest.approx(measured, rel=1e-4)
     # With the weights of the queries as they are it would be another.
-    fixed = pure.total_of(ASKED.weighted_gram())
-    _, other_P, other_N = pure.split_value(fixed, P, N)
+    fixed = refinement.total_of(ASKED.weighted_gram())
+    _, other_P, other_N = refinement.split_value(fixed, P, N)
     assert np.vdot(other_P, to_P) + np.vdot(other_N, to_N) != pytest.approx(measured, rel=1e-2)
     A = (P - N) / (P + N).sum(axis=0)
     v = ((ASKED.dense() @ np.linalg.pinv(A)) ** 2).sum(axis=1)
@@ -292,12 +291,12 @@ def test_rows_are_judged_by_the_largest_and_not_by_what_is_minimised() -> None:
     rows = plan.strategy.entries.astype(float)
     rows /= np.abs(rows).sum(axis=0)
     before = plan.certificate.achieved / 2
-    low = pure.refine(pure.largest_of(request, cells, 2.0), rows, 60)
-    high = pure.refine(pure.largest_of(request, cells, 2000.0), rows, 60)
+    low = refinement.refine(refinement.largest_of(request, cells, 2.0), rows, 60)
+    high = refinement.refine(refinement.largest_of(request, cells, 2000.0), rows, 60)
     assert low is not None and low[0] <= before * (1 + SOLVER)
     assert high is not None and high[0] < (1 - 1e-4) * before
     # For the total the same number of steps ends elsewhere.
-    total = pure.refine(pure.total_of(workload.weighted_gram()), rows, 60)
+    total = refinement.refine(refinement.total_of(workload.weighted_gram()), rows, 60)
     assert total is not None
     assert float(((workload.dense() @ np.linalg.pinv(total[1])) ** 2).sum(axis=1).max()) > 1.05 * before
 

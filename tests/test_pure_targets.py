@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.planning import Request, all_methods, checked_request, choice
-from leastnoise.planning import pure_search as pure
+from leastnoise.planning import Request, all_methods, checked_request, choice, laplace_search
 from leastnoise.planning.p_identity.family import largest_difference
 from tolerances import ROUNDING
 
@@ -85,7 +84,7 @@ def test_auto_is_behind_no_method_that_can_be_named(seed: int) -> None:
     named = [m.name for m in all_methods() if not m.is_data_dependent and m.why_not(request) is None]
     assert {"p-identity", "identity"} <= set(named)
     values = [achieved(workload, goal, objective, method=name) for name in named]
-    values.append(achieved(workload, goal, objective, method="p-identity", options=pure.FEW))
+    values.append(achieved(workload, goal, objective, method="p-identity", options=laplace_search.FEW))
     assert achieved(workload, goal, objective) <= min(values) * (1 + SAME)
 
 
@@ -114,15 +113,17 @@ def test_long_lists_of_queries_come_after_searches() -> None:
     """Noise on each of 32,896 ranges takes longer than all the time there is, and is far behind."""
     workload = over(256, ln.AllRanges("a", stderr=50))
     request = Request(workload, ln.PureDP(1), objective=ln.Targets())
-    tried = pure.attempts(pure.methods_to_try(all_methods(), request), request)
+    tried = laplace_search.attempts(laplace_search.methods_to_try(all_methods(), request), request)
     names = [one.name for one in tried]
     assert names[-1] == "workload" and names[-3:-1] == ["p-identity from 4 starts", "p-identity"]
-    assert tried[-1].least_seconds > pure.time_limit_of(request)
+    assert tried[-1].least_seconds > laplace_search.time_limit_of(request)
     # The short search has its time, however late it is; within a limit that somebody set it has not.
-    assert tried[-3].seconds(-1000) == pure.time_limit_of(request)
+    assert tried[-3].seconds(-1000) == laplace_search.time_limit_of(request)
     limited = replace(request, time_limit=2.0)
     (short,) = (
-        one for one in pure.attempts([one.method for one in tried[-2:-1]], limited) if "from" in one.name
+        one
+        for one in laplace_search.attempts([one.method for one in tried[-2:-1]], limited)
+        if "from" in one.name
     )
     assert short.seconds(-1000) < 1 and not short.is_quick
 

@@ -9,10 +9,10 @@ and under pure privacy the best of several; the proposal becomes integers within
     families        one file for each family of strategies
     oblique         the search behind `residuals`
     p_identity      the search behind `p-identity`
-    pure_search     the search under pure privacy
     request         what `design` was asked, checked; what earlier plans leave in every cell
     one_method      the plan that one method finds
     laplace_search  several methods under Laplace noise, the best one refined
+    refinement      rows for Laplace noise refined directly
     choice          `design` itself
     refusals        why there is no plan
     plan            the plan itself

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import leastnoise.planning.pure_search as pure
 from leastnoise.core.progress import Progress
-from leastnoise.planning.laplace_search import best_with_laplace_noise
+from leastnoise.planning.laplace_search import best_with_laplace_noise, methods_to_try
 from leastnoise.planning.method import Request
 from leastnoise.planning.method_list import all_methods, in_order, method_named
 from leastnoise.planning.one_method import annotated, plan_by, plan_of_able
@@ -90,7 +89,7 @@ def with_left_out(plan: Plan, too_dear: Mapping[str, str]) -> Plan:
 
 
 def _best_of_several(request: Request, has_goal: bool) -> Plan:
-    willing = pure.methods_to_try(in_order(all_methods(), request), request)
+    willing = methods_to_try(in_order(all_methods(), request), request)
     if not willing:
         raise nobody_can(all_methods(), request)
     return best_with_laplace_noise(willing, request, has_goal)

@@ -1,32 +1,170 @@
-"""Laplace noise, for which no method is the best: several are tried, and the best plan is refined."""
+"""Laplace noise, for which no method is optimal: several are tried, and the best plan is refined.
+
+Plans are compared by their exact expected error. Which methods are tried, in which order and for how long
+comes first; then what came of each.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from typing import Any
 
 import numpy as np
 
-import leastnoise.planning.pure_search as pure
 from leastnoise.bounds import ProductWitness
 from leastnoise.core import threads
 from leastnoise.core.deadline import LEAST_TIME, Deadline
-from leastnoise.core.errors import DesignError
+from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.planning.method import Found, Method, Request
 from leastnoise.planning.method_list import all_methods
 from leastnoise.planning.one_method import annotated, meeting_caps, plan_by, plan_of
 from leastnoise.planning.plan import Plan
+from leastnoise.planning.refinement import Proposed, may_refine, refinements
 from leastnoise.planning.refusals import MissesTargets, closest_of, nobody_can
 from leastnoise.query import Targets
 from leastnoise.strategy import MAX_DENSE_STRATEGY
 
 # Plans whose objective differs by less than this share are equally good.
 _SAME = 1e-9
+
+# Seconds for everything, up to so many cells; beyond, in proportion to them.
+TIME_LIMIT, TIME_LIMIT_CELLS = 10.0, 256
+
+# Methods that search for long and are tried all the same, each with the options it is given up to so many
+# cells; beyond, its own.
+_SEARCHES: dict[str, dict[str, Any]] = {"p-identity": {}, "lowrank": {"max_iterations": 50}}
+_WITH_OPTIONS_CELLS = 256
+
+# The low-rank mechanism is tried up to so many cells: 0.5 s for 8, 6 s for 64, and then far from the best.
+# And where there are so many times more cells than queries: few queries span few directions, which is what
+# it is made for and what strategies that measure every cell waste most on.
+_LOWRANK_CELLS = 16
+_LOWRANK_SHARE = 4
+
+# Tried last: where it takes longest, it is behind.
+_LAST = "weighted-basis"
+
+# Where caps are to be met, p-identity is first asked for this much: all ranges of 256 cells, 32,896
+# queries, take 4 s and come within 2 % of what a search of minutes reaches. Its 24 starts alone take longer.
+FEW: dict[str, Any] = {"starts": 4, "iterations": 200, "workers": 1}
+
+# Measuring every query is no quick method from this many coefficients on: 8.4 million take 14 s, without a
+# pause in which a time limit could be looked at.
+_QUICK_COEFFICIENTS = 2**20
+_SECONDS_PER_COEFFICIENT = 1.7e-6
+
+# The share of the time left that one method may take, so that others and the refinement come too.
+_SHARE = 0.5
+_SHARE_OF_LAST = 0.25
+
+
+def time_limit_of(request: Request) -> float:
+    """Seconds that the whole search may take."""
+    if request.time_limit is not None:
+        return request.time_limit
+    return TIME_LIMIT * max(1.0, request.workload.shape[1] / TIME_LIMIT_CELLS)
+
+
+def methods_to_try(methods: Sequence[Method], request: Request) -> list[Method]:
+    """The methods that serve a request: quick ones and those that search; slow ones if there is no other."""
+    n = request.workload.shape[1]
+    willing = [m for m in methods if not m.is_data_dependent and m.refuses(request) is None]
+    quick = [m for m in willing if m.is_quick]
+    is_low_rank = n <= _LOWRANK_CELLS or _LOWRANK_SHARE * request.workload.shape[0] <= n
+    searches = [m for m in willing if m.name in _SEARCHES and (m.name != "lowrank" or is_low_rank)]
+    return quick + [m for m in searches if m not in quick] or willing
+
+
+def check_options(methods: Sequence[Method], request: Request) -> None:
+    """Return if every option is one of some method that is tried.
+
+    Raises:
+        MethodError: naming those that no method has.
+    """
+    unknown = set(request.options) - {name for method in methods for name in method.options}
+    if unknown:
+        named = ", ".join(sorted(map(str, unknown)))
+        raise MethodError(
+            f"no method tried under pure privacy has an option {named}; methods() lists them all"
+        )
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One method with the options with which it is tried.
+
+    Attributes:
+        name: what a plan's note calls it.
+        share: of the time left that it may take.
+        is_quick: whether it is tried however late it is, where nobody set a time limit.
+        least_seconds: without which it is not begun, because it cannot be stopped.
+        own_seconds: that it may take though no time is left.
+    """
+
+    name: str
+    method: Method
+    options: Mapping[str, Any]
+    share: float
+    is_quick: bool
+    least_seconds: float = 0.0
+    own_seconds: float = 1e-9
+
+    def seconds(self, left: float) -> float:
+        """Seconds that it may take where so many are left for all."""
+        return max(self.share * left, self.own_seconds)
+
+
+def attempts(methods: Sequence[Method], request: Request) -> list[Attempt]:
+    """The methods in the order in which they are tried: quick ones, searches, and what takes longest.
+
+    Where caps are to be met, a short search comes between quick methods and long searches. Where nobody set a
+    limit it has a time of its own: whatever quick methods take, what it meets is met.
+    """
+    found = [_attempt(method, request) for method in methods]
+    if request.objective.kind != "total":
+        found += [_short_search(one, request) for one in found if one.method.name == "p-identity"]
+    return sorted(found, key=lambda one: _turn(one, request))
+
+
+def _short_search(full: Attempt, request: Request) -> Attempt:
+    options = {**FEW, **full.options}
+    name = f"{full.name} from {options['starts']} starts"
+    is_free = request.time_limit is None
+    own = time_limit_of(request) if is_free else full.own_seconds
+    return replace(full, name=name, options=options, is_quick=is_free, own_seconds=own)
+
+
+def _turn(attempt: Attempt, request: Request) -> int:
+    if attempt.method.name == _LAST or _is_long_list(attempt.method, request):
+        return 3
+    if attempt.method.is_quick:
+        return 0
+    return 1 if attempt.name != attempt.method.name else 2
+
+
+def _attempt(method: Method, request: Request) -> Attempt:
+    share = _SHARE_OF_LAST if method.name == _LAST else _SHARE
+    options, is_long = options_for(method, request), _is_long_list(method, request)
+    least = _SECONDS_PER_COEFFICIENT * math.prod(request.workload.shape) if is_long else 0.0
+    return Attempt(method.name, method, options, share, method.is_quick and not is_long, least)
+
+
+def _is_long_list(method: Method, request: Request) -> bool:
+    """Whether a method measures so many queries that it takes long."""
+    return method.name == "workload" and math.prod(request.workload.shape) > _QUICK_COEFFICIENTS
+
+
+def options_for(method: Method, request: Request) -> dict[str, Any]:
+    """The options with which a method is tried: its own, and of those asked for the ones it has."""
+    is_small = request.workload.shape[1] <= _WITH_OPTIONS_CELLS
+    own = _SEARCHES.get(method.name, {}) if is_small else {}
+    return {**own, **{name: value for name, value in request.options.items() if name in method.options}}
 
 
 def best_with_laplace_noise(willing: Sequence[Method], request: Request, has_goal: bool) -> Plan:
@@ -39,13 +177,13 @@ def best_with_laplace_noise(willing: Sequence[Method], request: Request, has_goa
         MethodError: if no method meets the targets.
         DesignError: the first method's, if none finds a plan; what they take, if all take too much.
     """
-    pure.check_options(willing, request)
+    check_options(willing, request)
     trials = _Trials(request)
     _try_methods(trials, willing, has_goal)
     if trials.has_only_missed:
         _try_common_factor(trials, willing, has_goal)
     best = trials.best()
-    if pure.may_refine(request):
+    if may_refine(request):
         if trials.left > 0:
             _try_refinements(trials, best)
         else:
@@ -66,7 +204,7 @@ class _Trials:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.deadline = Deadline.after(pure.time_limit_of(request))
+        self.deadline = Deadline.after(time_limit_of(request))
         self.plans: list[Plan] = []
         self.tried: list[str] = []
         self.endings: list[Ended] = []
@@ -147,7 +285,7 @@ def _try_methods(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> 
     Quick ones are always asked where nobody set a limit.
     """
     request = trials.request
-    for attempt in pure.attempts(willing, request):
+    for attempt in attempts(willing, request):
         is_limited = not attempt.is_quick or request.time_limit is not None
         if is_limited and trials.has_any and trials.left <= attempt.least_seconds:
             trials.tried.append(f"{attempt.name} had no time left")
@@ -195,7 +333,7 @@ def _try_refinements(trials: _Trials, best: Plan) -> None:
     rows = [_unit_rows(plan) for plan in ranked if _can_be_listed(plan)]
     # A step that goes too far ends in numbers that are not finite, and is taken back.
     with threads.suited_to(request.workload.shape[1]), np.errstate(all="ignore"):
-        for how, propose in pure.refinements(request, rows, weights, trials.deadline):
+        for how, propose in refinements(request, rows, weights, trials.deadline):
             trials.judge(how, partial(_refined, best, request, how, propose))
 
 
@@ -207,9 +345,7 @@ def _weights_to_refine(plan: Plan) -> Array:
     return w + p
 
 
-def _refined(
-    best: Plan, request: Request, how: str, propose: Callable[[], pure.Proposed | None]
-) -> Plan | None:
+def _refined(best: Plan, request: Request, how: str, propose: Callable[[], Proposed | None]) -> Plan | None:
     """The plan for rows that were made from those of another, if there are any."""
     proposed = propose()
     if proposed is None:

@@ -2,7 +2,7 @@
 
 `design` with method="auto" takes the first that accepts the workload and the
 privacy goal, except under pure privacy, where no method is optimal and the best of
-several is taken and refined, see `pure`. Those that depend on the data are taken only
+several is taken and refined, see `laplace_search`. Those that depend on the data are taken only
 when named.
 """
 

@@ -33,7 +33,7 @@ from leastnoise.planning.families.fixed_rows import tree
 from leastnoise.planning.families.proposals import distinct_cells
 from leastnoise.planning.p_identity.coarse_to_fine import Effort, default_starts, search
 from leastnoise.planning.p_identity.objective_function import in_order, problem_of_gram, rows_of
-from leastnoise.planning.pure_search import free_rows, refine, total_of
+from leastnoise.planning.refinement import free_rows, refine, total_of
 from leastnoise.solver import optimal_weighting
 
 # The Gram matrix is inverted for every candidate.

@@ -1,7 +1,6 @@
-"""The search under pure privacy: which methods are tried, for how long, and what is made of the best.
+"""Rows for Laplace noise refined directly, from the best that methods have found.
 
-No method is optimal for Laplace noise, so `design` tries several and takes the best by its exact
-expected error. What is best is then refined directly: its rows A move freely, with signs, and only
+No method is optimal for Laplace noise, so the rows A of the best one move freely, with signs, and only
 columns of L1 norm 1 are kept,
 
     minimise trace V (AᵀA)⁻¹,   A = (P − N)/(column sums of P + N),   P, N ≥ 0                        (1)
@@ -26,54 +25,23 @@ is less.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from leastnoise.core.deadline import NEVER, Deadline
-from leastnoise.core.errors import DesignError, MethodError
+from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.proposals import Cells, from_rows, nothing_asked, weighted_factor
-from leastnoise.planning.method import Method, Request
+from leastnoise.planning.method import Request
 from leastnoise.planning.p_identity.family import merging, power_mean, relative_caps, variances
 from leastnoise.planning.p_identity.objective_function import cells_of
 from leastnoise.solver import minimise_smooth
 from leastnoise.strategy import Basis, RealStrategy, integer_basis
-
-# Seconds for everything, up to so many cells; beyond, in proportion to them.
-TIME_LIMIT, TIME_LIMIT_CELLS = 10.0, 256
-
-# Methods that search for long and are tried all the same, each with the options it is given up to so many
-# cells; beyond, its own.
-_SEARCHES: dict[str, dict[str, Any]] = {"p-identity": {}, "lowrank": {"max_iterations": 50}}
-_WITH_OPTIONS_CELLS = 256
-
-# The low-rank mechanism is tried up to so many cells: 0.5 s for 8, 6 s for 64, and then far from the best.
-# And where there are so many times more cells than queries: few queries span few directions, which is what
-# it is made for and what strategies that measure every cell waste most on.
-_LOWRANK_CELLS = 16
-_LOWRANK_SHARE = 4
-
-# Tried last: where it takes longest, it is behind.
-_LAST = "weighted-basis"
-
-# Where caps are to be met, p-identity is first asked for this much: all ranges of 256 cells, 32,896
-# queries, take 4 s and come within 2 % of what a search of minutes reaches. Its 24 starts alone take longer.
-FEW: dict[str, Any] = {"starts": 4, "iterations": 200, "workers": 1}
-
-# Measuring every query is no quick method from this many coefficients on: 8.4 million take 14 s, without a
-# pause in which a time limit could be looked at.
-_QUICK_COEFFICIENTS = 2**20
-_SECONDS_PER_COEFFICIENT = 1.7e-6
-
-# The share of the time left that one method may take, so that others and the refinement come too.
-_SHARE = 0.5
-_SHARE_OF_LAST = 0.25
 
 # (1) takes n³ per step: 20 ms for 256 cells on one core.
 _REFINED_CELLS, _REFINED_STEPS = 768, 400
@@ -93,109 +61,6 @@ _SPAN_CELLS, _SPAN_RANK, _SPAN_STARTS = 64, 24, 6
 _COARSE = (1e-1, 1e-2, 1e-3)
 _FINE = tuple(10.0**-power for power in np.arange(3.5, 8.6, 0.5))
 _SPAN_STEPS = 150
-
-
-def time_limit_of(request: Request) -> float:
-    """Seconds that the whole search may take."""
-    if request.time_limit is not None:
-        return request.time_limit
-    return TIME_LIMIT * max(1.0, request.workload.shape[1] / TIME_LIMIT_CELLS)
-
-
-def methods_to_try(methods: Sequence[Method], request: Request) -> list[Method]:
-    """The methods that serve a request: quick ones and those that search; slow ones if there is no other."""
-    n = request.workload.shape[1]
-    willing = [m for m in methods if not m.is_data_dependent and m.refuses(request) is None]
-    quick = [m for m in willing if m.is_quick]
-    is_low_rank = n <= _LOWRANK_CELLS or _LOWRANK_SHARE * request.workload.shape[0] <= n
-    searches = [m for m in willing if m.name in _SEARCHES and (m.name != "lowrank" or is_low_rank)]
-    return quick + [m for m in searches if m not in quick] or willing
-
-
-def check_options(methods: Sequence[Method], request: Request) -> None:
-    """Return if every option is one of some method that is tried.
-
-    Raises:
-        MethodError: naming those that no method has.
-    """
-    unknown = set(request.options) - {name for method in methods for name in method.options}
-    if unknown:
-        named = ", ".join(sorted(map(str, unknown)))
-        raise MethodError(
-            f"no method tried under pure privacy has an option {named}; methods() lists them all"
-        )
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One method with the options with which it is tried.
-
-    Attributes:
-        name: what a plan's note calls it.
-        share: of the time left that it may take.
-        is_quick: whether it is tried however late it is, where nobody set a time limit.
-        least_seconds: without which it is not begun, because it cannot be stopped.
-        own_seconds: that it may take though no time is left.
-    """
-
-    name: str
-    method: Method
-    options: Mapping[str, Any]
-    share: float
-    is_quick: bool
-    least_seconds: float = 0.0
-    own_seconds: float = 1e-9
-
-    def seconds(self, left: float) -> float:
-        """Seconds that it may take where so many are left for all."""
-        return max(self.share * left, self.own_seconds)
-
-
-def attempts(methods: Sequence[Method], request: Request) -> list[Attempt]:
-    """The methods in the order in which they are tried: quick ones, searches, and what takes longest.
-
-    Where caps are to be met, a short search comes between quick methods and long searches. Where nobody set a
-    limit it has a time of its own: whatever quick methods take, what it meets is met.
-    """
-    found = [_attempt(method, request) for method in methods]
-    if request.objective.kind != "total":
-        found += [_short_search(one, request) for one in found if one.method.name == "p-identity"]
-    return sorted(found, key=lambda one: _turn(one, request))
-
-
-def _short_search(full: Attempt, request: Request) -> Attempt:
-    options = {**FEW, **full.options}
-    name = f"{full.name} from {options['starts']} starts"
-    is_free = request.time_limit is None
-    own = time_limit_of(request) if is_free else full.own_seconds
-    return replace(full, name=name, options=options, is_quick=is_free, own_seconds=own)
-
-
-def _turn(attempt: Attempt, request: Request) -> int:
-    if attempt.method.name == _LAST or _is_long_list(attempt.method, request):
-        return 3
-    if attempt.method.is_quick:
-        return 0
-    return 1 if attempt.name != attempt.method.name else 2
-
-
-def _attempt(method: Method, request: Request) -> Attempt:
-    share = _SHARE_OF_LAST if method.name == _LAST else _SHARE
-    options, is_long = options_for(method, request), _is_long_list(method, request)
-    least = _SECONDS_PER_COEFFICIENT * math.prod(request.workload.shape) if is_long else 0.0
-    return Attempt(method.name, method, options, share, method.is_quick and not is_long, least)
-
-
-def _is_long_list(method: Method, request: Request) -> bool:
-    """Whether a method measures so many queries that it takes long."""
-    return method.name == "workload" and math.prod(request.workload.shape) > _QUICK_COEFFICIENTS
-
-
-def options_for(method: Method, request: Request) -> dict[str, Any]:
-    """The options with which a method is tried: its own, and of those asked for the ones it has."""
-    is_small = request.workload.shape[1] <= _WITH_OPTIONS_CELLS
-    own = _SEARCHES.get(method.name, {}) if is_small else {}
-    return {**own, **{name: value for name, value in request.options.items() if name in method.options}}
 
 
 # Where cells are merged, as many as this may become few enough to refine.
