@@ -51,7 +51,7 @@ def judged_noise(case: Case, folder: Path, rng: np.random.Generator) -> list[str
     truth = np.array(found.truths)
     claimed = np.array(release.stderr)
     noise = _noise(plan, rng)
-    errors = plan.fixed_strategy().simulated_errors(plan.workload, noise.astype(float))
+    errors = plan.fixed_strategy().error_map(plan.workload)(noise.astype(float))
     complaints = _followed(case, plan, folder, noise, errors, truth, claimed)
     # One in four chances for each of four questions.
     share = CHANCE / 4

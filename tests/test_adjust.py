@@ -336,7 +336,7 @@ def test_intervals_of_adjusted_answers_hold_as_often(integer: bool) -> None:
     noise = math.sqrt(strategy.noise_variance) * np.random.default_rng(3).normal(
         size=(strategy.n_measured, n)
     )
-    answers = truth[:, None] + strategy.simulated_errors(plan.workload, noise)
+    answers = truth[:, None] + strategy.error_map(plan.workload)(noise)
     half = stats.norm.ppf(0.95) * plan.known_stderr()
     held = {1.0: np.zeros(len(truth)), 0.9: np.zeros(len(truth))}
     for answer in answers.T:

@@ -131,7 +131,7 @@ def simulated(plan: ln.Plan, counts: Array, share: float, n: int, seed: int) -> 
         noise = rng.laplace(scale=strategy.scale, size=(strategy.n_measured, n))
     else:
         noise = rng.normal(scale=strategy.scale, size=(strategy.n_measured, n))
-    errors = strategy.simulated_errors(workload, noise)
+    errors = strategy.error_map(workload)(noise)
     stderr = np.sqrt(strategy.variances_of(workload))
     return truth[:, None] + errors, half_widths(workload, strategy, stderr, 0.9, False, None)
 
@@ -174,7 +174,7 @@ def test_intervals_are_not_idle() -> None:
     # D = (−10, 0, 10) in standard errors of about one.
     counts = np.array([10, 10, 20])
     noise = np.random.default_rng(1).normal(scale=strategy.scale, size=(strategy.n_measured, 20_000))
-    errors = strategy.simulated_errors(workload, noise)
+    errors = strategy.error_map(workload)(noise)
     stderr = np.sqrt(strategy.variances_of(workload))
     d = (workload.dense() @ counts)[:, None] + errors
     t = half_widths(workload, strategy, stderr, 0.9, False, None)

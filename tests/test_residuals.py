@@ -108,7 +108,7 @@ def test_answers_are_unbiased_and_err_as_they_say(name: str, tmp_path: Any) -> N
     exact = A.astype(object) @ x.astype(object)
     truth = asked.operator.apply(x.astype(float))
     assert strategy.answers_of(asked, exact) == pytest.approx(truth, abs=1e-6 * truth.max())
-    gains = strategy.simulated_errors(asked, np.eye(len(A)))
+    gains = strategy.error_map(asked)(np.eye(len(A)))
     assert strategy.variances_of(asked) == pytest.approx(
         strategy.noise_variance * (gains**2).sum(axis=1), rel=1e-9
     )

@@ -203,8 +203,8 @@ def test_answers_are_those_of_its_matrix(name: str) -> None:
     theirs = reference.answers_of(asked, y)
     assert strategy.answers_of(asked, y) == pytest.approx(theirs, abs=1e-9 * np.abs(theirs).max())
     noise = np.random.default_rng(2).standard_normal((strategy.n_measured, 3))
-    errors = reference.simulated_errors(asked, noise)
-    assert strategy.simulated_errors(asked, noise) == pytest.approx(errors, abs=1e-9 * np.abs(errors).max())
+    errors = reference.error_map(asked)(noise)
+    assert strategy.error_map(asked)(noise) == pytest.approx(errors, abs=1e-9 * np.abs(errors).max())
     cells = strategy.estimates(y)
     assert asked.operator.apply(cells) == pytest.approx(theirs, abs=1e-9 * np.abs(theirs).max())
 
@@ -245,6 +245,31 @@ def test_a_broken_twin_is_noticed(fault: str) -> None:
         with pytest.raises(AttributeError, match="does not change"):
             twin.scale = 1
         assert made("mixed", scale=999).spent > strategy.spent
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("name", CASES)
+def test_another_scale_is_as_if_it_were_made_anew(name: str, noise: str) -> None:
+    """What is kept from one scale to the next depends on the integers alone."""
+    asked = workload()
+
+    def told(strategy: Any) -> list[Any]:
+        numbers = [strategy.variances_of(asked), strategy.covariances_of(asked, asked)]
+        numbers += [strategy.laplace_half_widths(asked, 0.1), strategy.spreads(asked)]
+        return [*(np.asarray(part).tolist() for part in numbers), strategy.spent, strategy.spent_per_cell]
+
+    for make in (lambda scale: made(name, scale=scale, noise=noise), of_rows(name, noise)):
+        used = make(7)
+        before = told(used)
+        assert told(used.with_scale(5_000)) == told(make(5_000)) != before
+        assert told(used) == before
+        with pytest.raises(DesignError, match="positive whole number"):
+            used.with_scale(0)
+
+
+def of_rows(name: str, noise: str) -> Any:
+    rows = matrix_of(made(name))
+    return lambda scale: Strategy(rows, scale=scale, noise=noise)
 
 
 def simple(
@@ -344,7 +369,7 @@ def test_the_centre_of_an_axis_may_depend_on_its_history() -> None:
         asked.operator.apply(x.astype(float)), rel=1e-9, abs=1e-6
     )
     # Answers are linear in what is measured; their variances are sums of squares of that.
-    gains = strategy.simulated_errors(asked, np.eye(strategy.n_measured))
+    gains = strategy.error_map(asked)(np.eye(strategy.n_measured))
     expected = strategy.noise_variance * (gains**2).sum(axis=1)
     assert strategy.variances_of(asked) == pytest.approx(expected, rel=1e-9)
     assert strategy.covariances_of(asked, asked) == pytest.approx(

@@ -84,9 +84,10 @@ def simultaneous_multiplier(
     weights = np.where(random, 1 / np.where(random, stderr, 1), 0)
     largest = np.empty(draws)
     chunk = max(1, _CHUNK_ENTRIES // max(m, rows))
+    errors_of = strategy.error_map(workload)
     for start in range(0, draws, chunk):
         size = min(chunk, draws - start)
-        errors = strategy.simulated_errors(workload, scale * rng.standard_normal((rows, size)))
+        errors = errors_of(scale * rng.standard_normal((rows, size)))
         largest[start : start + size] = np.abs(errors * weights[:, None]).max(axis=0)
     largest.sort()
     rank = math.ceil(draws * level + 2 * math.sqrt(draws * level * (1 - level)))

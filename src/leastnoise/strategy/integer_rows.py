@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -36,17 +36,16 @@ class Strategy(Operator, Measured):
     profile and what is spent follow it.
     """
 
+    entries: Array
+
     def __init__(self, rows: Array, *, scale: int, noise: str, neighbours: str = ADD_REMOVE) -> None:
-        self.scale = scale
-        self.noise = noise_named(noise)
-        self.neighbours = neighbours_named(neighbours)
+        self._keep(scale=scale, noise=noise_named(noise), neighbours=neighbours_named(neighbours))
         self._check_noise()
         if np.ndim(rows) != 2 or np.shape(rows)[1] == 0:
             raise DesignError(f"a strategy needs rows over at least one cell, got shape {np.shape(rows)}")
-        self.entries = exact.as_integers(rows)
-        self.entries.setflags(write=False)
-        self.shape = (self.entries.shape[0], self.entries.shape[1])
-        self.__dict__["_is_complete"] = True
+        entries = exact.as_integers(rows)
+        entries.setflags(write=False)
+        self._keep(entries=entries, shape=entries.shape)
 
     @property
     def n_measured(self) -> int:
@@ -136,7 +135,7 @@ class Strategy(Operator, Measured):
         kept = s > _RANK_TOL * s[0]
         return np.asarray((Vt[kept].T / s[kept]) @ U[:, kept].T), int(kept.sum())
 
-    @cached_property
+    @property
     def covariance(self) -> Array:
         """The (n, n) covariance of the estimated cells, in counts squared."""
         return self.noise_variance * (self.pseudo_inverse @ self.pseudo_inverse.T)
@@ -253,19 +252,12 @@ class Strategy(Operator, Measured):
     ) -> Array:
         return self.answers_of(workload, self.exact_answers(records.tables))[list(queries)]
 
-    def simulated_errors(self, workload: Workload, noise: Array) -> Array:
+    def error_map(self, workload: Workload) -> Callable[[Array], Array]:
+        if workload.shape[0] > self.shape[1]:
+            return lambda noise: workload.operator.apply(self.pseudo_inverse @ noise)
         # Few queries over many cells: from noise to errors at once, past the cells.
-        if workload.shape[0] <= self.shape[1]:
-            return np.asarray(self._gains_of(workload) @ noise)
-        return workload.operator.apply(self.pseudo_inverse @ noise)
-
-    def _gains_of(self, workload: Workload) -> Array:
-        # Simulated in many pieces: kept for the workload that was asked last.
-        last = self.__dict__.get("_last_gains")
-        if last is None or last[0] is not workload:
-            last = (workload, workload.operator.apply(self.pseudo_inverse))
-            self.__dict__["_last_gains"] = last
-        return np.asarray(last[1])
+        gains = workload.operator.apply(self.pseudo_inverse)
+        return lambda noise: np.asarray(gains @ noise)
 
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
         operator = workload.operator
@@ -290,15 +282,6 @@ class Strategy(Operator, Measured):
         if r == n and self.entries.diagonal().all() and not np.tril(self.entries, -1).any():
             return True
         return self._inverse_and_rank[1] == n
-
-    def with_scale(self, scale: int) -> Strategy:
-        """The same rows with another scale of the noise; what was worked out from the rows is kept."""
-        other = Strategy(self.entries, scale=scale, noise=self.noise, neighbours=self.neighbours)
-        # Comparing all pairs of columns again, or inverting again, would double the time.
-        for name in ("column_costs", "_floats", "_inverse_and_rank", "_is_full_rank"):
-            if name in self.__dict__:
-                other.__dict__[name] = self.__dict__[name]
-        return other
 
     def __repr__(self) -> str:
         r, n = self.shape

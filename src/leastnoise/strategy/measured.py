@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
@@ -36,11 +37,20 @@ class Spread:
 
 
 class Measured(ABC):
-    """Integers that are measured with independent noise of one scale."""
+    """Integers that are measured with independent noise of one scale.
+
+    A strategy does not change, and what a cached property of one holds depends on its integers, noise and
+    neighbours only, never on its scale: `with_scale` takes them along.
+    """
 
     scale: int
     noise: Noise
     neighbours: Neighbours
+
+    def _keep(self, **values: object) -> None:
+        """Set what a constructor was given, which nothing else does."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def _check_noise(self) -> None:
         # A NumPy integer would wrap when squared.
@@ -49,9 +59,7 @@ class Measured(ABC):
 
     def __setattr__(self, name: str, value: object) -> None:
         # A scale changed after the budget was checked would be noise that nobody checked.
-        if "_is_complete" in self.__dict__:
-            raise AttributeError("a strategy does not change; make another")
-        super().__setattr__(name, value)
+        raise AttributeError("a strategy does not change; make another")
 
     @property
     @abstractmethod
@@ -96,9 +104,15 @@ class Measured(ABC):
     def dense(self) -> Array:
         """The integers as rows over all cells, (n_measured, n_cells), exactly; refused above 10⁷ entries."""
 
-    @abstractmethod
-    def with_scale(self, scale: int) -> Measured:
-        """The same integers with another scale of the noise."""
+    def with_scale(self, scale: int) -> Self:
+        """The same integers with another scale of the noise; what was worked out from them is kept.
+
+        Comparing all pairs of columns again, or inverting again, would double the time of a design.
+        """
+        other = copy(self)
+        other._keep(scale=scale)
+        other._check_noise()
+        return other
 
     @abstractmethod
     def can_answer_all(self, workload: Workload) -> bool:
@@ -163,8 +177,11 @@ class Measured(ABC):
         """The answers to some queries, (len(queries),), if there were just these records and no noise."""
 
     @abstractmethod
-    def simulated_errors(self, workload: Workload, noise: Array) -> Array:
-        """Errors of all answers, (m, draws), for noise on the measured integers, (n_measured, draws)."""
+    def error_map(self, workload: Workload) -> Callable[[Array], Array]:
+        """The map from noise on the measured integers, (n_measured, draws), to the errors of all answers.
+
+        They are (m, draws). A simulation in many pieces makes the map once.
+        """
 
     @abstractmethod
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:

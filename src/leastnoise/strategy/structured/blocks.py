@@ -32,10 +32,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -97,6 +97,13 @@ class Structured(Measured):
         order: split axes in the order that histories speak of; rising unless given.
     """
 
+    axes: tuple[Axis, ...]
+    forms: tuple[tuple[AxisForm, ...], ...]
+    blocks: tuple[Block, ...]
+    centres: dict[tuple[int, AxisSet], int]
+    order: tuple[int, ...]
+    _views: WeakKeyDictionary[Workload, View]
+
     def __init__(
         self,
         axes: Sequence[Axis],
@@ -109,17 +116,17 @@ class Structured(Measured):
         centres: Mapping[tuple[int, AxisSet], int] | None = None,
         order: Sequence[int] | None = None,
     ) -> None:
-        self.scale = scale
-        self.noise = noise_named(noise)
-        self.neighbours = neighbours_named(neighbours)
+        self._keep(scale=scale, noise=noise_named(noise), neighbours=neighbours_named(neighbours))
         self._check_noise()
-        self.axes = tuple(axes)
-        self.forms = tuple(tuple(own) for own in forms)
-        self.blocks = tuple(blocks)
-        self.centres = dict(centres or {})
-        self.order = tuple(range(len(self.axes)) if order is None else order)
+        self._keep(
+            axes=tuple(axes),
+            forms=tuple(tuple(own) for own in forms),
+            blocks=tuple(blocks),
+            centres=dict(centres or {}),
+            order=tuple(range(len(axes)) if order is None else order),
+            _views=WeakKeyDictionary(),
+        )
         self._check()
-        self.__dict__["_is_complete"] = True
 
     def _check(self) -> None:
         check_forms(self.axes, self.forms, self.order)
@@ -231,21 +238,10 @@ class Structured(Measured):
         costs = in_schema_order(self.axes, self._record_costs.of_cells([axis.size for axis in self.axes]))
         return [Fraction(self.neighbours.change_cost(int(cost), self.noise), self.unit) for cost in costs]
 
-    def with_scale(self, scale: int) -> Structured:
-        other = type(self)(
-            self.axes,
-            self.forms,
-            self.blocks,
-            scale=scale,
-            noise=self.noise,
-            neighbours=self.neighbours,
-            centres=self.centres,
-            order=self.order,
-        )
-        # What depends on the integers alone is kept.
-        for name in ("sensitivity", "whole", "block_shapes", "n_measured", "places"):
-            if name in self.__dict__:
-                other.__dict__[name] = self.__dict__[name]
+    def with_scale(self, scale: int) -> Self:
+        other = super().with_scale(scale)
+        # A view holds variances, which depend on the scale.
+        other._keep(_views=WeakKeyDictionary())
         return other
 
     # From counts to integers ------------------------------------------------------------------------
@@ -354,8 +350,8 @@ class Structured(Measured):
         found = components_of(blocks, [self.block_shapes[number] for number in numbers], y[:, None])
         return dict(zip(numbers, found, strict=True))
 
-    def simulated_errors(self, workload: Workload, noise: Array) -> Array:
-        return self._answers(workload, noise)
+    def error_map(self, workload: Workload) -> Callable[[Array], Array]:
+        return partial(self._answers, workload)
 
     def _answers(self, workload: Workload, y: Array) -> Array:
         """Answers, (m, draws), from measured integers or noise alone, (n_measured, draws)."""
@@ -368,7 +364,7 @@ class Structured(Measured):
 
     # Accuracy ---------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def component_variances(self) -> Array:
         """σ²/k_s² for every component."""
         unit = math.sqrt(self.noise_variance)
@@ -398,14 +394,12 @@ class Structured(Measured):
 
     def view(self, workload: Workload, products: Products | None = None) -> View:
         """A workload seen from this strategy, looked at once."""
-        views = self.__dict__.setdefault("_views", WeakKeyDictionary())
-        if workload not in views:
+        if workload not in self._views:
             products = products_of(workload, self.axes) if products is None else products
             if products is None:
                 raise DesignError("the strategy cannot answer queries that tie its axes together")
-            views[workload] = View(self, products)
-        found: View = views[workload]
-        return found
+            self._views[workload] = View(self, products)
+        return self._views[workload]
 
     def variances_of(self, workload: Workload) -> Array:
         return accuracy.variances(self.view(workload), workload)

@@ -96,7 +96,7 @@ class Tables(Structured):
                     sources[axes].append((number, float(block.multiplier) ** 2 / grown))
         return sources
 
-    @cached_property
+    @property
     def component_variances(self) -> Array:
         unit = self.noise_variance
         return np.array(

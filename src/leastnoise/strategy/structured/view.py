@@ -68,11 +68,11 @@ class View:
         self.strategy = strategy
         self.products = products
         self._partly = partly
-        self._gains: dict[tuple[int, int, int], Any] = {}
-        self._numbers_of_rows: dict[tuple[str, int, int, int], Array] = {}
+        self._gains: dict[tuple[int, AxisForm, int], Any] = {}
+        self._numbers_of_rows: dict[tuple[str, int, AxisForm, int], Array] = {}
         self._pieces: dict[tuple[AxisSet, tuple[int, ...]], list[Piece]] = {}
-        self._spans: dict[tuple[int, int, int], bool] = {}
-        self._gain_norms: dict[tuple[int, int, int], tuple[Array, Array, Array]] = {}
+        self._spans: dict[tuple[int, AxisForm, int], bool] = {}
+        self._gain_norms: dict[tuple[int, AxisForm, int], tuple[Array, Array, Array]] = {}
 
     def kinds(self, term: ProductTerm) -> list[AxisRows]:
         """What a product asks of each of its axes."""
@@ -89,6 +89,10 @@ class View:
         return is_plain and bool(own) and all(form.rows is None for form in own)
 
     # Which blocks a product needs ----------------------------------------------------------------------
+
+    @cached_property
+    def _variances(self) -> Array:
+        return self.strategy.component_variances
 
     @cached_property
     def _split(self) -> frozenset[int]:
@@ -125,7 +129,7 @@ class View:
                 if self._partly and n_rows > largest:
                     part, largest = Piece(number, inside, outside), n_rows
                 continue
-            variance = float(strategy.component_variances[number])
+            variance = float(self._variances[number])
             for a in axes:
                 variance *= _summed(
                     self.inside(a, inside[a], kinds[a]), self.products.kinds[a][kinds[a]].n_rows
@@ -138,14 +142,14 @@ class View:
         """Whether a form tells what a product asks of an axis: a kind, or without one its total."""
         if kind is not None:
             return self.spans(place, form, kind)
-        key = (place, id(form), -1)
+        key = (place, form, -1)
         if key not in self._spans:
             self._spans[key] = form.spans(AllOnes(form.size))
         return self._spans[key]
 
     def spans(self, place: int, form: AxisForm, kind: int) -> bool:
         """Whether the rows of a kind lie within what a form measures."""
-        key = (place, id(form), kind)
+        key = (place, form, kind)
         if key not in self._spans:
             self._spans[key] = form.spans(self.products.kinds[place][kind].operator)
         return self._spans[key]
@@ -222,7 +226,7 @@ class View:
 
     def gain(self, place: int, form: AxisForm, kind: int) -> Any:
         """W G of a kind: a matrix, or what is done along its axis instead of one."""
-        key = (place, id(form), kind)
+        key = (place, form, kind)
         if key not in self._gains:
             operator = self.products.kinds[place][kind].operator
             if form.rows is None and isinstance(operator, Identity):
@@ -247,7 +251,7 @@ class View:
 
     def gain_norms(self, place: int, form: AxisForm, kind: int | None) -> tuple[Array, Array, Array]:
         """Σ|g|, Σg² and max|g| of w G for every row of a kind, or for the one row that adds all values up."""
-        key = (place, id(form), -1 if kind is None else kind)
+        key = (place, form, -1 if kind is None else kind)
         if key not in self._gain_norms:
             if kind is None:
                 parts: Iterable[Array] = [form.total_gain()[None, :]]
@@ -261,7 +265,7 @@ class View:
         return self._gain_norms[key]
 
     def _row_numbers(self, what: str, place: int, form: AxisForm, kind: int) -> Array:
-        key = (what, place, id(form), kind)
+        key = (what, place, form, kind)
         if key not in self._numbers_of_rows:
             operator = self.products.kinds[place][kind].operator
             if form.rows is None and isinstance(operator, Identity):
@@ -282,7 +286,7 @@ class View:
         shape = (1,) * len(term.places)
         total: Array = np.zeros(shape)
         for piece in self.pieces(term):
-            values: Array = np.full(shape, self.strategy.component_variances[piece.component])
+            values: Array = np.full(shape, self._variances[piece.component])
             for a, form in piece.inside.items():
                 if a in kinds:
                     values = values * self.shaped(self.inside(a, form, kinds[a]), a, term)
@@ -317,7 +321,7 @@ class View:
             kinds = dict(zip(term.places, term.kinds, strict=True))
             total = 0.0
             for piece in self.pieces(term):
-                value = float(self.strategy.component_variances[piece.component])
+                value = float(self._variances[piece.component])
                 for a, form in piece.inside.items():
                     if a in kinds:
                         n = self.products.kinds[a][kinds[a]].n_rows
@@ -347,7 +351,7 @@ class View:
 
     def _combined(self, reduce: Callable[[Array, int], float]) -> Array:
         inside, outside, whole = self._tables(reduce)
-        numbers, variances = self._numbers, self.strategy.component_variances
+        numbers, variances = self._numbers, self._variances
         measured = np.where(numbers >= 0, variances[np.maximum(numbers, 0)], 0.0)
         return np.asarray(self._lattice.matrix(inside, outside) @ measured) * whole
 
