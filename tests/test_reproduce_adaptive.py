@@ -46,8 +46,13 @@ def named(name: str) -> Reproduction:
     return BY_NAME[f"adaptive/{name}"]
 
 
+def errors(**arguments: Any) -> list[Row]:
+    """The row of a method on a workload."""
+    return list(Task(error_of, arguments).rows(QUICK))
+
+
 def computed(tasks: Iterable[Task]) -> list[Row]:
-    return [row for task in tasks for row in task.work(QUICK, **task.arguments)]
+    return [row for task in tasks for row in task.rows(QUICK)]
 
 
 def only(found: Sequence[Check], *words: str) -> Check:
@@ -248,7 +253,7 @@ def test_marginals_match_the_bound_and_a_worse_strategy_does_not(monkeypatch: py
 
 def ranges_of_32_cells() -> Sequence[Check]:
     methods = (EIGEN, "Wavelet", "Hierarchical", OURS)
-    rows = [error_of(QUICK, workload="all ranges", shape="32", method=method) for method in methods]
+    rows = [errors(workload="all ranges", shape="32", method=method) for method in methods]
     return named("figure-3a").checks([row for found in rows for row in found])
 
 
@@ -292,7 +297,7 @@ def test_table_2_says_what_was_tried() -> None:
     rows = [
         {**row, "shape": "8x16x16"}
         for method in (EIGEN, "Fourier", "noise on cells")
-        for row in error_of(QUICK, workload=name, shape=shape, method=method)
+        for row in errors(workload=name, shape=shape, method=method)
     ]
     check = only(named("table-2").checks(rows), f"{name}: workload error of Fourier")
     assert check.verdict == "differs" and "with none left out Fourier is noise on every cell, " in check.why
@@ -308,7 +313,7 @@ def test_figures_4_and_5_on_few_cells() -> None:
             ("eigen-separation", "group_size", 16),
             ("principal-vectors", "vectors", vectors),
         ):
-            rows += error_of(QUICK, workload=workload, shape=size, method=method, option=option, value=value)
+            rows += errors(workload=workload, shape=size, method=method, option=option, value=value)
     checks = named("figure-4").checks(rows)
     assert only(checks, "eigen-separation, all ranges").verdict == "better"
     assert only(checks, "principal vectors on marginals").verdict != "not run"
@@ -316,9 +321,7 @@ def test_figures_4_and_5_on_few_cells() -> None:
         row
         for workload in ("all ranges", "permuted ranges")
         for basis in ("eigen", "wavelet")
-        for row in error_of(
-            QUICK, workload=workload, shape="64", method="eigen", seed=1, option="basis", value=basis
-        )
+        for row in errors(workload=workload, shape="64", method="eigen", seed=1, option="basis", value=basis)
     ]
     checks = named("figure-5").checks(rows)
     assert only(checks, "permuted cells").verdict == "reached"

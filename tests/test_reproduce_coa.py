@@ -43,7 +43,7 @@ BY_NAME = {found.name: found for found in REPRODUCTIONS}
 def rows_of(name: str, wanted: Callable[[Task], bool]) -> list[Row]:
     tasks = [task for task in BY_NAME[name].tasks(QUICK) if wanted(task)]
     assert tasks
-    return [row for task in tasks for row in task.work(QUICK, **task.arguments)]
+    return [row for task in tasks for row in task.rows(QUICK)]
 
 
 def found_in(name: str, rows: Sequence[Row], claim: str) -> Check:
@@ -230,7 +230,7 @@ def test_claims_about_time_follow_the_times() -> None:
     other = timed_rows(coa={512: 9.0, 8192: 10.0}, lowrank={512: 5.0, 8192: 50.0})
     assert found_in(name, other, "WRange: COA is faster").verdict == "differs"
     assert found_in(name, other, "WRange: with 8,192 cells").verdict == "differs"
-    cut = [{**row, "ended": "time"} for row in other]
+    cut = [{**row, "is_cut": True} for row in other]
     assert found_in(name, cut, "WRange: COA is faster").verdict == "not run"
     assert found_in(name, cut, "WRange: with 8,192 cells").verdict == "differs"
 
@@ -238,7 +238,7 @@ def test_claims_about_time_follow_the_times() -> None:
 def test_times_are_measured() -> None:
     tasks = BY_NAME["coa/figure-11"].tasks(QUICK)
     chosen = [p for p in tasks if p.arguments["workload"] == "WMarginal" and p.arguments["m"] == 16]
-    rows = [row for task in chosen for row in timing.timed(QUICK, **task.arguments)]  # type: ignore[arg-type]
+    rows = [row for task in chosen for row in task.rows(QUICK)]
     assert [row["method"] for row in rows] == list(timing.METHODS)
     assert all(row["seconds"] > 0 and row["clock"] == "processor" for row in rows)  # type: ignore[operator]
     constant = [{**row, "m": m} for m in (16, 1024) for row in rows]

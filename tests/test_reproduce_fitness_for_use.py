@@ -41,7 +41,7 @@ def named(name: str) -> Reproduction:
 def rows_of(name: str, wanted: Callable[[Any], bool] = lambda _: True) -> list[Row]:
     tasks = [task for task in named(name).tasks(QUICK) if wanted(task.arguments)]
     assert tasks
-    return [row for task in tasks for row in task.work(QUICK, **task.arguments)]
+    return [row for task in tasks for row in task.rows(QUICK)]
 
 
 def checks_of(name: str, rows: Sequence[Row]) -> dict[str, Check]:

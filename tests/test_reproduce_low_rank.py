@@ -33,7 +33,7 @@ def rows_of(name: str, setting: Setting = QUICK, **about: Any) -> list[Row]:
         if all(task.arguments.get(key) in wanted for key, wanted in about.items())
     ]
     assert tasks, "no such task"
-    return [row for task in tasks for row in task.work(setting, **task.arguments)]
+    return [row for task in tasks for row in task.rows(setting)]
 
 
 def check(name: str, rows: Sequence[Row], words: str) -> Check:

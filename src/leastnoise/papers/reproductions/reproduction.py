@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -51,8 +51,7 @@ class Task:
 
     Attributes:
         work: a function of a module, called as ``work(setting, **arguments)``; gives rows.
-        arguments: plain values. They are what a task is known by when a run is taken up again, and
-            fields that its rows begin with.
+        arguments: plain values, by which a task is known when a run is resumed. Every row begins with them.
         seconds: a guess at how long it takes on one core, for the time left.
         n_cells: columns of the largest matrix that it decomposes; above 4,096 it needs a GPU.
         may_use_gpu: whether its search runs on a GPU where the setting has one, though it needs none.
@@ -63,6 +62,11 @@ class Task:
     seconds: float = 1.0
     n_cells: int = 0
     may_use_gpu: bool = False
+
+    def rows(self, setting: Setting) -> Iterator[Row]:
+        """What it gives: every row with the arguments, but for fields that it has of its own."""
+        for row in self.work(setting, **self.arguments):
+            yield {**self.arguments, **row}
 
     def needs_gpu(self) -> bool:
         """Whether two cores cannot be expected to finish it."""

@@ -208,7 +208,7 @@ def _compute(task: Task, setting: Setting, deadline: float) -> TaskResult:
         return _left_out(task, "not run: the time given was over; run the same command again to go on")
     began = time.perf_counter()
     try:
-        rows = tuple(dict(row) for row in task.work(setting, **task.arguments))
+        rows = tuple(task.rows(setting))
     except (LeastnoiseError, MemoryError) as error:
         # What a method refuses, or memory cannot hold, is a result: it is stated in the table.
         rows = ({**task.arguments, NOTE: f"not run: {error}"},)

@@ -27,7 +27,7 @@ import numpy as np
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.reproduction import Setting
-from leastnoise.papers.reproductions.rows import Plain, Row
+from leastnoise.papers.reproductions.rows import IS_CUT, Plain, Row
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import ApproxDP
 from leastnoise.query import (
@@ -226,10 +226,7 @@ def error_of(
     began = time.process_time()
     plan = planned(setting, question.workload, method, options={option: value} if option else None)
     found = plan.certificate
-    row: dict[str, Plain] = {"workload": workload, "shape": shape, "seed": seed, "method": method}
-    if option:
-        row |= {"option": option, "value": value}
-    yield row | {
+    yield {
         "case": shape if seed < 2 else f"{shape}, draw {seed}",
         "cells": n_cells(shape),
         "queries": question.n_queries,
@@ -238,6 +235,7 @@ def error_of(
         "over_bound": math.sqrt(found.achieved / found.lower_bound),
         "seconds": time.process_time() - began,
         "note": plan.note,
+        IS_CUT: plan.ended == "deadline",
     }
 
 

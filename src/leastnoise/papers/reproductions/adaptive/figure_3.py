@@ -36,7 +36,7 @@ from leastnoise.papers.reproductions.adaptive.checks import (
 )
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Row, numbers, where
+from leastnoise.papers.reproductions.rows import IS_CUT, Row, numbers, where
 from leastnoise.papers.reproductions.verdicts import Check, number, statement_about
 
 FOR_RANGES = ("Wavelet", "Hierarchical")
@@ -69,16 +69,12 @@ def relative_of(
     mean = float(np.mean(noise / answers))
     for epsilon in EPSILONS:
         yield {
-            "table": table,
-            "shape": shape,
-            "workload": workload,
-            "seed": seed,
-            "method": method,
             "panel": f"{table}, {workload}",
             "epsilon": epsilon,
             "relative_error": mean * EPSILON / epsilon,
             "gap": plan.certificate.gap,
             "data": source,
+            IS_CUT: plan.ended == "deadline",
         }
 
 

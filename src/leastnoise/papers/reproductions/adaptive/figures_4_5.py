@@ -273,7 +273,7 @@ FIGURE_4 = Reproduction(
     ),
     (
         "Marginals are taken as the two-way ones, of binary attributes: the text says that 6 % of the "
-        "eigenvectors are as good as all of them, and so many span two-way marginals. Marginals of every "
+        "eigenvectors are as good as all of them, and as many span two-way marginals. Marginals of every "
         "order were tried first: there principal vectors are worse than separation, and "
         "more than 12 % over the bound.",
         "Checked is the largest domain run; on smaller ones principal vectors are further from the bound.",

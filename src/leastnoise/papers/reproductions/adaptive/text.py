@@ -30,7 +30,7 @@ from leastnoise.papers.reproductions.adaptive.checks import (
 )
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Row, cell, mean, where
+from leastnoise.papers.reproductions.rows import IS_CUT, Row, cell, mean, where
 from leastnoise.papers.reproductions.verdicts import Check, number, statement, statement_about
 from leastnoise.planning import design
 from leastnoise.privacy import GDP, PureDP
@@ -68,7 +68,6 @@ def example(setting: Setting, *, method: str) -> Iterator[Row]:
         # As printed, without least squares: every query has the squared sensitivity for its variance.
         achieved = m * float(np.max(workload.operator.column_norms(2))) ** 2
     yield {
-        "method": method,
         "error": _printed_unit() * math.sqrt(achieved / m),
         "lower_bound": _printed_unit() * math.sqrt(found.lower_bound / m),
     }
@@ -149,9 +148,6 @@ def representations(setting: Setting, *, workload: str, shape: str, seed: int) -
                 continue
             found = planned(setting, Workload.from_matrix(rows), method).certificate
             yield {
-                "workload": workload,
-                "shape": shape,
-                "seed": seed,
                 "form": form,
                 "method": method,
                 "error": math.sqrt(found.achieved / len(W)),
@@ -258,7 +254,7 @@ _EIGEN_QUERIES = "best weights, eigen-queries"
 
 
 def low_order_marginals(shape: str, order: int) -> Workload:
-    """All marginals of at most so many attributes, the total included."""
+    """All marginals of at most `order` attributes, the total included."""
     sizes = sizes_of(shape)
     schema = Schema({f"a{i}": range(size) for i, size in enumerate(sizes, start=1)})
     return assemble([Cube(*schema.names, order=order)], schema)
@@ -288,14 +284,10 @@ def pure_gain(
     plan = design(question, PureDP(EPSILON), method=name, options=options, time_limit=limit)
     m = question.shape[0]
     yield {
-        "basis": basis,
-        "workload": workload,
-        "shape": shape,
-        "seed": seed,
-        "method": method,
         "error": math.sqrt(plan.certificate.achieved / m),
         "lower_bound": math.sqrt(plan.certificate.lower_bound / m),
         "note": plan.note,
+        IS_CUT: plan.ended == "deadline",
     }
 
 
@@ -329,7 +321,7 @@ def tasks_section_3_5(setting: Setting) -> list[Task]:
                     )
                     for method in (_EQUAL, _WEIGHED, _EIGEN_QUERIES, OURS)
                     if method in (_EQUAL, _WEIGHED) or (seed == 1 and shape != line)
-                    # On so many cells, refining alone takes longer than everything else here.
+                    # On 1,024 cells, refining alone takes longer than everything else here.
                     if method != OURS or basis == "Wavelet" or not setting.is_quick
                 ]
     return found

@@ -68,10 +68,6 @@ def steps_of_coa(setting: Setting, *, workload: str, m: int, n: int, draw: int) 
         inverse = np.linalg.inv(X)
         G = inverse @ (gram + whole.theta * np.mean(np.diag(gram)) * np.eye(n)) @ inverse
         yield {
-            "workload": workload,
-            "m": m,
-            "n": n,
-            "draw": draw,
             "method": "coa",
             "iteration": step,
             "error": float((inverse * gram).sum()) * noise_scale() / m,
@@ -98,10 +94,6 @@ def stages_of_homotopy(setting: Setting, *, workload: str, m: int, n: int, draw:
     for stage in coa_homotopy(gram, time_limit=min(setting.time_limit, TIME_LIMIT)):
         steps += stage.iterations
         yield {
-            "workload": workload,
-            "m": m,
-            "n": n,
-            "draw": draw,
             "method": "coa-homotopy",
             "iteration": steps,
             "error": float(np.trace(np.linalg.solve(stage.X, gram))) * noise_scale() / m,
@@ -117,10 +109,6 @@ def optimum(setting: Setting, *, workload: str, m: int, n: int, draw: int) -> It
     found = plan.certificate
     for iteration in (0, 30):
         yield {
-            "workload": workload,
-            "m": m,
-            "n": n,
-            "draw": draw,
             "method": "dense",
             "iteration": iteration,
             "error": found.achieved * noise_scale() / m,
@@ -136,10 +124,6 @@ def optimum_with_theta(setting: Setting, *, workload: str, m: int, n: int, draw:
     whole = Workload.from_matrix(np.vstack([W, np.sqrt(theta) * np.eye(n)]))
     found = ln.design(whole, ln.GDP(1), method="dense", time_limit=setting.time_limit).certificate
     yield {
-        "workload": workload,
-        "m": m,
-        "n": n,
-        "draw": draw,
         "method": "dense, with θ",
         "iteration": 30,
         "objective": found.achieved * noise_scale() / m,

@@ -21,7 +21,7 @@ from leastnoise.papers.reproductions.coa.setup import (
 )
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Plain, Row, listed, mean, numbers, where
+from leastnoise.papers.reproductions.rows import IS_CUT, Plain, Row, listed, mean, numbers, where
 from leastnoise.papers.reproductions.verdicts import Check, statement_about
 from leastnoise.report import compare
 
@@ -41,10 +41,6 @@ def by_dawa(setting: Setting, *, table: str, m: int, n: int, draw: int) -> Itera
     if contender.achieved is None:
         raise MethodError(f"DAWA: {contender.reason}")
     yield {
-        "table": table,
-        "m": m,
-        "n": n,
-        "draw": draw,
         "method": "dawa",
         "error": contender.achieved / m,
         "source": source,
@@ -76,14 +72,12 @@ def by_strategy(setting: Setting, *, method: str, m: int, n: int, draw: int) -> 
             for table in TABLES:
                 yield {
                     "table": table,
-                    "m": m,
-                    "n": n,
-                    "draw": draw,
                     "method": f"{name}, δ = {delta:g}",
                     "delta": delta,
                     "error": found.achieved * scale / m,
                     "lower_bound": found.lower_bound * scale / m,
                     "source": "any table",
+                    IS_CUT: plan.ended == "deadline",
                 }
 
 

@@ -72,9 +72,6 @@ def within_bounds(setting: Setting, *, workload: str, n: int, theta: float) -> I
     }
     for method, value in values.items():
         yield {
-            "workload": workload,
-            "n": n,
-            "theta": theta,
             "method": method,
             "value": value,
             "over_lower": value / lower,
@@ -149,8 +146,6 @@ def programs(setting: Setting, *, workload: str, n: int) -> Iterator[Row]:
     bound = values["dense"][1]
     for method, (value, lower, seconds) in values.items():
         yield {
-            "workload": workload,
-            "n": n,
             "method": method,
             "value": value,
             "lower_bound": None if np.isnan(lower) else lower,

@@ -22,7 +22,7 @@ import numpy as np
 import leastnoise as ln
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Setting, Task
-from leastnoise.papers.reproductions.rows import Row, listed, mean, number_in, numbers, where
+from leastnoise.papers.reproductions.rows import IS_CUT, Row, listed, mean, number_in, numbers, where
 from leastnoise.papers.reproductions.verdicts import Check, statement_about
 from leastnoise.query import Workload, workload_discrete, workload_marginal, workload_range, workload_related
 
@@ -124,17 +124,11 @@ def one_method(
     )
     found = plan.certificate
     yield {
-        "workload": workload,
-        "m": m,
-        "n": n,
-        "share": share,
-        "method": method,
-        "draw": draw,
         "error": found.achieved * noise_scale() / m,
         "lower_bound": found.lower_bound * noise_scale() / m,
         "status": found.status,
         "how": plan.note,
-        "is_cut": plan.ended == "deadline",
+        IS_CUT: plan.ended == "deadline",
         "seconds": time.process_time() - began,
     }
 

@@ -26,7 +26,7 @@ from leastnoise.papers.reproductions.coa.setup import (
 )
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Plain, Row, curve, listed, where
+from leastnoise.papers.reproductions.rows import IS_CUT, Plain, Row, curve, listed, was_cut, where
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.papers.smoothing import smoothing
 from leastnoise.query import Workload
@@ -59,38 +59,36 @@ def timed(setting: Setting, *, workload: str, m: int, n: int, method: str, draw:
     # Another process may hold the core, but not this one's time. What a GPU does is on no such clock.
     clock = time.process_time if backend == "numpy" else time.monotonic
     began = clock()
-    iterations, ended = _search(method, queries, W, r, backend, min(setting.time_limit, _limit(method, n)))
+    iterations, ended, is_cut = _search(
+        method, queries, W, r, backend, min(setting.time_limit, _limit(method, n))
+    )
     yield {
-        "workload": workload,
-        "m": m,
-        "n": n,
-        "draw": draw,
-        "method": method,
         "seconds": clock() - began,
         "clock": "processor" if backend == "numpy" else "wall",
         "iterations": iterations,
         "ended": ended,
+        IS_CUT: is_cut,
     }
 
 
 def _search(
     method: str, queries: Workload, W: Array, r: int, backend: str, limit: float
-) -> tuple[int | None, str]:
-    """How many steps a search took, where it counts them, and what ended it."""
+) -> tuple[int | None, str, bool]:
+    """How many steps a search took, where it counts them; what ended it, and whether that was the limit."""
     if method == "dense":
         plan = ln.design(queries, ln.GDP(1), method="dense", backend=backend, time_limit=limit)
-        return None, plan.certificate.status
+        return None, plan.certificate.status, plan.ended == "deadline"
     if method == "lowrank":
         # On W itself, as printed; the method `lowrank` of the library first reduces W to its row space.
         start = random_start(r, W.shape[1], 2, np.random.default_rng(0))
         by_lrm = low_rank(W, start, norm=2, backend=backend, time_limit=limit)
-        return len(by_lrm.errors), by_lrm.ended
+        return len(by_lrm.errors), by_lrm.ended, by_lrm.ended == "time"
     gram = W.T @ W
     if method == "coa":
         by_coa = coa(gram, backend=backend, time_limit=limit)
-        return by_coa.iterations, by_coa.ended
+        return by_coa.iterations, by_coa.ended, by_coa.ended == "time"
     by_esm = smoothing(gram, backend=backend, time_limit=limit)
-    return by_esm.iterations, by_esm.ended
+    return by_esm.iterations, by_esm.ended, by_esm.ended == "time"
 
 
 def _limit(method: str, n: int) -> float:
@@ -155,7 +153,7 @@ def _queries_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
         grows = seconds[last] / seconds[first]
         each = grows * steps[first] / steps[last]
         ours = f"m = {last:,g} takes {grows:.3g} times as long as m = {first:,g}, a step {each:.3g} times"
-        if any(map(_is_cut, where(rows, method=method))):
+        if any(map(was_cut, where(rows, method=method))):
             ours += ", cut off where it took longest"
         if method == "coa":
             is_constant = max(seconds.values()) <= SIMILAR * min(seconds.values())
@@ -195,12 +193,8 @@ def _times_over(rows: Sequence[Row]) -> dict[float, float]:
     return {
         n: ratio
         for n, ratio in ratios(rows, "lowrank", "coa", "n", "seconds").items()
-        if ratio > 1 or not any(map(_is_cut, where(rows, n=n, method="lowrank")))
+        if ratio > 1 or not any(map(was_cut, where(rows, n=n, method="lowrank")))
     }
-
-
-def _is_cut(row: Row) -> bool:
-    return row.get("ended") == "time"
 
 
 _TIME_NOTES = (

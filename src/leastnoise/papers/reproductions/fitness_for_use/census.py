@@ -80,7 +80,7 @@ def _searched(workload: Workload, setting: Setting, basis: str, step_tol: float)
     best = optimum(workload, setting)
     plan = smii(workload, setting, basis=basis, step_tol=step_tol)
     columns = smii_columns(plan, float(best["cost"] or math.nan))
-    yield {"basis": basis, "step_tol": step_tol, **columns}
+    yield columns
 
 
 def table_4_tasks(setting: Setting) -> Sequence[Task]:
@@ -243,16 +243,14 @@ def ages(setting: Setting, *, reading: str) -> Iterator[Row]:
     W = workload.dense()
     by_age = W.reshape(-1, 2, _AGES).transpose(0, 2, 1).reshape(W.shape)
     best = optimum(workload, setting)
-    yield {"reading": reading, **best}
+    yield best
     costs = _costs(workload, setting, {HM: None, _BY_AGE: by_age})
-    for row in on_both_scales(costs, float(best["cost"] or math.nan)):
-        yield {"reading": reading, **row}
+    yield from on_both_scales(costs, float(best["cost"] or math.nan))
 
 
 def ages_by_smii(setting: Setting, *, reading: str, basis: str, step_tol: float) -> Iterator[Row]:
     """One row: where SM-II ends."""
-    for row in _searched(pyramid(reading), setting, basis, step_tol):
-        yield {"reading": reading, **row}
+    yield from _searched(pyramid(reading), setting, basis, step_tol)
 
 
 def table_9_tasks(setting: Setting) -> Sequence[Task]:

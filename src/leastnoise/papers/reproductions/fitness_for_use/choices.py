@@ -19,7 +19,7 @@ from leastnoise.papers.reproductions.fitness_for_use.mechanisms import (
 )
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Row, cell
+from leastnoise.papers.reproductions.rows import IS_CUT, Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.papers.smii import smii
 from leastnoise.planning import design
@@ -56,11 +56,9 @@ def privacy_cost(setting: Setting, *, d: int, method: str) -> Iterator[Row]:
         plan = design(workload, objective=Targets(), method="smii", options=options, time_limit=limit)
     found = plan.certificate
     yield {
-        "d": d,
-        "method": method,
         "cost": found.achieved,
         "lower_bound": found.lower_bound,
-        "is_cut": plan.ended != "converged",
+        IS_CUT: plan.ended != "converged",
     }
 
 
@@ -110,7 +108,7 @@ def convergence(setting: Setting, *, d: int, method: str) -> Iterator[Row]:
     if method == CERTIFIED:
         workload = prefixes(d)
         seconds, plan = _timed(lambda: certified(workload, setting))
-        yield {"d": d, "method": method, "seconds": seconds, "cost": plan.certificate.achieved}
+        yield {"seconds": seconds, "cost": plan.certificate.achieved}
         return
     optimiser: Literal["newton-cg", "gradient"] = "gradient" if method == GD else "newton-cg"
     limit = min(setting.time_limit, SECONDS_FULL)
@@ -118,12 +116,10 @@ def convergence(setting: Setting, *, d: int, method: str) -> Iterator[Row]:
         lambda: smii(np.eye(d), triangle, np.ones(d), optimiser=optimiser, time_limit=limit)
     )
     yield {
-        "d": d,
-        "method": method,
         "seconds": seconds,
         "steps": found.history[-1].step,
         "cost": found.cost,
-        "is_cut": found.ended != "converged",
+        IS_CUT: found.ended != "converged",
     }
 
 

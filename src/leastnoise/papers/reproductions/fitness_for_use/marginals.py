@@ -63,9 +63,9 @@ def one_size(setting: Setting, *, workload: str, d: int) -> Iterator[Row]:
     n = asked.shape[1]
     best = optimum(asked, setting, method="marginals")
     least = float(best["cost"] or math.nan)
-    rows = [best]
+    yield best
     if d in _BEYOND:
-        rows += on_both_scales({LEAST_TOTAL: least_total("marginals", asked, setting)}, least)
+        yield from on_both_scales({LEAST_TOTAL: least_total("marginals", asked, setting)}, least)
     else:
         # As the paper's methods see it: a matrix, and cells in one row.
         flat = with_caps(asked.dense().astype(np.int64), asked.targets**2)
@@ -76,9 +76,8 @@ def one_size(setting: Setting, *, workload: str, d: int) -> Iterator[Row]:
             LEAST_TOTAL: least_total("marginals", asked, setting),
         }
         searched = smii_columns(smii(flat, setting, basis="cells"), least)
-        rows += [*on_both_scales(costs, least, float(searched["cost"] or math.nan)), searched]
-    for row in rows:
-        yield {"workload": workload, "d": d, **row}
+        yield from on_both_scales(costs, least, float(searched["cost"] or math.nan))
+        yield searched
 
 
 def _tasks(workload: str, setting: Setting) -> list[Task]:

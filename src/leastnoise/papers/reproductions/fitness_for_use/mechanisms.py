@@ -14,7 +14,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.reproduction import Setting
-from leastnoise.papers.reproductions.rows import Plain, Row, was_cut
+from leastnoise.papers.reproductions.rows import IS_CUT, Plain, Row, was_cut
 from leastnoise.papers.reproductions.verdicts import Check, statement
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import GDP
@@ -104,7 +104,7 @@ def smii_columns(plan: Plan, least: float) -> Columns:
         "cost": found.achieved,
         "lower_bound": found.lower_bound,
         "ratio": found.achieved / least,
-        "is_cut": plan.ended != "converged",
+        IS_CUT: plan.ended != "converged",
         "how": plan.note,
     }
 

@@ -118,16 +118,16 @@ def one_draw(setting: Setting, *, table: str, d: int, draw: int, probability: fl
         costs[name] = on_tree(tree(d, branching(d, least_height=least_height)), workload)
     costs[CA] = least_total("coa", workload, setting)
     costs[LEAST_TOTAL] = least_total("dense", workload, setting)
-    rows = [best]
+    yield best
     if about.targets == "random" and d <= _MOST_EQUAL:
         equal = with_caps(workload.dense(), np.ones(2 * d))
         least_equal = float(optimum(equal, setting)["cost"] or math.nan)
-        rows += on_both_scales({_EQUAL: least_total("coa", equal, setting)}, least_equal)
+        yield from on_both_scales({_EQUAL: least_total("coa", equal, setting)}, least_equal)
     searched = smii_columns(smii(workload, setting, basis=about.basis), least) if draw == 0 else None
     reached = None if searched is None else float(searched["cost"] or math.nan)
-    rows += [*on_both_scales(costs, least, reached), *([searched] if searched else [])]
-    for row in rows:
-        yield {"table": table, "d": d, "draw": draw, "probability": probability, **row}
+    yield from on_both_scales(costs, least, reached)
+    if searched is not None:
+        yield searched
 
 
 def _tasks(table: str, setting: Setting) -> list[Task]:

@@ -12,7 +12,7 @@ from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.fitness_for_use.mechanisms import CERTIFIED, SMII
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Plain, Row, cell
+from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, number, statement
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import GDP
@@ -49,11 +49,11 @@ def curve(setting: Setting, *, cost: float) -> Iterator[Row]:
     for method, W in shapes.items():
         plan = design(Workload.from_matrix(W), GDP(cost))
         for epsilon in EPSILONS:
-            yield {"cost": cost, "epsilon": epsilon, "method": method, "delta": plan.delta(epsilon=epsilon)}
+            yield {"epsilon": epsilon, "method": method, "delta": plan.delta(epsilon=epsilon)}
     for epsilon in EPSILONS:
         a, b = cost / 2 - epsilon / cost, -cost / 2 - epsilon / cost
         delta = float(ndtr(a) - math.exp(epsilon) * ndtr(b))
-        yield {"cost": cost, "epsilon": epsilon, "method": _FORMULA, "delta": delta}
+        yield {"epsilon": epsilon, "method": _FORMULA, "delta": delta}
 
 
 def figure_1_tasks(setting: Setting) -> Sequence[Task]:
@@ -107,12 +107,12 @@ def profiles(setting: Setting, *, mechanism: str) -> Iterator[Row]:
         CERTIFIED: design(workload, goal, objective=MaxVariance(), method="dense"),
     }
     for method, plan in plans.items():
-        about: dict[str, Plain] = {"mechanism": mechanism, "method": method}
         for place, value in enumerate(plan.profile.tolist(), start=1):
-            yield {**about, "about": f"cell {place}", "value": float(value)}
-        yield {**about, "about": "largest variance", "value": float(plan.known_stderr().max()) ** 2}
+            yield {"method": method, "about": f"cell {place}", "value": float(value)}
+        variance = float(plan.known_stderr().max()) ** 2
+        yield {"method": method, "about": "largest variance", "value": variance}
         if method == CERTIFIED:
-            yield {**about, "about": "lower bound", "value": plan.certificate.lower_bound}
+            yield {"method": method, "about": "lower bound", "value": plan.certificate.lower_bound}
     if mechanism == "M1":
         yield from _free(plans["independent noise"])
 
@@ -120,9 +120,12 @@ def profiles(setting: Setting, *, mechanism: str) -> Iterator[Row]:
 def _free(plan: Plan) -> Iterator[Row]:
     """The third row of M2, asked later without spending more."""
     later = design(Workload.from_matrix(np.array(MECHANISMS["M2"][2:])), after=[plan])
-    about: dict[str, Plain] = {"mechanism": "M1", "method": "a third query later"}
-    yield {**about, "about": "largest profile", "value": float(later.spent_together)}
-    yield {**about, "about": "largest variance", "value": float(later.known_stderr().max()) ** 2}
+    found = {
+        "largest profile": float(later.spent_together),
+        "largest variance": float(later.known_stderr().max()) ** 2,
+    }
+    for about, value in found.items():
+        yield {"method": "a third query later", "about": about, "value": value}
 
 
 def section_tasks(setting: Setting) -> Sequence[Task]:
@@ -176,22 +179,22 @@ _ENTRIES = ("a", "c", "d")
 def least_squares(setting: Setting, *, method: str) -> Iterator[Row]:
     """Σ of the least total variance at privacy cost 1."""
     plan = design(Workload.from_matrix(np.array(QUERIES)), GDP(1), method=method)
-    yield from _covariance(plan, method)
-    yield {"method": method, "about": "objective", "value": plan.certificate.achieved}
-    yield {"method": method, "about": "lower bound", "value": plan.certificate.lower_bound}
+    yield from _covariance(plan)
+    yield {"about": "objective", "value": plan.certificate.achieved}
+    yield {"about": "lower bound", "value": plan.certificate.lower_bound}
     # At the cost of Theorem 7 for γ = 1, which is √(4/3).
     worst = float(plan.known_stderr().max()) ** 2 * 3 / 4
-    yield {"method": method, "about": "largest variance at cost √(4/3)", "value": worst}
+    yield {"about": "largest variance at cost √(4/3)", "value": worst}
 
 
-def _covariance(plan: Plan, method: str) -> Iterator[Row]:
+def _covariance(plan: Plan) -> Iterator[Row]:
     W = np.array(QUERIES, dtype=float)
     strategy = plan.strategy
     assert strategy is not None
     inverse: Array = W @ np.linalg.pinv(strategy.dense().astype(float))
     Sigma = inverse @ inverse.T * float(strategy.noise_variance)
     for name, value in zip(_ENTRIES, (Sigma[0, 0], Sigma[0, 1], Sigma[1, 1]), strict=True):
-        yield {"method": method, "about": name, "value": float(value)}
+        yield {"about": name, "value": float(value)}
 
 
 def theorem_6_tasks(setting: Setting) -> Sequence[Task]:
@@ -226,11 +229,10 @@ def equal_targets(setting: Setting, *, gamma: float, method: str) -> Iterator[Ro
     if method in (SMII, "IP"):
         name, options = "smii", {"optimiser": "newton-cg" if method == SMII else "interior-point"}
     plan = design(workload, objective=Targets(), method=name, options=options)
-    for row in _covariance(plan, method):
-        yield {"gamma": gamma, **row}
+    yield from _covariance(plan)
     found = plan.certificate
     for about, value in (("Δ", math.sqrt(found.achieved)), ("lower bound", math.sqrt(found.lower_bound))):
-        yield {"gamma": gamma, "method": method, "about": about, "value": value}
+        yield {"about": about, "value": value}
 
 
 def theorem_7_tasks(setting: Setting) -> Sequence[Task]:

@@ -71,18 +71,17 @@ def example(setting: Setting, *, example: str, method: str) -> Iterator[Row]:
             if method == _ON_QUERIES:
                 # As printed, answers are the noisy queries themselves; here least squares would follow.
                 variances = np.full(len(W), float(strategy.noise_variance) / unit**2)
-    about: dict[str, Plain] = {"example": example, "method": method}
     for query, variance in zip(_QUERIES, variances, strict=True):
-        yield {**about, "query": query, "value": float(variance)}
-    yield {**about, "query": "all", "value": float(variances.sum()), "lower_bound": bound}
+        yield {"query": query, "value": float(variance)}
+    yield {"query": "all", "value": float(variances.sum()), "lower_bound": bound}
     if sensitivity is not None:
-        yield {**about, "query": "sensitivity", "value": sensitivity}
+        yield {"query": "sensitivity", "value": sensitivity}
 
 
 def bound(setting: Setting, *, example: str) -> Iterator[Row]:
     """One row: twice the certified optimum of Gaussian noise, below all Laplace noise."""
     found = design(Workload.from_matrix(np.array(EXAMPLES[example])), GDP(1), method="dense").certificate
-    yield {"example": example, "method": "bound", "query": "all", "value": 2 * found.lower_bound}
+    yield {"method": "bound", "query": "all", "value": 2 * found.lower_bound}
 
 
 def _plan(workload: Workload, method: str, setting: Setting) -> Plan:

@@ -29,7 +29,7 @@ from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.papers.lowrank import LowRankResult, low_rank, random_start
 from leastnoise.papers.reproductions.reproduction import Setting
-from leastnoise.papers.reproductions.rows import Plain, Row
+from leastnoise.papers.reproductions.rows import IS_CUT, Plain, Row
 from leastnoise.planning import design
 from leastnoise.privacy import GDP, PureDP
 from leastnoise.query import Workload, workload_discrete, workload_range, workload_related
@@ -38,26 +38,34 @@ from leastnoise.query import Workload, workload_discrete, workload_range, worklo
 EPSILON = 0.1
 EPSILONS = (1.0, 0.1, 0.01)
 
-# Up to so many cells trees and wavelets are planned as matrices; 2,048 take 9 s, and eight times that twice
-# as many.
+# Trees and wavelets are planned as matrices up to this many cells; 2,048 take 9 s, and 4,096 eight times as
+# long.
 _MAX_PLANNED_CELLS = 1_024
 
-# Searching on a GPU pays from so many entries of L on: a step on one core then takes 30 ms.
+# Entries of L from which on searching on a GPU pays: a step on one core then takes 30 ms.
 _MIN_GPU_ENTRIES = 300_000
 
 # Rows of L over the rank of W, the paper's default.
 RATIO = 1.2
 
-# The longest that a task searches, whatever the setting allows; LRM, which the paper let run for hours, so
-# many times as long.
-MAX_SECONDS, LRM_TIMES = 240.0, 2.5
+# Seconds that a task searches at most, whatever the setting allows.
+MAX_SECONDS = 240.0
 
-# Steps of Algorithm 2 until Algorithm 1 ends, a few dozen rounds; seconds guessed for a search on a GPU.
-_STEPS, GPU_SECONDS = 8_000, 30.0
+# LRM, which the paper let run for hours, may take this many times as long.
+LRM_TIMES = 2.5
 
-# What `design` takes of its own accord under pure privacy: seconds up to so many cells, more in proportion
-# beyond; and seconds in the quick size.
-_PLAN_SECONDS, _PLAN_CELLS, _QUICK_SECONDS = 10.0, 256, 4.0
+# Steps of Algorithm 2 until Algorithm 1 ends, in a few dozen rounds: an estimate.
+_STEPS = 8_000
+
+# Seconds of a search on a GPU: an estimate.
+GPU_SECONDS = 30.0
+
+# Seconds that `design` may search under pure privacy, up to this many cells; more in proportion beyond.
+_PLAN_SECONDS = 10.0
+_PLAN_CELLS = 256
+
+# Seconds that it may search in the quick size.
+_QUICK_SECONDS = 4.0
 
 # A relative gap that moves no point of a figure.
 _BOUND_TOL = 1e-2
@@ -88,7 +96,7 @@ def searching_on(setting: Setting, n_rows: float, n_cells: int) -> str:
 
 
 def search_seconds(setting: Setting, n_rows: float, n_cells: int) -> float:
-    """A guess at how long LRM takes with so many rows of L: products of r² n, and sorted columns."""
+    """An estimate of how long LRM takes with this many rows of L: products of r² n, and sorted columns."""
     if searching_on(setting, n_rows, n_cells) == "cuda":
         return GPU_SECONDS
     guess = _STEPS * (4 * n_rows * n_rows * n_cells / 2e10 + n_rows * n_cells * 4e-8)
@@ -130,21 +138,13 @@ def mechanism(
         notes.append(given.how)
         are_cut.append(given.is_cut)
     yield {
-        "workload": workload,
-        "m": m,
-        "n": n,
-        "s": s,
-        "shrink": shrink,
-        "seed": seed,
-        "draws": draws,
-        "method": method,
         "epsilon": epsilon,
         "error": float(np.mean(errors)),
         "lower_bound": float(np.mean(bounds)),
         "spread": (max(errors) - min(errors)) / float(np.mean(errors)),
         "seconds": time.process_time() - began,
         "how": notes[0],
-        "is_cut": any(are_cut),
+        IS_CUT: any(are_cut),
     }
 
 
@@ -287,8 +287,11 @@ def fixed_errors(W: Array) -> dict[str, float]:
 
 # Figures 2 and 3 -----------------------------------------------------------------------------
 
-# Entries of the Search Logs, and the seed of their stand-in.
-_N_ENTRIES, _DATA_SEED = 65_536, 2012
+# Entries of the Search Logs.
+_N_ENTRIES = 65_536
+
+# The seed of their stand-in.
+_DATA_SEED = 2012
 
 
 def stand_in(n: int) -> Array:
@@ -330,39 +333,28 @@ def decomposition(
     missed = float((((W - found.B @ found.L) @ stand_in(n)) ** 2).sum()) / m
     least = min(found.errors)
     for epsilon in EPSILONS:
-        about: dict[str, Plain] = {
-            "workload": workload,
-            "m": m,
-            "n": n,
-            "s": s,
-            "shrink": shrink,
-            "seed": seed,
-            "ratio": ratio,
-            "gamma": gamma,
+        of_both: dict[str, Plain] = {
             "epsilon": epsilon,
             "panel": panel(workload, epsilon),
-        }
-        ended: dict[str, Plain] = {
             "distance": gamma / shrink,
             "residual": found.residual,
             "rounds": len(found.scales),
             "starts": starts,
             "ended": found.ended,
+            IS_CUT: found.ended == "time",
             "seconds": seconds,
         }
         yield {
-            **about,
             "method": "LRM as printed",
             "error": noise / epsilon**2 + missed,
             "noise": noise / epsilon**2,
             "missed": missed,
-            **ended,
+            **of_both,
         }
         yield {
-            **about,
             "method": "LRM unbiased",
             "error": 2 * least / m / epsilon**2 if math.isfinite(least) else None,
-            **ended,
+            **of_both,
         }
 
 
