@@ -76,12 +76,12 @@ def test_what_are_no_cases_is_refused(make: Any, words: str) -> None:
 
 
 def test_cases_that_no_memory_holds_are_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leastnoise.query.queries.conditions.MAX_ENTRIES", 17)
+    monkeypatch.setattr("leastnoise.query.queries.conditions.MAX_CASE_ENTRIES", 17)
     with pytest.raises(
         QueryError, match="3 cases over the 6 combinations of age make a table of more than 17"
     ):
         Cases(LIFE).operator(SCHEMA)
-    monkeypatch.setattr("leastnoise.query.queries.conditions.MAX_ENTRIES", 18)
+    monkeypatch.setattr("leastnoise.query.queries.conditions.MAX_CASE_ENTRIES", 18)
     assert Cases(LIFE).operator(SCHEMA).shape == (3, SCHEMA.n_cells)
 
 

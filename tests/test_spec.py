@@ -548,9 +548,15 @@ def test_refusals_say_where_and_what_must_hold(text: str, words: str) -> None:
 
 def test_products_nested_without_end_are_refused() -> None:
     """Dotted keys nest without brackets, so that only our own reading ran out of stack."""
-    deep = "".join(f"{'left.' * k}kind = 'product'\n{'left.' * k}right.kind = 'total'\n" for k in range(600))
-    with pytest.raises(SpecError, match="must not be nested that deeply"):
-        parse_spec(f"{TEXT}\n[[query]]\n{deep}{'left.' * 600}kind = 'total'\n")
+
+    def nested(depth: int) -> str:
+        sides = (f"{'left.' * k}kind = 'product'\n{'left.' * k}right.kind = 'total'\n" for k in range(depth))
+        return f"{TEXT}\n[[query]]\n{''.join(sides)}{'left.' * depth}kind = 'total'\n"
+
+    parse_spec(nested(200))
+    for depth in (201, 600):
+        with pytest.raises(SpecError, match="must not be nested more than 200 deep"):
+            parse_spec(nested(depth))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ from leastnoise.query.products import (
     one_factor_each,
     products_of,
 )
-from leastnoise.query.queries.conditions import MAX_ENTRIES, Cases, Where, labelled
+from leastnoise.query.queries.conditions import MAX_CASE_ENTRIES, Cases, Where, labelled
 from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
 from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Cell, InventedRecords, RowMeaning
@@ -82,8 +82,8 @@ __all__ = [
     "CELL",
     "COMMON",
     "EXPONENT_TEXT",
+    "MAX_CASE_ENTRIES",
     "MAX_DEPTH",
-    "MAX_ENTRIES",
     "MAX_PAIRS",
     "NUMBER_TEXT",
     "OBJECTIVES",

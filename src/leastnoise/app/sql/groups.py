@@ -12,7 +12,7 @@ from leastnoise.app.sql.condition_text import Part, exactly
 from leastnoise.app.sql.conditions import Buckets, joined
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.query import MAX_ENTRIES, Condition, Schema, condition_to_text
+from leastnoise.query import MAX_CASE_ENTRIES, Condition, Schema, condition_to_text
 
 # Groups that conditions or CASE tie together, each of which has a condition of its own.
 MAX_GROUPS = 1_000
@@ -80,7 +80,7 @@ def groups_of(tied: Tied, schema: Schema) -> list[Group]:
     axes = tied.axes
     conditions = tuple(part.condition for part in tied.parts)
     found = [Group("", mask_of(conditions, axes, schema), conditions)]
-    most = min(MAX_GROUPS, MAX_ENTRIES // found[0].mask.size)
+    most = min(MAX_GROUPS, MAX_CASE_ENTRIES // found[0].mask.size)
     keys: list[str | Buckets] = [*tied.buckets, *tied.grouped]
     are_named = len(keys) > 1
     for key in keys:
@@ -121,10 +121,10 @@ def _with_condition(
 def mask_of(conditions: Sequence[Condition], axes: tuple[str, ...], schema: Schema) -> Array:
     """Who satisfies all of some conditions, over the combinations of some attributes."""
     shape = tuple(schema[name].size for name in axes)
-    if math.prod(shape) > MAX_ENTRIES:
+    if math.prod(shape) > MAX_CASE_ENTRIES:
         raise InputError(
             f"conditions tie {', '.join(axes)} together, which have {math.prod(shape):,} combinations; at "
-            f"most {MAX_ENTRIES:,} are looked at. Join conditions on different attributes with AND"
+            f"most {MAX_CASE_ENTRIES:,} are looked at. Join conditions on different attributes with AND"
         )
     mask = np.ones(shape, dtype=bool)
     for condition in conditions:

@@ -25,9 +25,9 @@ from leastnoise.query.queries.meaning import Table, condition_aspect
 from leastnoise.query.queries.query import Factor, Labels, Query, Term
 from leastnoise.query.schema import Schema
 
-# Entries of the table of cases by combinations of values. Nothing is designed for a tied set of attributes
-# with more than some 20,000 combinations; a thousand cases over that many still fit.
-MAX_ENTRIES = 2**26
+# Entries of the table of cases by combinations of values: half a gigabyte of int64. Nothing is designed for a
+# tied set of attributes with more than some 20,000 combinations; a thousand cases over that many still fit.
+MAX_CASE_ENTRIES = 2**26
 
 _CASES = {
     "anyOf": [
@@ -132,10 +132,10 @@ class Cases(Query):
         # Which attributes there are, and whether they fit, is told of all conditions together.
         axes, _ = satisfying(Combination("or", self.parsed), schema)
         shape = tuple(schema[name].size for name in axes)
-        if len(self.parsed) * math.prod(shape) > MAX_ENTRIES:
+        if len(self.parsed) * math.prod(shape) > MAX_CASE_ENTRIES:
             raise QueryError(
                 f"{len(self.parsed):,} cases over the {math.prod(shape):,} combinations of {', '.join(axes)} "
-                f"make a table of more than {MAX_ENTRIES:,} entries; ask fewer at a time"
+                f"make a table of more than {MAX_CASE_ENTRIES:,} entries; ask fewer at a time"
             )
         rows = [np.broadcast_to(one.mask(schema, axes), shape).reshape(-1) for one in self.parsed]
         matrix = Matrix(np.array(rows).astype(np.int64))

@@ -69,6 +69,10 @@ class Marginal(Query):
             raise QueryError(f"Marginal needs different attributes, got {', '.join(attributes)}")
         self.__post_init__()
 
+    @classmethod
+    def from_plain(cls, given: dict[str, Any]) -> Query:
+        return cls(*_names_in(given), **given)
+
     def having(self, **changes: Any) -> Query:
         return Marginal(*self.attributes, **self._common_with(changes))
 
@@ -109,6 +113,10 @@ class Cube(Query):
                 "order", f"be a number from 0 to {len(attributes)}, or several such", given=order
             )
         self.__post_init__()
+
+    @classmethod
+    def from_plain(cls, given: dict[str, Any]) -> Query:
+        return cls(*_names_in(given), **given)
 
     def having(self, **changes: Any) -> Query:
         return Cube(*self.attributes, order=self.order, **self._common_with(changes))
@@ -335,6 +343,14 @@ class Sum(_OfOneAttribute):
 
     def title(self) -> str:
         return f"{self.attribute} sum"
+
+
+def _names_in(given: dict[str, Any]) -> list[str] | tuple[str, ...]:
+    """The attributes that a file lists, taken out of what it gives."""
+    attributes = given.pop("attributes", ())
+    if not isinstance(attributes, (list, tuple)):
+        raise QueryError.must("attributes", "be a list of names", given=attributes)
+    return attributes
 
 
 def _every_combination(attributes: Sequence[str], schema: Schema) -> Term:

@@ -52,6 +52,12 @@ class Linear(Query):
             raise QueryError(f"{self.matrix.shape[0]} rows need as many labels, got {len(given)}")
         self.__post_init__()
 
+    @classmethod
+    def from_plain(cls, given: dict[str, Any]) -> Query:
+        if isinstance(given.get("matrix"), dict):
+            given = given | {"matrix": sparse_from_plain(given["matrix"])}
+        return cls(**given)
+
     def having(self, **changes: Any) -> Query:
         other = object.__new__(Linear)
         set_common(other, self._common_with(changes))
