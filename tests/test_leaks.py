@@ -406,6 +406,7 @@ PATH = [
     data_module.Data.counts,
     data_module.Data.vector,
     exact,
+    random_bits,
     *(
         import_module(found.name)
         for found in pkgutil.iter_modules(noise.__path__, "leastnoise.release.noise.")
