@@ -52,15 +52,15 @@ def power(runs: int = 100) -> list[Line]:
     """How often noise of 0.95 of its scale is noticed, and how often right noise is accused."""
     import pytest
 
-    from leastnoise.report import audit_privacy
+    from leastnoise.report import audit
     from test_audit import plan_named, with_less_noise
 
     lines = []
     for name in ("dense", "hierarchical", "tables"):
-        accused = sum(not audit_privacy(plan_named(name)).keeps_its_word for _ in range(runs))
+        accused = sum(not audit(plan_named(name)).keeps_its_word for _ in range(runs))
         with pytest.MonkeyPatch.context() as patch:
             with_less_noise(patch)
-            noticed = sum(not audit_privacy(plan_named(name)).keeps_its_word for _ in range(runs))
+            noticed = sum(not audit(plan_named(name)).keeps_its_word for _ in range(runs))
         # Twice a rate of 1e-4 in a hundred runs has a chance of 5e-5.
         is_right = noticed >= 0.95 * runs and accused <= 1
         figures = f"noise of 0.95 noticed {noticed} of {runs} times, right noise accused {accused} of {runs}"

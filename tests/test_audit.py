@@ -39,8 +39,7 @@ from leastnoise.data import table_cover as blocks
 from leastnoise.planning import Plan
 from leastnoise.privacy import Ledger
 from leastnoise.release import measuring, noise
-from leastnoise.report import audit_privacy, worst_pair
-from leastnoise.report import auditing as audit
+from leastnoise.report import audit, auditing, worst_pair
 from leastnoise.report.auditing import AuditReport, detection_power
 from leastnoise.strategy import AxisForm, Strategy, Structured, Tables
 from test_leaks import everything_in, float_uses, numbers_in
@@ -89,7 +88,7 @@ NAMES = (
 
 def seeded(monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> None:
     seeds = iter(range(1000 * seed, 1000 * seed + 1000))
-    monkeypatch.setattr(audit, "SystemBits", lambda: SeededBits(next(seeds)))
+    monkeypatch.setattr(auditing, "SystemBits", lambda: SeededBits(next(seeds)))
 
 
 def with_less_noise(monkeypatch: pytest.MonkeyPatch, percent: int = 95) -> None:
@@ -115,15 +114,15 @@ def test_a_plan_keeps_what_it_says_and_with_less_noise_is_found_out(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeded(monkeypatch)
-    monkeypatch.setattr(audit, "_MOST_INTEGERS", 2**18)
-    found = audit_privacy(plan_named(name))
+    monkeypatch.setattr(auditing, "_MOST_INTEGERS", 2**18)
+    found = audit(plan_named(name))
     assert found.keeps_its_word, str(found)
     assert found.verdict == "keeps what it says"
     # The bound is near what is said: it is no bound that nothing could fail.
     assert 0.93 * found.said < found.at_least <= found.said
     assert found.power > 0.95
     with_less_noise(monkeypatch)
-    twin = audit_privacy(plan_named(name))
+    twin = audit(plan_named(name))
     assert twin.at_least > twin.said
     assert twin.verdict == "spends more than it says"
     assert "told apart better" in str(twin)
@@ -134,14 +133,14 @@ def test_the_worst_pair_of_records_costs_what_the_sensitivity_says(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeded(monkeypatch)
-    found = audit_privacy(plan_named(name), draws=100)
+    found = audit(plan_named(name), draws=100)
     assert found.pair is not None and found.pair.is_worst
     assert found.pair.cost == found.sensitivity
     plan = plan_named(name)
     # The twin's sensitivity is one less than that of its integers.
     broken = plan.fixed_strategy().with_scale(plan.fixed_strategy().scale)
     monkeypatch.setattr(type(broken), "sensitivity", property(lambda self: found.sensitivity - 1))
-    twin = audit_privacy(replace(plan, strategy=broken), draws=100)
+    twin = audit(replace(plan, strategy=broken), draws=100)
     assert not twin.keeps_its_word and "changes more than the sensitivity" in str(twin)
 
 
@@ -149,7 +148,7 @@ def test_without_listing_every_cell_the_worst_is_found_as_well(monkeypatch: pyte
     seeded(monkeypatch)
     monkeypatch.setattr(worst_pair, "_MOST_CELLS", 1)
     for name in NAMES:
-        found = audit_privacy(plan_named(name), draws=100)
+        found = audit(plan_named(name), draws=100)
         assert found.pair is not None and not found.pair.is_worst
         if plan_named(name).privacy.neighbours == "add-remove" or name == "dense replaced":
             assert found.pair.cost == found.sensitivity, name
@@ -162,35 +161,35 @@ def test_inner_products_of_wide_columns_do_not_wrap() -> None:
     queries = [ln.Ranges("a", [(0, 62)]) * ln.Marginal("b"), ln.Sum("a") * ln.Marginal("b"), ln.Sum("a")]
     goal = ln.GDP(1, neighbours="replace-one")
     plan = ln.design(ln.assemble(queries, schema), goal, method="residuals")
-    found = audit_privacy(plan, draws=100)
+    found = audit(plan, draws=100)
     assert found.pair is not None and found.pair.is_worst
     assert found.pair.cost <= found.sensitivity
 
 
 def test_the_bound_holds_for_one_person_with_several_records() -> None:
-    found = audit_privacy(plan_named("people with records"), draws=200)
+    found = ln.audit(plan_named("people with records"), draws=200)
     assert found.budget == plan_named("people with records").privacy.budget
     assert found.spent <= found.budget
 
 
 @pytest.mark.parametrize("apart", [2.2, 3.1, 4.3])
 def test_gaussian_power_is_at_least_95_percent_with_the_usual_draws(apart: float) -> None:
-    assert detection_power("gaussian", apart, audit.USUAL_DRAWS["gaussian"]) >= 0.95
+    assert detection_power("gaussian", apart, auditing.USUAL_DRAWS["gaussian"]) >= 0.95
     # Right noise is accused at most once in ten thousand, and nearly as often: nothing is given away.
-    assert 0.8e-4 < detection_power("gaussian", apart, audit.USUAL_DRAWS["gaussian"], share=1.0) <= 1e-4
+    assert 0.8e-4 < detection_power("gaussian", apart, auditing.USUAL_DRAWS["gaussian"], share=1.0) <= 1e-4
 
 
 @pytest.mark.parametrize("apart", [1.7, 2.4, 4.0])
 def test_laplace_power_is_at_least_95_percent_with_the_usual_draws(apart: float) -> None:
-    assert detection_power("laplace", apart, audit.USUAL_DRAWS["laplace"]) >= 0.95
-    assert detection_power("laplace", apart, audit.USUAL_DRAWS["laplace"], share=1.0) <= 1e-4
+    assert detection_power("laplace", apart, auditing.USUAL_DRAWS["laplace"]) >= 0.95
+    assert detection_power("laplace", apart, auditing.USUAL_DRAWS["laplace"], share=1.0) <= 1e-4
 
 
 def test_any_spending_up_to_the_stated_one_has_a_group_of_enough_power() -> None:
     for kind, most in (("gaussian", 4.3), ("laplace", 4.0)):
         for said in np.geomspace(1e-6, most, 200):
-            apart = said * audit._group(float(said), kind)
-            assert detection_power(kind, apart, audit.USUAL_DRAWS[kind]) >= 0.95
+            apart = said * auditing._group(float(said), kind)
+            assert detection_power(kind, apart, auditing.USUAL_DRAWS[kind]) >= 0.95
 
 
 def test_the_power_is_that_of_many_audits() -> None:
@@ -202,11 +201,11 @@ def test_the_power_is_that_of_many_audits() -> None:
             if kind == "gaussian":
                 none = 0.95 * rng.standard_normal(draws)
                 some = apart + 0.95 * rng.standard_normal(draws)
-                accused += audit._gaussian_bound(none, some, apart, 1e-4) > apart
+                accused += auditing._gaussian_bound(none, some, apart, 1e-4) > apart
             else:
                 none = 0.95 * rng.laplace(size=draws)
                 some = apart + 0.95 * rng.laplace(size=draws)
-                accused += audit._laplace_bound(none, some, apart, 1e-4) > apart
+                accused += auditing._laplace_bound(none, some, apart, 1e-4) > apart
         power = detection_power(kind, apart, draws)
         if kind == "gaussian":
             low, high = stats.binom.ppf([CHANCE / 2, 1 - CHANCE / 2], runs, power)
@@ -217,11 +216,11 @@ def test_the_power_is_that_of_many_audits() -> None:
 
 def test_the_limits_on_a_probability_are_those_of_the_binomial() -> None:
     for hits, n in ((3, 50), (49, 50), (700, 1000), (0, 10)):
-        assert stats.binom.cdf(hits, n, audit._most_likely(hits, n, 1e-4)) == pytest.approx(1e-4)
-    assert audit._most_likely(50, 50, 1e-4) == 1.0
-    most = audit._most_hits(1000, 0.3, 1e-4)
+        assert stats.binom.cdf(hits, n, auditing._most_likely(hits, n, 1e-4)) == pytest.approx(1e-4)
+    assert auditing._most_likely(50, 50, 1e-4) == 1.0
+    most = auditing._most_hits(1000, 0.3, 1e-4)
     assert stats.binom.cdf(most, 1000, 0.3) < 1e-4 <= stats.binom.cdf(most + 1, 1000, 0.3)
-    assert audit._most_hits(10, 1e-9, 1e-4) == -1
+    assert auditing._most_hits(10, 1e-9, 1e-4) == -1
 
 
 def test_unequal_probabilities_have_lighter_tails_than_equal_ones() -> None:
@@ -237,7 +236,7 @@ def test_unequal_probabilities_have_lighter_tails_than_equal_ones() -> None:
 
 def test_what_depends_on_nobody_spends_nothing() -> None:
     plan = ln.design(ln.Workload.from_matrix(np.zeros((2, 3))), ln.GDP(1))
-    found = audit_privacy(plan)
+    found = audit(plan)
     assert found.keeps_its_word and found.pair is None and found.draws == 0
     assert "nothing is measured that depends on anybody" in str(found)
 
@@ -245,17 +244,17 @@ def test_what_depends_on_nobody_spends_nothing() -> None:
 def test_refusals() -> None:
     plan = plan_named("dense")
     with pytest.raises(InputError, match="needs a Plan from design"):
-        audit_privacy("town.plan")  # type: ignore[arg-type]
+        audit("town.plan")  # type: ignore[arg-type]
     for wrong in (0, -3, 1.5, True, 10**9):
         with pytest.raises(InputError, match="draws must be a whole number"):
-            audit_privacy(plan, draws=wrong)  # type: ignore[arg-type]
+            audit(plan, draws=wrong)  # type: ignore[arg-type]
     for level in (0.5, 1.0, math.nan, "0.9"):
         with pytest.raises(InputError, match="level must be a number between"):
-            audit_privacy(plan, level=level)  # type: ignore[arg-type]
+            audit(plan, level=level)  # type: ignore[arg-type]
     schema = ln.Schema(a=range(8))
     adaptive = ln.design(ln.assemble([ln.Prefix("a")], schema), ln.PureDP(1), method="mwem")
     with pytest.raises(MethodError, match="depends on the data"):
-        audit_privacy(adaptive)
+        audit(adaptive)
 
 
 def test_the_shell_says_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +277,7 @@ def test_a_claim_that_is_too_low_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     plan = plan_named("dense")
     monkeypatch.setattr(Plan, "__post_init__", lambda self: None)
     twin = replace(plan, strategy=plan.fixed_strategy().with_scale(plan.fixed_strategy().scale - 1))
-    found: AuditReport = audit_privacy(twin, draws=100)
+    found: AuditReport = audit(twin, draws=100)
     assert any("more than the goal allows" in fault for fault in found.faults)
     assert any("δ of this noise is larger" in fault for fault in found.faults)
     assert any("no certificate" in fault for fault in found.faults) and found.certificate is None
@@ -337,7 +336,7 @@ def bit_patterns(n: int) -> dict[str, list[tuple[str, int]]]:
             truth = release.measured(plan, np.array([count]), ZeroBits())
             assert len(truth) == 1
             exactly = strategy.exact_answers(lambda _, count=count: [np.array([count])])
-            repeated = audit._Repeated(strategy.noise, strategy.scale, n)
+            repeated = auditing._Repeated(strategy.noise, strategy.scale, n)
             y = release.with_noise(repeated, np.repeat(exactly, n), SeededBits(seed))  # type: ignore[arg-type]
             assert math.gcd(*(int(v) - int(y[0]) for v in y[:1000])) == 1
             released.append(y.tolist())
@@ -549,7 +548,7 @@ def walk(folder: Path, plan: Plan, table: Any) -> tuple[list[str], list[Path]]:
     texts += [
         str(given.estimates.tolist()),
         str(given.measurements.tolist()),
-        str(audit_privacy(plan, draws=100)),
+        str(audit(plan, draws=100)),
     ]
     for failing in (
         lambda: ln.measure(plan, data, ledger=ledger, release_id="second"),

@@ -409,6 +409,12 @@ def test_the_version_stands_in_one_place_and_is_cited() -> None:
     assert "version" not in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
+def test_tab_offers_public_names_alone() -> None:
+    """`ln.<Tab>` used to offer every room, and names that were only imported."""
+    assert dir(leastnoise) == sorted([*leastnoise.__all__, "__version__"])
+    assert all(hasattr(leastnoise, name) for name in dir(leastnoise))
+
+
 def test_the_reference_holds_every_public_name_in_order() -> None:
     text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     shown = re.findall(r"^\.\. auto(?:class|function|exception):: leastnoise\.(\w+)$", text, re.M)

@@ -40,17 +40,19 @@ from leastnoise.query import (
     assemble,
 )
 from leastnoise.release import Release, adjust, load_release, measure
-from leastnoise.report import Drivers, Report, Tradeoff, compare, drivers, methods, summarize, tradeoff
+from leastnoise.report import Drivers, Report, Tradeoff, audit, compare, drivers, methods, summarize, tradeoff
 
 __version__ = "0.1.0"
 
-# In the order of the six lines above.
+# The map of the library, in the order of the six lines above.
 __all__ = [  # noqa: RUF022
+    # The table: its attributes and their public values.
     "Schema",
     "Integers",
     "Bins",
     "Categories",
     "Hierarchy",
+    # Queries about it, and the workload that they make.
     "Total",
     "Marginal",
     "Prefix",
@@ -65,6 +67,7 @@ __all__ = [  # noqa: RUF022
     "queries_from_sql",
     "Workload",
     "assemble",
+    # The privacy goal, and what to minimise.
     "PureDP",
     "ApproxDP",
     "ZCDP",
@@ -72,17 +75,21 @@ __all__ = [  # noqa: RUF022
     "TotalVariance",
     "MaxVariance",
     "Targets",
+    # The plan: what is measured with which noise, and the proof that little more can be had.
     "design",
     "Plan",
     "load_plan",
     "Certificate",
     "certify",
+    "audit",
+    # What accuracy costs, and which queries make it dear.
     "drivers",
     "Drivers",
     "tradeoff",
     "Tradeoff",
     "methods",
     "compare",
+    # The data, the budget and the one private step.
     "vectorize",
     "Data",
     "Ledger",
@@ -90,8 +97,15 @@ __all__ = [  # noqa: RUF022
     "Release",
     "load_release",
     "adjust",
+    # What people read.
     "summarize",
     "Report",
+    # What is refused.
     "InfeasibleError",
     "LeastnoiseError",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names alone: what ``ln.<Tab>`` offers."""
+    return [*__all__, "__version__"]

@@ -1,7 +1,7 @@
 """What was asked, what was released and how good it is, for people to read."""
 
 from leastnoise.report.answers import write_answers, write_quantiles
-from leastnoise.report.auditing import audit_privacy
+from leastnoise.report.auditing import audit
 from leastnoise.report.charts import Drawing, rows_chart, to_page, to_svg
 from leastnoise.report.comparison import compare, methods
 from leastnoise.report.cost_drivers import drivers
@@ -20,7 +20,7 @@ __all__ = [
     "Redesign",
     "Report",
     "Tradeoff",
-    "audit_privacy",
+    "audit",
     "baselines",
     "compare",
     "cost_table",

@@ -128,7 +128,7 @@ class AuditReport:
         return "\n".join(lines)
 
 
-def audit_privacy(plan: Plan, *, draws: int | None = None, level: float = 0.9999) -> AuditReport:
+def audit(plan: Plan, *, draws: int | None = None, level: float = 0.9999) -> AuditReport:
     """Whether a plan keeps what it says, by drawing its noise and by doing its arithmetic again.
 
     No table is read and nothing is spent: the audit makes up its own. It costs some seconds.
@@ -186,7 +186,7 @@ def audit_privacy(plan: Plan, *, draws: int | None = None, level: float = 0.9999
 def _measurable(plan: Plan, level: float) -> Measured:
     """The strategy of a plan that can be audited at some level."""
     if not isinstance(plan, Plan):
-        raise InputError(f"audit_privacy() needs a Plan from design(), got {type(plan).__name__}")
+        raise InputError(f"audit() needs a Plan from design(), got {type(plan).__name__}")
     if plan.strategy is None:
         raise MethodError(
             f"method {plan.method!r} depends on the data, so there is no worst pair of tables to try; the "
@@ -327,7 +327,7 @@ def _normal_isf(probability: float) -> float:
 def detection_power(
     noise: str, apart: float, draws: int, *, level: float = 0.9999, share: float = POWER_SHARE
 ) -> float:
-    """The least probability that `audit_privacy` notices noise of some share of the scale it should have.
+    """The least probability that `audit` notices noise of some share of the scale it should have.
 
     Args:
         apart: mμ for Gaussian noise, mε in one row for Laplace, as the plan says.

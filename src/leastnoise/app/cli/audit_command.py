@@ -17,12 +17,12 @@ def audit(
     ] = None,
 ) -> None:
     """Draw a plan's noise many times and check that it keeps what it says. Needs no data, spends nothing."""
+    import leastnoise
     from leastnoise.planning import load_plan
-    from leastnoise.report.auditing import audit_privacy
 
     chosen = load_plan(plan)
     with spinner("auditing"):
-        report = audit_privacy(chosen, draws=draws)
+        report = leastnoise.audit(chosen, draws=draws)
     say(report)
     if not report.keeps_its_word:
         raise typer.Exit(1)
