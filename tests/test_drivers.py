@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def test_weights_alone_are_no_shares() -> None:
     assert abs(without_caps - share_of_the_total(9, 25)) > 0.1
 
 
-def requests() -> list[tuple[str, Plan]]:
+@cache
+def plans() -> dict[str, Plan]:
     """Plans of every kind that has caps, proved with weights of queries and of product form."""
     several = ln.Schema(age=range(6), sex=("F", "M"), region=("n", "s", "e"))
     queries = [
@@ -97,21 +99,30 @@ def requests() -> list[tuple[str, Plan]]:
     tables = [ln.Cube(*wide.names, order=1, stderr=9), ln.Marginal("a0", "a1", "a2", stderr=12)]
     large = ln.assemble([*tables, ln.Total(stderr=3)], wide)
     mixed = ln.assemble([ln.Prefix("a0", stderr=5), ln.Marginal("a1", "a3", stderr=6)], wide)
-    return [
-        ("dense targets", ln.design(small)),
-        ("dense factor", ln.design(small, ln.GDP(1), objective=ln.Targets())),
-        ("dense within", ln.design(small, ln.GDP(0.6))),
-        ("dense largest", ln.design(small, ln.GDP(1), objective=ln.MaxVariance())),
-        ("replaced", ln.design(ln.assemble(plain, several), replaced, objective=ln.Targets())),
-        ("marginals targets", ln.design(large)),
-        ("marginals within", ln.design(large, ln.GDP(0.5))),
-        ("residuals targets", ln.design(mixed)),
-        ("stopped", ln.design(small, tol=0.3)),
-    ]
+    return {
+        "dense targets": ln.design(small),
+        "dense factor": ln.design(small, ln.GDP(1), objective=ln.Targets()),
+        "dense within": ln.design(small, ln.GDP(0.6)),
+        "dense largest": ln.design(small, ln.GDP(1), objective=ln.MaxVariance()),
+        "replaced": ln.design(ln.assemble(plain, several), replaced, objective=ln.Targets()),
+        "marginals targets": ln.design(large),
+        "marginals within": ln.design(large, ln.GDP(0.5)),
+        "residuals targets": ln.design(mixed),
+        "stopped": ln.design(small, tol=0.3),
+    }
 
 
-PLANS = requests()
-IDS = [name for name, _ in PLANS]
+KINDS = [
+    "dense targets",
+    "dense factor",
+    "dense within",
+    "dense largest",
+    "replaced",
+    "marginals targets",
+    "marginals within",
+    "residuals targets",
+    "stopped",
+]
 
 
 def relaxed(plan: Plan, b: int, factor: float) -> ln.Workload:
@@ -127,9 +138,10 @@ def relaxed(plan: Plan, b: int, factor: float) -> ln.Workload:
     return ln.assemble(queries, plan.workload.schema)
 
 
-@pytest.mark.parametrize(("name", "plan"), PLANS, ids=IDS)
-def test_the_bound_of_a_relaxed_request_is_that_of_the_same_weights(name: str, plan: Plan) -> None:
+@pytest.mark.parametrize("name", KINDS)
+def test_the_bound_of_a_relaxed_request_is_that_of_the_same_weights(name: str) -> None:
     """Against the certificate of the relaxed workload, recomputed with its nuclear norm."""
+    plan = plans()[name]
     pressure = pressure_of(plan)
     assert pressure is not None
     for b in range(len(plan.workload.blocks)):
@@ -141,7 +153,7 @@ def test_the_bound_of_a_relaxed_request_is_that_of_the_same_weights(name: str, p
 
 
 def test_a_bound_that_forgets_its_own_batch_is_caught() -> None:
-    plan = PLANS[0][1]
+    plan = plans()["dense targets"]
     pressure = pressure_of(plan)
     assert pressure is not None
     swapped = Pressure(pressure.batches[::-1])
@@ -149,8 +161,9 @@ def test_a_bound_that_forgets_its_own_batch_is_caught() -> None:
     assert bound_if_relaxed(plan, swapped, 0, 3) != pytest.approx(slow, rel=0.01)
 
 
-@pytest.mark.parametrize(("name", "plan"), PLANS, ids=IDS)
-def test_shares_are_shares(name: str, plan: Plan) -> None:
+@pytest.mark.parametrize("name", KINDS)
+def test_shares_are_shares(name: str) -> None:
+    plan = plans()[name]
     pressure = pressure_of(plan)
     assert pressure is not None
     assert all(share >= 0 for share in pressure.shares)
@@ -164,7 +177,7 @@ def test_shares_are_shares(name: str, plan: Plan) -> None:
 
 def test_shares_of_product_form_are_those_of_the_same_weights_listed() -> None:
     """Weights of product form, written out for every query."""
-    plan = next(plan for name, plan in PLANS if name == "residuals targets")
+    plan = plans()["residuals targets"]
     small = ln.Schema(a0=range(5), a1=range(3))
     queries = [ln.Prefix("a0", stderr=5), ln.Marginal("a1", "a0", stderr=6)]
     for workload in (plan.workload, ln.assemble(queries, small)):
@@ -225,8 +238,9 @@ def test_relaxed_costs_have_a_closed_form(cell: float, total: float) -> None:
             assert bought <= (table[name].most_bought or 0) + SOLVER
 
 
-@pytest.mark.parametrize(("name", "plan"), PLANS[:5], ids=IDS[:5])
-def test_changes_are_what_design_gives(name: str, plan: Plan) -> None:
+@pytest.mark.parametrize("name", KINDS[:5])
+def test_changes_are_what_design_gives(name: str) -> None:
+    plan = plans()[name]
     table = drivers(plan, most=2, workers=1)
     n_changed = 0
     for b, block in enumerate(plan.workload.blocks):
@@ -450,7 +464,7 @@ def test_after_earlier_plans() -> None:
 
 
 def test_only_so_many_are_designed_again() -> None:
-    plan = PLANS[0][1]
+    plan = plans()["dense targets"]
     assert sum(bool(driver.changes) for driver in drivers(plan, most=1).drivers) == 1
     none = drivers(plan, most=0)
     assert not any(driver.changes for driver in none.drivers)
@@ -462,13 +476,13 @@ def test_only_so_many_are_designed_again() -> None:
 
 
 def test_threads_change_nothing() -> None:
-    plan = PLANS[0][1]
+    plan = plans()["dense targets"]
     assert drivers(plan, workers=1) == drivers(plan, workers=3)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_progress_and_an_interruption(workers: int) -> None:
-    plan = PLANS[0][1]
+    plan = plans()["dense targets"]
     seen: list[Redesign] = []
     drivers(plan, workers=workers, progress=seen.append)
     n = seen[0].n_redesigns
@@ -490,7 +504,7 @@ def test_progress_and_an_interruption(workers: int) -> None:
 
 
 def test_a_time_limit_is_told() -> None:
-    plan = PLANS[0][1]
+    plan = plans()["dense targets"]
     table = drivers(plan, time_limit=1e-9, workers=1)
     assert not any(driver.changes for driver in table.drivers)
     assert "the time limit was reached before its turn; give more" in str(table)
@@ -512,12 +526,12 @@ def test_a_time_limit_is_told() -> None:
 )
 def test_arguments_are_refused(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        drivers(PLANS[0][1], **arguments)
+        drivers(plans()["dense targets"], **arguments)
 
 
 def test_what_is_no_plan_or_has_no_errors_is_refused() -> None:
     with pytest.raises(InputError, match=r"drivers\(\) takes a plan from design\(\), got Workload"):
-        drivers(PLANS[0][1].workload)  # type: ignore[arg-type]
+        drivers(plans()["dense targets"].workload)  # type: ignore[arg-type]
     dependent = ln.design(ln.assemble([ln.Prefix("a")], CELLS), ln.PureDP(1), method="dawa")
     with pytest.raises(MethodError, match="depends on the data"):
         drivers(dependent)
@@ -641,7 +655,7 @@ def test_explain_of_a_plan_after_others(folder: Path) -> None:
 
 def test_known_shares_need_no_design(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shares are read from the proof: nothing is designed for them."""
-    plan = PLANS[0][1]
+    plan = plans()["dense targets"]
 
     def refuse(*arguments: Any, **options: Any) -> None:
         raise AssertionError("designed")

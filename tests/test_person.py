@@ -25,7 +25,7 @@ from leastnoise.data import vectorize
 from leastnoise.query import Bins, Categories, Integers, Schema
 from leastnoise.release import counts_of
 from leastnoise.release.release_file import stored_release
-from leastnoise.report import sections
+from leastnoise.report import page
 from leastnoise.report.plan_sentences import who_is_protected
 from test_data import EXTRAS, PLAIN, SOURCES, Table, as_csv, as_pandas, as_parquet, as_parts
 
@@ -298,7 +298,7 @@ def test_who_is_protected_is_said_as_it_is(k: int, is_truncated: bool | None, wo
     said = who_is_protected(plan, is_truncated)
     assert said.startswith(words)
     assert ("weaker" in said) != ("counts may be too low" in said)
-    assert said in sections.privacy(plan, is_released=True, is_truncated=is_truncated)
+    assert said in str(page._privacy(plan, is_released=True, is_truncated=is_truncated))
 
 
 @pytest.mark.parametrize("person", ["id", None])
