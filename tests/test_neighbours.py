@@ -21,7 +21,7 @@ from leastnoise.core.errors import PrivacyError, UnrecordedSpending
 from leastnoise.planning import Plan
 from leastnoise.planning.mechanism import split_budget
 from leastnoise.privacy import NEIGHBOURS, NOISES, Goal, Neighbours, Noise
-from leastnoise.report import audit_privacy
+from leastnoise.report import audit
 from leastnoise.strategy import GRID_TOLERANCE, Strategy, Structured
 from tolerances import ROUNDING
 
@@ -235,7 +235,7 @@ def test_other_rooms_ask_the_relation() -> None:
     goal = ln.PureDP(1, neighbours=NAME)
     # A mechanism for one record more or fewer is run three times along a person of three records.
     assert sum(split_budget(goal, {"one": Fraction(1, 4), "two": Fraction(3, 4)}).values()) == Fraction(1, 3)
-    assert audit_privacy(planned("dense", neighbours=NAME), draws=2_000).faults == ()
+    assert audit(planned("dense", neighbours=NAME), draws=2_000).faults == ()
     with pytest.raises(PrivacyError, match='"add-remove" or "replace-one" or "in-one-cell", got'):
         ln.GDP(1, neighbours="in-two-cells")
 
