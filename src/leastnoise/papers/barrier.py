@@ -21,11 +21,17 @@ from leastnoise.papers.fitness import Iterate, SmiiResult, Step, starting_covari
 # The Hessian is written out, (k(k + 1)/2)² numbers: 84 MB at this rank. The paper's own ended at 64.
 MAX_INTERIOR_RANK = 80
 
-# Centring ends at this squared Newton decrement; the Hessian, scaled to diagonal 1, gets this added.
-_CENTRED, _RIDGE = 1e-4, 1e-13
+# The squared Newton decrement at which centring ends.
+_CENTRED = 1e-4
 
-# A step must bring this share of the predicted decrease, or is halved, so often at most.
-_SUFFICIENT, _MAX_HALVINGS = 0.01, 60
+# Added to the diagonal of the Hessian, once that is scaled to 1.
+_RIDGE = 1e-13
+
+# The share of the predicted decrease that a step must bring, or it is halved,
+_SUFFICIENT = 0.01
+
+# at most this often.
+_MAX_HALVINGS = 60
 
 
 def interior_point(

@@ -55,13 +55,34 @@ from leastnoise.strategy import RealStrategy
 # A dozen (n, n) matrices of float64 fill 10 GB at this size. The paper ends at 8,192.
 MAX_CELLS = 10_000
 
-# The listing's maxiterls, maxitercg, the residual that ends conjugate gradients, accuracy, beta, sigma.
-_MAX_HALVINGS, _MAX_CG, _CG_TOL, _ACCURACY, _SHORTER, _SUFFICIENT = 50, 5, 1e-10, 1e-5, 0.5, 1e-4
+# Steps that a line search tries at most: the listing's maxiterls.
+_MAX_HALVINGS = 50
 
-# Algorithm 3: θ starts here, shrinks by this, and is used so often.
-_FIRST_THETA, _THETA_FACTOR, _STAGES = 1.0, 0.1, 11
+# The factor between those steps: its beta.
+_SHORTER = 0.5
 
-# Far above this share of the diagonal the queries are lost to rounding beside it.
+# The share of the predicted decrease that a step must bring: its sigma.
+_SUFFICIENT = 1e-4
+
+# Conjugate gradients at most for a direction: its maxitercg.
+_MAX_CG = 5
+
+# The residual that ends them.
+_CG_TOL = 1e-10
+
+# A step that gains a smaller share than this ends the search: its accuracy.
+_ACCURACY = 1e-5
+
+# Algorithm 3: the first θ,
+_FIRST_THETA = 1.0
+
+# the factor between one and the next,
+_THETA_FACTOR = 0.1
+
+# and how many there are.
+_STAGES = 11
+
+# The largest θ, as a share of the diagonal: far above it, rounding loses the queries beside it.
 _MOST_THETA = 1e6
 
 Watch = Callable[[int, float, float], None]

@@ -67,24 +67,46 @@ from leastnoise.strategy import integer_basis
 # that size (random queries, L2), and 0.9 s (L2) to 3.5 s (L1, rank lost) for each round.
 MAX_CELLS = 10_000
 
-# The paper's default for r, beside the rank of W, and for γ; how many rounds raise β, and by what.
-RANK_FACTOR, GAMMA = 1.2, 0.01
-_ROUNDS_PER_BETA, _BETA_FACTOR = 10, 2.0
+# Rows of L over the rank of W: the paper's default.
+RANK_FACTOR = 1.2
 
-# Where the paper says "converged" or "sufficiently large".
-_MAX_ALTERNATIONS, _ALTERNATION_TOL, _MAX_NESTEROV, _MOST_BETA = 5, 1e-3, 50, 1e12
+# The distance ‖W − BL‖_F that ends Algorithm 1: the paper's default.
+GAMMA = 0.01
 
-# A first penalty below this lets B and L shrink to nothing; rows beyond so many ranks gain nothing.
-_LEAST_BETA, _MOST_RANKS = 1e-12, 10
+# After this many rounds β is raised,
+_ROUNDS_PER_BETA = 10
+
+# by this factor.
+_BETA_FACTOR = 2.0
+
+# Updates of B and L in a round at most; the paper says "until converged".
+_MAX_ALTERNATIONS = 5
+
+# The share by which B must change for another update.
+_ALTERNATION_TOL = 1e-3
+
+# Steps of Algorithm 2 at most; the paper says "until converged".
+_MAX_NESTEROV = 50
+
+# The penalty at which Algorithm 1 ends; the paper says "sufficiently large".
+_MOST_BETA = 1e12
+
+# The least first penalty: below it B and L shrink to nothing.
+_LEAST_BETA = 1e-12
+
+# The most rows of L, in ranks of W: further ones gain nothing.
+_MOST_RANKS = 10
 
 # Algorithm 2: what a step must move, per entry of L.
 _CHI = 1e-12
 
-# B has lost rank when its last singular value is below this share of the first, and is given up
-# after so many rounds in a row.
-_LOST, _MAX_LOST_ROUNDS = 1e-9, 20
+# B has lost rank when its last singular value is below this share of the first,
+_LOST = 1e-9
 
-# So many starts may lose rank, each followed by one with ten times the penalty.
+# and a start is given up after this many rounds in a row without rank.
+_MAX_LOST_ROUNDS = 20
+
+# Starts that may lose rank, each followed by one with ten times the penalty.
 _MAX_LOST_STARTS = 5
 
 _BALLS: dict[int, type[L1Ball] | type[L2Ball]] = {1: L1Ball, 2: L2Ball}

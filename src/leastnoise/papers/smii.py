@@ -67,11 +67,16 @@ from leastnoise.strategy import integer_basis
 
 Optimiser = Literal["newton-cg", "gradient"]
 
-# Section 6.2: the residual at which conjugate gradients stop, the least share of the predicted
-# decrease that a step must bring, and the factor between steps tried.
-_CG_TOL, _SUFFICIENT, _SHORTER = 1e-10, 0.01, 0.5
+# Section 6.2: the residual at which conjugate gradients stop,
+_CG_TOL = 1e-10
 
-# The paper's line search never gives up. After so many halvings a step is nothing but rounding.
+# the share of the predicted decrease that a step must bring,
+_SUFFICIENT = 0.01
+
+# and the factor between the steps tried.
+_SHORTER = 0.5
+
+# The paper's line search never gives up. After this many halvings a step is nothing but rounding.
 _MAX_HALVINGS = 60
 
 

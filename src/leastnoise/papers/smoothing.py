@@ -55,14 +55,28 @@ from leastnoise.strategy import Basis, RealStrategy
 # for 1,024 random queries over 8,192 cells, the COA paper's largest, on an H200.
 MAX_CELLS = {"numpy": 2_000, "torch": 2_000, "cuda": 10_000}
 
-# No eigenvalue of M falls below this, and M is called near singular within a hundred times of it, beside
-# its largest diagonal entry.
-_FLOOR, _NEAR = 1e-7, 100.0
+# The least eigenvalue of M, beside its largest diagonal entry.
+_FLOOR = 1e-7
 
-# SPG2: how many objectives a step may be measured against, the least decrease, and the range of
-# spectral steps and of shortenings.
-_MEMORY, _SUFFICIENT, _LEAST_STEP, _MOST_STEP = 10, 1e-4, 1e-30, 1e30
-_SHORTEST, _LONGEST, _MAX_SHORTENINGS = 0.1, 0.9, 40
+# Within this many times that floor M is called near singular.
+_NEAR = 100.0
+
+# SPG2: the objectives that a step is measured against, so that it may go up for a while,
+_MEMORY = 10
+
+# the share of the predicted decrease that it must bring,
+_SUFFICIENT = 1e-4
+
+# the range of spectral steps,
+_LEAST_STEP = 1e-30
+_MOST_STEP = 1e30
+
+# the range of factors by which a step is shortened,
+_SHORTEST = 0.1
+_LONGEST = 0.9
+
+# and how often it is shortened at most.
+_MAX_SHORTENINGS = 40
 
 # A projected gradient below this, beside objective and M of order 1, ends a run.
 _STATIONARY = 1e-8

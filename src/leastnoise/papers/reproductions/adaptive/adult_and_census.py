@@ -18,8 +18,13 @@ _PEOPLE = {"US Census": 15_000_000, "Adult": 32_561}
 # Half the values of every attribute with more than two: what a quick run holds.
 COARSE = {"US Census": "4x8x8", "Adult": "4x4x8x2"}
 
-# Columns of adult.data.
-_AGE, _WORK, _EDUCATION, _INCOME = 0, 1, 4, 14
+# Columns of adult.data, counted from 0.
+_AGE = 0
+_WORK = 1
+_EDUCATION = 4
+_INCOME = 14
+
+# The youngest and the oldest in it.
 _AGES = (17, 90)
 
 # Seven kinds of work, and not told; those who never worked are with those who are not paid.

@@ -23,8 +23,13 @@ _VARIANCE = 10.0
 # The length of the first two, from which shorter ones are made by merging neighbours.
 _LENGTH = 2**16
 
-# The column fnlwgt of Adult, and a public limit above all of its values.
-_COLUMN, _LIMIT = 2, 1_500_000
+# The column fnlwgt of adult.data, counted from 0.
+_COLUMN = 2
+
+# A public limit above all values of that column.
+_LIMIT = 1_500_000
+
+# People in adult.data.
 _PEOPLE = 32_561
 
 

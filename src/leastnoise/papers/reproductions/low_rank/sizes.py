@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-# Table 1, defaults in bold there: m = 256, n = 1,024, s half of the smaller one.
-M, N, SHARE = 256, 1024, 0.5
+# Table 1, whose defaults are in bold. The default number of queries,
+M = 256
+
+# of cells,
+N = 1024
+
+# and the rank of WRelated, as a share of the smaller of the two.
+SHARE = 0.5
 CELLS = (128, 256, 512, 1024, 2048, 4096, 8192)
 QUERIES = (64, 128, 256, 512, 1024)
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
