@@ -340,9 +340,9 @@ def counted(solutions: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Note how many queries every round is about."""
     follow = capped.follow_path
 
-    def noted(forms: Any, *rest: Any, **options: Any) -> Any:
-        solutions.append(forms.rows.shape[0])
-        return follow(forms, *rest, **options)
+    def noted(problem: Any, *rest: Any, **options: Any) -> Any:
+        solutions.append(problem.forms.rows.shape[0])
+        return follow(problem, *rest, **options)
 
     monkeypatch.setattr(capped, "follow_path", noted)
 

@@ -51,8 +51,8 @@ CAPPED = ln.Workload.from_matrix(_RNG.integers(-1, 2, (30, 12)), stderr=_RNG.uni
 # Limits of steps that are no options: module and name.
 WEIGHTED_TABLES = {"planning.families.weighted_tables._STEPS": 1}
 NEWTON = {"solver.newton.MAX_STEPS": 1, "planning.families.dense._MAX_SECOND_TRY": 0}
-INTERIOR = {"solver.interior.MAX_STEPS": 1}
-SPLIT = {"solver.split_path.MAX_STEPS": 1}
+INTERIOR = {"solver.path_following.MAX_STEPS": 1}
+SPLIT = {"solver.path_following.MAX_STEPS": 1}
 WEIGHTING = {"solver.weighting.MAX_STEPS": 1}
 
 # Method, workload, goal, objective and options with which it converges; what makes it run out of steps.

@@ -172,16 +172,16 @@ def test_any_weights_bound_any_split(seed: int, size: float, spread: float) -> N
     p = 10 ** rng.uniform(-spread, spread, 6) * (rng.random(6) < 0.7)
     p[0] += 1
     x = rng.dirichlet(np.ones(4)) + 1e-12
-    kind = split_path.LargestRatio(split_path.Ratios(sparse.csr_array(A), caps))
+    kind = split_path.LargestRatio(split_path.CapRatios(sparse.csr_array(A), caps))
     ratios = variances(A, x / x.sum()) / caps
     needed = A.any(axis=0)
     if not needed.all():
         return
-    assert kind.point(p + 1e-9).lower_bound <= ratios.max() * (1 + ROUNDING)
+    assert kind.evaluate(p + 1e-9).lower_bound <= ratios.max() * (1 + ROUNDING)
     # Caps that this split keeps.
     kept = caps * ratios.max()
-    within = split_path.TotalWithin(split_path.Ratios(sparse.csr_array(A), kept), A.T @ w, x.sum() / x)
-    bound = within.point(10**size * (p + 1e-9)).lower_bound
+    within = split_path.TotalWithin(split_path.CapRatios(sparse.csr_array(A), kept), A.T @ w, x.sum() / x)
+    bound = within.evaluate(10**size * (p + 1e-9)).lower_bound
     assert bound <= float(w @ variances(A, x / x.sum())) * (1 + ROUNDING)
 
 
@@ -298,7 +298,7 @@ def test_rounding_never_makes_a_bound_too_good(monkeypatch: pytest.MonkeyPatch) 
         return Decimal(solution.lower_bound) <= exact_bound(solution, A, w, asked)
 
     assert all(is_honest(seed) for seed in range(8))
-    monkeypatch.setattr(split_path.Ratios, "rounding", lambda self, root: 0.0)
+    monkeypatch.setattr(split_path.CapRatios, "rounding", lambda self, root: 0.0)
     assert not all(is_honest(seed) for seed in range(8))
 
 
@@ -462,7 +462,7 @@ def test_the_factored_matrix_is_the_matrix(shape: tuple[int, int], density: floa
     B = A / caps[:, None]
     matrix = np.diag(z) + (s[:, None] * B * h) @ (s[:, None] * B).T
     r = rng.standard_normal(shape[0])
-    roughly = split_path.Ratios(sparse.csr_array(A), caps).preconditioner(s, h, z)
+    roughly = split_path.CapRatios(sparse.csr_array(A), caps).preconditioner(s, h, z)
     assert roughly(r) == pytest.approx(np.linalg.solve(matrix, r), rel=NINE, abs=ROUNDING)
 
 

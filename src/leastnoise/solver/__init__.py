@@ -5,9 +5,13 @@
     newton.py           Newton's method for it, with a bound on both sides at every step
     rows.py             queries with caps, as an array or known by what they do
     mean.py             the dual function of weights on queries and cells, and its derivatives
-    kinds.py            the problems with caps as one convex function
-    interior.py         the interior-point method for it, with a bound on both sides at every step
+    path_following.py   an interior-point method, with a bound on both sides at every step
+    capped_problems.py  the problems with caps as convex functions, for `path_following`
     capped.py           the least profile and the total variance under caps, for any number of queries
+    split_path.py       the same for a budget split over blocks, for `path_following`
+    split_rounds.py     … for many more rows than blocks
+    split.py            the best split of a budget over blocks
+    conjugate_gradients.py
     ordering.py         the refined privacy ordering
     descent.py          L-BFGS-B with a deadline
     weighting.py        the best weights of a given list of queries to measure

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,9 +21,17 @@ from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.solver.backend import Backend, load_backend
-from leastnoise.solver.interior import Kind, Path, follow_path, relative_gap
-from leastnoise.solver.kinds import Anchor, LeastProfile, TotalWithinCaps, mixture
+from leastnoise.solver.capped_problems import (
+    PATIENCE,
+    Anchor,
+    CappedIterate,
+    CappedProblem,
+    LeastProfile,
+    TotalWithinCaps,
+    mixture,
+)
 from leastnoise.solver.mean import Forms, evaluate
+from leastnoise.solver.path_following import Enough, Path, follow_path, never, relative_gap
 from leastnoise.solver.rows import DenseRows, Rows, StackedRows
 
 # Up to so many queries, or so many per direction, all of them are solved for at once.
@@ -72,11 +79,7 @@ class CappedSolution:
         return relative_gap(self.achieved, self.lower_bound)
 
 
-Enough = Callable[[float, float], bool]
-
-
-def _never(achieved: float, lower_bound: float) -> bool:
-    return False
+CappedPath = Path[CappedIterate]
 
 
 @dataclass
@@ -97,23 +100,21 @@ class Run:
 
     def follow(
         self,
-        forms: Forms,
-        kind: Kind,
+        problem: CappedProblem,
         p: Array,
         q: Array,
         *,
         tol: float | None = None,
-        enough: Enough = _never,
+        enough: Enough = never,
         is_thorough: bool = False,
-    ) -> Path:
+    ) -> CappedPath:
         """`follow_path` until the deadline, counting its steps after those before it."""
         path = follow_path(
-            forms,
-            kind,
-            p,
-            q,
+            problem,
+            problem.start(p, q),
             tol=self.tol if tol is None else tol,
             watch=self.watch,
+            patience=PATIENCE,
             enough=enough,
             is_thorough=is_thorough,
         )
@@ -187,14 +188,14 @@ def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedS
     forms = Forms(DenseRows(np.zeros((0, k)), device), device.matrix(base), device.matrix(np.eye(k)), device)
     nothing = Anchor(np.zeros((k, k)), np.zeros(0), np.zeros(n), 0.0)
     first = _revived(np.ones(n) if start is None else start)
-    path = run.follow(forms, TotalWithinCaps(np.zeros(0), nothing), np.zeros(0), first)
+    path = run.follow(TotalWithinCaps(forms, np.zeros(0), nothing), np.zeros(0), first)
     return CappedSolution(
-        strategy=path.primal.beta / math.sqrt(float(path.primal.u.max())),
+        strategy=path.best.mean.beta / math.sqrt(float(path.best.mean.u.max())),
         p=np.zeros(0),
-        q=path.dual.q,
+        q=path.proof.mean.q,
         achieved=path.achieved,
         lower_bound=path.lower_bound,
-        has_converged=path.has_converged,
+        has_converged=path.gap <= run.tol,
         steps=run.watch.steps,
         seconds=run.watch.seconds,
         ended=path.ended,
@@ -203,7 +204,7 @@ def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedS
 
 def _total_of(found: _Found, base: Array) -> float:
     """trace(S₀Σ) of the noise found, at profile 1."""
-    point = found.path.primal
+    point = found.path.best.mean
     root = point.device.numpy(point.root)
     return float(((base @ root.T) ** 2).sum() * point.u.max())
 
@@ -230,7 +231,7 @@ class _Found:
     """Where a search ended, in the last round's own terms as well."""
 
     solution: CappedSolution
-    path: Path
+    path: CappedPath
     v: Array  # variances of all queries under the path's noise
 
 
@@ -245,18 +246,16 @@ class _Search(ABC):
         self.cells = self.device.matrix(B)
 
     @abstractmethod
-    def kind(self, chosen: Array) -> LeastProfile | TotalWithinCaps:
+    def problem(self, chosen: Array) -> CappedProblem:
         """The problem with the chosen queries only."""
 
     @abstractmethod
-    def assess(self, path: Path, v: Array) -> tuple[float, Array]:
+    def assess(self, path: CappedPath, v: Array) -> tuple[float, Array]:
         """What a round's noise achieves once it keeps every cap, and that noise as a strategy."""
 
-    def search(
-        self, base: Array | None, start: tuple[Array, Array] | None, enough: Enough = _never
-    ) -> _Found:
+    def search(self, base: Array | None, start: tuple[Array, Array] | None, enough: Enough = never) -> _Found:
         """Rounds until the gap is small enough for all queries."""
-        run, device = self.run, self.device
+        run = self.run
         m, n = self.rows.shape[0], self.B.shape[1]
         chosen = core = self._first_rows(base)
         p, q = start if start is not None else (np.full(m, 1 / m), np.full(n, 1 / n))
@@ -266,17 +265,16 @@ class _Search(ABC):
         aim = run.tol if len(chosen) == m else max(_FIRST_ROUND, run.tol)
         for _ in range(_MAX_ROUNDS):
             path = run.follow(
-                Forms(self._rows_of(chosen), self.cells, self.base, device),
-                self.kind(chosen),
+                self.problem(chosen),
                 _revived(p[chosen]),
                 _revived(q),
                 tol=aim,
-                enough=enough if len(chosen) == m else _never,
+                enough=enough if len(chosen) == m else never,
             )
             is_whole = len(chosen) == m
-            v = path.primal.v if is_whole else self.rows.variances(path.primal.root)
+            v = path.best.mean.v if is_whole else self.rows.variances(path.best.mean.root)
             p = np.zeros(m)
-            p[chosen], q = path.dual.p, path.dual.q
+            p[chosen], q = path.proof.mean.p, path.proof.mean.q
             best = self._better(best, path, v, p)
             is_enough = enough(best.solution.achieved, best.solution.lower_bound)
             if best.solution.has_converged or is_enough or run.is_late:
@@ -294,21 +292,21 @@ class _Search(ABC):
         assert best is not None
         return replace(best, solution=replace(best.solution, ended=ended))
 
-    def _rows_of(self, chosen: Array) -> Rows:
-        """The chosen queries, written out unless they are many and quick as they are."""
+    def _forms(self, chosen: Array) -> Forms:
+        """The chosen queries, written out unless they are many and quick as they are, and all cells."""
         m, k = self.rows.shape
-        if self.rows.is_quick and m > _PER_DIRECTION * k:
-            return self.rows
-        return DenseRows(self.rows.take(chosen), self.device)
+        is_kept = self.rows.is_quick and m > _PER_DIRECTION * k
+        rows = self.rows if is_kept else DenseRows(self.rows.take(chosen), self.device)
+        return Forms(rows, self.cells, self.base, self.device)
 
-    def _better(self, best: _Found | None, path: Path, v: Array, p: Array) -> _Found:
+    def _better(self, best: _Found | None, path: CappedPath, v: Array, p: Array) -> _Found:
         """The best noise and the best proof of all rounds."""
         watch = self.run.watch
         achieved, strategy = self.assess(path, v)
         solution = CappedSolution(
             strategy,
             p,
-            path.dual.q,
+            path.proof.mean.q,
             achieved,
             path.lower_bound,
             False,
@@ -358,12 +356,12 @@ class _Search(ABC):
 class _LeastProfile(_Search):
     """Minimise the largest u_i subject to v_j ≤ c_j."""
 
-    def kind(self, chosen: Array) -> LeastProfile:
-        return LeastProfile(self.caps[chosen], np.zeros(self.B.shape[1]))
+    def problem(self, chosen: Array) -> LeastProfile:
+        return LeastProfile(self._forms(chosen), self.caps[chosen], np.zeros(self.B.shape[1]))
 
-    def assess(self, path: Path, v: Array) -> tuple[float, Array]:
+    def assess(self, path: CappedPath, v: Array) -> tuple[float, Array]:
         excess = float((v / self.caps).max())
-        return excess * float(path.primal.u.max()), path.primal.beta * math.sqrt(excess)
+        return excess * float(path.best.mean.u.max()), path.best.mean.beta * math.sqrt(excess)
 
 
 class _TotalWithinCaps(_Search):
@@ -373,18 +371,19 @@ class _TotalWithinCaps(_Search):
         super().__init__(rows, B, caps, run)
         self.base = self.device.matrix(base)
         m = rows.shape[0]
-        point, v = room.path.primal, room.v[:m]
+        point, v = room.path.best.mean, room.v[:m]
         # Both sides equally far below their limits.
         excess = float((v / caps).max(initial=0)) or 1.0
         scale = math.sqrt(float(point.u.max()) / excess)
         root = self.device.numpy(point.root) * math.sqrt(scale)
         self.anchor = Anchor(root, scale * v, point.u / scale, float(((base @ root.T) ** 2).sum()))
 
-    def kind(self, chosen: Array) -> TotalWithinCaps:
-        return TotalWithinCaps(self.caps[chosen], replace(self.anchor, v=self.anchor.v[chosen]))
+    def problem(self, chosen: Array) -> TotalWithinCaps:
+        anchor = replace(self.anchor, v=self.anchor.v[chosen])
+        return TotalWithinCaps(self._forms(chosen), self.caps[chosen], anchor)
 
-    def assess(self, path: Path, v: Array) -> tuple[float, Array]:
-        point = path.primal
+    def assess(self, path: CappedPath, v: Array) -> tuple[float, Array]:
+        point = path.best.mean
         scale, share = mixture(self.caps, self.anchor, v, point.u)
         achieved = (1 - share) * scale * point.base_trace + share * self.anchor.total
         if share == 0:

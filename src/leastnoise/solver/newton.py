@@ -33,6 +33,7 @@ from leastnoise.core.deadline import Deadline, Listener, Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.solver.backend import Backend, load_backend
+from leastnoise.solver.conjugate_gradients import conjugate_gradients
 from leastnoise.solver.dual import DualPoint, Noise, evaluate
 
 MAX_STEPS = 200
@@ -325,24 +326,14 @@ def _newton_direction(
     damping = 2 * np.maximum(1 - point.u, 0)
     diagonal = 4 * point.q * curvature + damping
     diagonal = np.maximum(diagonal, 1e-12 * diagonal.max())
-    x = np.zeros_like(r)
-    residual = 2 * r * (point.u - 1)
-    z = residual / diagonal
-    direction = z
-    rho = first = float(residual @ z)
-    for _ in range(MAX_PRODUCTS_PER_STEP):
-        if rho <= forcing**2 * first or rho == 0 or deadline.is_past:
-            break
-        image = 4 * r * point.hessian_product(r * direction) + damping * direction
-        bend = float(direction @ image)
-        if bend <= 0:
-            break
-        x = x + (rho / bend) * direction
-        residual = residual - (rho / bend) * image
-        z = residual / diagonal
-        rho, previous = float(residual @ z), rho
-        direction = z + (rho / previous) * direction
-    return x
+    return conjugate_gradients(
+        lambda x: 4 * r * point.hessian_product(r * x) + damping * x,
+        lambda residual: residual / diagonal,
+        2 * r * (point.u - 1),
+        tol=forcing,
+        max_products=MAX_PRODUCTS_PER_STEP,
+        deadline=deadline,
+    ).x
 
 
 # Where to begin ------------------------------------------------------------------------------

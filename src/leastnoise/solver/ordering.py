@@ -24,9 +24,8 @@ import numpy as np
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.solver.backend import Backend, load_backend
-from leastnoise.solver.capped import CappedSolution, Run
-from leastnoise.solver.interior import Path
-from leastnoise.solver.kinds import LeastProfile
+from leastnoise.solver.capped import CappedPath, CappedSolution, Run
+from leastnoise.solver.capped_problems import LeastProfile
 from leastnoise.solver.mean import Forms, MeanPoint
 from leastnoise.solver.rows import DenseRows
 
@@ -60,21 +59,29 @@ def refined_profile(
     endings: list[Ended] = []
     p, q = start if start is not None else (np.full(m, 1 / m), np.full(n, 1 / n))
     while L.shape[1] > 0:
-        kind = LeastProfile(caps, offsets[cells])
-        path = _level(L, B, kind, p, q, run, device)
+        problem = LeastProfile(_forms(L, B, device), caps, offsets[cells])
+        path = _level(problem, p, q, run)
         if path.lacking > _WELL_ENOUGH:
             # From weights half as far apart as where it ended, the path is another one.
-            ended = path.nearest
-            again = _level(L, B, kind, np.sqrt(ended.p), np.sqrt(ended.q), run, device)
+            there = path.nearest.mean
+            again = _level(problem, np.sqrt(there.p), np.sqrt(there.q), run)
             path = min(path, again, key=lambda found: found.lacking)
-        point = path.nearest
+        point = path.nearest.mean
         # Scaled so that every variance keeps its cap.
-        root = math.sqrt(kind.excess(point))
+        root = math.sqrt(problem.excess(point))
         alpha = device.numpy(point.alpha.columns(np.arange(len(L)))) / root
         beta = point.beta * root
         if first is None:
             first = CappedSolution(
-                beta, path.dual.p, path.dual.q, path.achieved, path.lower_bound, False, 0, 0.0, path.ended
+                beta,
+                path.proof.mean.p,
+                path.proof.mean.q,
+                path.achieved,
+                path.lower_bound,
+                False,
+                0,
+                0.0,
+                path.ended,
             )
         endings.append("deadline" if run.is_late else path.ended)
         if run.is_late:
@@ -139,9 +146,12 @@ def _span(vectors: Array, weights: Array, limit: float, r: int) -> Array | None:
     return U[:, :r] if values[r - 1] ** 2 > limit else None
 
 
-def _level(L: Array, B: Array, kind: LeastProfile, p: Array, q: Array, run: Run, device: Backend) -> Path:
-    forms = Forms(DenseRows(L, device), device.matrix(B), None, device)
-    return run.follow(forms, kind, p, q, tol=min(_LEVEL_TOL, run.tol), is_thorough=True)
+def _forms(L: Array, B: Array, device: Backend) -> Forms:
+    return Forms(DenseRows(L, device), device.matrix(B), None, device)
+
+
+def _level(problem: LeastProfile, p: Array, q: Array, run: Run) -> CappedPath:
+    return run.follow(problem, p, q, tol=min(_LEVEL_TOL, run.tol), is_thorough=True)
 
 
 def _settled(d: Array) -> Array:

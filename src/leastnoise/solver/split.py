@@ -25,7 +25,8 @@ from leastnoise.core.deadline import Listener, Watch
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
-from leastnoise.solver.split_path import Enough, LargestRatio, Path, Ratios, TotalWithin, never, relative_gap
+from leastnoise.solver.path_following import Enough, never, relative_gap
+from leastnoise.solver.split_path import CapRatios, LargestRatio, SplitPath, TotalWithin
 from leastnoise.solver.split_rounds import search
 
 # The gap down to which it is tried to tell caps that can just be kept from caps that cannot.
@@ -191,7 +192,7 @@ class _Counted:
         self.blocks = np.flatnonzero(needed)
         part = part if needed.all() else part[:, self.blocks]
         self.shape = A.shape
-        self.ratios = Ratios(part, caps[self.rows])
+        self.ratios = CapRatios(part, caps[self.rows])
 
     def ratios_of(self, x: Array) -> Array:
         """v_j / c_j of the rows with caps, infinite where a block they need has none of the budget."""
@@ -203,7 +204,7 @@ class _Counted:
         """p_j c_j of the rows with caps."""
         return p[self.rows] * self.ratios.caps
 
-    def solution(self, path: Path, tol: float, watch: Watch) -> SplitSolution:
+    def solution(self, path: SplitPath, tol: float, watch: Watch) -> SplitSolution:
         """The end of a path, in terms of all rows and blocks."""
         watch.steps += path.steps
         p, x = np.zeros(self.shape[0]), np.zeros(self.shape[1])

@@ -1,4 +1,4 @@
-"""An interior-point method for the dual weights of caps on a split.
+"""The dual weights of caps on a split, as problems for `path_following`.
 
 With y_s = 1/x_s and ratios B y = (v_j/c_j), both problems with caps ask for weights p ≥ 0 that minimise a
 convex g whose gradient is the slack of the caps, 1 − B y(p), where y(p) is the best split for these weights:
@@ -31,35 +31,41 @@ import numpy as np
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
+from leastnoise.solver.conjugate_gradients import conjugate_gradients
+from leastnoise.solver.path_following import Enough, follow_path, never, relative_gap
 
-MAX_STEPS = 150
+# Conjugate gradients stop once the residual fell to this share, for a step that is only to show the way.
+_ROUGH = 1e-2
 
-# Steps stop short of the boundary by this share.
-_REACH = 0.99
+# The same for the step itself. With 1e-3, one in 200 random problems stalled whose caps can be kept by a
+# millionth only, or whose rows are equal up to 1e-7; with 1e-5 none of 5,000.
+_FINE = 1e-6
 
-# The path is followed no further than to where Σ p z is this share of what the gap asked for allows.
-_NEAREST = 0.1
+# Products of conjugate gradients per solution, at most.
+_MAX_PRODUCTS = 300
 
-# Conjugate gradients stop once the residual fell to this share, or after so many products. A step that
-# is only to show the way needs less. With 1e-3 for the other, one in 200 random problems stalled whose caps
-# can be kept by a millionth only, or whose rows are equal up to 1e-7; with 1e-5 none of 5,000.
-_ROUGH, _FINE, _MAX_PRODUCTS = 1e-2, 1e-6, 300
+# Products without success after which the matrix is factored, if it can be.
+_MANY_PRODUCTS = 80
 
-# After so many products without success the matrix is factored, if its smaller side is at most this.
-_MANY_PRODUCTS, MAX_FACTORED = 80, 4_000
+# The matrix is factored if its smaller side is at most this.
+MAX_FACTORED = 4_000
 
-# Entries of a block of rows that is written out, and the density from which that beats a sparse product.
-_BLOCK, _DENSE = 4_000_000, 0.05
+# Entries of a block of rows that is written out.
+_BLOCK = 4_000_000
 
-# Between how many powers of e below and above the total the weights of its caps begin: a start that none of
+# The density from which writing a block out is faster than a sparse product.
+_DENSE = 0.05
+
+# Powers of e below and above the total between which the weights of its caps begin: a start that none of
 # the caps needs would else be at 0, where the path begins with dozens of short steps.
-_FEWEST, _MOST = 5, 30
+_FEWEST = 5
+_MOST = 30
 
-# So many steps without a smaller gap mean that rounding is all there is.
+# Steps without a smaller gap after which rounding is all there is.
 _PATIENCE = 15
 
 
-class Ratios:
+class CapRatios:
     """B = diag(1/c) A, by what it does; A is shared, not copied.
 
     Args:
@@ -73,9 +79,9 @@ class Ratios:
         self.A, self.caps = A, caps
         self._squares = sparse.csr_array((A.data**2, A.indices, A.indptr), shape=A.shape)
 
-    def of_rows(self, rows: Array) -> Ratios:
+    def of_rows(self, rows: Array) -> CapRatios:
         """Some rows only."""
-        return Ratios(self.A[rows], self.caps[rows])
+        return CapRatios(self.A[rows], self.caps[rows])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -164,10 +170,10 @@ def _gram(G: Any) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
-    """What weights p give."""
+class SplitPoint:
+    """What weights p give, as `path_following` asks for it."""
 
-    p: Array
+    z: Array  # the weights p
     ratios: Array  # B y(p)
     h: Array  # the curvature of g is B diag(h) Bᵀ − tilt tiltᵀ
     tilt: Array | None
@@ -175,15 +181,38 @@ class Point:
     x: Array  # a split that keeps what must be kept
     achieved: float
     lower_bound: float
+    is_sound: bool = True
+
+    @property
+    def slack(self) -> Array:
+        """1 − B y(p), of every cap."""
+        return 1 - self.ratios
 
 
-class Kind(ABC):
+class SplitProblem(ABC):
     """One of the problems with caps."""
 
-    ratios: Ratios
+    def __init__(self, ratios: CapRatios) -> None:
+        self.ratios = ratios
+        # Whether the diagonal has failed as a preconditioner, and factors are used from then on.
+        self._is_hard = False
+
+    def newton_system(self, point: SplitPoint, y: Array) -> SplitSystem:
+        """The system of a step from a point with slacks y."""
+        s = np.sqrt(point.z)
+
+        def factored() -> Callable[[Array], Array]:
+            self._is_hard = True
+            return self.ratios.preconditioner(s, point.h, y)
+
+        if self._is_hard:
+            return SplitSystem(self.ratios, point, y, factored(), None)
+        diagonal = y + s**2 * self.ratios.diagonal(point.h)
+        recover = factored if self.ratios.is_factorable else None
+        return SplitSystem(self.ratios, point, y, lambda r: np.asarray(r / diagonal), recover)
 
     @abstractmethod
-    def of_rows(self, rows: Array) -> Kind:
+    def of_rows(self, rows: Array) -> SplitProblem:
         """The problem with the caps of some rows only."""
 
     @abstractmethod
@@ -191,7 +220,7 @@ class Kind(ABC):
         """A split that keeps what must be kept, made of y = 1/x with these ratios, and what it achieves."""
 
     @abstractmethod
-    def point(self, p: Array) -> Point:
+    def evaluate(self, p: Array) -> SplitPoint:
         """The split for weights p > 0, and both bounds."""
 
     @abstractmethod
@@ -199,11 +228,8 @@ class Kind(ABC):
         """p times a number for which g is about least."""
 
 
-class LargestRatio(Kind):
+class LargestRatio(SplitProblem):
     """Minimise the largest v_j / c_j."""
-
-    def __init__(self, ratios: Ratios) -> None:
-        self.ratios = ratios
 
     def of_rows(self, rows: Array) -> LargestRatio:
         """The problem with the caps of some rows only."""
@@ -214,29 +240,30 @@ class LargestRatio(Kind):
         x = 1 / y
         return x / float(x.sum()), float(x.sum()) * float(ratios.max())
 
-    def point(self, p: Array) -> Point:
+    def evaluate(self, p: Array) -> SplitPoint:
         """y = 1/√α; the bound is (Σ√α)²/Σp."""
         root = np.sqrt(self.ratios.adjoint(p))
         y = 1 / root
         ratios = self.ratios.apply(y)
         F, total = float(root.sum()), float(p.sum())
         bound = F * (F / total) * (1 - self.ratios.rounding(root))
-        return Point(p, ratios, y**3 / 2, None, total, *self.kept(y, ratios), bound)
+        return SplitPoint(p, ratios, y**3 / 2, None, total, *self.kept(y, ratios), bound)
 
     def scaled(self, p: Array) -> Array:
         """Σp = Σ√α."""
         return p * (float(np.sqrt(self.ratios.adjoint(p)).sum()) / float(p.sum())) ** 2
 
 
-class TotalWithin(Kind):
+class TotalWithin(SplitProblem):
     """Minimise Σ a_s / x_s with all ratios at most 1, given 1/x of a split that keeps them with room.
 
-    Ratios and total are linear in y = 1/x and the budget is convex in it, so a split that violates a few caps
-    by a little, mixed with the other in y, keeps them all.
+    The ratios and the total are linear in y = 1/x and the budget is convex in it, so a split that violates
+    a few caps by a little, mixed with the other in y, keeps them all.
     """
 
-    def __init__(self, ratios: Ratios, a: Array, anchor: Array) -> None:
-        self.ratios, self.a, self.anchor = ratios, a, anchor
+    def __init__(self, ratios: CapRatios, a: Array, anchor: Array) -> None:
+        super().__init__(ratios)
+        self.a, self.anchor = a, anchor
         self.spare = np.maximum(1 - ratios.apply(anchor), 0)
 
     def of_rows(self, rows: Array) -> TotalWithin:
@@ -252,7 +279,7 @@ class TotalWithin(Kind):
         x = x / float(x.sum())
         return x, float((self.a / x).sum())
 
-    def point(self, p: Array) -> Point:
+    def evaluate(self, p: Array) -> SplitPoint:
         """y = Σ√α/√α; the bound is (Σ√α)² − Σp."""
         root = np.sqrt(self.a + self.ratios.adjoint(p))
         Q = float(root.sum())
@@ -262,7 +289,7 @@ class TotalWithin(Kind):
         # Both terms are much larger than their difference where the caps can only just be kept.
         rounding = self.ratios.rounding(root)
         bound = Q * Q * (1 - rounding) - float(p.sum()) * (1 + rounding)
-        return Point(p, ratios, h, tilt, total, *self.kept(y, ratios), bound)
+        return SplitPoint(p, ratios, h, tilt, total, *self.kept(y, ratios), bound)
 
     def scaled(self, p: Array) -> Array:
         """The number for which the bound, concave in it, is largest, by bisection of its logarithm."""
@@ -280,16 +307,9 @@ class TotalWithin(Kind):
         return p * math.exp((low + high) / 2)
 
 
-def relative_gap(achieved: float, lower_bound: float) -> float:
-    """achieved / lower_bound − 1; infinite where the bound is not positive, unless it is met."""
-    if achieved <= lower_bound:
-        return 0.0
-    return achieved / lower_bound - 1 if lower_bound > 0 else math.inf
-
-
 @dataclass(frozen=True, eq=False)
-class Path:
-    """Where the method ended: the best split, and the best proof."""
+class SplitPath:
+    """The best split found, and the best proof."""
 
     x: Array
     p: Array
@@ -304,139 +324,58 @@ class Path:
         return relative_gap(self.achieved, self.lower_bound)
 
 
-Enough = Callable[[float, float], bool]
+def follow_split(
+    problem: SplitProblem, p: Array, *, tol: float, watch: Watch, enough: Enough = never
+) -> SplitPath:
+    """From positive weights p to the optimum, by `follow_path`."""
+    found = follow_path(problem, p, tol=tol, watch=watch, patience=_PATIENCE, enough=enough)
+    return SplitPath(found.best.x, found.proof.z, found.achieved, found.lower_bound, found.steps, found.ended)
 
 
-def never(achieved: float, lower_bound: float) -> bool:
-    """No bounds are enough."""
-    return False
-
-
-def follow_path(kind: Kind, p: Array, *, tol: float, watch: Watch, enough: Enough = never) -> Path:
-    """From positive weights p to the optimum.
+class SplitSystem:
+    """diag(y) + diag(s) (B diag(h) Bᵀ − tilt tiltᵀ) diag(s), by conjugate gradients.
 
     Args:
-        tol: the relative gap at which to stop.
-        watch: told of every step; the path ends at its deadline.
-        enough: whether (achieved, lower_bound) already answers the question asked.
+        precondition: r → roughly the inverse of the matrix times r.
+        recover: what to solve with from now on where conjugate gradients do not converge soon; None where
+            there is nothing better.
     """
-    system = _System(kind.ratios)
-    best = proof = point = kind.point(p)
-    z: Array | None = None
-    least = last = math.inf
-    stalled = step = 0
-    while True:
-        if point.achieved < best.achieved:
-            best = point
-        if point.lower_bound > proof.lower_bound:
-            proof = point
-        gap = relative_gap(best.achieved, proof.lower_bound)
-        watch.tell(step, gap)
-        is_late = watch.deadline.is_past
-        stalled = 0 if gap < 0.9 * least else stalled + 1
-        least = min(gap, least)
-        is_enough = gap <= tol or enough(best.achieved, proof.lower_bound)
-        if is_enough or is_late or stalled >= _PATIENCE or step == MAX_STEPS:
-            break
-        slack = 1 - point.ratios
-        if z is None:
-            # As far from the optimum as its slacks say, and never at it.
-            away = max(float(np.abs(p * slack).mean()), 1e-9 * point.scale / len(p))
-            z = np.maximum(slack, away / p)
-        own = (point.achieved - point.lower_bound) / point.achieved
-        # Where the slacks strayed from what they stand for and the last step gained nothing, return to the
-        # path before going on along it.
-        is_centring = own > 0.9 * last and float((np.abs(slack - z) / z).max()) > 1
-        last = own
-        nearest = _NEAREST * tol * point.scale / len(p)
-        p, z = _step(system, point, z, slack, is_centring, nearest)
-        point = kind.point(p)
-        step += 1
-    ended: Ended = "converged"
-    if not is_enough and stalled < _PATIENCE:
-        ended = "deadline" if is_late else "exhausted"
-    return Path(best.x, proof.p, best.achieved, proof.lower_bound, step, ended)
 
+    def __init__(
+        self,
+        ratios: CapRatios,
+        point: SplitPoint,
+        y: Array,
+        precondition: Callable[[Array], Array],
+        recover: Callable[[], Callable[[Array], Array]] | None,
+    ) -> None:
+        self._ratios, self._h, self._y = ratios, point.h, y
+        self._s = np.sqrt(point.z)
+        self._tilt = None if point.tilt is None else self._s * point.tilt
+        self._precondition, self._recover = precondition, recover
 
-def _step(
-    system: _System, point: Point, z: Array, slack: Array, is_centring: bool, nearest: float
-) -> tuple[Array, Array]:
-    """The next weights and slacks, both positive (Mehrotra 1992)."""
-    p, s = point.p, np.sqrt(point.p)
-    system.set(point, s, z)
-    mean = float(p @ z) / len(p)
-    if is_centring:
-        target = mean / p
-    else:
-        # Straight for the optimum: how far it gets says where on the path to aim.
-        dp = s * system.solve(-s * slack, _ROUGH)
-        dz = -z - z * dp / p
-        ahead = float((p + _room(p, dp) * dp) @ (z + _room(z, dz) * dz)) / len(p)
-        aim = max((ahead / mean) ** 3, 1e-4) * mean
-        target = (max(aim, min(nearest, mean)) - dp * dz) / p
-    dp = s * system.solve(s * (target - slack), _FINE)
-    dz = target - z - z * dp / p
-    return p + min(1.0, _REACH * _room(p, dp)) * dp, z + min(1.0, _REACH * _room(z, dz)) * dz
+    def predict(self, b: Array) -> Array:
+        """The solution roughly."""
+        return self._solved(b, _ROUGH)
 
+    def solve(self, b: Array) -> Array:
+        """The solution."""
+        return self._solved(b, _FINE)
 
-def _room(x: Array, dx: Array) -> float:
-    """The longest step, at most 1/0.99, that keeps x ≥ 0."""
-    falling = dx < 0
-    return min(1 / _REACH, float((-x[falling] / dx[falling]).min(initial=math.inf)))
-
-
-class _System:
-    """diag(z) + diag(s) (B diag(h) Bᵀ − tilt tiltᵀ) diag(s), solved by conjugate gradients."""
-
-    def __init__(self, ratios: Ratios) -> None:
-        self._ratios = ratios
-        self._is_hard = False
-
-    def set(self, point: Point, s: Array, z: Array) -> None:
-        """The matrix at this point."""
-        self._h, self._s, self._z = point.h, s, z
-        self._tilt = None if point.tilt is None else s * point.tilt
-        self._roughly = self._factored() if self._is_hard else self._by_diagonal()
-
-    def _by_diagonal(self) -> Callable[[Array], Array]:
-        diagonal = self._z + self._s**2 * self._ratios.diagonal(self._h)
-        return lambda r: np.asarray(r / diagonal)
-
-    def _factored(self) -> Callable[[Array], Array]:
-        return self._ratios.preconditioner(self._s, self._h, self._z)
+    def _solved(self, b: Array, tol: float) -> Array:
+        if self._recover is not None:
+            found = conjugate_gradients(
+                self._product, self._precondition, b, tol=tol, max_products=_MANY_PRODUCTS
+            )
+            if found.has_converged:
+                return found.x
+            self._precondition, self._recover = self._recover(), None
+        return conjugate_gradients(
+            self._product, self._precondition, b, tol=tol, max_products=_MAX_PRODUCTS
+        ).x
 
     def _product(self, x: Array) -> Array:
-        image = self._s * self._ratios.apply(self._h * self._ratios.adjoint(self._s * x)) + self._z * x
+        image = self._s * self._ratios.apply(self._h * self._ratios.adjoint(self._s * x)) + self._y * x
         if self._tilt is not None:
             image = image - self._tilt * float(self._tilt @ x)
         return np.asarray(image)
-
-    def solve(self, b: Array, tol: float) -> Array:
-        """The solution; what the diagonal cannot do in a few products, factors do from then on."""
-        if not self._is_hard and self._ratios.is_factorable:
-            x, is_solved = self._conjugate_gradients(b, tol, _MANY_PRODUCTS)
-            if is_solved:
-                return x
-            self._is_hard = True
-            self._roughly = self._factored()
-        return self._conjugate_gradients(b, tol, _MAX_PRODUCTS)[0]
-
-    def _conjugate_gradients(self, b: Array, tol: float, most: int) -> tuple[Array, bool]:
-        x = np.zeros_like(b)
-        residual = b.copy()
-        w = self._roughly(residual)
-        direction = w
-        rho = first = float(residual @ w)
-        for _ in range(most):
-            if rho <= tol**2 * first:
-                return x, True
-            image = self._product(direction)
-            bend = float(direction @ image)
-            if bend <= 0:
-                return x, True
-            x += (rho / bend) * direction
-            residual -= (rho / bend) * image
-            w = self._roughly(residual)
-            rho, previous = float(residual @ w), rho
-            direction = w + (rho / previous) * direction
-        return x, False

@@ -15,7 +15,8 @@ import numpy as np
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Progress
-from leastnoise.solver.split_path import Enough, Kind, Path, Ratios, follow_path, never
+from leastnoise.solver.path_following import Enough, never
+from leastnoise.solver.split_path import CapRatios, SplitPath, SplitProblem, follow_split
 
 # Up to so many rows, or so many per block, all of them are solved for at once.
 ALL_AT_ONCE, PER_BLOCK = 2_000, 20
@@ -30,24 +31,26 @@ _REVIVED = 0.1
 _FIRST_ROUND = 1e-2
 
 
-def search(kind: Kind, p: Array, *, tol: float, watch: Watch, enough: Enough = never) -> Path:
-    """From weights p to the optimum, as `follow_path` does.
+def search(problem: SplitProblem, p: Array, *, tol: float, watch: Watch, enough: Enough = never) -> SplitPath:
+    """From weights p to the optimum, as `follow_split` does.
 
     Args:
         p: weights of all rows, non-negative and at about the scale of the optimum.
     """
-    m, n_blocks = kind.ratios.shape
+    m, n_blocks = problem.ratios.shape
     if m <= max(ALL_AT_ONCE, PER_BLOCK * n_blocks):
-        return follow_path(kind, _revived(p), tol=tol, watch=watch, enough=enough)
-    chosen = _first_rows(kind, p)
-    best: Path | None = None
+        return follow_split(problem, _revived(p), tol=tol, watch=watch, enough=enough)
+    chosen = _first_rows(problem, p)
+    best: SplitPath | None = None
     aim = max(_FIRST_ROUND, tol)
     while True:
-        path = follow_path(kind.of_rows(chosen), _revived(p[chosen]), tol=aim, watch=_of_round(watch, best))
+        path = follow_split(
+            problem.of_rows(chosen), _revived(p[chosen]), tol=aim, watch=_of_round(watch, best)
+        )
         p = np.zeros(m)
         p[chosen] = path.p
-        ratios = kind.ratios.apply(1 / path.x)
-        x, achieved = kind.kept(1 / path.x, ratios)
+        ratios = problem.ratios.apply(1 / path.x)
+        x, achieved = problem.kept(1 / path.x, ratios)
         found = replace(path, x=x, p=p, achieved=achieved)
         best = found if best is None else _better(best, found)
         gap = best.gap
@@ -63,7 +66,7 @@ def search(kind: Kind, p: Array, *, tol: float, watch: Watch, enough: Enough = n
         aim = max(tol / 4, 0.1 * gap) if len(joining) else tol / 4
 
 
-def _of_round(watch: Watch, best: Path | None) -> Watch:
+def _of_round(watch: Watch, best: SplitPath | None) -> Watch:
     """A watch that counts on from the steps before, and tells the gap for all rows rather than for some."""
     steps, gap = (0, math.inf) if best is None else (best.steps, best.gap)
     listener = watch.listener
@@ -75,7 +78,7 @@ def _of_round(watch: Watch, best: Path | None) -> Watch:
     return Watch(watch.deadline, tell, watch.steps + steps)
 
 
-def _better(best: Path, found: Path) -> Path:
+def _better(best: SplitPath, found: SplitPath) -> SplitPath:
     """The best split and the best proof of both."""
     merged = replace(found, steps=best.steps + found.steps)
     if best.achieved < found.achieved:
@@ -85,17 +88,17 @@ def _better(best: Path, found: Path) -> Path:
     return merged
 
 
-def _first_rows(kind: Kind, p: Array) -> Array:
+def _first_rows(problem: SplitProblem, p: Array) -> Array:
     """Those served worst by the split for equal weights, some others, and one for every block."""
-    m, n_blocks = kind.ratios.shape
+    m, n_blocks = problem.ratios.shape
     count = _JOINING * n_blocks
-    ratios = kind.point(_revived(p)).ratios
+    ratios = problem.evaluate(_revived(p)).ratios
     worst = np.argpartition(-ratios, count)[:count]
     chosen = np.union1d(worst, np.arange(0, m, m // count))
-    return np.union1d(chosen, _covering(kind.ratios, chosen))
+    return np.union1d(chosen, _covering(problem.ratios, chosen))
 
 
-def _covering(ratios: Ratios, chosen: Array) -> Array:
+def _covering(ratios: CapRatios, chosen: Array) -> Array:
     """A row for every block that no chosen row holds."""
     n_blocks = ratios.shape[1]
     held = np.bincount(ratios.A[chosen].indices, minlength=n_blocks) > 0
