@@ -97,8 +97,7 @@ def _count(path: str, reader: str) -> None:
 
 
 def _parts_by_duckdb(engine: Any, files: list[str], names: tuple[str, ...]) -> Any:
-    from leastnoise.data.csv_files import CsvFiles
-    from leastnoise.data.sources import Part
+    from leastnoise.data.sources import CsvFiles, Part
 
     columns = dict.fromkeys(names, "VARCHAR")
     table = (

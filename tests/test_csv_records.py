@@ -17,8 +17,8 @@ from leastnoise import Categories, Integers, Schema, vectorize
 from leastnoise.core.errors import DataError
 from leastnoise.data import Dropped, TextFile, arrow_stream, csv_blocks, csv_records
 from leastnoise.data.csv_blocks import TextColumn
-from leastnoise.data.csv_files import CsvFile, CsvFiles
 from leastnoise.data.csv_records import CsvReader
+from leastnoise.data.sources import CsvFile, CsvFiles
 from support import extra
 
 Row = list[bytes | None]

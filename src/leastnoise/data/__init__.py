@@ -49,37 +49,34 @@ several files.
 
 Messages hold nothing true about the table: what the engine says is withheld.
 
-    handle.py     `vectorize` and the lazy handle it makes
-    table_cover.py     many tables from few scans
-    scan.py     one scan, by whichever engine holds the table
-    duckdb_scan.py   by the embedded engine: from values to cells, in SQL
-    schema_fit.py    how far a table keeps to its schema, for its owner's eyes
-    people.py     whose record it is
-    sources.py    files and data frames, as the embedded engine reads them
-    column_names.py   columns found by their names
-    csv_files.py      CSV files as the embedded engine reads them
-    csv_blocks.py     the records and fields of a block of bytes, all at once
-    csv_records.py    records and fields, by one pass over the bytes
-    text_files.py     bytes of a file as UTF-8
-    arrow_stream.py   columns of text as an Arrow stream
-    ibis_scan.py    by any other engine, through Ibis
-    ibis_cells.py    from values to cells, in Ibis expressions
-    dialects.py   what Ibis has no word for
-    kinds.py      types of column that can be counted at all
-    bin_edges.py      edges of bins as an engine compares them
-    scan_progress.py   progress
-    vector.py     counts given one by one
-    version.py    which version of a table is counted, and by which rules
-    withheld_errors.py   errors that say nothing about the table
+A file imports only files that stand above it here:
+
+    withheld_errors   errors that say nothing about the table
+    columns           how a schema meets columns: by name, by type, by float64 edges
+    people            whose record it is
+    text_files        the bytes of a file as UTF-8
+    csv_blocks        the records and fields of a block of bytes, all at once
+    csv_records       records and fields, by one pass over the bytes
+    arrow_stream      columns of text as an Arrow stream
+    sources           files and data frames, as the embedded engine reads them
+    scan_progress     progress while an engine scans
+    table_cover       many tables from few scans
+    snapshots         one version of a table for all scans of a release
+    duckdb_scan       one scan by the embedded engine: from values to cells, in SQL
+    dialects          what Ibis has no word for
+    ibis_cells        from values to cells, in Ibis expressions
+    ibis_scan         one scan by any other engine, through Ibis
+    handle            `vectorize`, the lazy handle it makes, and counts given one by one
+    schema_fit        how far a table keeps to its schema, for its owner's eyes
+    version           which version of a table is counted, and by which rules
 """
 
-from leastnoise.data.column_names import other_separator
+from leastnoise.data.columns import other_separator
 from leastnoise.data.csv_blocks import Dropped
-from leastnoise.data.handle import Data, vectorize
+from leastnoise.data.handle import Data, counts_from_vector, is_count_vector, vectorize
 from leastnoise.data.schema_fit import ColumnFit, Fit
 from leastnoise.data.sources import column_types, files_named
 from leastnoise.data.text_files import TextFile
-from leastnoise.data.vector import counts_from_vector, is_count_vector
 from leastnoise.data.version import counted_by, feed
 from leastnoise.data.withheld_errors import withheld
 

@@ -13,13 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.errors import DataError, MissingExtraError
-from leastnoise.data.bin_edges import least_float as _least_float
-from leastnoise.data.csv_files import CsvFiles
-from leastnoise.data.kinds import check_kind
+from leastnoise.data.columns import check_kind, least_float
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan, digest_of_files
-from leastnoise.data.sources import Part, check_files, column_types, file_parts
+from leastnoise.data.sources import CsvFiles, Part, check_files, column_types, file_parts
 from leastnoise.data.table_cover import Subset, tallied
 from leastnoise.query import (
     EXPONENT_TEXT,
@@ -376,7 +374,7 @@ def _in_range(attribute: Integers, k: int, query: str, parameters: dict[str, Any
 def _in_bins(attribute: Bins, k: int, query: str, parameters: dict[str, Any]) -> str:
     # Binary search, one projection per bit: 1,000 bins over 10 million rows take
     # 1.1 s on two cores, where a tree of CASE took 17 s and an ASOF join sorts the table.
-    edges = [_least_float(edge) for edge in attribute.edges]
+    edges = [least_float(edge) for edge in attribute.edges]
     n_bits = (attribute.n_values - 1).bit_length()
     if n_bits:
         # No number reaches a NaN, not even infinity.

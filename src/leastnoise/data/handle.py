@@ -1,11 +1,11 @@
-"""`vectorize` and the lazy handle it makes."""
+"""`vectorize` and the lazy handle it makes; and counts given one by one instead of a table."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ import numpy.typing as npt
 from leastnoise.core.errors import DataError, TooLargeError
 from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.core.remedies import Argument, Remedy
+from leastnoise.data import duckdb_scan, ibis_scan
 from leastnoise.data.people import Person, checked_person
-from leastnoise.data.scan import check_source, scanner
 from leastnoise.data.scan_progress import Counting, ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan
-from leastnoise.data.sources import ACCEPTED, OPENERS, files_named, snapshot
+from leastnoise.data.sources import ACCEPTED, OPENERS, files_named, is_in_engine, snapshot
 from leastnoise.data.table_cover import Subset, plan_scans, summed
 from leastnoise.data.withheld_errors import withheld
 from leastnoise.query import Schema
@@ -283,3 +283,59 @@ def _opened(source: Any, library: str, name: str, schema: Schema, who: Person | 
 def _scanned(scan: Scan, blocks: list[Subset], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
     """The counts of some blocks, from one scan of the table."""
     return watch.scan(lambda: withheld("counting the table", lambda: scan(blocks, watch)))
+
+
+def scanner(
+    source: Any, schema: Schema, person: Person | None, records_per_person: int | None, *, n_scans: int
+) -> AbstractContextManager[Scan]:
+    """A function that counts blocks of attributes in one scan; all scans see one version of the table."""
+    if is_in_engine(source):
+        return ibis_scan.scanner(source[1], schema, person, records_per_person, n_scans=n_scans)
+    return duckdb_scan.scanner(source, schema, person, records_per_person, n_scans=n_scans)
+
+
+def check_source(source: Any, schema: Schema, person: Person | None) -> None:
+    """Return if files or a table in an engine have each column once; only headers and types are read."""
+    columns = schema.names if person is None else (*schema.names, person.column)
+    if is_in_engine(source):
+        ibis_scan.check_table(source[1], schema, person)
+    elif isinstance(source, list):
+        duckdb_scan.check_columns(source, columns)
+
+
+def is_count_vector(source: Any) -> bool:
+    """Whether a source is meant as counts, one per cell, and not as a table."""
+    if isinstance(source, (list, tuple)):
+        return all(isinstance(entry, (int, float, np.number, np.bool_, list, tuple)) for entry in source)
+    return isinstance(source, np.ndarray)
+
+
+def counts_from_vector(source: Any, n: int, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
+    """The counts of all cells, shape (n,), from counts given one by one.
+
+    An array of several axes must have the `shape` of the schema, one axis for each
+    attribute. The result is a copy: int64, or Python integers from 2⁶³ on.
+
+    Raises:
+        DataError: unless these are n whole numbers, none negative, in one of these shapes.
+    """
+    if isinstance(source, np.ma.MaskedArray) or not isinstance(source, (list, tuple, np.ndarray)):
+        raise DataError.must("counts", "be a list, a tuple or a plain array", given=type(source))
+    dtype = source.dtype if isinstance(source, np.ndarray) else object
+    given = withheld("reading the counts", lambda: np.array(source, dtype=dtype, ndmin=1))
+    if given.ndim > 1 and given.shape != shape:
+        wanted = "" if shape is None else f", or an array of {' x '.join(map(str, shape))}"
+        raise DataError(f"counts must be a plain list of {n:,} numbers{wanted}, in the order of the schema")
+    x = given.ravel()
+    if x.size != n:
+        raise DataError(f"counts must be given for every cell, {n:,} in all, zeros included")
+    is_whole = x.dtype.kind in "iu" or (
+        x.dtype.kind == "O" and all(isinstance(c, (int, np.integer)) and not isinstance(c, bool) for c in x)
+    )
+    if not is_whole:
+        raise DataError("counts are whole numbers of an integer type; convert with .astype(int)")
+    if (x < 0).any():
+        raise DataError("counts must not be negative")
+    if x.dtype.kind != "i" and (x > 2**63 - 1).any():
+        return np.array([int(count) for count in x], dtype=object)
+    return x.astype(np.int64)

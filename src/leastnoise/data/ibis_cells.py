@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.bin_edges import least_float
+from leastnoise.data.columns import check_kind, least_float
 from leastnoise.data.dialects import Dialect, Expression, floor
-from leastnoise.data.kinds import check_kind
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
 from leastnoise.query import (
     EXPONENT_TEXT,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.errors import DataError, MissingExtraError
-from leastnoise.data.column_names import column_places
+from leastnoise.data.columns import column_places
 from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
 from leastnoise.data.ibis_cells import check_type, person_text, placed, reading
 from leastnoise.data.people import Person

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.column_names import column_places
+from leastnoise.data.columns import column_places
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.table_cover import Subset
 

@@ -1,4 +1,4 @@
-"""Files and data frames, as the engine reads them."""
+"""Files and data frames, as the embedded engine reads them."""
 
 # ruff: noqa: S608 - queries are put together from identifiers made or quoted here; values are bound.
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import glob
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.column_names import column_places
-from leastnoise.data.csv_files import CsvFile, CsvFiles, header_of
+from leastnoise.data.arrow_stream import TextStream
+from leastnoise.data.columns import column_places
+from leastnoise.data.csv_blocks import Dropped, TextColumn
+from leastnoise.data.csv_records import CsvReader
+from leastnoise.data.text_files import TextFile
 from leastnoise.query import is_null
 
 _FILES = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq files"
@@ -275,3 +278,51 @@ def snapshot(table: Any, library: str, name: str) -> tuple[Any, bool]:
     if (library, name) == ("polars", "DataFrame"):
         return table.clone(), True
     return table, (library, name) in (("pyarrow", "Table"), ("pyarrow", "RecordBatch"))
+
+
+class CsvFile(NamedTuple):
+    """A file, the sign between its fields, and its compression: "gzip" or "none"."""
+
+    path: str
+    separator: str
+    compression: str
+
+
+class CsvFiles:
+    """The named columns of some files, one file after the other, read anew for every scan.
+
+    Args:
+        seen: called with every stored byte of the files once per scan, in order: for a digest of what
+            the scan has read.
+
+    Attributes:
+        files: the files.
+        stream: what an engine reads; its columns are c0, c1, … in the order of the names.
+        dropped: what the scan under way, or the last one, has left out so far.
+    """
+
+    def __init__(
+        self, files: Sequence[CsvFile], names: Sequence[str], seen: Callable[[bytes], object] | None = None
+    ) -> None:
+        self.files = files
+        self._names = names
+        self._seen = seen
+        self.dropped = Dropped()
+        self.stream = TextStream(len(names), self._blocks)
+
+    def _blocks(self) -> Generator[list[TextColumn], None, None]:
+        self.dropped = Dropped()
+        for path, separator, compression in self.files:
+            with TextFile(path, compression, self._seen) as file:
+                reader = CsvReader(file, separator, self.dropped)
+                yield from reader.blocks(column_places(reader.header, self._names, separator))
+
+
+def header_of(file: CsvFile) -> list[str]:
+    """The fields of the first record of a file.
+
+    Raises:
+        DataError: if it is too long or does not close a quote.
+    """
+    with TextFile(file.path, file.compression) as opened:
+        return CsvReader(opened, file.separator, Dropped()).header
