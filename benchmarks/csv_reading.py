@@ -97,7 +97,7 @@ def _count(path: str, reader: str) -> None:
 
 
 def _parts_by_duckdb(engine: Any, files: list[str], names: tuple[str, ...]) -> Any:
-    from leastnoise.data.sources import CsvFiles, Part
+    from leastnoise.data.sources import CsvFiles, TablePart
 
     columns = dict.fromkeys(names, "VARCHAR")
     table = (
@@ -105,7 +105,7 @@ def _parts_by_duckdb(engine: Any, files: list[str], names: tuple[str, ...]) -> A
         "escape='\"', nullstr='', allow_quoted_nulls=false, ignore_errors=true, strict_mode=false, "
         "parallel=false)"
     )
-    return [Part(table, [], [(name, "VARCHAR") for name in names])], CsvFiles([], names)
+    return [TablePart(table, [], [(name, "VARCHAR") for name in names])], CsvFiles([], names)
 
 
 def main() -> None:

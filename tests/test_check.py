@@ -20,7 +20,7 @@ import leastnoise as ln
 import leastnoise.data.schema_fit
 from leastnoise.app.cli.check_command import check
 from leastnoise.core.errors import DataError, LeastnoiseError, SpecError
-from leastnoise.data import ColumnFit, Fit, vectorize
+from leastnoise.data import ColumnFit, SchemaFit, vectorize
 from leastnoise.data.schema_fit import PersonFit, fit_of
 from leastnoise.query import Attribute, Bins, Categories, Integers, Schema, is_null
 from leastnoise.query.schema.attribute import float_of, whole_of
@@ -344,10 +344,10 @@ def test_what_was_found_is_not_in_any_repr(run: Callable[..., Any]) -> None:
     fit = fit_of(data, n_examples=3)
     shown = repr((fit, *fit.columns, fit.person))
     assert shown == (
-        "(Fit(2 columns, not private), ColumnFit('age', not private), ColumnFit('sex', not private), "
+        "(SchemaFit(2 columns, not private), ColumnFit('age', not private), ColumnFit('sex', not private), "
         "PersonFit(not private))"
     )
-    assert str(Fit(7, 7, ())) == "Fit(0 columns, not private)"
+    assert str(SchemaFit(7, 7, ())) == "SchemaFit(0 columns, not private)"
     assert str(PersonFit(1, 2, 3, 4)) == "PersonFit(not private)"
 
 

@@ -144,9 +144,9 @@ def test_any_bytes_are_read_by_the_rules(tmp_path: Path, monkeypatch: pytest.Mon
         # A line with an open quote takes the rest of the file along.
         (CsvReader, "_go_to", lambda reader, offset: reader._take(len(reader._rest))),
         # Doubled quotes stay as they are.
-        (csv_blocks.Block, "_undoubled", lambda block: (block._buffer, block._ends)),
+        (csv_blocks.CsvBlock, "_undoubled", lambda block: (block._buffer, block._ends)),
         # Bytes that are no text are taken for text.
-        (csv_blocks.Block, "_is_utf8", lambda block, stops: None),
+        (csv_blocks.CsvBlock, "_is_utf8", lambda block, stops: None),
     ],
 )
 def test_a_reader_that_breaks_a_rule_is_noticed(

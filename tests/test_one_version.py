@@ -13,7 +13,7 @@ import pytest
 from leastnoise.core.errors import DataError
 from leastnoise.data import snapshots, vectorize
 from leastnoise.data import table_cover as blocks
-from leastnoise.data.scan_progress import Counting
+from leastnoise.data.scan_progress import ScanProgress
 from leastnoise.privacy import Ledger
 from leastnoise.query import Schema
 from support import extra
@@ -29,11 +29,11 @@ def _several_scans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
 
 
-def _after_the_first_scan(change: Callable[[], object]) -> Callable[[Counting], None]:
+def _after_the_first_scan(change: Callable[[], object]) -> Callable[[ScanProgress], None]:
     """A watcher that changes the table once the second scan begins."""
     done: list[bool] = []
 
-    def watch(counting: Counting) -> None:
+    def watch(counting: ScanProgress) -> None:
         if counting.scan == 2 and not done:
             done.append(True)
             change()

@@ -74,7 +74,7 @@ A file imports only files that stand above it here:
 from leastnoise.data.columns import other_separator
 from leastnoise.data.csv_blocks import Dropped
 from leastnoise.data.handle import Data, counts_from_vector, is_count_vector, vectorize
-from leastnoise.data.schema_fit import ColumnFit, Fit
+from leastnoise.data.schema_fit import ColumnFit, SchemaFit
 from leastnoise.data.sources import column_types, files_named
 from leastnoise.data.text_files import TextFile
 from leastnoise.data.version import counted_by, feed
@@ -84,7 +84,7 @@ __all__ = [
     "ColumnFit",
     "Data",
     "Dropped",
-    "Fit",
+    "SchemaFit",
     "TextFile",
     "column_types",
     "counted_by",

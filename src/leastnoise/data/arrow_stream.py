@@ -22,50 +22,50 @@ _NULLABLE = 2  # ARROW_FLAG_NULLABLE
 _Pointer = ctypes.c_void_p
 
 
-class _Schema(ctypes.Structure):
+class _ArrowSchema(ctypes.Structure):
     """struct ArrowSchema: the type of a column, or of a record of columns."""
 
 
-class _Array(ctypes.Structure):
+class _ArrowArray(ctypes.Structure):
     """struct ArrowArray: the values of a column, or of some records."""
 
 
-class _Stream(ctypes.Structure):
+class _ArrowStream(ctypes.Structure):
     """struct ArrowArrayStream: records, some at a time."""
 
 
-_ReleaseSchema = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Schema))
-_ReleaseArray = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Array))
-_ReleaseStream = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Stream))
-_GetSchema = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Schema))
-_GetNext = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Array))
-_GetError = ctypes.CFUNCTYPE(_Pointer, ctypes.POINTER(_Stream))
+_ReleaseSchema = ctypes.CFUNCTYPE(None, ctypes.POINTER(_ArrowSchema))
+_ReleaseArray = ctypes.CFUNCTYPE(None, ctypes.POINTER(_ArrowArray))
+_ReleaseStream = ctypes.CFUNCTYPE(None, ctypes.POINTER(_ArrowStream))
+_GetSchema = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_ArrowStream), ctypes.POINTER(_ArrowSchema))
+_GetNext = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_ArrowStream), ctypes.POINTER(_ArrowArray))
+_GetError = ctypes.CFUNCTYPE(_Pointer, ctypes.POINTER(_ArrowStream))
 _Destroy = ctypes.CFUNCTYPE(None, _Pointer)
 
-_Schema._fields_ = [
+_ArrowSchema._fields_ = [
     ("format", ctypes.c_char_p),
     ("name", ctypes.c_char_p),
     ("metadata", ctypes.c_char_p),
     ("flags", ctypes.c_int64),
     ("n_children", ctypes.c_int64),
-    ("children", ctypes.POINTER(ctypes.POINTER(_Schema))),
+    ("children", ctypes.POINTER(ctypes.POINTER(_ArrowSchema))),
     ("dictionary", _Pointer),
     ("release", _ReleaseSchema),
     ("private_data", _Pointer),
 ]
-_Array._fields_ = [
+_ArrowArray._fields_ = [
     ("length", ctypes.c_int64),
     ("null_count", ctypes.c_int64),
     ("offset", ctypes.c_int64),
     ("n_buffers", ctypes.c_int64),
     ("n_children", ctypes.c_int64),
     ("buffers", ctypes.POINTER(_Pointer)),
-    ("children", ctypes.POINTER(ctypes.POINTER(_Array))),
+    ("children", ctypes.POINTER(ctypes.POINTER(_ArrowArray))),
     ("dictionary", _Pointer),
     ("release", _ReleaseArray),
     ("private_data", _Pointer),
 ]
-_Stream._fields_ = [
+_ArrowStream._fields_ = [
     ("get_schema", _GetSchema),
     ("get_next", _GetNext),
     ("get_last_error", _GetError),
@@ -129,10 +129,12 @@ def _get_schema(stream: Any, out: Any) -> int:
     owner, _ = _holding.held_by(stream.contents)
     names = [f"c{k}".encode() for k in range(owner.n_columns)]
     # "vu" is a string view.
-    children = [_Schema(format=b"vu", name=name, flags=_NULLABLE, release=_RELEASE_SCHEMA) for name in names]
+    children = [
+        _ArrowSchema(format=b"vu", name=name, flags=_NULLABLE, release=_RELEASE_SCHEMA) for name in names
+    ]
     for child in children:
         child.private_data = _holding.hold(child)
-    pointers = _pointers(_Schema, children)
+    pointers = _pointers(_ArrowSchema, children)
     out.contents.__init__(
         format=b"+s",
         name=b"",
@@ -145,7 +147,7 @@ def _get_schema(stream: Any, out: Any) -> int:
 
 
 def _get_next(stream: Any, out: Any) -> int:
-    ctypes.memset(out, 0, ctypes.sizeof(_Array))
+    ctypes.memset(out, 0, ctypes.sizeof(_ArrowArray))
     owner, blocks = _holding.held_by(stream.contents)
     try:
         columns = next((block for block in blocks if len(block[0].views)), None)
@@ -166,7 +168,7 @@ def _get_last_error(stream: Any) -> int:
 
 
 def _destroy(capsule: int) -> None:
-    stream = _Stream.from_address(_in_capsule(capsule, _CAPSULE))
+    stream = _ArrowStream.from_address(_in_capsule(capsule, _CAPSULE))
     if stream.release:
         stream.release(ctypes.byref(stream))
     del _capsules[ctypes.addressof(stream)]
@@ -181,7 +183,7 @@ _GET_LAST_ERROR = _GetError(_get_last_error)
 _DESTROY = _Destroy(_destroy)
 
 # Streams that were not taken out of their capsules yet, by address.
-_capsules: dict[int, _Stream] = {}
+_capsules: dict[int, _ArrowStream] = {}
 
 
 class TextStream:
@@ -200,7 +202,7 @@ class TextStream:
         self._blocks = blocks
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        stream = _Stream(_GET_SCHEMA, _GET_NEXT, _GET_LAST_ERROR, _RELEASE_STREAM)
+        stream = _ArrowStream(_GET_SCHEMA, _GET_NEXT, _GET_LAST_ERROR, _RELEASE_STREAM)
         stream.private_data = _holding.hold(self, self._blocks())
         _capsules[ctypes.addressof(stream)] = stream
         return _new_capsule(ctypes.addressof(stream), _CAPSULE, _DESTROY)
@@ -214,7 +216,7 @@ def _pointers(kind: Any, structures: Sequence[Any]) -> Any:
 def _fill(out: Any, columns: Sequence[TextColumn]) -> None:
     """Make an empty structure one of records with these columns."""
     children = [_array_of(column) for column in columns]
-    pointers, none = _pointers(_Array, children), (_Pointer * 1)()
+    pointers, none = _pointers(_ArrowArray, children), (_Pointer * 1)()
     out.__init__(
         length=len(columns[0].views),
         n_buffers=1,
@@ -226,7 +228,7 @@ def _fill(out: Any, columns: Sequence[TextColumn]) -> None:
     )
 
 
-def _array_of(column: TextColumn) -> _Array:
+def _array_of(column: TextColumn) -> _ArrowArray:
     sizes = np.array([buffer.nbytes for buffer in column.buffers], dtype=np.int64)
     arrays: list[npt.NDArray[Any]] = [np.ascontiguousarray(column.views), *column.buffers, sizes]
     if column.present is not None:
@@ -235,7 +237,7 @@ def _array_of(column: TextColumn) -> _Array:
     first = None if column.present is None else bits.ctypes.data
     addresses = [first, *(array.ctypes.data for array in arrays[: 2 + len(column.buffers)])]
     buffers = (_Pointer * len(addresses))(*addresses)
-    return _Array(
+    return _ArrowArray(
         length=len(column.views),
         null_count=0 if column.present is None else -1,
         n_buffers=len(addresses),

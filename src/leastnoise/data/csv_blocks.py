@@ -64,7 +64,7 @@ class TextColumn(NamedTuple):
     buffers: list[_Bytes]
 
 
-class Block:
+class CsvBlock:
     """The whole records at the start of some bytes, as far as the parity of quotes finds them.
 
     Attributes:

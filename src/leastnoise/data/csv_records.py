@@ -13,7 +13,7 @@ moves none of its neighbours in any file whose writer quotes fields and doubles 
     A record of more than MAX_RECORD bytes is dropped, and so is one that is not in
     UTF-8 or has fewer fields than the header. Fields beyond the header's are ignored.
 
-The records of a block are found all at once by `Block`. Where that meets a quote that
+The records of a block are found all at once by `CsvBlock`. Where that meets a quote that
 does not close, a few records are taken one by one.
 """
 
@@ -24,7 +24,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.csv_blocks import Block, Dropped, TextColumn, column_of, joined
+from leastnoise.data.csv_blocks import CsvBlock, Dropped, TextColumn, column_of, joined
 from leastnoise.data.text_files import TextFile
 
 # Bytes of a record without its line end; a longer record is dropped. DuckDB's own reader takes as many.
@@ -178,7 +178,7 @@ class CsvReader:
             while len(self._rest) and not is_rest_begun:
                 data = self._rest[:width]
                 is_all = len(data) == len(self._rest)
-                block = Block(data, self._syntax.separator[0], len(self.header), self._is_end and is_all)
+                block = CsvBlock(data, self._syntax.separator[0], len(self.header), self._is_end and is_all)
                 if block.n_records:
                     pieces.append(block.columns(places, block.kept(MAX_RECORD, self._dropped)))
                 self._take(block.stop)

@@ -17,7 +17,7 @@ from leastnoise.data.columns import check_kind, least_float
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan, digest_of_files
-from leastnoise.data.sources import CsvFiles, Part, check_files, column_types, file_parts
+from leastnoise.data.sources import CsvFiles, TablePart, check_files, column_types, file_parts
 from leastnoise.data.table_cover import Subset, tallied
 from leastnoise.query import (
     EXPONENT_TEXT,
@@ -86,7 +86,7 @@ def scanner(
         raise DataError(CHANGED)
 
 
-class Opened(NamedTuple):
+class OpenedTable(NamedTuple):
     """An engine, a query for the records as the schema reads them, its parameters, and the CSV files."""
 
     engine: Any
@@ -103,7 +103,7 @@ def opened(
     *,
     as_written: bool = False,
     is_read_once: bool = False,
-) -> Iterator[Opened]:
+) -> Iterator[OpenedTable]:
     """A table, opened for queries.
 
     The query has columns v0, v1, … with values of the attributes' types, null where a record has none that
@@ -127,7 +127,7 @@ def opened(
             if is_read_once:
                 name = "held"
                 engine.execute("CREATE TEMP TABLE held AS SELECT * FROM source")
-            parts = [Part(name, [], column_types(engine, name))]
+            parts = [TablePart(name, [], column_types(engine, name))]
         parameters: dict[str, Any] = {f"files{p}": part.files for p, part in enumerate(parts) if part.files}
         selected = []
         for part in parts:
@@ -147,7 +147,7 @@ def opened(
             chosen = [*values, *present, *(written if as_written else []), *who]
             selected.append(f"SELECT {', '.join(chosen)} FROM {part.table}")
         try:
-            yield Opened(engine, " UNION ALL ".join(selected), parameters, texts)
+            yield OpenedTable(engine, " UNION ALL ".join(selected), parameters, texts)
         except Exception:
             # The engine knows only that a stream has failed.
             if texts.stream.failure is not None:

@@ -18,7 +18,7 @@ from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data import duckdb_scan, ibis_scan
 from leastnoise.data.people import Person, checked_person
-from leastnoise.data.scan_progress import Counting, ScanWatch
+from leastnoise.data.scan_progress import ScanProgress, ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan
 from leastnoise.data.sources import ACCEPTED, OPENERS, files_named, is_in_engine, snapshot
 from leastnoise.data.table_cover import Subset, plan_scans, summed
@@ -83,7 +83,7 @@ class Data:
         subsets: Iterable[Iterable[str]],
         *,
         records_per_person: int | None = None,
-        progress: Callable[[Counting], object] | None = None,
+        progress: Callable[[ScanProgress], object] | None = None,
     ) -> list[npt.NDArray[np.int64]]:
         """The counts of many cross tables, from as few scans of the table as the engine allows.
 
@@ -94,7 +94,7 @@ class Data:
             subsets: the attributes of each table, as in ``[("age", "sex"), ("age",), ()]``;
                 ``()`` asks for the number of records in the schema's cells.
             records_per_person: as in `counts`.
-            progress: called with a `Counting` about twice a second while the engine works;
+            progress: called with a `ScanProgress` about twice a second while the engine works;
                 what it raises ends the count.
 
         Guarantee:

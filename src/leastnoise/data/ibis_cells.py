@@ -41,7 +41,7 @@ _MAX_LISTED = 4096
 
 
 @dataclass(frozen=True)
-class Reading:
+class ColumnReading:
     """How one attribute is read from one column.
 
     Attributes:
@@ -96,7 +96,7 @@ def check_type(name: str, attribute: Attribute | None, dtype: Any) -> None:
         )
 
 
-def reading(attribute: Attribute, column: Expression, dialect: Dialect) -> Reading:
+def reading(attribute: Attribute, column: Expression, dialect: Dialect) -> ColumnReading:
     """How an attribute is read from a column of one of the types that `check_type` lets through."""
     family, dtype = family_of(column.type()), column.type()
     if family == "decimal" and dtype.is_integer():
@@ -112,7 +112,7 @@ def reading(attribute: Attribute, column: Expression, dialect: Dialect) -> Readi
         is_text = isinstance(attribute, (Categories, Hierarchy)) and attribute.is_text
         named = _among_texts if is_text else _among_numbers
         made, index = named(list(attribute.values), column, family, dialect)
-    return Reading(_is_present(column, family, dialect), tuple(made), index)
+    return ColumnReading(_is_present(column, family, dialect), tuple(made), index)
 
 
 def placed(attribute: Attribute, index: Expression, is_present: Expression) -> Expression:

@@ -19,7 +19,7 @@ _MOST_SECONDS_TO_STOP = 5.0
 
 
 @dataclass(frozen=True)
-class Counting:
+class ScanProgress:
     """Where a count stands; it follows from the question and the clock, never from a value.
 
     Attributes:
@@ -36,7 +36,7 @@ class Counting:
 class ScanWatch:
     """Reports on scans to whoever asked for it."""
 
-    def __init__(self, progress: Callable[[Counting], object] | None, n_scans: int) -> None:
+    def __init__(self, progress: Callable[[ScanProgress], object] | None, n_scans: int) -> None:
         self.progress = progress
         self._n_scans = n_scans
         self._scan = 0
@@ -85,4 +85,4 @@ class ScanWatch:
 
     def _report(self) -> None:
         assert self.progress is not None
-        self.progress(Counting(self._scan, self._n_scans, time.monotonic() - self._started))
+        self.progress(ScanProgress(self._scan, self._n_scans, time.monotonic() - self._started))

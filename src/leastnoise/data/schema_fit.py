@@ -68,7 +68,7 @@ class PersonFit:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit:
+class SchemaFit:
     """How far a table keeps to its schema.
 
     Attributes:
@@ -86,10 +86,10 @@ class Fit:
     dropped: Dropped = field(default_factory=Dropped)
 
     def __repr__(self) -> str:
-        return f"Fit({len(self.columns)} columns, not private)"
+        return f"SchemaFit({len(self.columns)} columns, not private)"
 
 
-def fit_of(data: Data, *, records_per_person: int = 1, n_examples: int = 0) -> Fit:
+def fit_of(data: Data, *, records_per_person: int = 1, n_examples: int = 0) -> SchemaFit:
     """How many records of a table are not what its schema declares, column by column.
 
     Args:
@@ -111,7 +111,7 @@ def fit_of(data: Data, *, records_per_person: int = 1, n_examples: int = 0) -> F
     return withheld("checking the table", lambda: _fit(data, records_per_person, n_examples))
 
 
-def _fit(data: Data, records_per_person: int, n_examples: int) -> Fit:
+def _fit(data: Data, records_per_person: int, n_examples: int) -> SchemaFit:
     schema, n = data.schema, len(data.schema.names)
     # Read as if numbers were clamped, so that one too large for any type is told from one that is none.
     readable = Schema({name: _with_outside(schema[name], "clamp") for name in schema})
@@ -148,7 +148,7 @@ def _fit(data: Data, records_per_person: int, n_examples: int) -> Fit:
         missing, unreadable, undeclared, undeclared_out, out = map(int, numbers[5 * k : 5 * k + 5])
         own = ColumnFit(name, schema[name], missing, unreadable, undeclared, undeclared_out, out, examples[k])
         columns.append(own)
-    return Fit(n_records, n_counted, tuple(columns), person, dropped)
+    return SchemaFit(n_records, n_counted, tuple(columns), person, dropped)
 
 
 def _with_outside(attribute: Attribute, outside: str) -> Attribute:

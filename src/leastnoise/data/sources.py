@@ -37,7 +37,7 @@ _SUFFIXES: dict[str, tuple[str, str]] = {
 }
 
 
-class Part(NamedTuple):
+class TablePart(NamedTuple):
     """Records with the same columns: a table in SQL, its files, the columns asked for and their types."""
 
     table: str
@@ -79,13 +79,13 @@ def check_files(engine: Any, files: Sequence[str], names: Sequence[str]) -> None
     _parquet_parts(engine, files, names)
 
 
-def file_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> tuple[list[Part], CsvFiles]:
+def file_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> tuple[list[TablePart], CsvFiles]:
     """The files, those of equal format and columns together; and those of text among them, in one part."""
     parts = _parquet_parts(engine, files, names)
     texts = CsvFiles(_text_files(files), names)
     if texts.files:
         engine.register("texts", texts.stream)
-        parts.append(Part("texts", [], [(f"c{k}", "VARCHAR") for k in range(len(names))]))
+        parts.append(TablePart("texts", [], [(f"c{k}", "VARCHAR") for k in range(len(names))]))
     return parts, texts
 
 
@@ -93,7 +93,7 @@ def _text_files(files: Sequence[str]) -> list[CsvFile]:
     return [CsvFile(path, *_format(path)) for path in files if _format(path)[0]]
 
 
-def _parquet_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> list[Part]:
+def _parquet_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> list[TablePart]:
     groups: dict[Any, list[str]] = {}
     reader = _parquet_reader(engine)
     for path in files:
@@ -104,7 +104,7 @@ def _parquet_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> l
     for p, (columns, paths) in enumerate(groups.items()):
         places = column_places([name for name, _ in columns], names)
         found = [('"' + columns[i][0].replace('"', '""') + '"', columns[i][1]) for i in places]
-        parts.append(Part(reader.format(f"$files{p}"), paths, found))
+        parts.append(TablePart(reader.format(f"$files{p}"), paths, found))
     return parts
 
 
@@ -127,7 +127,7 @@ def column_types(engine: Any, table: str, parameters: dict[str, Any] | None = No
     return [(row[0], row[1]) for row in rows]
 
 
-class _Stream:
+class _ArrowSource:
     """What the engine reads through the Arrow interface, without pyarrow."""
 
     def __init__(self, opened: Callable[[], Any]) -> None:
@@ -207,7 +207,7 @@ def _text(value: Any) -> str | None:
 def _open_polars(table: Any, names: Sequence[str]) -> Any:
     columns, places = table.get_columns(), column_places(table.columns, names)
     frame = table.select([columns[i].alias(f"c{k}") for k, i in enumerate(places)])
-    return _Stream(lambda: frame)
+    return _ArrowSource(lambda: frame)
 
 
 def _open_lazy(table: Any, names: Sequence[str]) -> Any:
@@ -221,7 +221,7 @@ def _open_lazy(table: Any, names: Sequence[str]) -> Any:
 def _open_arrow(table: Any, names: Sequence[str]) -> Any:
     chosen = table.select(column_places(table.schema.names, names))
     chosen = chosen.rename_columns([f"c{k}" for k in range(len(names))])
-    return _Stream(lambda: chosen)
+    return _ArrowSource(lambda: chosen)
 
 
 def _open_dataset(table: Any, names: Sequence[str]) -> Any:
@@ -229,20 +229,20 @@ def _open_dataset(table: Any, names: Sequence[str]) -> Any:
 
     places = column_places(table.schema.names, names)
     columns = {f"c{k}": pyarrow.dataset.field(table.schema.names[i]) for k, i in enumerate(places)}
-    return _Stream(lambda: table.scanner(columns=columns).to_reader())
+    return _ArrowSource(lambda: table.scanner(columns=columns).to_reader())
 
 
 def _open_relation(table: Any, names: Sequence[str]) -> Any:
     places = column_places(table.columns, names)
     chosen = table.project(", ".join(f"#{i + 1} AS c{k}" for k, i in enumerate(places)))
-    return _Stream(lambda: chosen)
+    return _ArrowSource(lambda: chosen)
 
 
 def _open_ibis(table: Any, names: Sequence[str]) -> Any:
     """A table that Ibis holds in this very process, by an engine that knows no SQL."""
     places = column_places(table.columns, names)
     found = table.select([table[i].name(f"c{k}") for k, i in enumerate(places)]).to_pyarrow()
-    return _Stream(lambda: found)
+    return _ArrowSource(lambda: found)
 
 
 def is_in_engine(source: Any) -> bool:

@@ -31,7 +31,7 @@ class TextFile:
         self._file: Any = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
         try:
             if seen is not None:
-                self._file = _Seen(self._file, seen)
+                self._file = _WatchedFile(self._file, seen)
             self._bytes: Any = gzip.GzipFile(fileobj=self._file) if compression == "gzip" else self._file
             start = b""
             while len(start) < 3 and (more := self._bytes.read(3 - len(start))):
@@ -82,7 +82,7 @@ class TextFile:
         self.close()
 
 
-class _Seen(io.RawIOBase):
+class _WatchedFile(io.RawIOBase):
     """A file that shows every byte once, however often parts of it are read again."""
 
     def __init__(self, file: Any, seen: Callable[[bytes], object]) -> None:

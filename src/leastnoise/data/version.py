@@ -41,7 +41,7 @@ _TRUNCATION = "first by a hash of person and cell"
 _PLACES = {"schema", "kind", "_source", "is_held"}
 
 
-class Counted(NamedTuple):
+class SourceIdentity(NamedTuple):
     """What a source is, before any of its records is read.
 
     Attributes:
@@ -55,19 +55,19 @@ class Counted(NamedTuple):
     held: Any = None
 
 
-def counted_by(source: Any) -> Counted:
+def counted_by(source: Any) -> SourceIdentity:
     """What a source of `measure` is and how it will be counted; nothing is opened for it."""
     if is_count_vector(source):
-        return Counted("digest", {"source": "counts"})
+        return SourceIdentity("digest", {"source": "counts"})
     if isinstance(source, (str, Path)):
-        return Counted("digest", _rules("files", None))
+        return SourceIdentity("digest", _rules("files", None))
     if not isinstance(source, Data):
         # A handle on it is made for this one release, and gone with it.
-        return Counted(None, _rules(f"{type(source).__module__} {type(source).__name__}", None))
+        return SourceIdentity(None, _rules(f"{type(source).__module__} {type(source).__name__}", None))
     rules = _rules(source.kind, source)
     if source.kind == "files":
-        return Counted("digest", rules)
-    return Counted("held", rules, source) if source.is_held else Counted(None, rules)
+        return SourceIdentity("digest", rules)
+    return SourceIdentity("held", rules, source) if source.is_held else SourceIdentity(None, rules)
 
 
 def feed(opened: Data | npt.NDArray[Any], digest: hmac.HMAC) -> bytes | None:

@@ -12,7 +12,7 @@ from leastnoise.app.cli.terminal import say, spinner
 
 if TYPE_CHECKING:
     from leastnoise.app.specification import Spec
-    from leastnoise.data import ColumnFit, Dropped, Fit
+    from leastnoise.data import ColumnFit, Dropped, SchemaFit
     from leastnoise.query import Attribute, Schema
 
 _WARNING = """\
@@ -72,7 +72,7 @@ def alike_columns(data: str, schema: Schema, person: str | None) -> str:
     return f"; {', '.join(told)}" if told else ""
 
 
-def _lines(fit: Fit, asked: Spec, person: str | None, limit: int, show_values: bool) -> Iterator[str]:
+def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_values: bool) -> Iterator[str]:
     yield f"{_records(fit.n_records)} could be read"
     yield from _dropped_lines(fit.dropped)
     for column in fit.columns:
@@ -151,7 +151,7 @@ def _outside_policy(attribute: Attribute, policy: str) -> str:
     }[policy]
 
 
-def _person_lines(fit: Fit, person: str | None, limit: int) -> Iterator[str]:
+def _person_lines(fit: SchemaFit, person: str | None, limit: int) -> Iterator[str]:
     if fit.person is None:
         if limit > 1:
             yield (

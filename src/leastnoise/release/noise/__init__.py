@@ -11,9 +11,8 @@ are drawn whenever those leave a question open. Almost every draw is decided by
 its leading digits, for a whole array at once; the others are finished one by
 one from the same digits, which are never redrawn.
 
-A module imports only modules that stand above it here:
+Random bits come from `leastnoise.core.random_bits`, none of them twice. A file imports only files above it here:
 
-    bits          random bits from the system, none of them twice
     laws          the two densities, and tables of their cells
     one_draw      a draw finished by itself, digit by digit
     many_draws    draws decided together wherever their leading digits suffice

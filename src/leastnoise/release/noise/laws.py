@@ -49,7 +49,7 @@ EXPONENTIAL = Law(normal=False, log_steps=7)
 
 
 @dataclass(frozen=True)
-class Table:
+class CellTable:
     """Bounds low[k] <= 2^digits·T_k <= high[k] on T_k = (w_0 + ... + w_k)/N; ``end`` bounds them all."""
 
     low: list[int]
@@ -58,7 +58,7 @@ class Table:
 
 
 @lru_cache(maxsize=256)
-def table_of(law: Law, digits: int) -> Table:
+def table_of(law: Law, digits: int) -> CellTable:
     """Bounds on the cumulative cell probabilities, in units of 2^-digits.
 
     Weights follow from w_{k+1} = w_k·g_k, where g_0 = exp(-1/M) and g_k is
@@ -87,7 +87,7 @@ def table_of(law: Law, digits: int) -> Table:
         g_low, g_high = g_low * f_low >> p, _shift_up(g_high * f_high, p)
     end = -(-(sum_high + w_high * (modulus + 1)) // unit)
     assert end <= 1 << digits, "cell probabilities must not sum to more than one"
-    return Table(low, high, end)
+    return CellTable(low, high, end)
 
 
 @lru_cache(maxsize=16)
