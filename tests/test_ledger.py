@@ -34,7 +34,7 @@ from leastnoise.core.errors import (
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Charge, CountedTable, Ledger, PureDP
 from leastnoise.privacy.ledger import history, rows, storage
 from leastnoise.privacy.ledger import sqlite_file as file
-from leastnoise.privacy.ledger.new_rows import closing_row, continuing_row, spend_row
+from leastnoise.privacy.ledger.history import closing_row, continuing_row, spend_row
 from leastnoise.privacy.ledger.rows import sealed
 from ledger_stress import TABLE, UNIT, charge_of, new_ledger
 

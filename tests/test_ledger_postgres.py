@@ -509,7 +509,7 @@ def test_a_lost_commit_is_not_taken_for_somebody_elses(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ours had no effect; before we look, another has paid for the same release in the same second."""
-    monkeypatch.setattr("leastnoise.privacy.ledger.new_rows._now", lambda: "2026-11-16T00:00:00Z")
+    monkeypatch.setattr("leastnoise.privacy.ledger.history._now", lambda: "2026-11-16T00:00:00Z")
     losing(monkeypatch, False)
     other, right = Ledger(ledger.address), postgres.LedgerDatabase._took_effect
     entries = []

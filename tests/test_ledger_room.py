@@ -39,8 +39,7 @@ from leastnoise.privacy import (
 from leastnoise.privacy.accounting import Tally, full_charge, tally_of, within
 from leastnoise.privacy.ledger import SURELY_SPENT
 from leastnoise.privacy.ledger.advice import in_words
-from leastnoise.privacy.ledger.history import History
-from leastnoise.privacy.ledger.new_rows import opening_row
+from leastnoise.privacy.ledger.history import History, opening_row
 from leastnoise.release.release_file import stored_goal, stored_release
 from ledger_stress import TABLE
 

@@ -1,26 +1,24 @@
 """The budget across processes and crashes: one file, or one schema of a database, that only grows.
 
-A module imports only modules that stand above it here:
+A file imports only files that stand above it here:
 
-    rows         the rows of the log, chained by hash
-    storage      what a ledger asks of the place it is kept in
-    sqlite       every SQL statement on a file
-    file         the SQLite file: made, opened, locked, never believed
-    address      where a ledger in PostgreSQL is, without its password
-    postgres_log every SQL statement on a database
-    postgres     the database: connected to, taken turns in, never believed
-    places       which of the two a ledger is kept in
-    tables       the table that a release is about, and how it is confirmed to be the same
-    history      what the rows say
-    joining      which releases a new one is added to cell by cell
-    additions    the rows that a ledger adds
-    seen         the ledger as one object has seen it
-    soundness    whether the file still holds what was written into it
-    advice       what would fit where a charge does not
-    export       plain rows for people and programs
-    begun        how often this process has begun to spend
-    ledger       check, spend, store; verify
-    moving       from a file to a database, and back
+    rows               the rows of the log, chained by hash
+    storage            what a ledger asks of the place it is kept in
+    sqlite_log         every SQL statement on a file
+    sqlite_file        the SQLite file: made, opened, locked, never believed
+    address            where a ledger in PostgreSQL is, without its password
+    postgres_log       every SQL statement on a database
+    postgres_database  the database: connected to, taken turns in, never believed
+    table_identity     the table that a release is about, and how it is confirmed to be the same
+    history            what the rows say
+    view               where a ledger is kept, and what one object has seen there
+    groups             which releases a new one is added to cell by cell
+    verification       whether the ledger still holds what was written into it
+    advice             what would fit where a charge does not
+    export             plain rows for people and programs
+    spending_started   how often this process has begun to spend
+    ledger             check, spend, store; verify
+    moving             from a file to a database, and back
 """
 
 from leastnoise.privacy.ledger.address import is_address, without_password
@@ -28,11 +26,11 @@ from leastnoise.privacy.ledger.advice import in_words
 from leastnoise.privacy.ledger.history import About, Entry, Stored
 from leastnoise.privacy.ledger.ledger import SURELY_SPENT, Ledger
 from leastnoise.privacy.ledger.moving import move_ledger
-from leastnoise.privacy.ledger.places import is_there
 from leastnoise.privacy.ledger.postgres_log import grants_for
 from leastnoise.privacy.ledger.spending_started import begin_to_spend, n_begun
 from leastnoise.privacy.ledger.table_identity import CountedTable
 from leastnoise.privacy.ledger.verification import Verification
+from leastnoise.privacy.ledger.view import is_there
 
 __all__ = [
     "SURELY_SPENT",

@@ -36,9 +36,7 @@ from leastnoise.privacy.ledger import storage
 from leastnoise.privacy.ledger.advice import over_budget
 from leastnoise.privacy.ledger.export import rows_of, write_rows
 from leastnoise.privacy.ledger.groups import base_of
-from leastnoise.privacy.ledger.history import Entry, History
-from leastnoise.privacy.ledger.new_rows import opening_row, spend_row, store_row
-from leastnoise.privacy.ledger.places import kept_at
+from leastnoise.privacy.ledger.history import Entry, History, opening_row, spend_row, store_row
 from leastnoise.privacy.ledger.rows import NOTHING, Row, opened
 from leastnoise.privacy.ledger.spending_started import begin_to_spend
 from leastnoise.privacy.ledger.sqlite_file import LedgerFile
@@ -51,7 +49,7 @@ from leastnoise.privacy.ledger.verification import (
     check_spent,
     stored_answers,
 )
-from leastnoise.privacy.ledger.view import Appending, SeenLedger
+from leastnoise.privacy.ledger.view import Appending, SeenLedger, kept_at
 
 # What a row, its journal and the pages around it take at most, beside profile and answers.
 _OVERHEAD_BYTES = 2**18

@@ -22,16 +22,14 @@ from pathlib import Path
 from leastnoise.core.errors import InputError, LedgerFileError, LedgerMismatchError
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.remedies import Argument, Remedy
-from leastnoise.privacy.ledger.history import History
+from leastnoise.privacy.ledger.history import History, closing_row, continuing_row
 from leastnoise.privacy.ledger.ledger import Ledger
-from leastnoise.privacy.ledger.new_rows import closing_row, continuing_row
-from leastnoise.privacy.ledger.places import kept_at
 from leastnoise.privacy.ledger.rows import Row
 from leastnoise.privacy.ledger.sqlite_file import LedgerFile
 from leastnoise.privacy.ledger.storage import Log, Storage
 from leastnoise.privacy.ledger.table_identity import new_secret
 from leastnoise.privacy.ledger.verification import check_all
-from leastnoise.privacy.ledger.view import Appending, SeenLedger
+from leastnoise.privacy.ledger.view import Appending, SeenLedger, kept_at
 
 _AFTERMATH = "Nothing was spent; run the same move again."
 # Letters of a text in a row, at most.

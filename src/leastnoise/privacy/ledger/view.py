@@ -1,7 +1,8 @@
-"""A ledger's file as one object has seen it.
+"""Where a ledger is kept, and what one object has seen there.
 
-The file is opened for one step at a time, and other processes add to it in between. What was read and
-checked once is kept, so that only new rows are read; and a file that lacks what was seen in it is refused.
+A path names a file, an address a schema of a PostgreSQL database. It is opened for one step
+at a time, and other processes add to it in between. What was read and checked once is kept, so that only new
+rows are read; and a file that lacks what was seen in it is refused.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from leastnoise.core.errors import LedgerBusyError, LedgerFileError
+from leastnoise.privacy.ledger.address import is_address, parsed
 from leastnoise.privacy.ledger.history import History
+from leastnoise.privacy.ledger.postgres_database import LedgerDatabase
 from leastnoise.privacy.ledger.rows import Row
+from leastnoise.privacy.ledger.sqlite_file import LedgerFile, checked_path
 from leastnoise.privacy.ledger.storage import Log, OvertakenError, Storage
 
 # How often the same steps are tried where others come first each time.
@@ -173,3 +178,22 @@ class SeenLedger:
                 "rows that the ledger held a moment ago are gone or changed: the file was replaced, perhaps "
                 "by an older copy; restore the newest one"
             )
+
+
+def kept_at(path: str | Path) -> Storage:
+    """The storage that a path or an address names.
+
+    Raises:
+        InputError: if it is neither.
+        LedgerFileError: if the folder of a file does not exist.
+    """
+    return LedgerDatabase(parsed(str(path))) if is_address(path) else LedgerFile(checked_path(path))
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether a ledger, or anything else, is kept at a path or an address.
+
+    Raises:
+        LedgerFileError: if a database cannot be reached.
+    """
+    return kept_at(path).exists()

@@ -11,7 +11,8 @@ are drawn whenever those leave a question open. Almost every draw is decided by
 its leading digits, for a whole array at once; the others are finished one by
 one from the same digits, which are never redrawn.
 
-Random bits come from `leastnoise.core.random_bits`, none of them twice. A file imports only files above it here:
+Random bits come from `leastnoise.core.random_bits`, none of them twice. A file
+imports only files that stand above it here:
 
     laws          the two densities, and tables of their cells
     one_draw      a draw finished by itself, digit by digit
