@@ -36,8 +36,7 @@ from leastnoise.planning import plan as plan_module
 from leastnoise.privacy import CellCosts, Charge, Ledger
 from leastnoise.privacy import goals as privacy
 from leastnoise.privacy.accounting import limits, tally
-from leastnoise.privacy.ledger import history, rows
-from leastnoise.privacy.ledger import ledger as ledger_module
+from leastnoise.privacy.ledger import history, rows, spending
 from leastnoise.query import Axis
 from leastnoise.release import count_tables, intervals, measuring, noise
 from leastnoise.release import release as release_module
@@ -575,16 +574,12 @@ _plus = tally._Part.plus
 
 
 def _trusts_the_check(patch: pytest.MonkeyPatch) -> None:
-    right_check, right_spend = Ledger._check_charge, Ledger.spend
-    patch.setattr(
-        Ledger,
-        "_check_charge",
-        lambda self, *given: None if getattr(self, "_spending", False) else right_check(self, *given),
-    )
+    right = Ledger.spend
 
     def spend(self: Any, *given: Any, **options: Any) -> Any:
-        self._spending = True
-        return right_spend(self, *given, **options)
+        with pytest.MonkeyPatch.context() as while_spending:
+            while_spending.setattr(spending, "_check_charge", lambda *given: None)
+            return right(self, *given, **options)
 
     patch.setattr(Ledger, "spend", spend)
 
@@ -948,8 +943,8 @@ BUGS = [
         another_table_adds_its_worst_case,
         "test_same_table.py::test_tables_with_one_schema_do_not_share_their_cells",
         _all_of(
-            _set(ledger_module, "base_of", lambda history, *given: next(iter(history.entries), None)),
-            _set(ledger_module, "_check_same_version", lambda *given: None),
+            _set(spending, "base_of", lambda history, *given: next(iter(history.entries), None)),
+            _set(spending, "_check_same_version", lambda *given: None),
         ),
     ),
     Bug(
@@ -957,7 +952,7 @@ BUGS = [
         "a request that names a table is not compared with it",
         another_table_adds_its_worst_case,
         "test_same_table.py::test_a_version_that_moved_people_is_another_table",
-        _set(ledger_module, "_check_same_version", lambda *given: None),
+        _set(spending, "_check_same_version", lambda *given: None),
     ),
     Bug(
         "ledger sums in floats",

@@ -479,7 +479,7 @@ def test_an_interruption_after_paying_never_says_that_nothing_was_spent(
     assert result.exit_code == 130 and len(Ledger("town.db").entries) == 1
     assert "nothing was spent" not in result.stderr
     # A twin that does not note payments would say it.
-    monkeypatch.setattr("leastnoise.privacy.ledger.ledger.begin_to_spend", lambda: None)
+    monkeypatch.setattr("leastnoise.privacy.ledger.spending.note_spending_started", lambda: None)
     respecified(("epsilon = 1.0", "epsilon = 0.1"))
     assert "nothing was spent" in run(*PUBLISH).stderr
 

@@ -93,12 +93,12 @@ def check_new(path: Path, *, force: bool, again: str = "") -> None:
 def save(result: Release, outputs: Outputs) -> None:
     """Save before anything is shown: what was measured is paid for, even if nobody reads on."""
     from leastnoise.core.interruption import finished_first
-    from leastnoise.privacy.ledger import begin_to_spend
+    from leastnoise.privacy.ledger import note_spending_started
     from leastnoise.report.answers import write_answers
     from leastnoise.report.summary import summarize
 
     # Without a ledger it is spent once somebody can read the answers.
-    begin_to_spend()
+    note_spending_started()
     # All three files or, where the disk is full, as many as there is room for; the release first.
     with finished_first(), spinner("writing the answers and the page"):
         result.save(outputs.saved)

@@ -24,9 +24,9 @@ class Commands(TyperGroup):
     """Commands without tracebacks, and without values from the data."""
 
     def invoke(self, ctx: Any) -> Any:
-        from leastnoise.privacy.ledger import n_begun
+        from leastnoise.privacy.ledger import n_spendings_started
 
-        before = n_begun()
+        before = n_spendings_started()
         try:
             return super().invoke(ctx)
         except LeastnoiseError as error:
@@ -39,7 +39,7 @@ class Commands(TyperGroup):
             message = "there is not enough memory for this"
         except KeyboardInterrupt:
             # Said by the commands that could have spent, and only where none of it had begun.
-            is_unspent = "ledger" in self._options(ctx) and n_begun() == before
+            is_unspent = "ledger" in self._options(ctx) and n_spendings_started() == before
             typer.echo(f"interrupted{'; nothing was spent' if is_unspent else ''}", err=True)
             raise typer.Exit(130) from None
         typer.echo(f"error: {printable(' '.join(message.split()))}", err=True)

@@ -16,8 +16,8 @@ A file imports only files that stand above it here:
     verification       whether the ledger still holds what was written into it
     advice             what would fit where a charge does not
     export             plain rows for people and programs
-    spending_started   how often this process has begun to spend
-    ledger             check, spend, store; verify
+    spending           check, spend, store: the steps that pay for a release
+    ledger             one ledger as its users hold it; verify
     moving             from a file to a database, and back
 """
 
@@ -27,7 +27,7 @@ from leastnoise.privacy.ledger.history import About, Entry, Stored
 from leastnoise.privacy.ledger.ledger import SURELY_SPENT, Ledger
 from leastnoise.privacy.ledger.moving import move_ledger
 from leastnoise.privacy.ledger.postgres_log import grants_for
-from leastnoise.privacy.ledger.spending_started import begin_to_spend, n_begun
+from leastnoise.privacy.ledger.spending import n_spendings_started, note_spending_started
 from leastnoise.privacy.ledger.table_identity import CountedTable
 from leastnoise.privacy.ledger.verification import Verification
 from leastnoise.privacy.ledger.view import is_there
@@ -40,12 +40,12 @@ __all__ = [
     "Ledger",
     "Stored",
     "Verification",
-    "begin_to_spend",
     "grants_for",
     "in_words",
     "is_address",
     "is_there",
     "move_ledger",
-    "n_begun",
+    "n_spendings_started",
+    "note_spending_started",
     "without_password",
 ]

@@ -15,7 +15,7 @@ from leastnoise.privacy.accounting import Charge
 from leastnoise.privacy.ledger.history import Entry, History
 from leastnoise.privacy.ledger.table_identity import CountedTable, is_held
 
-_NOTHING_SPENT = "Nothing was spent."
+NOTHING_SPENT = "Nothing was spent."
 
 _SAME_TABLE_AS = Argument("same_table_as")
 _LEAVE_OUT = Remedy("leave out ", _SAME_TABLE_AS, ", which adds the plan's worst case")
@@ -156,4 +156,4 @@ def _check_confirmable(base: Entry, table: CountedTable | None) -> None:
 
 
 def _refused(*reason: Part | Remedy) -> LedgerMismatchError:
-    return LedgerMismatchError(*reason, f". {_NOTHING_SPENT}", field="same_table_as")
+    return LedgerMismatchError(*reason, f". {NOTHING_SPENT}", field="same_table_as")

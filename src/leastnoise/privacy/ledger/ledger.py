@@ -1,15 +1,4 @@
-"""The budget across processes and crashes.
-
-`measure` goes through three steps, each durable before the next begins:
-
-    check    before data is read: the ledger is sound, has room, and the charge fits; or the
-             answers are stored already, and those are handed out
-    spend    before noise is drawn: checked again and appended while all other writers wait
-    store    before anything is handed out: the noisy answers
-
-Whatever happens between them, and wherever the process is killed, no answer leaves that was not
-paid for, and no noise is used twice: what was spent and never stored can only be paid for again.
-"""
+"""One ledger as its users hold it: what it says, the three steps that pay for a release, and its proofs."""
 
 from __future__ import annotations
 
@@ -19,28 +8,18 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from leastnoise.core.errors import (
-    AlreadySpentError,
-    InputError,
-    LedgerError,
-    LedgerFileError,
-    LedgerMismatchError,
-    PrivacyError,
-    TooLargeError,
-)
+from leastnoise.core.errors import InputError, LedgerError, LedgerMismatchError
 from leastnoise.core.printable import counted
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy.accounting import Charge, Remaining, is_short_text
 from leastnoise.privacy.goals import Goal
-from leastnoise.privacy.ledger import storage
-from leastnoise.privacy.ledger.advice import over_budget
+from leastnoise.privacy.ledger import spending
 from leastnoise.privacy.ledger.export import rows_of, write_rows
-from leastnoise.privacy.ledger.groups import base_of
-from leastnoise.privacy.ledger.history import Entry, History, opening_row, spend_row, store_row
-from leastnoise.privacy.ledger.rows import NOTHING, Row, opened
-from leastnoise.privacy.ledger.spending_started import begin_to_spend
+from leastnoise.privacy.ledger.groups import NOTHING_SPENT
+from leastnoise.privacy.ledger.history import Entry, History, opening_row
+from leastnoise.privacy.ledger.spending import PaymentRequest, no_short_text
 from leastnoise.privacy.ledger.sqlite_file import LedgerFile
-from leastnoise.privacy.ledger.table_identity import CountedTable, commitment, new_secret, opens, remember
+from leastnoise.privacy.ledger.table_identity import CountedTable, new_secret
 from leastnoise.privacy.ledger.verification import (
     Verification,
     check_all,
@@ -51,15 +30,8 @@ from leastnoise.privacy.ledger.verification import (
 )
 from leastnoise.privacy.ledger.view import Appending, SeenLedger, kept_at
 
-# What a row, its journal and the pages around it take at most, beside profile and answers.
-_OVERHEAD_BYTES = 2**18
-# How large a release is taken to be unless `check` is told.
+# Bytes that a release is taken to need unless `check` is told.
 _USUAL_BYTES = 2**20
-
-# Each is a text of up to 200 characters, and a row's text has a limit.
-_MOST_AFTER = 1000
-
-_NOTHING_SPENT = "Nothing was spent."
 
 # How much of its goal a plan that counts anybody spends in one of its cells, at least. Rounding keeps all
 # methods within 1e-6 of the whole; a test measures them.
@@ -113,14 +85,14 @@ class Ledger:
     ) -> None:
         kept_in = kept_at(path)
         if dataset is not None and not is_short_text(dataset):
-            raise _no_short_text("dataset")
+            raise no_short_text("dataset")
         if limit is not None and not isinstance(limit, Goal):
             raise InputError.must("limit", "be a privacy goal such as ApproxDP", given=type(limit))
         if planned is not None and type(planned) is not bool:
             raise InputError.must("planned", "be True or False", given=planned)
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= 10**6:
             raise InputError.must("timeout", "be a number of seconds", given=timeout)
-        self._seen = SeenLedger(kept_in, float(timeout), _NOTHING_SPENT)
+        self._seen = SeenLedger(kept_in, float(timeout), NOTHING_SPENT)
         if limit is not None and not kept_in.exists():
             if dataset is None:
                 raise InputError(
@@ -246,31 +218,10 @@ class Ledger:
                 of ``after`` were never released, or nothing could confirm that the table is the one named.
             LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
         """
-        _check_arguments(charge, release_id, after, table)
+        request = PaymentRequest(charge, release_id, after, table, goal)
         if type(expected_bytes) is not int or expected_bytes < 0:
             raise InputError.must("expected_bytes", "be a whole number of bytes", given=expected_bytes)
-
-        def steps(adding: Appending, history: History) -> bytes | Row:
-            entry = history.entry(release_id)
-            if entry is not None:
-                return self._replayed(adding.log, entry, charge)
-            base = self._check_charge(history, charge, after, goal, table)
-            same_as = None if base is None else base.release_id
-            # A commitment has its length whatever it commits to.
-            committed = NOTHING if table is not None and table.by == "digest" else None
-            row = spend_row(history, charge, release_id, after, table, same_as, committed)
-            # What cannot be written to is found out here, before any data is read.
-            adding.log.append(row)
-            adding.log.undo()
-            return row
-
-        found = self._seen.write(_NOTHING_SPENT, steps)
-        if isinstance(found, bytes):
-            return found
-        self._seen.storage.check_room(
-            expected_bytes + len(found.profile or b"") + _OVERHEAD_BYTES, aftermath=_NOTHING_SPENT
-        )
-        return None
+        return spending.check(self._seen, request, expected_bytes)
 
     def check_goal(
         self, goal: Goal, *, same_table_as: str | None = None, share: Fraction = SURELY_SPENT
@@ -295,15 +246,7 @@ class Ledger:
             raise InputError.must("goal", "be a privacy goal such as ApproxDP", given=type(goal))
         if not 0 <= share <= 1:
             raise InputError.must("share", "lie between 0 and 1", given=share)
-        with self._seen.reading() as (_, history):
-            self._check_open(history)
-            base = None if same_table_as is None else history.entry(same_table_as)
-            try:
-                is_out = history.rules_out(goal, Fraction(share), None if base is None else base.group)
-            except PrivacyError as error:
-                raise _not_fitting(error) from None
-            if is_out:
-                raise over_budget(self.name, history, None, goal)
+        spending.check_goal(self._seen, goal, same_table_as, Fraction(share))
 
     def fetch(
         self, release_id: str, *, keep_waiting: Callable[[], bool] | None = None
@@ -335,7 +278,7 @@ class Ledger:
                 adding.log.upgrade(new_secret)
                 return adding.log.key()
 
-            key = self._seen.write(_NOTHING_SPENT, steps)
+            key = self._seen.write(NOTHING_SPENT, steps)
         assert key is not None
         return hmac.new(key, digestmod="sha256")
 
@@ -363,43 +306,7 @@ class Ledger:
             OverBudgetError, AlreadySpentError, LedgerMismatchError, LedgerFileError, LedgerBusyError: as
             `check` does, and if the table is not the one that the request names; nothing was spent then.
         """
-        _check_arguments(charge, release_id, after, table)
-        version = None
-        if table is not None and table.by == "digest":
-            if table.version is None:
-                raise InputError("the table must be read before it is paid for: version= is missing")
-            version = storage.Version(new_secret(), table.version)
-        in_doubt = f"{_NOTHING_SPENT} If in doubt, see what the ledger lists."
-
-        def steps(adding: Appending, history: History) -> Entry:
-            if history.entry(release_id) is not None:
-                raise AlreadySpentError(
-                    f"release {release_id!r} was paid for in the meantime; ask for it again to have its "
-                    "answers once they are stored, or use a new release id"
-                )
-            base = self._check_charge(history, charge, after, goal, table)
-            if base is not None and version is not None:
-                _check_same_version(base, adding.log.version(base.number), version)
-            row = spend_row(
-                history,
-                charge,
-                release_id,
-                after,
-                table,
-                None if base is None else base.release_id,
-                None if version is None else commitment(version),
-            )
-            entry = history.entry_of(row, opened(row, history.head, history.n_rows))
-            begin_to_spend()
-            adding.log.upgrade(new_secret)
-            adding.append(row)
-            if version is not None:
-                adding.log.add_version(row.number, version)
-            return entry
-
-        entry = self._seen.write(in_doubt, steps)
-        remember(entry.head, table)
-        return entry
+        return spending.spend(self._seen, PaymentRequest(charge, release_id, after, table, goal))
 
     def store(self, entry: Entry, answers: bytes, *, keep_waiting: Callable[[], bool] | None = None) -> None:
         """Keep the answers of a release that was paid for. Only then may they be handed out.
@@ -413,28 +320,7 @@ class Ledger:
             LedgerMismatchError: if the release is not this ledger's, or has answers already.
             LedgerFileError, LedgerBusyError: if they could not be stored; it may be tried again.
         """
-        if not isinstance(entry, Entry) or not isinstance(answers, bytes):
-            raise InputError("store() needs the Entry that spend() returned, and bytes")
-        if len(answers) > storage.MAX_ANSWER_BYTES:
-            raise TooLargeError(
-                f"the answers take {len(answers):,} bytes, and a ledger keeps at most "
-                f"{storage.MAX_ANSWER_BYTES:,}. The release is paid for; its answers must not be handed out"
-            )
-        aftermath = "The release is paid for, its answers are not stored and must not be handed out."
-
-        def steps(adding: Appending, history: History) -> None:
-            known = history.entry(entry.release_id)
-            if known is None or (known.number, known.head) != (entry.number, entry.head):
-                raise LedgerMismatchError(f"release {entry.release_id!r} was not paid for from this ledger")
-            if known.is_stored:
-                raise LedgerMismatchError(
-                    f"release {entry.release_id!r} has answers already; ask for it again to have those"
-                )
-            self._check_open(history, aftermath)
-            adding.log.add_answers(entry.number, answers)
-            adding.append(store_row(history, entry, answers))
-
-        self._seen.write(aftermath, steps, keep_waiting)
+        spending.store(self._seen, entry, answers, keep_waiting)
 
     # -------------------------------------------------------------- proofs
 
@@ -503,80 +389,6 @@ class Ledger:
             raise LedgerMismatchError(
                 f"the ledger {name!r} was made with planned={history.planned}, which is fixed; leave it out"
             )
-
-    def _check_open(self, history: History, aftermath: str = _NOTHING_SPENT) -> None:
-        """Refuse to add to a ledger that was moved."""
-        closed = history.closed
-        if closed is None:
-            return
-        what = f"is closed: it was moved to {closed.to!r} on {closed.at[:10]}; use that one"
-        if closed.to == self.name:
-            what = "is not in use yet: the move to it is not complete; run `leastnoise ledger move` again"
-        raise LedgerMismatchError(f"the ledger {self.name!r} {what}. {aftermath}")
-
-    def _check_charge(
-        self,
-        history: History,
-        charge: Charge,
-        after: Sequence[str],
-        goal: Goal | None,
-        table: CountedTable | None,
-    ) -> Entry | None:
-        """Refuse a charge that cannot be paid for; the release it is added to cell by cell, if any."""
-        self._check_open(history)
-        base = base_of(history, charge, after, table)
-        group = None if base is None else base.group
-        try:
-            fits = history.admits(charge, group)
-        except PrivacyError as error:
-            raise _not_fitting(error) from None
-        if not fits:
-            raise over_budget(self.name, history, charge, goal, group)
-        return base
-
-    def _replayed(self, log: storage.Log, entry: Entry, charge: Charge) -> bytes:
-        if entry.charge.plan_digest != charge.plan_digest:
-            raise LedgerMismatchError(
-                f"release {entry.release_id!r} is of another plan; use a new release id. {_NOTHING_SPENT}"
-            )
-        return stored_answers(log, entry)
-
-
-def _check_same_version(base: Entry, known: storage.Version | None, found: storage.Version) -> None:
-    """Refuse a table that is not the one of an earlier release; for the owner, because it tells of it."""
-    if base.table is None or known is None or not opens(known, base.table.commitment):
-        raise LedgerFileError(
-            f"the version of the table that release {base.release_id!r} is about is missing or altered in "
-            f"the ledger; restore the file. {_NOTHING_SPENT}"
-        )
-    if not hmac.compare_digest(known.digest, found.digest):
-        raise LedgerMismatchError(
-            f"the table is not the one that release {base.release_id!r} measured: it has changed, or is "
-            f"another. {_NOTHING_SPENT} ",
-            Remedy("Without ", Argument("same_table_as"), " the plan's worst case is charged"),
-            ". This message tells about the table; it is for its owner",
-            field="same_table_as",
-        )
-
-
-def _not_fitting(error: PrivacyError) -> LedgerMismatchError:
-    return LedgerMismatchError(*error.args, f". {_NOTHING_SPENT}", field=error.field, given=error.given)
-
-
-def _no_short_text(name: str) -> InputError:
-    subject = Argument(name, is_subject=True)
-    return InputError(subject, " must be a text of 1 to 200 printable characters", field=name)
-
-
-def _check_arguments(charge: Any, release_id: Any, after: Any, table: Any) -> None:
-    if not isinstance(charge, Charge):
-        raise InputError(f"a Charge is needed, got {type(charge).__name__}")
-    if not is_short_text(release_id):
-        raise _no_short_text("release_id")
-    if isinstance(after, str) or not all(map(is_short_text, after)) or len(after) > _MOST_AFTER:
-        raise InputError(f"after must be a sequence of at most {_MOST_AFTER:,} plan digests")
-    if table is not None and not isinstance(table, CountedTable):
-        raise InputError.must("table", "be a CountedTable", given=type(table))
 
 
 def _reopened(path: str, dataset: str, limit: Goal, planned: bool, timeout: float) -> Ledger:
