@@ -24,7 +24,7 @@ from leastnoise.planning import Plan, plan_from_parts
 from leastnoise.privacy import CountedTable, Ledger
 from leastnoise.release.counts import count_tables, is_truncated, opened_source, tables_of_vector
 from leastnoise.release.noise import discrete_laplace, rounded_gaussian
-from leastnoise.release.paid import Paid
+from leastnoise.release.paid import PaidRelease
 from leastnoise.release.release import Receipt, Release
 from leastnoise.release.release_file import release_from_parts
 from leastnoise.strategy import CountTables, Measured, Structured
@@ -82,6 +82,21 @@ def measure(
         plan.strategy.require_measurable()
     if ledger is not None:
         return _measured_with(ledger, plan, source, release_id, same_table_as, table)
+    _check_needs_no_ledger(plan, release_id, same_table_as, table)
+    read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
+    spends = plan.privacy.short(by_person=is_truncated(source))
+    warnings.warn(
+        f"no ledger records this release: it spends {spends}, and so does every repetition",
+        UnrecordedSpending,
+        stacklevel=2,
+    )
+    return Release(plan, _noisy(plan, read, SystemBits()), is_truncated=is_truncated(source))
+
+
+def _check_needs_no_ledger(
+    plan: Plan, release_id: str | None, same_table_as: str | None, table: str | None
+) -> None:
+    """Refuse what only a ledger can tell or keep."""
     if plan.after:
         raise InputError(
             "this plan was designed after others, and is within its goal only together with them; ",
@@ -105,14 +120,6 @@ def measure(
             Remedy("give ", Argument("ledger"), " too, or leave them out"),
             field="same_table_as" if table is None else "table",
         )
-    read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
-    spends = plan.privacy.short(by_person=is_truncated(source))
-    warnings.warn(
-        f"no ledger records this release: it spends {spends}, and so does every repetition",
-        UnrecordedSpending,
-        stacklevel=2,
-    )
-    return Release(plan, _noisy(plan, read, SystemBits()), is_truncated=is_truncated(source))
 
 
 def _measured_with(
@@ -132,18 +139,23 @@ def _measured_with(
     goal = plan.privacy if plan.has_goal and not plan.after else None
     by, rules, held = counted_by(source)
     table = CountedTable(by=by, rules=rules, label=label, same_as=same_table_as, held=held)
+
+    # Check: the answers may be stored already.
     stored = ledger.check(charge, chosen, plan.after, table=table, expected_bytes=_bytes_of(plan), goal=goal)
     if stored is not None:
         return release_from_parts(*container.from_bytes(stored, "release", chosen), chosen)
     _check_readable(plan)
+    # Read: the last step that costs nothing.
     read, version = _read_once(ledger, plan, source)
-    # Whoever interrupts here would have paid for answers that nobody has.
+    # Whoever interrupts from here on would have paid for answers that nobody has.
     with finished_first() as interruption:
+        # Spend, then draw.
         entry = ledger.spend(charge, chosen, plan.after, table=replace(table, version=version), goal=goal)
-        receipt = Receipt(ledger.dataset, chosen, entry.head)
         noisy = _noisy(plan, read, SystemBits())
+        # Store, then hand out.
+        receipt = Receipt(ledger.dataset, chosen, entry.head)
         release = Release(plan, noisy, receipt, is_truncated=is_truncated(source))
-        return Paid(ledger, entry, release, release.to_bytes()).stored(interruption)
+        return PaidRelease(ledger, entry, release, release.to_bytes()).stored(interruption)
 
 
 def _read_once(ledger: Ledger, plan: Plan, source: Any) -> tuple[Array, bytes | None]:

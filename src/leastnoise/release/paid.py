@@ -24,16 +24,18 @@ from leastnoise.core.interruption import Interruption, finished_first
 from leastnoise.privacy import Entry, Ledger
 from leastnoise.release.release import Release
 
-# Seconds before storing is tried again, first and at most; in between each wait is twice the last.
+# Seconds before storing is tried again for the first time; each wait is then twice the last.
 _FIRST_WAIT = 0.05
+
+# Seconds that a wait lasts at most.
 _LONGEST_WAIT = 2.0
 
-# Seconds between two looks at whether somebody wants to stop.
-_LOOK = 0.05
+# Seconds between two checks for an interruption.
+_INTERRUPTION_INTERVAL = 0.05
 
 
 @dataclass(frozen=True)
-class Paid:
+class PaidRelease:
     """Answers that are paid for and not handed out; ``repr`` does not show them."""
 
     ledger: Ledger
@@ -110,4 +112,4 @@ def pause(seconds: float, interruption: Interruption) -> None:
     """Wait, but not for longer than it takes to notice that somebody wants to stop."""
     end = time.monotonic() + seconds
     while not interruption.is_heard and (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, _LOOK))
+        time.sleep(min(left, _INTERRUPTION_INTERVAL))
