@@ -793,7 +793,10 @@ def test_persons_are_named_by_their_column(folder: Path) -> None:
     assert abs(release["age x sex"]["answer"].sum() - 2) < 25
     assert release.is_truncated is True
     told = refuse("publish", "town.toml", "--data", "people.csv", "--person", "whom", "--force")
-    assert "exactly one column named 'whom', spelled just so; it has none; 'who' is there for 'whom'" in told
+    assert (
+        "exactly one column named 'whom', with exactly this spelling; it has none; 'who' is there for 'whom'"
+        in told
+    )
     assert "schema" not in told
 
 

@@ -503,8 +503,8 @@ Untouched.__module__, Untouched.__name__ = "pandas.core.frame", "DataFrame"
         ([("b",), ("a", "b", "a")], DataError, "each attribute may be named once, got a, b, a"),
         (["ab"], DataError, r"named by its attributes, as in \('age', 'sex'\).* got 'ab'"),
         ([3], DataError, "named by its attributes"),
-        ([("a", 3)], DataError, "attributes go by their names, got int"),
-        ([("a", ["b"])], DataError, "attributes go by their names, got list"),
+        ([("a", 3)], DataError, "attributes must be given by name, got int"),
+        ([("a", ["b"])], DataError, "attributes must be given by name, got list"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused_before_anything_is_read(

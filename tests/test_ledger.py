@@ -282,7 +282,7 @@ def test_a_plan_after_others_needs_all_of_them_here(ledger: Ledger, after: list[
     ledger.spend(charge_of("plan 0"), "once more", table=replace(TABLE, same_as="r1"))
     assert ledger.check(charge_of(), "new", ["plan 0", "plan 0"], table=TABLE) is None
     # With one of them in either group, the request has to say which it means.
-    with pytest.raises(LedgerMismatchError, match="about 2 tables; say which is meant"):
+    with pytest.raises(LedgerMismatchError, match="about 2 tables; say which table is meant"):
         ledger.check(charge_of(), "new", ["plan 0"], table=TABLE)
     assert ledger.check(charge_of(), "new", ["plan 0"], table=replace(TABLE, same_as="r2")) is None
     with pytest.raises(LedgerMismatchError, match="were not released about the table of 'of another table'"):
@@ -710,7 +710,7 @@ def test_nothing_follows_a_closing_row_but_its_own_continuation(ledger: Ledger) 
         if is_right:
             assert Ledger(ledger.path).spend(charge_of(), "new").charged == UNIT
         else:
-            with pytest.raises(LedgerFileError, match="row 7 of the ledger could never have been written"):
+            with pytest.raises(LedgerFileError, match="row 7 of the ledger is not a valid entry"):
                 Ledger(ledger.path)
 
 
@@ -779,7 +779,7 @@ def test_an_older_copy_is_found_by_who_has_seen_a_newer_one(ledger: Ledger) -> N
     fresh = Ledger(ledger.path)
     # Alone, an older copy looks as it did when it was new; a printed head tells.
     assert len(fresh.entries) == 3
-    with pytest.raises(LedgerFileError, match="older than what printed it"):
+    with pytest.raises(LedgerFileError, match="older than the release that printed it"):
         fresh.verify(head=entry.head)
 
 

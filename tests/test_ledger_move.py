@@ -171,7 +171,7 @@ def test_a_ledger_does_not_move_over_another_or_away_from_a_release(server: Serv
         move_ledger(target, target)
     entry = ledger.spend(charge_of(), "at work")
     empty = server.url(next(names))
-    with pytest.raises(LedgerMismatchError, match=r"1 release paid for, never stored \('at work'\)"):
+    with pytest.raises(LedgerMismatchError, match=r"1 release paid for but not stored \('at work'\)"):
         move_ledger(source, empty)
     assert not is_live(empty)
     moved = move_ledger(source, empty, abandon_unstored=True)

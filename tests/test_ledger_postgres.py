@@ -278,7 +278,7 @@ def test_a_restored_dump_is_a_sound_ledger_that_a_later_head_tells(server: Serve
         ledger.spend(charge_of(), "new")
     restored = Ledger(ledger.address)
     assert restored.verify(head=early).n_stored == 2
-    with pytest.raises(LedgerFileError, match="older than what printed it"):
+    with pytest.raises(LedgerFileError, match="older than the release that printed it"):
         restored.verify(head=late)
     assert restored.spend(charge_of(), "new").charged == UNIT
 
@@ -346,7 +346,7 @@ def test_who_is_always_overtaken_is_told(
 
     with no_turns(monkeypatch):
         monkeypatch.setattr(postgres.PostgresLog, "append", overtaken)
-        with pytest.raises(LedgerBusyError, match=r"each of 12 times before this could.*Nothing was spent"):
+        with pytest.raises(LedgerBusyError, match=r"first in each of 12 attempts.*Nothing was spent"):
             ledger.spend(charge_of(), "mine")
         monkeypatch.setattr(postgres.PostgresLog, "append", right)
     assert len(ledger.entries) == 3 + seen.MOST_ATTEMPTS

@@ -268,7 +268,7 @@ def test_what_nothing_holds_is_never_confirmed(ledger: Ledger) -> None:
     first, second = (about_cell(cell, schema=SCHEMA, mu=Fraction(1, 2)) for cell in (0, 1))
     for i, source in enumerate((frame, ln.vectorize(frame.lazy(), SCHEMA))):
         ln.measure(first, source, ledger=ledger, release_id=f"r{i}")
-        with pytest.raises(LedgerMismatchError, match="nothing keeps it from changing"):
+        with pytest.raises(LedgerMismatchError, match="from a source that can change"):
             ln.measure(second, source, ledger=ledger, same_table_as=f"r{i}")
     assert spent(ledger) == Fraction(1, 2)
 
@@ -459,7 +459,7 @@ def test_a_row_that_claims_another_group_is_refused(ledger: Ledger) -> None:
     for change in ({"same_as": "absent"}, {"same_as": "a"}, {"same_as": "b"}, {"by": None}, {"rules": []}):
         ledger.path.write_bytes(whole)
         rehashed(ledger.path, lambda content, change=change: content["table"].update(change), 2)  # type: ignore[misc]
-        with pytest.raises(LedgerFileError, match="could never have been written"):
+        with pytest.raises(LedgerFileError, match="is not a valid entry"):
             Ledger(ledger.path)
 
 
@@ -555,7 +555,7 @@ def test_rows_of_the_first_format_do_not_come_after_newer_ones(tmp_path: Path, l
     row = rows.sealed(entry.head, 2, "spend", said, profile)
     with closing(sqlite3.connect(ledger.path)) as connection, connection:
         connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?)", row)
-    with pytest.raises(LedgerFileError, match="could never have been written"):
+    with pytest.raises(LedgerFileError, match="is not a valid entry"):
         Ledger(ledger.path)
 
 

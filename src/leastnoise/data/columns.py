@@ -19,7 +19,7 @@ def column_places(columns: Sequence[Any], names: Sequence[str], delimiter: str =
             # A header may hold what should not be shown, in a file without one; it is not printed.
             hint = f". {doubt}" if (doubt := other_separator(columns, delimiter)) else ""
             raise DataError(
-                f"the table must have exactly one column named {name!r}, spelled just so; it has "
+                f"the table must have exactly one column named {name!r}, with exactly this spelling; it has "
                 f"{'several' if name in texts else 'none'}{hint}"
             )
     return [texts.index(name) for name in names]

@@ -164,7 +164,7 @@ class Data:
         attributes = tuple(subset)
         for name in attributes:
             if not isinstance(name, str):
-                raise DataError(f"attributes go by their names, got {type(name).__name__}")
+                raise DataError(f"attributes must be given by name, got {type(name).__name__}")
             self.schema[name]
         if len(set(attributes)) < len(attributes):
             raise DataError(f"each attribute may be named once, got {', '.join(attributes)}")
@@ -193,8 +193,8 @@ class Data:
         if self.person is None:
             raise DataError(
                 Argument("records_per_person", is_subject=True),
-                " needs to know whose record is whose; ",
-                Remedy("name the column, as in vectorize(source, schema, person='id')"),
+                " needs the column that names the person; ",
+                Remedy("name it, as in vectorize(source, schema, person='id')"),
                 field="person",
             )
 

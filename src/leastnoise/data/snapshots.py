@@ -73,8 +73,8 @@ def held_version(table: Any, names: Sequence[str]) -> Iterator[Any]:
     holders = {"postgres": _held_by_postgres, "duckdb": _held_by_duckdb, "pyspark": _held_by_spark}
     if backend.name not in holders:
         raise DataError(
-            f"so many tables take several queries, and {backend.name} cannot hold one version of the table "
-            "over them; ask for fewer tables at a time, or write the table to a file, as in "
+            f"this request takes several queries, and {backend.name} cannot hold one version of the table "
+            "across them; ask for fewer tables at a time, or write the table to a file, as in "
             "table.to_parquet('people.parquet'), and count that"
         )
     with holders[backend.name](backend, table, names) as held:

@@ -92,7 +92,9 @@ class PaidRelease:
             self.ledger.store(self.entry, self.body, keep_waiting=goes_on)
             found = self.ledger.fetch(name, keep_waiting=goes_on)
         if found is None or found[0].head != self.entry.head or found[1] != self.body:
-            raise LedgerMismatchError("what the ledger has stored is not what was given to it.")
+            raise LedgerMismatchError(
+                "the answers that the ledger has stored are not those that it was given."
+            )
 
     def _unstored(self, reason: str) -> UnstoredError:
         return UnstoredError(

@@ -105,9 +105,9 @@ class CellCosts(Sequence[Fraction]):
         n, width = measures.get("cells"), measures.get("width")
         unit = fraction_from_text(measures.get("unit"))
         if type(n) is not int or type(width) is not int or unit.denominator != 1 or len(measures) != 3:
-            raise PrivacyError("the costs of cells are not as they were written")
+            raise PrivacyError("the cell costs in the ledger have been modified since they were written")
         if not (1 <= n <= MAX_CELLS and width >= 1 and n * width <= _MAX_PROFILE_BYTES):
-            raise PrivacyError("the costs of cells claim a size that is never written")
+            raise PrivacyError("the cell costs in the ledger have an invalid size")
         unpacking = zlib.decompressobj()
         try:
             planes = unpacking.decompress(packed, n * width + 1)
@@ -230,10 +230,10 @@ def charge_from_parts(content: Mapping[str, Any], packed: bytes | None) -> Charg
     """
     names = {"noise", "neighbours", "records_per_person", "worst", "per_cell", "cells", "plan"}
     if set(content) != names:
-        raise PrivacyError("the parts of a charge are not as they were written")
+        raise PrivacyError("the ledger entry has been modified since it was written")
     measures = content["per_cell"]
     if (measures is None) != (packed is None) or not (measures is None or isinstance(measures, dict)):
-        raise PrivacyError("a charge holds the costs of its cells in part only")
+        raise PrivacyError("the ledger entry holds only part of its cell costs")
     return Charge(
         noise=content["noise"],
         neighbours=content["neighbours"],
@@ -278,7 +278,7 @@ def fraction_from_text(text: Any) -> Fraction:
     """
     found = _FRACTION.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise PrivacyError("an exact number is not as it was written")
+        raise PrivacyError("an exact number in the ledger has been modified since it was written")
     value = Fraction(int(found[1]), int(found[2]))
     if value.denominator != int(found[2]):
         raise PrivacyError("an exact number is not in lowest terms")

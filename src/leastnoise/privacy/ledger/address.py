@@ -100,7 +100,7 @@ def parsed(text: str) -> Address:
     if not _NAME.fullmatch(ledger) or ledger.startswith("pg_") or ledger in ("public", "information_schema"):
         raise InputError(
             "the address must name the ledger, as in postgresql://host/database?ledger=town: a schema of its "
-            "own, named by small letters, digits and _; not public, and nothing that begins with pg_"
+            "own, named in lower-case letters, digits and _; not public, and nothing that begins with pg_"
         )
     if "dbname" not in found and "service" not in found:
         raise InputError("the address must name the database, as in postgresql://host/database?ledger=town")
@@ -149,7 +149,7 @@ def _settings(query: str) -> dict[str, str]:
                 f"the address has a setting that a ledger does not take; it takes {', '.join(sorted(known))}"
             )
         if names.count(name) > 1:
-            raise InputError(f"the address says {name} twice")
+            raise InputError(f"the address gives {name} twice")
     return dict(pairs)
 
 

@@ -76,7 +76,7 @@ def _after(history: History, after: Sequence[str]) -> Entry:
     if groups:
         raise _refused(
             f"the plans that this one was designed after were released about {len(groups)} tables; ",
-            Remedy("say which is meant: ", Argument("same_table_as", groups[-1]), ", for one"),
+            Remedy("say which table is meant, for example ", Argument("same_table_as", groups[-1])),
         )
     raise _refused(
         "the plans that this one was designed after were released, but not about one confirmed version of "
@@ -123,8 +123,8 @@ def _check_confirmable(base: Entry, table: CountedTable | None) -> None:
         )
     if told.by is None:
         raise _refused(
-            f"the table of release {name!r} was read from where nothing keeps it from changing: an engine, "
-            "or a frame that was not given as the Data of vectorize(). Nothing can confirm that it is the "
+            f"the table of release {name!r} was read from a source that can change: an engine, or a "
+            "frame that was not given as the Data of vectorize(). Nothing can confirm that it is the "
             "same now; ",
             _LEAVE_OUT,
         )
@@ -135,7 +135,7 @@ def _check_confirmable(base: Entry, table: CountedTable | None) -> None:
         }[told.by]
         raise _refused(
             f"the table of release {name!r} was given {how}; only the same can confirm that it has not "
-            "changed. Give it so again, or ",
+            "changed. Give it that way again, or ",
             _LEAVE_OUT,
         )
     for rule in sorted({*table.rules, *told.rules}):
@@ -150,7 +150,7 @@ def _check_confirmable(base: Entry, table: CountedTable | None) -> None:
         raise _refused(
             f"the table of release {name!r} was held in memory by another object or process, and nothing "
             "can confirm that this one is the same; call vectorize() once and measure every plan on that "
-            "Data, in one process, or keep the table in a file. Else ",
+            "Data, in one process, or keep the table in a file. Otherwise ",
             _LEAVE_OUT,
         )
 

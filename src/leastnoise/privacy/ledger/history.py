@@ -119,17 +119,17 @@ class History:
         content = opened(opening, NOTHING, 0)
         texts_fit = all(is_short_text(content.get(name)) for name in ("dataset", "at"))
         if opening.kind != "open" or opening.profile is not None or not texts_fit:
-            raise LedgerFileError("the ledger does not begin as ledgers do; restore the file")
+            raise LedgerFileError("the first row of the ledger is not a valid opening; restore the file")
         if (
             set(content) != {"format", "dataset", "limit", "planned", "at"}
             or type(content["format"]) is not int
             or content["format"] not in _FORMATS
         ):
             raise LedgerFileError(
-                "the ledger is of a format that this version does not know; update leastnoise"
+                "this version of leastnoise does not know the format of the ledger; update leastnoise"
             )
         if type(content["planned"]) is not bool or not isinstance(content["limit"], dict):
-            raise LedgerFileError("the ledger does not begin as ledgers do; restore the file")
+            raise LedgerFileError("the first row of the ledger is not a valid opening; restore the file")
         self.dataset: str = content["dataset"]
         self.planned: bool = content["planned"]
         self.limit: Goal = _limit(content["limit"])
@@ -250,7 +250,7 @@ class History:
                 raise _Unfit
         except (_Unfit, PrivacyError, TooLargeError):
             raise LedgerFileError(
-                f"row {row.number} of the ledger could never have been written; restore the file"
+                f"row {row.number} of the ledger is not a valid entry; restore the file"
             ) from None
         self.digests.append(row.digest)
 
@@ -359,7 +359,7 @@ def _limit(content: Mapping[str, Any]) -> Goal:
             return goal
     except (PrivacyError, TypeError, ValueError):
         pass
-    raise LedgerFileError("the ledger's limit is not as it was written; restore the file")
+    raise LedgerFileError("the ledger's limit has been modified since it was written; restore the file")
 
 
 def opening_row(dataset: str, limit: Goal, planned: bool) -> Row:

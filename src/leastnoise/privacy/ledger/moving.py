@@ -62,7 +62,9 @@ def move_ledger(
     """
     old, new = kept_at(source), kept_at(target)
     if isinstance(old, LedgerFile) and isinstance(new, LedgerFile):
-        raise InputError("from file to file a ledger is moved by moving its file, while nobody uses it")
+        raise InputError(
+            "to move a ledger from one file to another, move the file itself while nobody uses it"
+        )
     if old.name == new.name:
         raise InputError("source and target of the move are the same ledger")
     # Opened as everybody opens it: pages, chain and sums are checked.
@@ -93,11 +95,9 @@ def _check_stored(history: History, abandon: bool) -> None:
     missing = [entry.release_id for entry in history.entries if not entry.is_stored]
     if missing and not abandon:
         raise LedgerMismatchError(
-            f"the ledger holds {counted(len(missing), 'release')} paid for, never stored ({missing[0]!r}): "
-            "a process may be about to store it, and could not after the move. ",
-            Remedy(
-                "If none is, give ", Argument("abandon_unstored"), " to move all the same. Nothing was moved"
-            ),
+            f"the ledger has {counted(len(missing), 'release')} paid for but not stored ({missing[0]!r}): a "
+            "process may be about to store it, and could not after the move. ",
+            Remedy("If none is, give ", Argument("abandon_unstored"), " to move anyway. Nothing was moved"),
             field="abandon_unstored",
         )
 
@@ -129,9 +129,9 @@ def _closed_copy(log: Log, history: History, target: Storage, timeout: float) ->
         is_copy = found.digests[:-1] == history.digests and len(last) == 1
         if not is_copy or found.closed is None or found.closed.to != _called(target):
             raise LedgerMismatchError(
-                f"there is something at {target.name!r} already that this ledger cannot go on in: another "
-                "ledger, or what an interrupted move has left before more was spent. If it is the latter, it "
-                "was never in use: remove it and move again. Nothing was moved"
+                f"{target.name!r} already holds something that this ledger cannot continue in: another "
+                "ledger, or a copy that an interrupted move left before more was spent. Such a copy was "
+                "never in use: remove it and move again. Nothing was moved"
             )
         return last[0]
 

@@ -100,7 +100,7 @@ class LedgerDatabase:
         except storage.OvertakenError:
             if self.exists():
                 return False
-        raise LedgerBusyError(f"others were at work where {self.name!r} is to be; try again. {aftermath}")
+        raise LedgerBusyError(f"another process is creating the ledger {self.name!r}; try again. {aftermath}")
 
     @contextmanager
     def transaction(
@@ -237,8 +237,8 @@ class LedgerDatabase:
                 elif patience.is_over():
                     wire.get_cancel().cancel()
                     raise LedgerBusyError(
-                        f"others hold the ledger {self.name!r}; try again; in Python, wait with a longer "
-                        f"timeout=. {aftermath}"
+                        f"other processes hold the ledger {self.name!r}; try again, or in Python wait longer "
+                        f"with timeout=. {aftermath}"
                     )
         while (result := wire.get_result()) is not None:
             if result.status != driver.pq.ExecStatus.TUPLES_OK:
@@ -268,7 +268,9 @@ class LedgerDatabase:
                 raise
         else:
             if done.statusmessage != "COMMIT":
-                raise LedgerFileError(f"the ledger {self.name!r} did not take what was written. {aftermath}")
+                raise LedgerFileError(
+                    f"the ledger {self.name!r} rejected what was written to it. {aftermath}"
+                )
             return True
         return self._took_effect(log, session, patience)
 
@@ -312,7 +314,7 @@ class LedgerDatabase:
             return storage.OvertakenError()
         if code in ("55P03", "57014", "40001"):
             return LedgerBusyError(
-                f"the server of the ledger {self.name!r} has broken off a statement; try again. {aftermath}"
+                f"the server of the ledger {self.name!r} cancelled a statement; try again. {aftermath}"
             )
         if connection.closed:
             return LedgerFileError(f"the connection to the ledger {self.name!r} was lost. {aftermath}")

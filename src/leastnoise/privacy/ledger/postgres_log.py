@@ -294,7 +294,7 @@ class PostgresLog:
         # Bytes in binary (%b): as text they would take twice their size.
         done = self._run(_INSERT[table], values)
         if done.rowcount != 1:
-            raise LedgerFileError("the database did not take a row of the ledger; restore it")
+            raise LedgerFileError("the database rejected a row of the ledger; restore it")
 
     def _one(self, statement: str, value: Any, *, binary: bool = False) -> tuple[Any, ...] | None:
         found: tuple[Any, ...] | None = self._run(statement, (value,), binary=binary).fetchone()

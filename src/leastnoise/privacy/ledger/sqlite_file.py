@@ -329,8 +329,8 @@ def _translated(path: Path, aftermath: str) -> Iterator[None]:
         code = _code(error)
         if _is_busy(error):
             raise LedgerBusyError(
-                f"others hold the ledger {path.name!r}; try again; in Python, wait with a longer timeout=. "
-                f"{aftermath}"
+                f"other processes hold the ledger {path.name!r}; try again, or in Python wait longer "
+                f"with timeout=. {aftermath}"
             ) from None
         reason = _REASONS.get(code, "is damaged; restore it")
         raise LedgerFileError(f"the ledger {path.name!r} {reason}. {aftermath}") from None

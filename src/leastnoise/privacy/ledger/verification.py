@@ -42,8 +42,8 @@ def check_spent(name: str, history: History) -> None:
     """Refuse a history that was beyond its own limit by the rule of the time it was written."""
     if not history.is_sound:
         raise LedgerFileError(
-            f"the ledger {name!r} records more than its limit allows, which no ledger lets "
-            "through; restore the file"
+            f"the ledger {name!r} records more than its limit allows, so it has been "
+            "modified; restore the file"
         )
 
 
@@ -52,7 +52,7 @@ def check_head(name: str, history: History, head: str) -> None:
     if head not in history.digests:
         raise LedgerFileError(
             f"the ledger {name!r} does not contain the head {head!r}: it was replaced, or is "
-            "older than what printed it; find the newest copy and release nothing until then"
+            "older than the release that printed it; find the newest copy and release nothing until then"
         )
 
 
@@ -69,7 +69,7 @@ def check_answers(name: str, log: Log, history: History) -> None:
     expected = [entry.number for entry in history.entries if entry.is_stored]
     if log.answer_numbers() != expected:
         raise LedgerFileError(
-            f"the ledger {name!r} holds answers without a record, or lacks some; restore it"
+            f"the ledger {name!r} holds answers that no row records, or lacks some; restore it"
         )
     for entry in history.entries:
         if entry.stored is not None and len(_answers(log, entry)) != entry.stored.size:
@@ -104,8 +104,8 @@ def stored_answers(log: Log, entry: Entry) -> bytes:
     if entry.stored is None:
         raise AlreadySpentError(
             f"release {entry.release_id!r} was paid for and its answers were never stored: another "
-            "process is at it, or was stopped before it had them. Its budget stays spent; use a new "
-            "release id, which pays again"
+            "process is still working on it, or was stopped before it stored them. Its budget stays "
+            "spent; use a new release id, which pays again"
         )
     return _answers(log, entry)
 

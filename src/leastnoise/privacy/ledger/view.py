@@ -136,8 +136,8 @@ class SeenLedger:
                 share = 1 / (1 + os.getpid() % 8)
                 time.sleep(share * min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT))
         raise LedgerBusyError(
-            f"others wrote to the ledger {self.storage.name!r} each of {MOST_ATTEMPTS} times before this "
-            f"could; try again. {aftermath}"
+            f"other processes wrote to the ledger {self.storage.name!r} first in each of {MOST_ATTEMPTS} "
+            f"attempts; try again. {aftermath}"
         )
 
     def read_anew(self, log: Log) -> History:
