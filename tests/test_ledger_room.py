@@ -37,8 +37,8 @@ from leastnoise.privacy import (
     least_limit,
 )
 from leastnoise.privacy.accounting import Tally, full_charge, tally_of, within
-from leastnoise.privacy.ledger import SURELY_SPENT
-from leastnoise.privacy.ledger.advice import in_words
+from leastnoise.privacy.ledger import LEAST_SHARE_SPENT
+from leastnoise.privacy.ledger.advice import goal_to_text
 from leastnoise.privacy.ledger.history import History, opening_row
 from leastnoise.release.release_file import stored_goal, stored_release
 from ledger_stress import TABLE
@@ -155,7 +155,7 @@ def test_nothing_left_is_none() -> None:
 
 
 def test_goals_are_written_as_specifications_hold_them() -> None:
-    told = [in_words(goal) for goal in (ApproxDP(0.5, 1e-6), PureDP(2), ZCDP(Fraction(1, 3)), GDP(1))]
+    told = [goal_to_text(goal) for goal in (ApproxDP(0.5, 1e-6), PureDP(2), ZCDP(Fraction(1, 3)), GDP(1))]
     assert told == ["epsilon = 0.5 with delta = 1e-06", "epsilon = 2", "rho = 1/3", "mu = 1"]
 
 
@@ -369,7 +369,7 @@ def test_nothing_left_and_far_too_much_are_told_plainly(path: Path) -> None:
 
 def plans(spent: list[Charge], goal: Goal, draw: np.random.Generator) -> list[Charge]:
     """Plans that spend a sure share of a goal in a cell: the cheapest, in the emptiest cell, and others."""
-    most = SURELY_SPENT * goal.budget
+    most = LEAST_SHARE_SPENT * goal.budget
     totals = [sum(charge.per_cell[i] for charge in spent if charge.per_cell) for i in range(3)]
     found = [costing(*(most if i == totals.index(min(totals)) else 0 for i in range(3)))]
     for _ in range(5):
@@ -392,7 +392,7 @@ def early_refusals() -> Counter[tuple[bool, bool]]:
             history = History(opening_row("people", limit, planned=False))
             history.tally = tally
             fits = any(within(limit, tally.plus(plan, group="town")) for plan in plans(spent, goal, draw))
-            judged[fits, history.rules_out(goal, SURELY_SPENT, "town")] += 1
+            judged[fits, history.rules_out(goal, LEAST_SHARE_SPENT, "town")] += 1
     return judged
 
 
@@ -419,7 +419,9 @@ def test_every_method_spends_nearly_all_of_its_goal() -> None:
                     continue
                 seen.add(method.name)
                 assert (
-                    plan.charge.worst >= Fraction(999_999, 10**6) * goal.budget > SURELY_SPENT * goal.budget
+                    plan.charge.worst
+                    >= Fraction(999_999, 10**6) * goal.budget
+                    > LEAST_SHARE_SPENT * goal.budget
                 )
     assert len(seen) > 15, seen
 

@@ -249,13 +249,13 @@ def _room_for_one_more(ledger: Ledger, spec: Path | None) -> list[str]:
 
 def _most(remaining: Remaining, goal: Goal) -> str:
     from leastnoise.core.errors import PrivacyError
-    from leastnoise.privacy.ledger import in_words
+    from leastnoise.privacy.ledger import goal_to_text
 
     try:
         found = remaining.like(goal)
     except PrivacyError as error:
         return f"nothing: {error}"
-    return "nothing" if found is None else f"at most {in_words(found)}"
+    return "nothing" if found is None else f"at most {goal_to_text(found)}"
 
 
 def _more_times(ledger: Ledger, remaining: Remaining, spec: Spec) -> str:

@@ -85,7 +85,7 @@ class Payment:
             LedgerMismatchError: also if the same plan is stored already, and no id says it is wanted anew.
         """
         from leastnoise.privacy.goals import GDP
-        from leastnoise.privacy.ledger import SURELY_SPENT
+        from leastnoise.privacy.ledger import LEAST_SHARE_SPENT
 
         if self.ledger is None or self.release_id in self.known_ids:
             return
@@ -95,7 +95,7 @@ class Payment:
         # Without a goal the plan has Gaussian noise, and what it costs is for the design to find out.
         is_sure = spec.privacy is not None and _counts_anybody(workload)
         goal = GDP(1) if spec.privacy is None else spec.privacy
-        share = SURELY_SPENT if is_sure else Fraction(0)
+        share = LEAST_SHARE_SPENT if is_sure else Fraction(0)
         self.ledger.check_goal(goal, same_table_as=self.same_table_as, share=share)
 
     def check_plan(self, plan: Plan) -> None:
@@ -234,10 +234,10 @@ def opened(place: str) -> Ledger:
 
 def exists(place: str) -> bool:
     """Whether a ledger, or something else, is there already."""
-    from leastnoise.privacy.ledger import is_there
+    from leastnoise.privacy.ledger import ledger_exists
 
     file = file_of(place)
-    return is_there(place) if file is None else file.exists()
+    return ledger_exists(place) if file is None else file.exists()
 
 
 def file_of(place: str) -> Path | None:

@@ -22,28 +22,28 @@ A file imports only files that stand above it here:
 """
 
 from leastnoise.privacy.ledger.address import is_address, without_password
-from leastnoise.privacy.ledger.advice import in_words
-from leastnoise.privacy.ledger.history import About, Entry, Stored
-from leastnoise.privacy.ledger.ledger import SURELY_SPENT, Ledger
+from leastnoise.privacy.ledger.advice import goal_to_text
+from leastnoise.privacy.ledger.history import Entry, RecordedTable, StoredAnswers
+from leastnoise.privacy.ledger.ledger import LEAST_SHARE_SPENT, Ledger
 from leastnoise.privacy.ledger.moving import move_ledger
 from leastnoise.privacy.ledger.postgres_log import grants_for
 from leastnoise.privacy.ledger.spending import n_spendings_started, note_spending_started
 from leastnoise.privacy.ledger.table_identity import CountedTable
 from leastnoise.privacy.ledger.verification import Verification
-from leastnoise.privacy.ledger.view import is_there
+from leastnoise.privacy.ledger.view import ledger_exists
 
 __all__ = [
-    "SURELY_SPENT",
-    "About",
+    "LEAST_SHARE_SPENT",
     "CountedTable",
     "Entry",
     "Ledger",
-    "Stored",
+    "RecordedTable",
+    "StoredAnswers",
     "Verification",
+    "goal_to_text",
     "grants_for",
-    "in_words",
     "is_address",
-    "is_there",
+    "ledger_exists",
     "move_ledger",
     "n_spendings_started",
     "note_spending_started",

@@ -54,11 +54,11 @@ def over_budget(
     )
 
 
-def in_words(goal: Goal) -> str:
+def goal_to_text(goal: Goal) -> str:
     """The numbers of a goal as a specification holds them.
 
     Example:
-        >>> in_words(ApproxDP(epsilon=0.5, delta=1e-6))
+        >>> goal_to_text(ApproxDP(epsilon=0.5, delta=1e-6))
         'epsilon = 0.5 with delta = 1e-06'
     """
     plain = goal.to_dict()
@@ -71,7 +71,7 @@ def _smaller_goal(remaining: Remaining, goal: Goal) -> str:
     delta = f" with delta = {goal.to_dict()['delta']}" if isinstance(goal, ApproxDP) else ""
     if found is None:
         return f"; nothing is left for a plan{delta} that counts everybody"
-    name, _, value = in_words(found).partition(" with ")[0].partition(" = ")
+    name, _, value = goal_to_text(found).partition(" with ")[0].partition(" = ")
     return (
         f"; set {name} to at most {value}{delta} (in a specification: in [privacy]), and any plan fits"
         f"{_with_gaussian_noise(remaining, goal)}"
@@ -89,7 +89,7 @@ def _with_gaussian_noise(remaining: Remaining, goal: Goal) -> str:
         return ""
     kind = replace(limit, neighbours=goal.neighbours, records_per_person=goal.records_per_person)
     found = remaining.like(kind)
-    instead = "" if found is None else f"; with Gaussian noise, {in_words(found)} would fit"
+    instead = "" if found is None else f"; with Gaussian noise, {goal_to_text(found)} would fit"
     costs = (
         "costs more than its epsilon after Gaussian ones: it counts as"
         if isinstance(limit, ApproxDP)

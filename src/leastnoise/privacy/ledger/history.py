@@ -32,7 +32,7 @@ _FORMATS = (1, 2)
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredAnswers:
     """Where the answers of a release are, and what they hash to."""
 
     number: int
@@ -42,7 +42,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class About:
+class RecordedTable:
     """What the log says of the table of a release.
 
     Attributes:
@@ -84,9 +84,9 @@ class Entry:
     charged: Fraction
     at: str
     head: str
-    table: About | None = None
+    table: RecordedTable | None = None
     group: str | None = None
-    stored: Stored | None = None
+    stored: StoredAnswers | None = None
 
     @property
     def is_stored(self) -> bool:
@@ -247,8 +247,8 @@ class History:
             elif row.kind == "store" and row.profile is None:
                 self._add_store(row, content)
             else:
-                raise _Unfit
-        except (_Unfit, PrivacyError, TooLargeError):
+                raise _InvalidRow
+        except (_InvalidRow, PrivacyError, TooLargeError):
             raise LedgerFileError(
                 f"row {row.number} of the ledger is not a valid entry; restore the file"
             ) from None
@@ -297,7 +297,7 @@ class History:
             group=group,
         )
 
-    def _group_of(self, release_id: str, charge: Charge, table: About) -> str | None:
+    def _group_of(self, release_id: str, charge: Charge, table: RecordedTable) -> str | None:
         """The group that a release is added to: that of the release it names, or one of its own."""
         if table.same_as is None:
             return None if table.by is None or not charge.adds_by_cell else release_id
@@ -315,8 +315,8 @@ class History:
         _require(type(content["size"]) is int and content["size"] >= 0)
         entry = self._entries.get(content["release_id"])
         if entry is None or entry.stored is not None or entry.number != content["spend"]:
-            raise _Unfit
-        stored = Stored(row.number, content["size"], content["sha256"], content["at"])
+            raise _InvalidRow
+        stored = StoredAnswers(row.number, content["size"], content["sha256"], content["at"])
         # In place: a dictionary keeps the order of its keys.
         self._entries[entry.release_id] = Entry(**{**vars(entry), "stored": stored})
 
@@ -332,23 +332,23 @@ class History:
             self.closed = None
 
 
-class _Unfit(Exception):
+class _InvalidRow(Exception):
     """A row that does not hold together; only `History.add` sees it."""
 
 
 def _require(condition: bool) -> None:
     if not condition:
-        raise _Unfit
+        raise _InvalidRow
 
 
-def _about(content: Any) -> About:
+def _about(content: Any) -> RecordedTable:
     _require(isinstance(content, dict) and set(content) == {"by", "rules", "label", "same_as", "commitment"})
     _require(content["by"] in WAYS and is_rules(content["rules"]))
     _require(all(content[name] is None or is_short_text(content[name]) for name in ("label", "same_as")))
     committed = content["commitment"]
     _require((committed is not None) == (content["by"] == "digest"))
     _require(committed is None or (is_short_text(committed) and len(committed) == 64))
-    return About(**content)
+    return RecordedTable(**content)
 
 
 def _limit(content: Mapping[str, Any]) -> Goal:

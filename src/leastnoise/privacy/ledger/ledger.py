@@ -28,14 +28,14 @@ from leastnoise.privacy.ledger.verification import (
     check_spent,
     stored_answers,
 )
-from leastnoise.privacy.ledger.view import Appending, SeenLedger, kept_at
+from leastnoise.privacy.ledger.view import Appending, SeenLedger, storage_at
 
 # Bytes that a release is taken to need unless `check` is told.
 _USUAL_BYTES = 2**20
 
 # How much of its goal a plan that counts anybody spends in one of its cells, at least. Rounding keeps all
 # methods within 1e-6 of the whole; a test measures them.
-SURELY_SPENT = Fraction(99, 100)
+LEAST_SHARE_SPENT = Fraction(99, 100)
 
 
 class Ledger:
@@ -83,7 +83,7 @@ class Ledger:
         planned: bool | None = None,
         timeout: float = 30.0,
     ) -> None:
-        kept_in = kept_at(path)
+        kept_in = storage_at(path)
         if dataset is not None and not is_short_text(dataset):
             raise no_short_text("dataset")
         if limit is not None and not isinstance(limit, Goal):
@@ -224,7 +224,7 @@ class Ledger:
         return spending.check(self._seen, request, expected_bytes)
 
     def check_goal(
-        self, goal: Goal, *, same_table_as: str | None = None, share: Fraction = SURELY_SPENT
+        self, goal: Goal, *, same_table_as: str | None = None, share: Fraction = LEAST_SHARE_SPENT
     ) -> None:
         """Return unless no plan for a goal can be paid for: asked before a long design. Changes nothing.
 

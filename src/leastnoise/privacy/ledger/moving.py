@@ -29,7 +29,7 @@ from leastnoise.privacy.ledger.sqlite_file import LedgerFile
 from leastnoise.privacy.ledger.storage import Log, Storage
 from leastnoise.privacy.ledger.table_identity import new_secret
 from leastnoise.privacy.ledger.verification import check_all
-from leastnoise.privacy.ledger.view import Appending, SeenLedger, kept_at
+from leastnoise.privacy.ledger.view import Appending, SeenLedger, storage_at
 
 _AFTERMATH = "Nothing was spent; run the same move again."
 # Letters of a text in a row, at most.
@@ -60,7 +60,7 @@ def move_ledger(
             not stored.
         LedgerFileError, LedgerBusyError: if either is not as it was written, or cannot be reached.
     """
-    old, new = kept_at(source), kept_at(target)
+    old, new = storage_at(source), storage_at(target)
     if isinstance(old, LedgerFile) and isinstance(new, LedgerFile):
         raise InputError(
             "to move a ledger from one file to another, move the file itself while nobody uses it"

@@ -180,7 +180,7 @@ class SeenLedger:
             )
 
 
-def kept_at(path: str | Path) -> Storage:
+def storage_at(path: str | Path) -> Storage:
     """The storage that a path or an address names.
 
     Raises:
@@ -190,10 +190,10 @@ def kept_at(path: str | Path) -> Storage:
     return LedgerDatabase(parsed(str(path))) if is_address(path) else LedgerFile(checked_path(path))
 
 
-def is_there(path: str | Path) -> bool:
+def ledger_exists(path: str | Path) -> bool:
     """Whether a ledger, or anything else, is kept at a path or an address.
 
     Raises:
         LedgerFileError: if a database cannot be reached.
     """
-    return kept_at(path).exists()
+    return storage_at(path).exists()
