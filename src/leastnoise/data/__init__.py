@@ -76,6 +76,7 @@ from leastnoise.data.csv_blocks import Dropped
 from leastnoise.data.handle import Data, counts_from_vector, is_count_vector, vectorize
 from leastnoise.data.schema_fit import ColumnFit, SchemaFit
 from leastnoise.data.sources import column_types, files_named
+from leastnoise.data.table_cover import summed
 from leastnoise.data.text_files import TextFile
 from leastnoise.data.version import counted_by, feed
 from leastnoise.data.withheld_errors import withheld
@@ -93,6 +94,7 @@ __all__ = [
     "files_named",
     "is_count_vector",
     "other_separator",
+    "summed",
     "vectorize",
     "withheld",
 ]

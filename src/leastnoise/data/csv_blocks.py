@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 # Bytes on either side of a block that may be read along with the fields at its ends.
 _GUARD = 16
-# Texts of at most so many bytes are held in the 16 bytes that stand for them.
+# Bytes of a text that are held in the 16 bytes of its view, at most.
 _INLINE = 12
 
 _QUOTE, _LF, _CR = b'"\n\r'

@@ -174,8 +174,8 @@ class CsvReader:
                 return
             # One block for the engine, whose threads would wait for many small ones.
             pieces: list[list[TextColumn]] = []
-            is_rest_begun = False
-            while len(self._rest) and not is_rest_begun:
+            is_incomplete = False
+            while len(self._rest) and not is_incomplete:
                 data = self._rest[:width]
                 is_all = len(data) == len(self._rest)
                 block = CsvBlock(data, self._syntax.separator[0], len(self.header), self._is_end and is_all)
@@ -183,9 +183,9 @@ class CsvReader:
                     pieces.append(block.columns(places, block.kept(MAX_RECORD, self._dropped)))
                 self._take(block.stop)
                 if block.is_regular:
-                    width, is_rest_begun = min(2 * width, widest), is_all
+                    width, is_incomplete = min(2 * width, widest), is_all
                 else:
-                    rows, is_rest_begun = self._one_by_one()
+                    rows, is_incomplete = self._one_by_one()
                     pieces.append([column_of([row[place] for row in rows]) for place in places])
                     width = _FEW
             if pieces:

@@ -57,7 +57,7 @@ class Data:
         sum of `vector` over the attributes left out.
 
         Args:
-            records_per_person: keep at most so many records of each person, chosen in
+            records_per_person: keep at most this many records of each person, chosen in
                 a fixed hash order of that person's own records. Records that no cell
                 takes do not count towards it, and those of nobody are dropped: without an
                 id, with a declared placeholder, or with one that cannot be told apart

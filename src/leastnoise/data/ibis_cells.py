@@ -36,7 +36,7 @@ from leastnoise.query import (
 
 # Whole numbers below this are counted in 64 bits; all beyond it are alike, and are outside.
 FAR = 10**18
-# A range that reaches further is a list of at most so many values.
+# Values of a range that reaches further, at most: they are looked up in a list.
 _MAX_LISTED = 4096
 
 

@@ -198,7 +198,7 @@ def _records(backend: Any, table: Any, schema: Schema, person: Person | None) ->
 
 
 def _truncated(backend: Any, records: Any, schema: Schema, most: int) -> Any:
-    """At most so many records of each person, of whom nobody is null.
+    """At most ``most`` records of each person; records of nobody are left out.
 
     Guarantee:
         That of the embedded engine: the same records in the same order, by the MD5 of

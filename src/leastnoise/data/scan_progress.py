@@ -34,7 +34,7 @@ class ScanProgress:
 
 
 class ScanWatch:
-    """Reports on scans to whoever asked for it."""
+    """Reports the progress of scans, if anybody asked for it."""
 
     def __init__(self, progress: Callable[[ScanProgress], object] | None, n_scans: int) -> None:
         self.progress = progress

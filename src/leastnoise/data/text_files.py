@@ -47,7 +47,7 @@ class TextFile:
         self.seek(0)
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes; none at the end of the file only."""
+        """At most ``size`` bytes; none only at the end of the file."""
         if not self._encoding:
             return self._bytes.read(size)
         while not self._ready and self._decoder is not None:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from leastnoise.core.errors import DataError
-from leastnoise.core.operators import Array, arranged
-from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
-from leastnoise.query import Schema, Workload
+from leastnoise.core.operators import Array
+from leastnoise.data import Data, counts_from_vector, is_count_vector, summed, vectorize
+from leastnoise.query import Workload
 from leastnoise.strategy import CountTables
 
 
@@ -53,7 +53,7 @@ def count_tables(workload: Workload, source: Any, records_per_person: int) -> Co
 
 
 def is_truncated(source: Any) -> bool:
-    """Whether `count_tables` keeps at most so many records of each person, as the publisher chose."""
+    """Whether `count_tables` keeps at most ``records_per_person`` records of each person."""
     return isinstance(source, Data) and source.person is not None
 
 
@@ -75,21 +75,6 @@ def tables_of_vector(workload: Workload, counts: Array) -> CountTables:
             return [counts]
         # In Python integers where int64 sums could wrap, whatever the counts are.
         wide = counts.astype(object)
-        return [_summed(wide, schema, names) for names in subsets]
+        return [summed(wide, schema.names, names, schema) for names in subsets]
 
     return ask
-
-
-def _summed(counts: Array, schema: Schema, names: tuple[str, ...]) -> Array:
-    """The table of some attributes, in the order named, from counts of all cells."""
-    # One attribute at a time, as (before, this one, after): a schema may have more than NumPy has axes.
-    table, before = counts, 1
-    for name, size in zip(schema.names, schema.shape, strict=True):
-        table = table.reshape(before, size, -1)
-        if name in names:
-            before *= size
-        else:
-            table = table.sum(axis=1)
-    kept = [name for name in schema.names if name in names]
-    shaped = table.reshape([schema[name].size for name in kept])
-    return arranged(shaped, kept, names)

@@ -114,32 +114,32 @@ def _check_terms(base: Entry, charge: Charge) -> None:
 
 def _check_confirmable(base: Entry, table: CountedTable | None) -> None:
     """Refuse a table of which nothing could show that it is the one of an earlier release."""
-    name, told = base.release_id, base.table
-    if told is None:
+    name, recorded = base.release_id, base.table
+    if recorded is None:
         raise _refused(
             f"release {name!r} was recorded by an earlier leastnoise, which did not note the version of its "
             "table; ",
             _LEAVE_OUT,
         )
-    if told.by is None:
+    if recorded.by is None:
         raise _refused(
             f"the table of release {name!r} was read from a source that can change: an engine, or a "
             "frame that was not given as the Data of vectorize(). Nothing can confirm that it is the "
             "same now; ",
             _LEAVE_OUT,
         )
-    if table is None or table.by != told.by:
+    if table is None or table.by != recorded.by:
         how = {
             "digest": "from files or as a vector of counts",
             "held": "from memory, as one Data object of vectorize()",
-        }[told.by]
+        }[recorded.by]
         raise _refused(
             f"the table of release {name!r} was given {how}; only the same can confirm that it has not "
             "changed. Give it that way again, or ",
             _LEAVE_OUT,
         )
-    for rule in sorted({*table.rules, *told.rules}):
-        mine, theirs = table.rules.get(rule, "nothing"), told.rules.get(rule, "nothing")
+    for rule in sorted({*table.rules, *recorded.rules}):
+        mine, theirs = table.rules.get(rule, "nothing"), recorded.rules.get(rule, "nothing")
         if mine != theirs:
             raise _refused(
                 f"release {name!r} counted its table by another rule: {rule} was {theirs} and is now "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -318,7 +318,7 @@ class History:
             raise _InvalidRow
         stored = StoredAnswers(row.number, content["size"], content["sha256"], content["at"])
         # In place: a dictionary keeps the order of its keys.
-        self._entries[entry.release_id] = Entry(**{**vars(entry), "stored": stored})
+        self._entries[entry.release_id] = replace(entry, stored=stored)
 
     def _add_move(self, row: Row, content: Mapping[str, Any]) -> None:
         """Take in that the ledger is closed, or that it goes on here; nothing else follows a closing row."""
@@ -398,11 +398,11 @@ def spend_row(
         committed: the commitment to the digest of the table's bytes, if it is noted so.
     """
     content, profile = charge.to_parts()
-    told = CountedTable() if table is None else table
+    counted = CountedTable() if table is None else table
     about = {
-        "by": told.by,
-        "rules": dict(told.rules),
-        "label": told.label,
+        "by": counted.by,
+        "rules": dict(counted.rules),
+        "label": counted.label,
         "same_as": same_as,
         "commitment": committed,
     }

@@ -170,7 +170,7 @@ class LedgerFile:
             _access.release()
 
     def check_room(self, needed: int, aftermath: str) -> None:
-        """Refuse where the file's folder cannot be written to or has no room for so many bytes."""
+        """Refuse where the file's folder cannot be written to or has no room for ``needed`` bytes."""
         check_room(self.path, needed, aftermath)
 
 
@@ -185,7 +185,7 @@ def _patiently(step: Callable[[], _Result], keep_waiting: Callable[[], bool] | N
 
 
 def check_room(path: Path, needed: int, aftermath: str) -> None:
-    """Refuse where the ledger's folder cannot be written to or has no room for so many bytes.
+    """Refuse where the ledger's folder cannot be written to or has no room for ``needed`` bytes.
 
     Raises:
         TooLargeError: if a release of this size is not kept at all.

@@ -144,7 +144,7 @@ class Storage(Protocol):
         """
 
     def check_room(self, needed: int, aftermath: str) -> None:
-        """Refuse where so many bytes more cannot be kept.
+        """Refuse where there is no room for ``needed`` more bytes.
 
         Raises:
             TooLargeError: if a release of this size is not kept at all.
