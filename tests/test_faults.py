@@ -1437,7 +1437,7 @@ def test_mistake_policies_confused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_mistake_intervals_that_hold_their_upper_edge(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(counting, "_least_float", lambda edge: math.nextafter(edge, math.inf))
+    monkeypatch.setattr(counting, "least_float", lambda edge: math.nextafter(edge, math.inf))
     for route in ROUTES:
         noticed(check_half_open, [0, 1, 2], route, tmp_path)
 
