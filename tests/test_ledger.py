@@ -364,7 +364,7 @@ def test_who_waits_too_long_is_told(ledger: Ledger) -> None:
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert len(hasty.entries) == 3
-        with pytest.raises(LedgerBusyError, match=r"longer timeout=. Nothing was spent"):
+        with pytest.raises(LedgerBusyError, match=r"longer with timeout=. Nothing was spent"):
             hasty.check(charge_of(), "new")
         with pytest.raises(LedgerBusyError, match="must not be handed out"):
             hasty.store(ledger.entries[2], b"x")

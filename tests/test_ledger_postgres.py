@@ -368,7 +368,7 @@ def test_who_waits_too_long_is_told_and_who_goes_on_is_next(server: Server, ledg
         other.execute(f"SELECT pg_advisory_lock({storage._turn})")
         # Readers wait for nobody.
         assert len(hasty.entries) == 3
-        with pytest.raises(LedgerBusyError, match=r"longer timeout=. Nothing was spent"):
+        with pytest.raises(LedgerBusyError, match=r"longer with timeout=. Nothing was spent"):
             hasty.check(charge_of(), "new")
         with pytest.raises(LedgerBusyError, match="must not be handed out"):
             hasty.store(ledger.entries[2], b"x")

@@ -151,8 +151,8 @@ def store(
         raise InputError("store() needs the Entry that spend() returned, and bytes")
     if len(answers) > storage.MAX_ANSWER_BYTES:
         raise TooLargeError(
-            f"the answers take {len(answers):,} bytes, and a ledger keeps at most {storage.MAX_ANSWER_BYTES:,}. The "
-            "release is paid for; its answers must not be handed out"
+            f"the answers take {len(answers):,} bytes, and a ledger keeps at most "
+            f"{storage.MAX_ANSWER_BYTES:,}. The release is paid for; its answers must not be handed out"
         )
 
     def steps(adding: Appending, history: History) -> None:
