@@ -165,7 +165,7 @@ def test_a_ledger_does_not_move_over_another_or_away_from_a_release(server: Serv
         move_ledger(source, target)
     assert is_live(source)
     assert is_live(target)
-    with pytest.raises(InputError, match="by moving its file"):
+    with pytest.raises(InputError, match="move the file itself"):
         move_ledger(source, tmp_path / "other.ledger")
     with pytest.raises(InputError, match="the same ledger"):
         move_ledger(target, target)

@@ -263,7 +263,7 @@ def _measure(
                 except UnstoredError:
                     raise AlreadySpentError(
                         f"release {error.release_id!r} is paid for and its answers are lost; its budget "
-                        "stays spent. A new release_id= pays again"
+                        "stays spent. A new --release-id pays again"
                     ) from None
     except KeyboardInterrupt:
         for release_id in payer.stored_ids - known:
