@@ -62,7 +62,10 @@ def test_headings_and_labels() -> None:
         (lambda: Cases({"a": "age <"}), "case 'a': a number or a quoted text is expected at character 6"),
         (lambda: Cases(LIFE, heading=""), "heading must be a non-empty text"),
         (lambda: Cases({"a": "agee < 3"}).operator(SCHEMA), "there is no attribute 'agee'"),
-        (lambda: Cases(LIFE, heading="sex").operator(SCHEMA), "'sex' is an attribute that the cases are not"),
+        (
+            lambda: Cases(LIFE, heading="sex").operator(SCHEMA),
+            "heading='sex' is the name of an attribute that some",
+        ),
         (lambda: (Cases(LIFE) * ln.Prefix("age")).operator(SCHEMA), "'age' is on both sides"),
         (
             lambda: (Cases(LIFE, "x") * Cases({"f": "sex == 'F'"}, "x")).operator(SCHEMA),

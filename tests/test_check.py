@@ -183,10 +183,10 @@ def test_the_command_says_what_becomes_of_every_record(run: Callable[..., Any]) 
         "  1 record with something that is no whole number: left out\n"
         '  1 record with a number that is not declared: counted at the nearest end (outside = "clamp")\n'
         "\n"
-        "sex: F to M\n"
+        "sex: F, M\n"
         "  1 record with a value that is not declared: left out\n"
         "\n"
-        "region: north to south\n"
+        "region: north, south\n"
         '  1 record without a value: counted in the cell "elsewhere" (null = "other")\n'
         '  1 record with a value that is not declared: counted in the cell "elsewhere" (outside = "other")\n'
         "\n"

@@ -716,9 +716,9 @@ def test_failure_names_the_step_and_what_to_check() -> None:
 def test_repr_shows_schema_and_kind_only(tmp_path: Path) -> None:
     table = {"x": ("text", [CANARY] * 731)}
     schema = Schema(x=("a", "b"))
-    assert repr(vectorize(as_csv(table, tmp_path), schema)) == "Data(files, Schema(x: a to b; 2 cells))"
+    assert repr(vectorize(as_csv(table, tmp_path), schema)) == "Data(files, Schema(x: a, b; 2 cells))"
     frame = vectorize(as_pandas(table, tmp_path), schema)
-    assert str(frame) == repr(frame) == "Data(pandas DataFrame, Schema(x: a to b; 2 cells))"
+    assert str(frame) == repr(frame) == "Data(pandas DataFrame, Schema(x: a, b; 2 cells))"
     assert "duckdb" in repr(vectorize(relation(table), schema))
 
 

@@ -75,7 +75,7 @@ def test_leaves_are_the_values_in_order_of_appearance() -> None:
     assert regions.position("c") == 2 and regions.position("North") is None
     assert regions.span("b", "d") == (1, 3) and regions.span("d", "b") is None
     assert regions.numbers() is None
-    assert repr(Schema(region=regions)) == "Schema(region: a to e; 5 cells)"
+    assert repr(Schema(region=regions)) == "Schema(region: a, b, c, d, e; 5 cells)"
 
 
 def test_levels_run_from_the_outermost_to_the_leaves() -> None:

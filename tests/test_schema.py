@@ -97,7 +97,7 @@ def test_an_attribute_may_have_any_name() -> None:
 
 def test_a_schema_prints_its_values() -> None:
     schema = Schema(age=range(116), sex=("F", "M"), income=Bins([0, 10_000, 50_000.5]))
-    assert repr(schema) == "Schema(age: 0–115, sex: F to M, income: [0, 50,000.5); 464 cells)"
+    assert repr(schema) == "Schema(age: 0–115, sex: F, M, income: [0, 50,000.5); 464 cells)"
 
 
 # ---------------------------------------------------------------- whole numbers

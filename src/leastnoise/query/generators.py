@@ -59,7 +59,7 @@ def workload_marginal(n_queries: int, sizes: Sequence[int], *, generator: np.ran
     """Queries drawn independently and uniformly from all counts of all two-way marginals.
 
     Every count of every pair of attributes is as likely as any other, and may be drawn
-    again; a pair of larger attributes has more counts and is met more often.
+    again; a pair of larger attributes has more counts and is drawn more often.
 
     Reference:
         COA, WMarginal, which leaves repetition open.

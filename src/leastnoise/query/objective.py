@@ -37,7 +37,7 @@ ObjectiveKind = Literal["total", "largest", "total-within-caps"]
 _MIN_TARGET = 1e-100
 _MAX_TARGET = 1e100
 
-# Coefficients looked at together where a workload is visited row by row.
+# Coefficients (rows times cells) computed together where a workload is visited row by row: 32 MiB.
 _CHUNK_ENTRIES = 2**22
 
 
@@ -259,7 +259,7 @@ def default_objective(workload: Workload, objective: Objective | None, *, has_go
     them; with targets alone, the targets.
 
     Raises:
-        InputError: if it is none, or needs targets that no query has.
+        InputError: if it is not an objective, or needs targets that no query has.
     """
     if objective is None and not workload.has_targets:
         return TotalVariance()
@@ -277,10 +277,10 @@ def default_objective(workload: Workload, objective: Objective | None, *, has_go
 
 
 def check_spanned(workload: Workload, objective: Objective) -> None:
-    """Return if every query that counts for nothing is a sum of queries that count, or the total is sought.
+    """Return if every query without a weight or cap is a linear combination of queries that have one.
 
-    Any noise would do for another one, so that no plan for it is better than the next. For the total
-    variance, methods find this out by themselves.
+    Otherwise any noise would do for it, and no plan would be better than another. For the objective "total",
+    methods find this out themselves.
 
     Raises:
         DesignError: naming the query.
@@ -293,12 +293,13 @@ def check_spanned(workload: Workload, objective: Objective) -> None:
 
 
 def first_not_spanned(workload: Workload, objective: Objective) -> str | None:
-    """The name of a query that counts for nothing and is no sum of queries that count; None if there is none.
+    """The name of a query without a weight or cap that is no linear combination of queries with one, or None.
 
-    Where cells are too many, a query is named that is not seen to be such a sum.
+    With too many cells for dense linear algebra, a query is named if the simple test on products does not
+    show that it is such a combination.
 
     Raises:
-        TooLargeError: if queries over so many cells cannot be compared at all.
+        TooLargeError: if the workload is no union of products and has too many cells to compare queries.
     """
     w = objective.batch_weights(workload)
     c = objective.batch_caps(workload) or [np.full(len(weights), np.inf) for weights in w]
@@ -314,8 +315,8 @@ def first_not_spanned(workload: Workload, objective: Objective) -> str | None:
     if _too_many(workload):
         if open_to_doubt is None:
             raise TooLargeError(
-                "on so many cells only products of queries are compared; give every query a target or a "
-                "weight"
+                f"queries over {workload.shape[1]:,} cells can be compared only if they are products; give "
+                "every query a target or a weight"
             )
         return workload.blocks[open_to_doubt].name
     counts = workload.per_query(in_batches, "the caps")
@@ -355,16 +356,16 @@ def _not_spanned(name: str, objective: Objective) -> DesignError:
 
 
 def _too_many(workload: Workload) -> bool:
-    """Whether rows over all cells are too many to be looked at one by one."""
+    """Whether rows over all cells are too many for dense linear algebra."""
     m, n = workload.shape
     return min(m, n) * n > MAX_ENTRIES
 
 
 def _not_seen_to_be_spanned(products: Products, counted: Sequence[Array]) -> int | None:
-    """The first batch that does not count and of which some product is not a sum of one that counts, or None.
+    """The first batch without weight of which some product is not a sum of rows of one that counts, or None.
 
-    Each axis of a product that does not count must be asked alike, or more of it. This is enough and not
-    always needed: no sums of several queries are looked at.
+    On each axis, a counted product must ask for the same rows or for plain counts. This is sufficient and not
+    necessary: combinations of several queries are not tried.
     """
     inside = [
         dict(zip(term.places, term.kinds, strict=True))

@@ -142,7 +142,7 @@ def satisfying(condition: Condition, schema: Schema) -> tuple[tuple[str, ...], A
 
 
 def condition_to_text(condition: Condition) -> str:
-    """The condition in words that `parse` reads back.
+    """The condition as text that `parse` reads back.
 
     Example:
         >>> condition_to_text(parse("18<=age and not sex='F'"))
@@ -204,7 +204,7 @@ class _Reader:
             found = _TOKEN.match(self._text, position)
             if found is None:
                 start = position + len(self._text[position:]) - len(self._text[position:].lstrip())
-                raise self._error(start, "this is not understood")
+                raise self._error(start, "unexpected text")
             kind = str(found.lastgroup)
             word, start = found.group(kind), found.start(kind)
             if kind == "word" and word.lower() in _WORDS:

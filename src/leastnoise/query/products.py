@@ -1,9 +1,9 @@
-"""A workload as a union of products: what each query asks of each attribute, and no matrix of all cells.
+"""A workload as a union of products: the rows that each query needs of each attribute, never over all cells.
 
-A query such as ``Marginal("sex") * Prefix("age")`` asks a block of rows of every attribute: here the identity
-of sex and the running sums of age, and of every other attribute the one row that adds all values up.
-Attributes that a condition ties together ("age >= 18 or student == 'yes'") are one axis; every other
-attribute is an axis of its own. Then each product is a set of axes, and a kind of question for each of them.
+A query such as ``Marginal("sex") * Prefix("age")`` is a Kronecker product of a block of rows per attribute:
+here the identity for sex, the running sums for age, and for every other attribute the one row that adds all
+values up. Attributes that a condition ties together ("age >= 18 or student == 'yes'") are one axis; every
+other attribute is an axis of its own. Each product is then a set of axes, with a block of rows for each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from leastnoise.query.queries import Factor, Linear, Term
 from leastnoise.query.schema import Schema
 from leastnoise.query.workload import Workload
 
-# An axis on which more is asked than its plain counts is held as arrays of its size squared.
+# Values of an axis on which more than plain counts is asked: its Gram matrix has the square of this many
+# entries, half a gigabyte.
 MAX_AXIS = 8_192
 
 
@@ -35,7 +36,7 @@ class Axis:
     """An attribute, or several that some condition ties together.
 
     Attributes:
-        places: where the attributes stand in the schema.
+        places: the positions of the attributes in the schema.
     """
 
     names: tuple[str, ...]
@@ -44,24 +45,24 @@ class Axis:
 
     @property
     def size(self) -> int:
-        """How many combinations of values it has."""
+        """The number of combinations of values."""
         return math.prod(self.sizes)
 
 
 @dataclass(frozen=True, eq=False)
 class AxisRows:
-    """Rows that some product asks of one axis."""
+    """A block of rows over one axis, as some product of the workload has it."""
 
     operator: Operator
 
     @property
     def is_identity(self) -> bool:
-        """Whether it asks for the plain counts of all values."""
+        """Whether the rows are the plain counts of all values."""
         return isinstance(self.operator, Identity)
 
     @property
     def n_rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         return self.operator.shape[0]
 
     @cached_property
@@ -75,14 +76,14 @@ class ProductTerm(NamedTuple):
 
     Its rows are numbered in two ways. The workload counts through the factors as the query lists them, the
     last one fastest: that is the order of labels. A strategy counts through the axes, the last one fastest,
-    and within an axis through the factors that its kind multiplies. `in_workload_order` leads from one to
-    the other.
+    and within an axis through the factors that its kind multiplies. `in_workload_order` converts from the
+    second to the first.
 
     Attributes:
         block: the place of its query in the workload.
         start: the first of its rows in the workload.
         places: the axes that it mentions, rising; the others are added up.
-        kinds: which kind it asks of each of them.
+        kinds: which block of rows it has on each of them, by number.
         factor_rows: how many rows each factor has, factors in the workload's order.
         axis_factors: for each axis of `places`, the factors that its kind multiplies, in that order.
     """
@@ -128,8 +129,8 @@ class Products:
     """A union of products.
 
     Attributes:
-        axes: what the products speak of; those with a single value are left out.
-        kinds: for every axis, the different blocks of rows that are asked of it.
+        axes: the axes of the products; those with a single value are left out.
+        kinds: for every axis, the different blocks of rows that products have on it.
         terms: the products, in the order of the workload's rows.
     """
 
@@ -153,7 +154,7 @@ class Products:
         return tuple(term.places for term in self.terms)
 
     def is_zero(self, term: ProductTerm) -> bool:
-        """Whether a product asks for nothing: all its coefficients are zero, and so is its answer."""
+        """Whether all coefficients of a product are zero, and so its answer."""
         return any((a, k) in self._zero_kinds for a, k in zip(term.places, term.kinds, strict=True))
 
     @cached_property
@@ -168,7 +169,7 @@ class Products:
 
     @property
     def are_marginals(self) -> bool:
-        """Whether nothing but cross tables is asked."""
+        """Whether all products are cross tables."""
         return all(kind.is_identity for kinds in self.kinds for kind in kinds)
 
 
@@ -176,8 +177,8 @@ def products_of(workload: Workload, axes: Sequence[Axis] | None = None) -> Produ
     """The workload as a union of products; None where a matrix over all cells is part of it.
 
     Args:
-        axes: those to take; None is returned where queries tie several of them together. Unless given,
-            attributes are tied together as the queries do.
+        axes: the axes to use; None is returned if a query ties several of them together. Unless given,
+            attributes are tied together as the queries need.
     """
     if workload not in _KNOWN:
         _KNOWN[workload] = _products(workload, None)
@@ -200,28 +201,28 @@ def _products(workload: Workload, axes: tuple[Axis, ...] | None) -> Products | N
         axes = tuple(_axes(schema, every))
     elif _ties(every, axes):
         return None
-    view = _View(axes)
+    builder = _ProductBuilder(axes)
     found: list[ProductTerm] = []
     start = 0
     for block, of_block in enumerate(terms):
         for term in of_block:
-            product = view.product(term, block, start)
+            product = builder.product(term, block, start)
             if product is None:
                 return None
             found.append(product)
             start += product.n_rows
-    return Products(view.axes, view.kinds_of_axes(), tuple(found))
+    return Products(builder.axes, builder.kinds_of_axes(), tuple(found))
 
 
 def _ties(terms: Sequence[Term], axes: Sequence[Axis]) -> bool:
-    """Whether some factor speaks of several axes at once."""
+    """Whether some factor covers several axes at once."""
     place = {name: number for number, axis in enumerate(axes) for name in axis.names}
     tied = (factor for term in terms for factor in term if len(factor.attributes) > 1)
     return any(len({place[name] for name in f.attributes if name in place}) > 1 for f in tied)
 
 
-class _View:
-    """Axes of a schema, and the kinds of rows that were met on each."""
+class _ProductBuilder:
+    """Turns terms into products over given axes, and numbers the blocks of rows found on each."""
 
     def __init__(self, axes: tuple[Axis, ...]) -> None:
         self.axes = axes
@@ -233,14 +234,14 @@ class _View:
         self._factors: dict[Factor, tuple[int, int, int]] = {}
 
     def kinds_of_axes(self) -> tuple[tuple[AxisRows, ...], ...]:
-        """What was met so far."""
+        """The blocks of rows found so far, axis by axis."""
         return tuple(tuple(kinds) for kinds in self._kinds)
 
     def product(self, term: Term, block: int, start: int) -> ProductTerm | None:
         """One term as a product over the axes; None where the order of tied attributes cannot be kept."""
         found = [self._of_factor(factor) for factor in term]
         places = [place for place, _, _ in found if place >= 0]
-        # The usual case: each factor speaks of an axis of its own, in their order.
+        # The usual case: each factor has an axis of its own, in the order of the axes.
         if all(p < q for p, q in pairwise(places)) and not any(kind < 0 for _, kind, _ in found):
             asked = [one for one in found if one[0] >= 0]
             kinds = tuple([kind for _, kind, _ in asked])
@@ -251,7 +252,7 @@ class _View:
     def _of_factor(self, factor: Factor) -> tuple[int, int, int]:
         """A factor's axis, its kind there, and its number of rows.
 
-        The axis is −1 where it just counts everyone; the kind −1 where more must be looked at.
+        The axis is −1 if the factor just counts everyone; the kind is −1 if `_reordered` must decide.
         """
         if factor not in self._factors:
             place = next((self._place[name] for name in factor.attributes if name in self._place), -1)
@@ -263,7 +264,7 @@ class _View:
         return self._factors[factor]
 
     def _reordered(self, term: Term, block: int, start: int) -> ProductTerm | None:
-        # What is asked of attributes with one value is one row, and changes no order.
+        # Factors over attributes with one value have one row and change no order.
         counted = [factor for factor in term if self._of_factor(factor)[0] >= 0]
         if not all(self._counts_everyone(factor) for factor in term if self._of_factor(factor)[0] < 0):
             return None
@@ -299,7 +300,7 @@ class _View:
         return self._known[key]
 
     def _operator(self, place: int, factors: Sequence[Factor]) -> Operator:
-        """What factors, in the order of the axis, ask of it together; attributes not asked are added up."""
+        """The rows of several factors, in the order of the axis; attributes without a factor are added up."""
         axis = self.axes[place]
         if len(axis.names) == 1:
             return factors[0].operator
@@ -329,7 +330,7 @@ class _View:
             if size > MAX_AXIS:
                 raise TooLargeError(
                     f"{' and '.join(self.axes[place].names)} has {size:,} values; at most {MAX_AXIS:,} are "
-                    "held where more than plain counts are asked of it. Declare it coarser."
+                    "supported if more than plain counts is asked of it. Declare it coarser."
                 )
             content = (operator.shape, _digest(operator.gram()), _first_rows(operator))
         known = self._by_content[place]
@@ -341,23 +342,23 @@ class _View:
 
 @cache
 def one_factor_each(n_axes: int) -> tuple[tuple[int, ...], ...]:
-    """`ProductTerm.axis_factors` where the factors stand for one axis each, in the order of the axes."""
+    """`ProductTerm.axis_factors` if each factor has one axis, in the order of the axes."""
     return tuple((position,) for position in range(n_axes))
 
 
 def _digest(matrix: Array) -> bytes:
-    """What tells matrices apart, in 32 bytes: one of 8,000 values holds half a gigabyte."""
+    """A SHA-256 of a matrix, kept instead of it: with 8,000 values it takes half a gigabyte."""
     return hashlib.sha256(np.ascontiguousarray(matrix).data).digest()
 
 
 def _first_rows(operator: Operator) -> bytes:
-    """What tells operators apart that have the same Gram matrix and rows in another order."""
+    """The product with a fixed vector: differs where equal Gram matrices have rows in another order."""
     probe = np.arange(1.0, operator.shape[1] + 1) ** 0.5
     return np.asarray(operator.apply(probe)).tobytes()
 
 
 def _axes(schema: Schema, terms: Sequence[Term]) -> list[Axis]:
-    """The attributes that tell people apart, those tied together by some factor as one."""
+    """The attributes with more than one value; those that some factor ties together are one axis."""
     owner: dict[str, str] = {name: name for name in schema}
 
     def root(name: str) -> str:

@@ -25,7 +25,7 @@ from leastnoise.core.printable import in_figures
 from leastnoise.query.queries import Labels, Linear, Meaning, Query, query_from_dict
 from leastnoise.query.schema import Schema
 
-# Weights further apart than this would leave the lighter queries to rounding.
+# Largest ratio of two weights. Beyond it, the queries of small weight would be decided by rounding.
 MAX_WEIGHT_RATIO = 1e24
 
 
@@ -37,11 +37,11 @@ class QueryBlock:
     query: Query
     operator: Operator
     labels: Labels
-    weights: Array  # (1,) for all rows alike, or one per row
+    weights: Array  # (1,) if all rows have the same, or one per row
     targets: Array  # standard errors asked, inf where none; (1,) or one per row
 
     def meaning(self, schema: Schema | None) -> Meaning:
-        """What every row says about one record, told without the operator."""
+        """What each row counts of one record, described without the operator."""
         if schema is not None:
             return self.query.meaning(schema)
         assert isinstance(self.query, Linear)
@@ -81,7 +81,7 @@ class Workload:
 
     @cached_property
     def labels(self) -> Labels:
-        """What each query is called, made when looked at."""
+        """The label of each query, made when it is read."""
         starts = list(accumulate((block.n_rows for block in self.blocks), initial=0))
 
         def make(j: int) -> str:
@@ -340,10 +340,10 @@ def _read_only(values: Array) -> Array:
 
 
 def check_spread(weights: Array) -> None:
-    """Return if the positive weights are close enough together to be told from rounding.
+    """Return if the positive weights are close enough together to be distinguished from rounding.
 
     Raises:
-        WorkloadError: if they are not, or there is none.
+        WorkloadError: if they are not, or no weight is positive.
     """
     positive = weights[weights > 0]
     if positive.size == 0:

@@ -77,7 +77,7 @@ def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_val
     yield from _dropped_lines(fit.dropped)
     for column in fit.columns:
         troubles = list(_troubles(column))
-        yield f"\n{column.name}: {column.attribute.span_label(0, column.attribute.n_values - 1)}"
+        yield f"\n{column.name}: {column.attribute.values_label()}"
         yield from troubles or ["  every record holds a declared value"]
         for text, times in column.examples:
             yield f"    {text!r}: {times:,}"

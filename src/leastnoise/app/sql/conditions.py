@@ -253,7 +253,7 @@ class Conditions:
     def _check_within(self, node: Any, attribute: str, sign: str, value: int | float) -> None:
         """Refuse numbers that no cell tells apart: beyond the declared ends a table may hold anything."""
         declared = self._schema[attribute]
-        label = declared.span_label(0, declared.n_values - 1)
+        label = declared.values_label()
         if isinstance(declared, Bins):
             is_within = declared.edges[0] <= value <= declared.edges[-1]
         elif sign in ("==", "!="):

@@ -50,7 +50,7 @@ class Where(Query):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.parsed  # noqa: B018 - a mistake is told where it was written, not when assembled
+        self.parsed  # noqa: B018 - a mistake is reported where it is written, not in assemble()
 
     @cached_property
     def parsed(self) -> Condition:
@@ -86,8 +86,8 @@ class Cases(Query):
     Args:
         cases: conditions by label, as in ``{"minor": "age < 18", "adult": "age >= 18"}``, or pairs of
             both. They may overlap, and need not cover everyone.
-        heading: what heads the column of the labels, and stands before each where rows are listed. Without
-            one, the labels stand for themselves under the names of the attributes.
+        heading: the heading of the column of labels, also put before each label where rows are listed.
+            Without one, labels appear alone, under the names of the attributes.
 
     Example:
         >>> query = Cases({"minor": "age < 18", "adult": "age >= 18"}, heading="life")
@@ -106,7 +106,7 @@ class Cases(Query):
         object.__setattr__(self, "cases", _checked_pairs(self.cases))
         if self.heading is not None and (not isinstance(self.heading, str) or not self.heading):
             raise QueryError.must("heading", "be a non-empty text", given=self.heading)
-        self.parsed  # noqa: B018 - a mistake is told where it was written, not when assembled
+        self.parsed  # noqa: B018 - a mistake is reported where it is written, not in assemble()
 
     @cached_property
     def parsed(self) -> tuple[Condition, ...]:
@@ -127,9 +127,10 @@ class Cases(Query):
     def terms(self, schema: Schema) -> list[Term]:
         if self.heading in schema and any(self.heading not in one.attributes for one in self.parsed):
             raise QueryError(
-                f"{self.heading!r} is an attribute that the cases are not about; give another heading"
+                f"heading={self.heading!r} is the name of an attribute that some case does not use; "
+                "give another heading"
             )
-        # Which attributes there are, and whether they fit, is told of all conditions together.
+        # Unknown attributes and too many combinations are reported for all conditions together.
         axes, _ = satisfying(Combination("or", self.parsed), schema)
         shape = tuple(schema[name].size for name in axes)
         if len(self.parsed) * math.prod(shape) > MAX_CASE_ENTRIES:

@@ -110,7 +110,7 @@ class Cube(Query):
         is_valid = all(type(size) is int and 0 <= size <= len(attributes) for size in wanted)
         if not is_valid or not wanted or len(set(wanted)) < len(wanted):
             raise QueryError.must(
-                "order", f"be a number from 0 to {len(attributes)}, or several such", given=order
+                "order", f"be a number from 0 to {len(attributes)}, or a list of different ones", given=order
             )
         self.__post_init__()
 
@@ -272,7 +272,7 @@ class Levels(_OfOneAttribute):
         values = schema[self.attribute]
         if not isinstance(values, Hierarchy):
             raise QueryError(
-                f"Levels needs an attribute declared as Hierarchy(tree), {self.attribute!r} is none; "
+                f"Levels needs an attribute declared as Hierarchy(tree), and {self.attribute!r} is not one; "
                 "for its values use Marginal"
             )
         names = [label for level in values.levels for label in level.labels]
@@ -308,8 +308,8 @@ class Levels(_OfOneAttribute):
 class Sum(_OfOneAttribute):
     """The values of an attribute added up over all records: one query.
 
-    One person moves it by up to the largest value, so it is dear: declare a range
-    no wider than needed.
+    One person changes it by up to the largest value, so it needs much noise: declare a
+    range no wider than needed.
     """
 
     kind: ClassVar[str] = "sum"
@@ -320,7 +320,7 @@ class Sum(_OfOneAttribute):
         if numbers is None:
             raise QueryError(
                 f"Sum needs an attribute of whole numbers, declared as a range or as numbered categories; "
-                f"{self.attribute!r} is none. For bins, count them with Marginal and weigh the counts."
+                f"{self.attribute!r} is not. For bins, count them with Marginal and weigh the counts."
             )
         row = [*numbers, *([0] * (values.size - values.n_values))]
         return [[Factor((self.attribute,), Matrix([row]), Labels(1, lambda j: "sum"))]]
@@ -382,6 +382,6 @@ def _span(name: str, values: Attribute, low: Any, high: Any) -> tuple[int, int]:
             )
         raise QueryError(
             f"({low!r}, {high!r}) holds no declared value of {name!r}, which is "
-            f"{values.span_label(0, values.size - 1)}; give the smaller end first"
+            f"{values.cells_label()}; give the smaller end first"
         )
     return span

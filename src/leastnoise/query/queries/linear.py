@@ -97,7 +97,7 @@ class Linear(Query):
     def _aspect(self, sizes: Mapping[str, int]) -> Aspect:
         """Coefficients one by one; cells are numbered with the last attribute fastest."""
         labels = self.own_labels()
-        # A row is written out once for all records that are held against it.
+        # A row is written out once for all records that are checked against it.
         row = lru_cache(maxsize=1)(lambda j: self.matrix.rows([j])[0])
 
         def adds(j: int, cell: Cell) -> float:

@@ -1,8 +1,8 @@
-"""What the label of a row says about one record, told a second time and in another way.
+"""What a row counts, record by record: an independent description of each query to check plans with.
 
-Rows, labels and columns are all made from `terms`: products of operators. Here the same queries are told
-from their own description, record by record: a record in a cell adds so much to row i. Nothing here knows
-operators, products of them, or the order of array axes, so that a plan can be held against it.
+Rows, labels and columns are all made from `terms`, products of operators. This module describes the same
+queries a second time: how much a record in a given cell adds to row i. It uses no operators, no products of
+operators and no order of array axes, so that a plan can be checked against it.
 
     Marginal("sex") * Prefix("age"), row 7:     aspects  sex = F, age up to 7
     a record (sex F, age 5) adds 1, a record (sex M, age 5) adds 0
@@ -25,20 +25,20 @@ from leastnoise.query.schema import Schema
 # The values of a record by their indices: its cell.
 Cell = Mapping[str, int]
 
-# Cells that are drawn until one satisfies a condition; a condition that none satisfies adds zero anyway.
+# Cells drawn until one satisfies a condition; if none does, the example adds zero, which is still a check.
 _TRIES = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Aspect:
-    """What every row of a table asks of one attribute, or of a few at once: one part of its label.
+    """What every row of a table counts of one attribute, or of a few at once: one part of its label.
 
     Attributes:
         attributes: those it is about.
-        n_rows: how many different things it asks.
-        label: what the j-th of them is called.
-        adds: what a record in a cell adds to a row that asks for the j-th.
-        example: values for which that is not zero, where some are easily found.
+        n_rows: the number of alternatives it has, such as the values of the attribute.
+        label: the name of the j-th.
+        adds: what a record in a cell adds to a row of the j-th.
+        example: values for which that is not zero, if they are easy to find.
     """
 
     attributes: tuple[str, ...]
@@ -64,7 +64,7 @@ class Meaning:
 
     @property
     def starts(self) -> list[int]:
-        """The first row of every table, and behind them the number of rows."""
+        """The first row of every table, and at the end the number of rows."""
         return list(accumulate((_n_rows(table) for table in self.tables), initial=0))
 
     def row(self, i: int, starts: Sequence[int]) -> RowMeaning:
@@ -81,14 +81,14 @@ class Meaning:
 
 @dataclass(frozen=True, eq=False)
 class RowMeaning:
-    """What one row says: its aspects, and which of the things that each asks."""
+    """What one row counts: its aspects, and which alternative of each."""
 
     asked: tuple[tuple[Aspect, int], ...]
     of_everyone: str
 
     @property
     def label(self) -> str:
-        """What the row must be called."""
+        """The label that the row must have."""
         return ", ".join(aspect.label(j) for aspect, j in self.asked) or self.of_everyone
 
     def adds(self, cell: Cell) -> float:
@@ -96,7 +96,7 @@ class RowMeaning:
         return math.prod(aspect.adds(j, cell) for aspect, j in self.asked)
 
     def example(self, rng: np.random.Generator) -> Cell:
-        """Values of its attributes with which a record counts, where some are easily found."""
+        """Values of its attributes with which a record counts, if they are easy to find."""
         return {name: i for aspect, j in self.asked for name, i in aspect.example(j, rng).items()}
 
 
@@ -159,7 +159,7 @@ def condition_aspect(conditions: Sequence[Condition], labels: Sequence[str], sch
 
 @dataclass(frozen=True, eq=False)
 class InventedRecords:
-    """Records that nobody lives behind, some of them repeated.
+    """Records of no real person, some of them repeated.
 
     Attributes:
         sizes: how many values each attribute has, in schema order.
@@ -172,7 +172,7 @@ class InventedRecords:
     times: tuple[int, ...]
 
     def truth(self, row: RowMeaning) -> tuple[float, float]:
-        """What a query must answer, and how large the numbers are that add up to it."""
+        """The true answer of a query, and the size of the numbers that are added up for it."""
         added = [row.adds(cell) for cell in self.cells]
         truth = sum(value * times for value, times in zip(added, self.times, strict=True))
         return truth, max(map(abs, added), default=0.0) * sum(self.times)

@@ -32,7 +32,7 @@ from leastnoise.query.schema import Schema
 
 
 class Labels(Sequence[str]):
-    """Names made when looked at, so that a million queries cost nothing to name."""
+    """Names made when they are read, so that a million queries cost nothing to name."""
 
     __slots__ = ("_length", "_make")
 
@@ -71,7 +71,7 @@ class Labels(Sequence[str]):
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """What a query asks of one attribute, or of a few tied together; equal to nothing but itself.
+    """The rows of a query over one attribute, or over a few tied together; compared by identity.
 
     Attributes:
         attributes: their names, in schema order.
@@ -184,7 +184,7 @@ class Query:
         return min(self._targets(), default=None)
 
     def targets(self, schema: Schema) -> Array:
-        """The standard errors that the answers must keep, ∞ without a target; (1,) for all alike, or (m,).
+        """The standard errors that the answers must keep, ∞ without a target; (1,) if all are equal, or (m,).
 
         Raises:
             QueryError: if sizes are expected of more or of fewer rows than there are.
@@ -193,10 +193,10 @@ class Query:
             labels = self.labels(schema)
             if len(self.expected) != labels.length:
                 shown = ", ".join(repr(labels[i]) for i in range(min(3, labels.length)))
-                told = shown + (", …" if labels.length > 3 else "")
+                first = shown + (", …" if labels.length > 3 else "")
                 raise QueryError(
                     f"expected holds {len(self.expected):,} sizes and the query has {labels.length:,} rows, "
-                    f"{told}; give one for each, in that order, or one number for all"
+                    f"{first}; give one for each, in that order, or one number for all"
                 )
         return np.array(self._targets() or (math.inf,))
 
@@ -219,7 +219,7 @@ class Query:
         return "" if self.stderr is None else size_to_text(self.stderr, self.expected)
 
     def relaxed(self, factor: float) -> Query:
-        """The same query with a target that many times as wide, given in the same way; without one, itself.
+        """The same query with its target multiplied by a factor, written as before; itself without a target.
 
         Example:
             >>> Query(expected=200, stderr="5%").relaxed(2).target_in_words()
@@ -251,7 +251,7 @@ class Query:
         raise NotImplementedError
 
     def tables(self, schema: Schema) -> Sequence[Table]:
-        """What the rows say about one record, told without operators; see `queries.meaning`."""
+        """What each row counts of one record, without operators; see `queries.meaning`."""
         raise NotImplementedError
 
     def meaning(self, schema: Schema) -> Meaning:
@@ -269,7 +269,7 @@ class Query:
         if len(terms) == 1:
             return term_operator(terms[0], schema)
         m = sum(math.prod(factor.operator.shape[0] for factor in term) for term in terms)
-        # Made when looked at: tables of up to three of a hundred attributes have sixteen million factors.
+        # Made when needed: tables of up to three of a hundred attributes have sixteen million factors.
         return Deferred((m, schema.n_cells), lambda: Stack([term_operator(term, schema) for term in terms]))
 
     def labels(self, schema: Schema) -> Labels:

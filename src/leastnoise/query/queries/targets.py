@@ -7,7 +7,7 @@
     expected=[20_000, 500], stderr="5%"   1,000 for the first row of the query, 25 for the second
 
 The expected size is something everybody may know: a census, last year's publication, a guess. It is never
-read from the data, because noise that depends on a count would tell the count.
+read from the data, because noise that depends on a count would reveal the count.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def checked_expected(expected: object) -> Expected | None:
     """A public size as a float, several as a tuple of floats; None where none is given.
 
     Raises:
-        QueryError: if they are not positive, finite numbers; of several, naming the first that is none.
+        QueryError: if they are not positive, finite numbers; of several, names the first that is not.
     """
     if expected is None:
         return None
@@ -94,7 +94,7 @@ def checked_within(pair: object, expected: Expected | None) -> Interval:
     """A half-width, in counts or as a share, and a level.
 
     Raises:
-        QueryError: if it is no such pair, or asks for a standard error that no float can hold.
+        QueryError: if it is not such a pair, or asks for a standard error that no float can hold.
     """
     wanted = f"within must be (half-width, level), as in within=(100, 0.95), got {pair!r}"
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -120,7 +120,7 @@ def is_percent(size: object) -> bool:
 
 
 def _checked_percent(what: str, given: object) -> str:
-    """The share with as few digits as tell it from others.
+    """The share, written with as few digits as identify it.
 
     Example:
         >>> _checked_percent("stderr", " 5.0 %")
@@ -164,7 +164,7 @@ def in_counts(size: Size, expected: Expected | None) -> tuple[float, ...]:
 
 
 def times(size: Size, factor: float) -> Size:
-    """A size that many times as large, in the way it was given.
+    """A size multiplied by a factor, written in the same way.
 
     Example:
         >>> times(50.0, 2), times("2.5%", 2)

@@ -1,13 +1,13 @@
 """What a table is declared to hold: attributes, their values, and the cells these make.
 
 A schema is public. It is written down by the publisher and never read from the
-data, because a value that appears only when somebody has it would tell on them.
+data, because a value that appears only when somebody has it would reveal that person.
 
     Schema(age=range(116), sex=("F", "M"), income=Bins([0, 10_000, 50_000]))
 
 A record belongs to one cell: one value of every attribute, the last attribute
-fastest. A record with a value outside the declared ones, or none at all, is
-dropped unless a policy says otherwise, and nothing ever says how many were.
+fastest. A record with an undeclared or missing value is dropped unless a
+policy says otherwise, and no output says how many were.
 
     attribute.py   what all kinds share: cells, labels, policies; which text stands for which number
     numeric.py     whole numbers, and intervals of a measured number

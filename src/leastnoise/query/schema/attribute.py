@@ -29,7 +29,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def is_null(value: object) -> bool:
-    """Whether a raw value is none at all: None, NaN, or what pandas has for them."""
+    """Whether a raw value is missing: None, NaN, or a missing value of pandas."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, (Real, Decimal)) and bool(value != value)
@@ -59,7 +59,7 @@ def whole_of(value: Any) -> int | None:
 
 
 def float_of(value: Any) -> float | None:
-    """The float64 nearest to a raw value, or None if it stands for no number."""
+    """The float64 nearest to a raw value, or None if it is not a number."""
     if not is_number(value):
         text = text_of(value)
         return float(text) if re.fullmatch(NUMBER_TEXT, text) else None
@@ -80,10 +80,10 @@ class Attribute(ABC):
     """Declared values in order, one cell each, and at most one more cell for the rest.
 
     Attributes:
-        outside: where a value goes that is none of the declared ones: "drop" leaves
+        outside: where a value that is not declared goes: "drop" leaves
             the record out, "clamp" takes the nearest end, "other" the other cell.
         null: where a null or NaN goes: "drop" or "other".
-        other: the label of the other cell, which is the last; None if there is none.
+        other: the label of the other cell, which is the last; None if there is no such cell.
     """
 
     outside: str
@@ -133,7 +133,7 @@ class Attribute(ABC):
 
     @abstractmethod
     def span(self, low: Value, high: Value) -> tuple[int, int] | None:
-        """The indices that a range from low to high stands for, both included, or None."""
+        """The first and the last index of a range from low to high, or None if it holds no value."""
 
     @abstractmethod
     def _names(self, text: str) -> bool:
@@ -166,6 +166,14 @@ class Attribute(ABC):
         """What people call cell i."""
         return self.span_label(i, i)
 
+    def values_label(self) -> str:
+        """The declared values in short, as messages show them: "0–115", or "F, M"."""
+        return self.span_label(0, self.n_values - 1)
+
+    def cells_label(self) -> str:
+        """The declared values in short, and the other cell."""
+        return self.values_label() + ("" if self.other is None else f" or {self.other}")
+
     def position(self, value: Value) -> int | None:
         """The index of a declared value, or of the other cell by its label; None for anything else."""
         value = plain(value)
@@ -196,7 +204,7 @@ class Attribute(ABC):
         below anything.
 
         Raises:
-            QueryError: if this kind of attribute cannot tell.
+            QueryError: if this kind of attribute cannot be compared that way.
         """
         if sign not in SIGNS:
             raise QueryError(f"a comparison is one of {', '.join(SIGNS)}, got {sign!r}")
@@ -212,7 +220,7 @@ class Attribute(ABC):
         return mask
 
     def numbers(self) -> list[int] | list[float] | None:
-        """The declared values as numbers, or None where they are none."""
+        """The declared values as numbers, or None if they are not numbers."""
         return None
 
     def to_dict(self) -> dict[str, Any]:

@@ -25,8 +25,11 @@ from leastnoise.query.schema.attribute import (
     whole_of,
 )
 
-# Deeper trees are refused by words before Python's own recursion limit does it without.
+# Levels of a hierarchy. Deeper trees are refused with a message, before Python's recursion limit is reached.
 _MAX_DEPTH = 100
+
+# Values that are listed in full where an attribute is shown in short.
+_LISTED = 8
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -54,6 +57,10 @@ class Named(Attribute):
     def label(self, i: int) -> str:
         """What people call cell i."""
         return str(self.values[i]) if i < self.n_values else str(self.other)
+
+    def values_label(self) -> str:
+        shown = ", ".join(map(str, self.values[:_LISTED]))
+        return shown if self.n_values <= _LISTED else f"{shown}, … ({self.n_values:,} values)"
 
     def prefix_label(self, i: int) -> str:
         return f"up to {self.label(i)}"
@@ -178,8 +185,8 @@ class Hierarchy(Named):
     Args:
         tree: a dict gives each region's name and what is in it, a list the values in a
             region; a list may also hold dicts, for regions next to values. Depths may
-            differ. Values are all text or all whole numbers, and no value may stand in
-            two places.
+            differ. Values are all text or all whole numbers, and no value may appear
+            twice.
         outside: "drop" or "other".
         null: "drop" or "other".
         other: the label of one more cell, next to the outermost regions.
@@ -214,7 +221,7 @@ class Hierarchy(Named):
         """The hierarchy in which every name, a key, lies in its parent.
 
         A parent of None, or a parent that is nobody's child, is an outermost region;
-        a name that is nobody's parent is a value. Each region stands where it, or
+        a name that is nobody's parent is a value. Each region comes where it, or
         anything in it, is first listed.
 
         Example:
@@ -258,7 +265,7 @@ class Hierarchy(Named):
             paths.append((self.other,))
         levels = []
         for depth in range(1, max(map(len, paths)) + 1):
-            # A region is told by the way to it: names may return in other branches.
+            # A region is known by its path: names may repeat in other branches.
             regions: dict[tuple[Value, ...], int] = {}
             groups = np.full(len(paths), -1, dtype=np.int64)
             for i, path in enumerate(paths):
@@ -348,7 +355,7 @@ def _leaf_paths(
 
 
 def _labels(regions: Sequence[tuple[Value, ...]]) -> tuple[str, ...]:
-    """The last name of each way, or the whole way where regions of one level share that name."""
+    """The last name of each path, or the whole path where regions of one level share that name."""
     names = [str(path[-1]) for path in regions]
     times = Counter(names)
     return tuple(
@@ -429,7 +436,7 @@ def _tree_of(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
     lost = next((child for child in parent_of if child not in reached), None)
     if lost is not None:
         raise SchemaError(f"{lost!r} lies within itself; a hierarchy has no cycles")
-    # From the innermost outwards, without recursion. Regions stand in the order in which they, or
+    # From the innermost outwards, without recursion. Regions keep the order in which they, or
     # anything in them, are first listed.
     listed_at = {child: i for i, child in enumerate(parent_of)}
     built: dict[Any, Any] = {}

@@ -20,7 +20,7 @@ class Schema:
 
     Example:
         >>> Schema(age=range(116), sex=("F", "M"))
-        Schema(age: 0–115, sex: F to M; 232 cells)
+        Schema(age: 0–115, sex: F, M; 232 cells)
     """
 
     __slots__ = ("_attributes",)
@@ -87,7 +87,7 @@ class Schema:
         return hash(tuple(self._attributes.items()))
 
     def __repr__(self) -> str:
-        parts = [f"{name}: {a.span_label(0, a.size - 1)}" for name, a in self._attributes.items()]
+        parts = [f"{name}: {a.cells_label()}" for name, a in self._attributes.items()]
         return f"Schema({', '.join(parts)}; {in_figures(self.n_cells)} cells)"
 
     def to_dict(self) -> dict[str, Any]:
