@@ -25,9 +25,8 @@ from leastnoise.papers.reproductions import printed as printed_numbers
 from leastnoise.papers.reproductions import running
 from leastnoise.papers.reproductions.cache import key_of, source_digest
 from leastnoise.papers.reproductions.command import duration, listing, progress_to_text
-from leastnoise.papers.reproductions.errata import SLIPS
 from leastnoise.papers.reproductions.page import write_pages
-from leastnoise.papers.reproductions.printed import Printed, PrintedNumber, printed
+from leastnoise.papers.reproductions.printed import Printed, PrintedNumber, errata, printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import NOTE, Row, cell
 from leastnoise.papers.reproductions.running import Outcome, RunProgress, run
@@ -371,12 +370,12 @@ def test_pages_link_every_number_to_its_function(tmp_path: Path) -> None:
     write_pages([found], tmp_path, tmp_path / "docs", datetime.date(2026, 11, 15))
     text = (tmp_path / "docs" / "index.md").read_text()
     assert "2026-11-15" in text and "1 are reached, 1 better, 0 differ and 1 were not run" in text
-    assert "## Where the papers and we disagree\n\nNowhere.\n\n## Slips in the papers\n" in text
+    assert "## Where the papers and we disagree\n\nNowhere.\n\n## Errata of the papers\n" in text
 
 
-def test_slips_lead_to_reproductions() -> None:
+def test_errata_lead_to_reproductions() -> None:
     known = {reproduction.name for reproduction in names.catalogue()}
-    seen = {f"{slip.paper}/{slip.seen_in}" for slip in SLIPS if slip.seen_in}
+    seen = {f"{erratum.paper}/{erratum.seen_in}" for erratum in errata() if erratum.seen_in}
     assert seen and seen <= known
 
 
@@ -385,15 +384,14 @@ def test_disagreements_with_one_reason_stand_under_it(
 ) -> None:
     import datetime
 
-    monkeypatch.setattr("leastnoise.papers.reproductions.page.PAPERS", ("made-up",))
-    monkeypatch.setattr("leastnoise.papers.reproductions.page.TITLES", {"made-up": "Made up"})
+    monkeypatch.setattr("leastnoise.papers.reproductions.page.PAPERS", {"made-up": "Made up"})
     whys = ("a table is stood in for", "θ differs", "a table is stood in for", "")
     found = dataclasses.replace(
         outcome(tmp_path),
         checks=tuple(Check(f"claim {i}", "1", str(i), "differs", why) for i, why in enumerate(whys)),
     )
     write_pages([found], tmp_path, tmp_path / "docs", datetime.date(2026, 11, 15))
-    told = (tmp_path / "docs" / "index.md").read_text().partition("disagree\n")[2].partition("## Slips")[0]
+    told = (tmp_path / "docs" / "index.md").read_text().partition("disagree\n")[2].partition("## Errata")[0]
     link = "[table-1](made-up.md#made-uptable-1)"
     assert told.strip().splitlines() == [
         "### Made up",

@@ -9,8 +9,14 @@ from functools import cache
 from leastnoise.core.errors import InputError
 from leastnoise.papers.reproductions.reproduction import Reproduction
 
-# The short names, in the order of the list.
-PAPERS = ("adaptive", "low-rank", "coa", "fitness-for-use", "open-data")
+# Short names and titles, in the order of the list.
+PAPERS = {
+    "adaptive": "The adaptive mechanism",
+    "low-rank": "The low-rank mechanism",
+    "coa": "Convex optimisation (COA)",
+    "fitness-for-use": "Fitness for use",
+    "open-data": "Open data",
+}
 
 
 @cache

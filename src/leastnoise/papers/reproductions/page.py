@@ -9,19 +9,11 @@ from pathlib import Path
 
 from leastnoise.core.whole_file import written_whole
 from leastnoise.papers.reproductions.catalogue import PAPERS
-from leastnoise.papers.reproductions.errata import SLIPS
+from leastnoise.papers.reproductions.printed import errata
 from leastnoise.papers.reproductions.rows import NOTE
 from leastnoise.papers.reproductions.running import Outcome
 from leastnoise.papers.reproductions.verdicts import Verdict
 from leastnoise.papers.reproductions.writing import as_markdown, caption, pivot, with_printed
-
-TITLES = {
-    "adaptive": "The adaptive mechanism",
-    "low-rank": "The low-rank mechanism",
-    "coa": "Convex optimisation (COA)",
-    "fitness-for-use": "Fitness for use",
-    "open-data": "Open data",
-}
 
 
 def write_pages(outcomes: Sequence[Outcome], files: Path, folder: Path, today: datetime.date) -> list[Path]:
@@ -98,17 +90,17 @@ def _index(outcomes: Sequence[Outcome], today: datetime.date) -> str:
         )
     lines += ["", *_listed("## Where ours is better", outcomes, "better")]
     lines += ["", *_listed("## Where the papers and we disagree", outcomes, "differs")]
-    return "\n".join([*lines, "", *_slips(shown)]) + "\n"
+    return "\n".join([*lines, "", *_errata(shown)]) + "\n"
 
 
-def _slips(papers: Sequence[str]) -> Iterator[str]:
-    yield "## Slips in the papers"
+def _errata(papers: Sequence[str]) -> Iterator[str]:
+    yield "## Errata of the papers"
     yield ""
-    for slip in SLIPS:
-        if slip.paper in papers:
-            link = f"[{slip.seen_in}]({slip.paper}.md#{_anchor(f'{slip.paper}/{slip.seen_in}')})"
-            seen = f" ({link})" if slip.seen_in else ""
-            yield f"- {TITLES[slip.paper]}, {slip.where}: {slip.what}{seen}."
+    for erratum in errata():
+        if erratum.paper in papers:
+            anchor = _anchor(f"{erratum.paper}/{erratum.seen_in}")
+            seen = f" ([{erratum.seen_in}]({erratum.paper}.md#{anchor}))" if erratum.seen_in else ""
+            yield f"- {PAPERS[erratum.paper]}, {erratum.where}: {erratum.what}{seen}."
 
 
 def _listed(head: str, outcomes: Sequence[Outcome], verdict: Verdict) -> list[str]:
@@ -124,7 +116,7 @@ def _listed(head: str, outcomes: Sequence[Outcome], verdict: Verdict) -> list[st
                     told = f"{link}, {check.claim}: printed {check.printed}, ours {check.ours}"
                     by_reason.setdefault(check.why, []).append(told)
         if by_reason:
-            lines += [f"### {TITLES[paper]}", "", *_under_reasons(by_reason), ""]
+            lines += [f"### {PAPERS[paper]}", "", *_under_reasons(by_reason), ""]
     return lines if len(lines) > 2 else [*lines, "Nowhere."]
 
 
@@ -144,7 +136,7 @@ def _sentence(why: str) -> str:
 
 
 def _paper(paper: str, outcomes: Sequence[Outcome]) -> str:
-    lines = [f"# {TITLES[paper]}", ""]
+    lines = [f"# {PAPERS[paper]}", ""]
     for outcome in outcomes:
         found = outcome.reproduction
         stem = found.name.partition("/")[2]

@@ -1,4 +1,4 @@
-"""The numbers that the papers print: one file, each with its page and its table."""
+"""What the papers print: numbers and claims, each with its page, in printed.toml; errata in errata.toml."""
 
 from __future__ import annotations
 
@@ -49,10 +49,36 @@ def printed(name: str) -> Printed:
     return found
 
 
+@dataclass(frozen=True)
+class Erratum:
+    """Something wrong in a paper.
+
+    Attributes:
+        paper: as in the names of reproductions.
+        where: the place in the paper.
+        what: what is wrong, and what is taken instead.
+        seen_in: the reproduction that shows it, without its paper; empty where none does.
+    """
+
+    paper: str
+    where: str
+    what: str
+    seen_in: str = ""
+
+
+@cache
+def errata() -> tuple[Erratum, ...]:
+    """The errata of all papers."""
+    return tuple(Erratum(**entry) for entry in _read("errata.toml")["errata"])
+
+
 @cache
 def _all() -> dict[str, Printed]:
-    text = resources.files(__package__).joinpath("printed.toml").read_text(encoding="utf-8")
-    return {name: _entry(entry) for name, entry in tomllib.loads(text).items()}
+    return {name: _entry(entry) for name, entry in _read("printed.toml").items()}
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
 def _entry(plain: Mapping[str, Any]) -> Printed:
