@@ -10,9 +10,9 @@ import pytest
 
 from leastnoise.core.errors import InputError
 from leastnoise.papers.reproductions import low_rank
-from leastnoise.papers.reproductions.low_rank import claims
+from leastnoise.papers.reproductions.low_rank import claims, examples
 from leastnoise.papers.reproductions.low_rank import low_rank_tasks as works
-from leastnoise.papers.reproductions.low_rank.sizes import CELLS, SHARES, SHRINK, M, N, rank_of
+from leastnoise.papers.reproductions.low_rank.low_rank_tasks import CELLS, SHARES, SHRINK, M, N, rank_of
 from leastnoise.papers.reproductions.reproduction import Reproduction, Setting
 from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, verdict_of
@@ -109,8 +109,8 @@ def test_the_second_example_is_below_what_the_paper_calls_optimal() -> None:
 
 def test_rows_that_do_not_answer_the_queries_are_refused() -> None:
     with pytest.raises(InputError, match="rows do not answer these queries"):
-        low_rank.measured_rows(np.eye(2), [[1, 0]])
-    variances, sensitivity = low_rank.measured_rows(np.eye(2), [[2, 0], [0, 1]])
+        examples.measured_rows(np.eye(2), [[1, 0]])
+    variances, sensitivity = examples.measured_rows(np.eye(2), [[2, 0], [0, 1]])
     assert variances == pytest.approx([2, 8]) and sensitivity == 2
 
 

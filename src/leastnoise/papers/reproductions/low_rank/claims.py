@@ -11,7 +11,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from leastnoise.papers.reproductions.low_rank.sizes import CELLS, QUERIES, SHARES, SHRINK, M, N, rank_of
+from leastnoise.papers.reproductions.low_rank.low_rank_tasks import (
+    CELLS,
+    QUERIES,
+    SHARES,
+    SHRINK,
+    M,
+    N,
+    rank_of,
+)
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.rows import Row, was_cut
 from leastnoise.papers.reproductions.verdicts import Check, statement, statement_about

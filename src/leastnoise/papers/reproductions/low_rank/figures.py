@@ -19,24 +19,22 @@ from leastnoise.papers.reproductions.low_rank.claims import (
     checks_9,
 )
 from leastnoise.papers.reproductions.low_rank.low_rank_tasks import (
+    CELLS,
     GPU_SECONDS,
     LRM_TIMES,
     MAX_SECONDS,
-    RATIO,
-    mechanism,
-    search_seconds,
-    searching_on,
-)
-from leastnoise.papers.reproductions.low_rank.sizes import (
-    CELLS,
     QUERIES,
+    RATIO,
     SEED,
     SHARE,
     SHARES,
     SHRINK,
     M,
     N,
+    mechanism,
     rank_of,
+    search_seconds,
+    searching_on,
 )
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain

@@ -15,11 +15,15 @@ from leastnoise.papers.reproductions.low_rank.low_rank_tasks import (
     EPSILON,
     EPSILONS,
     RATIO,
+    SEED,
+    SHRINK,
+    M,
+    N,
     decomposition,
+    rank_of,
     references,
     search_seconds,
 )
-from leastnoise.papers.reproductions.low_rank.sizes import SEED, SHRINK, M, N, rank_of
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain, Row, cell, curve
