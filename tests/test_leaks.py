@@ -32,8 +32,7 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core import random_bits
 from leastnoise.core.errors import LeastnoiseError, UnrecordedSpending
 from leastnoise.release import counts, measuring, noise
-from leastnoise.strategy.structured import axis_form, blocks, tables
-from leastnoise.strategy.structured import measured_integers as counting
+from leastnoise.strategy.structured import axis_form, blocks, integer_blocks, tables
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"))
 LARGEST = 7_310_533
@@ -399,7 +398,7 @@ PATH = [
     strategy.Strategy.exact_answers,
     blocks.Structured.exact_answers,
     blocks.Structured._block_answers,
-    counting,
+    integer_blocks,
     tables.Tables._block_answers,
     axis_form.AxisForm.answers,
     data_module.counts_from_vector,

@@ -18,13 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leastnoise as ln
-from leastnoise.bounds import SplitAxis, dense_axis, union_bound
-from leastnoise.bounds.union_norm import axes as union_axes
-from leastnoise.bounds.union_norm import bound as union_total
-from leastnoise.bounds.union_norm import resolvent, union_norm_below
-from leastnoise.bounds.union_norm import truncation as cuts
-from leastnoise.bounds.union_norm.few_directions import sum_of_norms_dense
-from leastnoise.bounds.union_norm.resolvent import norm_by_resolvents
+from leastnoise.bounds import SplitAxis, dense_axis, union_axes, union_bound, union_directions, union_norm
+from leastnoise.bounds.union_directions import norm_by_resolvents, sum_of_norms_dense
+from leastnoise.bounds.union_norm import union_norm_below
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import Array
 from leastnoise.query import Products, Query, products_of
@@ -48,12 +44,11 @@ def little_room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 def leave_room(monkeypatch: pytest.MonkeyPatch, together: int, work: float) -> None:
-    for module in (union_total, cuts):
-        monkeypatch.setattr(module, "MOST_TOGETHER", together)
-        monkeypatch.setattr(module, "MOST_WORK", work)
-    monkeypatch.setattr(cuts, "_MOST_OF_MANY", together)
-    monkeypatch.setattr(cuts, "_LEAST_WORK", work)
-    monkeypatch.setattr(cuts, "_FEW", 4 if work else 0)
+    monkeypatch.setattr(union_norm, "MOST_TOGETHER", together)
+    monkeypatch.setattr(union_norm, "MOST_WORK", work)
+    monkeypatch.setattr(union_norm, "_MOST_OF_MANY", together)
+    monkeypatch.setattr(union_norm, "_LEAST_WORK", work)
+    monkeypatch.setattr(union_norm, "_FEW", 4 if work else 0)
 
 
 def union(queries: Sequence[Query], **sizes: Any) -> Products:
@@ -278,7 +273,7 @@ def test_counting_directions_twice_is_caught(case: str, monkeypatch: pytest.Monk
 @pytest.mark.usefixtures("little_room")
 @pytest.mark.parametrize("case", TWIN_CASES)
 def test_axes_before_must_stay_in_their_first_directions(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    simplified, within = cuts._simplified, cuts._within
+    simplified, within = union_norm._simplified, union_norm._within
     whole: dict[int, SplitAxis] = {}
 
     def remember(axes: Mapping[int, SplitAxis], *rest: Any) -> Any:
@@ -288,8 +283,8 @@ def test_axes_before_must_stay_in_their_first_directions(case: str, monkeypatch:
     def anywhere(axes: Mapping[int, SplitAxis], *rest: Any) -> float:
         return within({a: whole[a] for a in axes}, *rest)
 
-    monkeypatch.setattr(cuts, "_simplified", remember)
-    monkeypatch.setattr(cuts, "_within", anywhere)
+    monkeypatch.setattr(union_norm, "_simplified", remember)
+    monkeypatch.setattr(union_norm, "_within", anywhere)
     assert excess(case) > SOLVER
 
 
@@ -324,7 +319,7 @@ def test_kinds_that_always_come_together_are_one(monkeypatch: pytest.MonkeyPatch
     def careless(weights: dict[Any, float], reference: dict[Any, float]) -> float:
         return max(weights[asked] / reference[asked] for asked in weights)
 
-    monkeypatch.setattr("leastnoise.bounds.union_norm.axis_questions._proportion", careless)
+    monkeypatch.setattr("leastnoise.bounds.union_questions._proportion", careless)
     assert union_norm_below(products, w, q) > (1 + SOLVER) * F
 
 
@@ -431,7 +426,7 @@ def test_few_directions_hold_almost_everything(
     products = union([P("a"), P("b"), P("c"), P("d")], a=100, b=100, c=100, d=100)
     q, w = equal(products), np.ones(4)
     F = union_norm_below(products, w, q)
-    monkeypatch.setattr(cuts, "_cuts", lambda *_: (np.full(4, float(kept)), False))
+    monkeypatch.setattr(union_norm, "_cuts", lambda *_: (np.full(4, float(kept)), False))
     assert least < 1 - union_norm_below(products, w, q) / F < most
 
 
@@ -442,7 +437,7 @@ def test_one_decomposition_serves_weights_nearby_from_below() -> None:
     each = math.fsum(sum_of_norms_dense(axes, terms, weights[:, [c]]) for c in range(30))
     assert sum_of_norms_dense(axes, terms, weights, is_exact=True) == pytest.approx(each, rel=ROUNDING)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("leastnoise.bounds.union_norm.few_directions._WORK", 0.0)
+        monkeypatch.setattr("leastnoise.bounds.union_directions._WORK", 0.0)
         few = sum_of_norms_dense(axes, terms, weights)
     assert (1 - 1e-2) * each < few < (1 - ROUNDING) * each
 
@@ -459,16 +454,16 @@ def test_resolvents_agree_with_a_decomposition_and_stay_below() -> None:
 def test_a_coarse_rule_stays_below_only_because_its_excess_is_divided_out(
     step: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resolvent, "_STEP", step)
+    monkeypatch.setattr(union_directions, "_STEP", step)
     axes, terms, w = axes_of(2), [((0, 0),), ()], np.array([1.0, 1e-3])
     exact = sum_of_norms_dense(axes, terms, w[:, None])
 
     def largest_ratio(excess: float) -> float:
         """Over rules that start anywhere within a step: the error is a wave in where they start."""
-        monkeypatch.setattr(resolvent, "_EXCESS", excess)
+        monkeypatch.setattr(union_directions, "_EXCESS", excess)
         found = []
         for start in np.exp(np.linspace(0, step, 40)):
-            monkeypatch.setattr(resolvent, "_FIRST", 1e-11 * start)
+            monkeypatch.setattr(union_directions, "_FIRST", 1e-11 * start)
             found.append(norm_by_resolvents(axes, terms, w) / exact)
         return max(found)
 

@@ -1,8 +1,12 @@
 """Lower bounds that hold whoever found the witness, and whatever rounding did to it.
 
-    nuclear_norm   sums of singular values, from matrices; no decomposition is trusted for them
-    union_norm     the same for unions of products, at any scale
-    product_bound  dual weights of product form, and the bound they give
+    nuclear_norm      sums of singular values, from matrices; no decomposition is trusted for them
+    union_axes        one axis of a union of products, in a basis that starts with its weights
+    union_directions  nuclear norms of a union over some directions of every axis
+    union_questions   what a union asks of every axis, without what needs no bound
+    union_norm        nuclear norms of unions of products at any scale
+    product_bound     dual weights of product form, and the bound they give
+    certificate       how good a plan is, proved from both sides
 
 Certificates rest on these alone.
 """
@@ -23,10 +27,9 @@ from leastnoise.bounds.product_bound import (
     product_witness_from_parts,
     with_row_weights,
 )
-from leastnoise.bounds.union_norm.axes import SplitAxis, dense_axis, plain_axis
-from leastnoise.bounds.union_norm.bound import union_bound
-from leastnoise.bounds.union_norm.few_directions import Asked, Directions
-from leastnoise.bounds.union_norm.resolvent import Blocks
+from leastnoise.bounds.union_axes import SplitAxis, dense_axis, plain_axis
+from leastnoise.bounds.union_directions import Asked, Blocks, Directions
+from leastnoise.bounds.union_norm import union_bound
 
 __all__ = [
     "MOST_OPTIMAL",

@@ -31,12 +31,22 @@ from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY, Strategy
 from leastnoise.strategy.measured import CountTables, Measured, Spread
 from leastnoise.strategy.rounding import GRID_TOLERANCE, LEAST_SCALE_BITS, RealStrategy, integer_strategy
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
-from leastnoise.strategy.structured.axis_form import AxisForm, centred_form, identity_form
+from leastnoise.strategy.structured.axis_form import (
+    AxisForm,
+    centred_form,
+    identity_form,
+    rounded_centre,
+    split_form,
+    whole_form,
+)
 from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.integer_axis import rounded_centre, split_form, whole_form
-from leastnoise.strategy.structured.layout import Block
-from leastnoise.strategy.structured.proposal import ROUNDING, BlockProposal, single_block
-from leastnoise.strategy.structured.stored_parts import structured_from_parts
+from leastnoise.strategy.structured.construction import (
+    ROUNDING,
+    BlockProposal,
+    single_block,
+    structured_from_parts,
+)
+from leastnoise.strategy.structured.integer_blocks import Block
 from leastnoise.strategy.structured.tables import Tables
 
 __all__ = [

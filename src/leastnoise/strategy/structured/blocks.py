@@ -17,7 +17,7 @@ in which only blocks s within the row's own axes have a part. A record meets one
 
     Δ² = Σ_s k_s² Π_{a in s or whole} max_i ‖M_a e_i‖² ,    Δ₁ likewise with absolute sums,                (3)
 
-exactly where axes have one form each. `sensitivity` says why, and bounds what a replaced record changes.
+exactly where axes have one form each. `integer_blocks` says why, and bounds what a replaced record changes.
 
 Axes may have several forms. They are split in a fixed order, and the centre of an axis may depend on its
 history, the axes before it that are in s: two different sets then differ at some first axis, where one has
@@ -60,10 +60,16 @@ from leastnoise.query import (
 )
 from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY
 from leastnoise.strategy.measured import CountTables, Measured, Spread
-from leastnoise.strategy.structured import accuracy
-from leastnoise.strategy.structured import measured_integers as counting
+from leastnoise.strategy.structured import accuracy, integer_blocks
 from leastnoise.strategy.structured.axis_form import AxisForm
-from leastnoise.strategy.structured.layout import Block, check_blocks, check_centres, check_forms
+from leastnoise.strategy.structured.integer_blocks import (
+    Block,
+    Columns,
+    RecordCosts,
+    check_blocks,
+    check_centres,
+    check_forms,
+)
 from leastnoise.strategy.structured.reconstruction import (
     components_of,
     gain_norms,
@@ -73,7 +79,6 @@ from leastnoise.strategy.structured.reconstruction import (
     term_values,
     workload_values,
 )
-from leastnoise.strategy.structured.sensitivity import Columns, RecordCosts
 from leastnoise.strategy.structured.view import View
 
 # More integers than this are not measured: with their noise they are Python integers, some 60 bytes each.
@@ -253,7 +258,7 @@ class Structured(Measured):
     def _measured_blocks(self, blocks: Sequence[Block], tables: CountTables) -> Array:
         """What some blocks measure, one after the other, without noise, as Python integers."""
         forms = [self.block_forms(block) for block in blocks]
-        counted = counting.cross_tables(self.axes, [tuple(own) for own in forms], tables)
+        counted = integer_blocks.cross_tables(self.axes, [tuple(own) for own in forms], tables)
         parts = [
             self._block_answers(table, list(own.values())).reshape(-1) * block.multiplier
             for table, own, block in zip(counted, forms, blocks, strict=True)
@@ -273,7 +278,7 @@ class Structured(Measured):
             )
 
     def _block_answers(self, table: Array, forms: Sequence[AxisForm]) -> Array:
-        return counting.block_answers(table, forms)
+        return integer_blocks.block_answers(table, forms)
 
     # From integers to answers -------------------------------------------------------------------------
 

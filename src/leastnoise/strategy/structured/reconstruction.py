@@ -11,7 +11,7 @@ import numpy as np
 from leastnoise.core.operators import Array, require_room
 from leastnoise.query import InventedRecords, ProductTerm
 from leastnoise.strategy.structured.axis_form import AxisForm
-from leastnoise.strategy.structured.layout import Block
+from leastnoise.strategy.structured.integer_blocks import Block
 from leastnoise.strategy.structured.view import Piece, View
 
 # What is known of every component, by its number.

@@ -28,8 +28,8 @@ from leastnoise.query import AxisSet, Lattice, ProductTerm
 from leastnoise.strategy.measured import CountTables
 from leastnoise.strategy.structured.axis_form import AxisForm
 from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.integer_blocks import Columns
 from leastnoise.strategy.structured.reconstruction import Components
-from leastnoise.strategy.structured.sensitivity import Columns
 from leastnoise.strategy.structured.view import View
 
 

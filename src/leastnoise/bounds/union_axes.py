@@ -1,9 +1,9 @@
 """One axis of a union of products, in a basis that starts with its weights and soon forgets them.
 
 Under weights q of its values, a kind of question with Gram matrix V has the matrix K = diag(e) V diag(e),
-e = √q; products that do not mention the axis have e eᵀ instead. A bound (`cuts`) splits every axis into a few
-directions that hold e, and the others. What it loses is what the roots K^½ have across the cut. Directions
-that grow from e by the logarithms of the K,
+e = √q; products that do not mention the axis have e eᵀ instead. A bound (`union_norm`) splits every axis into
+a few directions that hold e, and the others. What it loses is what the roots K^½ have across the cut.
+Directions that grow from e by the logarithms of the K,
 
     e, log(K) e, log(K)² e, …                                                                         (1)
 

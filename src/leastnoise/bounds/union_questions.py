@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from leastnoise.bounds.nuclear_norm import trace_root_below
-from leastnoise.bounds.union_norm.axes import SplitAxis, dense_axis, plain_axis
-from leastnoise.bounds.union_norm.few_directions import Asked
-from leastnoise.bounds.union_norm.resolvent import Blocks
+from leastnoise.bounds.union_axes import SplitAxis, dense_axis, plain_axis
+from leastnoise.bounds.union_directions import Asked, Blocks
 from leastnoise.core.operators import Array
 from leastnoise.query import Products
 

@@ -1,4 +1,4 @@
-"""From shares of a budget to integer multipliers: how a structured proposal becomes what is measured.
+"""Structured strategies made from what a method proposes, and read back from files.
 
 A method proposes what each axis measures, in integers already, and which share x_s of the budget each block
 gets. The multiplier of block s, k_s ∝ √(x_s / Π_a cost_a) with Gaussian noise and x_s / Π_a cost_a with
@@ -11,19 +11,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import DesignError
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import Array
 from leastnoise.privacy import CellCosts, Goal
-from leastnoise.query import Axis, AxisSet
+from leastnoise.query import Axis, AxisSet, axes_from_plain
 from leastnoise.strategy.budget import check_spent, least_scale
 from leastnoise.strategy.rounding import bits_for_scale, finer_bits
-from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.structured.axis_form import AxisForm, form_from_parts
 from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.layout import Block
+from leastnoise.strategy.structured.integer_blocks import Block
 from leastnoise.strategy.structured.tables import Tables
+
+# From a proposal -----------------------------------------------------------------------------------------
 
 # Bits of the least multiplier: rounding it moves its variance by at most a share of 2^-26, 1.5e-8.
 _LEAST_BITS = 26
@@ -114,3 +119,56 @@ def _power_of_two(exponent: float) -> int:
 def single_block(axes: Sequence[Axis], forms: Sequence[Sequence[AxisForm]]) -> BlockProposal:
     """One block over all axes that have a form, none of them split."""
     return BlockProposal(tuple(axes), tuple(tuple(own) for own in forms), (((), ()),), np.ones(1))
+
+
+# From a file ---------------------------------------------------------------------------------------------
+
+
+def structured_from_parts(
+    plain: Any, arrays: Mapping[str, Array], *, scale: int, noise: str, neighbours: str
+) -> Structured:
+    """The strategy that `Structured.to_parts` took apart, read without trusting it.
+
+    Raises:
+        PlanFileError: if it is none.
+    """
+    kinds = {"blocks": Structured, "tables": Tables}
+    if not isinstance(plain, dict) or plain.get("kind") not in kinds:
+        raise PlanFileError("the file holds a strategy of a kind that this version does not know")
+    axes = axes_from_plain(plain["axes"])
+    forms = [
+        [
+            form_from_parts(plain_form, _own(arrays, f"axis{place}_{number}_"))
+            for number, plain_form in enumerate(own)
+        ]
+        for place, own in enumerate(plain["forms"])
+    ]
+    sizes, flat, chosen = arrays["block_sizes"], arrays["block_axes"], arrays["block_forms"]
+    limbs = arrays["multipliers"]
+    are_lists = all(array.ndim == 1 and array.dtype.kind == "i" for array in (sizes, flat, chosen))
+    if not are_lists or limbs.ndim != 2 or limbs.dtype.kind != "i" or len(limbs) != len(sizes):
+        raise PlanFileError("the file holds blocks that are no sets of axes")
+    if (sizes < 0).any() or int(sizes.sum()) != len(flat) or len(flat) != len(chosen):
+        raise PlanFileError("the file holds blocks that are no sets of axes")
+    ends = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+    axes_listed, forms_listed = flat.tolist(), chosen.tolist()
+    blocks = [
+        Block(tuple(axes_listed[start:end]), tuple(forms_listed[start:end]), int(k))
+        for (start, end), k in zip(pairwise(ends), exact.from_limbs(limbs).tolist(), strict=True)
+    ]
+    centres = {(int(a), tuple(int(b) for b in history)): int(form) for a, history, form in plain["centres"]}
+    return kinds[plain["kind"]](
+        axes,
+        forms,
+        blocks,
+        scale=scale,
+        noise=noise,
+        neighbours=neighbours,
+        centres=centres,
+        order=[int(a) for a in plain["order"]],
+    )
+
+
+def _own(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """The arrays whose names begin so, without that."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

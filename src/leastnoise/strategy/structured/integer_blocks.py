@@ -1,0 +1,275 @@
+"""Integer blocks of products: which there are, what one record changes in them, and what they measure.
+
+All numbers are Python integers, or int64 where nothing can wrap: nothing is rounded.
+
+A record is in one cell, and meets one column of the matrix M_a of every axis a (docs/proofs.md, section 4).
+Its column in block s, k_s · ⊗ M_a ⊗ 1ᵀ, is the product of these, and the norm of a product is the product of
+the norms. So
+
+    Δ² = max over cells of Σ_s k_s² Π_a ‖M_a e_{i_a}‖²                                                   (1)
+       ≤ Σ_s k_s² Π_a max_i ‖M_a e_i‖² ,                                                                 (2)
+
+with equality where every axis has one matrix: the worst cell takes the largest column of every axis. Δ₁ is
+the same with absolute sums, and k_s for k_s².
+
+Nothing of the size of the domain is built: a block is measured from the cross table of its own axes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array
+from leastnoise.query import Axis, AxisSet
+from leastnoise.strategy.measured import CountTables
+from leastnoise.strategy.structured.axis_form import AxisForm
+
+# Which blocks there are ----------------------------------------------------------------------------------
+
+
+class Block(NamedTuple):
+    """What one block holds.
+
+    Attributes:
+        axes: the split axes of which it holds residuals, rising.
+        forms: which form of each of them.
+        multiplier: k, a positive integer.
+    """
+
+    axes: AxisSet
+    forms: tuple[int, ...]
+    multiplier: int
+
+
+def check_forms(axes: Sequence[Axis], forms: Sequence[Sequence[AxisForm]], order: Sequence[int]) -> None:
+    """Return if every axis has forms of its size, one of them if it is whole.
+
+    Raises:
+        DesignError: if not, or if the order is not one of all axes.
+    """
+    if len(forms) != len(axes) or sorted(order) != list(range(len(axes))):
+        raise DesignError("a structured strategy needs forms for every axis, and an order of all axes")
+    for axis, own in zip(axes, forms, strict=True):
+        if any(form.size != axis.size for form in own):
+            raise DesignError(f"the axis {', '.join(axis.names)} has {axis.size:,} values, a form has others")
+        if len(own) > 1 and not all(form.is_split for form in own):
+            raise DesignError("a whole axis has one form")
+
+
+def check_blocks(forms: Sequence[Sequence[AxisForm]], blocks: Sequence[Block]) -> None:
+    """Return if there are blocks, each once, of split axes and their forms, with multipliers.
+
+    Raises:
+        DesignError: if not.
+    """
+    if not blocks:
+        raise DesignError("a structured strategy needs at least one block")
+    # A NumPy integer would wrap when squared.
+    if any(type(block.multiplier) is not int or block.multiplier < 1 for block in blocks):
+        raise DesignError("multipliers of blocks must be positive whole numbers")
+    if len({(block.axes, block.forms) for block in blocks}) < len(blocks):
+        raise DesignError("every block may be measured once")
+    n_forms = _n_split_forms(forms)
+    for block in blocks:
+        fits = len(block.axes) == len(block.forms) and list(block.axes) == sorted(set(block.axes))
+        for a, form in zip(block.axes, block.forms, strict=False):
+            fits = fits and 0 <= a < len(n_forms) and 0 <= form < n_forms[a]
+        if not fits:
+            raise DesignError("a block names split axes, each once, rising, and a form of each")
+
+
+def check_centres(forms: Sequence[Sequence[AxisForm]], centres: Iterable[tuple[int, int]]) -> None:
+    """Return if the centres, each an axis and a form, are those of forms that split axes have.
+
+    Raises:
+        DesignError: if not.
+    """
+    n_forms = _n_split_forms(forms)
+    if any(not (0 <= a < len(n_forms) and 0 <= form < n_forms[a]) for a, form in centres):
+        raise DesignError("a centre is that of a form which its axis does not have")
+
+
+def _n_split_forms(forms: Sequence[Sequence[AxisForm]]) -> list[int]:
+    """How many forms a block may choose from on each axis: none on a whole one."""
+    return [len(own) if own and own[0].is_split else 0 for own in forms]
+
+
+# What a record changes -----------------------------------------------------------------------------------
+
+
+class Columns(Protocol):
+    """The columns of the matrix of one axis. An `AxisForm` has them."""
+
+    def costs(self, power: int) -> list[int]:
+        """Σ a² (power 2) or Σ |a| (power 1) of every column."""
+
+    def largest_cost(self, power: int) -> int:
+        """The largest of `costs`."""
+
+    def inner_products(self) -> tuple[int, int]:
+        """The least and the largest inner product of two columns, a column with itself included."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordCosts:
+    """What records change, in sums of squares or in absolute sums.
+
+    Attributes:
+        columns: of every axis, for each of its forms; of a whole axis one, of an axis never measured none.
+        whole: the axes that are part of every block.
+        blocks: the split axes of each, their forms, and its multiplier.
+        power: 2 for sums of squares (Gaussian noise), 1 for absolute sums (Laplace noise).
+    """
+
+    columns: Sequence[Sequence[Columns]]
+    whole: AxisSet
+    blocks: Sequence[Block]
+    power: int
+
+    @cached_property
+    def _largest_columns(self) -> list[list[int]]:
+        """max_i ‖M_a e_i‖ to the power, of every axis and form."""
+        return [[form.largest_cost(self.power) for form in own] for own in self.columns]
+
+    @cached_property
+    def _largest_in_blocks(self) -> list[int]:
+        """Π_a max_i ‖M_a e_i‖ to the power, of every block, without its multiplier."""
+        costs = self._largest_columns
+        of_whole = math.prod(costs[a][0] for a in self.whole)
+        return [
+            of_whole * math.prod([costs[a][form] for a, form in zip(block.axes, block.forms, strict=True)])
+            for block in self.blocks
+        ]
+
+    def added(self) -> int:
+        """The most that one record adds: (2), or less where the forms of an axis say so."""
+        costs = zip(self.blocks, self._largest_in_blocks, strict=True)
+        bound = sum(block.multiplier**self.power * cost for block, cost in costs)
+        for place, own in enumerate(self.columns):
+            if len(own) > 1:
+                bound = min(bound, self._along_one(place))
+        return bound
+
+    def _along_one(self, place: int) -> int:
+        """(1) with the columns of one axis as they are, value by value, and the largest of all others."""
+        columns = [np.array(form.costs(self.power), dtype=object) for form in self.columns[place]]
+        total: Array = np.zeros(len(columns[0]), dtype=object)
+        for block, cost in zip(self.blocks, self._largest_in_blocks, strict=True):
+            chosen = self._chosen(block).get(place)
+            largest = block.multiplier**self.power * cost
+            if chosen is None:
+                total = total + largest
+            else:
+                # Exact: the divisor is a factor of the cost of the block.
+                total = total + (largest // self._largest_columns[place][chosen]) * columns[chosen]
+        return int(total.max())
+
+    def replaced(self) -> int:
+        """A bound on what replacing one record by another changes.
+
+        Block by block, ‖a − b‖² = ‖a‖² + ‖b‖² − 2 a·b, and a·b is a product of inner products of columns, one
+        for each axis, each within known ends. ‖a − b‖₁ ≤ ‖a‖₁ + ‖b‖₁. A block of no axis does not change.
+        """
+        is_squared = self.power == 2
+        ends = [[form.inner_products() for form in own] for own in self.columns] if is_squared else []
+        total = 0
+        for block, cost in zip(self.blocks, self._largest_in_blocks, strict=True):
+            k, chosen = block.multiplier, self._chosen(block)
+            if not chosen:
+                continue
+            if not is_squared:
+                total += 2 * k * cost
+                continue
+            low, high = 1, 1
+            for a, form in chosen.items():
+                products = [x * y for x in (low, high) for y in ends[a][form]]
+                low, high = min(products), max(products)
+            total += 2 * k * k * (cost - low)
+        return total
+
+    def of_cells(self, sizes: Sequence[int]) -> Array:
+        """The sum in (1) for every cell of axes of these sizes, the last axis fastest."""
+        total: Array = np.zeros(math.prod(sizes), dtype=object)
+        for block in self.blocks:
+            of_block = np.array([block.multiplier**self.power], dtype=object)
+            chosen = self._chosen(block)
+            for a, size in enumerate(sizes):
+                costs = self.columns[a][chosen[a]].costs(self.power) if a in chosen else [1] * size
+                of_block = np.multiply.outer(of_block, np.array(costs, dtype=object)).reshape(-1)
+            total += of_block
+        return total
+
+    def _chosen(self, block: Block) -> dict[int, int]:
+        """The axes that a block measures, and in which form; it adds up all others."""
+        return {**dict(zip(block.axes, block.forms, strict=True)), **dict.fromkeys(self.whole, 0)}
+
+
+# From counts to integers ---------------------------------------------------------------------------------
+
+# Bits of a limb of the counts, which leave room for sums and differences along the axes.
+_LIMB = 32
+
+
+def cross_tables(axes: Sequence[Axis], sets: Sequence[AxisSet], tables: CountTables) -> Iterator[Array]:
+    """For every set of axes its table of counts, an array with one axis for each."""
+    source = _covering(sets)
+    largest = list(dict.fromkeys(source.values()))
+    names = [tuple(name for a in own for name in axes[a].names) for own in largest]
+    counted = {
+        own: np.asarray(table).reshape([axes[a].size for a in own])
+        for own, table in zip(largest, tables(names), strict=True)
+    }
+    for own in sets:
+        covering = source[own]
+        # Sums of Python integers, or of int64 below 2^63 in all, as the counts of one table are.
+        left_out = tuple(i for i, a in enumerate(covering) if a not in own)
+        table = counted[covering]
+        yield np.asarray(table.sum(axis=left_out), dtype=table.dtype) if left_out else table
+
+
+def block_answers(table: Array, forms: Sequence[AxisForm]) -> Array:
+    """⊗ M_a applied to a table of counts, as Python integers, the work independent of the counts."""
+    if not forms:
+        return np.array([int(table.reshape(-1)[0])], dtype=object)
+    if table.dtype == object:
+        return _along_axes(table, forms)
+    table = table.astype(np.int64, casting="safe")
+    grown = math.prod(2 * form.size for form in forms if form.kind == "centred").bit_length()
+    if _LIMB + grown > exact.SAFE_BITS:
+        return _along_axes(table.astype(object), forms)
+    # Centred axes in two limbs of int64, each too small to wrap; then, in Python integers, the others.
+    centred = [form if form.rows is None else None for form in forms]
+    high = _along_axes(table >> _LIMB, centred)
+    low = _along_axes(table & ((1 << _LIMB) - 1), centred)
+    whole = (high.astype(object) << _LIMB) + low.astype(object)
+    return _along_axes(whole, [None if form.rows is None else form for form in forms])
+
+
+def _along_axes(table: Array, forms: Sequence[AxisForm | None]) -> Array:
+    """Integer matrices along the axes of a table; None leaves an axis as it is."""
+    for position, form in enumerate(forms):
+        if form is not None:
+            front = np.moveaxis(table, position, 0)
+            result = form.answers(front.reshape(front.shape[0], -1))
+            table = np.moveaxis(result.reshape(form.n_rows, *front.shape[1:]), 0, position)
+    return table
+
+
+def _covering(sets: Sequence[AxisSet]) -> dict[AxisSet, AxisSet]:
+    """For every set one that holds it and is part of no other: few tables are counted, the rest added up."""
+    covered: dict[AxisSet, AxisSet] = {}
+    for axes in sorted(set(sets), key=lambda s: (-len(s), s)):
+        if axes not in covered:
+            for size in range(len(axes) + 1):
+                for part in combinations(axes, size):
+                    covered.setdefault(part, axes)
+    return {axes: covered[axes] for axes in sets}
