@@ -10,7 +10,7 @@ import pytest
 from scipy import linalg
 
 from leastnoise.core.operators import CumulativeSum, EveryRange, Matrix, Stack
-from leastnoise.solver import ImplicitRows, Rows, load_backend
+from leastnoise.solver import ImplicitRows, QueryRows, load_backend
 from leastnoise.solver import mean as mean_module
 from leastnoise.solver.mean import Forms, MeanPoint, evaluate
 from leastnoise.solver.rows import DenseRows, StackedRows
@@ -314,7 +314,7 @@ def test_the_plain_route_loses_what_the_careful_one_keeps() -> None:
 # Rows -----------------------------------------------------------------------------------------
 
 
-def kinds_of_rows(seed: int) -> list[Rows]:
+def kinds_of_rows(seed: int) -> list[QueryRows]:
     """The same queries over five cells, four ways; and in the coordinates of a basis."""
     rng = np.random.default_rng(seed)
     ranges, prefixes = EveryRange(5), CumulativeSum(5)
@@ -337,7 +337,7 @@ class _Forgetful(StackedRows):
         return self._first.gram(weights[: self._first.shape[0]])
 
 
-def same_rows(given: Rows, dense: Rows, seed: int) -> bool:
+def same_rows(given: QueryRows, dense: QueryRows, seed: int) -> bool:
     """Whether two kinds of rows do the same."""
     rng = np.random.default_rng(seed)
     m, k = dense.shape

@@ -15,7 +15,7 @@ from leastnoise.core.errors import InputError, MissingExtraError
 from leastnoise.core.progress import Progress
 from leastnoise.privacy import GDP
 from leastnoise.solver import BACKENDS, Solution, load_backend, minimise_total_variance, newton
-from leastnoise.solver.dual import DualPoint, Noise, evaluate
+from leastnoise.solver.dual import DualNoise, DualPoint, evaluate
 from leastnoise.strategy import RealStrategy, integer_strategy
 from support import extra
 from tolerances import ROUNDING, SOLVER
@@ -100,7 +100,7 @@ def test_weak_directions_keep_their_digits(ratio: float) -> None:
     np.testing.assert_allclose(np.sort(strength), np.geomspace(ratio, 1, 6), rtol=1e-6)
 
 
-def is_noise_of(noise: Noise | None, R: Any) -> bool:
+def is_noise_of(noise: DualNoise | None, R: Any) -> bool:
     """Whether profile and total variance are those of the strategy that the root stands for."""
     if noise is None:
         return False
@@ -127,7 +127,7 @@ def test_noise_moved_to_first_order_is_noise_and_right_to_second(shape: tuple[in
     rng = np.random.default_rng(shape)
     R, change = rng.normal(size=shape), rng.uniform(-1, 1, shape[1])
     point = evaluate(R, rng.uniform(0.5, 2, shape[1]), NUMPY)
-    # Noise whatever the change, near or far, and the point's own where nothing changes.
+    # DualNoise whatever the change, near or far, and the point's own where nothing changes.
     for size in (0.0, 1e-3, 0.3):
         moved = point.moved(size * change * point.q)
         assert is_noise_of(moved, R)

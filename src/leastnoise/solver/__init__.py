@@ -25,7 +25,7 @@ from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_w
 from leastnoise.solver.descent import StopDescent, minimise_smooth
 from leastnoise.solver.newton import Solution, minimise_total_variance
 from leastnoise.solver.ordering import refined_profile
-from leastnoise.solver.rows import ImplicitRows, Rows
+from leastnoise.solver.rows import ImplicitRows, QueryRows
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
 from leastnoise.solver.weighting import Weighting, optimal_weighting
 
@@ -35,7 +35,7 @@ __all__ = [
     "Backend",
     "CappedSolution",
     "ImplicitRows",
-    "Rows",
+    "QueryRows",
     "Run",
     "Solution",
     "SplitSolution",

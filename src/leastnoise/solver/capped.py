@@ -24,7 +24,7 @@ from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.capped_problems import (
     PATIENCE,
     Anchor,
-    CappedIterate,
+    CappedPoint,
     CappedProblem,
     LeastProfile,
     TotalWithinCaps,
@@ -32,7 +32,7 @@ from leastnoise.solver.capped_problems import (
 )
 from leastnoise.solver.mean import Forms, evaluate
 from leastnoise.solver.path_following import Enough, Path, follow_path, never, relative_gap
-from leastnoise.solver.rows import DenseRows, Rows, StackedRows
+from leastnoise.solver.rows import DenseRows, QueryRows, StackedRows
 
 # Up to so many queries, or so many per direction, all of them are solved for at once.
 _ALL_AT_ONCE, _PER_DIRECTION = 1_500, 4
@@ -79,7 +79,7 @@ class CappedSolution:
         return relative_gap(self.achieved, self.lower_bound)
 
 
-CappedPath = Path[CappedIterate]
+CappedPath = Path[CappedPoint]
 
 
 @dataclass
@@ -123,7 +123,7 @@ class Run:
 
 
 def least_profile(
-    rows: Rows,
+    rows: QueryRows,
     B: Array,
     caps: Array,
     run: Run,
@@ -142,7 +142,7 @@ def least_profile(
 
 
 def total_within_caps(
-    rows: Rows, B: Array, caps: Array, base: Array, run: Run, *, is_all_capped: bool = True
+    rows: QueryRows, B: Array, caps: Array, base: Array, run: Run, *, is_all_capped: bool = True
 ) -> CappedSolution:
     """The noise of least total variance trace(S₀Σ) among those with u_i ≤ 1 and v_j ≤ c_j.
 
@@ -202,7 +202,7 @@ def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedS
     )
 
 
-def _total_of(found: _Found, base: Array) -> float:
+def _total_of(found: _BestRound, base: Array) -> float:
     """trace(S₀Σ) of the noise found, at profile 1."""
     point = found.path.best.mean
     root = point.device.numpy(point.root)
@@ -218,7 +218,9 @@ def _has_room(achieved: float, lower_bound: float) -> bool:
 _LOOSE = 1e4
 
 
-def _with_loose_caps(rows: Rows, B: Array, caps: Array, base: Array, device: Backend) -> tuple[Rows, Array]:
+def _with_loose_caps(
+    rows: QueryRows, B: Array, caps: Array, base: Array, device: Backend
+) -> tuple[QueryRows, Array]:
     """The rows and those of `base`, with caps far above what noise on every cell gives them."""
     usual = (base**2).sum(axis=1) * float((B**2).sum(axis=0).max())
     kept = usual > 0
@@ -227,7 +229,7 @@ def _with_loose_caps(rows: Rows, B: Array, caps: Array, base: Array, device: Bac
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _BestRound:
     """Where a search ended, in the last round's own terms as well."""
 
     solution: CappedSolution
@@ -235,12 +237,12 @@ class _Found:
     v: Array  # variances of all queries under the path's noise
 
 
-class _Search(ABC):
+class _ActiveSet(ABC):
     """One of the two problems, over a growing and shrinking set of queries."""
 
     base: Any | None = None
 
-    def __init__(self, rows: Rows, B: Array, caps: Array, run: Run) -> None:
+    def __init__(self, rows: QueryRows, B: Array, caps: Array, run: Run) -> None:
         self.rows, self.B, self.caps, self.run = rows, B, caps, run
         self.device: Backend = load_backend(run.backend)
         self.cells = self.device.matrix(B)
@@ -253,13 +255,15 @@ class _Search(ABC):
     def assess(self, path: CappedPath, v: Array) -> tuple[float, Array]:
         """What a round's noise achieves once it keeps every cap, and that noise as a strategy."""
 
-    def search(self, base: Array | None, start: tuple[Array, Array] | None, enough: Enough = never) -> _Found:
+    def search(
+        self, base: Array | None, start: tuple[Array, Array] | None, enough: Enough = never
+    ) -> _BestRound:
         """Rounds until the gap is small enough for all queries."""
         run = self.run
         m, n = self.rows.shape[0], self.B.shape[1]
         chosen = core = self._first_rows(base)
         p, q = start if start is not None else (np.full(m, 1 / m), np.full(n, 1 / n))
-        best: _Found | None = None
+        best: _BestRound | None = None
         has_begun_again = False
         ended: Ended = "exhausted"
         aim = run.tol if len(chosen) == m else max(_FIRST_ROUND, run.tol)
@@ -299,7 +303,7 @@ class _Search(ABC):
         rows = self.rows if is_kept else DenseRows(self.rows.take(chosen), self.device)
         return Forms(rows, self.cells, self.base, self.device)
 
-    def _better(self, best: _Found | None, path: CappedPath, v: Array, p: Array) -> _Found:
+    def _better(self, best: _BestRound | None, path: CappedPath, v: Array, p: Array) -> _BestRound:
         """The best noise and the best proof of all rounds."""
         watch = self.run.watch
         achieved, strategy = self.assess(path, v)
@@ -322,7 +326,7 @@ class _Search(ABC):
             if old.lower_bound > solution.lower_bound:
                 solution = replace(solution, lower_bound=old.lower_bound, p=old.p, q=old.q)
         solution = replace(solution, has_converged=solution.gap <= self.run.tol)
-        return _Found(solution, path, v)
+        return _BestRound(solution, path, v)
 
     def _first_rows(self, base: Array | None) -> Array:
         """All queries where few; else those served worst by noise shaped for their sum, and some others."""
@@ -353,7 +357,7 @@ class _Search(ABC):
         return np.unique(np.concatenate([chosen[~idle], core, violated]))
 
 
-class _LeastProfile(_Search):
+class _LeastProfile(_ActiveSet):
     """Minimise the largest u_i subject to v_j ≤ c_j."""
 
     def problem(self, chosen: Array) -> LeastProfile:
@@ -364,10 +368,12 @@ class _LeastProfile(_Search):
         return excess * float(path.best.mean.u.max()), path.best.mean.beta * math.sqrt(excess)
 
 
-class _TotalWithinCaps(_Search):
+class _TotalWithinCaps(_ActiveSet):
     """Minimise trace(S₀Σ) subject to u_i ≤ 1 and v_j ≤ c_j, with noise that keeps both with room."""
 
-    def __init__(self, rows: Rows, B: Array, caps: Array, run: Run, base: Array, room: _Found) -> None:
+    def __init__(
+        self, rows: QueryRows, B: Array, caps: Array, run: Run, base: Array, room: _BestRound
+    ) -> None:
         super().__init__(rows, B, caps, run)
         self.base = self.device.matrix(base)
         m = rows.shape[0]

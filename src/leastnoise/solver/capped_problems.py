@@ -59,7 +59,7 @@ _MAX_LIFTS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class CappedIterate:
+class CappedPoint:
     """What weights (p, q) give, as `path_following` asks for it."""
 
     mean: MeanPoint
@@ -105,13 +105,13 @@ class CappedProblem(ABC):
         """Positive weights (p, q), scaled, as one z."""
         return np.concatenate(self.scaled(evaluate(self.forms, p, q)))
 
-    def evaluate(self, z: Array) -> CappedIterate:
+    def evaluate(self, z: Array) -> CappedPoint:
         """The point of weights z > 0."""
         m = self.forms.rows.shape[0]
         point = evaluate(self.forms, z[:m], z[m:])
-        return CappedIterate(point, z, self.gradient(point), *self.bounds(point), self.scale(point))
+        return CappedPoint(point, z, self.gradient(point), *self.bounds(point), self.scale(point))
 
-    def newton_system(self, point: CappedIterate, y: Array) -> MeanSystem:
+    def newton_system(self, point: CappedPoint, y: Array) -> MeanSystem:
         """The system of a step from a point with slacks y."""
         return MeanSystem(point.mean, self.group, np.sqrt(point.z), y)
 

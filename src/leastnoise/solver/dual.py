@@ -35,7 +35,7 @@ _BANDS, _LEAST_BAND = 8, 64
 
 
 @dataclass(frozen=True)
-class Noise:
+class DualNoise:
     """Some noise: a root of its precision, its profile, and its total variance."""
 
     root: Any  # (k, n), on the backend
@@ -69,9 +69,9 @@ class DualPoint:
         return self.F**2 / float(self.q.sum())
 
     @property
-    def noise(self) -> Noise:
+    def noise(self) -> DualNoise:
         """The noise of covariance T^½."""
-        return Noise(self.beta, self.u, self.F)
+        return DualNoise(self.beta, self.u, self.F)
 
     @property
     def achieved(self) -> float:
@@ -100,7 +100,7 @@ class DualPoint:
             total = total + ((self._kernel(band, rest) @ squares[rest]) * squares[band]).sum(0)
         return self.backend.numpy(total)
 
-    def moved(self, change: Array) -> Noise | None:
+    def moved(self, change: Array) -> DualNoise | None:
         """The noise of q + change to first order, or None if the change is too large for that.
 
         T^½ changes by U (√d_a √d_b (β diag(change) βᵀ)_ab / (d_a + d_b)) Uᵀ. The sum is the
@@ -125,7 +125,7 @@ class DualPoint:
             return None
         del Sigma, M
         root = device.solve_lower(lower, self.beta * roots[:, None])
-        return Noise(root, device.numpy((root**2).sum(0)), total)
+        return DualNoise(root, device.numpy((root**2).sum(0)), total)
 
     def _kernel(self, band: slice, rest: slice) -> Any:
         """1/(d_a + d_b) for a band of rows from the diagonal on, doubled where it stands for two."""

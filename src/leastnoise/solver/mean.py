@@ -29,7 +29,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.solver.backend import NUMPY, Backend
-from leastnoise.solver.rows import ProjectedRows, Rows
+from leastnoise.solver.rows import ProjectedRows, QueryRows
 
 # Σ p v and Σ q u both equal F. Where rounding parts them by more, the careful route is taken.
 _DISAGREEMENT = 1e-9
@@ -51,7 +51,7 @@ _NODE_STEP = 3.0
 class Forms:
     """What the weights stand on: m queries, cells B (k, n) and a root R₀ (r, k) of the fixed part."""
 
-    rows: Rows
+    rows: QueryRows
     B: Any
     base: Any | None
     device: Backend

@@ -34,7 +34,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.conjugate_gradients import conjugate_gradients
-from leastnoise.solver.dual import DualPoint, Noise, evaluate
+from leastnoise.solver.dual import DualNoise, DualPoint, evaluate
 
 MAX_STEPS = 200
 MAX_PRODUCTS_PER_STEP = 120
@@ -152,7 +152,7 @@ def minimise_total_variance(
 class _Best:
     """The best of both sides so far."""
 
-    noise: Noise
+    noise: DualNoise
     q: Array
     lower_bound: float
     steps: int = 0
@@ -162,7 +162,7 @@ class _Best:
     def gap(self) -> float:
         return self.noise.achieved / self.lower_bound - 1
 
-    def take(self, noise: Noise) -> None:
+    def take(self, noise: DualNoise) -> None:
         if noise.achieved < self.noise.achieved:
             self.noise = noise
 

@@ -44,7 +44,7 @@ _LEAST_AIM = 1e-4
 _FIRST_SLACK = 1e-9
 
 
-class Iterate(Protocol):
+class PathPoint(Protocol):
     """What weights z > 0 give."""
 
     @property
@@ -82,7 +82,7 @@ class NewtonSystem(Protocol):
         """The solution."""
 
 
-P = TypeVar("P", bound=Iterate)
+P = TypeVar("P", bound=PathPoint)
 
 
 class PathProblem(Protocol[P]):
@@ -232,7 +232,7 @@ class _SoFar(Generic[P]):
         )
 
 
-def _has_gained(point: Iterate, last: Iterate) -> bool:
+def _has_gained(point: PathPoint, last: PathPoint) -> bool:
     """Whether the two sides of a point are nearer to each other than those of the last one."""
     gap, before = (relative_gap(one.achieved, one.lower_bound) for one in (point, last))
     if math.isinf(gap) and math.isinf(before):
@@ -240,7 +240,7 @@ def _has_gained(point: Iterate, last: Iterate) -> bool:
     return gap <= _GAIN * before
 
 
-def _lacking(point: Iterate, y: Array | None) -> float:
+def _lacking(point: PathPoint, y: Array | None) -> float:
     """How far a point is from the optimum by itself: the larger of its gap and Σ z y beside its scale."""
     if y is None:
         return math.inf
@@ -248,7 +248,7 @@ def _lacking(point: Iterate, y: Array | None) -> float:
 
 
 def _step(
-    system: NewtonSystem, point: Iterate, y: Array, is_centring: bool, nearest: float
+    system: NewtonSystem, point: PathPoint, y: Array, is_centring: bool, nearest: float
 ) -> tuple[Array, Array]:
     """The next weights and slacks, both positive."""
     z, slack = point.z, point.slack

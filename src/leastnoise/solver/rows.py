@@ -43,7 +43,7 @@ class ProjectedRows(ABC):
         """Some α_j as columns, on the device; the positions rise."""
 
 
-class Rows(ABC):
+class QueryRows(ABC):
     """m queries in k coordinates."""
 
     shape: tuple[int, int]
@@ -78,7 +78,7 @@ class Rows(ABC):
             yield self.take(index) * np.sqrt(weights[index])[:, None]
 
 
-class DenseRows(Rows):
+class DenseRows(QueryRows):
     """Rows given as an array."""
 
     def __init__(self, L: Array, device: Backend) -> None:
@@ -113,7 +113,7 @@ class _DenseProjected(ProjectedRows):
         return self._alpha[:, self._device.index(index)]
 
 
-class ImplicitRows(Rows):
+class ImplicitRows(QueryRows):
     """Rows of an operator over cells, in the coordinates of an orthonormal basis Q (n, k); None for cells."""
 
     def __init__(self, operator: Operator, Q: Array | None, device: Backend) -> None:
@@ -158,10 +158,10 @@ class _ImplicitProjected(ProjectedRows):
         return self._A @ self._device.matrix(self._rows.take(index).T)
 
 
-class StackedRows(Rows):
+class StackedRows(QueryRows):
     """Rows of one kind, then rows of another."""
 
-    def __init__(self, first: Rows, second: Rows, device: Backend) -> None:
+    def __init__(self, first: QueryRows, second: QueryRows, device: Backend) -> None:
         self._first, self._second, self._device = first, second, device
         self.shape = (first.shape[0] + second.shape[0], first.shape[1])
 

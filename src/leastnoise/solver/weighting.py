@@ -125,7 +125,7 @@ def _solve(costs: Array, loads: Array, power: int, tol: float, watch: Watch) -> 
     c = costs * size**power
     unit = _lower_bound(c / c.max(), P, np.ones(len(P)), power) * c.max()
     c = c / unit
-    point = _Point.at(c, P, np.full(len(P), power / len(P)), power)
+    point = _WeightPoint.at(c, P, np.full(len(P), power / len(P)), power)
     mu, s = 0.1 * power / len(P), np.full(len(P), 0.1)
     best_x, best_y, achieved, bound = point.x, point.y, math.inf, 0.0
     ended: Ended = "converged"
@@ -170,7 +170,7 @@ def _raised(x: Array, loads: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
+class _WeightPoint:
     """What (3) is made of at one y."""
 
     y: Array  # (n,)
@@ -180,7 +180,7 @@ class _Point:
     value: float  # the dual function
 
     @classmethod
-    def at(cls, c: Array, P: Array, y: Array, power: int) -> _Point:
+    def at(cls, c: Array, P: Array, y: Array, power: int) -> _WeightPoint:
         z = P.T @ y
         x = (power * c / z) ** (1 / (power + 1))
         # c/x^p = z x/p at this x.
@@ -210,7 +210,9 @@ def _distinct_rows(P: Array) -> tuple[Array, Array]:
     return P[first], first
 
 
-def _step(c: Array, P: Array, point: _Point, s: Array, mu: float, power: int) -> tuple[_Point, Array] | None:
+def _step(
+    c: Array, P: Array, point: _WeightPoint, s: Array, mu: float, power: int
+) -> tuple[_WeightPoint, Array] | None:
     """The next y and the multipliers s of y ≥ 0, or None where rounding leaves no progress.
 
     With y ← y (1 + d), h_i = x_i / ((p + 1) z_i) and H = diag(y) P, Newton's equations are
@@ -229,7 +231,7 @@ def _step(c: Array, P: Array, point: _Point, s: Array, mu: float, power: int) ->
     promised = float(slope @ d)
     merit = point.value + mu * float(np.log(y).sum())
     for _ in range(_HALVINGS):
-        trial = _Point.at(c, P, y * (1 + length * d), power)
+        trial = _WeightPoint.at(c, P, y * (1 + length * d), power)
         gained = trial.value + mu * float(np.log(trial.y).sum()) - merit
         # Near the end both sides of this are rounding; a full step is then as good as any.
         if gained >= _ARMIJO * length * promised - 1e-14 * (1 + abs(merit)):

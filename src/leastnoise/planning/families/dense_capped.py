@@ -32,7 +32,7 @@ from leastnoise.query import Workload
 from leastnoise.solver import (
     CappedSolution,
     ImplicitRows,
-    Rows,
+    QueryRows,
     Run,
     least_profile,
     load_backend,
@@ -107,7 +107,7 @@ class _Problem:
     basis: Basis
     Q: Array | None  # (n, k)
     operator: Operator  # the queries with caps, over all cells
-    rows: Rows
+    rows: QueryRows
     capped: Array  # positions of the queries with caps
     caps: Array  # theirs
     cells: Cells
