@@ -157,11 +157,20 @@ def _unpacked(source: BinaryIO, name: str, kind: str) -> tuple[dict[str, Any], d
     return _decoded(name, kind, data)
 
 
-# A ledger is an SQLite database with a number of its own, at byte 68 (sqlite.org/fileformat2.html, 1.3).
-_DATABASE, _LEDGER = b"SQLite format 3\0", b"lnlg"
+# What an SQLite database begins with (sqlite.org/fileformat2.html, 1.3).
+_DATABASE = b"SQLite format 3\0"
 
-# What an archive without a comment ends with: so many bytes, beginning and ending so.
-_END_BYTES, _END_BEGINS, _NO_COMMENT = 22, b"PK\x05\x06", b"\0\0"
+# A ledger is an SQLite database with this number of its own, at byte 68.
+_LEDGER = b"lnlg"
+
+# Bytes of the record that ends an archive without a comment.
+_END_BYTES = 22
+
+# What that record begins with.
+_END_BEGINS = b"PK\x05\x06"
+
+# What it ends with: the length of the comment.
+_NO_COMMENT = b"\0\0"
 
 
 def _whole_size(source: BinaryIO, name: str) -> int:

@@ -26,11 +26,13 @@ SPAN_TOL = 1e-10
 # 6e-15 at most over random queries, ranges and cross tables.
 WHOLE_TOL = 5e-14
 
-# Numbers of random combinations in which a low rank is sought, and the most that it may be
-# of the smaller side: above, everything is decomposed.
-_SKETCHES, LOW_RANK = (128, 512, 2048), 0.25
+# Numbers of random combinations in which a low rank is sought.
+_SKETCHES = (128, 512, 2048)
 
-# So many more combinations than directions make it all but certain that none is missed.
+# A rank is low if it is at most this share of the smaller side: above, everything is decomposed.
+LOW_RANK = 0.25
+
+# This many more combinations than directions make it all but certain that none is missed.
 _OVERSAMPLING = 16
 
 # Where the least eigenvalue of a Gram matrix is above this share of the largest, its square root

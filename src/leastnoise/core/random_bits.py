@@ -8,7 +8,11 @@ from typing import Any, NoReturn, Protocol
 
 from leastnoise.core.errors import InputError, RandomnessError
 
-_FIRST_READ, _LARGEST_READ = 1 << 12, 1 << 16  # bytes per read of the system's generator
+# Bytes of the first read of the system's generator; each read doubles, up to the largest.
+_FIRST_READ = 1 << 12
+
+# Bytes of the largest read.
+_LARGEST_READ = 1 << 16
 
 
 class RandomBits(Protocol):

@@ -34,13 +34,20 @@ from leastnoise.solver.mean import Forms, evaluate
 from leastnoise.solver.path_following import Enough, Path, follow_path, never, relative_gap
 from leastnoise.solver.rows import DenseRows, QueryRows, StackedRows
 
-# Up to so many queries, or so many per direction, all of them are solved for at once.
-_ALL_AT_ONCE, _PER_DIRECTION = 1_500, 4
+# Up to this many queries, all of them are solved for at once.
+_ALL_AT_ONCE = 1_500
 
+# The same, per direction.
+_PER_DIRECTION = 4
+
+# Rounds of the active set, at most.
 _MAX_ROUNDS = 60
 
-# A query this idle, by its weight and by its variance beside its cap, is left out of the next round.
-_IDLE_WEIGHT, _IDLE_VARIANCE = 1e-7, 0.95
+# A query is idle, and left out of the next round, if its weight is below this share of the largest ...
+_IDLE_WEIGHT = 1e-7
+
+# ... and its variance, beside its cap, below this share of the largest.
+_IDLE_VARIANCE = 0.95
 
 # Weights that vanished in one problem start the next with this share of their mean.
 _REVIVED = 0.1

@@ -29,9 +29,12 @@ from leastnoise.solver.backend import Backend
 # small ones, and a singular value decomposition of R diag(√q) is taken instead.
 _EIGH_RATIO = 1e-12
 
-# A symmetric matrix is worked out in so many bands of rows, each from its diagonal on:
+# A symmetric matrix is worked out in at most this many bands of rows, each from its diagonal on:
 # (8 + 1)/(2 · 8) of the work of a whole product, and no more memory than a band.
-_BANDS, _LEAST_BAND = 8, 64
+_BANDS = 8
+
+# Rows of a band, at least.
+_LEAST_BAND = 64
 
 
 @dataclass(frozen=True)

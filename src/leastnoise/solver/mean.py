@@ -37,9 +37,11 @@ _DISAGREEMENT = 1e-9
 # Squaring costs half the digits: below this ratio of eigenvalues a singular value decomposition is taken.
 _EIGH_RATIO = 1e-9
 
-# Where the d span more than this, Σ and its inverse are compared; apart by more than the second number,
-# one of them is wrong.
-_WIDE, _INCONSISTENT = 1e5, 1e-6
+# Where the largest d is more than this many times the least, Σ and its inverse are compared.
+_WIDE = 1e5
+
+# Where they are apart by more than this share, one of them is wrong.
+_INCONSISTENT = 1e-6
 
 # The step of the trapezoidal rule behind the approximate Hessian. The rule is off by a factor of at
 # most 1 ± 0.29 at 3 (2|Γ(1 + 2πi/3)| = 0.27 and the ends), so conjugate gradients gain a digit in one or

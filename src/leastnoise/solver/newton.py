@@ -36,15 +36,21 @@ from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.conjugate_gradients import conjugate_gradients
 from leastnoise.solver.dual import DualNoise, DualPoint, evaluate
 
+# Newton steps of one search, at most.
 MAX_STEPS = 200
+
+# Products of conjugate gradients per Newton step, at most.
 MAX_PRODUCTS_PER_STEP = 120
 
 # Conjugate gradients stop once the residual fell to this share, or to the gap where that is
 # less: a step squares the gap, so more would be lost on it, and less would cost another step.
 _FORCING = 2e-2
 
-# One step changes √q by at most these factors.
-_LEAST_FACTOR, _GREATEST_FACTOR = 0.05, 4.0
+# One step multiplies √q by at least this factor.
+_LEAST_FACTOR = 0.05
+
+# One step multiplies √q by at most this factor.
+_GREATEST_FACTOR = 4.0
 
 # A cell that leaves is divided by hundreds at every step; no further than this share of the largest √q.
 _LEAST_ROOT = 1e-50
@@ -52,31 +58,47 @@ _LEAST_ROOT = 1e-50
 # Shares of the Newton step tried in turn.
 _LENGTHS = (1.0, 0.5, 0.2, 0.05)
 
-# Cells with a smaller share of all weight do not limit a step, unless u is so near to 1.
-_HEAVY, _NEARLY_ACTIVE = 1e-6, 1e-2
+# Cells with a smaller share of all weight do not limit a step, unless their constraint is nearly active.
+_HEAVY = 1e-6
+
+# A constraint is nearly active where u is this near to 1.
+_NEARLY_ACTIVE = 1e-2
 
 # The share of the weight that would settle a violated cell alone; several such
 # cells compete, so not all of it.
 _REVIVAL = 0.3
 
-# Below this gap, so many steps in a row without progress mean that rounding is all there is.
-_ROUNDING_GAP, _PATIENCE = 1e-8, 5
+# Below this gap, steps without progress may mean that rounding is all there is.
+_ROUNDING_GAP = 1e-8
+
+# Steps in a row without progress after which it is.
+_PATIENCE = 5
 
 # No first weight is below this share of the largest: a cell at zero would have to be revived.
 _LEAST_START = 1e-12
 
-# Neighbouring columns whose cosine is at least this are taken as one in the coarser problem,
-# which is solved to this gap. Below so many cells, solving at once is as fast.
-_ALIKE, _COARSE_TOL, _LEAST_COARSE = 0.8, 1e-3, 128
+# Neighbouring columns whose cosine is at least this are taken as one in the coarser problem.
+_ALIKE = 0.8
+
+# The gap to which the coarser problem is solved.
+_COARSE_TOL = 1e-3
+
+# Below this many cells in the coarser problem, solving the whole one at once is as fast.
+_LEAST_COARSE = 128
 
 # Directions of the coarser problem whose share of the strongest one's square is less are left out of it.
 _WEAK = 1e-8
 
-# The optimum of a few cells is sought first where k(k + 1) is at most so many times the cells:
-# chosen after so many steps q ← q ∘ u, and again so many times at most.
-_FEW, _WARMING, _ROUNDS = 1.5, 5, 20
+# The optimum of a few cells is sought first where k(k + 1) is at most this many times the cells.
+_FEW = 1.5
 
-# The model is minimised with its constraints where it has at most so many entries.
+# Steps q ← q ∘ u after which the few cells are chosen.
+_WARMING = 5
+
+# Rounds in which they are chosen again, at most.
+_ROUNDS = 20
+
+# The model is minimised with its constraints where it has at most this many entries.
 _MODEL_ENTRIES = 2**17
 
 # Rows whose products are below this share of the longest squared are orthogonal.

@@ -18,10 +18,13 @@ from leastnoise.core.progress import Progress
 from leastnoise.solver.path_following import Enough, never
 from leastnoise.solver.split_path import CapRatios, SplitPath, SplitProblem, follow_split
 
-# Up to so many rows, or so many per block, all of them are solved for at once.
-ALL_AT_ONCE, PER_BLOCK = 2_000, 20
+# Up to this many rows, all of them are solved for at once.
+ALL_AT_ONCE = 2_000
 
-# So many rows per block begin, and as many join in a round.
+# The same, per block.
+PER_BLOCK = 20
+
+# Rows per block that begin, and that join in a round at most.
 _JOINING = 2
 
 # Weights that vanished in one search start the next with this share of their mean.

@@ -37,16 +37,29 @@ from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 
+# Newton steps, at most.
 MAX_STEPS = 200
 
-# One step takes no y further towards zero than this share of it, and none beyond this factor.
-_REACH, _GREATEST_FACTOR = 0.995, 20.0
+# One step takes no y further towards zero than this share of it.
+_REACH = 0.995
 
-# μ falls once the equations hold to this multiple of it: to a fifth, at the end faster.
-_CENTRED, _FALL, _FASTER = 5.0, 0.2, 1.5
+# One step multiplies no y by more than this.
+_GREATEST_FACTOR = 20.0
 
-# A step must bring this share of what its slope promises; it is halved up to so many times.
-_ARMIJO, _HALVINGS = 1e-4, 40
+# μ falls once the equations hold to this multiple of it.
+_CENTRED = 5.0
+
+# It falls to this share, ...
+_FALL = 0.2
+
+# ... or to this power of itself where that is less, which at the end is faster.
+_FASTER = 1.5
+
+# A step must bring this share of what its slope promises, or is halved.
+_ARMIJO = 1e-4
+
+# Halvings of one step, at most.
+_HALVINGS = 40
 
 # Rounds in which weights are raised into what is free at the end.
 _RAISES = 3
