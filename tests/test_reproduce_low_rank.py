@@ -88,7 +88,7 @@ def test_examples(name: str, verdict: str, monkeypatch: pytest.MonkeyPatch) -> N
     totals = [row["value"] for row in rows if row["query"] == "all" and row["method"] != "bound"]
     assert all(isinstance(total, float) and total >= bound for total in totals)
     # A tenth more noise than the goal asks for, and nothing printed is reached by a plan any more.
-    monkeypatch.setattr(low_rank, "PureDP", lambda epsilon: PureDP(epsilon / 1.1**0.5))
+    monkeypatch.setattr(examples, "PureDP", lambda epsilon: PureDP(epsilon / 1.1**0.5))
     broken = BY_NAME[name].checks(rows_of(name))
     assert verdict_of(broken) == "differs"
     assert any("noise on data" in found.claim for found in broken if found.verdict == "differs")
