@@ -270,11 +270,11 @@ def test_what_does_not_press_is_free_both_ways() -> None:
     assert driver.most_bought < SOLVER * 10
     assert not driver.is_binding
     # √8 = 2.83 is what the total has when every count has 1.
-    assert driver.tightens_to == "±2.9"
+    assert driver.tightens_to == "std. error 2.9"
     assert ln.design(counts_and_total(1, 2.9)).mu == pytest.approx(plan.mu, rel=SOLVER)
     too_narrow = ln.design(counts_and_total(1, 2.5))
     assert too_narrow.certificate.lower_bound > plan.certificate.achieved
-    assert "Relaxing 'total' buys nothing, proved; making it as narrow as ±2.9 costs nothing." in (
+    assert "Relaxing 'total' buys nothing, proved; making it as narrow as std. error 2.9 costs nothing." in (
         drivers(plan).sentences()
     )
 
@@ -320,7 +320,7 @@ def test_within_targets_the_total_variance_is_bought() -> None:
     assert change.after == pytest.approx(least_total_within(4, 9), rel=SOLVER)
     assert table["a"].most_bought is not None
     assert table["a"].most_bought < math.sqrt(SOLVER)
-    assert re.search(r"making it as narrow as ±\S+ costs nothing", " ".join(table.sentences()))
+    assert re.search(r"making it as narrow as std. error \S+ costs nothing", " ".join(table.sentences()))
 
 
 def least_total(cell: float, total: float) -> tuple[float, float]:
@@ -365,7 +365,7 @@ def test_rows_of_a_matrix_are_relaxed_one_by_one() -> None:
     rows = np.tril(np.ones((4, 4)))
     plan = ln.design(ln.Workload.from_matrix(rows, stderr=targets))
     driver = drivers(plan)["rows"]
-    assert driver.target == "±1 to ±4"
+    assert driver.target == "std. error 1 to 4"
     assert driver.changes
     for change in driver.changes:
         j = int(change.subject.removeprefix("row "))
@@ -549,8 +549,8 @@ def test_the_table_says_what_it_found() -> None:
     assert text == repr(table)
     before, after = table.cost, table["first"].changes[0].after
     says = f"lowers epsilon (at delta = 1e-06) from {before:.4g} to {after:.4g} (gap "
-    assert f"Relaxing 'first' from ±1 to ±2 {says}" in text
-    assert re.search(r"^  first +±1 +1 \(binds\) +100\.0 %$", text, re.M)
+    assert f"Relaxing 'first' from std. error 1 to std. error 2 {says}" in text
+    assert re.search(r"^  first +std\. error 1 +1 \(binds\) +100\.0 %$", text, re.M)
     frame = table.to_frame()
     assert list(frame["batch"]) == ["first", "second"]
     assert frame["after"].notna().tolist() == [True, False]
@@ -563,7 +563,7 @@ def test_of_many_batches_the_first_are_printed() -> None:
     assert len(table.drivers) == 28
     text = str(table)
     assert "… and 8 batches with smaller shares, in .to_frame()" in text
-    assert text.count("±9 ") == 20 + 1
+    assert text.count("std. error 9 ") == 20 + 1
     assert len(table.to_frame()) == 28
 
 
@@ -632,7 +632,7 @@ def test_explain_relaxes_as_asked(folder: Path) -> None:
     (folder / "town.toml").write_text(targets)
     result = command("town.toml", "--relax", "3", columns=200)
     assert result.exit_code == 0, result.output
-    assert re.search(r"Relaxing 'ages' from ±12 to ±36 lowers epsilon", result.stdout)
+    assert re.search(r"Relaxing 'ages' from std. error 12 to std. error 36 lowers epsilon", result.stdout)
     quick = command("town.toml", "--most", "0", columns=200)
     assert "lowers" not in quick.stdout
     assert isinstance(command("town.toml", "--relax", "1").exception, InputError)

@@ -29,9 +29,9 @@ def test_each_row_has_its_share() -> None:
     # In counts all rows are alike, whatever is expected of them.
     assert ln.Marginal("region", expected=SIZES, stderr=7).targets(SCHEMA).tolist() == [7]
     assert ln.Marginal("region", expected=SIZES).targets(SCHEMA).tolist() == [np.inf]
-    assert query.target_in_words() == "±5% of 60 to 20,000"
+    assert query.target_to_text() == "std. error 5% of 60 to 20,000"
     assert query.relaxed(2).targets(SCHEMA).tolist() == [2_000, 50, 6]
-    assert ln.Marginal("region", expected=[70] * 3, stderr="5%").target_in_words() == "±5% of 70"
+    assert ln.Marginal("region", expected=[70] * 3, stderr="5%").target_to_text() == "std. error 5% of 70"
 
 
 def test_sizes_go_by_the_labels_of_a_cross_table() -> None:

@@ -789,8 +789,8 @@ def test_targets_are_said_to_be_met_or_missed():
     lines = table_rows(section(page_of(plan), "accuracy"))
     largest, used = plan.spreads[1].high, plan.spreads[0].high  # of a target of 100
     assert [line[4:] for line in lines] == [
-        ["100", f"met, {used:.3g}% used"],
-        ["1", f"{largest:.3g} times"],
+        ["std. error 100", f"met, {used:.3g}% used"],
+        ["std. error 1", f"{largest:.3g} times"],
         ["–", "–"],
     ]
     assert "Targets: missed; every standard error is within" in words_of(plan, "accuracy")

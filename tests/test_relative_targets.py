@@ -118,16 +118,16 @@ def test_what_is_no_share_is_refused(common: dict[str, Any], words: str) -> None
 def test_targets_tell_themselves_and_can_be_relaxed() -> None:
     cases = [
         (ln.Total(), "", ""),
-        (ln.Total(stderr=1500), "±1,500", "±3,000"),
-        (ln.Total(stderr=2.5e7), "±2.5e+07", "±5e+07"),
+        (ln.Total(stderr=1500), "std. error 1,500", "std. error 3,000"),
+        (ln.Total(stderr=2.5e7), "std. error 2.5e+07", "std. error 5e+07"),
         (ln.Total(within=(100, 0.95)), "±100 at 95%", "±200 at 95%"),
-        (ln.Total(expected=20_000, stderr="5%"), "±5% of 20,000", "±10% of 20,000"),
+        (ln.Total(expected=20_000, stderr="5%"), "std. error 5% of 20,000", "std. error 10% of 20,000"),
         (ln.Total(expected=200, within=("0.1%", 0.5)), "±0.1% of 200 at 50%", "±0.2% of 200 at 50%"),
     ]
     for query, words, relaxed in cases:
-        assert query.target_in_words() == words
+        assert query.target_to_text() == words
         wider = query.relaxed(2)
-        assert wider.target_in_words() == relaxed
+        assert wider.target_to_text() == relaxed
         if query.target is not None:
             assert wider.target == pytest.approx(2 * query.target, rel=ROUNDING)
 

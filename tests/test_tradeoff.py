@@ -351,7 +351,7 @@ def test_the_table_says_what_it_found(table: Tradeoff) -> None:
     text = str(table)
     assert text == repr(table)
     assert "Accuracy against privacy: total variance within targets" in text
-    assert re.search(r"^table \(12 counts, target ±9, met from epsilon [\d.]+\)$", text, re.M)
+    assert re.search(r"^table \(12 counts, target std. error 9, met from epsilon [\d.]+\)$", text, re.M)
     figures = r"^ +1\* +[\d.]+ +[\d.]+ +[\d.]+ \([\d.]+×\) +[\d.]+ \([\d.]+×\)"
     assert re.search(rf"{figures}  (met|missed by [\d.]+×)$", text, re.M)
     assert "the root mean square (rms) and the largest" in text

@@ -41,6 +41,7 @@ from leastnoise.report.driver_table import (
     TightQuery,
     short,
 )
+from leastnoise.report.plan_sentences import target_to_text
 from leastnoise.report.pressure import (
     Pressure,
     batch_variances,
@@ -213,7 +214,7 @@ class Known:
             return
         if self._kind_of_cap == "target":
             wider = block.query.relaxed(self.relax)
-            how = f"Relaxing {name} from {block.query.target_in_words()} to {wider.target_in_words()}"
+            how = f"Relaxing {name} from {block.query.target_to_text()} to {wider.target_to_text()}"
             yield self._job(b, block.name, how, _with_query(workload, b, wider))
             return
         lighter = block.query.having(weight=block.query.weight / self.relax**2)
@@ -236,7 +237,7 @@ class Known:
             wider = np.array(targets)
             wider[j] *= self.relax
             label = block.labels[j]
-            how = f"Relaxing {short(label)!r} from ±{targets[j]:,.6g} to ±{wider[j]:,.6g}"
+            how = f"Relaxing {short(label)!r} from std. error {targets[j]:,.6g} to {wider[j]:,.6g}"
             changed = Workload((replace(block, targets=wider),), None)
             yield self._job(b, label, how, changed)
 
@@ -306,7 +307,7 @@ class Known:
             name=block.name,
             n_queries=block.n_rows,
             weight=float(block.weights[0]) if (block.weights == block.weights[0]).all() else None,
-            target=target_in_words(block),
+            target=target_to_text(block),
             stderr=self.plan.spreads[b].high,
             used=used,
             share=self.shares[b],
@@ -391,18 +392,7 @@ def _narrowest(block: QueryBlock, used: float | None) -> str:
     """The target as narrow as the plan keeps it already, rounded up; "" where it binds or there is none."""
     if used is None or used >= BINDS or block.query.target is None:
         return ""
-    return block.query.relaxed(math.ceil(1000 * used) / 1000).target_in_words() if used > 0 else ""
-
-
-def target_in_words(block: QueryBlock) -> str:
-    """What was asked of a batch, as it was given: "±75 at 95%"; "" without a target."""
-    if block.query.target is not None:
-        return block.query.target_in_words()
-    asked = block.targets[np.isfinite(block.targets)]
-    if len(asked) == 0:
-        return ""
-    low, high = float(asked.min()), float(asked.max())
-    return f"±{low:,.6g}" if low == high else f"±{low:,.6g} to ±{high:,.6g}"
+    return block.query.relaxed(math.ceil(1000 * used) / 1000).target_to_text() if used > 0 else ""
 
 
 def _rms(plan: Plan, b: int) -> float:

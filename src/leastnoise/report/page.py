@@ -24,7 +24,6 @@ from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.batches import tables_of, view_of
 from leastnoise.report.charts.pictures import stacked_bars
-from leastnoise.report.cost_drivers import target_in_words
 from leastnoise.report.figures import at_least, figure, share_above, times
 from leastnoise.report.rendering import render, render_part, shortened, style_sheet
 from leastnoise.report.simple_ways import Baselines, baselines
@@ -130,7 +129,7 @@ def _asked(plan: Plan) -> dict[str, Any]:
             "kind": block.query.kind,
             "n_counts": in_figures(block.n_rows),
             "weight": _weight(block),
-            "target": _target(block),
+            "target": words.target_to_text(block) or "–",
         }
         for block in workload.blocks[:_MAX_ROWS]
     ]
@@ -140,7 +139,7 @@ def _asked(plan: Plan) -> dict[str, Any]:
             "name": name,
             "kind": schema[name].kind,
             "size": in_figures(schema[name].size),
-            "which": _value_range(schema[name]),
+            "which": schema[name].cells_label(),
             "outside": _policy(schema[name], schema[name].outside),
             "null": _policy(schema[name], schema[name].null),
         }
@@ -215,7 +214,7 @@ def _accuracy(plan: Plan) -> dict[str, Any]:
             "low": figure(spread.low),
             "median": figure(spread.median),
             "high": figure(spread.high),
-            "target": _target(block),
+            "target": words.target_to_text(block) or "–",
             "used": words.used_of(plan, block, spread.high) if has_targets else None,
         }
         for block, spread in pairs[:_MAX_ROWS]
@@ -343,12 +342,6 @@ def _status_text(plan: Plan) -> str:
     return _STATUS_TEXT[plan.certificate.status]
 
 
-def _value_range(attribute: Attribute) -> str:
-    """The first and the last value of an attribute."""
-    first, last = attribute.label(0), attribute.label(attribute.size - 1)
-    return first if first == last else f"{first} … {last}"
-
-
 def _policy(attribute: Attribute, chosen: str) -> str:
     """What becomes of a record whose value was not declared, or that has none."""
     if chosen == "other":
@@ -359,10 +352,3 @@ def _policy(attribute: Attribute, chosen: str) -> str:
 def _weight(block: QueryBlock) -> str:
     low, high = f"{block.weights.min():.4g}", f"{block.weights.max():.4g}"
     return low if low == high else f"{low} to {high}"
-
-
-def _target(block: QueryBlock) -> str:
-    """What was asked of a batch: a standard error, or an interval or a share as it was asked."""
-    if block.query.within is not None or isinstance(block.query.stderr, str):
-        return target_in_words(block)
-    return words.target_of(block).removeprefix("target ").removeprefix("targets ") or "–"

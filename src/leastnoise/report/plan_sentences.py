@@ -22,13 +22,26 @@ _LARGE_DELTA = 1e-3
 _JUST_MET = 0.9995
 
 
-def target_of(block: QueryBlock) -> str:
-    """The standard errors asked of a batch, as in "target 50"; nothing where none was."""
+def target_to_text(block: QueryBlock) -> str:
+    """What was asked of a batch, as it was given: "std. error 40", "±75 at 95%"; "" without a target."""
+    if block.query.target is not None:
+        return block.query.target_to_text()
     asked = block.targets[np.isfinite(block.targets)]
     if len(asked) == 0:
         return ""
-    low, high = f"{asked.min():,.4g}", f"{asked.max():,.4g}"
-    return f"target {low}" if low == high else f"targets from {low} to {high}"
+    low, high = f"{asked.min():,.6g}", f"{asked.max():,.6g}"
+    return f"std. error {low}" if low == high else f"std. error {low} to {high}"
+
+
+def target_with_stderr(block: QueryBlock) -> str:
+    """The same, and what that is as a standard error where it was given otherwise."""
+    asked = target_to_text(block)
+    stderr = block.targets[np.isfinite(block.targets)]
+    if len(stderr) == 0 or (block.query.within is None and not isinstance(block.query.stderr, str)):
+        return asked
+    low, high = f"{stderr.min():,.4g}", f"{stderr.max():,.4g}"
+    as_stderr = low if low == high else f"{low} to {high}"
+    return f"{asked}, {'that is' if block.query.within is None else 'as std. error'} {as_stderr}"
 
 
 def used_of(plan: Plan, block: QueryBlock, largest: float) -> float | None:

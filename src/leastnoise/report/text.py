@@ -11,7 +11,6 @@ from leastnoise.planning import Plan
 from leastnoise.query import QueryBlock
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
-from leastnoise.report.cost_drivers import target_in_words
 from leastnoise.report.figures import decimals_for, number, outward
 
 # A batch with up to this many answers is shown whole; of a longer one, the first few.
@@ -128,24 +127,15 @@ def _accuracy(plan: Plan) -> list[str]:
         ]
     width = max(len(printable(name)) for name in plan.workload.names)
     for block, spread in zip(plan.workload.blocks, plan.spreads, strict=True):
-        asked = _asked(block)
+        asked = printable(words.target_with_stderr(block))
         lines.append(
             f"  {printable(block.name):<{width}}  median {spread.median:,.4g}, from {spread.low:,.4g} to "
-            f"{spread.high:,.4g} ({counted(block.n_rows, 'count')}){asked and ', ' + asked}"
+            f"{spread.high:,.4g} ({counted(block.n_rows, 'count')}){asked and f', target {asked}'}"
         )
     kept = words.targets_kept(plan)
     if kept is not None:
         lines.append(f"  {kept}")
     return [*lines, ""]
-
-
-def _asked(block: QueryBlock) -> str:
-    """The target of a batch in the words in which it was asked, and as a standard error if that differs."""
-    as_given, as_stderr = printable(target_in_words(block)), words.target_of(block)
-    is_plain = block.query.within is None and not isinstance(block.query.stderr, str)
-    if is_plain or not as_given:
-        return as_stderr
-    return f"target {as_given}, as std. error {as_stderr.removeprefix('target ').removeprefix('targets ')}"
 
 
 def _privacy(plan: Plan, spends: str, is_truncated: bool | None = None) -> list[str]:

@@ -33,7 +33,7 @@ from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import ApproxDP, Goal, PureDP, epsilon_of
 from leastnoise.query import Objective, Targets, TotalVariance, Workload, default_objective
-from leastnoise.report.cost_drivers import target_in_words
+from leastnoise.report.plan_sentences import target_with_stderr
 from leastnoise.report.pressure import largest_shares
 from leastnoise.report.redesign import Redesign
 from leastnoise.report.simple_ways import Baselines, baselines
@@ -300,7 +300,7 @@ class _Curve:
         if factor is not None:
             met_from = _epsilon_at(self.goal, self.base.budget * factor**self.base.power)
         stderr = float(targets.min()) if len(targets) else None
-        return AskedBatch(block.name, block.n_rows, printable(target_in_words(block)), stderr, met_from)
+        return AskedBatch(block.name, block.n_rows, printable(target_with_stderr(block)), stderr, met_from)
 
     def notes(self) -> list[str]:
         """What was designed, what was scaled, and why that is right."""

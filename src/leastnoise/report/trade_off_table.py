@@ -87,7 +87,7 @@ class AskedBatch:
     """A batch of queries: what was asked, and from which ε on it is had.
 
     Attributes:
-        target: as it was given; "" without one.
+        target: as it was given, and as a standard error where that differs; "" without one.
         stderr: the target as a standard error, the smallest where queries have their own; None without.
         met_from: the ε from which on every answer of it keeps its target; None without one.
     """
@@ -207,10 +207,7 @@ class Tradeoff:
     def _of_batch(self, number: int, batch: AskedBatch) -> Iterator[str]:
         told = [counted(batch.n_queries, "count")]
         if batch.target:
-            is_plain = batch.stderr is None or batch.target.lstrip("±") == f"{batch.stderr:,.6g}"
-            told.append(
-                f"target {batch.target}" + ("" if is_plain else f", as std. error {batch.stderr:,.4g}")
-            )
+            told.append(f"target {batch.target}")
         if batch.met_from is not None:
             told.append(f"met from epsilon {batch.met_from:.4g}")
         yield f"{printable(batch.name)} ({', '.join(told)})"

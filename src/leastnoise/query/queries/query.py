@@ -176,7 +176,7 @@ class Query:
         if self.within is not None:
             object.__setattr__(self, "within", checked_within(self.within, self.expected))
         if not all(0 < one < math.inf for one in self._targets()):
-            raise QueryError(f"{self.target_in_words()} asks for no standard error a float can hold")
+            raise QueryError(f"{self.target_to_text()} asks for no standard error a float can hold")
 
     @property
     def target(self) -> float | None:
@@ -207,23 +207,23 @@ class Query:
             return tuple(stderr_within(size, level) for size in in_counts(half_width, self.expected))
         return () if self.stderr is None else in_counts(self.stderr, self.expected)
 
-    def target_in_words(self) -> str:
+    def target_to_text(self) -> str:
         """The target as it was given; "" without one.
 
         Example:
-            >>> Query(stderr=50).target_in_words(), Query(within=(100, 0.95)).target_in_words()
-            ('±50', '±100 at 95%')
+            >>> Query(stderr=50).target_to_text(), Query(within=(100, 0.95)).target_to_text()
+            ('std. error 50', '±100 at 95%')
         """
         if self.within is not None:
-            return f"{size_to_text(self.within[0], self.expected)} at {100 * self.within[1]:.6g}%"
-        return "" if self.stderr is None else size_to_text(self.stderr, self.expected)
+            return f"±{size_to_text(self.within[0], self.expected)} at {100 * self.within[1]:.6g}%"
+        return "" if self.stderr is None else f"std. error {size_to_text(self.stderr, self.expected)}"
 
     def relaxed(self, factor: float) -> Query:
         """The same query with its target multiplied by a factor, written as before; itself without a target.
 
         Example:
-            >>> Query(expected=200, stderr="5%").relaxed(2).target_in_words()
-            '±10% of 200'
+            >>> Query(expected=200, stderr="5%").relaxed(2).target_to_text()
+            'std. error 10% of 200'
         """
         if self.within is not None:
             return self.having(within=(times(self.within[0], factor), self.within[1]))

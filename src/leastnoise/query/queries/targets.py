@@ -178,13 +178,13 @@ def size_to_text(size: Size, expected: Expected | None) -> str:
 
     Example:
         >>> size_to_text(1500.0, None), size_to_text("5%", 20_000), size_to_text("5%", (300, 20_000))
-        ('±1,500', '±5% of 20,000', '±5% of 300 to 20,000')
+        ('1,500', '5% of 20,000', '5% of 300 to 20,000')
     """
     if isinstance(size, str):
         sizes = expected if isinstance(expected, tuple) else (expected or 0.0,)
         ends = dict.fromkeys(f"{end:,.6g}" for end in (min(sizes), max(sizes)))
-        return f"±{size} of {' to '.join(ends)}"
-    return f"±{size:,.6g}" if size < 1e6 else f"±{size:.6g}"
+        return f"{size} of {' to '.join(ends)}"
+    return f"{size:,.6g}" if size < 1e6 else f"{size:.6g}"
 
 
 def stderr_within(half_width: float, level: float) -> float:
