@@ -51,7 +51,7 @@ class Request:
     after: tuple[str, ...] = ()
     used: CellCosts | None = None
     is_promised: bool = True
-    began: float = field(default_factory=time.monotonic, init=False)
+    began: float = field(default_factory=lambda: time.monotonic(), init=False)
 
     @property
     def deadline(self) -> Deadline:
