@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +15,7 @@ import pytest
 
 from leastnoise.core.errors import DesignError, InputError, MethodError
 from leastnoise.core.progress import Progress
-from leastnoise.planning import Request, all_methods, design, method_named
+from leastnoise.planning import Method, Request, all_methods, design, method_named
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.query import AllRanges, Marginal, Prefix, Schema, Total, TotalVariance, Workload, assemble
 from support import extra
@@ -57,6 +60,65 @@ def test_pure_privacy_gets_at_least_the_best_of_the_quick_methods() -> None:
         assert plan.certificate.achieved == replace(plan).certificate.achieved
 
 
+def only(monkeypatch: pytest.MonkeyPatch, *methods: Method) -> None:
+    """Let `design` choose among these methods, in this order."""
+    module = sys.modules["leastnoise.planning.choice"]
+    monkeypatch.setattr(module, "in_order", lambda request: iter(methods))
+    monkeypatch.setattr(module, "all_methods", lambda: methods)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"privacy": GDP(1)},
+        {"privacy": GDP(1), "method": "dense"},
+        {"privacy": PureDP(1)},
+        {"privacy": PureDP(1), "objective": TotalVariance(within_targets=True)},
+        {"privacy": PureDP(1), "method": "dense"},
+        {"privacy": GDP(1), "options": {"refine": True}, "method": "dense"},
+    ],
+    ids=str,
+)
+def test_a_method_is_asked_once_whether_it_can_serve(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each method was asked two to four times whether it can serve the same request."""
+    questions: list[tuple[str, str, Request]] = []
+
+    def counted(name: str) -> Any:
+        original = getattr(Method, name)
+
+        def ask(method: Method, request: Request) -> Any:
+            questions.append((name, method.name, request))
+            return original(method, request)
+
+        return ask
+
+    for name in ("why_unfit", "too_much"):
+        monkeypatch.setattr(Method, name, counted(name))
+    workload = assemble([Prefix("a", stderr=40)], Schema(a=range(6)))
+    with contextlib.suppress(MethodError):
+        design(workload, **asked)
+    assert questions
+    # The requests are still held by the list, so that no two have one identity.
+    assert max(Counter((what, who, id(request)) for what, who, request in questions).values()) == 1
+
+
+def test_the_papers_are_loaded_only_where_one_is_asked_for() -> None:
+    """Naming any method loaded eight modules of other people's algorithms, and so did "auto"."""
+    check = (
+        "import sys, leastnoise as ln\n"
+        "workload = ln.assemble([ln.Prefix('a')], ln.Schema(a=range(8)))\n"
+        "for method in ('auto', 'dense'):\n"
+        "    ln.design(workload, ln.GDP(1), method=method)\n"
+        "print([name for name in sys.modules if name.startswith('leastnoise.papers.')])\n"
+        "ln.design(workload, ln.GDP(1), method='coa')\n"
+        "print('leastnoise.papers.coa' in sys.modules, 'leastnoise.papers.mwem' in sys.modules)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert told.stdout.split("\n")[:2] == ["[]", "True False"]
+
+
 def test_slow_methods_are_left_alone_unless_nobody_else_can(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
@@ -69,15 +131,14 @@ def test_slow_methods_are_left_alone_unless_nobody_else_can(monkeypatch: pytest.
 
         return replace(method, find=find, **changes)
 
-    module = sys.modules["leastnoise.planning.choice"]
     quick, slow = spied("identity"), spied("wavelet", is_quick=False)
-    monkeypatch.setattr(module, "all_methods", lambda: (quick, slow, spied("dawa")))
+    only(monkeypatch, quick, slow, spied("dawa"))
     assert design(PREFIX, PureDP(1)).method == "identity" and tried == ["identity"]
     assert "best of" not in design(PREFIX, PureDP(1)).note
     assert design(PREFIX, GDP(1)).method == "identity"
-    monkeypatch.setattr(module, "all_methods", lambda: (slow, spied("dawa")))
+    only(monkeypatch, slow, spied("dawa"))
     assert design(PREFIX, PureDP(1)).method == "wavelet"
-    monkeypatch.setattr(module, "all_methods", lambda: (spied("dawa"),))
+    only(monkeypatch, spied("dawa"))
     with pytest.raises(
         MethodError, match=r"no method can serve this workload\. dawa: it depends on the data"
     ):
@@ -99,13 +160,12 @@ def test_a_method_that_fails_leaves_the_choice_to_the_others(monkeypatch: pytest
     def fails(request: Request) -> Any:
         raise DesignError("rounding would lose a direction")
 
-    module = sys.modules["leastnoise.planning.choice"]  # the package has a function of that name
     failing = replace(method_named("identity"), name="failing", find=fails)
-    monkeypatch.setattr(module, "all_methods", lambda: (failing, method_named("wavelet")))
+    only(monkeypatch, failing, method_named("wavelet"))
     assert design(PREFIX, PureDP(1)).method == "wavelet"
     with pytest.raises(DesignError, match="rounding would lose a direction"):
         design(PREFIX, GDP(1))
-    monkeypatch.setattr(module, "all_methods", lambda: (failing,))
+    only(monkeypatch, failing)
     with pytest.raises(DesignError, match="rounding would lose a direction"):
         design(PREFIX, PureDP(1))
 

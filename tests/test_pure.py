@@ -22,6 +22,7 @@ from leastnoise.planning.families import weighted_tables as wm
 from leastnoise.planning.p_identity import coarse_to_fine as searches
 from leastnoise.planning.p_identity import family as caps
 from leastnoise.planning.p_identity import objective_function as problems
+from leastnoise.planning.refusals import Reasons
 from leastnoise.privacy import GDP, PureDP
 from leastnoise.query import (
     AllRanges,
@@ -492,7 +493,7 @@ def test_refining_gains_with_signs() -> None:
 def test_the_best_of_all_is_taken_and_all_are_listed() -> None:
     workload = over(12, Prefix("a"), Total(weight=3))
     plan = design(workload, PureDP(1))
-    tried = laplace_search.methods_to_try(all_methods(), Request(workload, PureDP(1)))
+    tried = laplace_search.methods_to_try(all_methods(), Reasons(Request(workload, PureDP(1))))
     names = [method.name for method in tried]
     assert {"identity", "p-identity", "lowrank", "weighted-basis"} <= set(names)
     assert plan.certificate.status == "heuristic" and plan.claim == "heuristic"
@@ -509,10 +510,8 @@ def test_the_best_of_all_is_taken_and_all_are_listed() -> None:
 def test_methods_that_depend_on_the_data_are_not_tried() -> None:
     for n in (8, 40):
         request = Request(over(n, Prefix("a")), PureDP(1))
-        names = [
-            one.name
-            for one in laplace_search.attempts(laplace_search.methods_to_try(all_methods(), request), request)
-        ]
+        willing = laplace_search.methods_to_try(all_methods(), Reasons(request))
+        names = [one.name for one in laplace_search.attempts(willing, request)]
         assert not {"dawa", "mwem", "dense", "coa"} & set(names) and ("lowrank" in names) == (n == 8)
         assert names[-1] == "weighted-basis"
 

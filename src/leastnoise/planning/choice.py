@@ -9,9 +9,9 @@ from leastnoise.core.progress import Progress
 from leastnoise.planning.laplace_search import best_with_laplace_noise, methods_to_try
 from leastnoise.planning.method import Request
 from leastnoise.planning.method_list import all_methods, in_order, method_named
-from leastnoise.planning.one_method import annotated, plan_by, plan_of_able
+from leastnoise.planning.one_method import plan_by, plan_of_able
 from leastnoise.planning.plan import Plan
-from leastnoise.planning.refusals import MissesTargets, closest_of, nobody_can
+from leastnoise.planning.refusals import MissesTargets, Reasons, closest_of, nobody_can
 from leastnoise.planning.request import checked_request
 from leastnoise.privacy import Goal
 from leastnoise.query import Objective, Workload
@@ -79,20 +79,12 @@ def design(
     return _first_that_can(request, has_goal)
 
 
-def with_left_out(plan: Plan, too_dear: Mapping[str, str]) -> Plan:
-    """The plan, whose note says which better methods were left out because they take too much."""
-    if not too_dear:
-        return plan
-    left_out = "; ".join(f"{name} was left out: {reason}" for name, reason in too_dear.items())
-    # With more time or memory the same request gives a better plan.
-    return annotated(plan, f"{plan.note}; {left_out}", "deadline")
-
-
 def _best_of_several(request: Request, has_goal: bool) -> Plan:
-    willing = methods_to_try(in_order(all_methods(), request), request)
+    reasons = Reasons(request)
+    willing = methods_to_try(in_order(request), reasons)
     if not willing:
-        raise nobody_can(all_methods(), request)
-    return best_with_laplace_noise(willing, request, has_goal)
+        raise nobody_can(all_methods(), reasons)
+    return best_with_laplace_noise(willing, reasons, has_goal)
 
 
 def _first_that_can(request: Request, has_goal: bool) -> Plan:
@@ -101,21 +93,21 @@ def _first_that_can(request: Request, has_goal: bool) -> Plan:
     For Gaussian noise that is the optimum, or comes closest to it. Later ones are not even asked.
     """
     missed: list[MissesTargets] = []
-    too_dear: dict[str, str] = {}
-    waiting = in_order(all_methods(), request)
-    while waiting:
-        candidate = waiting.pop(0)
-        if candidate.is_data_dependent or candidate.why_unfit(request) is not None:
+    left_out: dict[str, str] = {}
+    reasons = Reasons(request)
+    waiting = in_order(request)
+    while (candidate := next(waiting, None)) is not None:
+        if candidate.is_data_dependent or reasons.unfit(candidate) is not None:
             continue
-        reason = candidate.too_much(request)
+        reason = reasons.too_much(candidate)
         if reason is not None:
-            too_dear[candidate.name] = reason
-            waiting.sort(key=lambda method: method.name in _LAST_RESORTS)
+            left_out[candidate.name] = reason
+            waiting = iter(sorted(waiting, key=lambda method: method.name in _LAST_RESORTS))
             continue
         try:
-            return with_left_out(plan_of_able(candidate, request, has_goal), too_dear)
+            return plan_of_able(candidate, request, has_goal, left_out)
         except MissesTargets as error:
             missed.append(error)
     if not missed:
-        raise nobody_can(all_methods(), request)
+        raise nobody_can(all_methods(), reasons)
     raise closest_of(missed)

@@ -7,7 +7,7 @@ comes first; then what came of each.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -23,10 +23,10 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.planning.method import Found, Method, Request
 from leastnoise.planning.method_list import all_methods
-from leastnoise.planning.one_method import annotated, meeting_caps, plan_by, plan_of
+from leastnoise.planning.one_method import meeting_caps, plan_of, plan_of_able
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.refinement import Proposed, may_refine, refinements
-from leastnoise.planning.refusals import MissesTargets, closest_of, nobody_can
+from leastnoise.planning.refusals import MissesTargets, Reasons, closest_of, nobody_can
 from leastnoise.query import Targets
 from leastnoise.strategy import MAX_DENSE_STRATEGY
 
@@ -71,14 +71,16 @@ def time_limit_of(request: Request) -> float:
     return TIME_LIMIT * max(1.0, request.workload.shape[1] / TIME_LIMIT_CELLS)
 
 
-def methods_to_try(methods: Sequence[Method], request: Request) -> list[Method]:
+def methods_to_try(methods: Iterable[Method], reasons: Reasons) -> list[Method]:
     """The methods that serve a request: quick ones and those that search; slow ones if there is no other."""
-    n = request.workload.shape[1]
-    willing = [m for m in methods if not m.is_data_dependent and m.refuses(request) is None]
-    quick = [m for m in willing if m.is_quick]
-    is_low_rank = n <= _LOWRANK_CELLS or _LOWRANK_SHARE * request.workload.shape[0] <= n
-    searches = [m for m in willing if m.name in _SEARCHES and (m.name != "lowrank" or is_low_rank)]
-    return quick + [m for m in searches if m not in quick] or willing
+    m, n = reasons.request.workload.shape
+    willing = [method for method in methods if not method.is_data_dependent and reasons.unfit(method) is None]
+    quick = [method for method in willing if method.is_quick]
+    is_low_rank = n <= _LOWRANK_CELLS or _LOWRANK_SHARE * m <= n
+    searches = [
+        method for method in willing if method.name in _SEARCHES and (method.name != "lowrank" or is_low_rank)
+    ]
+    return quick + [method for method in searches if method not in quick] or willing
 
 
 def check_options(methods: Sequence[Method], request: Request) -> None:
@@ -167,7 +169,7 @@ def options_for(method: Method, request: Request) -> dict[str, Any]:
     return {**own, **{name: value for name, value in request.options.items() if name in method.options}}
 
 
-def best_with_laplace_noise(willing: Sequence[Method], request: Request, has_goal: bool) -> Plan:
+def best_with_laplace_noise(willing: Sequence[Method], reasons: Reasons, has_goal: bool) -> Plan:
     """The best plan of several methods and of what refining it directly gives; its note lists them all.
 
     Where targets must be met and no method meets them, the least common factor on them is sought as well, as
@@ -177,8 +179,9 @@ def best_with_laplace_noise(willing: Sequence[Method], request: Request, has_goa
         MethodError: if no method meets the targets.
         DesignError: the first method's, if none finds a plan; what they take, if all take too much.
     """
+    request = reasons.request
     check_options(willing, request)
-    trials = _Trials(request)
+    trials = _Trials(reasons)
     _try_methods(trials, willing, has_goal)
     if trials.has_only_missed:
         _try_common_factor(trials, willing, has_goal)
@@ -202,9 +205,9 @@ class _Trials:
         endings: how each of them ended; one that was left out for want of time ended at the deadline.
     """
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.deadline = Deadline.after(time_limit_of(request))
+    def __init__(self, reasons: Reasons) -> None:
+        self.request, self._reasons = reasons.request, reasons
+        self.deadline = Deadline.after(time_limit_of(self.request))
         self.plans: list[Plan] = []
         self.tried: list[str] = []
         self.endings: list[Ended] = []
@@ -264,7 +267,7 @@ class _Trials:
             DesignError: the first method's, if none found a plan.
         """
         if not self.plans and not self._missed:
-            raise self._failed[0] if self._failed else nobody_can(all_methods(), self.request)
+            raise self._failed[0] if self._failed else nobody_can(all_methods(), self._reasons)
         if not self.plans:
             raise closest_of(self._missed)
         return _least(self.plans)
@@ -298,14 +301,15 @@ def _try_methods(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> 
             progress=trials.tell,
             is_promised=request.time_limit is not None,
         )
-        if attempt.method.too_much(given) is not None:
+        too_much = attempt.method.too_much(given)
+        if too_much is not None:
             # Not in its part of the time, but perhaps in all that is left.
             given = replace(given, time_limit=max(trials.left, LEAST_TIME))
-        too_much = attempt.method.too_much(given)
+            too_much = attempt.method.too_much(given)
         if too_much is not None:
             trials.leave_out(attempt.name, too_much)
             continue
-        trials.judge(attempt.name, partial(plan_by, attempt.method, given, has_goal))
+        trials.judge(attempt.name, partial(plan_of_able, attempt.method, given, has_goal))
 
 
 def _try_common_factor(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> None:
@@ -315,10 +319,11 @@ def _try_common_factor(trials: _Trials, willing: Sequence[Method], has_goal: boo
     """
     request = trials.request
     left = None if request.time_limit is None else max(trials.left, LEAST_TIME)
-    given = replace(request, objective=Targets(), time_limit=left, progress=trials.tell)
+    reasons = Reasons(replace(request, objective=Targets(), time_limit=left, progress=trials.tell))
+    able = [method for method in willing if reasons.unfit(method) is None]
 
     def meeting() -> Plan:
-        closest = best_with_laplace_noise(willing, given, has_goal)
+        closest = best_with_laplace_noise(able, reasons, has_goal)
         return meeting_caps(replace(closest, objective=request.objective))
 
     trials.judge("the least common factor", meeting)
@@ -371,4 +376,7 @@ def _with_list(trials: _Trials) -> Plan:
     """The best plan, its note listing what was tried if that is more than one thing, and how it all ended."""
     best, tried = trials.best(), trials.tried
     note = best.note if len(tried) == 1 else f"{best.note}; tried: {', '.join(tried)}"
-    return annotated(best, note, worst_ending(trials.endings))
+    listed = replace(best, note=note, ended=worst_ending(trials.endings))
+    # The proof belongs to the plan.
+    listed.certificate  # noqa: B018
+    return listed

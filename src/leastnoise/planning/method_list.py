@@ -8,7 +8,7 @@ when named.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from importlib import import_module
 
 from leastnoise.core.errors import MethodError
@@ -20,14 +20,14 @@ from leastnoise.planning.families.marginals import MARGINALS
 from leastnoise.planning.families.product import PRODUCT
 from leastnoise.planning.families.residuals import RESIDUALS
 from leastnoise.planning.families.weighted_basis import WEIGHTED_BASIS
-from leastnoise.planning.mechanism import Mechanism
-from leastnoise.planning.method import Found, Method, Request
+from leastnoise.planning.method import Method, Request
 from leastnoise.planning.p_identity.family import P_IDENTITY
 
-# Up to so many cells a matrix is quickly found, and easier to look at than blocks of products.
+# Cells. Up to this number a matrix is quickly found, and easier to look at than blocks of products.
 SMALL = 512
 
-# Up to so many queries or cells, the certified optimum over all noise is worth the minute that it takes.
+# Queries or cells, whichever are fewer. Up to this number the certified optimum over all noise is worth the
+# minute that it takes.
 DENSE_BY_DEFAULT = 2_048
 
 METHODS: tuple[Method, ...] = (
@@ -48,57 +48,61 @@ METHODS: tuple[Method, ...] = (
     WEIGHTED_BASIS,
 )
 
-# The papers' own algorithms, by module and name: loaded when somebody asks for them.
-PAPERS: tuple[tuple[str, str], ...] = (
-    ("leastnoise.papers.lowrank", "LOWRANK"),
-    ("leastnoise.papers.smoothing", "SMOOTHING"),
-    ("leastnoise.papers.coa", "COA"),
-    ("leastnoise.papers.coa", "COA_HOMOTOPY"),
-    ("leastnoise.papers.sdp", "SDP"),
-    ("leastnoise.papers.smii", "SMII"),
-    ("leastnoise.papers.dawa", "DAWA"),
-    ("leastnoise.papers.mwem", "MWEM"),
+# The papers' own algorithms: the name of each method, its module, and what it is called there. A module is
+# loaded when somebody asks for its method, or when none of ours can serve.
+PAPERS: tuple[tuple[str, str, str], ...] = (
+    ("lowrank", "leastnoise.papers.lowrank", "LOWRANK"),
+    ("smoothing", "leastnoise.papers.smoothing", "SMOOTHING"),
+    ("coa", "leastnoise.papers.coa", "COA"),
+    ("coa-homotopy", "leastnoise.papers.coa", "COA_HOMOTOPY"),
+    ("sdp", "leastnoise.papers.sdp", "SDP"),
+    ("smii", "leastnoise.papers.smii", "SMII"),
+    ("dawa", "leastnoise.papers.dawa", "DAWA"),
+    ("mwem", "leastnoise.papers.mwem", "MWEM"),
 )
-
-__all__ = [
-    "METHODS",
-    "PAPERS",
-    "Found",
-    "Mechanism",
-    "Method",
-    "Request",
-    "all_methods",
-    "in_order",
-    "method_named",
-]
 
 
 def all_methods() -> tuple[Method, ...]:
     """Every method, the papers' own after ours."""
-    return METHODS + tuple(getattr(import_module(module), name) for module, name in PAPERS)
+    return (*METHODS, *_paper_methods())
 
 
-def in_order(methods: Sequence[Method], request: Request) -> list[Method]:
-    """The methods, those that method="auto" should try first before the others.
+def _paper_methods() -> Iterator[Method]:
+    return (_loaded(module, attribute) for _, module, attribute in PAPERS)
+
+
+def _loaded(module: str, attribute: str) -> Method:
+    method: Method = getattr(import_module(module), attribute)
+    return method
+
+
+def in_order(request: Request) -> Iterator[Method]:
+    """Every method, those that method="auto" should try first before the others.
 
     Products and cross tables have their exact optimum attribute by attribute, which is much quicker than the
     dense one from a few hundred cells on. Other unions of products are within a percent or so of the
-    optimum, and are taken where the dense one would take long, or could not be held.
+    optimum, and are taken where the dense one would take long, or could not be held. The papers' own methods
+    are loaded when it is their turn.
     """
     m, n = request.workload.shape
     if n <= SMALL:
         # Last, so that of equally good plans the one with a matrix is taken.
-        return sorted(methods, key=lambda method: method in (PRODUCT, MARGINALS, RESIDUALS))
+        last = (PRODUCT, MARGINALS, RESIDUALS)
+        yield from (method for method in METHODS if method not in last)
+        yield from _paper_methods()
+        yield from last
+        return
     if request.privacy.relation.replaces and n <= DENSE_BY_DEFAULT:
         # Where records are replaced, only the dense optimum is one.
-        first = [DENSE]
+        first: tuple[Method, ...] = (DENSE,)
     elif min(m, n) <= DENSE_BY_DEFAULT:
         # The dense optimum works in what the queries span: few of them are quick over many cells.
-        first = [PRODUCT, MARGINALS, DENSE, RESIDUALS]
+        first = (PRODUCT, MARGINALS, DENSE, RESIDUALS)
     else:
-        first = [PRODUCT, MARGINALS, RESIDUALS]
-    rank = {id(method): place for place, method in enumerate(first)}
-    return sorted(methods, key=lambda method: rank.get(id(method), len(first)))
+        first = (PRODUCT, MARGINALS, RESIDUALS)
+    yield from first
+    yield from (method for method in METHODS if method not in first)
+    yield from _paper_methods()
 
 
 def method_named(name: str) -> Method:
@@ -107,8 +111,11 @@ def method_named(name: str) -> Method:
     Raises:
         MethodError: for an unknown name, listing those there are.
     """
-    methods = all_methods()
-    for method in methods:
+    for method in METHODS:
         if method.name == name:
             return method
-    raise MethodError(f"there is no method {name!r}; there are {', '.join(m.name for m in methods)}")
+    for own, module, attribute in PAPERS:
+        if own == name:
+            return _loaded(module, attribute)
+    known = [method.name for method in METHODS] + [own for own, _, _ in PAPERS]
+    raise MethodError(f"there is no method {name!r}; there are {', '.join(known)}")

@@ -20,12 +20,11 @@ from leastnoise.core.decompositions import Decompose, decomposed_by
 from leastnoise.core.directed import root_above
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method import Found, Method, Request
 from leastnoise.planning.method_list import all_methods
 from leastnoise.planning.plan import Plan
-from leastnoise.planning.refusals import misses_targets
+from leastnoise.planning.refusals import Reasons, misses_targets
 from leastnoise.privacy import GDP, Goal
 from leastnoise.query import Targets, Workload
 from leastnoise.solver import load_backend
@@ -39,16 +38,22 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
         MethodError: if it cannot serve the request; the message names those that can.
     """
     method.check_options(request.options)
-    reason = method.why_not(request)
+    reasons = Reasons(request)
+    reason = reasons.why_not(method)
     if reason is not None:
-        able = [m.name for m in all_methods() if m.why_not(request) is None]
+        able = [m.name for m in all_methods() if reasons.why_not(m) is None]
         can = f"; {', '.join(able)} can" if able else "; no method can"
         raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
     return plan_of_able(method, request, has_goal)
 
 
-def plan_of_able(method: Method, request: Request, has_goal: bool) -> Plan:
+def plan_of_able(
+    method: Method, request: Request, has_goal: bool, left_out: Mapping[str, str] | None = None
+) -> Plan:
     """The plan of a method that has been asked, and can serve the request.
+
+    Args:
+        left_out: better methods that take too much, and what they take; the plan's note says so.
 
     Raises:
         MethodError: if it does not know one of the options.
@@ -62,7 +67,16 @@ def plan_of_able(method: Method, request: Request, has_goal: bool) -> Plan:
         assert isinstance(found, Found)
         # Rounding to integers too: with several threads the same request could have another digest.
         with threads.suited_to(request.workload.shape[1]):
-            return plan_of(method.name, request.options, request, has_goal, found)
+            return plan_of(method.name, request.options, request, has_goal, _noting(found, left_out or {}))
+
+
+def _noting(found: Found, left_out: Mapping[str, str]) -> Found:
+    """What was found, whose note says which better methods were left out because they take too much."""
+    if not left_out:
+        return found
+    others = "; ".join(f"{name} was left out: {reason}" for name, reason in left_out.items())
+    # With more time or memory the same request gives a better plan.
+    return replace(found, note=f"{found.note}; {others}", ended="deadline")
 
 
 def _with_time_to_search(method: Method, request: Request) -> Request:
@@ -127,14 +141,6 @@ def meeting_caps(plan: Plan) -> Plan:
     # The proof belongs to the plan, and finds a strategy that cannot answer what was asked.
     plan.certificate  # noqa: B018
     return plan
-
-
-def annotated(plan: Plan, note: str, ended: Ended) -> Plan:
-    """The same plan with another note and ending."""
-    other = replace(plan, note=note, ended=ended)
-    # The certificate was worked out already and says nothing of either.
-    vars(other)["certificate"] = plan.certificate
-    return other
 
 
 def _witness(found: Found, request: Request) -> Witness | ProductWitness:

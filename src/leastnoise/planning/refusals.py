@@ -41,6 +41,31 @@ def misses_targets(method: str, factor: float, goal: Goal) -> MissesTargets:
     return error
 
 
+class Reasons:
+    """Why methods cannot serve one request: each is asked once, when its answer is first needed."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._unfit: dict[str, str | None] = {}
+        self._too_much: dict[str, str | None] = {}
+
+    def unfit(self, method: Method) -> str | None:
+        """Why a method cannot serve the request whatever the memory and the time, or None."""
+        if method.name not in self._unfit:
+            self._unfit[method.name] = method.why_unfit(self.request)
+        return self._unfit[method.name]
+
+    def too_much(self, method: Method) -> str | None:
+        """What the request takes, where that is more memory or time than there is; else None."""
+        if method.name not in self._too_much:
+            self._too_much[method.name] = method.too_much(self.request)
+        return self._too_much[method.name]
+
+    def why_not(self, method: Method) -> str | None:
+        """Why a method cannot serve the request, or None."""
+        return self.unfit(method) or self.too_much(method)
+
+
 def closest_of(missed: Sequence[MissesTargets]) -> MethodError:
     """The error where every method misses the targets: which comes closest, and how to take it."""
     closest = min(missed, key=lambda error: error.factor)
@@ -51,24 +76,24 @@ def closest_of(missed: Sequence[MissesTargets]) -> MethodError:
     )
 
 
-def nobody_can(methods: Sequence[Method], request: Request) -> MethodError:
+def nobody_can(methods: Sequence[Method], reasons: Reasons) -> MethodError:
     """The error where no method takes a request, with the reason of each."""
     by_name = "it depends on the data and is taken only when named"
     too_much = {
         method.name: reason
         for method in methods
-        if method.why_unfit(request) is None and (reason := method.too_much(request)) is not None
+        if reasons.unfit(method) is None and (reason := reasons.too_much(method)) is not None
     }
     others = [
-        f"{method.name}: {method.why_unfit(request) or by_name}"
+        f"{method.name}: {reasons.unfit(method) or by_name}"
         for method in methods
         if method.name not in too_much
     ]
     if not too_much:
         return MethodError("no method can serve this workload. " + "; ".join(others))
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in too_much.items())
+    takes = "; ".join(f"{name}: {reason}" for name, reason in too_much.items())
     return MethodError(
-        f"this workload takes too much. {reasons}. Declare its attributes coarser, or allow more. The other "
+        f"this workload takes too much. {takes}. Declare its attributes coarser, or allow more. The other "
         f"methods cannot serve it. {'; '.join(others)}"
     )
 
