@@ -218,7 +218,7 @@ def test_a_folder_with_an_awkward_name(folder: Path, monkeypatch: pytest.MonkeyP
 
 def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """A publication that is designed at once."""
-    from leastnoise.app.population import publication
+    from leastnoise.app.demo import publication
     from leastnoise.app.specification import Spec
 
     def few(*, epsilon: float) -> Spec:

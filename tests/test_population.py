@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 from leastnoise.app import draw_people, write_people
-from leastnoise.app.population import EDUCATION, REGIONS, publication
+from leastnoise.app.demo import EDUCATION, REGIONS, publication
 from leastnoise.app.specification import parse_spec
 from leastnoise.core.errors import InputError, PrivacyError
 from leastnoise.data import vectorize

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import leastnoise.app.specification.lines
-from leastnoise.app.specification.lines import Lines
+import leastnoise.app.specification.toml_text
 from leastnoise.app.specification.spec_file import FILL_IN, MAX_BYTES, Spec, load_spec, parse_spec
+from leastnoise.app.specification.toml_text import Lines
 from leastnoise.core.errors import SpecError
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.query import (
@@ -888,6 +888,6 @@ def test_refused_sql_names_the_query(query: str, words: str) -> None:
 
 def test_a_finder_of_lines_that_reads_strings_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin takes what stands in a string for a header."""
-    monkeypatch.setattr(leastnoise.app.specification.lines, "_HIDING", re.compile(r"#[^\n]*"))
-    monkeypatch.setattr(leastnoise.app.specification.lines, "_PLAIN", re.compile(r"[^#\[\]{}\n]+"))
+    monkeypatch.setattr(leastnoise.app.specification.toml_text, "_HIDING", re.compile(r"#[^\n]*"))
+    monkeypatch.setattr(leastnoise.app.specification.toml_text, "_PLAIN", re.compile(r"[^#\[\]{}\n]+"))
     assert Lines(LINED).of("design") == 28

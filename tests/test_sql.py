@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 import leastnoise.app.sql.condition_text
 import leastnoise.app.sql.conditions
-import leastnoise.app.sql.groups
 import leastnoise.app.sql.statements
 import leastnoise.app.sql.to_queries
 from leastnoise.app import queries_from_sql
@@ -240,12 +239,12 @@ BROKEN = {
     "a group is lost": (
         leastnoise.app.sql.to_queries,
         "groups_of",
-        lambda tied, schema, _real=leastnoise.app.sql.groups.groups_of: _real(tied, schema)[-1:],
+        lambda tied, schema, _real=leastnoise.app.sql.to_queries.groups_of: _real(tied, schema)[-1:],
     ),
     "conditions are forgotten": (
         leastnoise.app.sql.to_queries,
         "tied_together",
-        lambda parts, buckets, shared, schema, _real=leastnoise.app.sql.groups.tied_together: _real(
+        lambda parts, buckets, shared, schema, _real=leastnoise.app.sql.to_queries.tied_together: _real(
             parts[:0], buckets, shared, schema
         ),
     ),

@@ -3,12 +3,11 @@
 sql             counting SQL as queries
 specification   one TOML file that says what to publish
 drafting        a first specification from the columns of a table
-population      the synthetic town of the demo
-demo            the whole walk on invented people
+demo            a synthetic town, published from beginning to end
 cli             the commands
 """
 
-from leastnoise.app.population import draw_people, write_people
+from leastnoise.app.demo import draw_people, write_people
 from leastnoise.app.sql import queries_from_sql
 
 __all__ = ["draw_people", "queries_from_sql", "write_people"]

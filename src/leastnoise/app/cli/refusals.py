@@ -93,6 +93,6 @@ def _part_text(part: object, options: Mapping[str, str]) -> str:
 
 def _keys_of(query: Any) -> str:
     """A query as the keys of its table in a specification."""
-    from leastnoise.app.specification.toml import key_text, value_text
+    from leastnoise.app.specification.toml_text import key_text, value_text
 
     return ", ".join(f"{key_text(key)} = {value_text(value)}" for key, value in query.to_dict().items())

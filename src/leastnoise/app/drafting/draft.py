@@ -8,7 +8,7 @@ from pathlib import Path
 
 from leastnoise.app.drafting.columns import Column, is_identifier
 from leastnoise.app.specification import FILL_IN
-from leastnoise.app.specification.toml import key_text, value_text
+from leastnoise.app.specification.toml_text import key_text, value_text
 from leastnoise.core.errors import SpecError
 from leastnoise.core.printable import printable
 

@@ -1,10 +1,8 @@
 """A specification: everything that is published, in one TOML file.
 
-    lines    on which line something stands
-    slips    what was probably meant by a line that is no TOML
-    toml     plain values as TOML
-    reading  from the file to schema, queries, privacy and objective
-    schema   what the file may hold, for editors
+    toml_text    values as TOML, the line on which something stands, and what was probably meant
+    spec_file    from the file to schema, queries, privacy and objective
+    json_schema  what the file may hold, for editors
 
 `load_spec` reads a file.
 """

@@ -46,9 +46,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from leastnoise.app.specification.lines import Lines
-from leastnoise.app.specification.toml import key_text, value_text
-from leastnoise.app.specification.toml_mistakes import slip_in
+from leastnoise.app.specification.toml_text import Lines, key_text, slip_in, value_text
 from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, SpecError
 from leastnoise.privacy import ADD_REMOVE, GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict

@@ -7,12 +7,10 @@ after the schema's policies: values stand in their declared cells, and records t
 the schema leaves out are gone. One difference from a database remains: groups that
 happen to be empty are part of the answer, because leaving them out would tell.
 
-    positions.py       where in the text something stands
-    conditions.py   WHERE, FILTER and CASE
+    conditions.py      positions in the text, and WHERE, FILTER and CASE
     statements.py      statements, taken apart: what is counted, of whom, by what
-    condition_text.py      conditions told shortly
-    groups.py       attributes that belong together, and the groups that they make
-    to_queries.py   the same as queries of `leastnoise.query.queries`
+    condition_text.py  conditions as short text
+    to_queries.py      attributes that belong together, the groups that they make, and queries for them
 """
 
 from __future__ import annotations

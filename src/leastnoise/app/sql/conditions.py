@@ -1,4 +1,4 @@
-"""Conditions and buckets: WHERE, FILTER and CASE as what `leastnoise.query.predicates` knows."""
+"""Where in a text something stands, and its conditions: WHERE, FILTER and CASE as queries know them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from leastnoise.app.sql.positions import Text
-from leastnoise.core.errors import InputError
+from leastnoise.core.errors import InputError, SqlError
 from leastnoise.query import (
     MAX_DEPTH,
     Bins,
@@ -22,6 +21,40 @@ from leastnoise.query import (
     Schema,
     Value,
 )
+
+
+class Text:
+    """A text of SQL, and errors that name a place in it."""
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+
+    def error(self, node: Any, message: str) -> SqlError:
+        """The refusal of a parsed expression, with the line and column where it begins."""
+        while node is not None:
+            starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+            if starts:
+                return self.error_at(min(starts), message)
+            node = node.parent  # NULL and a few others have no place of their own
+        return SqlError(message)
+
+    def error_at(self, start: int, message: str) -> SqlError:
+        """The refusal of what begins at a character of the text."""
+        line = self.sql.count("\n", 0, start) + 1
+        column = start - self.sql.rfind("\n", 0, start)
+        return SqlError(f"line {line}, column {column}: {message}")
+
+    def shown(self, node: Any) -> str:
+        """An expression in the words of the text, short enough for a message."""
+        places = [part.meta for part in node.walk() if "start" in part.meta]
+        if not places:
+            return "this expression"
+        first, last = min(place["start"] for place in places), max(place["end"] for place in places)
+        words = " ".join(self.sql[first : last + 1].split())
+        # Parentheses are no part of any expression in them: COUNT(*) ends with the star.
+        words += ")" * (words.count("(") - words.count(")"))
+        return words if len(words) <= 60 else f"{words[:57]}…"
+
 
 # More than any list of municipalities; each costs a pass over its attribute.
 MAX_COMPARISONS = 10_000

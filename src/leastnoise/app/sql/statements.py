@@ -12,8 +12,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
-from leastnoise.app.sql.conditions import Buckets, Conditions, joined
-from leastnoise.app.sql.positions import Text
+from leastnoise.app.sql.conditions import Buckets, Conditions, Text, joined
 from leastnoise.core.errors import SqlError
 from leastnoise.query import Condition, Schema
 

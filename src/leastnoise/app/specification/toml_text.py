@@ -1,15 +1,54 @@
-"""On which line of a TOML text something stands; the standard reader does not tell.
+"""TOML as text: values written out, the line on which something stands, and what was probably meant.
 
-A statement of TOML begins on a line of its own: a header, ``[schema]`` or ``[[query]]``,
-or a key. What follows a key is skipped by the few rules that matter for where the
-next statement begins: strings, of one line or several, comments and brackets.
+The standard reader tells neither the line of a key nor what to write instead.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from leastnoise.core.errors import SpecError
+from leastnoise.core.printable import replace_controls
+
+
+def key_text(name: str) -> str:
+    """A key, in quotes where it needs them."""
+    is_bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+    return name if is_bare else value_text(name)
+
+
+def value_text(value: Any) -> str:
+    """A plain value on one line.
+
+    Raises:
+        SpecError: for what TOML cannot hold.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return repr(int(value))
+    if isinstance(value, float):
+        return repr(float(value))  # NumPy's floats are floats, but show themselves as np.float64(…)
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(value_text(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key_text(k)} = {value_text(v)}" for k, v in value.items()) + " }"
+    raise SpecError(f"a specification cannot hold {type(value).__name__}")
+
+
+def _quoted(text: str) -> str:
+    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise SpecError(f"a specification is text in UTF-8, which cannot hold {text!r}")
+    # TOML allows most controls as they are; a terminal that shows the file would obey them.
+    shown = replace_controls("".join(escapes.get(c, c) for c in text), lambda c: f"\\u{ord(c):04X}")
+    return f'"{shown}"'
+
 
 Path = tuple[str | int, ...]
 
@@ -119,3 +158,36 @@ def _end(text: str, position: int) -> int:
         if character == "\n" and depth <= 0:
             break
     return position
+
+
+# Quoted texts and comments are somebody's own words.
+_ASIDE = re.compile(r"""\"(?:\\.|[^"\\])*"|'[^']*'|\#.*""")
+# What was written, and how TOML writes it; the first that is found is told.
+_SLIPS = (
+    (re.compile(r"=\s*[+-]?\d+,\d+\s*$"), "write a decimal point, as in {point}"),
+    (re.compile(r"\b(?:[iI]nfinity|INFINITY|I(?:nf|NF))\b|∞"), "infinity is written inf"),
+    (re.compile(r"=\s*\(|\(\s*[\d.]"), "a list stands in square brackets, as in [100, 0.95]"),
+    (re.compile(r"[=\[,]\s*(?:True|False)\b"), "true and false are written in small letters"),
+    (re.compile(r"\d\s*(?:\^|\*\*)"), "a power of ten is written as in 1e-6"),
+    (
+        re.compile(r"[=\[,]\s*(?!(?:true|false|inf|nan)\b)[^\W\d]\w*\s*(?=[,\]}]|$)"),
+        'text stands in quotes, as in "F"',
+    ),
+)
+
+
+def slip_in(line: str) -> str:
+    """What to write instead, to put after a message about this line; "" where nothing is known.
+
+    Example:
+        >>> slip_in("epsilon = 1,0"), slip_in("within = (100, 0.95)"), slip_in("age = [")
+        ('; write a decimal point, as in 1.0', '; a list stands in square brackets, as in [100, 0.95]', '')
+    """
+    plain = _ASIDE.sub(lambda aside: "" if aside[0].startswith("#") else '""', line).strip()
+    if plain.startswith("["):
+        return ""
+    for pattern, words in _SLIPS:
+        found = pattern.search(plain)
+        if found is not None:
+            return "; " + words.format(point=found[0].lstrip("= \t").replace(",", "."))
+    return ""
