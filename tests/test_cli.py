@@ -350,7 +350,7 @@ def test_a_terminal_shows_the_gap_shrink(
     def spinner(what: str) -> Iterator[Callable[[str], None]]:
         yield _Watched().update
 
-    monkeypatch.setattr("leastnoise.app.cli.design_progress.spinner", spinner)
+    monkeypatch.setattr("leastnoise.app.cli.terminal.spinner", spinner)
     (folder / "town.toml").write_text(SPEC if stderr is None else with_targets(stderr, goal=True))
     _Watched.lines.clear()
     succeed("design", "town.toml")
@@ -573,7 +573,7 @@ def test_answers_are_saved_before_anything_is_said(folder: Path, monkeypatch: py
     def closed(*arguments: Any, **options: Any) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr("leastnoise.app.cli.main._say", closed)
+    monkeypatch.setattr("leastnoise.app.cli.publish_commands.say", closed)
     assert run("publish", "town.toml", "--data", "people.csv").exit_code == 1
     assert {"town-answers.csv", "town-answers.release"} < files(folder)
 
@@ -659,7 +659,7 @@ def test_an_interruption_writes_nothing(
     def interrupted(*given: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("leastnoise.planning", interrupted)
+    monkeypatch.setattr("leastnoise.design", interrupted)
     monkeypatch.setattr("leastnoise.app.demo.design", interrupted)
     result = run(*arguments)
     assert result.exit_code == 130

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.app.cli import main as cli
+from leastnoise.app.cli import design_commands as cli
 from leastnoise.core.errors import DataError, InputError, MethodError, MissingExtraError
 from leastnoise.planning import Request, all_methods, design, method_named
 from leastnoise.privacy import GDP, ApproxDP, PureDP

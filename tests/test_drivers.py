@@ -21,7 +21,7 @@ from scipy.optimize import minimize_scalar
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise.app.cli.explain_command import explain
+from leastnoise.app.cli.design_commands import explain
 from leastnoise.core.errors import InputError, MethodError, PrivacyError
 from leastnoise.planning import Plan
 from leastnoise.query import Query

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 import leastnoise as ln
 from browser import BROWSER, dom_of, requests_of, run_browser
-from leastnoise.app.cli.report_command import report as report_command
+from leastnoise.app.cli.saved_commands import report as report_command
 from leastnoise.core.errors import InputError, PlanFileError, UnrecordedSpending
 from leastnoise.core.random_bits import SystemBits
 from leastnoise.query import Integers, Query

@@ -12,8 +12,7 @@ import pytest
 import typer
 
 from leastnoise.app.cli import terminal
-from leastnoise.app.cli.design_progress import designing
-from leastnoise.app.cli.terminal import gap_in_words, spinner
+from leastnoise.app.cli.terminal import designing, gap_in_words, spinner
 from leastnoise.core.progress import Progress
 
 

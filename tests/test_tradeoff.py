@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 import leastnoise as ln
-from leastnoise.app.cli.explain_command import tradeoff as tradeoff_command
+from leastnoise.app.cli.design_commands import tradeoff as tradeoff_command
 from leastnoise.core.errors import DesignError, InputError, MethodError, MissingExtraError
 from leastnoise.privacy import epsilon_of
 from leastnoise.report import Redesign, Tradeoff, tradeoff, write_tradeoff

@@ -1,8 +1,14 @@
-"""The verbs from a shell; no logic of their own.
+"""The command line: the verbs of the library from a shell, with no logic of its own.
 
-    app        the program, and the commands of the whole walk
-    terminal   what all commands print with
-    designing  a design that is waited for
-
-and one module for each other command, by its name.
+main              the program, the list of its commands, the demo and the reproductions
+init_command      a draft of a specification
+check_command     a table compared with its schema, for its owner
+design_commands   plans: designed, explained, compared, audited; no data
+publish_commands  the one private step
+saved_commands    saved plans and releases: reported, adjusted, read for quantiles
+ledger_command    the budget across releases
+payment           the ledger that pays for a release
+outputs           the files that commands write
+terminal          what commands print with
+refusals          errors in terms of options and of the specification
 """

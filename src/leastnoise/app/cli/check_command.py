@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from leastnoise.data import ColumnFit, Dropped, SchemaFit
     from leastnoise.query import Attribute, Schema
 
+DataFile = Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")]
+
 _WARNING = """\
 NOT PRIVATE. Everything below is true of real records and has no noise: it is for the owner of the table
 alone. Do not publish it, store it or pass it on. What you change in the specification because of it becomes

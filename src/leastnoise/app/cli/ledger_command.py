@@ -288,7 +288,7 @@ def _so_often(times: int, *, more: bool = False) -> str:
 
 def _limit_for(path: Path, times: int) -> Goal:
     """The least limit under which a specification fits so many times."""
-    from leastnoise.app.cli.design_progress import designed
+    from leastnoise.app.cli.design_commands import designed
     from leastnoise.app.specification import load_spec
     from leastnoise.privacy.accounting import least_limit
 

@@ -6,55 +6,23 @@ Everything heavy is imported inside the command that needs it, so that
 
 from __future__ import annotations
 
-import glob
+import math
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from leastnoise.app.cli.adjust_command import adjust
-from leastnoise.app.cli.audit_command import audit
-from leastnoise.app.cli.check_command import alike_columns, check
-from leastnoise.app.cli.design_progress import designed, designing
-from leastnoise.app.cli.explain_command import explain, tradeoff
+from leastnoise.app.cli.check_command import check
+from leastnoise.app.cli.design_commands import audit, compare, design, explain, methods, tradeoff
 from leastnoise.app.cli.init_command import init
 from leastnoise.app.cli.ledger_command import ledger_app
-from leastnoise.app.cli.outputs import (
-    AnswersFile,
-    Force,
-    Outputs,
-    check_new,
-    check_outputs,
-    outputs_of,
-    save,
-    say_where,
-)
-from leastnoise.app.cli.payment import (
-    LedgerPlace,
-    Payment,
-    ReleaseId,
-    SameTableAs,
-    TableLabel,
-    payment,
-    typed,
-)
-from leastnoise.app.cli.quantiles_command import quantiles
+from leastnoise.app.cli.publish_commands import publish, release
 from leastnoise.app.cli.refusals import Commands
-from leastnoise.app.cli.report_command import report
-from leastnoise.app.cli.reproduce_command import reproduce
-from leastnoise.app.cli.terminal import gap_in_words, spinner
-from leastnoise.app.cli.terminal import say as _say
-
-if TYPE_CHECKING:
-    from leastnoise.data import Data
-    from leastnoise.planning import Plan
-    from leastnoise.query import Schema
-    from leastnoise.release import Release
-
+from leastnoise.app.cli.saved_commands import adjust, quantiles, report
+from leastnoise.app.cli.terminal import console, designing, say
 
 app = typer.Typer(
     cls=Commands,
@@ -64,20 +32,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-# No square brackets in these: Typer takes them for markup and leaves them out.
-SpecFile = Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")]
-DataFile = Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")]
-TimeLimit = Annotated[float | None, typer.Option(help="seconds; the best plan so far is taken")]
-_PERSON = "the column that names the person, of whom records_per_person count at most"
-Person = Annotated[str | None, typer.Option("--person", help=_PERSON)]
-PersonUnknown = Annotated[
-    list[str] | None,
-    typer.Option("--person-unknown", help="an id that stands for nobody in particular, as 0; repeatable"),
-]
-OtherPerson = Annotated[
-    str | None, typer.Option("--person", help=f"{_PERSON}; that of the specification unless given")
-]
 
 
 def main() -> None:
@@ -118,242 +72,55 @@ def demo(
     run_demo(out, n_people=people, epsilon=epsilon, seed=seed, designing=designing)
 
 
-def design(
-    spec: SpecFile,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="where to save the plan")] = None,
-    time_limit: TimeLimit = None,
-    force: Force = False,
-) -> None:
-    """Choose the noise for a specification and save the plan. Needs no data."""
-    from leastnoise.app.specification import load_spec
-
-    asked = load_spec(spec)
-    target = out or spec.with_suffix(".plan")
-    check_outputs([target], [spec])
-    check_new(target, force=force)
-    plan = designed(asked, time_limit)
-    plan.save(target)
-    _say(plan)
-    _say(f"\nwrote {target}")
-
-
-def release(
-    plan: Annotated[Path, typer.Argument(help="a plan that `leastnoise design` saved")],
-    data: DataFile,
-    out: AnswersFile = None,
-    person: Person = None,
-    person_unknown: PersonUnknown = None,
-    ledger: LedgerPlace = None,
-    release_id: ReleaseId = None,
-    same_table_as: SameTableAs = None,
-    table: TableLabel = None,
-    force: Force = False,
-) -> None:
-    """Measure a saved plan on a table: the one step that spends privacy."""
-    from leastnoise.planning import load_plan
-
-    chosen = load_plan(plan)
-    outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], ledger, release_id)
-    payer = payment(ledger, release_id, same_table_as, table)
-    _warn_of_trust(chosen.privacy.records_per_person, person, payer, "name the column with --person")
-    result = _measure(chosen, data, person, person_unknown or (), payer)
-    save(result, outputs)
-    say_where(outputs)
-    payer.say_receipt(result)
-
-
-def publish(
-    spec: SpecFile,
-    data: DataFile,
-    out: AnswersFile = None,
-    person: OtherPerson = None,
-    ledger: LedgerPlace = None,
-    release_id: ReleaseId = None,
-    same_table_as: SameTableAs = None,
-    table: TableLabel = None,
-    time_limit: TimeLimit = None,
-    force: Force = False,
-) -> None:
-    """Do the whole walk: read the specification, design, measure, write the answers."""
-    from leastnoise.app.specification import load_spec
-    from leastnoise.report.summary import summarize
-
-    asked = load_spec(spec)
-    # Placeholders are those of the column that the specification names.
-    unknown = asked.person_unknown if person in (None, asked.person) else ()
-    person = asked.person if person is None else person
-    outputs = _outputs(spec, data, out, force, asked.workload.shape[0], ledger, release_id)
-    payer = payment(ledger, release_id, same_table_as, table)
-    # What is missing, or cannot be paid for, is found now rather than after a long design.
-    _table(data, asked.schema, person, unknown)
-    result = payer.stored_for(asked)
-    if result is None:
-        payer.check_before_design(asked)
-        how = 'name it in the specification, as in person = "patient_id", or with --person'
-        _warn_of_trust(asked.records_per_person, person, payer, how)
-        result = _measure(designed(asked, time_limit), data, person, unknown, payer)
-    save(result, outputs)
-    with spinner("putting the summary together"):
-        summary = str(summarize(result))
-    _say(f"{summary}\n")
-    say_where(outputs)
-    payer.say_receipt(result)
-
-
-def compare(
-    spec: SpecFile,
-    method: Annotated[list[str] | None, typer.Option(help="a method to include; all unless given")] = None,
-    time_limit: Annotated[float | None, typer.Option(help="seconds for each method; 10 unless given")] = None,
-    public_data: Annotated[
-        str | None,
-        typer.Option(help="a PUBLIC table, to simulate methods that depend on the data; never private data"),
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="a table or figure such as fitness-for-use/table-5, a paper, or all; none lists"),
     ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="small sizes, in minutes")] = False,
+    out: Annotated[Path, typer.Option(help="the folder for what it writes")] = Path("reproductions"),
+    data: Annotated[
+        Path | None, typer.Option(help="a folder that holds adult.data; a stand-in is used without")
+    ] = None,
+    backend: Annotated[str, typer.Option(help="cuda for tasks above 4,096 cells")] = "numpy",
+    jobs: Annotated[int, typer.Option(min=1, help="processes side by side, one thread each")] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="compute again what is already there")] = False,
+    time_limit: Annotated[
+        float,
+        typer.Option(help="seconds for one method at one task; 2.5 times as long for the low-rank mechanism"),
+    ] = 600.0,
+    budget: Annotated[
+        float | None, typer.Option(help="seconds after which no further task is begun; the rest is noted")
+    ] = None,
+    docs: Annotated[Path | None, typer.Option(help="also write pages of documentation here")] = None,
 ) -> None:
-    """Put every method side by side, with its distance from the proven bound."""
-    import leastnoise
-    from leastnoise.app.specification import load_spec
+    """Make the papers' tables and figures again, printed numbers beside ours; resumes where it stopped."""
+    command = import_module("leastnoise.papers.reproductions.command")
+    reproduction = import_module("leastnoise.papers.reproductions.reproduction")
 
-    asked = load_spec(spec)
-    with _comparing() as progress:
-        table = leastnoise.compare(
-            asked.workload,
-            asked.privacy,
-            methods=method,
-            objective=asked.design_settings().get("objective"),
-            time_limit=time_limit,
-            data=public_data,
-            progress=progress,
-        )
-    _say(table)
+    if not names:
+        say(command.listing())
+        return
+    screen = console(stderr=True)
+    with screen.status("reproducing") as status:
 
-
-def methods() -> None:
-    """List the methods that `design` and `compare` know."""
-    from leastnoise.report.comparison import methods as known
-
-    _say(known())
-
-
-def _measure(
-    plan: Plan, data: str, person: str | None, person_unknown: Iterable[str | int], payer: Payment
-) -> Release:
-    import leastnoise
-    from leastnoise.core.errors import AlreadySpentError, InputError, UnstoredError
-
-    schema = plan.workload.schema
-    if schema is None:
-        raise InputError("a plan without a schema is measured on counts, in Python; a table needs a schema")
-    payer.check_plan(plan)
-    known = payer.known_ids
-    try:
-        with _measuring():
-            try:
-                result = leastnoise.measure(
-                    plan, _table(data, schema, person, person_unknown), **payer.arguments
-                )
-            except UnstoredError as error:
-                # Nobody else is here to keep the answers, and Ctrl-C may have been meant otherwise.
-                typer.echo(
-                    f"release {error.release_id} is paid for and not stored yet: trying on; press Ctrl-C "
-                    "once more to give its answers up for good",
-                    err=True,
-                )
-                try:
-                    result = error.store()
-                except UnstoredError:
-                    raise AlreadySpentError(
-                        f"release {error.release_id!r} is paid for and its answers are lost; its budget "
-                        "stays spent. A new --release-id pays again"
-                    ) from None
-    except KeyboardInterrupt:
-        for release_id in payer.stored_ids - known:
-            typer.echo(
-                f"release {release_id} is paid for and stored; the same command with --release-id "
-                f"{release_id} hands it out at no cost",
-                err=True,
-            )
-        raise
-    if payer.release_id in known:
-        payer.say_stored_already()
-    return result
-
-
-def _table(data: str, schema: Schema, person: str | None, person_unknown: Iterable[str | int]) -> Data:
-    """The table in files, or a refusal that names columns spelled almost as one that is missing."""
-    from leastnoise.core.errors import DataError
-    from leastnoise.data.handle import vectorize
-
-    try:
-        return vectorize(data, schema, person=person, person_unknown=person_unknown)
-    except DataError as error:
-        raise DataError(f"{error}{alike_columns(data, schema, person)}") from None
-
-
-def _warn_of_trust(records_per_person: int, person: str | None, payer: Payment, how: str) -> None:
-    """Say in one line, before anything is paid, that nothing makes the table keep to a number of records."""
-    is_paid = payer.release_id in payer.known_ids
-    if records_per_person > 1 and person is None and not is_paid:
-        typer.echo(
-            f"warning: records_per_person = {records_per_person} is taken on trust, because no column tells "
-            f"whose record is whose: whoever has more is protected less; {how}",
-            err=True,
-        )
-
-
-def _outputs(
-    source: Path,
-    data: str,
-    out: Path | None,
-    force: bool,
-    n_answers: int,
-    ledger: str | None,
-    release_id: str | None,
-) -> Outputs:
-    again = "A second release spends privacy again; keep the first. "
-    if release_id is not None:
-        again = "A release whose id the ledger knows costs nothing. "
-    elif ledger is not None:
-        again += (
-            f"`leastnoise ledger show {typed(ledger)}` lists what was released, and `ledger fetch` gives it "
-            "again at no cost. "
-        )
-    inputs = [source, Path(data), *map(Path, glob.glob(data, recursive=True))]
-    return outputs_of(source, inputs, out=out, force=force, n_answers=n_answers, again=again)
-
-
-@contextmanager
-def _comparing() -> Iterator[Callable[[Any], None]]:
-    """A progress callback that shows whose turn it is."""
-    with spinner("comparing methods") as update:
-
-        def show(turn: Any) -> None:
-            gap = gap_in_words(turn.gap)
-            update(f"comparing methods: {turn.method}, {turn.number} of {turn.n_turns}{gap}")
-
-        yield show
-
-
-@contextmanager
-def _measuring() -> Iterator[None]:
-    """Show the library's own warnings in one line each; others may quote the table, and are not shown."""
-    from leastnoise.core.errors import StoringDelayed, UnrecordedSpending
-
-    with warnings.catch_warnings(record=True) as caught, spinner("measuring"):
-        warnings.simplefilter("always")
-        record = warnings.showwarning
-
-        def show(message: Any, category: type[Warning], *where: Any, **options: Any) -> None:
-            if issubclass(category, StoringDelayed):
-                # At once: it is about something that goes on.
-                typer.echo(f"warning: {message}", err=True)
+        def tell(progress: Any) -> None:
+            if screen.is_terminal:
+                status.update(command.progress_to_text(progress))
             else:
-                record(message, category, *where, **options)
+                typer.echo(command.progress_to_text(progress), err=True)
 
-        warnings.showwarning = show
-        yield
-    for warning in caught:
-        if issubclass(warning.category, UnrecordedSpending):
-            typer.echo(f"warning: {warning.message}", err=True)
+        command.reproduce(
+            names,
+            reproduction.Setting("quick" if quick else "full", backend, data, time_limit),
+            out=out,
+            jobs=jobs,
+            is_fresh=fresh,
+            budget=math.inf if budget is None else budget,
+            docs=docs,
+            say=say,
+            progress=tell,
+        )
 
 
 # In the order in which a publisher meets them.

@@ -83,3 +83,16 @@ def _plain_lines(what: str) -> Iterator[Callable[[str], None]]:
     finally:
         is_done.set()
         teller.join()
+
+
+@contextmanager
+def designing() -> Iterator[Callable[[Any], None]]:
+    """A progress callback that shows the gap shrinking, whatever is minimised."""
+    started = time.monotonic()
+    with spinner("designing") as update:
+
+        def show(progress: Any) -> None:
+            update(f"designing: step {progress.step}{gap_in_words(progress.gap)}")
+
+        yield show
+    typer.echo(f"designed in {time.monotonic() - started:.1f} s", err=True)

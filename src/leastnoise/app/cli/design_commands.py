@@ -1,4 +1,4 @@
-"""What a plan costs and why, and what accuracy costs in privacy, from a shell."""
+"""Commands that need no data: a plan is designed, explained, compared and audited."""
 
 from __future__ import annotations
 
@@ -10,18 +10,55 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leastnoise.app.cli.design_progress import designed, designing
-from leastnoise.app.cli.outputs import Force, check_new
-from leastnoise.app.cli.terminal import console, gap_in_words, say, spinner
+from leastnoise.app.cli.outputs import (
+    Force,
+    check_new,
+    check_outputs,
+)
+from leastnoise.app.cli.terminal import console, designing, gap_in_words, say, spinner
 from leastnoise.core.printable import printable
 from leastnoise.core.whole_file import check_replaceable
 
 if TYPE_CHECKING:
+    from leastnoise.app.specification import Spec
     from leastnoise.planning import Plan
     from leastnoise.report import Redesign
 
+# No square brackets in these: Typer takes them for markup and leaves them out.
+SpecFile = Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")]
+TimeLimit = Annotated[float | None, typer.Option(help="seconds; the best plan so far is taken")]
 # Seconds for designing changes again, unless given: as long as people wait at a terminal.
 _PATIENCE = 60.0
+
+
+def design(
+    spec: SpecFile,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="where to save the plan")] = None,
+    time_limit: TimeLimit = None,
+    force: Force = False,
+) -> None:
+    """Choose the noise for a specification and save the plan. Needs no data."""
+    from leastnoise.app.specification import load_spec
+
+    asked = load_spec(spec)
+    target = out or spec.with_suffix(".plan")
+    check_outputs([target], [spec])
+    check_new(target, force=force)
+    plan = designed(asked, time_limit)
+    plan.save(target)
+    say(plan)
+    say(f"\nwrote {target}")
+
+
+def designed(spec: Spec, time_limit: float | None) -> Plan:
+    """The plan of a specification, its own time limit replaced by one that is given."""
+    import leastnoise
+
+    settings = spec.design_settings()
+    if time_limit is not None:
+        settings["time_limit"] = time_limit
+    with designing() as progress:
+        return leastnoise.design(spec.workload, spec.privacy, progress=progress, **settings)
 
 
 def explain(
@@ -148,3 +185,67 @@ def _watching(what: str) -> Iterator[Callable[[Redesign], None]]:
             update(f"{what}: {printable(turn.subject)}, {turn.number} of {turn.n_redesigns}{gap}")
 
         yield show
+
+
+def compare(
+    spec: SpecFile,
+    method: Annotated[list[str] | None, typer.Option(help="a method to include; all unless given")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="seconds for each method; 10 unless given")] = None,
+    public_data: Annotated[
+        str | None,
+        typer.Option(help="a PUBLIC table, to simulate methods that depend on the data; never private data"),
+    ] = None,
+) -> None:
+    """Put every method side by side, with its distance from the proven bound."""
+    import leastnoise
+    from leastnoise.app.specification import load_spec
+
+    asked = load_spec(spec)
+    with _comparing() as progress:
+        table = leastnoise.compare(
+            asked.workload,
+            asked.privacy,
+            methods=method,
+            objective=asked.design_settings().get("objective"),
+            time_limit=time_limit,
+            data=public_data,
+            progress=progress,
+        )
+    say(table)
+
+
+@contextmanager
+def _comparing() -> Iterator[Callable[[Any], None]]:
+    """A progress callback that shows whose turn it is."""
+    with spinner("comparing methods") as update:
+
+        def show(turn: Any) -> None:
+            gap = gap_in_words(turn.gap)
+            update(f"comparing methods: {turn.method}, {turn.number} of {turn.n_turns}{gap}")
+
+        yield show
+
+
+def methods() -> None:
+    """List the methods that `design` and `compare` know."""
+    from leastnoise.report.comparison import methods as known
+
+    say(known())
+
+
+def audit(
+    plan: Annotated[Path, typer.Argument(help="a plan that `leastnoise design` saved")],
+    draws: Annotated[
+        int | None, typer.Option(min=1, help="releases of each of two made-up tables; enough unless given")
+    ] = None,
+) -> None:
+    """Draw a plan's noise many times and check that it keeps what it says. Needs no data, spends nothing."""
+    import leastnoise
+    from leastnoise.planning import load_plan
+
+    chosen = load_plan(plan)
+    with spinner("auditing"):
+        report = leastnoise.audit(chosen, draws=draws)
+    say(report)
+    if not report.keeps_its_word:
+        raise typer.Exit(1)

@@ -1,0 +1,222 @@
+"""Commands that measure a table: the one private step, and what is checked before it."""
+
+from __future__ import annotations
+
+import glob
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leastnoise.app.cli.check_command import DataFile, alike_columns
+from leastnoise.app.cli.design_commands import SpecFile, TimeLimit, designed
+from leastnoise.app.cli.outputs import (
+    AnswersFile,
+    Force,
+    Outputs,
+    outputs_of,
+    save,
+    say_where,
+)
+from leastnoise.app.cli.payment import (
+    LedgerPlace,
+    Payment,
+    ReleaseId,
+    SameTableAs,
+    TableLabel,
+    payment,
+    typed,
+)
+from leastnoise.app.cli.terminal import say, spinner
+
+if TYPE_CHECKING:
+    from leastnoise.data import Data
+    from leastnoise.planning import Plan
+    from leastnoise.query import Schema
+    from leastnoise.release import Release
+
+_PERSON = "the column that names the person, of whom records_per_person count at most"
+Person = Annotated[str | None, typer.Option("--person", help=_PERSON)]
+PersonUnknown = Annotated[
+    list[str] | None,
+    typer.Option("--person-unknown", help="an id that stands for nobody in particular, as 0; repeatable"),
+]
+OtherPerson = Annotated[
+    str | None, typer.Option("--person", help=f"{_PERSON}; that of the specification unless given")
+]
+
+
+def publish(
+    spec: SpecFile,
+    data: DataFile,
+    out: AnswersFile = None,
+    person: OtherPerson = None,
+    ledger: LedgerPlace = None,
+    release_id: ReleaseId = None,
+    same_table_as: SameTableAs = None,
+    table: TableLabel = None,
+    time_limit: TimeLimit = None,
+    force: Force = False,
+) -> None:
+    """Do the whole walk: read the specification, design, measure, write the answers."""
+    from leastnoise.app.specification import load_spec
+    from leastnoise.report.summary import summarize
+
+    asked = load_spec(spec)
+    # Placeholders are those of the column that the specification names.
+    unknown = asked.person_unknown if person in (None, asked.person) else ()
+    person = asked.person if person is None else person
+    outputs = _outputs(spec, data, out, force, asked.workload.shape[0], ledger, release_id)
+    payer = payment(ledger, release_id, same_table_as, table)
+    # What is missing, or cannot be paid for, is found now rather than after a long design.
+    _table(data, asked.schema, person, unknown)
+    result = payer.stored_for(asked)
+    if result is None:
+        payer.check_before_design(asked)
+        how = 'name it in the specification, as in person = "patient_id", or with --person'
+        _warn_of_trust(asked.records_per_person, person, payer, how)
+        result = _measure(designed(asked, time_limit), data, person, unknown, payer)
+    save(result, outputs)
+    with spinner("putting the summary together"):
+        summary = str(summarize(result))
+    say(f"{summary}\n")
+    say_where(outputs)
+    payer.say_receipt(result)
+
+
+def release(
+    plan: Annotated[Path, typer.Argument(help="a plan that `leastnoise design` saved")],
+    data: DataFile,
+    out: AnswersFile = None,
+    person: Person = None,
+    person_unknown: PersonUnknown = None,
+    ledger: LedgerPlace = None,
+    release_id: ReleaseId = None,
+    same_table_as: SameTableAs = None,
+    table: TableLabel = None,
+    force: Force = False,
+) -> None:
+    """Measure a saved plan on a table: the one step that spends privacy."""
+    from leastnoise.planning import load_plan
+
+    chosen = load_plan(plan)
+    outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], ledger, release_id)
+    payer = payment(ledger, release_id, same_table_as, table)
+    _warn_of_trust(chosen.privacy.records_per_person, person, payer, "name the column with --person")
+    result = _measure(chosen, data, person, person_unknown or (), payer)
+    save(result, outputs)
+    say_where(outputs)
+    payer.say_receipt(result)
+
+
+def _measure(
+    plan: Plan, data: str, person: str | None, person_unknown: Iterable[str | int], payer: Payment
+) -> Release:
+    import leastnoise
+    from leastnoise.core.errors import AlreadySpentError, InputError, UnstoredError
+
+    schema = plan.workload.schema
+    if schema is None:
+        raise InputError("a plan without a schema is measured on counts, in Python; a table needs a schema")
+    payer.check_plan(plan)
+    known = payer.known_ids
+    try:
+        with _measuring():
+            try:
+                result = leastnoise.measure(
+                    plan, _table(data, schema, person, person_unknown), **payer.arguments
+                )
+            except UnstoredError as error:
+                # Nobody else is here to keep the answers, and Ctrl-C may have been meant otherwise.
+                typer.echo(
+                    f"release {error.release_id} is paid for and not stored yet: trying on; press Ctrl-C "
+                    "once more to give its answers up for good",
+                    err=True,
+                )
+                try:
+                    result = error.store()
+                except UnstoredError:
+                    raise AlreadySpentError(
+                        f"release {error.release_id!r} is paid for and its answers are lost; its budget "
+                        "stays spent. A new --release-id pays again"
+                    ) from None
+    except KeyboardInterrupt:
+        for release_id in payer.stored_ids - known:
+            typer.echo(
+                f"release {release_id} is paid for and stored; the same command with --release-id "
+                f"{release_id} hands it out at no cost",
+                err=True,
+            )
+        raise
+    if payer.release_id in known:
+        payer.say_stored_already()
+    return result
+
+
+def _table(data: str, schema: Schema, person: str | None, person_unknown: Iterable[str | int]) -> Data:
+    """The table in files, or a refusal that names columns spelled almost as one that is missing."""
+    from leastnoise.core.errors import DataError
+    from leastnoise.data.handle import vectorize
+
+    try:
+        return vectorize(data, schema, person=person, person_unknown=person_unknown)
+    except DataError as error:
+        raise DataError(f"{error}{alike_columns(data, schema, person)}") from None
+
+
+def _warn_of_trust(records_per_person: int, person: str | None, payer: Payment, how: str) -> None:
+    """Say in one line, before anything is paid, that nothing makes the table keep to a number of records."""
+    is_paid = payer.release_id in payer.known_ids
+    if records_per_person > 1 and person is None and not is_paid:
+        typer.echo(
+            f"warning: records_per_person = {records_per_person} is taken on trust, because no column tells "
+            f"whose record is whose: whoever has more is protected less; {how}",
+            err=True,
+        )
+
+
+def _outputs(
+    source: Path,
+    data: str,
+    out: Path | None,
+    force: bool,
+    n_answers: int,
+    ledger: str | None,
+    release_id: str | None,
+) -> Outputs:
+    again = "A second release spends privacy again; keep the first. "
+    if release_id is not None:
+        again = "A release whose id the ledger knows costs nothing. "
+    elif ledger is not None:
+        again += (
+            f"`leastnoise ledger show {typed(ledger)}` lists what was released, and `ledger fetch` gives it "
+            "again at no cost. "
+        )
+    inputs = [source, Path(data), *map(Path, glob.glob(data, recursive=True))]
+    return outputs_of(source, inputs, out=out, force=force, n_answers=n_answers, again=again)
+
+
+@contextmanager
+def _measuring() -> Iterator[None]:
+    """Show the library's own warnings in one line each; others may quote the table, and are not shown."""
+    from leastnoise.core.errors import StoringDelayed, UnrecordedSpending
+
+    with warnings.catch_warnings(record=True) as caught, spinner("measuring"):
+        warnings.simplefilter("always")
+        record = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any, **options: Any) -> None:
+            if issubclass(category, StoringDelayed):
+                # At once: it is about something that goes on.
+                typer.echo(f"warning: {message}", err=True)
+            else:
+                record(message, category, *where, **options)
+
+        warnings.showwarning = show
+        yield
+    for warning in caught:
+        if issubclass(warning.category, UnrecordedSpending):
+            typer.echo(f"warning: {warning.message}", err=True)

@@ -1,0 +1,192 @@
+"""Commands on saved plans and releases: they read no table and spend nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leastnoise.app.cli.outputs import Force, check_new, check_outputs, outputs_of, save, say_where
+from leastnoise.app.cli.terminal import say, spinner
+from leastnoise.core.errors import InputError
+from leastnoise.core.whole_file import check_folder, check_replaceable
+
+if TYPE_CHECKING:
+    from leastnoise.planning import Plan
+    from leastnoise.release import AdjustProgress, Release
+
+ReleaseFile = Annotated[
+    Path, typer.Argument(help="a saved release: publish writes NAME-answers.release beside the answers")
+]
+
+
+def report(
+    source: Annotated[Path, typer.Argument(help="a saved release, or a saved plan")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="where to write the page; NAME.html unless given")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace a page of that name")] = False,
+) -> None:
+    """Write what was released, how accurate it is and what it cost as one HTML page. Needs no data."""
+    from leastnoise.report.summary import summarize
+
+    subject = saved_release_or_plan(source)
+    target = out or source.with_suffix(".html")
+    _check(target, force)
+    with spinner("writing the page"):
+        summarize(subject).to_html(target)
+    say(f"wrote {target}")
+
+
+def _check(target: Path, force: bool) -> None:
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"a report is written as HTML: --out must end in .html, got {str(target)!r}")
+    check_folder(target)
+    check_replaceable(target)
+    if target.exists() and not force:
+        raise InputError(f"{str(target)!r} exists; give another --out, or --force to replace it")
+
+
+def adjust(
+    source: ReleaseFile,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="the answers, as .csv, .parquet, .json or .xlsx; NAME-adjusted.csv unless given",
+        ),
+    ] = None,
+    integer: Annotated[bool, typer.Option("--integer", "--whole", help="whole numbers, too")] = False,
+    keep_negative: Annotated[
+        bool, typer.Option("--keep-negative", help="do not raise what is below zero")
+    ] = False,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="seconds, after which the best so far is taken; by default 300, and only if it is good"
+        ),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Make the counts of a release non-negative, or whole, and add up. Costs no privacy."""
+    release = saved_release(source)
+    outputs = outputs_of(
+        source,
+        [source],
+        out=out or source.with_name(f"{source.stem}-adjusted.csv"),
+        force=force,
+        n_answers=release.plan.workload.shape[0],
+    )
+    adjusted = _adjusted(release, integer, not keep_negative, time_limit)
+    save(adjusted, outputs)
+    if adjusted.adjusted is None:
+        say("the answers agree already, and nothing was asked that would change them")
+    else:
+        say(adjusted.adjusted.statement())
+    say_where(outputs)
+
+
+def _adjusted(release: Release, integer: bool, nonnegative: bool, time_limit: float | None) -> Release:
+    from leastnoise.release.adjusting import adjust as adjusted
+
+    with spinner("adjusting") as update:
+
+        def show(state: AdjustProgress) -> None:
+            update(f"adjusting: step {state.step}, within {state.precision:.1g} standard errors of the best")
+
+        return adjusted(release, nonnegative, integer, progress=show, time_limit=time_limit)
+
+
+def quantiles(
+    source: ReleaseFile,
+    attribute: Annotated[str, typer.Argument(help="an attribute with an order: a range, or bins")],
+    at: Annotated[
+        list[float] | None, typer.Option(help="a share, as in --at 0.5; quartiles unless given")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="a further attribute: quantiles for each of its values")
+    ] = None,
+    level: Annotated[float, typer.Option(help="how surely each interval holds the true quantile")] = 0.95,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="where to write them too, as .csv, .parquet, .json or .xlsx"),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Read quantiles with intervals off a released distribution. Costs no privacy."""
+    from leastnoise.report.answers import answers_writer, write_quantile_table
+
+    if out is not None:
+        check_outputs([out], [source])
+        answers_writer(out)
+        check_new(out, force=force)
+    release = saved_release(source)
+    shares = at or [0.25, 0.5, 0.75]
+    table = release.quantiles(attribute, shares, level=level, by=by)
+    say(table.to_string())
+    say(f"\nEach true quantile is between lower and upper with probability {100 * level:.4g} % or more.")
+    if out is not None:
+        privacy = release.plan.privacy
+        say(f"wrote {write_quantile_table(table, out, attribute, privacy, level=level, by=by)}")
+
+
+def saved_release(source: Path) -> Release:
+    """The release that a file holds."""
+    from leastnoise.release.release_file import load_release
+
+    _check_kind(source)
+    return load_release(source)
+
+
+def saved_release_or_plan(source: Path) -> Plan | Release:
+    """The release or the plan that a file holds."""
+    from leastnoise.core.errors import PlanFileError
+    from leastnoise.planning import load_plan
+    from leastnoise.release.release_file import load_release
+
+    _check_kind(source)
+    if source.suffix.lower() == ".plan":
+        return load_plan(source)
+    try:
+        return load_release(source)
+    except PlanFileError as error:
+        try:
+            return load_plan(source)
+        except PlanFileError:
+            # Neither: what was wrong with it as a release is the better answer.
+            raise error from None
+
+
+# Files that people have beside a release, and what they are.
+_OTHER_FILES = {
+    ".csv": "a table",
+    ".tsv": "a table",
+    ".parquet": "a table",
+    ".json": "a table",
+    ".xlsx": "a table",
+    ".html": "a page",
+    ".htm": "a page",
+    ".toml": "a specification",
+}
+
+
+def _check_kind(source: Path) -> None:
+    """Refuse what is surely no release or plan, and name the one that was probably meant."""
+    if not source.name:
+        raise InputError(f"{str(source)!r} is no file; name a release, as in x.release")
+    kind = _OTHER_FILES.get(source.suffix.lower())
+    if kind is None:
+        return
+    is_a = f"{str(source)!r} is {kind}, not a saved release or plan"
+    for near in (source.with_suffix(".release"), source.with_suffix(".plan")):
+        if near.is_file():
+            raise InputError(f"{is_a}; the one beside it is meant: {near}")
+    if kind == "a specification":
+        raise InputError(
+            f"{is_a}; `leastnoise design {source}` saves a plan, `leastnoise publish {source}` a release"
+        )
+    raise InputError(
+        f"{is_a}; `leastnoise publish` writes NAME-answers.release beside the answers: name that one"
+    )
