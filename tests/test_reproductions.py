@@ -429,6 +429,7 @@ def test_checks_without_rows_are_not_run() -> None:
 def test_everything_printed_belongs_to_a_reproduction() -> None:
     known = {entry.name for entry in names.catalogue()}
     assert set(printed_numbers._all()) - {NAME, OTHER_NAME} == known
+    assert all(entry.limits.keys() <= entry.says.keys() for entry in printed_numbers._all().values())
 
 
 def test_names_are_found_and_mistyped_ones_helped() -> None:

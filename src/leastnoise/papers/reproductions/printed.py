@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -27,11 +27,18 @@ class PrintedNumber:
 
 @dataclass(frozen=True)
 class Printed:
-    """What a paper prints in one table or figure, and says about it."""
+    """What a paper prints in one table or figure, and says about it.
+
+    Attributes:
+        numbers: the numbers of a table.
+        says: claims of the text, in our words.
+        limits: the numbers that claims speak of, by the same keys.
+    """
 
     page: str
     numbers: tuple[PrintedNumber, ...]
     says: Mapping[str, str]
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     def number(self, **about: Plain) -> str:
         """The printed number about exactly this."""
@@ -86,4 +93,4 @@ def _entry(plain: Mapping[str, Any]) -> Printed:
         PrintedNumber({k: v for k, v in record.items() if k != "printed"}, record["printed"])
         for record in plain.get("numbers", ())
     )
-    return Printed(plain["page"], numbers, dict(plain.get("says", {})))
+    return Printed(plain["page"], numbers, plain.get("says", {}), plain.get("limits", {}))

@@ -89,12 +89,11 @@ def run(
         found.name: {key_of(task, setting): task for task in found.tasks(setting)} for found in reproductions
     }
     everything = {key: task for of_one in tasks.values() for key, task in of_one.items()}
-    results: dict[str, TaskResult] = {}
-    for key in everything:
-        if is_fresh:
+    if is_fresh:
+        for key in everything:
             (folder / f"{key}.json").unlink(missing_ok=True)
-        elif (found := read_result(folder / f"{key}.json")) is not None:
-            results[key] = found
+    known = {key: read_result(folder / f"{key}.json") for key in everything}
+    results = {key: result for key, result in known.items() if result is not None}
     waiting = {key: task for key, task in everything.items() if key not in results}
     unfinished = list(reproductions)
 

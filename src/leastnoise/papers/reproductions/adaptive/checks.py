@@ -105,14 +105,16 @@ def least_to_largest(values: Sequence[float]) -> str:
     return f"{min(values):.3f} to {max(values):.3f}" if values else "–"
 
 
-def within_1_3(found: Sequence[ErrorRatios], claim: str) -> Check:
-    """Whether the eigen strategy is never more than 1.3 times the bound."""
+def near_bound(found: Sequence[ErrorRatios], known: Printed) -> Check:
+    """Whether the eigen strategy is never further above the bound than the paper says."""
+    limit = known.limits["bound"]
+    over = [(ratio.about, 1 / ratio.bound) for ratio in found if ratio.bound]
     return statement_about(
-        {ratio.about: 1 / ratio.bound for ratio in found if ratio.bound},
-        claim,
-        lambda over: max(over.values()) <= 1.3,
-        lambda over: f"at most {max(over.values()):.3f} times the bound",
-        why="; ".join(f"{r.about}: {1 / r.bound:.3f}" for r in found if r.bound and 1 / r.bound > 1.3),
+        [factor for _, factor in over],
+        known.says["bound"],
+        lambda over: max(over) <= limit,
+        lambda over: f"at most {max(over):.3f} times the bound",
+        why="; ".join(f"{about}: {factor:.3f}" for about, factor in over if factor > limit),
     )
 
 

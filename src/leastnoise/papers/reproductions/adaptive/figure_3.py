@@ -29,10 +29,10 @@ from leastnoise.papers.reproductions.adaptive.checks import (
     ErrorRatios,
     band,
     certified,
+    near_bound,
     never_beaten,
     ratios,
     spread_of,
-    within_1_3,
 )
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
@@ -145,7 +145,7 @@ def _workload_checks(kind: str, known: Printed, rows: Sequence[Row]) -> Iterator
             known,
             f"{_cells(rows)}; the shapes of the domain and the number of random ranges are not printed",
         )
-        yield within_1_3(found, known.says["bound"])
+        yield near_bound(found, known)
     else:
         not_printed = _fourier_is_datacube(found)
         yield statement_about(

@@ -218,7 +218,7 @@ def checks_section_3_4(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     yield statement_about(
         over,
         known.says["rate"],
-        lambda over: max(over)[0] <= 1.3,
+        lambda over: max(over)[0] <= known.limits["rate"],
         lambda over: f"at most {max(over)[0]:.3f}, for {max(over)[1]}",
     )
     for key, form in (("proposition 5", _PERMUTED), ("proposition 6", _ROTATED)):

@@ -178,13 +178,25 @@ def _cells_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     yield said(known, "slower", large, lambda ratio: ratio < 1, what=what, why=why)
     steps = curve(rows, "n", "iterations", method="coa")
     why = "the listing's own rule, a step that gains less than 1e-5, is met later or not at all"
-    yield said(known, "ten-steps", steps, lambda count: count <= 10, what="steps of COA:", why=why)
+    yield said(
+        known,
+        "ten-steps",
+        steps,
+        lambda count: count <= known.limits["ten-steps"],
+        what="steps of COA:",
+        why=why,
+    )
     rounds = {
         n: count for n, count in curve(rows, "n", "iterations", method="lowrank").items() if n in slower
     }
     why = "‖W − BL‖_F is below γ = 0.01 before, or time was up, see the column ended"
     yield said(
-        known, "many-rounds", rounds, lambda count: is_similar(count / 200), what="rounds of LRM:", why=why
+        known,
+        "many-rounds",
+        rounds,
+        lambda count: is_similar(count / known.limits["many-rounds"]),
+        what="rounds of LRM:",
+        why=why,
     )
 
 
