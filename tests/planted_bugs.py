@@ -43,7 +43,7 @@ from leastnoise.release import release as release_module
 from leastnoise.release.noise import many_draws, samplers
 from leastnoise.release.release import Receipt
 from leastnoise.report import auditing as audit
-from leastnoise.strategy import AxisForm, Block, Strategy, Structured, budget, centred_form, rounding
+from leastnoise.strategy import AxisForm, ProductBlock, Strategy, Structured, budget, centred_form, rounding
 from ledger_stress import TABLE, charge_of, new_ledger
 from test_ledger import EDITS, edit, overspends
 from test_person import kept_by_engine, obeys, records
@@ -151,7 +151,12 @@ def replaced_sensitivity_is_that_of_all_pairs(folder: Path) -> bool:
 def structured() -> Structured:
     """Blocks of different multipliers, put together by hand so that no design stands between."""
     axes = [Axis(("age",), (4,), (0,)), Axis(("sex",), (2,), (1,))]
-    held = [Block((), (), 5), Block((0,), (0,), 7), Block((1,), (0,), 2), Block((0, 1), (0, 0), 3)]
+    held = [
+        ProductBlock((), (), 5),
+        ProductBlock((0,), (0,), 7),
+        ProductBlock((1,), (0,), 2),
+        ProductBlock((0, 1), (0, 0), 3),
+    ]
     return Structured(axes, [[centred_form(4)], [centred_form(2)]], held, scale=100, noise="gaussian")
 
 
@@ -570,7 +575,7 @@ def _charges_the_first_only(self: Any, charge: Any, group: Any) -> Any:
     return self if self.count else _plus(self, charge, group)
 
 
-_plus = tally._Part.plus
+_plus = tally._NoiseTotals.plus
 
 
 def _trusts_the_check(patch: pytest.MonkeyPatch) -> None:
@@ -928,14 +933,14 @@ BUGS = [
         "the largest costs add up although they fall on different cells",
         what_is_free_is_charged_once,
         "test_ledger.py::test_a_plan_after_others_is_charged_what_the_largest_cell_grows",
-        _set(tally._Part, "plus", _adds_largest),
+        _set(tally._NoiseTotals, "plus", _adds_largest),
     ),
     Bug(
         "free release never charged",
         "only the first release over the same cells counts",
         what_is_free_is_charged_once,
         "test_ledger.py::test_a_plan_after_others_is_charged_what_the_largest_cell_grows",
-        _set(tally._Part, "plus", _charges_the_first_only),
+        _set(tally._NoiseTotals, "plus", _charges_the_first_only),
     ),
     Bug(
         "equal cells are one table",

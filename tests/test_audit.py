@@ -41,7 +41,7 @@ from leastnoise.privacy import Ledger
 from leastnoise.release import measuring, noise
 from leastnoise.report import audit, auditing, worst_pair
 from leastnoise.report.auditing import AuditReport, detection_power
-from leastnoise.strategy import AxisForm, Strategy, Structured, Tables
+from leastnoise.strategy import AxisForm, Strategy, Structured, WeightedTables
 from test_leaks import everything_in, float_uses, numbers_in
 from test_statistics import SeededBits
 from tolerances import CHANCE
@@ -105,7 +105,9 @@ def with_less_noise(monkeypatch: pytest.MonkeyPatch, percent: int = 95) -> None:
 
 def test_the_plans_are_of_every_kind() -> None:
     kinds = {name: type(plan_named(name).strategy) for name in NAMES}
-    assert kinds["dense"] is Strategy and kinds["residuals"] is Structured and kinds["tables"] is Tables
+    assert (
+        kinds["dense"] is Strategy and kinds["residuals"] is Structured and kinds["tables"] is WeightedTables
+    )
     assert plan_named("10^12 cells").workload.shape[1] == 4**20
 
 
@@ -569,7 +571,7 @@ def marked_plan(kind: str) -> Plan:
     queries = [ln.Cube("town", "kind", "sex", order=2), ln.Marginal("town", "kind", "sex")]
     goal = {"marginals": ln.GDP(1e-12), "tables": ln.PureDP(1e-12)}[kind]
     plan = ln.design(ln.assemble(queries, MARKED), goal, method="marginals")
-    assert isinstance(plan.strategy, Tables if kind == "tables" else Structured)
+    assert isinstance(plan.strategy, WeightedTables if kind == "tables" else Structured)
     # Noise of this size hits a true number with a chance below 1e-9 for all that is written.
     assert plan.stderr is not None and (plan.stderr > 1e11).all()
     return plan

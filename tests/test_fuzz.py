@@ -37,7 +37,7 @@ from leastnoise.privacy.ledger.rows import NOTHING, Row, sealed
 from leastnoise.query import Attribute, Axis
 from leastnoise.release import count_tables, measuring
 from leastnoise.release import release_file as reading
-from leastnoise.strategy import AxisForm, Block, Strategy, Structured
+from leastnoise.strategy import AxisForm, ProductBlock, Strategy, Structured
 from ledger_stress import TABLE, charge_of, new_ledger
 from planted_bugs import brute_force
 
@@ -363,7 +363,7 @@ def test_structured_sensitivities(one: Any, other: Any, multiplier: int, kind: A
     """No pair of records changes more than a structured strategy says, by brute force on its matrix."""
     split = [a for a, form in enumerate((one, other)) if form.is_split]
     sets = [(), *((a,) for a in split), *([tuple(split)] if len(split) > 1 else [])]
-    held = [Block(axes, (0,) * len(axes), multiplier + i) for i, axes in enumerate(sets)]
+    held = [ProductBlock(axes, (0,) * len(axes), multiplier + i) for i, axes in enumerate(sets)]
     axes = [Axis(("a",), (3,), (0,)), Axis(("b",), (2,), (1,))]
     strategy = Structured(axes, [[one], [other]], held, scale=1, noise=kind, neighbours=neighbours)
     power = 2 if kind == "gaussian" else 1

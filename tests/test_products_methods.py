@@ -12,7 +12,7 @@ import leastnoise as ln
 from leastnoise.bounds import ProductWitness, certify
 from leastnoise.bounds.product_bound import checked_product_witness, product_dual_bound
 from leastnoise.core.errors import DesignError, InfeasibleError, MethodError, QueryError, UnrecordedSpending
-from leastnoise.strategy import Structured, Tables
+from leastnoise.strategy import Structured, WeightedTables
 from tolerances import SOLVER
 
 SCHEMA = ln.Schema(a=range(3), b=("x", "y"), c=range(5))
@@ -122,7 +122,7 @@ def test_weighted_tables_reach_what_is_known_of_two_way_tables() -> None:
     schema = ln.Schema(**{f"a{i}": range(10) for i in range(5)})
     asked = ln.assemble([ln.Cube(*schema.names, order=(2,))], schema)
     plan = ln.design(asked, ln.PureDP(2**0.5), method="marginals")
-    assert isinstance(plan.strategy, Tables)
+    assert isinstance(plan.strategy, WeightedTables)
     assert plan.certificate.achieved / 1000 <= 85.60 * (1 + 1e-6)
     assert plan.strategy.spent <= plan.privacy.budget
 

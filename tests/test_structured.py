@@ -18,11 +18,11 @@ from leastnoise.core.operators import Array
 from leastnoise.query import Axis, Workload, products_of, workload_of_query
 from leastnoise.strategy import (
     AxisForm,
-    Block,
     BlockProposal,
+    ProductBlock,
     Strategy,
     Structured,
-    Tables,
+    WeightedTables,
     centred_form,
     identity_form,
     structured_from_parts,
@@ -73,14 +73,14 @@ CASES: dict[str, tuple[type[Structured], list[AxisForm]]] = {
     "mixed": (Structured, [split_form(3, 1), centred_form(2), split_form(4, 2)]),
     "one whole": (Structured, [whole_form(3, 1), centred_form(2), split_form(4, 2)]),
     "plain and whole": (Structured, [identity_form(3), whole_form(2, 1), whole_form(4, 7)]),
-    "tables": (Tables, [centred_form(n) for n in SIZES]),
+    "tables": (WeightedTables, [centred_form(n) for n in SIZES]),
 }
 
 
 def made(name: str, **changes: Any) -> Structured:
     kind, forms = CASES[name]
     split = tuple(a for a, form in enumerate(forms) if form.is_split)
-    blocks = [Block(s, (0,) * len(s), 3 + 2 * i) for i, s in enumerate(every_set(split))]
+    blocks = [ProductBlock(s, (0,) * len(s), 3 + 2 * i) for i, s in enumerate(every_set(split))]
     given = {"scale": 1000, "noise": "gaussian"} | changes
     return kind(AXES, [[form] for form in forms], blocks, **given)
 
@@ -96,7 +96,7 @@ def matrix_of(strategy: Structured) -> Array:
                 factors.append(np.ones((1, n), dtype=int))
             elif measured[a].rows is not None:
                 factors.append(measured[a].rows)
-            elif measured[a].kind == "identity" or isinstance(strategy, Tables):
+            elif measured[a].kind == "identity" or isinstance(strategy, WeightedTables):
                 factors.append(np.eye(n, dtype=int))
             else:
                 factors.append(n * np.eye(n, dtype=int) - 1)
@@ -275,7 +275,7 @@ def of_rows(name: str, noise: str) -> Any:
 def simple(
     forms: list[AxisForm | None], sets: list[tuple[int, ...]], axes: tuple[Axis, ...] = AXES
 ) -> Structured:
-    blocks = [Block(s, (0,) * len(s), 1 + i) for i, s in enumerate(sets)]
+    blocks = [ProductBlock(s, (0,) * len(s), 1 + i) for i, s in enumerate(sets)]
     return Structured(axes, [[f] if f else [] for f in forms], blocks, scale=9, noise="gaussian")
 
 
@@ -313,18 +313,18 @@ def test_the_total_of_a_part_is_not_taken_for_that_of_everyone(method: str) -> N
 def test_blocks_that_make_no_sense_are_refused() -> None:
     forms = [[centred_form(n)] for n in SIZES]
     for blocks in (
-        [Block((0,), (0,), 1), Block((0,), (0,), 2)],
-        [Block((1, 0), (0, 0), 1)],
-        [Block((5,), (0,), 1)],
-        [Block((0,), (1,), 1)],
-        [Block((0,), (), 1)],
-        [Block((), (), 0)],
-        [Block((), (), True)],
+        [ProductBlock((0,), (0,), 1), ProductBlock((0,), (0,), 2)],
+        [ProductBlock((1, 0), (0, 0), 1)],
+        [ProductBlock((5,), (0,), 1)],
+        [ProductBlock((0,), (1,), 1)],
+        [ProductBlock((0,), (), 1)],
+        [ProductBlock((), (), 0)],
+        [ProductBlock((), (), True)],
         [],
     ):
         with pytest.raises(DesignError):
             Structured(AXES, forms, blocks, scale=9, noise="gaussian")
-    everyone = [Block((), (), 1)]
+    everyone = [ProductBlock((), (), 1)]
     with pytest.raises(DesignError, match="values"):
         Structured(AXES, forms[::-1], everyone, scale=9, noise="gaussian")
     with pytest.raises(DesignError, match="one form"):
@@ -334,7 +334,7 @@ def test_blocks_that_make_no_sense_are_refused() -> None:
     with pytest.raises(DesignError, match="centre"):
         Structured(AXES, forms, everyone, scale=9, noise="gaussian", centres={(0, ()): 3})
     with pytest.raises(DesignError, match="plain counts"):
-        Tables(AXES, [[identity_form(3)], [], []], everyone, scale=9, noise="laplace")
+        WeightedTables(AXES, [[identity_form(3)], [], []], everyone, scale=9, noise="laplace")
 
 
 def several_forms() -> Structured:
@@ -343,15 +343,15 @@ def several_forms() -> Structured:
     assert not first.has_centre_of(second)
     twice = AxisForm("split", 4, np.vstack([second.rows, 3 * second.rows[:1]]), second.g)
     blocks = [
-        Block((), (), 5),
-        Block((0,), (0,), 4),
-        Block((1,), (0,), 3),
-        Block((2,), (0,), 7),
-        Block((0, 1), (0, 0), 2),
-        Block((0, 2), (0, 1), 3),
-        Block((0, 2), (0, 2), 1),
-        Block((1, 2), (0, 0), 6),
-        Block((0, 1, 2), (0, 0, 1), 2),
+        ProductBlock((), (), 5),
+        ProductBlock((0,), (0,), 4),
+        ProductBlock((1,), (0,), 3),
+        ProductBlock((2,), (0,), 7),
+        ProductBlock((0, 1), (0, 0), 2),
+        ProductBlock((0, 2), (0, 1), 3),
+        ProductBlock((0, 2), (0, 2), 1),
+        ProductBlock((1, 2), (0, 0), 6),
+        ProductBlock((0, 1, 2), (0, 0, 1), 2),
     ]
     forms = [[split_form(3, 4)], [centred_form(2)], [first, second, twice]]
     centres = {(2, (0,)): 1, (2, (0, 1)): 1}

@@ -21,11 +21,11 @@ from leastnoise.release import Release, count_tables
 from leastnoise.release.to_mbi import BlockQuery, ForMbi, domain_for_mbi, measurements_for_mbi, to_mbi
 from leastnoise.strategy import (
     AxisForm,
-    Block,
     Measured,
+    ProductBlock,
     Strategy,
     Structured,
-    Tables,
+    WeightedTables,
     centred_form,
     identity_form,
 )
@@ -62,8 +62,8 @@ def random_residuals(size: int, seed: int) -> AxisForm:
     return AxisForm("split", size, rng.integers(-3, 4, (size + 1, size - 1)) @ basis, g)
 
 
-def blocks_of(*axes: tuple[int, ...]) -> list[Block]:
-    return [Block(own, (0,) * len(own), 3 + 2 * i) for i, own in enumerate(axes)]
+def blocks_of(*axes: tuple[int, ...]) -> list[ProductBlock]:
+    return [ProductBlock(own, (0,) * len(own), 3 + 2 * i) for i, own in enumerate(axes)]
 
 
 def made(name: str) -> Measured:
@@ -79,7 +79,7 @@ def made(name: str) -> Measured:
         first = random_residuals(4, 2)
         assert first.rows is not None
         forms = [[centred_form(3)], [first, AxisForm("split", 4, first.rows[:2], first.g)], [centred_form(2)]]
-        return Structured(three, forms, [*pairs, Block((1, 2), (1, 0), 11)], **facts)
+        return Structured(three, forms, [*pairs, ProductBlock((1, 2), (1, 0), 11)], **facts)
     if name == "whole axes":
         forms = [[random_rows(5, 3, 1)], [identity_form(4)], [centred_form(2)]]
         return Structured(three, forms, blocks_of((), (2,)), **facts)
@@ -90,7 +90,9 @@ def made(name: str) -> Measured:
         forms = [[random_residuals(6, 3)], [centred_form(4)]]
         return Structured((BOTH, AGE), forms, blocks_of((), (0,), (1,), (0, 1)), **facts)
     if name == "tables":
-        return Tables(three, centred, blocks_of((), (1,), (0, 1), (1, 2)), **facts | {"noise": "laplace"})
+        return WeightedTables(
+            three, centred, blocks_of((), (1,), (0, 1), (1, 2)), **facts | {"noise": "laplace"}
+        )
     assert name == "dense"
     # Integers beyond 64 bits, as fine grids have them.
     rows = np.random.default_rng(4).integers(-9, 10, (30, SCHEMA.n_cells)).astype(object) * 3**50
@@ -281,7 +283,7 @@ PAIRS = [ln.Marginal("region", "age"), ln.Marginal("sex", "region"), ln.Marginal
     ("method", "goal", "kind"),
     [
         ("residuals", ln.ZCDP(0.5), Structured),
-        ("marginals", ln.PureDP(3), Tables),
+        ("marginals", ln.PureDP(3), WeightedTables),
         ("dense", ln.ZCDP(0.5), Strategy),
     ],
 )

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leastnoise as ln
-from leastnoise.bounds import SplitAxis, dense_axis, union_axes, union_bound, union_directions, union_norm
+from leastnoise.bounds import AxisRoots, dense_axis, union_axes, union_bound, union_directions, union_norm
 from leastnoise.bounds.union_directions import norm_by_resolvents, sum_of_norms_dense
 from leastnoise.bounds.union_norm import union_norm_below
 from leastnoise.core.errors import DesignError, TooLargeError
@@ -238,12 +238,12 @@ def root_of(K: Array) -> Array:
     return (E * np.sqrt(np.maximum(values, 0))) @ E.T
 
 
-def cut_above(self: SplitAxis, kept: int) -> tuple[SplitAxis, Array]:
+def cut_above(self: AxisRoots, kept: int) -> tuple[AxisRoots, Array]:
     """A cut of the matrices K in place of their roots, which raises a norm."""
     first = tuple(root_of(K[:kept, :kept]) for K in self.grams)
     rest = [root_of(K[kept:, kept:]) for K in self.grams]
     others = union_axes.diagonals(rest) if kept < self.size else self.loose[:0]
-    return SplitAxis(first, self.loose[:0]), np.concatenate([self.loose, others])
+    return AxisRoots(first, self.loose[:0]), np.concatenate([self.loose, others])
 
 
 @pytest.mark.usefixtures("little_room")
@@ -252,21 +252,21 @@ def test_cutting_the_matrices_in_place_of_their_roots_is_caught(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert excess(case) < ROUNDING
-    monkeypatch.setattr(SplitAxis, "cut", cut_above)
+    monkeypatch.setattr(AxisRoots, "cut", cut_above)
     assert excess(case) > SOLVER
 
 
 @pytest.mark.usefixtures("little_room")
 @pytest.mark.parametrize("case", TWIN_CASES)
 def test_counting_directions_twice_is_caught(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = SplitAxis.cut
+    original = AxisRoots.cut
 
-    def cut(self: SplitAxis, kept: int) -> tuple[SplitAxis, Array]:
+    def cut(self: AxisRoots, kept: int) -> tuple[AxisRoots, Array]:
         # The others overlap with the first ones by a direction: they are not orthogonal to them.
         first, _ = original(self, kept)
         return first, original(self, kept - 1)[1] if 1 < kept < self.size else original(self, kept)[1]
 
-    monkeypatch.setattr(SplitAxis, "cut", cut)
+    monkeypatch.setattr(AxisRoots, "cut", cut)
     assert excess(case) > SOLVER
 
 
@@ -274,13 +274,13 @@ def test_counting_directions_twice_is_caught(case: str, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("case", TWIN_CASES)
 def test_axes_before_must_stay_in_their_first_directions(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     simplified, within = union_norm._simplified, union_norm._within
-    whole: dict[int, SplitAxis] = {}
+    whole: dict[int, AxisRoots] = {}
 
-    def remember(axes: Mapping[int, SplitAxis], *rest: Any) -> Any:
+    def remember(axes: Mapping[int, AxisRoots], *rest: Any) -> Any:
         whole.update({a: axis for a, axis in axes.items() if a not in whole or axis.size > whole[a].size})
         return simplified(axes, *rest)
 
-    def anywhere(axes: Mapping[int, SplitAxis], *rest: Any) -> float:
+    def anywhere(axes: Mapping[int, AxisRoots], *rest: Any) -> float:
         return within({a: whole[a] for a in axes}, *rest)
 
     monkeypatch.setattr(union_norm, "_simplified", remember)
@@ -393,7 +393,7 @@ def test_axes_beyond_the_limit_keep_a_few_directions(case: str, monkeypatch: pyt
 # The pieces.
 
 
-def axes_of(*sizes: int) -> dict[int, SplitAxis]:
+def axes_of(*sizes: int) -> dict[int, AxisRoots]:
     return {a: dense_axis(np.arange(1.0, n + 1), [np.tri(n).T @ np.tri(n)])[0] for a, n in enumerate(sizes)}
 
 
@@ -484,7 +484,7 @@ def test_five_ordered_axes_and_fifteen_others() -> None:
     # The other inequality, with cuts of the matrices in place of their roots, bounds F from above.
     # It loses more.
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(SplitAxis, "cut", cut_above)
+        monkeypatch.setattr(AxisRoots, "cut", cut_above)
         above = union_norm_below(products, w, q)
     assert (1 - 5 * CLOSE) * above < found < (1 + SOLVER) * above
 

@@ -27,18 +27,18 @@ from leastnoise.bounds.product_bound import (
     product_witness_from_parts,
     with_row_weights,
 )
-from leastnoise.bounds.union_axes import SplitAxis, dense_axis, plain_axis
-from leastnoise.bounds.union_directions import Asked, Blocks, Directions
+from leastnoise.bounds.union_axes import AxisRoots, dense_axis, plain_axis
+from leastnoise.bounds.union_directions import AskedKinds, Directions, ResolventBlocks
 from leastnoise.bounds.union_norm import union_bound
 
 __all__ = [
     "MOST_OPTIMAL",
-    "Asked",
-    "Blocks",
+    "AskedKinds",
+    "AxisRoots",
     "Certificate",
     "Directions",
     "ProductWitness",
-    "SplitAxis",
+    "ResolventBlocks",
     "Status",
     "Witness",
     "are_pairs",

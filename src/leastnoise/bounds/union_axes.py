@@ -45,7 +45,7 @@ _NEW = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
-class SplitAxis:
+class AxisRoots:
     """Roots of the kinds of an axis, those along a few directions as matrices, the others as numbers.
 
     Attributes:
@@ -85,13 +85,13 @@ class SplitAxis:
                 lost += (sums[:, -1] - np.diag(sums)) / sums[-1, -1]
         return lost
 
-    def cut(self, kept: int) -> tuple[SplitAxis, Array]:
+    def cut(self, kept: int) -> tuple[AxisRoots, Array]:
         """The first directions alone, and the others as numbers, (count, kinds)."""
         first = tuple(np.ascontiguousarray(root[:kept, :kept]) for root in self.roots)
         others = self.loose
         if kept < self.size:
             others = np.concatenate([others, diagonals([root[kept:, kept:] for root in self.roots])])
-        return SplitAxis(first, self.loose[:0], self.stretch), others
+        return AxisRoots(first, self.loose[:0], self.stretch), others
 
 
 def diagonals(roots: Sequence[Array]) -> Array:
@@ -118,7 +118,7 @@ def diagonals(roots: Sequence[Array]) -> Array:
     return np.maximum(best, 0)
 
 
-def plain_axis(q: Array, values: Sequence[Array]) -> tuple[SplitAxis, float]:
+def plain_axis(q: Array, values: Sequence[Array]) -> tuple[AxisRoots, float]:
     """An axis of which only plain counts are asked, and Σq; nothing of its size squared is built.
 
     Args:
@@ -137,12 +137,12 @@ def plain_axis(q: Array, values: Sequence[Array]) -> tuple[SplitAxis, float]:
     q, roots = groups[:, 0] / total, np.sqrt(groups[:, :1] / total * groups[:, 1:])
     loose = ((sizes - 1)[:, None] * roots)[sizes > 1]
     if len(groups) == 1:
-        return SplitAxis(tuple(roots.T.reshape(-1, 1, 1)), loose), total
+        return AxisRoots(tuple(roots.T.reshape(-1, 1, 1)), loose), total
     axis = _in_grown_basis([np.diag(root**2) for root in roots.T], np.sqrt(sizes * q))
-    return SplitAxis(axis.roots, np.concatenate([axis.loose, loose]), axis.stretch), total
+    return AxisRoots(axis.roots, np.concatenate([axis.loose, loose]), axis.stretch), total
 
 
-def dense_axis(q: Array, grams: Sequence[Array]) -> tuple[SplitAxis, float]:
+def dense_axis(q: Array, grams: Sequence[Array]) -> tuple[AxisRoots, float]:
     """An axis of any questions, and Σq.
 
     Args:
@@ -154,7 +154,7 @@ def dense_axis(q: Array, grams: Sequence[Array]) -> tuple[SplitAxis, float]:
     return _in_grown_basis([e[:, None] * V * e for V in grams], e), total
 
 
-def _in_grown_basis(matrices: Sequence[Array], e: Array) -> SplitAxis:
+def _in_grown_basis(matrices: Sequence[Array], e: Array) -> AxisRoots:
     """The axis along (1), for the matrices K of its kinds."""
     from scipy import linalg
 
@@ -173,13 +173,13 @@ def _in_grown_basis(matrices: Sequence[Array], e: Array) -> SplitAxis:
         root, trace = _root(K, values, E, B)
         roots.append(root / math.sqrt(1 + beyond))
         traces.append(trace / math.sqrt(1 + beyond))
-    axis = SplitAxis(tuple(roots), np.zeros((0, n_kinds)), math.sqrt(1 + beyond))
+    axis = AxisRoots(tuple(roots), np.zeros((0, n_kinds)), math.sqrt(1 + beyond))
     if not is_large:
         return axis
     if n_kinds == 1:
-        return SplitAxis(axis.roots, np.maximum([traces - axis.norms], 0), axis.stretch)
+        return AxisRoots(axis.roots, np.maximum([traces - axis.norms], 0), axis.stretch)
     first, others = axis.cut(_DIRECTIONS_OF_LARGE_AXES)
-    return SplitAxis(first.roots, others, axis.stretch)
+    return AxisRoots(first.roots, others, axis.stretch)
 
 
 def _grown(decomposed: Sequence[tuple[Array, Array]], e: Array) -> Array:

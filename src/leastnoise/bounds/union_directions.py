@@ -34,14 +34,14 @@ from itertools import combinations
 import numpy as np
 
 from leastnoise.bounds.nuclear_norm import distance_from_identity
-from leastnoise.bounds.union_axes import SplitAxis
+from leastnoise.bounds.union_axes import AxisRoots
 from leastnoise.core.errors import TooLargeError
 from leastnoise.core.operators import Array
 
 # Few directions: decomposed ------------------------------------------------------------------------------
 
 # What a product asks: the axes that it mentions, rising, and of each the kind of question.
-Asked = tuple[tuple[int, int], ...]
+AskedKinds = tuple[tuple[int, int], ...]
 
 # K is decomposed at so many weights in any case; at no more where the work would be this many times that of
 # 1,500 directions, or where (1) is known to lose no more than this share in all; at none it is exact for.
@@ -93,7 +93,7 @@ class Directions:
 class _Union:
     """K(w), and its decomposition at some weights."""
 
-    def __init__(self, axes: Mapping[int, SplitAxis], terms: Sequence[Asked]) -> None:
+    def __init__(self, axes: Mapping[int, AxisRoots], terms: Sequence[AskedKinds]) -> None:
         self._axes, self._terms = axes, terms
         self._sets = [tuple(a for a, _ in term) for term in terms]
         self._directions = Directions({a: axes[a].size for axes_ in self._sets for a in axes_}, self._sets)
@@ -141,7 +141,7 @@ class _Union:
 
 
 def sum_of_norms_dense(
-    axes: Mapping[int, SplitAxis], terms: Sequence[Asked], weights: Array, *, is_exact: bool = False
+    axes: Mapping[int, AxisRoots], terms: Sequence[AskedKinds], weights: Array, *, is_exact: bool = False
 ) -> float:
     """A lower bound on Σ_c F(w_c), over the columns w_c of the weights, (terms, columns).
 
@@ -191,7 +191,7 @@ _MOST_PARTS = 2**22
 _NODES = math.log(_LAST / _FIRST) / _STEP
 
 
-class Blocks:
+class ResolventBlocks:
     """How the directions of a union fall into blocks, and what inverting them takes.
 
     Attributes:
@@ -237,7 +237,7 @@ def _by_size(sets: Iterable[tuple[int, ...]]) -> list[Array]:
     return [np.array(group, dtype=np.intp).reshape(len(group), size) for size, group in groups.items()]
 
 
-def norm_by_resolvents(axes: Mapping[int, SplitAxis], terms: Sequence[Asked], w: Array) -> float:
+def norm_by_resolvents(axes: Mapping[int, AxisRoots], terms: Sequence[AskedKinds], w: Array) -> float:
     """A lower bound on F(w) by (2), over the directions that the axes hold as matrices."""
     unit = float(w.max(initial=0))
     if unit <= 0:
@@ -251,11 +251,11 @@ def norm_by_resolvents(axes: Mapping[int, SplitAxis], terms: Sequence[Asked], w:
 class _Resolvents:
     """K as blocks of the largest sets, each diagonal, and of what they share."""
 
-    def __init__(self, axes: Mapping[int, SplitAxis], terms: Sequence[Asked], w: Array) -> None:
+    def __init__(self, axes: Mapping[int, AxisRoots], terms: Sequence[AskedKinds], w: Array) -> None:
         from scipy import linalg
 
         sets = [tuple(a for a, _ in term) for term in terms]
-        blocks = Blocks(sets)
+        blocks = ResolventBlocks(sets)
         # What is shared is numbered first.
         parts = [part for axes_ in blocks.largest for part in combinations(axes_, len(axes_) - 1)]
         directions = Directions({a: axis.size for a, axis in axes.items()}, [*blocks.smaller, *parts])

@@ -42,9 +42,14 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds.union_axes import SplitAxis
-from leastnoise.bounds.union_directions import Asked, Blocks, norm_by_resolvents, sum_of_norms_dense
-from leastnoise.bounds.union_questions import Questions, without_alike
+from leastnoise.bounds.union_axes import AxisRoots
+from leastnoise.bounds.union_directions import (
+    AskedKinds,
+    ResolventBlocks,
+    norm_by_resolvents,
+    sum_of_norms_dense,
+)
+from leastnoise.bounds.union_questions import UnionQuestions, without_alike
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.query import MAX_PAIRS, Lattice, Products
@@ -68,7 +73,9 @@ _DIGITS = 12
 NOTHING = 1e-28
 
 
-def sum_of_norms(axes: Mapping[int, SplitAxis], terms: Sequence[Asked], weights: Array, work: float) -> float:
+def sum_of_norms(
+    axes: Mapping[int, AxisRoots], terms: Sequence[AskedKinds], weights: Array, work: float
+) -> float:
     """A lower bound on Σ_c F(w_c), over the columns w_c of the weights, (terms, columns), by cuts.
 
     Args:
@@ -80,9 +87,9 @@ def sum_of_norms(axes: Mapping[int, SplitAxis], terms: Sequence[Asked], weights:
     if not axes:
         return math.fsum(np.sqrt(weights[0]))
     weights = _distinct(weights)
-    blocks = Blocks([tuple(a for a, _ in term) for term in terms])
+    blocks = ResolventBlocks([tuple(a for a, _ in term) for term in terms])
     kept, by_resolvents = _cuts(axes, terms, weights, blocks, work)
-    first: dict[int, SplitAxis] = {}
+    first: dict[int, AxisRoots] = {}
     others: dict[int, Array] = {}
     for a, axis in axes.items():
         first[a], others[a] = axis.cut(int(kept[a]))
@@ -100,7 +107,12 @@ def sum_of_norms(axes: Mapping[int, SplitAxis], terms: Sequence[Asked], weights:
 
 
 def _within(
-    axes: Mapping[int, SplitAxis], terms: Sequence[Asked], weights: Array, a: int, roots: Array, work: float
+    axes: Mapping[int, AxisRoots],
+    terms: Sequence[AskedKinds],
+    weights: Array,
+    a: int,
+    roots: Array,
+    work: float,
 ) -> float:
     """The sum over products that mention axis a, where its kinds have these roots, (directions, kinds)."""
     places = [t for t, term in enumerate(terms) if any(axis == a for axis, _ in term)]
@@ -114,8 +126,8 @@ def _within(
 
 
 def _simplified(
-    axes: Mapping[int, SplitAxis], terms: Sequence[Asked], weights: Array
-) -> tuple[dict[int, SplitAxis], list[Asked], Array]:
+    axes: Mapping[int, AxisRoots], terms: Sequence[AskedKinds], weights: Array
+) -> tuple[dict[int, AxisRoots], list[AskedKinds], Array]:
     """The same problem: products that ask the same added up, axes left out that all products ask alike."""
     mentioned: dict[int, Counter[int]] = {}
     for term in terms:
@@ -126,7 +138,7 @@ def _simplified(
             del mentioned[a]
             (kind,) = counts
             weights = weights * axes[a].norms[kind] ** 2
-    number: dict[Asked, int] = {}
+    number: dict[AskedKinds, int] = {}
     places = [
         number.setdefault(tuple(part for part in term if part[0] in mentioned), len(number)) for term in terms
     ]
@@ -148,7 +160,11 @@ def _distinct(weights: Array) -> Array:
 
 
 def _cuts(
-    axes: Mapping[int, SplitAxis], terms: Sequence[Asked], weights: Array, blocks: Blocks, work: float
+    axes: Mapping[int, AxisRoots],
+    terms: Sequence[AskedKinds],
+    weights: Array,
+    blocks: ResolventBlocks,
+    work: float,
 ) -> tuple[Array, bool]:
     """After how many directions every axis is cut, and whether resolvents take what is left.
 
@@ -280,12 +296,12 @@ def _norm_and_totals(
         return 0.0, totals
     norm = _of_marginals(products, weights / unit, q) if not row_weights else None
     if norm is None:
-        terms: dict[Asked, float] = {}
+        terms: dict[AskedKinds, float] = {}
         for term, weight in zip(products.terms, weights.tolist(), strict=True):
             if weight > 0:
                 asked = tuple(zip(term.places, term.kinds, strict=True))
                 terms[asked] = terms.get(asked, 0.0) + weight / unit
-        alike, rest = without_alike(Questions(products, q, row_weights, terms))
+        alike, rest = without_alike(UnionQuestions(products, q, row_weights, terms))
         norm = alike * _of_split_axes(rest)
     return norm * math.sqrt(unit), totals
 
@@ -308,11 +324,11 @@ def _of_marginals(products: Products, weights: Array, q: Sequence[Array]) -> flo
     return math.fsum(np.sqrt(eigenvalues) * lattice.product_over((sizes - 1) / np.sqrt(sizes)))
 
 
-def _of_split_axes(questions: Questions) -> float:
+def _of_split_axes(questions: UnionQuestions) -> float:
     """The bound on what is asked of axes in different ways."""
     from scipy import sparse
 
-    axes: dict[int, SplitAxis] = {}
+    axes: dict[int, AxisRoots] = {}
     slack = 1.0
     names: dict[tuple[int, int], tuple[int, int]] = {}
     for a, mixtures in questions.mixtures.items():
@@ -345,7 +361,7 @@ def _of_split_axes(questions: Questions) -> float:
 
 
 def _sum_over_sets(
-    axes: dict[int, SplitAxis], asked: list[Asked], columns: Any, scale: Array, work: float
+    axes: dict[int, AxisRoots], asked: list[AskedKinds], columns: Any, scale: Array, work: float
 ) -> float:
     """Σ_r F of column r times its scale, those that ask the same products together."""
     columns.sort_indices()
@@ -365,5 +381,5 @@ def _sum_over_sets(
     return math.fsum(total)
 
 
-def _place(asked: list[Asked], term: Asked) -> int:
+def _place(asked: list[AskedKinds], term: AskedKinds) -> int:
     return asked.index(term) if term in asked else -1

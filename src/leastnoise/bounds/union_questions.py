@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from leastnoise.bounds.nuclear_norm import trace_root_below
-from leastnoise.bounds.union_axes import SplitAxis, dense_axis, plain_axis
-from leastnoise.bounds.union_directions import Asked, Blocks
+from leastnoise.bounds.union_axes import AxisRoots, dense_axis, plain_axis
+from leastnoise.bounds.union_directions import AskedKinds, ResolventBlocks
 from leastnoise.core.operators import Array
 from leastnoise.query import Products
 
@@ -26,7 +26,7 @@ _Mixture = dict[int, float]
 _TOTAL = -1
 
 
-class Questions:
+class UnionQuestions:
     """What is asked of every axis, by kinds that are mixtures of those of the workload.
 
     Attributes:
@@ -38,7 +38,7 @@ class Questions:
         products: Products,
         q: Sequence[Array],
         row_weights: Mapping[tuple[int, int], Array],
-        terms: dict[Asked, float],
+        terms: dict[AskedKinds, float],
     ) -> None:
         self._products, self._row_weights = products, row_weights
         self._counted = [np.flatnonzero(of_axis) for of_axis in q]
@@ -49,9 +49,9 @@ class Questions:
             for a, kind in asked:
                 self.mixtures.setdefault(a, {}).setdefault(kind, {kind: 1.0})
 
-    def elsewhere(self, a: int) -> dict[int, dict[Asked, float]]:
+    def elsewhere(self, a: int) -> dict[int, dict[AskedKinds, float]]:
         """For every kind of an axis, and its total where products do not mention it, what else they ask."""
-        found: dict[int, dict[Asked, float]] = {}
+        found: dict[int, dict[AskedKinds, float]] = {}
         for asked, weight in self.terms.items():
             kind = next((kind for axis, kind in asked if axis == a), _TOTAL)
             found.setdefault(kind, {})[tuple(part for part in asked if part[0] != a)] = weight
@@ -81,7 +81,8 @@ class Questions:
         sets = [tuple(a for a, _ in asked if sizes[a] > 1) for asked in self.terms]
         # One product alone may tell far more apart than could be listed.
         return (
-            all(math.prod(sizes[list(axes)]) <= most for axes in sets) and Blocks(sets).count(sizes) <= most
+            all(math.prod(sizes[list(axes)]) <= most for axes in sets)
+            and ResolventBlocks(sets).count(sizes) <= most
         )
 
     def is_plain(self, a: int) -> bool:
@@ -125,7 +126,7 @@ class Questions:
         unit = float(np.diag(K).max(initial=0))
         return math.sqrt(unit) * trace_root_below(K / unit) if unit > 0 else 0.0
 
-    def split(self, a: int) -> tuple[SplitAxis, float]:
+    def split(self, a: int) -> tuple[AxisRoots, float]:
         """An axis in a basis of its own, kinds in the order of the mixtures, and the share of q kept."""
         mixtures = list(self.mixtures[a].values())
         if self.is_plain(a):
@@ -135,7 +136,7 @@ class Questions:
         return axis, min(total / math.fsum(self._q[a]), 1.0)
 
 
-def without_alike(questions: Questions) -> tuple[float, Questions]:
+def without_alike(questions: UnionQuestions) -> tuple[float, UnionQuestions]:
     """The norms of all axes that every product asks alike, multiplied, and what is left without them.
 
     On the others, kinds that are always asked together, in the same proportion, become one.
@@ -165,9 +166,11 @@ def without_alike(questions: Questions) -> tuple[float, Questions]:
     return factor, questions
 
 
-def _proportional(elsewhere: dict[int, dict[Asked, float]]) -> list[tuple[_Mixture, dict[Asked, float]]]:
+def _proportional(
+    elsewhere: dict[int, dict[AskedKinds, float]],
+) -> list[tuple[_Mixture, dict[AskedKinds, float]]]:
     """Kinds whose weights elsewhere are proportional: their shares of the first one's, and its weights."""
-    groups: list[tuple[_Mixture, dict[Asked, float]]] = []
+    groups: list[tuple[_Mixture, dict[AskedKinds, float]]] = []
     for kind, weights in elsewhere.items():
         for mixture, reference in groups:
             share = _proportion(weights, reference)
@@ -179,7 +182,7 @@ def _proportional(elsewhere: dict[int, dict[Asked, float]]) -> list[tuple[_Mixtu
     return groups
 
 
-def _proportion(weights: dict[Asked, float], reference: dict[Asked, float]) -> float | None:
+def _proportion(weights: dict[AskedKinds, float], reference: dict[AskedKinds, float]) -> float | None:
     """The number that the weights are of the reference; None where there is none."""
     if weights.keys() != reference.keys():
         return None

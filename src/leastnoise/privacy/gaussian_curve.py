@@ -44,13 +44,13 @@ Number = int | float | Fraction
 # The curve.
 
 
-class _Point(NamedTuple):
+class _CurvePoint(NamedTuple):
     delta: Interval  # δ(ε; μ)
     density: Interval  # φ(a), its derivative in μ
     tail: Interval  # e^ε Φ(b), minus its derivative in ε
 
 
-def _point(m: Fraction, epsilon: Fraction, digits: int) -> _Point:
+def _curve_point(m: Fraction, epsilon: Fraction, digits: int) -> _CurvePoint:
     """The curve at μ² = m > 0, ε ≥ 0, enclosed to about ``digits`` significant digits.
 
     With r, s = ε ∓ m/2, x = |r|/μ, y = s/μ we have a = −r/μ, b = −s/μ and
@@ -81,7 +81,7 @@ def _point(m: Fraction, epsilon: Fraction, digits: int) -> _Point:
         if is_narrow or delta.hi.adjusted() < decimal.MIN_EMIN:  # no decimal is smaller
             break
         prec *= 2
-    return _Point(delta, phi, A.multiply(phi, M_y))
+    return _CurvePoint(delta, phi, A.multiply(phi, M_y))
 
 
 def _magnitude(value: Fraction) -> int:
@@ -103,7 +103,7 @@ _SETTLING_DIGITS = (12, 25, 50, 100, 200, 400)
 def _is_at_most(m: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
     """Whether δ(ε; μ) ≤ ``delta`` is proved; False when it is not or cannot be."""
     for digits in _SETTLING_DIGITS:
-        bounds = _point(m, epsilon, digits).delta
+        bounds = _curve_point(m, epsilon, digits).delta
         if bounds.hi <= delta:
             return True
         if bounds.lo > delta:
@@ -129,7 +129,7 @@ def gaussian_delta_bounds(mu_squared: Number, epsilon: Number) -> tuple[Decimal,
     m, eps = _at_least_zero("mu_squared", mu_squared), _at_least_zero("epsilon", epsilon)
     if m == 0:
         return Decimal(0), Decimal(0)
-    bounds = _point(m, eps, 21).delta
+    bounds = _curve_point(m, eps, 21).delta
     return bounds.lo, min(bounds.hi, Decimal(1))
 
 
@@ -167,7 +167,7 @@ def epsilon_of(mu_squared: Number, delta: Number) -> float:
     rho, log = A.enclose(m / 2).hi, _log(1 / d, A).hi
     eps = A.up.add(rho, A.up.multiply(Decimal(2), A.up.sqrt(A.up.multiply(rho, log))))
     for _ in range(_SEARCH_STEPS):
-        here = _point(m, Fraction(eps), _SEARCH_DIGITS)
+        here = _curve_point(m, Fraction(eps), _SEARCH_DIGITS)
         if not here.delta.lo:
             break
         excess = A.up.ln(A.up.divide(here.delta.hi, A.enclose(d).lo))
@@ -201,7 +201,7 @@ def mu_squared_of(epsilon: Number, delta: Number) -> Fraction:
     ratio = A.down.divide(wide, roots)
     m = _dyadic(max(6 * d * d, 2 * Fraction(A.down.multiply(ratio, ratio))))
     for _ in range(_SEARCH_STEPS):
-        here = _point(m, eps, _SEARCH_DIGITS)
+        here = _curve_point(m, eps, _SEARCH_DIGITS)
         if not here.delta.lo:
             break
         missing = A.up.ln(A.up.divide(A.enclose(d).lo, here.delta.hi))

@@ -31,7 +31,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
 from leastnoise.query import Schema, Total
-from leastnoise.strategy import AxisForm, Measured, Strategy, Structured, Tables, identity_form
+from leastnoise.strategy import AxisForm, Measured, Strategy, Structured, WeightedTables, identity_form
 
 # Rows over all cells make mbi hold all cells in one factor; with more than this it is of no use.
 MAX_CELLS = 10**6
@@ -163,7 +163,7 @@ def _parts(strategy: Measured, schema: Schema) -> Iterator[_Part]:
         for block in strategy.blocks:
             forms = strategy.block_forms(block)
             clique = tuple(name for a in forms for name in strategy.axes[a].names)
-            if isinstance(strategy, Tables):
+            if isinstance(strategy, WeightedTables):
                 forms = {a: identity_form(form.size) for a, form in forms.items()}
             yield _Part(clique, tuple(forms.values()), block.multiplier)
         return

@@ -15,7 +15,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.query import Workload
-from leastnoise.strategy import AxisForm, CountTables, Measured, Strategy, Structured, Tables
+from leastnoise.strategy import AxisForm, CountTables, Measured, Strategy, Structured, WeightedTables
 
 # Every column, and every pair of columns, is worked out again up to so many products of integers.
 _MOST_PRODUCTS = 2**22
@@ -116,7 +116,7 @@ def _costly_record(workload: Workload, strategy: Measured) -> Record:
 
 def _axis_costs(strategy: Structured, form: AxisForm, power: int) -> list[int]:
     """The cost of every column of an axis."""
-    return [1] * form.size if isinstance(strategy, Tables) else form.costs(power)
+    return [1] * form.size if isinstance(strategy, WeightedTables) else form.costs(power)
 
 
 def _said_cost(

@@ -46,8 +46,8 @@ from leastnoise.strategy.structured.construction import (
     single_block,
     structured_from_parts,
 )
-from leastnoise.strategy.structured.integer_blocks import Block
-from leastnoise.strategy.structured.tables import Tables
+from leastnoise.strategy.structured.integer_blocks import ProductBlock
+from leastnoise.strategy.structured.tables import WeightedTables
 
 __all__ = [
     "GRID_TOLERANCE",
@@ -56,15 +56,15 @@ __all__ = [
     "ROUNDING",
     "AxisForm",
     "Basis",
-    "Block",
     "BlockProposal",
     "CountTables",
     "Measured",
+    "ProductBlock",
     "RealStrategy",
     "Spread",
     "Strategy",
     "Structured",
-    "Tables",
+    "WeightedTables",
     "basis_of",
     "cell_costs",
     "centred_form",

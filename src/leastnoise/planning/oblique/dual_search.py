@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from leastnoise.bounds import SplitAxis, dense_axis, plain_axis, union_bound
+from leastnoise.bounds import AxisRoots, dense_axis, plain_axis, union_bound
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
@@ -147,7 +147,7 @@ class _Search:
         self.q: list[Array] = []
         self.bound = -math.inf
         self._grams: dict[int, list[Array]] = {}
-        self._splits: dict[int, tuple[Array, SplitAxis]] = {}
+        self._splits: dict[int, tuple[Array, AxisRoots]] = {}
 
     @property
     def is_late(self) -> bool:
@@ -268,18 +268,18 @@ class _Search:
                 self._grams[a].append(np.asarray(V, dtype=float))
         return self._grams[a]
 
-    def _union(self, terms: Terms, moving: Sequence[int], fixed: Mapping[int, SplitAxis]) -> MovingUnion:
+    def _union(self, terms: Terms, moving: Sequence[int], fixed: Mapping[int, AxisRoots]) -> MovingUnion:
         mentioned = {a for asked in terms for a, _ in asked}
         return MovingUnion(terms, {a: self._grams_of(a) for a in moving if a in mentioned}, fixed)
 
-    def _split(self, a: int, q: Array) -> SplitAxis:
+    def _split(self, a: int, q: Array) -> AxisRoots:
         """An axis that does not move, in a basis that starts with e."""
         known = self._splits.get(a)
         if known is None or known[0] is not q:
             self._splits[a] = known = (q, self._new_split(a, q))
         return known[1]
 
-    def _new_split(self, a: int, q: Array) -> SplitAxis:
+    def _new_split(self, a: int, q: Array) -> AxisRoots:
         kept = np.flatnonzero(q)
         blocks = self._products.kinds[a]
         if all(block.is_identity for block in blocks):

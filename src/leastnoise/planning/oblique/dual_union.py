@@ -11,28 +11,28 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from leastnoise.bounds import Asked, Blocks, Directions, SplitAxis
+from leastnoise.bounds import AskedKinds, AxisRoots, Directions, ResolventBlocks
 from leastnoise.core.operators import Array
 
 # Problems that differ in their weights alone are at most so many; more are put together.
 _MOST_COLUMNS = 6
 
 # The weight of every different product.
-Terms = dict[Asked, float]
+Terms = dict[AskedKinds, float]
 
 
 def n_combinations(terms: Terms, sizes: Array) -> float:
     """How many combinations of directions count, for some number of them on every axis."""
-    return Blocks([tuple(a for a, _ in asked) for asked in terms]).count(sizes)
+    return ResolventBlocks([tuple(a for a, _ in asked) for asked in terms]).count(sizes)
 
 
 @dataclass
 class Gathered:
     """Problems, those that ask the same products together."""
 
-    _columns: dict[tuple[Asked, ...], list[Array]] = field(default_factory=dict)
+    _columns: dict[tuple[AskedKinds, ...], list[Array]] = field(default_factory=dict)
 
-    def add(self, asked: tuple[Asked, ...], weights: Array) -> None:
+    def add(self, asked: tuple[AskedKinds, ...], weights: Array) -> None:
         """Add a problem to those that ask the same."""
         order = sorted(range(len(asked)), key=asked.__getitem__)
         self._columns.setdefault(tuple(asked[i] for i in order), []).append(weights[order])
@@ -72,11 +72,11 @@ def fewer_columns(weights: Array) -> Array:
 class Cut:
     """An axis that does not move: a few directions, and the roots of its kinds in groups of the others."""
 
-    first: SplitAxis
+    first: AxisRoots
     beyond: Array
 
     @classmethod
-    def of(cls, split: SplitAxis, kept: int) -> Cut:
+    def of(cls, split: AxisRoots, kept: int) -> Cut:
         """An axis cut after so many directions."""
         first, others = split.cut(kept)
         others = others[(others > 0).any(axis=1)]
@@ -119,7 +119,7 @@ class MovingUnion:
     """
 
     def __init__(
-        self, terms: Terms, grams: Mapping[int, Sequence[Array]], fixed: Mapping[int, SplitAxis]
+        self, terms: Terms, grams: Mapping[int, Sequence[Array]], fixed: Mapping[int, AxisRoots]
     ) -> None:
         self.grams = dict(grams)
         self._terms = self._mixed(terms)
@@ -144,11 +144,11 @@ class MovingUnion:
             self._lines[a] = table[np.unique(table[:, 0], return_index=True)[1]]
             self._loose[a] = np.setdiff1d(np.arange(self._count), self._lines[a])
 
-    def _mixed(self, terms: Terms) -> list[tuple[Asked, float]]:
+    def _mixed(self, terms: Terms) -> list[tuple[AskedKinds, float]]:
         """Products that differ only in what they ask of one axis as one, of a kind that is a mixture."""
         a = max(self.grams, key=lambda axis: len(self.grams[axis]))
-        groups: dict[Asked, dict[int, float]] = {}
-        found: list[tuple[Asked, float]] = []
+        groups: dict[AskedKinds, dict[int, float]] = {}
+        found: list[tuple[AskedKinds, float]] = []
         for asked, weight in terms.items():
             kind = dict(asked).get(a)
             if kind is None:

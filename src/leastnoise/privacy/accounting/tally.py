@@ -133,14 +133,14 @@ def _terms(charge: Charge) -> tuple[str, int]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _NoiseTotals:
     """Charges of one kind of noise: the groups that may still grow, and what all of them come to."""
 
     groups: Mapping[str, _Group] = field(default_factory=dict)
     total: Fraction = Fraction(0)
     count: int = 0
 
-    def plus(self, charge: Charge, group: str | None) -> _Part:
+    def plus(self, charge: Charge, group: str | None) -> _NoiseTotals:
         if group is None or not charge.adds_by_cell:
             return replace(self, total=self.total + charge.per_person, count=self.count + 1)
         assert charge.per_cell is not None
@@ -149,7 +149,7 @@ class _Part:
             _Group(_terms(charge), charge.weight, charge.per_cell) if before is None else before.plus(charge)
         )
         grown = after.total - (before.total if before is not None else 0)
-        return _Part({**self.groups, group: after}, self.total + grown, self.count + 1)
+        return _NoiseTotals({**self.groups, group: after}, self.total + grown, self.count + 1)
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,8 @@ class Tally:
     """
 
     neighbours: str | None = None
-    _gaussian: _Part = _Part()
-    _pure: _Part = _Part()
+    _gaussian: _NoiseTotals = _NoiseTotals()
+    _pure: _NoiseTotals = _NoiseTotals()
     _pure_at_first_gaussian: Fraction | None = None
     _pure_parts: Mapping[Fraction, int] = field(default_factory=dict)
     _late_parts: Mapping[Fraction, int] = field(default_factory=dict)

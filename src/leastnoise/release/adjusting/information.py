@@ -34,10 +34,10 @@ from leastnoise.release.adjusting.reduced_sums import MeasuredRows, ReducedSums,
 from leastnoise.strategy import (
     MAX_DENSE_STRATEGY,
     AxisForm,
-    Block,
+    ProductBlock,
     Strategy,
     Structured,
-    Tables,
+    WeightedTables,
     identity_form,
 )
 
@@ -186,9 +186,9 @@ class BlockInformation(Information):
         self._told_by: dict[int, Array] = {}
         self._grams = {id(form): _gram(form) for term in self._terms for form in term.forms}
 
-    def _forms(self, block: Block) -> dict[int, AxisForm]:
+    def _forms(self, block: ProductBlock) -> dict[int, AxisForm]:
         forms = self._strategy.block_forms(block)
-        if isinstance(self._strategy, Tables):
+        if isinstance(self._strategy, WeightedTables):
             return {a: identity_form(form.size) for a, form in forms.items()}
         return forms
 

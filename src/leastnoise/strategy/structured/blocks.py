@@ -63,8 +63,8 @@ from leastnoise.strategy.measured import CountTables, Measured, Spread
 from leastnoise.strategy.structured import accuracy, integer_blocks
 from leastnoise.strategy.structured.axis_form import AxisForm
 from leastnoise.strategy.structured.integer_blocks import (
-    Block,
     Columns,
+    ProductBlock,
     RecordCosts,
     check_blocks,
     check_centres,
@@ -104,7 +104,7 @@ class Structured(Measured):
 
     axes: tuple[Axis, ...]
     forms: tuple[tuple[AxisForm, ...], ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[ProductBlock, ...]
     centres: dict[tuple[int, AxisSet], int]
     order: tuple[int, ...]
     _views: WeakKeyDictionary[Workload, View]
@@ -113,7 +113,7 @@ class Structured(Measured):
         self,
         axes: Sequence[Axis],
         forms: Sequence[Sequence[AxisForm]],
-        blocks: Sequence[Block],
+        blocks: Sequence[ProductBlock],
         *,
         scale: int,
         noise: str,
@@ -168,7 +168,7 @@ class Structured(Measured):
         """The axes that are part of every block."""
         return tuple(a for a, own in enumerate(self.forms) if own and not own[0].is_split)
 
-    def block_forms(self, block: Block) -> dict[int, AxisForm]:
+    def block_forms(self, block: ProductBlock) -> dict[int, AxisForm]:
         """The axes that a block measures, rising, and how."""
         chosen = dict(zip(block.axes, block.forms, strict=True))
         return {a: self.forms[a][chosen.get(a, 0)] for a in sorted({*block.axes, *self.whole})}
@@ -255,7 +255,7 @@ class Structured(Measured):
         self.require_measurable()
         return self._measured_blocks(self.blocks, tables)
 
-    def _measured_blocks(self, blocks: Sequence[Block], tables: CountTables) -> Array:
+    def _measured_blocks(self, blocks: Sequence[ProductBlock], tables: CountTables) -> Array:
         """What some blocks measure, one after the other, without noise, as Python integers."""
         forms = [self.block_forms(block) for block in blocks]
         counted = integer_blocks.cross_tables(self.axes, [tuple(own) for own in forms], tables)

@@ -25,8 +25,8 @@ from leastnoise.strategy.budget import check_spent, least_scale
 from leastnoise.strategy.rounding import bits_for_scale, finer_bits
 from leastnoise.strategy.structured.axis_form import AxisForm, form_from_parts
 from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.integer_blocks import Block
-from leastnoise.strategy.structured.tables import Tables
+from leastnoise.strategy.structured.integer_blocks import ProductBlock
+from leastnoise.strategy.structured.tables import WeightedTables
 
 # From a proposal -----------------------------------------------------------------------------------------
 
@@ -69,12 +69,12 @@ class BlockProposal:
         # Many bits where the budget is large, so that the noise is many steps of the grid wide.
         bits = max(_LEAST_BITS + finer_bits(tol), bits_for_scale(goal, tol))
         blocks = [
-            Block(axes, forms, multiplier)
+            ProductBlock(axes, forms, multiplier)
             for (axes, forms), multiplier in zip(
                 self.blocks, self._multipliers(goal.noise.power, bits), strict=True
             )
         ]
-        kind = Tables if self.are_tables else Structured
+        kind = WeightedTables if self.are_tables else Structured
         bare = kind(
             self.axes,
             self.forms,
@@ -132,7 +132,7 @@ def structured_from_parts(
     Raises:
         PlanFileError: if it is none.
     """
-    kinds = {"blocks": Structured, "tables": Tables}
+    kinds = {"blocks": Structured, "tables": WeightedTables}
     if not isinstance(plain, dict) or plain.get("kind") not in kinds:
         raise PlanFileError("the file holds a strategy of a kind that this version does not know")
     axes = axes_from_plain(plain["axes"])
@@ -153,7 +153,7 @@ def structured_from_parts(
     ends = np.concatenate([[0], np.cumsum(sizes)]).tolist()
     axes_listed, forms_listed = flat.tolist(), chosen.tolist()
     blocks = [
-        Block(tuple(axes_listed[start:end]), tuple(forms_listed[start:end]), int(k))
+        ProductBlock(tuple(axes_listed[start:end]), tuple(forms_listed[start:end]), int(k))
         for (start, end), k in zip(pairwise(ends), exact.from_limbs(limbs).tolist(), strict=True)
     ]
     centres = {(int(a), tuple(int(b) for b in history)): int(form) for a, history, form in plain["centres"]}

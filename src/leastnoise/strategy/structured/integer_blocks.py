@@ -36,7 +36,7 @@ from leastnoise.strategy.structured.axis_form import AxisForm
 # Which blocks there are ----------------------------------------------------------------------------------
 
 
-class Block(NamedTuple):
+class ProductBlock(NamedTuple):
     """What one block holds.
 
     Attributes:
@@ -65,7 +65,7 @@ def check_forms(axes: Sequence[Axis], forms: Sequence[Sequence[AxisForm]], order
             raise DesignError("a whole axis has one form")
 
 
-def check_blocks(forms: Sequence[Sequence[AxisForm]], blocks: Sequence[Block]) -> None:
+def check_blocks(forms: Sequence[Sequence[AxisForm]], blocks: Sequence[ProductBlock]) -> None:
     """Return if there are blocks, each once, of split axes and their forms, with multipliers.
 
     Raises:
@@ -132,7 +132,7 @@ class RecordCosts:
 
     columns: Sequence[Sequence[Columns]]
     whole: AxisSet
-    blocks: Sequence[Block]
+    blocks: Sequence[ProductBlock]
     power: int
 
     @cached_property
@@ -208,7 +208,7 @@ class RecordCosts:
             total += of_block
         return total
 
-    def _chosen(self, block: Block) -> dict[int, int]:
+    def _chosen(self, block: ProductBlock) -> dict[int, int]:
         """The axes that a block measures, and in which form; it adds up all others."""
         return {**dict(zip(block.axes, block.forms, strict=True)), **dict.fromkeys(self.whole, 0)}
 

@@ -11,14 +11,14 @@ import numpy as np
 from leastnoise.core.operators import Array, require_room
 from leastnoise.query import InventedRecords, ProductTerm
 from leastnoise.strategy.structured.axis_form import AxisForm
-from leastnoise.strategy.structured.integer_blocks import Block
-from leastnoise.strategy.structured.view import Piece, View
+from leastnoise.strategy.structured.integer_blocks import ProductBlock
+from leastnoise.strategy.structured.view import ComponentPart, View
 
 # What is known of every component, by its number.
 Components = Sequence[Array] | Mapping[int, Array]
 
 
-def components_of(blocks: Sequence[Block], shapes: Sequence[tuple[int, ...]], y: Array) -> list[Array]:
+def components_of(blocks: Sequence[ProductBlock], shapes: Sequence[tuple[int, ...]], y: Array) -> list[Array]:
     """The noisy blocks divided by their multipliers, each (rows of its axes..., draws)."""
     parts, start = [], 0
     for shape, block in zip(shapes, blocks, strict=True):
@@ -103,7 +103,7 @@ def term_values(view: View, term: ProductTerm, components: Components) -> Array:
     return total
 
 
-def _expanded(view: View, term: ProductTerm, piece: Piece, values: Array) -> Array:
+def _expanded(view: View, term: ProductTerm, piece: ComponentPart, values: Array) -> Array:
     """One block's part in the answers to a product: axes of the product, in order, then draws."""
     kinds = dict(zip(term.places, term.kinds, strict=True))
     position = 0
@@ -148,7 +148,7 @@ def term_covariances(view: View, one: ProductTerm, other_view: View, other: Prod
     return total
 
 
-def gain_norms(blocks: Sequence[Block], view: View, term: ProductTerm) -> tuple[Array, Array, Array]:
+def gain_norms(blocks: Sequence[ProductBlock], view: View, term: ProductTerm) -> tuple[Array, Array, Array]:
     """Bounds on Σ|g|, Σg² and max|g|, g being how the measured integers enter each row of a product."""
     kinds = dict(zip(term.places, term.kinds, strict=True))
     shape = (1,) * len(term.places)
@@ -169,7 +169,7 @@ def gain_norms(blocks: Sequence[Block], view: View, term: ProductTerm) -> tuple[
 
 
 def gains(
-    blocks: Sequence[Block],
+    blocks: Sequence[ProductBlock],
     shapes: Sequence[tuple[int, ...]],
     view: View,
     term: ProductTerm,

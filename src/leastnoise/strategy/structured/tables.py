@@ -49,7 +49,7 @@ class _UnitColumns:
         return (0, 1)
 
 
-class Tables(Structured):
+class WeightedTables(Structured):
     """Weighted cross tables with one scale of noise. Every axis that is measured is centred."""
 
     def _check(self) -> None:

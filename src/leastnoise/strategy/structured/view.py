@@ -23,7 +23,7 @@ from leastnoise.strategy.structured.axis_form import AxisForm
 _MAX_GAIN = 2**24
 
 
-class _Seen(Protocol):
+class _ViewedStrategy(Protocol):
     """What is looked at of a strategy."""
 
     @property
@@ -42,7 +42,7 @@ class _Seen(Protocol):
     def centre_form(self, place: int, block: AxisSet) -> AxisForm: ...
 
 
-class Piece(NamedTuple):
+class ComponentPart(NamedTuple):
     """What a product gets from one component.
 
     Attributes:
@@ -64,13 +64,13 @@ class View:
             tells all of it. What it does not tell is then left at zero.
     """
 
-    def __init__(self, strategy: _Seen, products: Products, *, partly: bool = False) -> None:
+    def __init__(self, strategy: _ViewedStrategy, products: Products, *, partly: bool = False) -> None:
         self.strategy = strategy
         self.products = products
         self._partly = partly
         self._gains: dict[tuple[int, AxisForm, int], Any] = {}
         self._numbers_of_rows: dict[tuple[str, int, AxisForm, int], Array] = {}
-        self._pieces: dict[tuple[AxisSet, tuple[int, ...]], list[Piece]] = {}
+        self._pieces: dict[tuple[AxisSet, tuple[int, ...]], list[ComponentPart]] = {}
         self._spans: dict[tuple[int, AxisForm, int], bool] = {}
         self._gain_norms: dict[tuple[int, AxisForm, int], tuple[Array, Array, Array]] = {}
 
@@ -98,7 +98,7 @@ class View:
     def _split(self) -> frozenset[int]:
         return frozenset(a for a, own in enumerate(self.strategy.forms) if own and own[0].is_split)
 
-    def pieces(self, term: ProductTerm) -> list[Piece]:
+    def pieces(self, term: ProductTerm) -> list[ComponentPart]:
         """Where a product's answers come from; what is not measured is left out."""
         key = (term.places, term.kinds)
         if key not in self._pieces:
@@ -110,7 +110,7 @@ class View:
             self._pieces[key] = [piece for piece in found if piece is not None]
         return self._pieces[key]
 
-    def _best_piece(self, term: ProductTerm, axes: AxisSet) -> Piece | None:
+    def _best_piece(self, term: ProductTerm, axes: AxisSet) -> ComponentPart | None:
         """The component of a set that answers a product with least variance; None where none does.
 
         Where parts are taken too, the largest of them if none answers it.
@@ -127,7 +127,7 @@ class View:
             if any(not self._tells(a, form, kinds.get(a)) for a, form in inside.items()):
                 n_rows = math.prod(form.n_rows for form in inside.values())
                 if self._partly and n_rows > largest:
-                    part, largest = Piece(number, inside, outside), n_rows
+                    part, largest = ComponentPart(number, inside, outside), n_rows
                 continue
             variance = float(self._variances[number])
             for a in axes:
@@ -135,7 +135,7 @@ class View:
                     self.inside(a, inside[a], kinds[a]), self.products.kinds[a][kinds[a]].n_rows
                 )
             if variance < least or best is None:
-                best, least = Piece(number, inside, outside), variance
+                best, least = ComponentPart(number, inside, outside), variance
         return part if best is None else best
 
     def _tells(self, place: int, form: AxisForm, kind: int | None) -> bool:
