@@ -27,9 +27,15 @@ import pytest
 import leastnoise
 from leastnoise.app import draw_people, write_people
 from leastnoise.app.specification import parse_spec
+from leastnoise.app.specification.json_schema import json_schema
 from leastnoise.core.errors import UnrecordedSpending
+from leastnoise.papers.reproductions import printed
 from leastnoise.planning import Request, all_methods, plan_by
 from leastnoise.planning import method_list as strategies
+from leastnoise.privacy import NEIGHBOURS
+from leastnoise.query import QUERY_KINDS, query_from_dict
+from leastnoise.report import to_svg
+from support import extra
 
 PACKAGE = Path(leastnoise.__file__).parent
 ROOT = Path(__file__).parents[1]
@@ -562,23 +568,95 @@ def test_the_comparison_on_the_start_page_holds_every_method() -> None:
     assert not missing, "make the table again: leastnoise compare town.toml"
 
 
-def test_the_family_and_the_query_of_the_guide_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CONTRIBUTING's two pieces of code, put where the guide puts them."""
-    family, query = (fence.text for fence in fences(ROOT / "CONTRIBUTING.md") if fence.language == "python")
-    names: dict[str, Any] = {}
-    exec(compile(family, "neighbours.py", "exec"), names)
-    schema = leastnoise.Schema(a=range(5), b=("x", "y"))
-    workload = leastnoise.assemble([leastnoise.AllRanges("a") * leastnoise.Marginal("b")], schema)
-    monkeypatch.setattr(strategies, "METHODS", (*strategies.METHODS, names["NEIGHBOURS"]))
-    plan = plan_by(names["NEIGHBOURS"], Request(workload, leastnoise.GDP(1)), has_goal=True)
-    best = leastnoise.design(workload, leastnoise.GDP(1)).certificate
-    assert plan.certificate.status == "heuristic" and plan.certificate.lower_bound <= best.achieved
-    assert best.lower_bound < plan.certificate.achieved < 2 * best.achieved
+def recipe(heading: str) -> str:
+    """The Python code below a heading of CONTRIBUTING."""
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    return str(code)
 
-    counts = importlib.import_module("leastnoise.query.queries.counts")
-    names = {**vars(counts), "np": np}
-    exec(compile(query, "counts.py", "exec"), names)
+
+def run_in(module: str, heading: str) -> dict[str, Any]:
+    """The names that a recipe's code defines, where the guide puts it."""
+    names = {**vars(importlib.import_module(module)), "np": np, "ln": leastnoise}
+    exec(compile(recipe(heading), heading, "exec"), names)
+    return names
+
+
+def test_the_recipe_for_a_query_works() -> None:
+    names = run_in("leastnoise.query.queries.counts", "Add a query")
     suffix = leastnoise.assemble([names["Suffix"]("a")], leastnoise.Schema(a=range(3)))
     assert suffix.dense().tolist() == [[1, 1, 1], [0, 1, 1], [0, 0, 1]]
     assert list(suffix.labels) == ["a >= 0", "a >= 1", "a >= 2"]
     leastnoise.design(suffix, leastnoise.GDP(1))
+
+
+def test_a_query_class_is_all_that_files_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one line in the list of kinds, plans and specifications know it."""
+    suffix = run_in("leastnoise.query.queries.counts", "Add a query")["Suffix"]
+    monkeypatch.setitem(QUERY_KINDS, suffix.kind, suffix)
+    query = suffix("a", name="n", stderr=3)
+    assert query_from_dict(query.to_dict()) == query
+    kinds = json_schema()["$defs"]["kind"]["anyOf"]
+    (shape,) = (one for one in kinds if one["properties"]["kind"]["const"] == "suffix")
+    assert set(shape["required"]) == {"kind", "attribute"}
+    text = "[schema]\na = [1, 2]\n[privacy]\nmu = 1\n[[query]]\nkind = 'suffix'\nattribute = 'a'\n"
+    spec = parse_spec(text)
+    assert isinstance(spec.queries[0], suffix)
+
+
+def test_the_recipe_for_a_family_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(recipe("Add a strategy family"), "adjacent_sums.py", "exec"), names)
+    family = names["ADJACENT_SUMS"]
+    schema = leastnoise.Schema(a=range(5), b=("x", "y"))
+    workload = leastnoise.assemble([leastnoise.AllRanges("a") * leastnoise.Marginal("b")], schema)
+    monkeypatch.setattr(strategies, "METHODS", (*strategies.METHODS, family))
+    plan = plan_by(family, Request(workload, leastnoise.GDP(1)), has_goal=True)
+    best = leastnoise.design(workload, leastnoise.GDP(1)).certificate
+    assert plan.certificate.status == "heuristic" and plan.certificate.lower_bound <= best.achieved
+    assert best.lower_bound < plan.certificate.achieved < 2 * best.achieved
+
+
+def test_the_recipe_for_an_engine_works() -> None:
+    ibis = extra("ibis")
+    made = run_in("leastnoise.data.dialects", "Add a query engine")["_mysql"]()
+    column = ibis.table({"a": "string"}, name="t")["a"]
+    for function in (made.text, made.bytes_of, made.from_hex, lambda value: made.md5(made.bytes_of(value))):
+        assert "t" in str(ibis.to_sql(function(column), dialect="duckdb"))
+
+
+def test_the_recipe_for_a_neighbouring_relation_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    relation = run_in("leastnoise.privacy.neighbours", "Add a neighbouring relation")["IN_ONE_CELL"]
+    monkeypatch.setitem(NEIGHBOURS, relation, relation)
+    workload = leastnoise.assemble([leastnoise.Marginal("a")], leastnoise.Schema(a=range(3)))
+    one = leastnoise.design(workload, leastnoise.GDP(1))
+    three = leastnoise.design(workload, leastnoise.GDP(1, neighbours="in-one-cell"))
+    assert three.stderr == pytest.approx(3 * one.stderr, rel=1e-6)
+    assert "up to 3 records, all in one cell" in str(three.privacy)
+
+
+def test_the_recipe_for_a_chart_works() -> None:
+    for module in ("altair", "vl_convert"):
+        extra(module)
+    names = run_in("leastnoise.report.charts.altair_charts", "Add a chart")
+    queries = [leastnoise.Marginal("a"), leastnoise.Total()]
+    workload = leastnoise.assemble(queries, leastnoise.Schema(a=range(3)))
+    picture = to_svg(names["stderr_chart"](leastnoise.design(workload, leastnoise.GDP(1))))
+    assert picture.startswith("<svg") and "total" in picture
+
+
+def test_the_recipe_for_a_reproduction_works() -> None:
+    module = importlib.import_module("leastnoise.papers.reproductions.adaptive.text")
+    rows = importlib.import_module("leastnoise.papers.reproductions.rows")
+    generators = importlib.import_module("leastnoise.query.generators")
+    names = {**vars(generators), **vars(rows), **vars(module), "ln": leastnoise}
+    exec(compile(recipe("Add a reproduction"), "text.py", "exec"), names)
+    made = names["RANGES"]
+    setting = names["Setting"]("quick")
+    (entry,) = re.findall(r"```toml\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    page = tomllib.loads(entry)
+    known = printed._entry(page[made.name])
+    computed = [row for task in made.tasks(setting) for row in task.rows(setting)]
+    assert [check.verdict for check in made.judge(known, computed)] == ["reached"]
+    assert all(row[made.drawing.x] and row[made.drawing.y] for row in computed)
