@@ -21,7 +21,7 @@ from leastnoise.core.errors import DesignError, InputError, MethodError, Missing
 from leastnoise.privacy import epsilon_of
 from leastnoise.report import Redesign, Tradeoff, tradeoff, write_tradeoff
 from leastnoise.report.simple_ways import baselines
-from leastnoise.report.trade_off import Point
+from leastnoise.report.trade_off import TradeoffPoint
 from support import extra
 from tolerances import ROUNDING, SOLVER
 
@@ -55,7 +55,7 @@ def goal_at(epsilon: float, like: ln.ApproxDP | ln.PureDP) -> Any:
     )
 
 
-def check_point(point: Point, plan: ln.Plan) -> None:
+def check_point(point: TradeoffPoint, plan: ln.Plan) -> None:
     """One point against a plan designed for its ε, baselines included."""
     simple = baselines(plan)
     for b, batch in enumerate(point.batches):

@@ -149,7 +149,7 @@ def measurements_for_mbi(release: _Released) -> list[Any]:
     return found
 
 
-class _Part(NamedTuple):
+class _MeasuredPart(NamedTuple):
     """Attributes of a cross table, forms for its axes, and the multiplier."""
 
     clique: tuple[str, ...]
@@ -157,7 +157,7 @@ class _Part(NamedTuple):
     multiplier: int
 
 
-def _parts(strategy: Measured, schema: Schema) -> Iterator[_Part]:
+def _parts(strategy: Measured, schema: Schema) -> Iterator[_MeasuredPart]:
     """What was measured, part by part, in the order of the measured integers."""
     if isinstance(strategy, Structured):
         for block in strategy.blocks:
@@ -165,7 +165,7 @@ def _parts(strategy: Measured, schema: Schema) -> Iterator[_Part]:
             clique = tuple(name for a in forms for name in strategy.axes[a].names)
             if isinstance(strategy, WeightedTables):
                 forms = {a: identity_form(form.size) for a, form in forms.items()}
-            yield _Part(clique, tuple(forms.values()), block.multiplier)
+            yield _MeasuredPart(clique, tuple(forms.values()), block.multiplier)
         return
     assert isinstance(strategy, Strategy)
     if strategy.n_cells > MAX_CELLS:
@@ -173,7 +173,7 @@ def _parts(strategy: Measured, schema: Schema) -> Iterator[_Part]:
             f"the plan measures rows over all of {in_figures(strategy.n_cells)} cells, which mbi would hold "
             f"as one table; at most {MAX_CELLS:,} are handed over. Try design() with method='residuals'."
         )
-    yield _Part(schema.names, (AxisForm("whole", strategy.n_cells, strategy.entries),), 1)
+    yield _MeasuredPart(schema.names, (AxisForm("whole", strategy.n_cells, strategy.entries),), 1)
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class BlockQuery:
         return math.prod(_scaled(form).norm_squared for form in self.forms if form.rows is not None)
 
 
-class _Scaled:
+class _ScaledForm:
     """M_a/u_a in floating point."""
 
     def __init__(self, form: AxisForm) -> None:
@@ -231,12 +231,12 @@ class _Scaled:
 
 
 # Blocks share the forms of their axes, and a matrix may be large.
-_SCALED: WeakKeyDictionary[AxisForm, _Scaled] = WeakKeyDictionary()
+_SCALED: WeakKeyDictionary[AxisForm, _ScaledForm] = WeakKeyDictionary()
 
 
-def _scaled(form: AxisForm) -> _Scaled:
+def _scaled(form: AxisForm) -> _ScaledForm:
     if form not in _SCALED:
-        _SCALED[form] = _Scaled(form)
+        _SCALED[form] = _ScaledForm(form)
     return _SCALED[form]
 
 

@@ -61,7 +61,7 @@ def attribute_columns(workload: Workload, taken: Collection[str]) -> dict[str, T
     schema = workload.schema
     if schema is None:
         return {}
-    found: dict[str, _Found] = {}
+    found: dict[str, _ColumnRuns] = {}
     start = 0
     for block in workload.blocks:
         first = start
@@ -71,7 +71,7 @@ def attribute_columns(workload: Workload, taken: Collection[str]) -> dict[str, T
             n_rows, times = each, 1
             for factor in term:
                 each //= factor.labels.length
-                own = found.setdefault(factor.title, _Found(_place(factor, schema, len(found))))
+                own = found.setdefault(factor.title, _ColumnRuns(_place(factor, schema, len(found))))
                 own.runs.append((first, own.codes_of(factor), each, times))
                 times *= factor.labels.length
             first += n_rows
@@ -88,7 +88,7 @@ def _place(factor: Factor, schema: Schema, n_found: int) -> tuple[int, bool, int
 
 
 @dataclass(eq=False)
-class _Found:
+class _ColumnRuns:
     """What was found for one column: texts by number, and runs of rows."""
 
     place: tuple[int, bool, int]

@@ -42,12 +42,12 @@ from leastnoise.report.trade_off_table import (
     BatchAccuracy,
     How,
     Needed,
-    Point,
     Tradeoff,
+    TradeoffPoint,
     write_tradeoff,
 )
 
-__all__ = ["AskedBatch", "BatchAccuracy", "Needed", "Point", "Tradeoff", "tradeoff", "write_tradeoff"]
+__all__ = ["AskedBatch", "BatchAccuracy", "Needed", "Tradeoff", "TradeoffPoint", "tradeoff", "write_tradeoff"]
 
 # What most releases lie between, in steps of about a factor of 2.
 EPSILONS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
@@ -233,25 +233,25 @@ class _Curve:
     ) -> None:
         self.workload, self.goal, self.objective, self.designer = workload, goal, objective, designer
         self.is_within = objective.kind == "total-within-caps"
-        self.least_total: _Scaled | None = None
+        self.least_total: _ScaledPlan | None = None
         self.n_designed = 0
         self.failures: list[str] = []
         self.too_late: list[float] = []
         if not self.is_within:
-            self.base = _Scaled(designer.plan(goal, objective, f"the {objective}"))
+            self.base = _ScaledPlan(designer.plan(goal, objective, f"the {objective}"))
             return
         # As many as there may be: what turns out not to be designed leaves its time to the others.
         designer.expect(2 + n_points)
-        self.base = _Scaled(designer.plan(goal, Targets(), "the least that meets the targets"))
+        self.base = _ScaledPlan(designer.plan(goal, Targets(), "the least that meets the targets"))
         assert isinstance(objective, TotalVariance)
         try:
             least = TotalVariance(relative_to=objective.relative_to)
-            self.least_total = _Scaled(designer.plan(goal, least, "the least total variance"))
+            self.least_total = _ScaledPlan(designer.plan(goal, least, "the least total variance"))
         except LeastnoiseError:
             # A query of weight zero may be outside what the total asks; then every ε is designed.
             self.least_total = None
 
-    def points(self, epsilons: Sequence[float], asked: float | None) -> list[Point]:
+    def points(self, epsilons: Sequence[float], asked: float | None) -> list[TradeoffPoint]:
         goals = [(epsilon, replace(self.goal, epsilon=epsilon)) for epsilon in epsilons]
         if not self.is_within:
             return [self.base.point(epsilon, goal, "scaled") for epsilon, goal in goals]
@@ -267,7 +267,7 @@ class _Curve:
             return False
         return self.least_total is None or self.least_total.factor(goal) > 1
 
-    def _within(self, epsilon: float, goal: Goal, *, is_own: bool) -> Point:
+    def _within(self, epsilon: float, goal: Goal, *, is_own: bool) -> TradeoffPoint:
         if self.base.factor(goal) > 1:
             return self.base.point(epsilon, goal, "missed")
         if not self._is_between(goal):
@@ -284,7 +284,7 @@ class _Curve:
             self.failures.append(f"At epsilon = {epsilon:.4g} the targets alone were planned for: {error}")
             return instead
         self.n_designed += 1
-        return _Scaled(plan).point(epsilon, goal, "designed")
+        return _ScaledPlan(plan).point(epsilon, goal, "designed")
 
     def needed_budget(self) -> float | None:
         """The budget of a record at which all targets are just met; None where the plan aims at none."""
@@ -341,7 +341,7 @@ class _Curve:
         return [*notes, *self.failures]
 
 
-class _Scaled:
+class _ScaledPlan:
     """A plan, and what the same noise gives within another budget."""
 
     def __init__(self, plan: Plan) -> None:
@@ -365,7 +365,7 @@ class _Scaled:
         """The largest standard error as a multiple of its target."""
         return _kept(self.growth(goal) * self.largest_factor)
 
-    def point(self, epsilon: float, goal: Goal, how: How) -> Point:
+    def point(self, epsilon: float, goal: Goal, how: How) -> TradeoffPoint:
         grown, proof, simple = self.growth(goal), self.plan.certificate, self.simple
         assert self.plan.spreads is not None
         batches = tuple(
@@ -383,7 +383,7 @@ class _Scaled:
         )
         factor = self.factor(goal) if self.plan.workload.has_targets else None
         mu = None if goal.noise.is_pure else math.sqrt(goal.budget) * goal.records_per_person
-        return Point(epsilon, mu, how, factor, proof.gap, proof.status, batches)
+        return TradeoffPoint(epsilon, mu, how, factor, proof.gap, proof.status, batches)
 
 
 def _kept(factor: float) -> float:

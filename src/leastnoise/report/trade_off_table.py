@@ -49,7 +49,7 @@ class BatchAccuracy:
 
 
 @dataclass(frozen=True)
-class Point:
+class TradeoffPoint:
     """What can be had for one ε.
 
     Attributes:
@@ -113,7 +113,7 @@ class Tradeoff:
         notes: what was designed, what was scaled, and why that is right.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[TradeoffPoint, ...]
     asked: tuple[AskedBatch, ...]
     needed: tuple[Needed, ...]
     delta: float | None

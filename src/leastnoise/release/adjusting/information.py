@@ -30,7 +30,7 @@ from leastnoise.core.printable import in_figures
 from leastnoise.core.remedies import OnRelease, Remedy
 from leastnoise.planning import Plan
 from leastnoise.query import Axis, AxisSet, Schema, Total, in_axis_order, in_schema_order, workload_of_query
-from leastnoise.release.adjusting.reduced_sums import MeasuredRows, ReducedSums, Sums, SumTerm
+from leastnoise.release.adjusting.reduced_sums import CellSums, MeasuredRows, ReducedSums, SumTerm
 from leastnoise.strategy import (
     MAX_DENSE_STRATEGY,
     AxisForm,
@@ -52,7 +52,7 @@ _WEAKEST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Counting:
+class TotalRow:
     """A row p > 0 of A's row space over the cells that are measured.
 
     Attributes:
@@ -88,19 +88,19 @@ class Information(ABC):
         """b of (1), (n,)."""
 
     @abstractmethod
-    def counting(self) -> Counting | None:
+    def total_row(self) -> TotalRow | None:
         """What is known of the number of records: that itself wherever it is measured; None for nothing."""
 
     def matrix(self) -> Array | None:
         """G as an (n, n) array, where it is held as one."""
         return None
 
-    def sums(self) -> Sums | None:
+    def sums(self) -> CellSums | None:
         """The few sums that G knows; None where it knows most of the cells, or too many sums for a matrix."""
         return None
 
 
-class SumsOfCells(Sums):
+class TableSums(CellSums):
     """M and S of G = MᵀS M, for cells in schema order.
 
     Attributes:
@@ -146,13 +146,13 @@ class DenseInformation(Information):
         # A⁺ is a least-squares inverse: the residual is orthogonal to every row.
         return np.zeros(self.n_cells)
 
-    def counting(self) -> Counting | None:
+    def total_row(self) -> TotalRow | None:
         strategy = self._strategy
         is_measured = strategy.entries.any(axis=0)
         everyone = AllOnes(self.n_cells)
         if strategy.can_answer(everyone):
             error = math.sqrt(float(strategy.variances(everyone)[0]))
-            return Counting(np.ones(self.n_cells), error, is_of_all=True)
+            return TotalRow(np.ones(self.n_cells), error, is_of_all=True)
         # The part of the total that is known: A⁺A 1.
         gain = strategy.pseudo_inverse.sum(axis=0)
         known = strategy.adjoint(gain)
@@ -161,12 +161,12 @@ class DenseInformation(Information):
             return None
         error = math.sqrt(strategy.noise_variance) * float(np.linalg.norm(gain))
         # A cell that nobody measures may hold any number of records, even where the others are counted whole.
-        return Counting(np.where(is_measured, known, 1.0), error, is_of_all=False)
+        return TotalRow(np.where(is_measured, known, 1.0), error, is_of_all=False)
 
     def matrix(self) -> Array:
         return self._gram
 
-    def sums(self) -> Sums | None:
+    def sums(self) -> CellSums | None:
         few = min(_MOST_SUMS, _LARGEST_SHARE * self.n_cells)
         return MeasuredRows(self._rows) if len(self._rows) <= few else None
 
@@ -292,14 +292,14 @@ class BlockInformation(Information):
                 waiting[wide] = np.broadcast_to(table, [self._shape[a] for a in wide])
         return in_schema_order(self._strategy.axes, waiting[every].reshape(-1))
 
-    def counting(self) -> Counting | None:
+    def total_row(self) -> TotalRow | None:
         everyone = workload_of_query(Total(), self._schema)
         if not self._strategy.can_answer_all(everyone):
             return None
         error = math.sqrt(float(self._strategy.variances_of(everyone)[0]))
-        return Counting(np.ones(self.n_cells), error, is_of_all=True)
+        return TotalRow(np.ones(self.n_cells), error, is_of_all=True)
 
-    def sums(self) -> Sums | None:
+    def sums(self) -> CellSums | None:
         tables = self._sums_of_tables()
         return self._measured_rows() if tables is None else tables
 
@@ -310,7 +310,7 @@ class BlockInformation(Information):
             return None
         return MeasuredRows(self._strategy.dense().astype(float) / math.sqrt(self._strategy.noise_variance))
 
-    def _sums_of_tables(self) -> SumsOfCells | None:
+    def _sums_of_tables(self) -> TableSums | None:
         from scipy import linalg
 
         sets = sorted(set(self._covering.values()))
@@ -334,7 +334,7 @@ class BlockInformation(Information):
         if np.diag(factor[0]).min() < _WEAKEST:
             return None
         inverse = linalg.cho_solve(factor, np.eye(len(S)))
-        return SumsOfCells(reduced, self._strategy.axes, inverse / np.outer(size, size))
+        return TableSums(reduced, self._strategy.axes, inverse / np.outer(size, size))
 
     def _held(self, term: _Term) -> dict[int, Array | None]:
         return {a: self._grams[id(form)] for a, form in zip(term.held, term.forms, strict=True)}

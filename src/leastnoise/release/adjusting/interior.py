@@ -31,7 +31,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.release.adjusting.information import Information
-from leastnoise.release.adjusting.reduced_sums import Sums
+from leastnoise.release.adjusting.reduced_sums import CellSums
 from leastnoise.release.adjusting.search_watch import AdjustWatch
 
 # r, as a share of the mean of G's diagonal. Without it, Θ of cells with many records outgrows S⁻¹ by more
@@ -61,7 +61,7 @@ class _Step(NamedTuple):
 
 def through_the_inside(
     information: Information,
-    known: Sums | Array,
+    known: CellSums | Array,
     estimates: Array,
     linear: Array,
     first: Array,
@@ -115,7 +115,7 @@ def through_the_inside(
 
 
 def _newton(
-    information: Information, known: Sums | Array, x: Array, s: Array, unit: float
+    information: Information, known: CellSums | Array, x: Array, s: Array, unit: float
 ) -> Callable[[Array], Array] | None:
     """v ↦ (G + D)⁻¹v; None where rounding leaves no factor."""
     from scipy import linalg
@@ -134,7 +134,7 @@ def _newton(
     return solved
 
 
-def _by_sums(sums: Sums, theta: Array) -> Callable[[Array], Array]:
+def _by_sums(sums: CellSums, theta: Array) -> Callable[[Array], Array]:
     """(2), by a factor of k by k."""
     from scipy import linalg
 

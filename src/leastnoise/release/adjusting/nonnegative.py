@@ -54,7 +54,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.release.adjusting.information import Information
 from leastnoise.release.adjusting.interior import through_the_inside
-from leastnoise.release.adjusting.reduced_sums import Sums
+from leastnoise.release.adjusting.reduced_sums import CellSums
 from leastnoise.release.adjusting.search_watch import AdjustWatch
 
 # No answer may be further from the exact one than this many of its standard errors.
@@ -86,7 +86,7 @@ _FIRST_NEWTON = 50
 _STALLED_NEWTON = 500
 
 
-class Fit(NamedTuple):
+class NonnegativeFit(NamedTuple):
     """What was found.
 
     Attributes:
@@ -110,12 +110,12 @@ def nearest_nonnegative(
     *,
     precision: float = PRECISION,
     watch: AdjustWatch | None = None,
-) -> Fit:
+) -> NonnegativeFit:
     """The minimiser of (1) up to a distance that is proved."""
-    return _Search(information, estimates, linear, precision, watch or AdjustWatch()).run()
+    return _FaceSearch(information, estimates, linear, precision, watch or AdjustWatch()).run()
 
 
-class _Point(NamedTuple):
+class _FacePoint(NamedTuple):
     """Cells less their estimates, h, the gradient there, and δ."""
 
     h: Array
@@ -123,7 +123,7 @@ class _Point(NamedTuple):
     distance: float
 
 
-class _Search:
+class _FaceSearch:
     def __init__(
         self, information: Information, estimates: Array, linear: Array, precision: float, watch: AdjustWatch
     ) -> None:
@@ -154,8 +154,8 @@ class _Search:
         self.n_products += 1
         return self.information.times(h)
 
-    def point(self, h: Array, g: Array) -> _Point:
-        return _Point(h, g, self.distance(self.cells(h), g))
+    def point(self, h: Array, g: Array) -> _FacePoint:
+        return _FacePoint(h, g, self.distance(self.cells(h), g))
 
     def cells(self, h: Array) -> Array:
         return np.maximum(self.estimates + h, 0.0)
@@ -165,13 +165,13 @@ class _Search:
             return np.maximum(h, self.least)
         return nearest_of_total(h, self.total, self.least)
 
-    def run(self) -> Fit:
+    def run(self) -> NonnegativeFit:
         z = nearest_of_total(np.zeros_like(self.least), max(0.0, float(self.least.sum())), self.least)
         self.best = self.point(z, self.times(z) + self.linear)
         with self.watch.keeping_the_best():
             self._search()
         ended = self.watch.ended(is_converged=self.is_found())
-        return Fit(self.cells(self.best.h), self.best.distance, self.n_products, ended)
+        return NonnegativeFit(self.cells(self.best.h), self.best.distance, self.n_products, ended)
 
     def _search(self) -> None:
         """Through the inside where few sums are measured, or where faces lead nowhere; else along faces."""
@@ -192,12 +192,12 @@ class _Search:
     def is_over(self) -> bool:
         return self.n_products > self.most_products or self.watch.is_over()
 
-    def _keep(self, point: _Point) -> None:
+    def _keep(self, point: _FacePoint) -> None:
         """The best point so far is this one, if it is nearer."""
         if point.distance < self.best.distance:
             self.best = point
 
-    def _inside(self, known: Sums | Array) -> None:
+    def _inside(self, known: CellSums | Array) -> None:
         """A point found through the inside."""
         found = through_the_inside(
             self.information,
@@ -241,7 +241,7 @@ class _Search:
             if self.n_newton - marked_at > patience:
                 break
 
-    def _proximal(self, start: _Point, rho: float) -> _Point:
+    def _proximal(self, start: _FacePoint, rho: float) -> _FacePoint:
         """About the minimiser of f + ½ρ‖x − z‖², z the start."""
         z = w = start.h
         Gw = start.g - self.linear
@@ -338,7 +338,7 @@ class _Search:
                 return 0.0
         return t
 
-    def _on_face(self, start: _Point) -> _Point:
+    def _on_face(self, start: _FacePoint) -> _FacePoint:
         """Where the cells above zero are the right ones already, this is the minimiser."""
         step = self._solved(self.least < start.h, -start.g, 1e-9 * self.unit, 1e-6)
         h = self.feasible(start.h + step)
@@ -365,7 +365,7 @@ def feasible_total_and_distance(
     Where nothing measured bounds the number of records, it is taken that a minimiser has at most twice as
     many as x and the estimates, each counted as positive: the only thing here that is assumed.
     """
-    found = information.counting()
+    found = information.total_row()
     if found is not None and found.is_of_all:
         return max(0.0, -float(estimates.sum())), lambda x, g: math.sqrt(float((g - g.min()) @ x))
     p, s = (np.ones(information.n_cells), 0.0) if found is None else (found.row, found.error)

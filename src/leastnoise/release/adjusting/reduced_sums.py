@@ -28,7 +28,7 @@ from leastnoise.core.operators import Array, arranged
 from leastnoise.query import AxisSet
 
 
-class Sums(ABC):
+class CellSums(ABC):
     """M and S of G = MᵀS M, for cells in schema order.
 
     Attributes:
@@ -50,7 +50,7 @@ class Sums(ABC):
         """M diag(θ) Mᵀ, (k, k)."""
 
 
-class MeasuredRows(Sums):
+class MeasuredRows(CellSums):
     """The rows that were measured themselves, in units of their noise: M = A/√ν, S = I."""
 
     def __init__(self, rows: Array) -> None:
