@@ -164,7 +164,7 @@ def test_a_bound_that_forgets_the_total_is_too_small() -> None:
 
 def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     release = measured(plan_of("cube", "gaussian", "marginals"), sparse_counts(36))
-    monkeypatch.setattr(nonnegative, "_MOST_VISITS", 0)
+    monkeypatch.setattr(nonnegative, "_MAX_VISITS", 0)
     early = adjust(release, time_limit=600)
     assert early.adjusted.precision > PRECISION and early.adjusted.ended == "exhausted"
     assert "The search ended early" in early.adjusted.statement()
@@ -180,7 +180,7 @@ def test_conjugate_gradients_find_what_factors_find(
 ) -> None:
     release = measured(plan_of(*case), sparse_counts(36))
     by_factors = adjust(release)
-    monkeypatch.setattr(nonnegative, "_MOST_FACTORISED", 0)
+    monkeypatch.setattr(nonnegative, "_MAX_FACTORISED", 0)
     by_products = adjust(release)
     A, _ = whitened(release)
     apart = np.linalg.norm(A @ (by_factors.estimates - by_products.estimates))

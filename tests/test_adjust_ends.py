@@ -152,12 +152,12 @@ def test_cells_that_are_told_apart_are_found_through_the_inside_where_faces_stal
     for name, value in {
         "_FIRST_NEWTON": 0,
         "_STALLED_NEWTON": 0,
-        "_MOST_NEWTON": 1,
+        "_MAX_NEWTON": 1,
         "_LEAST_GAIN": 0,
     }.items():
         monkeypatch.setattr(nonnegative, name, value)
     assert adjust(release, time_limit=600).adjusted.ended == "converged"
-    monkeypatch.setattr(interior, "_MOST_STEPS", 0)
+    monkeypatch.setattr(interior, "_MAX_STEPS", 0)
     assert adjust(release, time_limit=600).adjusted.ended == "exhausted"
 
 
@@ -220,7 +220,7 @@ def test_an_interruption_hands_out_the_best_so_far(
     if way != "inside":
         monkeypatch.setattr(information.DenseInformation, "sums", lambda self: None)
     if way == "products":
-        monkeypatch.setattr(nonnegative, "_MOST_FACTORISED", 0)
+        monkeypatch.setattr(nonnegative, "_MAX_FACTORISED", 0)
     listen, seen = stop_at(3)
     cut = adjust(release, integer=integer, progress=listen)
     assert len(seen) == 3 and cut.adjusted.ended == "interrupted"

@@ -130,7 +130,7 @@ def test_the_inside_finds_what_faces_find(monkeypatch: pytest.MonkeyPatch) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnrecordedSpending)
         release = ln.measure(plan, np.random.default_rng(0).poisson(0.5, 280))
-    monkeypatch.setattr(nonnegative, "_MOST_FACTORISED", 0)
+    monkeypatch.setattr(nonnegative, "_MAX_FACTORISED", 0)
     inside = adjust(release)
     monkeypatch.setattr(BlockInformation, "sums", lambda self: None)
     faces = adjust(release)
@@ -155,7 +155,7 @@ def test_few_steps_are_taken() -> None:
 def test_too_many_sums_are_left_to_the_other_search(monkeypatch: pytest.MonkeyPatch) -> None:
     own = information_of(pairs_plan())
     assert own.sums() is not None
-    monkeypatch.setattr(information, "_MOST_SUMS", 100)
+    monkeypatch.setattr(information, "_MAX_SUMS", 100)
     assert own.sums() is None
 
 
@@ -174,7 +174,7 @@ def test_a_search_that_ends_far_away_is_refused_unless_a_limit_was_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     release = measured(2_000)
-    monkeypatch.setattr(nonnegative, "_MOST_VISITS", 0)
+    monkeypatch.setattr(nonnegative, "_MAX_VISITS", 0)
     with pytest.raises(TooLargeError, match=r"4,680 cells ended where answers may be .* time_limit="):
         adjust(release)
     found = adjust(release, time_limit=600)

@@ -116,7 +116,7 @@ def test_a_plan_keeps_what_it_says_and_with_less_noise_is_found_out(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeded(monkeypatch)
-    monkeypatch.setattr(auditing, "_MOST_INTEGERS", 2**18)
+    monkeypatch.setattr(auditing, "_MAX_INTEGERS", 2**18)
     found = audit(plan_named(name))
     assert found.keeps_its_word, str(found)
     assert found.verdict == "keeps what it says"
@@ -148,7 +148,7 @@ def test_the_worst_pair_of_records_costs_what_the_sensitivity_says(
 
 def test_without_listing_every_cell_the_worst_is_found_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     seeded(monkeypatch)
-    monkeypatch.setattr(worst_pair, "_MOST_CELLS", 1)
+    monkeypatch.setattr(worst_pair, "_MAX_CELLS", 1)
     for name in NAMES:
         found = audit(plan_named(name), draws=100)
         assert found.pair is not None and not found.pair.is_worst

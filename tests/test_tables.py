@@ -156,7 +156,7 @@ def test_a_bound_is_above_and_is_called_one(monkeypatch: pytest.MonkeyPatch) -> 
         plan = design(workload, goal, method="identity")
         exact = baselines(plan).per_count
         with monkeypatch.context() as patched:
-            patched.setattr(simple_ways, "_MOST_VISITED", 0)
+            patched.setattr(simple_ways, "_MAX_VISITED", 0)
             patched.setattr(simple_ways, "_MAX_PAIRED_CELLS", 0)
             bound = baselines(plan).per_count
             assert bound.is_bound and not exact.is_bound

@@ -28,7 +28,7 @@ _SIMULATION_ENTRIES = 2**32
 _CHUNK_ENTRIES = 2**24
 
 # Beyond so many simulated errors Šidák's value is taken without simulating: it is on the safe side.
-_MOST_SIMULATED = 2**34
+_MAX_SIMULATED = 2**34
 
 
 def half_widths(
@@ -78,7 +78,7 @@ def simultaneous_multiplier(
     rng = generator if generator is not None else np.random.default_rng(0)
     m, rows = workload.shape[0], strategy.n_measured
     draws = max(_LEAST_DRAWS, min(_DRAWS, _SIMULATION_ENTRIES // m))
-    if draws * max(m, rows) > _MOST_SIMULATED:
+    if draws * max(m, rows) > _MAX_SIMULATED:
         return sidak
     scale = math.sqrt(strategy.noise_variance)
     weights = np.where(random, 1 / np.where(random, stderr, 1), 0)

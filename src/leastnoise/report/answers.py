@@ -33,8 +33,11 @@ from leastnoise.privacy import Goal
 from leastnoise.release import Release, in_unicode
 from leastnoise.report.columns import Texts, attribute_columns, distinct_names
 
-# What a sheet of Excel holds: rows, the heading included, and characters of a cell.
-_EXCEL_ROWS, _EXCEL_TEXT = 2**20, 32_767
+# Rows of a sheet of Excel, the heading included.
+_EXCEL_ROWS = 2**20
+
+# Characters of a cell of Excel.
+_EXCEL_TEXT = 32_767
 
 # The columns of answers, whatever release they are of; attributes of these names are kept apart.
 _OWN = ("query", "label", "answer", "unadjusted", "stderr", "lower", "upper")

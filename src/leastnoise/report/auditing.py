@@ -49,7 +49,7 @@ _AIM: dict[str, float] = {GAUSSIAN: 3.1, LAPLACE: 2.4}
 POWER_SHARE = 0.95
 
 # Integers drawn for each table at most; beyond, only the rows that tell most are drawn. Some 1 s.
-_MOST_INTEGERS = 2**20
+_MAX_INTEGERS = 2**20
 _PIECE = 2**17
 
 
@@ -254,7 +254,7 @@ def _tried(workload: Workload, strategy: Measured, pair: Pair, draws: int, level
     change = change_of(workload, strategy, pair.one, pair.other)
     order = sorted(range(len(change)), key=lambda r: -abs(int(change[r])))
     differing = sum(bool(value) for value in change)
-    most = 1 if strategy.noise.is_pure else max(1, _MOST_INTEGERS // draws)
+    most = 1 if strategy.noise.is_pure else max(1, _MAX_INTEGERS // draws)
     rows = np.array(order[: min(differing, most)])
     d = np.array([int(change[r]) / strategy.scale for r in rows])
     said = float(np.linalg.norm(d))

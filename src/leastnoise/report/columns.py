@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.query import Factor, Linear, Schema, Workload
+from leastnoise.query import Factor, Labels, Linear, Schema, Workload
 
 # What stands before the name of an attribute that a table has a column for already.
 APART = "attribute_"
 
-# Rows whose texts are looked up together.
+# Rows whose texts are looked up together: a list of them is held in memory.
 _AT_ONCE = 2**16
 
 
@@ -95,15 +95,15 @@ class _ColumnRuns:
     texts: dict[str, int] = field(default_factory=dict)
     runs: list[tuple[int, Array, int, int]] = field(default_factory=list)
     # Tables of a cube share their labels.
-    seen: dict[int, tuple[object, Array]] = field(default_factory=dict)
+    seen: dict[Labels, Array] = field(default_factory=dict)
 
     def codes_of(self, factor: Factor) -> Array:
         """The number of each label of a factor."""
         labels = factor.labels
-        if id(labels) not in self.seen:
+        if labels not in self.seen:
             numbers = [self.texts.setdefault(text, len(self.texts)) for text in labels]
-            self.seen[id(labels)] = (labels, np.array(numbers))
-        return self.seen[id(labels)][1]
+            self.seen[labels] = np.array(numbers)
+        return self.seen[labels]
 
     def column(self, n_rows: int) -> Texts:
         # As few bytes as the texts need: a hundred attributes of a million rows are a hundred of these.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,7 @@ class MethodComparison:
         """The table as a pandas DataFrame."""
         import pandas as pd
 
-        return pd.DataFrame([vars(contender) for contender in self.contenders])
+        return pd.DataFrame([asdict(contender) for contender in self.contenders])
 
     def plot(self) -> Any:
         """The table as an Altair chart: a point for every method, a line for the bound.

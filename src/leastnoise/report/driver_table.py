@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from leastnoise.core.errors import InputError
@@ -185,7 +185,7 @@ class Drivers:
                 "is_binding": driver.is_binding,
                 "most_bought": driver.most_bought,
             }
-            lines += [own | vars(change) for change in driver.changes] or [own]
+            lines += [own | asdict(change) for change in driver.changes] or [own]
         return pd.DataFrame(lines)
 
     def sentences(self, most: int | None = None, *, more: str = "most=") -> tuple[str, ...]:

@@ -8,13 +8,13 @@ from decimal import ROUND_CEILING, Context, Decimal
 from leastnoise.core.operators import Array
 
 # Below this, answers to real-weighted queries are better read from release.to_frame().
-_MOST_DECIMALS = 12
+_MAX_DECIMALS = 12
 
 
 def decimals_for(half_widths: Array) -> int:
     """Decimals whose last place is a third of the narrowest half-width or less; none as a rule."""
     narrow = half_widths[half_widths > 0].min(initial=math.inf)
-    return min(max(0, 1 - math.floor(math.log10(3 * narrow))), _MOST_DECIMALS) if narrow < math.inf else 0
+    return min(max(0, 1 - math.floor(math.log10(3 * narrow))), _MAX_DECIMALS) if narrow < math.inf else 0
 
 
 def number(value: float, decimals: int) -> str:

@@ -35,8 +35,8 @@ from leastnoise.core.operators import Array
 from leastnoise.planning import Plan
 from leastnoise.query import Products, ProductTerm, products_of
 
-# Rows are told apart in batches of up to so many queries.
-_MOST_ROWS = 10**6
+# Queries of a batch up to which they are told apart.
+_MAX_ROWS = 10**6
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _of_products(plan: Plan, witness: ProductWitness, caps: Sequence[Array], n_r
         weights = [_row_weights(products, term, number, place, rows) for place in range(len(term.places))]
         each = p * float(c[number]) if p > 0 else 0.0
         totals[term.block].append(each * math.prod(math.fsum(own) for own in weights))
-        if plan.workload.blocks[term.block].n_rows <= _MOST_ROWS:
+        if plan.workload.blocks[term.block].n_rows <= _MAX_ROWS:
             values = np.full(1, each)
             for own in weights:
                 values = np.multiply.outer(values, own).reshape(-1)

@@ -34,8 +34,8 @@ from leastnoise.core.operators import Array, Identity, Operator
 from leastnoise.planning import Plan
 from leastnoise.query import Objective, Products, ProductTerm, Workload, products_of
 
-# Cells whose columns are added up one by one, times the products that are looked at for each.
-_MOST_VISITED = 2**24
+# Cells whose columns are added up one by one, times products per cell; beyond, a bound is used.
+_MAX_VISITED = 2**24
 
 # Cells up to which the differences of all pairs of columns are computed; beyond, a bound is used.
 _MAX_PAIRED_CELLS = 4_096
@@ -214,7 +214,7 @@ def _largest_column(products: Products, columns: Sequence[Sequence[Array]]) -> t
     peaks = [[float(own.max()) for own in of_axis] for of_axis in columns]
     mixed = [a for a in _axes(products) if not _have_common_peak(columns[a])]
     visited = math.prod(products.sizes[a] for a in mixed)
-    if not mixed or visited * len(products.terms) > _MOST_VISITED:
+    if not mixed or visited * len(products.terms) > _MAX_VISITED:
         return math.fsum(_over(term, peaks) for term in products.terms), bool(mixed)
     place = {a: i for i, a in enumerate(mixed)}
     total = np.zeros([products.sizes[a] for a in mixed])

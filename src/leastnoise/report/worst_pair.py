@@ -18,8 +18,8 @@ from leastnoise.query import Workload
 from leastnoise.strategy import AxisForm, CountTables, Measured, Strategy, Structured, WeightedTables
 
 # Every column, and every pair of columns, is worked out again up to so many products of integers.
-_MOST_PRODUCTS = 2**22
-_MOST_CELLS = 2**9
+_MAX_PRODUCTS = 2**22
+_MAX_CELLS = 2**9
 
 # A record is its place in each attribute, or the number of its cell where there is no schema.
 Record = tuple[int, ...]
@@ -44,7 +44,7 @@ def worst_pair(workload: Workload, strategy: Measured) -> Pair | None:
     """The pair of records that changes most, or the worst that is found; None if none changes anything."""
     n, r = strategy.n_cells, strategy.n_measured
     replaces = strategy.neighbours.replaces
-    if n <= _MOST_CELLS and n * n * r <= _MOST_PRODUCTS:
+    if n <= _MAX_CELLS and n * n * r <= _MAX_PRODUCTS:
         records = [_record(workload, cell) for cell in range(n)]
         columns = [change_of(workload, strategy, record, None) for record in records]
         costs = [(_cost(strategy, column), i, -1) for i, column in enumerate(columns)]

@@ -44,11 +44,15 @@ from leastnoise.strategy import (
 # A dozen vectors of all cells are held: with more cells than this, more than a gigabyte.
 MAX_CELLS = 10**7
 
-# Sums of cells are looked at instead of cells where they are at most so many, and this share of the cells.
-_MOST_SUMS, _LARGEST_SHARE = 8_000, 0.5
+# Sums of cells stand in for the cells where there are at most this many of them: each step then factorises a
+# matrix of that size, half a gigabyte.
+_MAX_SUMS = 8_000
 
-# A sum of which so little follows from nothing but measuring it, beside its size, is taken as not measured.
-_WEAKEST = 1e-6
+# And at most this share of the cells.
+_MAX_SUMS_SHARE = 0.5
+
+# A sum counts as not measured where its pivot, beside its size, is below this.
+_MIN_PIVOT = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +171,7 @@ class DenseInformation(Information):
         return self._gram
 
     def sums(self) -> CellSums | None:
-        few = min(_MOST_SUMS, _LARGEST_SHARE * self.n_cells)
+        few = min(_MAX_SUMS, _MAX_SUMS_SHARE * self.n_cells)
         return MeasuredRows(self._rows) if len(self._rows) <= few else None
 
 
@@ -183,8 +187,8 @@ class BlockInformation(Information):
         weights = [float(block.multiplier) ** 2 / strategy.noise_variance for block in strategy.blocks]
         self._terms = _terms(blocks, weights)
         self._covering = _covering([*(term.axes for term in self._terms), *map(tuple, blocks)])
-        self._told_by: dict[int, Array] = {}
-        self._grams = {id(form): _gram(form) for term in self._terms for form in term.forms}
+        self._covariances: dict[AxisForm, Array] = {}
+        self._grams = {form: _gram(form) for term in self._terms for form in term.forms}
 
     def _forms(self, block: ProductBlock) -> dict[int, AxisForm]:
         forms = self._strategy.block_forms(block)
@@ -202,7 +206,7 @@ class BlockInformation(Information):
                 spread[largest] = np.zeros_like(_table_of(largest, tables))
             own = _summed(tables[largest], tuple(largest.index(a) for a in term.axes))
             for a, form in zip(term.held, term.forms, strict=True):
-                own = _along(self._grams[id(form)], own, term.axes.index(a))
+                own = _along(self._grams[form], own, term.axes.index(a))
             spread[largest] += _widened(term.weight * own, term.axes, largest)
         return self._over_cells(spread)
 
@@ -251,9 +255,9 @@ class BlockInformation(Information):
         if form.rows is None:
             # I, or (I − 11ᵀ/n)/n², which is its own transpose.
             return form.apply_inverse(form.apply_inverse(table, position), position)
-        if id(form) not in self._told_by:
-            self._told_by[id(form)] = form.inverse @ form.inverse.T
-        return _along(self._told_by[id(form)], table, position)
+        if form not in self._covariances:
+            self._covariances[form] = form.inverse @ form.inverse.T
+        return _along(self._covariances[form], table, position)
 
     def linear(self, estimates: Array, measurements: Array) -> Array:
         if self._strategy.is_consistent:
@@ -306,7 +310,7 @@ class BlockInformation(Information):
     def _measured_rows(self) -> MeasuredRows | None:
         """The rows themselves, where they are few although they do not tell whole tables."""
         m = self._strategy.n_measured
-        if m > min(_MOST_SUMS, _LARGEST_SHARE * self.n_cells) or m * self.n_cells > MAX_DENSE_STRATEGY:
+        if m > min(_MAX_SUMS, _MAX_SUMS_SHARE * self.n_cells) or m * self.n_cells > MAX_DENSE_STRATEGY:
             return None
         return MeasuredRows(self._strategy.dense().astype(float) / math.sqrt(self._strategy.noise_variance))
 
@@ -314,7 +318,7 @@ class BlockInformation(Information):
         from scipy import linalg
 
         sets = sorted(set(self._covering.values()))
-        most = min(_MOST_SUMS, _LARGEST_SHARE * self.n_cells)
+        most = min(_MAX_SUMS, _MAX_SUMS_SHARE * self.n_cells)
         if max(math.prod(self._shape[a] for a in axes) for axes in sets) > most:
             return None
         terms = [SumTerm(term.weight, dict.fromkeys(term.axes) | self._held(term)) for term in self._terms]
@@ -331,13 +335,13 @@ class BlockInformation(Information):
         except linalg.LinAlgError:
             return None
         # Some of the sums are measured too weakly, or not at all.
-        if np.diag(factor[0]).min() < _WEAKEST:
+        if np.diag(factor[0]).min() < _MIN_PIVOT:
             return None
         inverse = linalg.cho_solve(factor, np.eye(len(S)))
         return TableSums(reduced, self._strategy.axes, inverse / np.outer(size, size))
 
     def _held(self, term: _Term) -> dict[int, Array | None]:
-        return {a: self._grams[id(form)] for a, form in zip(term.held, term.forms, strict=True)}
+        return {a: self._grams[form] for a, form in zip(term.held, term.forms, strict=True)}
 
 
 class _Term(NamedTuple):

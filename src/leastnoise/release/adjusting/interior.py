@@ -41,7 +41,11 @@ _REGULARISATION = 1e-9
 # The share of the nearest cells in the first point; the rest is the same for all, which keeps it inside.
 _FIRST_SHARE = 0.9
 
-_MOST_STEPS, _TO_THE_WALL = 100, 0.99
+# Steps at most; 14 to 40 are usual.
+_MAX_STEPS = 100
+
+# The share of the way to the boundary that a step goes at most.
+_MAX_STEP_SHARE = 0.99
 
 
 class Inside(NamedTuple):
@@ -91,7 +95,7 @@ def through_the_inside(
     s = g - low
     best = Inside(h, g, distance(x, g), 0)
     with watch.keeping_the_best():
-        for step in range(1, _MOST_STEPS + 1):
+        for step in range(1, _MAX_STEPS + 1):
             if best.distance <= precision or watch.is_over():
                 break
             newton = _newton(information, known, x, s, unit)
@@ -190,4 +194,4 @@ def _predicted_and_corrected(
     step = direction(centring * mu - x * s - ahead.x * ahead.s)
     if not (np.isfinite(step.x).all() and np.isfinite(step.s).all()):
         return None
-    return min(1.0, _TO_THE_WALL * length(step)), step
+    return min(1.0, _MAX_STEP_SHARE * length(step)), step

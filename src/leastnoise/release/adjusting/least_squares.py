@@ -42,7 +42,8 @@ from leastnoise.release.adjustment import NEAR_ENOUGH
 # No answer is to be further from that of the exact cells than this many standard errors.
 PRECISION = 1e-5
 
-_MOST_STEPS = 1_000
+# Steps of conjugate gradients.
+_MAX_STEPS = 1_000
 
 
 class LeastSquares(NamedTuple):
@@ -71,7 +72,7 @@ def least_squares_cells(
     lengths: list[float] = []
     growths: list[float] = []
     with watch.keeping_the_best():
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             if not square > PRECISION**2 or watch.is_over():
                 break
             q = information.times(p)

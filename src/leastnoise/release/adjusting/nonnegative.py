@@ -60,21 +60,24 @@ from leastnoise.release.adjusting.search_watch import AdjustWatch
 # No answer may be further from the exact one than this many of its standard errors.
 PRECISION = 0.01
 
-# Beyond so many visits of cells by products with G the search ends, with the distance that it can prove: some
-# minutes. Where all cells are measured, a hundredth of it is enough.
-_MOST_VISITS = 10**10
+# Visits of cells by products with G, some minutes, at which the search ends with the distance it can prove.
+# Where all cells are measured, a hundredth of it is enough.
+_MAX_VISITS = 10**10
 
 # Cells up to which a step from face to face factorises G; beyond, it takes conjugate gradients.
-_MOST_FACTORISED = 2_048
+_MAX_FACTORISED = 2_048
 
 # Cells up to which a G that is held as a matrix is factorised by each of the few steps through the inside.
-_MOST_INSIDE = 8_000
+_MAX_INSIDE = 8_000
 
-# ρ falls by this factor down to this share of the mean of G's diagonal.
-_SHRINK, _LEAST_RHO = 0.2, 1e-3
+# ρ falls by this factor from one round to the next.
+_SHRINK = 0.2
+
+# And ends at this share of the mean of G's diagonal.
+_MIN_RHO = 1e-3
 
 # Newton steps for each ρ.
-_MOST_NEWTON = 40
+_MAX_NEWTON = 40
 
 # The search from face to face has stalled where δ has not fallen to this share in a number of Newton steps.
 _LEAST_GAIN = 0.9
@@ -131,7 +134,7 @@ class _FaceSearch:
         self.precision, self.watch = precision, watch
         self.n_products = 0
         self.n_newton = 0
-        self.most_products = _MOST_VISITS // information.n_cells
+        self.most_products = _MAX_VISITS // information.n_cells
         # All in terms of h: of 10^12 records, x holds less digits than the noise has.
         self.least = -estimates
         self.total, self.distance = feasible_total_and_distance(information, estimates)
@@ -147,8 +150,8 @@ class _FaceSearch:
         n = self.information.n_cells
         held = self.information.matrix()
         if held is not None:
-            return held if n <= _MOST_INSIDE else None
-        return np.array([self.times(row) for row in np.eye(n)]) if n <= _MOST_FACTORISED else None
+            return held if n <= _MAX_INSIDE else None
+        return np.array([self.times(row) for row in np.eye(n)]) if n <= _MAX_FACTORISED else None
 
     def times(self, h: Array) -> Array:
         self.n_products += 1
@@ -215,11 +218,11 @@ class _FaceSearch:
         point = self.point(h, self.times(h) + self.linear)
         if point.distance < self.best.distance:
             # What is left to do near the best point is done by short steps.
-            self.best, self.first_rho = point, _LEAST_RHO * self.unit
+            self.best, self.first_rho = point, _MIN_RHO * self.unit
 
     def _along_faces(self, patience: int) -> None:
         """From face to face, until the distance has not fallen by a tenth in so many Newton steps."""
-        rho, least_rho = self.first_rho, _LEAST_RHO * self.unit
+        rho, least_rho = self.first_rho, _MIN_RHO * self.unit
         last = nearest = self.best
         mark, marked_at = nearest.distance, self.n_newton
         while not (self.is_found() or self.is_over()):
@@ -245,7 +248,7 @@ class _FaceSearch:
         """About the minimiser of f + ½ρ‖x − z‖², z the start."""
         z = w = start.h
         Gw = start.g - self.linear
-        for _ in range(_MOST_NEWTON):
+        for _ in range(_MAX_NEWTON):
             self.n_newton += 1
             v = Gw + self.linear
             X = self.feasible(z - v / rho)
@@ -273,7 +276,7 @@ class _FaceSearch:
         result = np.zeros_like(right)
         if not len(free):
             return result
-        if self.matrix is not None and len(right) <= _MOST_FACTORISED:
+        if self.matrix is not None and len(right) <= _MAX_FACTORISED:
             result[free] = self._factorised(free, right[free], rho)
             return result
 

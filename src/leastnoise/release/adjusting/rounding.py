@@ -38,7 +38,7 @@ _TRIALS = 60
 
 # Visits of cells by products with G up to which more trials are allowed. Pairs of five attributes, 114,660
 # cells: 400 trials, one second, lose a quarter less.
-_MOST_VISITS = 5 * 10**7
+_MAX_VISITS = 5 * 10**7
 
 
 class Rounded(NamedTuple):
@@ -81,7 +81,7 @@ def rounded(
 def _exchanged(
     x: Array, z: Array, shape: Sequence[int], information: Information, watch: AdjustWatch
 ) -> Rounded:
-    trials, most_trials = 0, max(_TRIALS, _MOST_VISITS // len(x))
+    trials, most_trials = 0, max(_TRIALS, _MAX_VISITS // len(x))
     # How many cells follow one another that differ in the last attribute alone, in the last two, …
     spans = [math.prod(shape[i:]) for i in reversed(range(len(shape)))]
     rounds = [[_neighbours(spans[0], offset) for offset in (0, 1)]]
