@@ -25,7 +25,7 @@ from leastnoise.core.errors import (
     PrivacyError,
 )
 from leastnoise.core.operators import Array
-from leastnoise.planning import Found, Plan, Request, all_methods, design, load_plan, method_named
+from leastnoise.planning import Plan, Request, SearchResult, all_methods, design, load_plan, method_named
 from leastnoise.planning.plan import summed_costs
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Goal, Ledger, PureDP
 from leastnoise.query import (
@@ -231,7 +231,7 @@ def test_blocks_of_products_keep_what_is_spare_too() -> None:
     schema = Schema(a=range(5), b=range(4))
     workload = assemble([Prefix("a") * Marginal("b"), Marginal("b")], schema)
     found = method_named("residuals").find(Request(workload, GDP(1)))
-    assert isinstance(found, Found)
+    assert isinstance(found, SearchResult)
     used = CellCosts(tuple(range(20)), 40)
     spare = spare_of(GDP(1), used)
     strategy = found.proposal.measured_within(GDP(1), tol=SOLVER, spare=spare)

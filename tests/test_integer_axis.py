@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array, CumulativeSum, EveryRange, Identity, Matrix, Operator
-from leastnoise.planning.oblique.axis_split import Placed, Questions, first_place, questions_of
+from leastnoise.planning.oblique.axis_split import AxisQuestions, Placed, first_place, questions_of
 from leastnoise.planning.oblique.centre_search import spread
 from leastnoise.solver import minimise_total_variance
 from leastnoise.strategy import AxisForm, rounded_centre, split_form, whole_form
@@ -30,7 +30,7 @@ CASES: dict[str, list[Operator]] = {
 }
 
 
-def _found(name: str) -> tuple[Questions, Placed, Array, Array]:
+def _found(name: str) -> tuple[AxisQuestions, Placed, Array, Array]:
     questions = questions_of(CASES[name])
     placed = first_place(questions, np.ones(len(CASES[name])), tol=1e-9)
     root = questions.cells.spread(placed.oblique.root)

@@ -18,7 +18,7 @@ from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.planning.oblique import dual_search
-from leastnoise.planning.oblique.dual_search import _Search
+from leastnoise.planning.oblique.dual_search import _WeightSearch
 from leastnoise.planning.oblique.dual_search import dual_weights as dual_weights_and_end
 from leastnoise.planning.oblique.dual_union import MovingUnion, sum_and_marginals
 from leastnoise.planning.oblique.splitting import split_products
@@ -116,7 +116,7 @@ def some_weights(products: Products, seed: int = 0) -> list[Array]:
     return [draw.dirichlet(np.ones(size)) for size in products.sizes]
 
 
-def plain_where_simple(search: _Search, q: list[Array]) -> list[Array]:
+def plain_where_simple(search: _WeightSearch, q: list[Array]) -> list[Array]:
     return [np.full(len(own), 1 / len(own)) if search._is_simple(a) else own for a, own in enumerate(q)]
 
 
@@ -132,7 +132,7 @@ def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def marginals_by_search(products: Products, weights: Array, q: list[Array], F: float) -> dict[int, Array]:
     """m of all axes that move; what is left out as it does not depend on q, a multiple of it, is added."""
-    search = _Search(products, weights / weights.max(), {}, None)
+    search = _WeightSearch(products, weights / weights.max(), {}, None)
     problems = search._without_simple(search._terms())
     moving = sorted({a for problem in problems for part in problem for a, _ in part})
     e = {a: np.sqrt(q[a]) for a in moving}
@@ -145,7 +145,7 @@ def marginals_by_search(products: Products, weights: Array, q: list[Array], F: f
 @pytest.mark.parametrize("case", CASES)
 def test_marginals_are_those_of_the_root_over_all_cells(case: str) -> None:
     products, weights = CASES[case]
-    q = plain_where_simple(_Search(products, weights, {}, NEVER), some_weights(products))
+    q = plain_where_simple(_WeightSearch(products, weights, {}, NEVER), some_weights(products))
     exact = marginals_by_cells(matrix(products, weights, {}), q)
     F = float(exact[0].sum())
     for a, m in marginals_by_search(products, weights, q, F).items():
@@ -158,7 +158,7 @@ def test_slopes_are_differences_of_the_norm(case: str) -> None:
     """∂F/∂q(i) = m(i)/(2q(i)); a twin with the diagonal of K in the place of its root is found out."""
     products, weights = CASES[case]
     A = matrix(products, weights, {})
-    q = plain_where_simple(_Search(products, weights, {}, NEVER), some_weights(products))
+    q = plain_where_simple(_WeightSearch(products, weights, {}, NEVER), some_weights(products))
     F = float(root_by_cells(A, q).sum())
     wrong = added_up((reduce(np.kron, q) * (A**2).sum(axis=0)).reshape(products.sizes))
     for a, m in marginals_by_search(products, weights, q, F).items():
@@ -230,7 +230,7 @@ def test_an_axis_beside_whole_others_is_exact(case: str, monkeypatch: pytest.Mon
     products, weights = CASES[case]
     monkeypatch.setattr(dual_search, "_MOST_BESIDE", 100)
     monkeypatch.setattr(dual_search, "_MOST_OF_ONE", 10_000)
-    search = _Search(products, weights, {}, NEVER)
+    search = _WeightSearch(products, weights, {}, NEVER)
     q = some_weights(products)
     problems = search._without_simple(search._terms())
     exact = marginals_by_cells(matrix(products, weights, {}), q)
@@ -249,7 +249,7 @@ def test_cuts_lose_nothing_where_e_is_by_itself(directions: int, monkeypatch: py
     monkeypatch.setattr(dual_search, "_MOST_BESIDE", directions)
     q = [some_weights(products)[0], np.full(4, 1 / 4), np.full(3, 1 / 3)]
     exact = marginals_by_cells(matrix(products, weights, {}), q)[0]
-    search = _Search(products, weights, {}, NEVER)
+    search = _WeightSearch(products, weights, {}, NEVER)
     F, m = sum_and_marginals(search._beside([search._terms()], 0, q), {0: np.sqrt(q[0])})
     assert (1 + SOLVER) * exact.sum() >= F
     np.testing.assert_allclose(m[0] + (exact.sum() - F) * q[0], exact, atol=SOLVER * F)
@@ -289,11 +289,11 @@ def test_a_wrong_slope_does_no_harm_because_the_bound_judges(monkeypatch: pytest
     start = [0.9 * own + 0.1 * other for own, other in zip(best, some_weights(products), strict=True)]
     assert never_worse(products, weights, start)
 
-    def keeps_all(search: _Search, q: Sequence[Array]) -> bool:
+    def keeps_all(search: _WeightSearch, q: Sequence[Array]) -> bool:
         search.q, search.bound = list(q), 1.0
         return True
 
-    monkeypatch.setattr(_Search, "consider", keeps_all)
+    monkeypatch.setattr(_WeightSearch, "consider", keeps_all)
     assert not never_worse(products, weights, start)
 
 

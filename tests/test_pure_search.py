@@ -103,12 +103,12 @@ def test_neighbours_are_told_from_strangers() -> None:
     assert problems.problem_of_gram(V[np.ix_(mixed, mixed)]).likeness() < 0.8
     chance = rng.integers(0, 2, (300, 200))
     assert problems.problem_of_gram((chance.T @ chance).astype(float)).likeness() < 0.6
-    assert searches._Search(problems.problem_of_gram(V), searches.Effort(None, 1, 1)).size == 2
-    assert searches._Search(problem_for(over(1024, Prefix("a"))), searches.Effort(None, 1, 1)).size == 4
+    assert searches._StartSearch(problems.problem_of_gram(V), searches.Effort(None, 1, 1)).size == 2
+    assert searches._StartSearch(problem_for(over(1024, Prefix("a"))), searches.Effort(None, 1, 1)).size == 4
     # As many sums as cells need cells, and strangers are not put into blocks.
-    assert searches._Search(problems.problem_of_gram(V), searches.Effort(200, 1, 1)).size == 1
+    assert searches._StartSearch(problems.problem_of_gram(V), searches.Effort(200, 1, 1)).size == 1
     shuffled = problems.problem_of_gram(V[np.ix_(mixed, mixed)])
-    assert searches._Search(shuffled, searches.Effort(None, 1, 1)).size == 1
+    assert searches._StartSearch(shuffled, searches.Effort(None, 1, 1)).size == 1
 
 
 def test_kinds_of_cells_keep_the_order_of_the_cells() -> None:
@@ -200,13 +200,13 @@ def test_starts_are_shared_among_the_workers(monkeypatch: pytest.MonkeyPatch) ->
     """With two workers two starts are under way at once, with one never."""
     under_way, most = 0, 0
 
-    def watched(problem: Any, start: Array, *_: Any) -> searches.Point:
+    def watched(problem: Any, start: Array, *_: Any) -> searches.SearchPoint:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
         time.sleep(0.02)
         under_way -= 1
-        return searches.Point(start, 1.0)
+        return searches.SearchPoint(start, 1.0)
 
     monkeypatch.setattr(searches, "descend", watched)
     problem = problem_for(over(32, Prefix("a")))
@@ -219,10 +219,10 @@ def test_starts_are_shared_among_the_workers(monkeypatch: pytest.MonkeyPatch) ->
 def test_threads_by_default_only_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches, "available_cores", lambda: 5)
     effort = searches.Effort(None, 1, 1)
-    small = searches._Search(problem_for(over(256, Prefix("a"))), effort)
-    large = searches._Search(problem_for(over(2048, Prefix("a"))), effort)
+    small = searches._StartSearch(problem_for(over(256, Prefix("a"))), effort)
+    large = searches._StartSearch(problem_for(over(2048, Prefix("a"))), effort)
     assert small.workers(256) == 1 and large.workers(2048) == 5
-    given = searches._Search(problem_for(over(64, Prefix("a"))), searches.Effort(None, 1, 1, workers=3))
+    given = searches._StartSearch(problem_for(over(64, Prefix("a"))), searches.Effort(None, 1, 1, workers=3))
     assert given.workers(64) == 3 and searches.available_cores() == 5
 
 

@@ -38,9 +38,9 @@ from leastnoise.core.errors import DesignError, InputError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
 from leastnoise.planning import (
-    Found,
     Method,
     Request,
+    SearchResult,
     dense_needs,
     is_add_remove,
     nothing_asked,
@@ -291,7 +291,7 @@ def _refuses(request: Request) -> str | None:
     return refuse_unless_total(request, MAX_CELLS, allows_laplace=False)
 
 
-def _find(request: Request) -> Found:
+def _find(request: Request) -> SearchResult:
     theta = positive_option("theta", COA.option(request, "theta"), most=_MOST_THETA)
     max_iterations = whole_option("max_iterations", COA.option(request, "max_iterations"))
     trivial = nothing_asked(request)
@@ -309,7 +309,7 @@ def _find(request: Request) -> Found:
     return _found(request, result, gram, f"COA as printed, {_steps(result)}", _ENDINGS[result.ended])
 
 
-def _find_homotopy(request: Request) -> Found:
+def _find_homotopy(request: Request) -> SearchResult:
     theta = positive_option("theta", COA_HOMOTOPY.option(request, "theta"), most=_MOST_THETA)
     stages = whole_option("stages", COA_HOMOTOPY.option(request, "stages"))
     max_iterations = whole_option("max_iterations", COA_HOMOTOPY.option(request, "max_iterations"))
@@ -339,7 +339,7 @@ def _find_homotopy(request: Request) -> Found:
     )
 
 
-def _found(request: Request, result: CoaResult, gram: Array, note: str, ended: Ended) -> Found:
+def _found(request: Request, result: CoaResult, gram: Array, note: str, ended: Ended) -> SearchResult:
     from scipy import linalg
 
     C = linalg.cholesky(result.X)
@@ -348,7 +348,7 @@ def _found(request: Request, result: CoaResult, gram: Array, note: str, ended: E
     inverse = half @ half.T
     q = np.einsum("ij,ij->i", inverse @ gram, inverse)
     claim: Status = "stopped" if is_add_remove(request) else "heuristic"
-    return Found(RealStrategy(np.triu(C)), np.maximum(q, 0), claim, note + scaled_note(request), ended)
+    return SearchResult(RealStrategy(np.triu(C)), np.maximum(q, 0), claim, note + scaled_note(request), ended)
 
 
 def _steps(result: CoaResult) -> str:

@@ -46,9 +46,9 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.papers.unit_balls import L1Ball, L2Ball
 from leastnoise.planning import (
-    Found,
     Method,
     Request,
+    SearchResult,
     dense_needs,
     from_gains,
     from_rows,
@@ -350,7 +350,7 @@ def _refuses(request: Request) -> str | None:
     return refuse_unless_total(request, MAX_CELLS, allows_laplace=True)
 
 
-def _find(request: Request) -> Found:
+def _find(request: Request) -> SearchResult:
     settings = _settings(request)
     trivial = nothing_asked(request)
     if trivial is not None:
@@ -367,13 +367,13 @@ def _find(request: Request) -> Found:
     note = f"low-rank mechanism, {r} rows, {told}" + scaled_note(request)
     q = uniform_weights(request.workload)
     if norm == 1:
-        return Found(from_rows(strategy, basis), q, "heuristic", note, ended)
+        return SearchResult(from_rows(strategy, basis), q, "heuristic", note, ended)
     B = np.linalg.lstsq(strategy.T, R.T, rcond=None)[0].T
     proposal = from_gains(R, B, basis)
     if len(R) == R.shape[1]:
         # At the optimum Σ² = R diag(q) Rᵀ, with Σ = B Bᵀ.
         q = (np.linalg.solve(R, B @ B.T) ** 2).sum(axis=1)
-    return Found(proposal, q, "heuristic", note, ended)
+    return SearchResult(proposal, q, "heuristic", note, ended)
 
 
 @dataclass(frozen=True)

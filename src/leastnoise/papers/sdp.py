@@ -35,9 +35,9 @@ from leastnoise.core.errors import DesignError, InputError, MissingExtraError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
 from leastnoise.planning import (
-    Found,
     Method,
     Request,
+    SearchResult,
     from_covariance,
     from_rows,
     is_add_remove,
@@ -223,7 +223,7 @@ def _refuses(request: Request) -> str | None:
     return reason
 
 
-def _find(request: Request) -> Found:
+def _find(request: Request) -> SearchResult:
     started, solver = time.monotonic(), SDP.option(request, "solver")
     trivial = nothing_asked(request)
     if trivial is not None:
@@ -238,10 +238,10 @@ def _find(request: Request) -> Found:
     if request.privacy.noise == GAUSSIAN:
         claim: Status = "stopped" if is_add_remove(request) else "heuristic"
         note += scaled_note(request)
-        return Found(from_covariance(R, result.Y, basis), result.q, claim, note, result.ended)
+        return SearchResult(from_covariance(R, result.Y, basis), result.q, claim, note, result.ended)
     proposal, root = _least_l1(R, result.Y, basis)
     note += f", its {root} root under Laplace noise" + scaled_note(request)
-    return Found(proposal, result.q, "heuristic", note, result.ended)
+    return SearchResult(proposal, result.q, "heuristic", note, result.ended)
 
 
 def _least_l1(R: Array, Y: Array, basis: Basis) -> tuple[RealStrategy, str]:

@@ -51,9 +51,9 @@ from leastnoise.papers.fitness import (
     starting_covariance,
 )
 from leastnoise.planning import (
-    Found,
     Method,
     Request,
+    SearchResult,
     choice_option,
     dense_needs,
     from_covariance,
@@ -240,7 +240,7 @@ def _refuses(request: Request) -> str | None:
     return None
 
 
-def _find(request: Request) -> Found:
+def _find(request: Request) -> SearchResult:
     workload = request.workload
     zero = nothing_asked(request)
     if zero is not None:
@@ -290,7 +290,7 @@ def _find(request: Request) -> Found:
     p, q = max(outcome.balances, key=lambda pair: lower_bound(L, B, caps, *pair))
     weights = np.zeros(len(c))
     weights[asked] = p
-    return Found(
+    return SearchResult(
         # What the queries see of the noise, which is all of it where they span B.
         from_covariance(directions @ B, directions @ outcome.covariance @ directions.T, basis),
         np.where(touched, q, 0.0),

@@ -36,9 +36,9 @@ from leastnoise.core.errors import DesignError, InputError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
 from leastnoise.planning import (
-    Found,
     Method,
     Request,
+    SearchResult,
     dense_needs,
     from_rows,
     nothing_asked,
@@ -292,7 +292,7 @@ def _accuracies(value: Any) -> tuple[float, ...]:
     return tuple(positive_option("accuracies", accuracy, least=1e-12, most=1e6) for accuracy in listed)
 
 
-def _find(request: Request) -> Found:
+def _find(request: Request) -> SearchResult:
     from scipy import linalg
 
     accuracies = _accuracies(SMOOTHING.option(request, "accuracies"))
@@ -326,7 +326,7 @@ def _find(request: Request) -> Found:
         root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
         proposal = from_rows(root, Basis(None, len(root)))
     singular = ", near singular" if result.is_near_singular else ""
-    return Found(
+    return SearchResult(
         proposal,
         q,
         "heuristic",

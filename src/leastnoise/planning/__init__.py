@@ -43,9 +43,9 @@ from leastnoise.planning.mechanism import (
     split_budget,
 )
 from leastnoise.planning.method import (
-    Found,
     Method,
     Request,
+    SearchResult,
     cells_per_attribute,
     choice_option,
     dense_needs,
@@ -59,17 +59,17 @@ from leastnoise.planning.method_list import all_methods, method_named
 from leastnoise.planning.one_method import plan_by
 from leastnoise.planning.plan import Plan, cells_digest
 from leastnoise.planning.plan_file import load_plan, plan_from_parts
-from leastnoise.planning.plan_text import targets_in_words
+from leastnoise.planning.plan_text import targets_to_text
 from leastnoise.planning.request import checked_request
 
 __all__ = [
     "GRID",
     "DiscreteLaplace",
-    "Found",
     "Mechanism",
     "Method",
     "Plan",
     "Request",
+    "SearchResult",
     "all_methods",
     "cells_digest",
     "cells_per_attribute",
@@ -96,7 +96,7 @@ __all__ = [
     "share_option",
     "shown",
     "split_budget",
-    "targets_in_words",
+    "targets_to_text",
     "uniform_weights",
     "weighted_factor",
     "whole_option",

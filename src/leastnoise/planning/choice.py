@@ -9,7 +9,7 @@ from leastnoise.core.progress import Progress
 from leastnoise.planning.laplace_search import best_with_laplace_noise, methods_to_try
 from leastnoise.planning.method import Request
 from leastnoise.planning.method_list import all_methods, in_order, method_named
-from leastnoise.planning.one_method import plan_by, plan_of_able
+from leastnoise.planning.one_method import plan_by, plan_from_search
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.refusals import MissesTargets, Reasons, closest_of, nobody_can
 from leastnoise.planning.request import checked_request
@@ -105,7 +105,7 @@ def _first_that_can(request: Request, has_goal: bool) -> Plan:
             waiting = iter(sorted(waiting, key=lambda method: method.name in _LAST_RESORTS))
             continue
         try:
-            return plan_of_able(candidate, request, has_goal, left_out)
+            return plan_from_search(candidate, request, has_goal, left_out)
         except MissesTargets as error:
             missed.append(error)
     if not missed:

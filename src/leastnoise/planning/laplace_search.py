@@ -21,9 +21,9 @@ from leastnoise.core.deadline import LEAST_TIME, Deadline
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
-from leastnoise.planning.method import Found, Method, Request
+from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.method_list import all_methods
-from leastnoise.planning.one_method import meeting_caps, plan_of, plan_of_able
+from leastnoise.planning.one_method import meeting_caps, plan_from_search, plan_of
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.refinement import Proposed, may_refine, refinements
 from leastnoise.planning.refusals import MissesTargets, Reasons, closest_of, nobody_can
@@ -309,7 +309,7 @@ def _try_methods(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> 
         if too_much is not None:
             trials.leave_out(attempt.name, too_much)
             continue
-        trials.judge(attempt.name, partial(plan_of_able, attempt.method, given, has_goal))
+        trials.judge(attempt.name, partial(plan_from_search, attempt.method, given, has_goal))
 
 
 def _try_common_factor(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> None:
@@ -357,7 +357,9 @@ def _refined(best: Plan, request: Request, how: str, propose: Callable[[], Propo
         return None
     witness = best.witness
     q = witness if isinstance(witness, ProductWitness) else witness.q
-    found = Found(proposed.proposal, q, "heuristic", f"{best.note}, {how}", proposed.ended, p=witness.p)
+    found = SearchResult(
+        proposed.proposal, q, "heuristic", f"{best.note}, {how}", proposed.ended, p=witness.p
+    )
     return plan_of(best.method, best.options, request, best.has_goal, found)
 
 

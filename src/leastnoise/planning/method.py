@@ -65,7 +65,7 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """What a method answers: a proposal, dual weights for the bound, what it claims and how its search ended.
 
     The weights q are those of the cells, or of the `pairs` listed (see `Witness`), or of product form. The
@@ -114,7 +114,7 @@ class Method:
     name: str
     summary: str
     refuses: Callable[[Request], str | None]
-    find: Callable[[Request], Found | Mechanism]
+    find: Callable[[Request], SearchResult | Mechanism]
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     is_quick: bool = True
     is_data_dependent: bool = False

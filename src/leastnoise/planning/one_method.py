@@ -21,7 +21,7 @@ from leastnoise.core.directed import root_above
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.planning.mechanism import Mechanism
-from leastnoise.planning.method import Found, Method, Request
+from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.method_list import all_methods
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.refusals import Reasons, misses_targets
@@ -44,10 +44,10 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
         able = [m.name for m in all_methods() if reasons.why_not(m) is None]
         can = f"; {', '.join(able)} can" if able else "; no method can"
         raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
-    return plan_of_able(method, request, has_goal)
+    return plan_from_search(method, request, has_goal)
 
 
-def plan_of_able(
+def plan_from_search(
     method: Method, request: Request, has_goal: bool, left_out: Mapping[str, str] | None = None
 ) -> Plan:
     """The plan of a method that has been asked, and can serve the request.
@@ -64,13 +64,13 @@ def plan_of_able(
     with decomposed_by(_decompose_on(request.backend)):
         with threads.suited_to(method.matrix_size(request)):
             found = method.find(_with_time_to_search(method, request))
-        assert isinstance(found, Found)
+        assert isinstance(found, SearchResult)
         # Rounding to integers too: with several threads the same request could have another digest.
         with threads.suited_to(request.workload.shape[1]):
             return plan_of(method.name, request.options, request, has_goal, _noting(found, left_out or {}))
 
 
-def _noting(found: Found, left_out: Mapping[str, str]) -> Found:
+def _noting(found: SearchResult, left_out: Mapping[str, str]) -> SearchResult:
     """What was found, whose note says which better methods were left out because they take too much."""
     if not left_out:
         return found
@@ -100,7 +100,9 @@ def _decompose_on(name: str) -> Decompose | None:
     return decompose
 
 
-def plan_of(method: str, options: Mapping[str, Any], request: Request, has_goal: bool, found: Found) -> Plan:
+def plan_of(
+    method: str, options: Mapping[str, Any], request: Request, has_goal: bool, found: SearchResult
+) -> Plan:
     """The plan that measures what was found, in whole numbers, with its certificate."""
     workload, objective = request.workload, request.objective
     if has_goal:
@@ -143,7 +145,7 @@ def meeting_caps(plan: Plan) -> Plan:
     return plan
 
 
-def _witness(found: Found, request: Request) -> Witness | ProductWitness:
+def _witness(found: SearchResult, request: Request) -> Witness | ProductWitness:
     if isinstance(found.q, ProductWitness):
         return found.q
     return Witness(_query_weights(found.p, request), found.q, found.pairs)

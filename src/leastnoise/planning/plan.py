@@ -35,7 +35,7 @@ from leastnoise.core.printable import in_figures, printable
 from leastnoise.core.progress import Ended
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.plan_checks import check_plan
-from leastnoise.planning.plan_text import after_in_words, plan_in_words
+from leastnoise.planning.plan_text import earlier_plans_to_text, plan_to_text
 from leastnoise.privacy import CellCosts, Charge, Goal, delta_of, epsilon_of, exact_number
 from leastnoise.query import Linear, Objective, Query, Workload, workload_of_query
 from leastnoise.strategy import Measured, Spread, cell_costs
@@ -361,11 +361,11 @@ class Plan:
         return f"Plan({self.method}, {m:,} queries over {in_figures(n)} cells, {self.privacy})"
 
     def __str__(self) -> str:
-        return plan_in_words(self)
+        return plan_to_text(self)
 
-    def after_in_words(self) -> list[str]:
+    def earlier_plans_to_text(self) -> list[str]:
         """What this plan and those before it spend together, and for whom that is free; [] without any."""
-        return after_in_words(self)
+        return earlier_plans_to_text(self)
 
 
 FORMAT = 1

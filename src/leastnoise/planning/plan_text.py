@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leastnoise.planning.plan import Plan
 
 
-def plan_in_words(plan: Plan) -> str:
+def plan_to_text(plan: Plan) -> str:
     """The plan on a few lines: goal, method, certificate, and the standard errors of every batch."""
     m, n = plan.workload.shape
     lines = [
@@ -37,14 +37,14 @@ def plan_in_words(plan: Plan) -> str:
         lines.insert(2, f"  objective    {plan.objective}")
     if plan.after:
         lines[1] += ", for all plans together"
-        lines[2:2] = [f"               {line}" for line in after_in_words(plan)]
+        lines[2:2] = [f"               {line}" for line in earlier_plans_to_text(plan)]
     if not plan.has_goal:
         # The goal was derived, as a μ that says little to most people.
         lines.insert(2, f"               ε = {plan.epsilon(delta=1e-6):.4g} at δ = 1e-06")
     if plan.distance:
-        lines.append(f"  answered     {distance_in_words(plan.distance)}")
+        lines.append(f"  answered     {distance_to_text(plan.distance)}")
     if plan.factor is not None:
-        lines.append(f"  targets      {targets_in_words(plan.factor)}")
+        lines.append(f"  targets      {targets_to_text(plan.factor)}")
     if plan.spreads is None:
         return "\n".join(lines)
     lines.append("  expected standard errors")
@@ -59,7 +59,7 @@ def plan_in_words(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def after_in_words(plan: Plan) -> list[str]:
+def earlier_plans_to_text(plan: Plan) -> list[str]:
     """What a plan and those before it spend together, and for whom that is free; [] without any."""
     if plan.used is None:
         return []
@@ -73,11 +73,11 @@ def after_in_words(plan: Plan) -> list[str]:
     ]
 
 
-def distance_in_words(distance: float) -> str:
+def distance_to_text(distance: float) -> str:
     """How far the queries that a plan answers lie from those asked.
 
     Example:
-        >>> distance_in_words(2.04e-12)
+        >>> distance_to_text(2.04e-12)
         'queries whose coefficients differ from those asked by at most 2.1e-12 of their largest'
     """
     shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal(Decimal(distance))
@@ -86,11 +86,11 @@ def distance_in_words(distance: float) -> str:
     )
 
 
-def targets_in_words(factor: float) -> str:
+def targets_to_text(factor: float) -> str:
     """What a plan's factor says about its targets.
 
     Example:
-        >>> targets_in_words(0.9), targets_in_words(1.25)
+        >>> targets_to_text(0.9), targets_to_text(1.25)
         ('met by every query', 'missed; every standard error is within 1.25 times its target')
     """
     if factor <= 1:

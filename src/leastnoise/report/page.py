@@ -245,7 +245,7 @@ def _privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None) -> dic
         "promise": goal.statement(by_person=bool(is_truncated)),
         "is_after": bool(plan.after),
         "spent": words.spent(plan, "This release spent" if is_released else "Measuring it once would spend"),
-        "after": [f"{line[0].upper()}{line[1:]}" for line in plan.after_in_words()],
+        "after": [f"{line[0].upper()}{line[1:]}" for line in plan.earlier_plans_to_text()],
         "warning": words.large_delta(plan),
         "who": words.who_is_protected(plan, is_truncated),
         "change": change,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from leastnoise.core.printable import printable
-from leastnoise.planning import Plan, targets_in_words
+from leastnoise.planning import Plan, targets_to_text
 from leastnoise.privacy import ApproxDP
 from leastnoise.query import QueryBlock, TotalVariance
 from leastnoise.report.figures import at_least
@@ -61,7 +61,7 @@ def targets_kept(plan: Plan) -> str | None:
     """Whether every target is met, and by how much, in a sentence; None where none was given."""
     if plan.factor is None or plan.spreads is None:
         return None
-    said = f"Targets: {targets_in_words(plan.factor)}"
+    said = f"Targets: {targets_to_text(plan.factor)}"
     if plan.factor > 1:
         return f"{said}."
     pairs = zip(plan.workload.blocks, plan.spreads, strict=True)

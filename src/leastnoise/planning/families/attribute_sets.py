@@ -34,7 +34,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array, Identity
 from leastnoise.planning.families.bases import equal_lengths, fourier_basis
-from leastnoise.planning.method import Found, Method, Request, kronecker, refuse_large, uniform_weights
+from leastnoise.planning.method import Method, Request, SearchResult, kronecker, refuse_large, uniform_weights
 from leastnoise.query import Linear, Workload
 from leastnoise.strategy import RealStrategy
 
@@ -43,7 +43,7 @@ Subset = frozenset[int]
 
 
 @dataclass(frozen=True)
-class Asked:
+class MentionedAttributes:
     """The attributes that one product of queries mentions, and whether it is their cross table."""
 
     name: str
@@ -51,7 +51,7 @@ class Asked:
     is_marginal: bool
 
 
-def asked_subsets(workload: Workload) -> list[Asked] | None:
+def asked_subsets(workload: Workload) -> list[MentionedAttributes] | None:
     """What each product of the workload mentions; None where a matrix names no attributes.
 
     Attributes with a single value tell nobody apart and count as not mentioned.
@@ -61,7 +61,7 @@ def asked_subsets(workload: Workload) -> list[Asked] | None:
     schema = workload.schema
     places = {name: place for place, name in enumerate(schema.names) if schema.shape[place] > 1}
     return [
-        Asked(
+        MentionedAttributes(
             block.name,
             frozenset(places[name] for factor in term for name in factor.attributes if name in places),
             all(isinstance(factor.operator, Identity) and len(factor.attributes) == 1 for factor in term),
@@ -137,14 +137,14 @@ def _refuses_fourier(request: Request) -> str | None:
     return refuse_large(sum(n_combinations(top, sizes) for top in tops), math.prod(sizes))
 
 
-def _find_fourier(request: Request) -> Found:
+def _find_fourier(request: Request) -> SearchResult:
     asked = asked_subsets(request.workload)
     assert asked is not None
     assert request.workload.schema is not None
     sizes = request.workload.schema.shape
     needed = downward(product.attributes for product in asked)
     rows = np.vstack([fourier_rows(subset, sizes) for subset in needed])
-    return Found(
+    return SearchResult(
         RealStrategy(equal_lengths(rows)),
         uniform_weights(request.workload),
         "heuristic",
@@ -235,7 +235,7 @@ def _refuses_datacube(request: Request) -> str | None:
     return refuse_large(sum(n_combinations(subset, sizes) for subset in subsets), math.prod(sizes))
 
 
-def _find_datacube(request: Request) -> Found:
+def _find_datacube(request: Request) -> SearchResult:
     asked = asked_subsets(request.workload)
     assert asked is not None
     assert request.workload.schema is not None
@@ -243,7 +243,7 @@ def _find_datacube(request: Request) -> Found:
     power = request.privacy.noise.variance_power
     subsets = [product.attributes for product in asked]
     measured = chosen_marginals(subsets, sizes, power)
-    return Found(
+    return SearchResult(
         RealStrategy(np.vstack([marginal_rows(subset, sizes) for subset in measured])),
         uniform_weights(request.workload),
         "heuristic",

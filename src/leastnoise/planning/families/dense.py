@@ -36,7 +36,14 @@ from leastnoise.planning.families.proposals import (
     weighted_factor,
     with_differences,
 )
-from leastnoise.planning.method import Found, Method, Request, dense_needs, flag_option, refuse_many_cells
+from leastnoise.planning.method import (
+    Method,
+    Request,
+    SearchResult,
+    dense_needs,
+    flag_option,
+    refuse_many_cells,
+)
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.solver import Run, Solution, minimise_total_variance
 from leastnoise.solver.capped import least_total
@@ -65,7 +72,7 @@ def _refuses(request: Request) -> str | None:
     return refuse_many_cells(n, MAX_CELLS)
 
 
-def _find(request: Request) -> Found:
+def _find(request: Request) -> SearchResult:
     flag_option("refine", DENSE.option(request, "refine"))
     trivial = nothing_asked(request)
     if trivial is not None:
@@ -75,7 +82,7 @@ def _find(request: Request) -> Found:
     return find_within_caps(request, MAX_PAIRS)
 
 
-def _find_total(request: Request) -> Found:
+def _find_total(request: Request) -> SearchResult:
     workload = request.workload
     basis = integer_basis(workload)
     R = weighted_factor(request, basis)
@@ -92,7 +99,7 @@ def _find_total(request: Request) -> Found:
         over_pairs = _solve_over_pairs(R[:, cells.first], request)
         root = cells.spread(over_pairs.root)
         listed = over_pairs.q > 0
-        return Found(
+        return SearchResult(
             RealStrategy(triangle(root, basis.rows), basis.rows),
             over_pairs.q[listed],
             "stopped",
@@ -110,7 +117,7 @@ def _find_total(request: Request) -> Found:
         root, q = solution.root, cells.spread((solution.q / cells.counts)[None, :])[0]
     else:
         root, q = room.restored(solution.root), room.cell_weights(solution.q, R.shape[1])
-    return Found(
+    return SearchResult(
         RealStrategy(triangle(cells.spread(root), basis.rows), basis.rows),
         q,
         "heuristic" if is_replaced else "stopped",

@@ -26,7 +26,7 @@ from leastnoise.planning.families.proposals import (
     triangle,
     with_differences,
 )
-from leastnoise.planning.method import Found, Request
+from leastnoise.planning.method import Request, SearchResult
 from leastnoise.planning.refusals import infeasible, infeasible_after, not_found_yet
 from leastnoise.query import Workload
 from leastnoise.solver import (
@@ -100,7 +100,7 @@ def room_of(request: Request, cells: Cells) -> Room | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _CappedProblem:
     """A request in coordinates: queries with caps, different cells, and where they came from."""
 
     request: Request
@@ -133,13 +133,13 @@ class _Problem:
     def _all_cells(self) -> Array:
         return np.eye(self.rows.shape[1]) if self.Q is None else self.Q.T
 
-    def found(self, solution: CappedSolution, note: str, *, is_heuristic: bool) -> Found:
+    def found(self, solution: CappedSolution, note: str, *, is_heuristic: bool) -> SearchResult:
         """What a solution proposes for the request."""
         own = solution.strategy[:, : len(self.cells.first)]
         root = self.cells.spread(own if self.room is None else self.room.restored(own))
         q, pairs = self.cell_weights(solution.q)
         how = "interior-point method on the dual" + note
-        return Found(
+        return SearchResult(
             RealStrategy(triangle(root, self.basis.rows), self.basis.rows),
             q,
             "heuristic" if is_heuristic else "stopped",
@@ -166,7 +166,7 @@ class _Problem:
         return self.cells.spread((q / self.cells.counts)[None, :])[0], None
 
 
-def find_within_caps(request: Request, max_pairs: int) -> Found:
+def find_within_caps(request: Request, max_pairs: int) -> SearchResult:
     """The least largest variance, or the least total variance within targets.
 
     Raises:
@@ -188,7 +188,7 @@ def find_within_caps(request: Request, max_pairs: int) -> Found:
     return problem.found(_total(problem, run, is_heuristic), note, is_heuristic=is_heuristic)
 
 
-def _problem(request: Request, max_pairs: int) -> _Problem:
+def _problem(request: Request, max_pairs: int) -> _CappedProblem:
     workload = request.workload
     basis = integer_basis(workload)
     Q = basis.directions
@@ -201,7 +201,7 @@ def _problem(request: Request, max_pairs: int) -> _Problem:
     used = np.asarray(workload.operator.column_norms(1) > 0)
     cells = distinct_cells(Q.T, used) if Q is not None else Cells.all_of(n)
     count = len(cells.first)
-    return _Problem(
+    return _CappedProblem(
         request=request,
         basis=basis,
         Q=Q,
@@ -215,7 +215,7 @@ def _problem(request: Request, max_pairs: int) -> _Problem:
     )
 
 
-def _in_units(problem: _Problem) -> tuple[Array, float]:
+def _in_units(problem: _CappedProblem) -> tuple[Array, float]:
     """Caps in a unit in which they and the noise are of order 1, and the unit."""
     # The variance of noise 1 on every cell is the squared length of a query.
     operator = problem.operator
@@ -232,7 +232,7 @@ def _in_units(problem: _Problem) -> tuple[Array, float]:
     return problem.caps / unit, unit
 
 
-def _least_profile(problem: _Problem, run: Run) -> CappedSolution:
+def _least_profile(problem: _CappedProblem, run: Run) -> CappedSolution:
     caps, _ = _in_units(problem)
     base = None
     if not problem.operator.is_quick:
@@ -242,7 +242,7 @@ def _least_profile(problem: _Problem, run: Run) -> CappedSolution:
     return least_profile(problem.rows, problem.columns, caps, run, base=base)
 
 
-def _refined(problem: _Problem, run: Run) -> CappedSolution:
+def _refined(problem: _CappedProblem, run: Run) -> CappedSolution:
     m, k = problem.rows.shape
     if problem.are_pairs:
         raise MethodError("the refined profile is worked out where records are added or removed only")
@@ -254,7 +254,7 @@ def _refined(problem: _Problem, run: Run) -> CappedSolution:
     return refined_profile(problem.rows.take(np.arange(m)), problem.columns, caps, run)
 
 
-def _total(problem: _Problem, run: Run, is_heuristic: bool) -> CappedSolution:
+def _total(problem: _CappedProblem, run: Run, is_heuristic: bool) -> CappedSolution:
     request = problem.request
     weights = request.objective.weights(request.workload)
     caps, unit = _in_units(problem)
@@ -288,7 +288,7 @@ def _total(problem: _Problem, run: Run, is_heuristic: bool) -> CappedSolution:
     return replace(solution, p=np.zeros_like(solution.p) if are_idle else solution.p * scale**2)
 
 
-def _refusal(problem: _Problem, solution: CappedSolution, factor: float) -> InfeasibleError:
+def _refusal(problem: _CappedProblem, solution: CappedSolution, factor: float) -> InfeasibleError:
     request = problem.request
     q, pairs = problem.cell_weights(solution.q)
     p = problem.query_weights(solution.p)

@@ -36,9 +36,9 @@ from leastnoise.planning.families.proposals import (
     scaled_note,
 )
 from leastnoise.planning.method import (
-    Found,
     Method,
     Request,
+    SearchResult,
     cells_per_attribute,
     choice_option,
     dense_needs,
@@ -124,8 +124,8 @@ def _fixed_queries(name: str, request: Request) -> DesignQueries:
 _Weighed = tuple[Array, str, Ended]
 
 
-def _find_by(weigh: Callable[[Request, DesignQueries], _Weighed]) -> Callable[[Request], Found]:
-    def find(request: Request) -> Found:
+def _find_by(weigh: Callable[[Request, DesignQueries], _Weighed]) -> Callable[[Request], SearchResult]:
+    def find(request: Request) -> SearchResult:
         design = choice_option("basis", request.options.get("basis", "eigen"), DESIGNS)
         nothing = nothing_asked(request)
         if nothing is not None:
@@ -134,7 +134,7 @@ def _find_by(weigh: Callable[[Request, DesignQueries], _Weighed]) -> Callable[[R
         x, note, ended = weigh(request, queries)
         rows = np.sqrt(x)[:, None] * queries.rows
         used = np.asarray(request.workload.operator.column_norms(1) > 0)
-        return Found(
+        return SearchResult(
             completed(rows, queries.basis, used),
             uniform_weights(request.workload),
             "heuristic",

@@ -36,9 +36,9 @@ import numpy as np
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
 from leastnoise.planning.method import (
-    Found,
     Method,
     Request,
+    SearchResult,
     cells_per_attribute,
     dense_needs,
     is_one_of,
@@ -55,9 +55,9 @@ def _refuses_identity(request: Request) -> str | None:
     return refuse_large(n, n)
 
 
-def _find_identity(request: Request) -> Found:
+def _find_identity(request: Request) -> SearchResult:
     n = request.workload.shape[1]
-    return Found(
+    return SearchResult(
         RealStrategy(np.eye(n, dtype=np.int64)),
         uniform_weights(request.workload),
         "heuristic",
@@ -85,13 +85,13 @@ def _refuses_workload(request: Request) -> str | None:
     return None
 
 
-def _find_workload(request: Request) -> Found:
+def _find_workload(request: Request) -> SearchResult:
     rows = request.workload.operator.dense(np.int64)
     # A query asked twice is measured once, a query of nothing never.
     rows = np.unique(rows[rows.any(axis=1)], axis=0)
     if len(rows) == 0:
         rows = np.zeros((1, request.workload.shape[1]), dtype=np.int64)
-    return Found(
+    return SearchResult(
         RealStrategy(rows),
         uniform_weights(request.workload),
         "heuristic",
@@ -180,7 +180,7 @@ def _refuses_tree(request: Request) -> str | None:
     return refuse_large(math.prod(2 * n for n in sizes), math.prod(sizes))
 
 
-def _find_tree(request: Request) -> Found:
+def _find_tree(request: Request) -> SearchResult:
     given = HIERARCHICAL.option(request, "branching")
     sizes = cells_per_attribute(request.workload)
     is_best = is_one_of(given, ("best",))
@@ -188,7 +188,7 @@ def _find_tree(request: Request) -> Found:
         raise MethodError(f'branching must be a whole number, 2 or more, or "best", got {shown(given)}')
     chosen = best_branchings(request) if is_best else [given] * len(sizes)
     rows = kronecker([tree(n, branching) for n, branching in zip(sizes, chosen, strict=True)])
-    return Found(
+    return SearchResult(
         RealStrategy(rows),
         uniform_weights(request.workload),
         "heuristic",
@@ -238,7 +238,7 @@ def _refuses_wavelet(request: Request) -> str | None:
     return refuse_large(math.prod(2 * n for n in sizes), math.prod(sizes))
 
 
-def _find_wavelet(request: Request) -> Found:
+def _find_wavelet(request: Request) -> SearchResult:
     hybrid = WAVELET.option(request, "hybrid")
     if not isinstance(hybrid, bool):
         raise MethodError.must("hybrid", "be True or False", given=hybrid)
@@ -250,7 +250,7 @@ def _find_wavelet(request: Request) -> Found:
     note = "noise on Haar wavelet coefficients"
     if hybrid:
         note += f", {sum(left)} of {len(sizes)} attributes left as they are"
-    return Found(RealStrategy(rows), uniform_weights(request.workload), "heuristic", note, "converged")
+    return SearchResult(RealStrategy(rows), uniform_weights(request.workload), "heuristic", note, "converged")
 
 
 WAVELET = Method(

@@ -59,7 +59,7 @@ _MOST_DENOMINATOR = 1_000
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
+class LaplaceFactor:
     """A strategy for one attribute.
 
     Attributes:
@@ -82,7 +82,7 @@ class Factor:
         return np.asarray(self.rows / float(self.sensitivity))
 
 
-def best_factor(gram: Array, *, seed: int = 0, time_limit: float | None = None) -> Factor:
+def best_factor(gram: Array, *, seed: int = 0, time_limit: float | None = None) -> LaplaceFactor:
     """The least total found for a Gram matrix, (n, n). The same seed gives the same factor.
 
     Args:
@@ -101,7 +101,7 @@ def best_factor(gram: Array, *, seed: int = 0, time_limit: float | None = None) 
     cells = in_order(distinct_cells(V[used], used))
     deadline = Deadline.after(time_limit)
     V = V[np.ix_(cells.first, cells.first)]
-    best: Factor | None = None
+    best: LaplaceFactor | None = None
     endings: list[Ended] = []
     with threads.suited_to(len(V)), np.errstate(all="ignore"):
         for how, make in _candidates(V, seed, deadline):
@@ -116,7 +116,7 @@ def best_factor(gram: Array, *, seed: int = 0, time_limit: float | None = None) 
     assert best is not None
     every = np.zeros((len(best.rows), len(used)), dtype=np.int64)
     every[:, used] = best.rows[:, cells.kind]
-    return Factor(every, best.sensitivity, best.total, best.how, worst_ending(endings))
+    return LaplaceFactor(every, best.sensitivity, best.total, best.how, worst_ending(endings))
 
 
 def _checked(gram: Array) -> Array:
@@ -153,7 +153,7 @@ def _candidates(V: Array, seed: int, deadline: Deadline) -> Iterator[tuple[str, 
         yield "refined with signs", lambda rows: _refined(V, rows, deadline)
 
 
-def _judged(V: Array, rows: Array, how: str) -> Factor | None:
+def _judged(V: Array, rows: Array, how: str) -> LaplaceFactor | None:
     """The rows with their total, None where they do not span what is asked."""
     sensitivity = int(np.abs(rows).sum(axis=0).max())
     A = rows / float(sensitivity)
@@ -161,7 +161,7 @@ def _judged(V: Array, rows: Array, how: str) -> Factor | None:
     missed = V - V @ (Y @ (A.T @ A))
     if (np.abs(missed) > _SAME * float(np.abs(V).max()) * len(V)).any():
         return None
-    return Factor(rows, sensitivity, float(np.vdot(V, Y)), how)
+    return LaplaceFactor(rows, sensitivity, float(np.vdot(V, Y)), how)
 
 
 def on_grid(A: Array) -> Array:

@@ -30,7 +30,7 @@ from leastnoise.bounds import ProductWitness, Status
 from leastnoise.core.errors import DesignError
 from leastnoise.planning.families import weighted_tables
 from leastnoise.planning.families.product_requests import (
-    Asked,
+    ProductRequest,
     asked,
     batch_shares,
     common_axes,
@@ -38,7 +38,7 @@ from leastnoise.planning.families.product_requests import (
     table_sizes,
     uniform,
 )
-from leastnoise.planning.method import Found, Method, Request
+from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Lattice, Products
@@ -67,7 +67,7 @@ def row_variances(products: Products, whole: tuple[int, ...]) -> tuple[Lattice, 
     return lattice, lattice.matrix(inside, outside)
 
 
-def _find(request: Request) -> Found:
+def _find(request: Request) -> SearchResult:
     if request.privacy.noise != GAUSSIAN:
         return weighted_tables.find(request)
     question = asked(request)
@@ -107,10 +107,10 @@ def _find(request: Request) -> Found:
     note = (
         f"nothing but cross tables: the optimum over residuals of {len(products.terms):,} cross tables, {how}"
     )
-    return Found(proposal, ProductWitness(uniform(products), p), kind, note, solution.ended)
+    return SearchResult(proposal, ProductWitness(uniform(products), p), kind, note, solution.ended)
 
 
-def _split(request: Request, question: Asked, A: Any) -> SplitSolution:
+def _split(request: Request, question: ProductRequest, A: Any) -> SplitSolution:
     kind = request.objective.kind
     totals = question.weights * table_sizes(question.products)
     if kind == "total" or question.caps is None:

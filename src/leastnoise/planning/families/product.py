@@ -30,7 +30,7 @@ from leastnoise.planning.families.product_requests import (
     refuse_unstructured,
     uniform,
 )
-from leastnoise.planning.method import Found, Method, Request
+from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.privacy import GAUSSIAN, GDP
 from leastnoise.query import AxisRows, MaxVariance, ProductTerm, TotalVariance, workload_of_rows
 from leastnoise.strategy import AxisForm, RealStrategy, identity_form, integer_strategy, single_block
@@ -64,7 +64,7 @@ def _refuses(request: Request) -> str | None:
     return None
 
 
-def _find(request: Request) -> Found:
+def _find(request: Request) -> SearchResult:
     question = asked(request)
     (term,) = question.products.terms
     products = question.products
@@ -98,7 +98,7 @@ def _find(request: Request) -> Found:
     best = "the optimum" if is_gaussian else "the best found"
     note = f"one product: {best} factor by factor ({how})"
     witness = ProductWitness(tuple(q), np.ones(1) if is_largest else None, rows)
-    return Found(single_block(products.axes, forms), witness, claim, note, worst_ending(endings))
+    return SearchResult(single_block(products.axes, forms), witness, claim, note, worst_ending(endings))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ def _optimal(request: Request, kind: AxisRows, n_factors: int, time_limit: float
             MaxVariance() if is_largest else TotalVariance(),
         )
     )
-    assert isinstance(found, Found)
+    assert isinstance(found, SearchResult)
     assert isinstance(found.proposal, RealStrategy)
     integers = integer_strategy(found.proposal, GDP(1), tol=tol).entries
     form = AxisForm("whole", kind.operator.shape[1], _lowest_terms(integers))
@@ -154,7 +154,7 @@ def _with_laplace_noise(
         found = DENSE.find(
             Request(workload_of_rows(kind.operator), GDP(1), tol=1e-3, time_limit=deadline.left)
         )
-        assert isinstance(found, Found)
+        assert isinstance(found, SearchResult)
         q = np.asarray(found.q)
         endings.append(found.ended)
     form = AxisForm("whole", n, _lowest_terms(factor.rows))

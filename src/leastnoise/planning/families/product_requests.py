@@ -21,7 +21,7 @@ NO_PRODUCTS = "a matrix over all cells, or a condition that ties attributes in c
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class ProductRequest:
     """A request as products, with a weight and a cap for each.
 
     Attributes:
@@ -59,14 +59,14 @@ def refuse_unstructured(request: Request) -> str | None:
     return None
 
 
-def asked(request: Request) -> Asked:
+def asked(request: Request) -> ProductRequest:
     """The products of a request that `refuse_unstructured` has let pass."""
     products = products_of(request.workload)
     assert products is not None
     objective = request.objective
     caps = objective.batch_caps(request.workload)
     weights = per_term(objective.batch_weights(request.workload), products)
-    return Asked(products, weights, None if caps is None else per_term(caps, products))
+    return ProductRequest(products, weights, None if caps is None else per_term(caps, products))
 
 
 def largest_axis(request: Request) -> int:
@@ -128,7 +128,7 @@ def uniform(products: Products) -> tuple[Array, ...]:
     return tuple(np.ones(size if kinds else 1) for size, kinds in sizes)
 
 
-def batch_shares(question: Asked, per_query: Array, n_batches: int) -> Array:
+def batch_shares(question: ProductRequest, per_query: Array, n_batches: int) -> Array:
     """Σ p_j c_j of every batch, for dual weights of the products' queries, (products,)."""
     assert question.caps is not None
     shares = np.zeros(n_batches)

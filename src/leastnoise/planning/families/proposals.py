@@ -24,7 +24,7 @@ from leastnoise.core.errors import DesignError
 from leastnoise.core.full_rank import coefficients_on
 from leastnoise.core.numerical_rank import row_lengths
 from leastnoise.core.operators import Array, RowScaled
-from leastnoise.planning.method import Found, Request, refuse_many_cells
+from leastnoise.planning.method import Request, SearchResult, refuse_many_cells
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Workload
 from leastnoise.strategy import GRID_TOLERANCE, Basis, RealStrategy, basis_of, factor_gram, integer_basis
@@ -201,7 +201,7 @@ def scaled_note(request: Request) -> str:
     return "" if is_add_remove(request) else ", for records added or removed, scaled to records replaced"
 
 
-def nothing_asked(request: Request) -> Found | None:
+def nothing_asked(request: Request) -> SearchResult | None:
     """The answer to a workload whose queries are all zero, else None.
 
     Raises:
@@ -214,7 +214,7 @@ def nothing_asked(request: Request) -> Found | None:
             weighted_factor(request, integer_basis(request.workload))
         return None
     zero = RealStrategy(np.zeros((1, n), dtype=np.int64))
-    return Found(zero, np.zeros(n), "heuristic", "every query is zero", "converged")
+    return SearchResult(zero, np.zeros(n), "heuristic", "every query is zero", "converged")
 
 
 def _counts_anything(workload: Workload) -> bool:

@@ -23,14 +23,14 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.core.resources import LATE_SECONDS, LATE_SHARE, Needs, seconds_for
 from leastnoise.planning.families.product_requests import (
-    Asked,
+    ProductRequest,
     asked,
     axis_needs,
     largest_axis,
     refuse_unstructured,
     table_sizes,
 )
-from leastnoise.planning.method import Found, Method, Request
+from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.oblique.dual_search import dual_weights
 from leastnoise.planning.oblique.proposal import (
     SHARE,
@@ -109,7 +109,7 @@ def _refuses(request: Request) -> str | None:
     return None
 
 
-def _find(request: Request) -> Found:
+def _find(request: Request) -> SearchResult:
     question = asked(request)
     kind = request.objective.kind
     if kind == "total":
@@ -163,7 +163,7 @@ def _least_largest(
     return replace(found, split=split, largest=solution.achieved), solution
 
 
-def _find_within_caps(request: Request, question: Asked) -> Found:
+def _find_within_caps(request: Request, question: ProductRequest) -> SearchResult:
     """The least total within caps: axes chosen for the total, for the caps, and for both together."""
     assert question.caps is not None
     # At profile 1. What rounding to integers adds to a variance must not take it over its cap.
@@ -312,7 +312,7 @@ def dual_of(found: Alternated, capped: Array) -> Dual:
     return Dual(of_terms, rows)
 
 
-def _infeasible(request: Request, question: Asked, found: Alternated) -> InfeasibleError:
+def _infeasible(request: Request, question: ProductRequest, found: Alternated) -> InfeasibleError:
     assert question.caps is not None
     capped = np.isfinite(question.caps)
     dual = dual_of(found, capped)
@@ -353,7 +353,7 @@ def _found(
     endings: Sequence[Ended],
     p: Array | None = None,
     caps: Array | None = None,
-) -> Found:
+) -> SearchResult:
     if dual is not None:
         witness, proof_ended = _proof(request, split, dual)
     else:
@@ -366,7 +366,7 @@ def _found(
     claim: Status = "heuristic" if request.privacy.relation.replaces else "stopped"
     note = f"oblique residuals of {len(split.products.terms):,} products, {how}"
     ended = worst_ending([*endings, proof_ended])
-    return Found(proposal_of(split, tol=request.tol), witness, claim, note, ended)
+    return SearchResult(proposal_of(split, tol=request.tol), witness, claim, note, ended)
 
 
 # Shares of the dual weights of caps that are tried where all of them prove little.

@@ -34,9 +34,9 @@ from leastnoise.planning.families.proposals import (
     triangle,
 )
 from leastnoise.planning.method import (
-    Found,
     Method,
     Request,
+    SearchResult,
     cells_per_attribute,
     dense_needs,
     is_one_of,
@@ -168,7 +168,7 @@ _BASES: dict[str, Callable[[Request], _Candidate]] = {
 }
 
 
-def _find(request: Request) -> Found:
+def _find(request: Request) -> SearchResult:
     name = WEIGHTED_BASIS.option(request, "basis")
     if not is_one_of(name, ("best", *_BASES)):
         raise MethodError(f"basis must be best, {', '.join(_BASES)}, got {shown(name)}")
@@ -177,7 +177,7 @@ def _find(request: Request) -> Found:
         return nothing
     best = _best(request) if name == "best" else _BASES[name](request)
     note = best.note + scaled_note(request)
-    return Found(best.proposal, uniform_weights(request.workload), "heuristic", note, best.ended)
+    return SearchResult(best.proposal, uniform_weights(request.workload), "heuristic", note, best.ended)
 
 
 def _best(request: Request) -> _Candidate:

@@ -44,8 +44,8 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.attribute_sets import Subset, along, asked_subsets, n_combinations
 from leastnoise.planning.families.bases import scaled_rows
-from leastnoise.planning.families.product_requests import Asked, asked, uniform
-from leastnoise.planning.method import Found, Request, kronecker
+from leastnoise.planning.families.product_requests import ProductRequest, asked, uniform
+from leastnoise.planning.method import Request, SearchResult, kronecker
 from leastnoise.query import Lattice, Products
 from leastnoise.solver import minimise_smooth
 from leastnoise.strategy import BlockProposal, RealStrategy, centred_form
@@ -128,7 +128,7 @@ _FEW_STARTS, _FEW_STEPS = 8, 2_000
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
+class TableProblem:
     """A total of variances of cross tables, in residual subspaces.
 
     Attributes:
@@ -144,7 +144,7 @@ class Tables:
     costs: Array
 
 
-def tables(sizes: tuple[int, ...], asked: Mapping[Subset, float]) -> Tables:
+def tables(sizes: tuple[int, ...], asked: Mapping[Subset, float]) -> TableProblem:
     """The problem (1) for cross tables with a weight each, for at most MAX_ATTRIBUTES attributes."""
     places = [a for a, size in enumerate(sizes) if size > 1]
     subsets = tuple(
@@ -154,10 +154,10 @@ def tables(sizes: tuple[int, ...], asked: Mapping[Subset, float]) -> Tables:
     gram = np.array([[N / n_combinations(t, sizes) if s <= t else 0.0 for t in subsets] for s in subsets])
     weights = np.array([asked.get(t, 0.0) for t in subsets])
     multiplicities = np.array([math.prod(sizes[a] - 1 for a in s) for s in subsets], dtype=float)
-    return Tables(sizes, subsets, gram, multiplicities * (gram @ weights))
+    return TableProblem(sizes, subsets, gram, multiplicities * (gram @ weights))
 
 
-def best_weights(problem: Tables, *, seed: int = 0) -> tuple[Array, float, Ended]:
+def best_weights(problem: TableProblem, *, seed: int = 0) -> tuple[Array, float, Ended]:
     """θ with Σθ = 1, one for each attribute set, the total variance (1), and how the search ended."""
     starts = uneven_starts(len(problem.subsets), _FEW_STARTS, seed=seed)
     return least_total(
@@ -165,7 +165,7 @@ def best_weights(problem: Tables, *, seed: int = 0) -> tuple[Array, float, Ended
     )
 
 
-def rows_of(problem: Tables, theta: Array) -> Array:
+def rows_of(problem: TableProblem, theta: Array) -> Array:
     """The counts of every table that has a weight, in whole-number multiples near it."""
     blocks, weights = [], []
     for subset, weight in zip(problem.subsets, theta, strict=True):
@@ -230,7 +230,7 @@ _ROUNDS, _POWER = 40, 0.7
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _SparseProblem:
     """(3) as sparse matrices.
 
     Attributes:
@@ -249,7 +249,7 @@ class _Problem:
             return np.asarray(float(theta.sum()) ** 2 * (self.asked @ np.where(x > 0, 1 / x, math.inf)))
 
 
-def _problem(products: Products) -> _Problem:
+def _problem(products: Products) -> _SparseProblem:
     lattice = Lattice(products.sets, len(products.sizes))
     sizes = np.array(products.sizes, dtype=float)
     inside = [1 - 1 / sizes[axes] for _, axes in lattice.groups]
@@ -259,7 +259,7 @@ def _problem(products: Products) -> _Problem:
     ones = [np.ones(axes.shape) for _, axes in every.groups]
     summed = [1 / sizes[axes] for _, axes in every.groups]
     known = every.matrix(ones, summed).T.tocsr()
-    return _Problem(lattice, known, lattice.matrix(inside, outside))
+    return _SparseProblem(lattice, known, lattice.matrix(inside, outside))
 
 
 def refuse_many_sets(products: Products) -> str | None:
@@ -270,7 +270,7 @@ def refuse_many_sets(products: Products) -> str | None:
     return None
 
 
-def find(request: Request) -> Found:
+def find(request: Request) -> SearchResult:
     """The tables to measure and their weights, for a request about cross tables and Laplace noise."""
     question = asked(request)
     products = question.products
@@ -284,10 +284,10 @@ def find(request: Request) -> Found:
     proposal = BlockProposal(products.axes, forms, blocks, theta[used], are_tables=True)
     p = None if question.caps is None else np.where(np.isfinite(question.caps), 1 / question.caps, 0)
     note = f"{len(used):,} cross tables, each with a weight"
-    return Found(proposal, ProductWitness(uniform(products), p), "heuristic", note, ended)
+    return SearchResult(proposal, ProductWitness(uniform(products), p), "heuristic", note, ended)
 
 
-def _best_weights(request: Request, question: Asked, problem: _Problem) -> tuple[Array, Ended]:
+def _best_weights(request: Request, question: ProductRequest, problem: _SparseProblem) -> tuple[Array, Ended]:
     """The weights of the tables, and how the search for them ended."""
     n_rows = np.array([float(term.n_rows) for term in question.products.terms])
     if request.objective.kind != "largest" or question.caps is None:
@@ -313,7 +313,7 @@ def _best_weights(request: Request, question: Asked, problem: _Problem) -> tuple
 
 
 def _least_total(
-    problem: _Problem, costs: Array, start: Array | None, deadline: Deadline
+    problem: _SparseProblem, costs: Array, start: Array | None, deadline: Deadline
 ) -> tuple[Array, Ended]:
     """The weights with the least total, sought from a start or, without one, from several; how that ended."""
     n = len(costs)

@@ -59,7 +59,7 @@ _SHARES = (1.0, 0.5, 0.25, 0.1, 0.02)
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
+class AxisQuestions:
     """What is asked of one axis, for as many cells as the rows tell apart.
 
     Attributes:
@@ -85,10 +85,10 @@ class Questions:
         """Numbers of rows, added up for every owner."""
         return np.bincount(self.owner, weights=of_rows, minlength=self.n_owners)
 
-    def owned_by(self, rows: Array, owner: Array, n_owners: int) -> Questions:
+    def owned_by(self, rows: Array, owner: Array, n_owners: int) -> AxisQuestions:
         """The same axis with other rows of the same span, (N', all values), and other owners."""
         merged = rows[:, self.cells.first]
-        return Questions(
+        return AxisQuestions(
             merged,
             owner,
             n_owners,
@@ -99,7 +99,7 @@ class Questions:
         )
 
 
-def questions_of(operators: Sequence[Operator]) -> Questions:
+def questions_of(operators: Sequence[Operator]) -> AxisQuestions:
     """The kinds of rows of one axis, each one owner."""
     size = operators[0].shape[1]
     factors = [_factor(operator) for operator in operators]
@@ -111,7 +111,7 @@ def questions_of(operators: Sequence[Operator]) -> Questions:
         # Of cells that no row tells apart, all have the same column in the basis too.
         cells = distinct_cells(np.vstack([rows, np.ones((1, size))]), np.ones(size, dtype=bool))
     merged = rows[:, cells.first]
-    return Questions(
+    return AxisQuestions(
         merged,
         owner,
         len(factors),
@@ -217,7 +217,7 @@ class Oblique:
 class Placed:
     """An axis with its questions, and what they cost."""
 
-    questions: Questions
+    questions: AxisQuestions
     oblique: Oblique
 
     @cached_property
@@ -242,7 +242,9 @@ class Placed:
         return self.questions.per_owner(self.centred**2)
 
 
-def first_place(questions: Questions, weights: Array, *, tol: float, deadline: Deadline = NEVER) -> Placed:
+def first_place(
+    questions: AxisQuestions, weights: Array, *, tol: float, deadline: Deadline = NEVER
+) -> Placed:
     """The split of the optimum for the axis alone: all owners by their weights, and the total."""
     rows = questions.rows * np.sqrt(weights[questions.owner])[:, None]
     mean = rows.mean(axis=1)
@@ -253,7 +255,7 @@ def first_place(questions: Questions, weights: Array, *, tol: float, deadline: D
 
 
 def residual_place(
-    questions: Questions,
+    questions: AxisQuestions,
     g: Array,
     u: Array,
     *,
@@ -334,7 +336,7 @@ def improvements(
 
 
 def centre_steps(
-    questions: Questions, g: Array, t: Array, parts: Sequence[tuple[Array, Array, float]]
+    questions: AxisQuestions, g: Array, t: Array, parts: Sequence[tuple[Array, Array, float]]
 ) -> Iterator[Array]:
     """Centres along the slope of (1), by its curvature, the boldest first.
 

@@ -45,7 +45,7 @@ class Centre(NamedTuple):
     kinds: tuple[int, ...]
 
 
-class Part(NamedTuple):
+class ResidualPart(NamedTuple):
     """A P of one axis: the place of its centre, and the kinds of rows that are answered from it."""
 
     axis: int
@@ -53,7 +53,7 @@ class Part(NamedTuple):
     kinds: tuple[int, ...]
 
 
-class Piece(NamedTuple):
+class BlockPiece(NamedTuple):
     """What a product gets from one block.
 
     Attributes:
@@ -102,7 +102,7 @@ def forms_of(products: Products) -> tuple[Form, ...]:
     return tuple(found)
 
 
-class Blocks:
+class BlockLayout:
     """The blocks of a union of products, and where each product finds what it asks.
 
     Args:
@@ -135,7 +135,7 @@ class Blocks:
         self._mentions = self._listed()
         self._block, self._more_blocks = self._numbered()
         self.centres: list[Centre] = []
-        self.parts: list[Part] = []
+        self.parts: list[ResidualPart] = []
         # For every mention and column the place of a part where the axis is in the block, else of a centre.
         self._where: list[Array] = []
         self._place_centred()
@@ -213,7 +213,7 @@ class Blocks:
             if form == "centred":
                 number[axis] = len(self.centres)
                 self.centres.append(Centre(axis, (0,)))
-                self.parts.append(Part(axis, int(number[axis]), (0,)))
+                self.parts.append(ResidualPart(axis, int(number[axis]), (0,)))
         self._where = [number[mention.axes] for mention in self._mentions]
 
     def _place(self, axis: int) -> None:
@@ -274,7 +274,7 @@ class Blocks:
             self._where[number][rows, column] = first_part + which
         for (c, _), asked in zip(combined, members, strict=True):
             of_part = tuple(np.unique(np.concatenate(asked)).tolist()) if asked else ()
-            self.parts.append(Part(axis, first + int(c), of_part))
+            self.parts.append(ResidualPart(axis, first + int(c), of_part))
 
     def _kinds_asked(self, axis: int) -> Array:
         """For every set s, as bits, what the products that mention all of s ask of the axis, (n_subsets,).
@@ -336,7 +336,7 @@ class Blocks:
             first[:, ~inside] = first_of_centre[where[:, ~inside]]
             yield mention, block, first
 
-    def pieces(self, term: int) -> list[Piece]:
+    def pieces(self, term: int) -> list[BlockPiece]:
         """What one product gets from which block."""
         found = []
         for number, row in self._rows_of[term]:
@@ -344,7 +344,7 @@ class Blocks:
             rising = np.argsort(mention.axes[row]).tolist()
             parts = tuple(int(where[row, p]) for p in rising if p in mention.chosen)
             centres = tuple(int(where[row, p]) for p in rising if p not in mention.chosen)
-            found.append(Piece(int(self._block[number][row]), parts, centres))
+            found.append(BlockPiece(int(self._block[number][row]), parts, centres))
         return found
 
     @cached_property
@@ -380,7 +380,7 @@ class Blocks:
                     found[subsets[int(mention.history[row, column])]] = centre
         return found
 
-    def mixed_blocks(self) -> dict[int, list[tuple[int, tuple[int, ...], Piece]]]:
+    def mixed_blocks(self) -> dict[int, list[tuple[int, tuple[int, ...], BlockPiece]]]:
         """Blocks from which products take different kinds: for each, its products, their kinds and pieces."""
         asked: dict[int, set[tuple[int, ...]]] = {}
         rows: dict[int, list[tuple[int, int]]] = {}
@@ -401,12 +401,12 @@ class Blocks:
                 found[block] = [self._described(number, row) for number, row in rows[block]]
         return found
 
-    def _described(self, number: int, row: int) -> tuple[int, tuple[int, ...], Piece]:
+    def _described(self, number: int, row: int) -> tuple[int, tuple[int, ...], BlockPiece]:
         mention, where = self._mentions[number], self._where[number]
         rising = np.argsort(mention.axes[row]).tolist()
         inside = [p for p in rising if p in mention.chosen]
         outside = [p for p in rising if p not in mention.chosen]
-        piece = Piece(
+        piece = BlockPiece(
             int(self._block[number][row]),
             tuple(int(where[row, p]) for p in inside),
             tuple(int(where[row, p]) for p in outside),

@@ -20,16 +20,16 @@ from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array, Operator
 from leastnoise.core.progress import Ended
 from leastnoise.planning.oblique.axis_split import (
+    AxisQuestions,
     Placed,
-    Questions,
     centre_steps,
     first_place,
     improvements,
     questions_of,
     residual_place,
 )
-from leastnoise.planning.oblique.block_layout import Blocks
-from leastnoise.planning.oblique.total_variance import Entries, Sums, total_of
+from leastnoise.planning.oblique.block_layout import BlockLayout
+from leastnoise.planning.oblique.total_variance import BlockSums, Entries, total_of
 
 # One-axis problems are solved to this share of the gap at which sweeps end.
 _INNER = 0.1
@@ -38,14 +38,14 @@ MAX_SWEEPS = 60
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AxisKinds:
     """Some kinds of rows of one axis, and the places of their numbers among those of the axis."""
 
-    questions: Questions
+    questions: AxisQuestions
     slots: Array
 
 
-class Rows:
+class RowsByKind:
     """What is asked of every axis; kinds of rows are put together when needed, once.
 
     Args:
@@ -54,7 +54,7 @@ class Rows:
 
     def __init__(self, operators: Sequence[Sequence[Operator]]) -> None:
         self._operators = operators
-        self._known: dict[tuple[int, tuple[int, ...]], Asked] = {}
+        self._known: dict[tuple[int, tuple[int, ...]], AxisKinds] = {}
 
     def n_slots(self, axis: int) -> int:
         """How many numbers the axis has for each centre or part."""
@@ -64,16 +64,16 @@ class Rows:
         """The numbers of one axis, one for every kind."""
         return numbers.copy()
 
-    def asked(self, axis: int, kinds: tuple[int, ...]) -> Asked:
+    def asked(self, axis: int, kinds: tuple[int, ...]) -> AxisKinds:
         """Some kinds of one axis, each one number."""
         key = (axis, kinds)
         if key not in self._known:
             chosen = [self._operators[axis][k] for k in kinds]
-            self._known[key] = Asked(questions_of(chosen), np.array(kinds, dtype=np.int64))
+            self._known[key] = AxisKinds(questions_of(chosen), np.array(kinds, dtype=np.int64))
         return self._known[key]
 
 
-class RowByRow(Rows):
+class RowByRow(RowsByKind):
     """The same with a number for every row of every kind."""
 
     def __init__(self, operators: Sequence[Sequence[Operator]]) -> None:
@@ -90,7 +90,7 @@ class RowByRow(Rows):
         ends = self.first_row[axis]
         return np.array([numbers[a:b].sum() for a, b in pairwise(ends)])
 
-    def asked(self, axis: int, kinds: tuple[int, ...]) -> Asked:
+    def asked(self, axis: int, kinds: tuple[int, ...]) -> AxisKinds:
         key = (axis, kinds)
         if key not in self._known:
             whole = questions_of([self._operators[axis][k] for k in kinds])
@@ -99,7 +99,7 @@ class RowByRow(Rows):
                 [np.arange(self.first_row[axis][k], self.first_row[axis][k + 1]) for k in kinds]
             )
             single = whole.owned_by(rows, np.arange(len(rows)), len(rows))
-            self._known[key] = Asked(single, slots)
+            self._known[key] = AxisKinds(single, slots)
         return self._known[key]
 
 
@@ -114,9 +114,9 @@ class CentreState:
     """
 
     axis: int
-    asked: Asked
+    asked: AxisKinds
     parts: list[int]
-    of_parts: list[Asked]
+    of_parts: list[AxisKinds]
     shared: Placed | None
     placed: list[Placed]
     own_g: Array
@@ -131,13 +131,13 @@ class CentreState:
         self.shared, self.own_g, self.placed = None, g, placed
 
 
-def spread(questions: Questions, g: Array) -> Array:
+def spread(questions: AxisQuestions, g: Array) -> Array:
     """Weights of all values of an axis from those of its cells, equal within one."""
     cells = questions.cells
     return g if cells.are_all else cells.spread((g / cells.counts)[None, :])[0]
 
 
-def gathered(questions: Questions, g: Array) -> Array:
+def gathered(questions: AxisQuestions, g: Array) -> Array:
     """Weights of cells from those of all values of an axis."""
     cells = questions.cells
     return g if cells.are_all else np.bincount(cells.kind, weights=g[cells.used], minlength=len(cells.first))
@@ -158,7 +158,13 @@ class Search:
     """
 
     def __init__(
-        self, blocks: Blocks, rows: Rows, *, tol: float, floor: float = 0.0, deadline: Deadline = NEVER
+        self,
+        blocks: BlockLayout,
+        rows: RowsByKind,
+        *,
+        tol: float,
+        floor: float = 0.0,
+        deadline: Deadline = NEVER,
     ) -> None:
         self.blocks, self.rows, self.tol, self.floor, self.deadline = blocks, rows, tol, floor, deadline
         self.ended: Ended = "converged"
@@ -169,7 +175,7 @@ class Search:
         self.first_of_part = first[len(blocks.centres) : -1]
         self.n_numbers = int(first[-1])
         self.centres: dict[int, CentreState] = {}
-        self.sums: Sums
+        self.sums: BlockSums
 
     def start(self, kind_weights: Sequence[Array]) -> Array:
         """The first numbers, from the optimum of every axis alone; kinds of each axis by these weights."""
@@ -269,7 +275,7 @@ class Search:
             if self.deadline.is_past:
                 return
 
-    def _counted(self, asked: Asked, u: Array) -> Array:
+    def _counted(self, asked: AxisKinds, u: Array) -> Array:
         """Weights of ρ: none for what has no residual rows, and for others no less than the floor.
 
         Where no block needs these rows, because all that they are multiplied with is 0, they count alike.
@@ -359,7 +365,7 @@ class Search:
         yield state.g
 
 
-def _cells_of(questions: Questions) -> Array:
+def _cells_of(questions: AxisQuestions) -> Array:
     """The cell of every value of an axis."""
     cells = questions.cells
     return np.arange(len(cells.used)) if cells.are_all else cells.kind

@@ -93,7 +93,7 @@ def dual_weights(
     if start is not None and deadline.is_past:
         # Nothing to compare them with; the certificate works out their bound, and would do it once more.
         return _per_axis(products, _whole(products, start)), "deadline"
-    search = _Search(products, np.asarray(weights, dtype=float), row_weights or {}, deadline)
+    search = _WeightSearch(products, np.asarray(weights, dtype=float), row_weights or {}, deadline)
     if start is not None:
         search.consider(_whole(products, start))
     if start is None or not search.is_late:
@@ -125,7 +125,7 @@ def _whole(products: Products, start: Sequence[Array]) -> list[Array]:
     return found
 
 
-class _Search:
+class _WeightSearch:
     """The best weights so far, and what they are looked for with.
 
     Attributes:

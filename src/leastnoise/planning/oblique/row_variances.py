@@ -26,7 +26,7 @@ from leastnoise.core.resources import in_time, seconds_for
 from leastnoise.planning.oblique.axis_split import Oblique
 from leastnoise.planning.oblique.centre_search import RowByRow, Search
 from leastnoise.planning.oblique.splitting import Searched, Split, searched
-from leastnoise.planning.oblique.total_variance import Entries, Sums
+from leastnoise.planning.oblique.total_variance import BlockSums, Entries
 from leastnoise.query import Products
 
 # Rows are taken as equal, and none as larger than another, up to this share of the largest.
@@ -245,7 +245,7 @@ def variance_matrix(split: Split, tables: RowTables, chosen: Sequence[tuple[int,
     terms, index, factor = layout.indexed(split, tables, chosen)
     n = len(split.centres)
     entries = blocks.row_entries(terms, index, first[:n], first[n:-1], layout.first_row)
-    A = Sums(entries, np.ones(len(terms)), numbers, blocks.n_blocks).matrix()
+    A = BlockSums(entries, np.ones(len(terms)), numbers, blocks.n_blocks).matrix()
     return A if (factor == 1).all() else A * factor[:, None]
 
 
@@ -415,7 +415,7 @@ def _told_apart(split: Split) -> list[tuple[int, Array]]:
     return found
 
 
-class _RowSums(Sums):
+class _RowSums(BlockSums):
     """Sums over single rows, with weights that change."""
 
     def reweigh(self, weights: Array) -> None:

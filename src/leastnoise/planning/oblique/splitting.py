@@ -15,9 +15,9 @@ from leastnoise.core.operators import Array, Operator, RowScaled
 from leastnoise.core.progress import Ended
 from leastnoise.planning.families.proposals import Cells, distinct_cells
 from leastnoise.planning.oblique.axis_split import Placed, asked_basis, factor_rows, residual_place
-from leastnoise.planning.oblique.block_layout import Blocks, Form, Piece, forms_of
-from leastnoise.planning.oblique.centre_search import Rows, Search, all_entries, gathered, spread
-from leastnoise.planning.oblique.total_variance import Sums
+from leastnoise.planning.oblique.block_layout import BlockLayout, BlockPiece, Form, forms_of
+from leastnoise.planning.oblique.centre_search import RowsByKind, Search, all_entries, gathered, spread
+from leastnoise.planning.oblique.total_variance import BlockSums
 from leastnoise.query import AxisRows, AxisSet, Products
 from leastnoise.solver import ImplicitRows, Run, least_profile, load_backend, minimise_total_variance
 
@@ -73,7 +73,7 @@ class SplitPart:
 
 
 @dataclass(frozen=True, eq=False)
-class SplitAxis:
+class MeasuredAxis:
     """One axis.
 
     Attributes:
@@ -107,16 +107,16 @@ class Split:
     """
 
     products: Products
-    axes: tuple[SplitAxis, ...]
+    axes: tuple[MeasuredAxis, ...]
     centres: tuple[SplitCentre, ...]
     parts: tuple[SplitPart, ...]
-    blocks: Blocks
+    blocks: BlockLayout
     x: Array
     total: float
     sweeps: int
     ended: Ended
 
-    def pieces(self, term: int) -> list[Piece]:
+    def pieces(self, term: int) -> list[BlockPiece]:
         """What one product gets from which block, from which parts and centres."""
         return self.blocks.pieces(term)
 
@@ -149,7 +149,7 @@ class Searched:
     """What a search has found, still open to more of it."""
 
     products: Products
-    axes: tuple[SplitAxis, ...]
+    axes: tuple[MeasuredAxis, ...]
     search: Search
     sweeps: int
 
@@ -197,7 +197,7 @@ class Searched:
             return None
         return state.placed[state.parts.index(part)] if state.shared is None else state.shared
 
-    def _with_dual(self, axis: int, of_axis: SplitAxis) -> SplitAxis:
+    def _with_dual(self, axis: int, of_axis: MeasuredAxis) -> MeasuredAxis:
         """The dual weights of the part that carries most."""
         candidates = [p for p, part in enumerate(self.search.blocks.parts) if part.axis == axis]
         placed = [self._placed(p) for p in candidates]
@@ -254,17 +254,17 @@ def _total(found: Searched) -> float:
 class _Task:
     products: Products
     forms: tuple[Form, ...]
-    axes: tuple[SplitAxis, ...]
+    axes: tuple[MeasuredAxis, ...]
     weights: Array
     deadline: Deadline = NEVER
 
     def run(self, order: Sequence[int], separated: Sequence[AxisSet], tol: float) -> Searched:
         """The search with one order of the axes."""
-        blocks = Blocks(self.products, self.forms, order, separated)
-        rows = Rows([[kind.operator for kind in kinds] for kinds in self.products.kinds])
+        blocks = BlockLayout(self.products, self.forms, order, separated)
+        rows = RowsByKind([[kind.operator for kind in kinds] for kinds in self.products.kinds])
         search = Search(blocks, rows, tol=_TOL, floor=_FLOOR, deadline=self.deadline)
         numbers = search.start(self._kind_weights())
-        search.sums = Sums(all_entries(search), self.weights, numbers, blocks.n_blocks)
+        search.sums = BlockSums(all_entries(search), self.weights, numbers, blocks.n_blocks)
         sweeps = search.run(until=tol)
         if search.set_apart():
             sweeps += search.run(until=tol)
@@ -292,14 +292,16 @@ def _orders(products: Products, forms: Sequence[Form]) -> list[tuple[int, ...]]:
     return [others + tuple(several)]
 
 
-def _axis(products: Products, axis: int, form: Form, largest: bool, deadline: Deadline = NEVER) -> SplitAxis:
+def _axis(
+    products: Products, axis: int, form: Form, largest: bool, deadline: Deadline = NEVER
+) -> MeasuredAxis:
     """What is known of an axis before the search."""
     size = products.axes[axis].size
     uniform = np.full(size, 1 / size)
     if form == "identity":
-        return SplitAxis(form, None, None, float(size), uniform)
+        return MeasuredAxis(form, None, None, float(size), uniform)
     if form != "whole":
-        return SplitAxis(form, None, None, 1.0, uniform)
+        return MeasuredAxis(form, None, None, 1.0, uniform)
     operator = products.kinds[axis][0].operator
     basis = asked_basis([operator], with_total=False)
     rows = factor_rows(operator, size if basis is None else len(basis))
@@ -309,12 +311,12 @@ def _axis(products: Products, axis: int, form: Form, largest: bool, deadline: De
         return _whole_for_largest(operator, cells, basis, deadline)
     found = minimise_total_variance(rows[:, cells.first] / scale, tol=_TOL, time_limit=deadline.left)
     q = cells.spread((found.q / cells.counts)[None, :])[0]
-    return SplitAxis(form, cells.spread(found.root), basis, found.achieved * scale**2, q / q.sum())
+    return MeasuredAxis(form, cells.spread(found.root), basis, found.achieved * scale**2, q / q.sum())
 
 
 def _whole_for_largest(
     operator: Operator, cells: Cells, basis: Array | None, deadline: Deadline
-) -> SplitAxis:
+) -> MeasuredAxis:
     """A whole axis whose rows have the least largest variance."""
     from scipy import linalg
 
@@ -328,7 +330,7 @@ def _whole_for_largest(
     q = cells.spread((found.q / cells.counts)[None, :])[0]
     inverse = np.linalg.pinv(cells.spread(root))
     cost = float((operator.apply(inverse) ** 2).sum())
-    return SplitAxis("whole", cells.spread(root), basis, cost, q / q.sum())
+    return MeasuredAxis("whole", cells.spread(root), basis, cost, q / q.sum())
 
 
 def _reweighted(products: Products, row_weights: Sequence[Sequence[Array | None]]) -> Products:
@@ -383,7 +385,7 @@ def _alone(search: Search, centre: int, kind: int, known: dict[tuple[int, int], 
     return known[key]
 
 
-def _refuse_unanswered(sums: Sums) -> None:
+def _refuse_unanswered(sums: BlockSums) -> None:
     if (sums.weights > 0).all():
         return
     needed = sums.added_up((sums.weights == 0).astype(float)) > 0

@@ -51,7 +51,7 @@ class _OfAxis:
     block: Array
 
 
-class Sums:
+class BlockSums:
     """The numbers C_b, kept up to date as axes change.
 
     Attributes:

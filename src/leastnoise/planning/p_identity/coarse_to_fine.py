@@ -81,7 +81,7 @@ _EVENLY = (0.7548776662466927, 0.5698402909980532)
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class SearchPoint:
     """Θᵀ, (n, p), its total variance in the problem's unit, and how the search that met it ended."""
 
     theta: Array
@@ -122,19 +122,19 @@ def default_starts(n: int) -> int:
     return max(_FEWEST_STARTS, min(_MOST_STARTS, _STARTS_TIMES_CELLS // n))
 
 
-def descend(problem: Problem, start: Array, steps: int, deadline: Deadline = NEVER) -> Point:
+def descend(problem: Problem, start: Array, steps: int, deadline: Deadline = NEVER) -> SearchPoint:
     """The best point that L-BFGS-B meets from a start, until the deadline.
 
     An entry that is zero and whose increase would raise the total stays so for a round of steps.
     """
     shape, arrays = start.shape, problem.arrays
-    best = Point(start, math.inf)
+    best = SearchPoint(start, math.inf)
 
     def evaluate(theta: Array) -> tuple[float, Array]:
         nonlocal best
         value, gradient = total_and_gradient(problem, arrays.matrix(theta))
         if value < best.value:
-            best = Point(theta.copy(), value)
+            best = SearchPoint(theta.copy(), value)
         return value, arrays.numpy(gradient)
 
     def follow(theta: Array, left: int) -> int:
@@ -175,19 +175,19 @@ def descend(problem: Problem, start: Array, steps: int, deadline: Deadline = NEV
     return replace(best, ended="exhausted")
 
 
-def search(problem: Problem, effort: Effort, generator: np.random.Generator) -> Point:
+def search(problem: Problem, effort: Effort, generator: np.random.Generator) -> SearchPoint:
     """The best point from several starts, and Θ = 0, noise on every cell."""
     # Loaded before time is counted: loading it took longer than the first start was given, which then was cut
     # short or not by what else the machine did, and the same request had another digest.
     from scipy import optimize  # noqa: F401
 
-    nothing = Point(np.zeros((problem.n, effort.p or 1)), float(problem.diagonal.sum()))
+    nothing = SearchPoint(np.zeros((problem.n, effort.p or 1)), float(problem.diagonal.sum()))
     with threads.suited_to(0):
-        found = _Search(problem, effort).find(generator)
+        found = _StartSearch(problem, effort).find(generator)
     return replace(min(nothing, found, key=lambda point: point.value), ended=found.ended)
 
 
-class _Search:
+class _StartSearch:
     """One problem on cells and on blocks of them, and how much is tried.
 
     Attributes:
@@ -210,7 +210,7 @@ class _Search:
             self.size >> k: problem.coarsened(self.size >> k) for k in range(self.size.bit_length())
         }
 
-    def find(self, generator: np.random.Generator) -> Point:
+    def find(self, generator: np.random.Generator) -> SearchPoint:
         """Where the best start ends, on the cells.
 
         Of a limited time each stage takes half of what is left, and the last one all of it.
@@ -235,13 +235,13 @@ class _Search:
 
     def stage(
         self, starts: Sequence[Callable[[], Array]], size: int, shares: tuple[float, float]
-    ) -> list[Point]:
+    ) -> list[SearchPoint]:
         """The better points from some starts on blocks of a size, best first; of equal ones, the first."""
         problem, end = self.coarse[size], self.effort.middle
         steps = max(1, math.ceil(self.effort.steps * shares[0]))
         workers = min(self.workers(problem.n), len(starts))
 
-        def descend_from(number: int) -> Point | None:
+        def descend_from(number: int) -> SearchPoint | None:
             if number > 0 and end.is_past:
                 self.is_cut = True
                 return None

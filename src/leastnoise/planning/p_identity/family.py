@@ -35,9 +35,9 @@ from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.proposals import Cells, from_rows, nothing_asked, scaled_note
 from leastnoise.planning.families.weighted_tables import find_tables
 from leastnoise.planning.method import (
-    Found,
     Method,
     Request,
+    SearchResult,
     choice_option,
     dense_needs,
     refuse_many_cells,
@@ -76,7 +76,7 @@ _CAP_DECIMALS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Met:
+class PointWithinCaps:
     """A point met on the way: the objective there, and by how much it misses a cap, 1 if none.
 
     The weights p of the queries are those for which it is nearly the best, for the bound; `ended` is how the
@@ -99,7 +99,7 @@ class Met:
 _Smooth = Callable[[Array], tuple[float, Array]]
 
 
-class Capped:
+class CappedSearch:
     """The search with caps: smooth functions of all variances, minimised one after another.
 
     Every point met is judged by the objective itself and the best is kept, whatever the functions say.
@@ -117,7 +117,7 @@ class Capped:
         budget = float(request.privacy.column_budget)
         # Continuous noise has a little more variance than what is measured; for the largest no unit matters.
         self.unit_noise = 2 / budget / budget if self.is_within else 1.0
-        self.best: Met | None = None
+        self.best: PointWithinCaps | None = None
         # How the last stage ended; that time has cut one short is kept.
         self.ended: Ended = "converged"
         self.is_seeking_caps = False
@@ -140,7 +140,7 @@ class Capped:
         """Keep a point if it is the best so far."""
         v = self.noise(theta) * unit_variances
         excess = max(float(self.shares(v).max()), 1.0) if self.is_within else 1.0
-        met = Met(theta, p, self.request.objective.value(self.request.workload, v), excess)
+        met = PointWithinCaps(theta, p, self.request.objective.value(self.request.workload, v), excess)
         if self.best is None or met.rank < self.best.rank:
             self.best = met
 
@@ -251,7 +251,7 @@ class Capped:
         if not self.is_met:
             self.best = closest
 
-    def find(self, generator: np.random.Generator) -> Met:
+    def find(self, generator: np.random.Generator) -> PointWithinCaps:
         """The best point."""
         w = self.weights
         # Relative to the tightest, weights by caps are the same for caps that differ by a common factor.
@@ -351,7 +351,7 @@ def _whole(request: Request, name: str, most: int) -> int | None:
     return None if value is None else whole_option(name, value, most=most)
 
 
-def _find(request: Request) -> Found:
+def _find(request: Request) -> SearchResult:
     workload = request.workload
     steps = whole_option("iterations", P_IDENTITY.option(request, "iterations"), most=_MOST_STEPS)
     seed = whole_option("seed", P_IDENTITY.option(request, "seed"), least=0, most=2**128)
@@ -388,7 +388,7 @@ def _find(request: Request) -> Found:
                 return _found(request, found_tables.proposal, found_tables.note, ended)
         theta = point.theta
     else:
-        met = Capped(request, cells, effort, arrays).find(generator)
+        met = CappedSearch(request, cells, effort, arrays).find(generator)
         theta, weights, ended = met.theta, met.p, met.ended
     sought = np.count_nonzero(theta.any(axis=0))
     note = f"every cell and {sought:,} weighted sums of cells, {starts:,} starts"
@@ -397,9 +397,9 @@ def _find(request: Request) -> Found:
 
 def _found(
     request: Request, proposal: RealStrategy, note: str, ended: Ended, p: Array | None = None
-) -> Found:
+) -> SearchResult:
     note += scaled_note(request)
-    return Found(proposal, uniform_weights(request.workload), "heuristic", note, ended, p=p)
+    return SearchResult(proposal, uniform_weights(request.workload), "heuristic", note, ended, p=p)
 
 
 P_IDENTITY = Method(
