@@ -67,7 +67,7 @@ from leastnoise.core.errors import (
 from leastnoise.core.operators import entries
 from leastnoise.core.random_bits import SystemBits
 from leastnoise.data import duckdb_scan as counting
-from leastnoise.data import handle, sources
+from leastnoise.data import handle, placement, sources
 from leastnoise.planning import plan
 from leastnoise.planning.families import dense
 from leastnoise.privacy import goals as privacy
@@ -1420,12 +1420,13 @@ def test_mistake_policies_confused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     """Null and outside exchanged, and dropped where it should be clamped."""
     original = counting._placed
 
-    def exchanged(engine: Any, attribute: Any, *rest: Any) -> str:
-        twin = mock.Mock(wraps=attribute, spec=attribute, n_values=attribute.n_values)
-        for name in ("edges", "values", "outside", "null"):
-            setattr(twin, name, getattr(attribute, name, None))
-        twin.null, twin.outside = attribute.outside, "drop"
-        return original(engine, twin, *rest)
+    def exchanged(engine: Any, rule: placement.Placement, *rest: Any) -> str:
+        search = rule.search
+        if not isinstance(search, placement.OneOf):
+            search = dataclasses.replace(search, is_clamped=False)
+        return original(
+            engine, dataclasses.replace(rule, search=search, outside=None, null=rule.outside), *rest
+        )
 
     monkeypatch.setattr(counting, "_placed", exchanged)
     for route in ROUTES:
@@ -1437,7 +1438,7 @@ def test_mistake_policies_confused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_mistake_intervals_that_hold_their_upper_edge(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(counting, "least_float", lambda edge: math.nextafter(edge, math.inf))
+    monkeypatch.setattr(placement, "least_float", lambda edge: math.nextafter(edge, math.inf))
     for route in ROUTES:
         noticed(check_half_open, [0, 1, 2], route, tmp_path)
 
@@ -1496,9 +1497,9 @@ def test_mistake_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_mistake_values_that_are_normalised(
     how: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    original = counting._among_names
-    changed = lambda e, a, k, q: original(e, a, k, q).replace(f"ON v{k}", f"ON {how.format(f'v{k}')}")  # noqa: E731
-    monkeypatch.setattr(counting, "_among_names", changed)
+    original = counting._in_list
+    changed = lambda e, s, t, k, q: original(e, s, t, k, q).replace(f"ON v{k}", f"ON {how.format(f'v{k}')}")  # noqa: E731
+    monkeypatch.setattr(counting, "_in_list", changed)
     for route in ROUTES:
         noticed(check_look_alikes, route, tmp_path)
 

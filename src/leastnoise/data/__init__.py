@@ -52,7 +52,8 @@ Messages hold nothing true about the table: what the engine says is withheld.
 A file imports only files that stand above it here:
 
     withheld_errors   errors that say nothing about the table
-    columns           how a schema meets columns: by name, by type, by float64 edges
+    placement         what places a value in its cell, told once for all engines
+    columns           how a schema meets columns: by name and by type
     people            whose record it is
     text_files        the bytes of a file as UTF-8
     csv_blocks        the records and fields of a block of bytes, all at once
@@ -62,9 +63,9 @@ A file imports only files that stand above it here:
     scan_progress     progress while an engine scans
     table_cover       many tables from few scans
     snapshots         one version of a table for all scans of a release
-    duckdb_scan       one scan by the embedded engine: from values to cells, in SQL
+    duckdb_scan       one scan by the embedded engine: placements written in SQL
     dialects          what Ibis has no word for
-    ibis_cells        from values to cells, in Ibis expressions
+    ibis_cells        placements written as Ibis expressions
     ibis_scan         one scan by any other engine, through Ibis
     handle            `vectorize`, the lazy handle it makes, and counts given one by one
     schema_fit        how far a table keeps to its schema, for its owner's eyes

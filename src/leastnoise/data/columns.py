@@ -1,14 +1,12 @@
-"""How a schema meets the columns of a table, whatever the engine: by name, by type, by float64 edges."""
+"""How a schema meets the columns of a table, whatever the engine: by name and by type."""
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from leastnoise.core.errors import DataError
-from leastnoise.query import Attribute, Bins, Categories, Hierarchy
+from leastnoise.data.placement import ValueKind
 
 
 def column_places(columns: Sequence[Any], names: Sequence[str], delimiter: str = "") -> list[int]:
@@ -46,31 +44,24 @@ _REFUSED = {
 }
 
 
-def check_kind(name: str, attribute: Attribute | None, family: str) -> None:
-    """Return if a column of this family of types can be read as the attribute, or as the person if None.
+# What each kind of value wants of a column; None is the person.
+_WANTED: dict[ValueKind | None, str] = {
+    "text": "the schema declares as text",
+    "whole": "the schema declares as numbers",
+    "number": "the schema declares as bins of numbers",
+    None: "is read from plain text or whole numbers",
+}
+
+
+def check_kind(name: str, kind: ValueKind | None, family: str) -> None:
+    """Return if a column of this family of types can be read as this kind, or as the person if None.
 
     Raises:
         DataError: if no value of the column could ever be one of the declared ones.
     """
-    is_text = isinstance(attribute, (Categories, Hierarchy)) and attribute.is_text
-    if family == "plain" or (family == "time" and (attribute is None or is_text)):
+    if family == "plain" or (family == "time" and kind in (None, "text")):
         return
-    wanted = "person" if attribute is None else "text" if is_text else "numbers"
-    if isinstance(attribute, Bins):
-        wanted = "bins of numbers"
-    told = "which is read from" if wanted == "person" else "which the schema declares as"
-    meant = "plain text or whole numbers" if wanted == "person" else wanted
     raise DataError(
-        f"column {name!r}, {told} {meant}, holds {_REFUSED[family]}; make a plain column of it in the "
+        f"column {name!r}, which {_WANTED[kind]}, holds {_REFUSED[family]}; make a plain column of it in the "
         "table, or declare another"
     )
-
-
-def least_float(edge: float) -> float:
-    """The least float64 not below an edge, which bounds the same floats."""
-    if edge == -math.inf:
-        return edge
-    if abs(edge) > sys.float_info.max:
-        return math.inf if edge > 0 else -sys.float_info.max
-    nearest = float(edge)
-    return nearest if nearest >= edge else math.nextafter(nearest, math.inf)

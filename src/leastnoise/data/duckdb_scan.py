@@ -13,23 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.errors import DataError, MissingExtraError
-from leastnoise.data.columns import check_kind, least_float
+from leastnoise.data.columns import check_kind
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
+from leastnoise.data.placement import Edges, OneOf, Placement, Steps, placement_of
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan, digest_of_files
 from leastnoise.data.sources import CsvFiles, TablePart, check_files, column_types, file_parts
 from leastnoise.data.table_cover import Subset, tallied
-from leastnoise.query import (
-    EXPONENT_TEXT,
-    NUMBER_TEXT,
-    WHOLE_TEXT,
-    Attribute,
-    Bins,
-    Categories,
-    Hierarchy,
-    Integers,
-    Schema,
-)
+from leastnoise.query import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, Schema
 
 # The engine of one question: no files but the table's, no extensions, nothing
 # spilled to disk, and object columns of pandas as text instead of a guess from
@@ -115,6 +106,7 @@ def opened(
             same version of it.
     """
     names = schema.names
+    rules = [placement_of(schema[name]) for name in names]
     columns = names if person is None else (*names, person.column)
     with _engine(source) as engine:
         if isinstance(source, list):
@@ -133,10 +125,10 @@ def opened(
         for part in parts:
             read = [(_checked(*column), column[1]) for column in part.columns]
             part = part._replace(columns=part.columns if part.table == "texts" else read)
-            pairs = list(enumerate(zip(names, part.columns, strict=False)))
-            for _, (name, (_, kind)) in pairs:
-                check_kind(name, schema[name], _family(kind))
-            values = [f"{_value(schema[name], *column)} AS v{k}" for k, (name, column) in pairs]
+            for name, rule, (_, kind) in zip(names, rules, part.columns, strict=False):
+                check_kind(name, rule.kind, _family(kind))
+            pairs = list(enumerate(zip(rules, part.columns, strict=False)))
+            values = [f"{_value(rule, *column)} AS v{k}" for k, (rule, column) in pairs]
             present = [f"{_present(*column)} AS p{k}" for k, (_, column) in pairs]
             written = [f"CAST({column} AS VARCHAR) AS t{k}" for k, (_, (column, _)) in pairs]
             who = []
@@ -216,16 +208,14 @@ def _truncated(query: str, n_attributes: int) -> str:
     return f"SELECT * FROM (SELECT *, {rank} AS nth FROM ({query}) WHERE who IS NOT NULL) WHERE nth <= $most"
 
 
-def _engine_type(attribute: Attribute) -> str:
+def _engine_type(rule: Placement) -> str:
     """The engine's type for the values of an attribute; integers leave room for a difference of two."""
-    if isinstance(attribute, Bins):
-        return "DOUBLE"
-    assert isinstance(attribute, (Integers, Categories, Hierarchy))
-    values = attribute.values
-    if isinstance(values[0], str):
-        return "VARCHAR"
-    ends = (values[0], values[-1]) if isinstance(values, range) else values
-    bound = max(abs(int(end)) for end in ends)
+    if rule.kind != "whole":
+        return "VARCHAR" if rule.kind == "text" else "DOUBLE"
+    search = rule.search
+    assert not isinstance(search, Edges)
+    numbers = search.values if isinstance(search, OneOf) else (search.low, search.high)
+    bound = max(abs(int(number)) for number in numbers)
     if bound >= 2**125:
         raise DataError("whole numbers in a schema must be below 2^125 to be counted in a table")
     return "BIGINT" if bound < 2**62 else "HUGEINT"
@@ -236,9 +226,9 @@ def _present(column: str, kind: str) -> str:
     return f"({column} IS NOT NULL" + (f" AND NOT isnan({column}))" if kind in _FLOATS else ")")
 
 
-def _value(attribute: Attribute, column: str, kind: str) -> str:
+def _value(rule: Placement, column: str, kind: str) -> str:
     """SQL for a column's value in the type of the attribute; null where it has none."""
-    text, wanted = f"CAST({column} AS VARCHAR)", _engine_type(attribute)
+    text, wanted = f"CAST({column} AS VARCHAR)", _engine_type(rule)
     if wanted == "VARCHAR":
         return _written_out(column, kind)
     if wanted == "DOUBLE":
@@ -248,7 +238,7 @@ def _value(attribute: Attribute, column: str, kind: str) -> str:
         return f"CASE WHEN regexp_full_match({text}, '{NUMBER_TEXT}') THEN TRY_CAST({text} AS DOUBLE) END"
     # Where numbers are clamped, one too large for the type still counts, at an end.
     beyond = "NULL"
-    if attribute.outside == "clamp":
+    if isinstance(rule.search, Steps) and rule.search.is_clamped:
         wanted, beyond = "HUGEINT", f"CASE WHEN {{}} THEN -{_HUGE} ELSE {_HUGE} END"
     if kind in _INTEGERS:
         return f"TRY_CAST({column} AS {wanted})"
@@ -322,47 +312,41 @@ def _family(kind: str) -> str:
 def with_cells(engine: Any, schema: Schema, query: str, parameters: dict[str, Any], first: int = 0) -> str:
     """The query with the cell of every attribute by its policies, or null, as columns from i{first} on."""
     for k, name in enumerate(schema, start=first):
-        query = _placed(engine, schema[name], k, query, parameters)
+        query = _placed(engine, placement_of(schema[name]), k, query, parameters)
     return query
 
 
-def _placed(engine: Any, attribute: Attribute, k: int, query: str, parameters: dict[str, Any]) -> str:
+def _placed(engine: Any, rule: Placement, k: int, query: str, parameters: dict[str, Any]) -> str:
     """The query with one more column ``i{k}``: the cell of value ``v{k}``, or null."""
-    query = found(engine, attribute, k, query, parameters)
-    policies = {"outside": attribute.outside, "null": attribute.null}
-    cells = {
-        case: f"{attribute.n_values}::BIGINT" if policy == "other" else "NULL::BIGINT"
-        for case, policy in policies.items()
-    }
-    index = f"CASE WHEN p{k} THEN coalesce(i{k}, {cells['outside']}) ELSE {cells['null']} END"
+    query = found(engine, rule, k, query, parameters)
+    outside, null = ("NULL" if cell is None else str(cell) for cell in (rule.outside, rule.null))
+    index = f"CASE WHEN p{k} THEN coalesce(i{k}, {outside}::BIGINT) ELSE {null}::BIGINT END"
     return f"SELECT * REPLACE ({index} AS i{k}) FROM ({query})"
 
 
-def found(engine: Any, attribute: Attribute, k: int, query: str, parameters: dict[str, Any]) -> str:
+def found(engine: Any, rule: Placement, k: int, query: str, parameters: dict[str, Any]) -> str:
     """The query with one more column ``i{k}``: the index of ``v{k}`` among the declared values, or null."""
-    if isinstance(attribute, Bins):
-        return _in_bins(attribute, k, query, parameters)
-    if isinstance(attribute, Integers):
-        return _in_range(attribute, k, query, parameters)
-    return _among_names(engine, attribute, k, query)
+    if isinstance(rule.search, Edges):
+        return _in_bins(rule.search, k, query, parameters)
+    if isinstance(rule.search, Steps):
+        return _in_steps(rule.search, k, query, parameters)
+    return _in_list(engine, rule.search, _engine_type(rule), k, query)
 
 
-def _among_names(engine: Any, attribute: Attribute, k: int, query: str) -> str:
-    assert isinstance(attribute, (Categories, Hierarchy))
-    declared = f"SELECT unnest($texts::VARCHAR[])::{_engine_type(attribute)} AS value"
+def _in_list(engine: Any, search: OneOf, kind: str, k: int, query: str) -> str:
+    declared = f"SELECT unnest($texts::VARCHAR[])::{kind} AS value"
     engine.execute(
         f"CREATE TEMP TABLE declared{k} AS {declared}, unnest(range(len($texts))) AS i",
-        {"texts": [str(value) for value in attribute.values]},
+        {"texts": [str(value) for value in search.values]},
     )
     joined = f"({query}) t LEFT JOIN declared{k} ON v{k} = declared{k}.value"
     return f"SELECT t.*, declared{k}.i AS i{k} FROM {joined}"
 
 
-def _in_range(attribute: Integers, k: int, query: str, parameters: dict[str, Any]) -> str:
-    values = attribute.values
-    parameters |= {f"low{k}": values[0], f"high{k}": values[-1], f"step{k}": values.step}
+def _in_steps(search: Steps, k: int, query: str, parameters: dict[str, Any]) -> str:
+    parameters |= {f"low{k}": search.low, f"high{k}": search.high, f"step{k}": search.step}
     # Cut to the range first, so that the difference cannot overflow.
-    if attribute.outside == "clamp":
+    if search.is_clamped:
         inside = f"CASE WHEN v{k} < $low{k} THEN $low{k} WHEN v{k} > $high{k} THEN $high{k} ELSE v{k} END"
     else:
         inside = f"CASE WHEN v{k} BETWEEN $low{k} AND $high{k} THEN v{k} END"
@@ -371,21 +355,21 @@ def _in_range(attribute: Integers, k: int, query: str, parameters: dict[str, Any
     return f"SELECT *, CAST({index} AS BIGINT) AS i{k} FROM ({query})"
 
 
-def _in_bins(attribute: Bins, k: int, query: str, parameters: dict[str, Any]) -> str:
+def _in_bins(search: Edges, k: int, query: str, parameters: dict[str, Any]) -> str:
     # Binary search, one projection per bit: 1,000 bins over 10 million rows take
     # 1.1 s on two cores, where a tree of CASE took 17 s and an ASOF join sorts the table.
-    edges = [least_float(edge) for edge in attribute.edges]
-    n_bits = (attribute.n_values - 1).bit_length()
+    edges = search.edges
+    n_bits = (search.n_bins - 1).bit_length()
     if n_bits:
         # No number reaches a NaN, not even infinity.
-        padding = [math.nan] * (2**n_bits - attribute.n_values)
-        parameters[f"edges{k}"] = edges[:-1] + padding
-    if attribute.outside == "clamp":
+        padding = [math.nan] * (2**n_bits - search.n_bins)
+        parameters[f"edges{k}"] = [*edges[:-1], *padding]
+    if search.is_clamped:
         # The search leaves what is below every edge in the first bin, and what is above in the last.
         inside = f"v{k} IS NOT NULL"
     else:
         parameters |= {f"start{k}": edges[0], f"end{k}": edges[-1]}
-        inside = f"v{k} >= $start{k} AND v{k} {'<=' if attribute.edges[-1] == math.inf else '<'} $end{k}"
+        inside = f"v{k} >= $start{k} AND v{k} {'<=' if search.is_end_inside else '<'} $end{k}"
     query = f"SELECT *, CASE WHEN {inside} THEN 0::BIGINT END AS i{k} FROM ({query})"
     for step in (2**bit for bit in reversed(range(n_bits))):
         further = f"CASE WHEN v{k} >= $edges{k}[i{k} + {step + 1}] THEN {step} ELSE 0 END"

@@ -19,20 +19,11 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.columns import check_kind, least_float
+from leastnoise.data.columns import check_kind
 from leastnoise.data.dialects import Dialect, Expression, floor
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
-from leastnoise.query import (
-    EXPONENT_TEXT,
-    NUMBER_TEXT,
-    WHOLE_TEXT,
-    Attribute,
-    Bins,
-    Categories,
-    Hierarchy,
-    Integers,
-    text_of,
-)
+from leastnoise.data.placement import Edges, Placement, Steps
+from leastnoise.query import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, text_of
 
 # Whole numbers below this are counted in 64 bits; all beyond it are alike, and are outside.
 FAR = 10**18
@@ -77,51 +68,54 @@ def family_of(dtype: Any) -> str:
     return "bytes" if dtype.is_binary() or dtype.is_interval() else "unknown"
 
 
-def check_type(name: str, attribute: Attribute | None, dtype: Any) -> None:
-    """Return if a column of this type is read alike on every engine, as the attribute or the person."""
+def check_type(name: str, rule: Placement | None, dtype: Any) -> None:
+    """Return if a column of this type is read alike on every engine, by a placement or as the person."""
     family = family_of(dtype)
     is_plain = family in ("text", "truth", "whole", "float", "decimal")
-    check_kind(name, attribute, "plain" if is_plain else "time" if family == "date" else family)
+    kind = None if rule is None else rule.kind
+    check_kind(name, kind, "plain" if is_plain else "time" if family == "date" else family)
     is_fine_decimal = dtype.is_decimal() and (dtype.scale or 0) > 6
-    if family == "time" or (attribute is None and (family == "date" or is_fine_decimal)):
+    if family == "time" or (rule is None and (family == "date" or is_fine_decimal)):
         raise DataError(
             f"column {name!r} holds values that engines write out differently; make a text column of it in "
             "the table, as in table.mutate(day=table.day.strftime('%Y-%m-%d'))"
         )
-    is_far = isinstance(attribute, Integers) and _is_far(attribute)
-    if is_far and (attribute.outside == "clamp" or attribute.n_values > _MAX_LISTED):  # type: ignore[union-attr]
+    search = None if rule is None else rule.search
+    if isinstance(search, Steps) and _is_far(search) and (search.is_clamped or search.n_values > _MAX_LISTED):
         raise DataError(
             f"the range of {name!r} goes beyond {FAR:,}, which this engine does not count; declare Bins, or "
             f"at most {_MAX_LISTED:,} values that are not clamped"
         )
 
 
-def reading(attribute: Attribute, column: Expression, dialect: Dialect) -> ColumnReading:
-    """How an attribute is read from a column of one of the types that `check_type` lets through."""
+def reading(rule: Placement, column: Expression, dialect: Dialect) -> ColumnReading:
+    """How a placement reads a column of one of the types that `check_type` lets through."""
     family, dtype = family_of(column.type()), column.type()
     if family == "decimal" and dtype.is_integer():
         column = column.cast("decimal(20, 0)")
-    if isinstance(attribute, Bins):
+    search = rule.search
+    if isinstance(search, Edges):
         made = [(_float(column, family, dialect), "float64")]
-        index = lambda x: _in_bins(attribute, x)  # noqa: E731
-    elif isinstance(attribute, Integers) and not _is_far(attribute):
+        index = lambda x: _in_bins(search, x)  # noqa: E731
+    elif isinstance(search, Steps) and not _is_far(search):
         made = [(_whole(column, family, dialect), "int64")]
-        index = lambda w: _in_range(attribute, w)  # noqa: E731
+        index = lambda w: _in_steps(search, w)  # noqa: E731
     else:
-        assert isinstance(attribute, (Integers, Categories, Hierarchy))
-        is_text = isinstance(attribute, (Categories, Hierarchy)) and attribute.is_text
-        named = _among_texts if is_text else _among_numbers
-        made, index = named(list(attribute.values), column, family, dialect)
+        listed = (
+            range(search.low, search.high + 1, search.step) if isinstance(search, Steps) else search.values
+        )
+        among = _among_texts if rule.kind == "text" else _among_numbers
+        made, index = among(listed, column, family, dialect)
     return ColumnReading(_is_present(column, family, dialect), tuple(made), index)
 
 
-def placed(attribute: Attribute, index: Expression, is_present: Expression) -> Expression:
-    """The cell of an attribute, by its policies, from the index of a declared value; null to drop."""
+def placed(rule: Placement, index: Expression, is_present: Expression) -> Expression:
+    """The cell by the policies of a placement, from the index of a declared value; null to drop."""
     import ibis
 
-    other, dropped = ibis.literal(attribute.n_values, "int64"), ibis.null("int64")
-    found = index.fill_null(other) if attribute.outside == "other" else index
-    return is_present.ifelse(found, other if attribute.null == "other" else dropped)
+    found = index if rule.outside is None else index.fill_null(ibis.literal(rule.outside, "int64"))
+    null = ibis.null("int64") if rule.null is None else ibis.literal(rule.null, "int64")
+    return is_present.ifelse(found, null)
 
 
 def person_text(column: Expression, person: Person, dialect: Dialect) -> Expression:
@@ -265,32 +259,31 @@ def _is_whole(column: Expression, dialect: Dialect) -> Expression:
 # ------------------------------------------------------------------ which cell that is
 
 
-def _is_far(attribute: Integers) -> bool:
+def _is_far(search: Steps) -> bool:
     """Whether a range reaches beyond what is counted in 64 bits."""
-    low, high = attribute.values[0], attribute.values[-1]
-    return max(abs(low), abs(high)) >= FAR or (attribute.values.step > 1 and high - low >= 2**53)
+    low, high = search.low, search.high
+    return max(abs(low), abs(high)) >= FAR or (search.step > 1 and high - low >= 2**53)
 
 
-def _in_range(attribute: Integers, number: Expression) -> Expression:
+def _in_steps(search: Steps, number: Expression) -> Expression:
     import ibis
 
-    values = attribute.values
-    low, high, step = (ibis.literal(n, "int64") for n in (values[0], values[-1], values.step))
-    if attribute.outside == "clamp":
+    low, high, step = (ibis.literal(n, "int64") for n in (search.low, search.high, search.step))
+    if search.is_clamped:
         number = ibis.cases((number < low, low), (number > high, high), else_=number)
     else:
         number = ((number >= low) & (number <= high)).ifelse(number, ibis.null("int64"))
-    if values.step == 1:
+    if search.step == 1:
         return number - low
     # Both are below 2^53 and one divides the other, so the float is the whole number.
-    steps = (number - low).cast("float64") / _number(values.step)
+    steps = (number - low).cast("float64") / _number(search.step)
     return ((number - low) % step == 0).ifelse(steps.cast("int64"), ibis.null("int64"))
 
 
-def _in_bins(attribute: Bins, number: Expression) -> Expression:
+def _in_bins(search: Edges, number: Expression) -> Expression:
     import ibis
 
-    edges = [least_float(edge) for edge in attribute.edges]
+    edges = search.edges
 
     def bin_of(first: int, last: int) -> Expression:
         if first == last:
@@ -299,14 +292,12 @@ def _in_bins(attribute: Bins, number: Expression) -> Expression:
         is_below = number < _number(edges[middle])
         return is_below.ifelse(bin_of(first, middle - 1), bin_of(middle, last))
 
-    if attribute.outside == "clamp":
+    if search.is_clamped:
         is_inside = number.notnull()
     else:
         end = _number(edges[-1])
-        is_inside = (number >= _number(edges[0])) & (
-            number <= end if attribute.edges[-1] == math.inf else number < end
-        )
-    return is_inside.ifelse(bin_of(0, attribute.n_values - 1), ibis.null("int64"))
+        is_inside = (number >= _number(edges[0])) & (number <= end if search.is_end_inside else number < end)
+    return is_inside.ifelse(bin_of(0, search.n_bins - 1), ibis.null("int64"))
 
 
 def _lookup(value: Expression, declared: Sequence[tuple[Any, int]], literal: Callable[[Any], Any]) -> Any:

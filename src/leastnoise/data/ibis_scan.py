@@ -17,6 +17,7 @@ from leastnoise.data.columns import column_places
 from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
 from leastnoise.data.ibis_cells import check_type, person_text, placed, reading
 from leastnoise.data.people import Person
+from leastnoise.data.placement import placement_of
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import Scan, held_version
 from leastnoise.data.table_cover import Subset, tallied
@@ -79,7 +80,7 @@ def check_table(table: Any, schema: Schema, person: Person | None) -> None:
     places = column_places(table.columns, names)
     types = list(table.schema().values())
     for name, place in zip(schema.names, places, strict=False):
-        check_type(name, schema[name], types[place])
+        check_type(name, placement_of(schema[name]), types[place])
     if person is not None:
         check_type(person.column, None, types[places[-1]])
 
@@ -177,9 +178,8 @@ def _records(backend: Any, table: Any, schema: Schema, person: Person | None) ->
     dialect = dialect_of(backend.name)
     names = schema.names
     places = column_places(table.columns, names if person is None else (*names, person.column))
-    readings = [
-        reading(schema[name], table[place], dialect) for name, place in zip(names, places, strict=False)
-    ]
+    rules = [placement_of(schema[name]) for name in names]
+    readings = [reading(rule, table[place], dialect) for rule, place in zip(rules, places, strict=False)]
     values = {f"p{k}": read.is_present for k, read in enumerate(readings)}
     types = {f"p{k}": "boolean" for k in range(len(readings))}
     for k, read in enumerate(readings):
@@ -189,9 +189,9 @@ def _records(backend: Any, table: Any, schema: Schema, person: Person | None) ->
         values["who"], types["who"] = person_text(table[places[-1]], person, dialect), "string"
     first = backend.sql(backend.compile(table.select(**values)) + dialect.fence, schema=types)
     cells = {} if person is None else {"who": first["who"]}
-    for k, (name, read) in enumerate(zip(names, readings, strict=True)):
+    for k, (rule, read) in enumerate(zip(rules, readings, strict=True)):
         index = read.index(*(first[f"v{k}_{j}"] for j in range(len(read.values))))
-        cells[f"i{k}"] = placed(schema[name], index, first[f"p{k}"])
+        cells[f"i{k}"] = placed(rule, index, first[f"p{k}"])
     kinds = {column: "string" if column == "who" else "int64" for column in cells}
     second = backend.sql(backend.compile(first.select(**cells)) + dialect.fence, schema=kinds)
     return second.filter([second[column].notnull() for column in cells])

@@ -16,6 +16,7 @@ from leastnoise.core.errors import DataError
 from leastnoise.data.csv_blocks import Dropped
 from leastnoise.data.duckdb_scan import found, opened, with_cells
 from leastnoise.data.handle import Data
+from leastnoise.data.placement import placement_of
 from leastnoise.data.sources import is_in_engine
 from leastnoise.data.withheld_errors import withheld
 from leastnoise.query import Attribute, Bins, Integers, Schema
@@ -123,7 +124,7 @@ def _fit(data: Data, records_per_person: int, n_examples: int) -> SchemaFit:
         query = f"SELECT *, {', '.join(copies)} FROM ({query})"
         # By what is declared alone, and once more by the policies, as the records will be counted.
         for k, name in enumerate(schema):
-            query = found(engine, _with_outside(schema[name], "drop"), k, query, parameters)
+            query = found(engine, placement_of(_with_outside(schema[name], "drop")), k, query, parameters)
         query = with_cells(engine, schema, query, parameters, first=n)
         is_counted = " AND ".join(f"i{k + n} IS NOT NULL" for k in range(n))
         tallies = [f"count(*) FILTER ({is_counted})"]
