@@ -73,7 +73,7 @@ from leastnoise.planning.families import dense
 from leastnoise.privacy import goals as privacy
 from leastnoise.query import Workload, workload
 from leastnoise.query.queries import linear
-from leastnoise.query.schema import bins
+from leastnoise.query.schema import numeric
 from leastnoise.query.schema import schema as declared
 from leastnoise.release import counts as counts_module
 from leastnoise.release import measuring, noise
@@ -1444,7 +1444,7 @@ def test_mistake_intervals_that_hold_their_upper_edge(
 
 
 def test_mistake_edges_that_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bins.Bins, "_check", lambda self: None)
+    monkeypatch.setattr(numeric.Bins, "_check", lambda self: None)
     noticed(check_edges, [0, 2, 1], "bin edges must increase")
     noticed(check_edges, [0, 1, 1, 2], "bin edges must increase")
 
