@@ -380,8 +380,8 @@ def test_violated_queries_must_join(monkeypatch: pytest.MonkeyPatch) -> None:
     L, B = coordinates(W)
     monkeypatch.setattr(capped, "_ALL_AT_ONCE", 20)
     monkeypatch.setattr(capped, "_PER_DIRECTION", 1)
-    monkeypatch.setattr(capped, "_MAX_ROUNDS", 4)
-    monkeypatch.setattr(capped._ActiveSet, "_next_rows", lambda self, chosen, *rest: chosen)
+    monkeypatch.setattr("leastnoise.solver.active_set.MAX_ROUNDS", 4)
+    monkeypatch.setattr(capped._CappedRows, "next_rows", lambda self, chosen, found: chosen)
     base = np.linalg.qr(L / np.sqrt(c)[:, None])[1]
     stuck = least_profile(ImplicitRows(Matrix(L), None, NUMPY), B, c, Run(SOLVER), base=base)
     assert not stuck.has_converged and stuck.gap > SOLVER

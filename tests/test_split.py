@@ -17,7 +17,7 @@ from scipy import optimize, sparse
 from leastnoise.core.errors import InputError
 from leastnoise.core.progress import Progress
 from leastnoise.query import Lattice
-from leastnoise.solver import SplitSolution, least_largest, split, split_path, split_rounds, total_within
+from leastnoise.solver import SplitSolution, least_largest, split, split_path, total_within
 from leastnoise.solver.split import least_total
 from support import extra
 from tolerances import JUDGE, ROUNDING, SOLVER
@@ -489,7 +489,7 @@ def test_rounds_end_where_all_rows_at_once_do(seed: int, monkeypatch: pytest.Mon
     assert within.has_converged and is_proved(within, A, w, kept, NINE)
     short = total_within(A, w, kept / 1.02)
     assert not short.is_feasible and short.lower_bound > 1
-    monkeypatch.setattr(split_rounds, "ALL_AT_ONCE", 10_000)
+    monkeypatch.setattr(split, "ALL_AT_ONCE", 10_000)
     assert least_largest(A, caps).achieved == pytest.approx(rounds.achieved, rel=2 * NINE)
     assert total_within(A, w, kept).achieved == pytest.approx(within.achieved, rel=2 * NINE)
 
@@ -504,9 +504,9 @@ def test_rounds_find_a_block_that_one_row_alone_holds() -> None:
 
 def test_rounds_that_look_at_their_own_rows_only_do_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
     A, _, caps = problem(0, 5_000, 12)
-    monkeypatch.setattr(split_rounds, "_first_rows", lambda kind, p: np.arange(0, 5_000, 100))
+    monkeypatch.setattr(split, "_first_rows", lambda kind, p: np.arange(0, 5_000, 100))
     assert is_proved(least_largest(A, caps), A, None, caps, NINE)
-    monkeypatch.setattr(split_rounds, "_violated", lambda ratios, chosen, count: chosen[:0])
+    monkeypatch.setattr(split, "_violated", lambda ratios, chosen, count: chosen[:0])
     blind = least_largest(A, caps)
     assert not blind.has_converged and is_proved(blind, A, None, caps, blind.gap + ROUNDING)
 

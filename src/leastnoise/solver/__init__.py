@@ -8,9 +8,9 @@
     path_following.py   an interior-point method, with a bound on both sides at every step
     capped_problems.py  the problems with caps as convex functions, for `path_following`
     capped.py           the least profile and the total variance under caps, for any number of queries
-    split_path.py       the same for a budget split over blocks, for `path_following`
-    split_rounds.py     … for many more rows than blocks
-    split.py            the best split of a budget over blocks
+    split_path.py       the same for a budget split over blocks
+    split.py            the best split of a budget over blocks, for any number of rows
+    active_set.py       many caps, solved for a few of them at a time
     conjugate_gradients.py
     ordering.py         the refined privacy ordering
     descent.py          L-BFGS-B with a deadline

@@ -20,6 +20,7 @@ import numpy as np
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.solver.active_set import Round, revived, search_active_set
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.capped_problems import (
     PATIENCE,
@@ -30,7 +31,7 @@ from leastnoise.solver.capped_problems import (
     TotalWithinCaps,
     mixture,
 )
-from leastnoise.solver.mean import Forms, evaluate
+from leastnoise.solver.mean import Forms, MeanPoint, evaluate
 from leastnoise.solver.path_following import Enough, Path, follow_path, never, relative_gap
 from leastnoise.solver.rows import DenseRows, QueryRows, StackedRows
 
@@ -40,20 +41,18 @@ _ALL_AT_ONCE = 1_500
 # The same, per direction.
 _PER_DIRECTION = 4
 
-# Rounds of the active set, at most.
-_MAX_ROUNDS = 60
-
 # A query is idle, and left out of the next round, if its weight is below this share of the largest ...
 _IDLE_WEIGHT = 1e-7
 
 # ... and its variance, beside its cap, below this share of the largest.
 _IDLE_VARIANCE = 0.95
 
-# Weights that vanished in one problem start the next with this share of their mean.
-_REVIVED = 0.1
+# A round of all queries that stalled begins again this often: of 1,400 random problems the path stalls in 3,
+# and from revived weights it is another one.
+_RESTARTS = 1
 
-# The gap of a first round that leaves most queries out.
-_FIRST_ROUND = 1e-2
+# Queries that join in a round, at most, unless there are more directions.
+_JOINING = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +144,8 @@ def least_profile(
         base: a root (k, k) of Σ_j l_j l_jᵀ/c_j, by which the first queries are chosen where they are many.
         start: positive weights (p, q) to begin with.
     """
-    return _LeastProfile(rows, B, caps, run).search(base, start).solution
+    search = _LeastProfile(rows, B, caps, run, base)
+    return search.solution(search.search(start))
 
 
 def total_within_caps(
@@ -165,20 +165,19 @@ def total_within_caps(
         # What no cap covers must not drift off while the others are looked after.
         rows, caps = _with_loose_caps(rows, B, caps, base, load_backend(run.backend))
     first = replace(run, tol=min(run.tol, 1e-6))
-    room = _LeastProfile(rows, B, caps, first).search(base, None, _has_room)
-    if room.solution.achieved >= 1:
-        return replace(room.solution, p=room.solution.p[:m], is_feasible=False, has_converged=False)
+    search = _LeastProfile(rows, B, caps, first, base)
+    room = search.search(None, _has_room)
+    if room.achieved >= 1:
+        return replace(search.solution(room), p=room.dual[0][:m], is_feasible=False, has_converged=False)
     usual = float((base**2).sum() * (B**2).sum(axis=0).max())
-    if is_all_capped and _total_of(room, base) > _LOOSE * usual:
+    if is_all_capped and _total_of(room.primal.point, base) > _LOOSE * usual:
         # Caps so loose that noise drifted off where they are: too far away to mix with.
         rows, caps = _with_loose_caps(rows, B, caps, base, load_backend(run.backend))
-        closer = _LeastProfile(rows, B, caps, first).search(base, None, _has_room)
-        room = closer if closer.solution.achieved < 1 else room
-    search = _TotalWithinCaps(given, B, given_caps, run, base, room)
-    found = search.search(base, (room.solution.p[:m], room.solution.q)).solution
-    if found.has_converged:
-        return found
-    return replace(found, ended=worst_ending([room.solution.ended, found.ended]))
+        closer = _LeastProfile(rows, B, caps, first, base).search(None, _has_room)
+        room = closer if closer.achieved < 1 else room
+    within = _TotalWithinCaps(given, B, given_caps, run, base, room.primal)
+    found = within.solution(within.search((room.dual[0][:m], room.dual[1])))
+    return found if found.has_converged else replace(found, ended=worst_ending([room.ended, found.ended]))
 
 
 def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedSolution:
@@ -194,7 +193,7 @@ def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedS
     k, n = base.shape
     forms = Forms(DenseRows(np.zeros((0, k)), device), device.matrix(base), device.matrix(np.eye(k)), device)
     nothing = Anchor(np.zeros((k, k)), np.zeros(0), np.zeros(n), 0.0)
-    first = _revived(np.ones(n) if start is None else start)
+    first = revived(np.ones(n) if start is None else start)
     path = run.follow(TotalWithinCaps(forms, np.zeros(0), nothing), np.zeros(0), first)
     return CappedSolution(
         strategy=path.best.mean.beta / math.sqrt(float(path.best.mean.u.max())),
@@ -209,9 +208,8 @@ def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedS
     )
 
 
-def _total_of(found: _BestRound, base: Array) -> float:
-    """trace(S₀Σ) of the noise found, at profile 1."""
-    point = found.path.best.mean
+def _total_of(point: MeanPoint, base: Array) -> float:
+    """trace(S₀Σ) of a point's noise, at profile 1."""
     root = point.device.numpy(point.root)
     return float(((base @ root.T) ** 2).sum() * point.u.max())
 
@@ -236,104 +234,114 @@ def _with_loose_caps(
 
 
 @dataclass(frozen=True, eq=False)
-class _BestRound:
-    """Where a search ended, in the last round's own terms as well."""
+class CappedNoise:
+    """The noise of a round.
 
-    solution: CappedSolution
-    path: CappedPath
-    v: Array  # variances of all queries under the path's noise
+    Attributes:
+        strategy: (r, n), scaled or mixed so that every cap is kept.
+        point: where the round ended, over its own queries.
+        v: the variances of all queries there, before every cap is kept.
+    """
+
+    strategy: Array
+    point: MeanPoint
+    v: Array
 
 
-class _ActiveSet(ABC):
-    """One of the two problems, over a growing and shrinking set of queries."""
+Weights = tuple[Array, Array]
 
-    base: Any | None = None
 
-    def __init__(self, rows: QueryRows, B: Array, caps: Array, run: Run) -> None:
+class _CappedRows(ABC):
+    """One of the two problems, for `active_set`.
+
+    Args:
+        base: a root (k, k) of a sum over all queries, by which the first ones are chosen where they are many.
+    """
+
+    def __init__(self, rows: QueryRows, B: Array, caps: Array, run: Run, base: Array | None) -> None:
         self.rows, self.B, self.caps, self.run = rows, B, caps, run
         self.device: Backend = load_backend(run.backend)
         self.cells = self.device.matrix(B)
+        self.core = self._first_rows(base)
+
+    @property
+    def n_rows(self) -> int:
+        """How many queries there are."""
+        return self.rows.shape[0]
 
     @abstractmethod
     def problem(self, chosen: Array) -> CappedProblem:
         """The problem with the chosen queries only."""
 
     @abstractmethod
-    def assess(self, path: CappedPath, v: Array) -> tuple[float, Array]:
+    def assess(self, point: MeanPoint, v: Array) -> tuple[float, Array]:
         """What a round's noise achieves once it keeps every cap, and that noise as a strategy."""
 
-    def search(
-        self, base: Array | None, start: tuple[Array, Array] | None, enough: Enough = never
-    ) -> _BestRound:
-        """Rounds until the gap is small enough for all queries."""
+    def search(self, start: Weights | None, enough: Enough = never) -> Round[CappedNoise, Weights]:
+        """The optimum for all queries."""
+        if start is None:
+            m, n = self.n_rows, self.B.shape[1]
+            start = np.full(m, 1 / m), np.full(n, 1 / n)
         run = self.run
-        m, n = self.rows.shape[0], self.B.shape[1]
-        chosen = core = self._first_rows(base)
-        p, q = start if start is not None else (np.full(m, 1 / m), np.full(n, 1 / n))
-        best: _BestRound | None = None
-        has_begun_again = False
-        ended: Ended = "exhausted"
-        aim = run.tol if len(chosen) == m else max(_FIRST_ROUND, run.tol)
-        for _ in range(_MAX_ROUNDS):
-            path = run.follow(
-                self.problem(chosen),
-                _revived(p[chosen]),
-                _revived(q),
-                tol=aim,
-                enough=enough if len(chosen) == m else never,
-            )
-            is_whole = len(chosen) == m
-            v = path.best.mean.v if is_whole else self.rows.variances(path.best.mean.root)
-            p = np.zeros(m)
-            p[chosen], q = path.proof.mean.p, path.proof.mean.q
-            best = self._better(best, path, v, p)
-            is_enough = enough(best.solution.achieved, best.solution.lower_bound)
-            if best.solution.has_converged or is_enough or run.is_late:
-                ended = "converged" if best.solution.has_converged or is_enough else "deadline"
-                break
-            if is_whole and has_begun_again:
-                ended = path.ended
-                break
-            if is_whole:
-                # Of 1,400 random problems the path stalls in 3; from revived weights it is another one.
-                has_begun_again = True
-            else:
-                chosen = self._next_rows(chosen, core, p, v / self.caps)
-            aim = max(run.tol / 4, 0.1 * best.solution.gap) if len(chosen) < m else run.tol
-        assert best is not None
-        return replace(best, solution=replace(best.solution, ended=ended))
+        return search_active_set(
+            self, start, tol=run.tol, watch=run.watch, n_restarts=_RESTARTS, enough=enough
+        )
 
-    def _forms(self, chosen: Array) -> Forms:
+    def solution(self, found: Round[CappedNoise, Weights]) -> CappedSolution:
+        """The end of a search."""
+        return CappedSolution(
+            strategy=found.primal.strategy,
+            p=found.dual[0],
+            q=found.dual[1],
+            achieved=found.achieved,
+            lower_bound=found.lower_bound,
+            has_converged=found.gap <= self.run.tol,
+            steps=self.run.watch.steps,
+            seconds=self.run.watch.seconds,
+            ended=found.ended,
+        )
+
+    def first_rows(self, start: Weights) -> Array:
+        """All queries where few; else those served worst by noise shaped for their sum, and some others."""
+        return self.core
+
+    def solve(
+        self, chosen: Array, start: Weights, *, tol: float, watch: Watch, enough: Enough
+    ) -> Round[CappedNoise, Weights]:
+        """The optimum with the caps of the chosen queries, scaled or mixed to keep all of them."""
+        problem = self.problem(chosen)
+        z = problem.start(revived(start[0][chosen]), revived(start[1]))
+        path = follow_path(problem, z, tol=tol, watch=watch, patience=PATIENCE, enough=enough)
+        point = path.best.mean
+        v = point.v if len(chosen) == self.n_rows else self.rows.variances(point.root)
+        p = np.zeros(self.n_rows)
+        p[chosen] = path.proof.mean.p
+        achieved, strategy = self.assess(point, v)
+        return Round(
+            CappedNoise(strategy, point, v),
+            (p, path.proof.mean.q),
+            achieved,
+            path.lower_bound,
+            v / self.caps,
+            path.steps,
+            path.ended,
+        )
+
+    def next_rows(self, chosen: Array, found: Round[CappedNoise, Weights]) -> Array:
+        """Without the idle queries, with the most violated ones."""
+        p, ratios = found.dual[0], found.ratios
+        excess = float(ratios[chosen].max())
+        idle = (p[chosen] < _IDLE_WEIGHT * p.max()) & (ratios[chosen] < _IDLE_VARIANCE * excess)
+        violated = np.argsort(-ratios)[: max(self.rows.shape[1], _JOINING)]
+        violated = violated[ratios[violated] > excess * (1 + self.run.tol / 16)]
+        return np.unique(np.concatenate([chosen[~idle], self.core, violated]))
+
+    def _forms(self, chosen: Array, base: Any | None = None) -> Forms:
         """The chosen queries, written out unless they are many and quick as they are, and all cells."""
         m, k = self.rows.shape
         is_kept = self.rows.is_quick and m > _PER_DIRECTION * k
         rows = self.rows if is_kept else DenseRows(self.rows.take(chosen), self.device)
-        return Forms(rows, self.cells, self.base, self.device)
-
-    def _better(self, best: _BestRound | None, path: CappedPath, v: Array, p: Array) -> _BestRound:
-        """The best noise and the best proof of all rounds."""
-        watch = self.run.watch
-        achieved, strategy = self.assess(path, v)
-        solution = CappedSolution(
-            strategy,
-            p,
-            path.proof.mean.q,
-            achieved,
-            path.lower_bound,
-            False,
-            watch.steps,
-            watch.seconds,
-            path.ended,
-        )
-        if best is not None:
-            old = best.solution
-            if old.achieved < achieved:
-                solution = replace(solution, achieved=old.achieved, strategy=old.strategy)
-                path, v = best.path, best.v
-            if old.lower_bound > solution.lower_bound:
-                solution = replace(solution, lower_bound=old.lower_bound, p=old.p, q=old.q)
-        solution = replace(solution, has_converged=solution.gap <= self.run.tol)
-        return _BestRound(solution, path, v)
+        return Forms(rows, self.cells, base, self.device)
 
     def _first_rows(self, base: Array | None) -> Array:
         """All queries where few; else those served worst by noise shaped for their sum, and some others."""
@@ -355,36 +363,27 @@ class _ActiveSet(ABC):
             taken *= 2
         return np.arange(m)
 
-    def _next_rows(self, chosen: Array, core: Array, p: Array, ratios: Array) -> Array:
-        """Without the idle queries, with the most violated ones."""
-        excess = float(ratios[chosen].max())
-        idle = (p[chosen] < _IDLE_WEIGHT * p.max()) & (ratios[chosen] < _IDLE_VARIANCE * excess)
-        violated = np.argsort(-ratios)[: max(self.rows.shape[1], 500)]
-        violated = violated[ratios[violated] > excess * (1 + self.run.tol / 16)]
-        return np.unique(np.concatenate([chosen[~idle], core, violated]))
 
-
-class _LeastProfile(_ActiveSet):
+class _LeastProfile(_CappedRows):
     """Minimise the largest u_i subject to v_j ≤ c_j."""
 
     def problem(self, chosen: Array) -> LeastProfile:
         return LeastProfile(self._forms(chosen), self.caps[chosen], np.zeros(self.B.shape[1]))
 
-    def assess(self, path: CappedPath, v: Array) -> tuple[float, Array]:
+    def assess(self, point: MeanPoint, v: Array) -> tuple[float, Array]:
         excess = float((v / self.caps).max())
-        return excess * float(path.best.mean.u.max()), path.best.mean.beta * math.sqrt(excess)
+        return excess * float(point.u.max()), point.beta * math.sqrt(excess)
 
 
-class _TotalWithinCaps(_ActiveSet):
+class _TotalWithinCaps(_CappedRows):
     """Minimise trace(S₀Σ) subject to u_i ≤ 1 and v_j ≤ c_j, with noise that keeps both with room."""
 
     def __init__(
-        self, rows: QueryRows, B: Array, caps: Array, run: Run, base: Array, room: _BestRound
+        self, rows: QueryRows, B: Array, caps: Array, run: Run, base: Array, room: CappedNoise
     ) -> None:
-        super().__init__(rows, B, caps, run)
+        super().__init__(rows, B, caps, run, base)
         self.base = self.device.matrix(base)
-        m = rows.shape[0]
-        point, v = room.path.best.mean, room.v[:m]
+        point, v = room.point, room.v[: rows.shape[0]]
         # Both sides equally far below their limits.
         excess = float((v / caps).max(initial=0)) or 1.0
         scale = math.sqrt(float(point.u.max()) / excess)
@@ -393,10 +392,9 @@ class _TotalWithinCaps(_ActiveSet):
 
     def problem(self, chosen: Array) -> TotalWithinCaps:
         anchor = replace(self.anchor, v=self.anchor.v[chosen])
-        return TotalWithinCaps(self._forms(chosen), self.caps[chosen], anchor)
+        return TotalWithinCaps(self._forms(chosen, self.base), self.caps[chosen], anchor)
 
-    def assess(self, path: CappedPath, v: Array) -> tuple[float, Array]:
-        point = path.best.mean
+    def assess(self, point: MeanPoint, v: Array) -> tuple[float, Array]:
         scale, share = mixture(self.caps, self.anchor, v, point.u)
         achieved = (1 - share) * scale * point.base_trace + share * self.anchor.total
         if share == 0:
@@ -411,8 +409,3 @@ def _strategy(root: Array, B: Array) -> Array:
 
     triangle = linalg.qr(root, mode="r")[0][: root.shape[1]]
     return np.asarray(linalg.solve_triangular(triangle, B, trans="T"))
-
-
-def _revived(weights: Array) -> Array:
-    """Weights from which to begin again: none far below their mean."""
-    return np.maximum(weights, _REVIVED * float(weights.mean()))

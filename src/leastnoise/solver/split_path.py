@@ -28,11 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended
 from leastnoise.solver.conjugate_gradients import conjugate_gradients
-from leastnoise.solver.path_following import Enough, follow_path, never, relative_gap
 
 # Conjugate gradients stop once the residual fell to this share, for a step that is only to show the way.
 _ROUGH = 1e-2
@@ -62,7 +59,7 @@ _FEWEST = 5
 _MOST = 30
 
 # Steps without a smaller gap after which rounding is all there is.
-_PATIENCE = 15
+PATIENCE = 15
 
 
 class CapRatios:
@@ -305,31 +302,6 @@ class TotalWithin(SplitProblem):
             is_rising = float(root.sum()) * float((b[alpha > 0] / root).sum()) > price
             low, high = (middle, high) if is_rising else (low, middle)
         return p * math.exp((low + high) / 2)
-
-
-@dataclass(frozen=True, eq=False)
-class SplitPath:
-    """The best split found, and the best proof."""
-
-    x: Array
-    p: Array
-    achieved: float
-    lower_bound: float
-    steps: int
-    ended: Ended
-
-    @property
-    def gap(self) -> float:
-        """achieved / lower_bound − 1."""
-        return relative_gap(self.achieved, self.lower_bound)
-
-
-def follow_split(
-    problem: SplitProblem, p: Array, *, tol: float, watch: Watch, enough: Enough = never
-) -> SplitPath:
-    """From positive weights p to the optimum, by `follow_path`."""
-    found = follow_path(problem, p, tol=tol, watch=watch, patience=_PATIENCE, enough=enough)
-    return SplitPath(found.best.x, found.proof.z, found.achieved, found.lower_bound, found.steps, found.ended)
 
 
 class SplitSystem:
