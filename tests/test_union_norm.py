@@ -44,11 +44,11 @@ def little_room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 def leave_room(monkeypatch: pytest.MonkeyPatch, together: int, work: float) -> None:
-    monkeypatch.setattr(union_norm, "MOST_TOGETHER", together)
-    monkeypatch.setattr(union_norm, "MOST_WORK", work)
-    monkeypatch.setattr(union_norm, "_MOST_OF_MANY", together)
-    monkeypatch.setattr(union_norm, "_LEAST_WORK", work)
-    monkeypatch.setattr(union_norm, "_FEW", 4 if work else 0)
+    monkeypatch.setattr(union_norm, "_MAX_DECOMPOSED", together)
+    monkeypatch.setattr(union_norm, "_MAX_OPERATIONS", work)
+    monkeypatch.setattr(union_norm, "_MAX_DECOMPOSED_OF_MANY", together)
+    monkeypatch.setattr(union_norm, "_MIN_OPERATIONS", work)
+    monkeypatch.setattr(union_norm, "_FEW_WEIGHTS", 4 if work else 0)
 
 
 def union(queries: Sequence[Query], **sizes: Any) -> Products:
@@ -375,7 +375,7 @@ def test_many_different_weights_of_plain_counts_are_rounded_down(monkeypatch: py
     q, w = [np.linspace(1, 2, 90), np.ones(4)], np.ones(3)
     F = exact_norm(products, w, q)
     assert union_norm_below(products, w, q) == pytest.approx(F, rel=ROUNDING)
-    monkeypatch.setattr(union_axes, "MOST_DIRECTIONS", 40)
+    monkeypatch.setattr(union_axes, "_MAX_DIRECTIONS", 40)
     assert (1 - 1 / 40) * F < union_norm_below(products, w, q) < (1 - ROUNDING) * F
 
 
@@ -384,7 +384,7 @@ def test_axes_beyond_the_limit_keep_a_few_directions(case: str, monkeypatch: pyt
     products = CASES[case]
     q, w = solved(products), np.ones(len(products.terms))
     F = exact_norm(products, w, q)
-    monkeypatch.setattr(union_axes, "MOST_DIRECTIONS", 10)
+    monkeypatch.setattr(union_axes, "_MAX_DIRECTIONS", 10)
     monkeypatch.setattr(union_axes, "_DIRECTIONS_OF_LARGE_AXES", 6)
     monkeypatch.setattr(union_axes, "_GROWN", 3)
     assert (1 - 2 * CLOSE) * F < union_norm_below(products, w, q) < (1 - ROUNDING) * F
@@ -437,7 +437,7 @@ def test_one_decomposition_serves_weights_nearby_from_below() -> None:
     each = math.fsum(sum_of_norms_dense(axes, terms, weights[:, [c]]) for c in range(30))
     assert sum_of_norms_dense(axes, terms, weights, is_exact=True) == pytest.approx(each, rel=ROUNDING)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("leastnoise.bounds.union_directions._WORK", 0.0)
+        monkeypatch.setattr("leastnoise.bounds.union_directions._RELATIVE_WORK", 0.0)
         few = sum_of_norms_dense(axes, terms, weights)
     assert (1 - 1e-2) * each < few < (1 - ROUNDING) * each
 
@@ -463,7 +463,7 @@ def test_a_coarse_rule_stays_below_only_because_its_excess_is_divided_out(
         monkeypatch.setattr(union_directions, "_EXCESS", excess)
         found = []
         for start in np.exp(np.linspace(0, step, 40)):
-            monkeypatch.setattr(union_directions, "_FIRST", 1e-11 * start)
+            monkeypatch.setattr(union_directions, "_FIRST_SHIFT", 1e-11 * start)
             found.append(norm_by_resolvents(axes, terms, w) / exact)
         return max(found)
 

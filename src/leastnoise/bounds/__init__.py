@@ -1,4 +1,4 @@
-"""Lower bounds that hold whoever found the witness, and whatever rounding did to it.
+"""Lower bounds that hold for any witness, whatever method found it and however it was rounded.
 
     nuclear_norm      sums of singular values, from matrices; no decomposition is trusted for them
     union_axes        one axis of a union of products, in a basis that starts with its weights

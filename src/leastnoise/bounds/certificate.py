@@ -1,4 +1,4 @@
-"""How good a plan is, proved from both sides, whoever found it.
+"""How close a plan is to the optimum, proved from both sides without asking the solver.
 
 For weights w, caps c, and any dual weights p ≥ 0 of the queries and q ≥ 0 of the cells,
 no Gaussian noise of privacy profile at most μ² answers the workload W with less than
@@ -46,7 +46,7 @@ Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
 # A plan further than this from its bound is not called optimal, whatever gap was asked for.
 MOST_OPTIMAL = 1e-2
 
-# Rounding of the two sides stays below this; more is a fault, and is said.
+# Rounding of the two sides stays below this relative amount; more is a fault and raises an error.
 _DISAGREEMENT = 1e-6
 
 # A bound that exceeds another number by less than this may do so by rounding.

@@ -28,9 +28,14 @@ from leastnoise.query import Workload
 # matrix, which loses directions weaker than 1e-7.
 _SVD_ENTRIES = 2**20
 
-# Up to this many, low rank is looked for in so many random combinations; it is found when what they
-# leave of the sum of squares is below the last number.
-_FEW_ENTRIES, _SKETCHES, _WHOLE = 2**26, (128, 512), 1e-13
+# Low rank is searched for up to this many entries.
+_SKETCHED_ENTRIES = 2**26
+
+# In this many random combinations of the rows, one number after the other.
+_SKETCHES = (128, 512)
+
+# Low rank is found where what they leave of the sum of squares is below this share.
+_WHOLE = 1e-13
 
 # Eigenvalues of K below this share of the largest may be nothing but rounding.
 # Leaving them out only lowers the bound.
@@ -55,7 +60,7 @@ def total_variance_bound(workload: Workload, q: Array, weights: Array | None = N
             return unit
         F = unit * nuclear_norm_below(rows / unit * np.sqrt(q)) / math.sqrt(math.fsum(q))
         return F * F  # infinite where F ** 2 would raise
-    if np.count_nonzero(w) * workload.shape[1] <= _FEW_ENTRIES:
+    if np.count_nonzero(w) * workload.shape[1] <= _SKETCHED_ENTRIES:
         of_few = _few_directions_below(counted_rows(workload, w), np.sqrt(q))
         if of_few is not None:
             F = of_few / math.sqrt(math.fsum(q))

@@ -25,8 +25,11 @@ import numpy as np
 from leastnoise.bounds.nuclear_norm import distance_from_identity
 from leastnoise.core.operators import Array
 
-# Axes of more values keep this many directions; the others are cut off from the start.
-MOST_DIRECTIONS, _DIRECTIONS_OF_LARGE_AXES = 1_500, 64
+# Axes of at most this many values keep all of their directions.
+_MAX_DIRECTIONS = 1_500
+
+# Larger ones keep this many; the others are cut off from the start.
+_DIRECTIONS_OF_LARGE_AXES = 64
 
 # Directions grown by (1); the rest of a basis completes it in any way.
 _GROWN = 40
@@ -37,7 +40,7 @@ _LEAST_EIGENVALUE = 1e-12
 # Leaving out eigenvalues below this share of the largest only lowers a bound.
 _NOISE_FLOOR = 1e-14
 
-# Among so many kinds, the strongest, a common basis is looked for by pairs.
+# The search for a common basis compares pairs of this many kinds, the strongest.
 _COMPARED = 4
 
 # A direction is new when more than this share of it lies outside those before.
@@ -127,10 +130,10 @@ def plain_axis(q: Array, values: Sequence[Array]) -> tuple[AxisRoots, float]:
     """
     table = np.stack([q, *values], axis=1)
     groups, sizes = np.unique(table, axis=0, return_counts=True)
-    if len(groups) > MOST_DIRECTIONS:
+    if len(groups) > _MAX_DIRECTIONS:
         # Similar weights become the least of them, and as weights fall no norm grows.
         order = np.argsort(q * np.sum(values, axis=0), kind="stable")
-        parts = np.array_split(table[order], MOST_DIRECTIONS // 2)
+        parts = np.array_split(table[order], _MAX_DIRECTIONS // 2)
         groups = np.array([part.min(axis=0) for part in parts])
         sizes = np.array([len(part) for part in parts])
     total = float(sizes @ groups[:, 0])
@@ -160,7 +163,7 @@ def _in_grown_basis(matrices: Sequence[Array], e: Array) -> AxisRoots:
 
     decomposed = [linalg.eigh(K, check_finite=False, driver="evd") for K in matrices]
     grown = _grown(decomposed, e / np.linalg.norm(e))
-    n_kinds, is_large = len(matrices), len(e) > MOST_DIRECTIONS
+    n_kinds, is_large = len(matrices), len(e) > _MAX_DIRECTIONS
     if is_large and n_kinds == 1:
         # What lies beyond counts by its trace alone, and no basis of it is needed.
         B = grown

@@ -43,9 +43,17 @@ from leastnoise.core.operators import Array
 # What a product asks: the axes that it mentions, rising, and of each the kind of question.
 AskedKinds = tuple[tuple[int, int], ...]
 
-# K is decomposed at so many weights in any case; at no more where the work would be this many times that of
-# 1,500 directions, or where (1) is known to lose no more than this share in all; at none it is exact for.
-_ALWAYS, _WORK, _LITTLE, _EXACT = 3, 1.0, 1e-5, 1e-13
+# K is decomposed at this many weights in any case.
+_MIN_DECOMPOSITIONS = 3
+
+# At more weights only while the work stays below this many decompositions of 1,500 directions.
+_RELATIVE_WORK = 1.0
+
+# And only while (1) may lose more than this share in all.
+_SMALL_LOSS = 1e-5
+
+# A share that is rounding: (1) is exact there, and needs no decomposition of its own.
+_NO_LOSS = 1e-13
 
 # As in `nuclear_norm`: what is left out only lowers the bound.
 _NOISE_FLOOR = 1e-14
@@ -153,8 +161,12 @@ def sum_of_norms_dense(
     union = _Union(axes, terms)
     roots = np.sqrt(weights)
     below, above = np.zeros(weights.shape[1]), np.full(weights.shape[1], math.inf)
-    allowed = weights.shape[1] if is_exact else max(_ALWAYS, int(_WORK * (1_500 / union.count) ** 3))
-    little = 0.0 if is_exact else _LITTLE
+    allowed = (
+        weights.shape[1]
+        if is_exact
+        else max(_MIN_DECOMPOSITIONS, int(_RELATIVE_WORK * (1_500 / union.count) ** 3))
+    )
+    little = 0.0 if is_exact else _SMALL_LOSS
     at = int(np.argmax(weights.sum(axis=0)))
     for number in range(1, min(allowed, weights.shape[1]) + 1):
         inner = union.inner_products(weights[:, at])
@@ -165,7 +177,9 @@ def sum_of_norms_dense(
         unknown[at] = 0
         at = int(np.argmax(unknown))
         known = float(below.sum())
-        if unknown[at] <= _EXACT * known or (number >= _ALWAYS and unknown.sum() <= little * known):
+        if unknown[at] <= _NO_LOSS * known or (
+            number >= _MIN_DECOMPOSITIONS and unknown.sum() <= little * known
+        ):
             break
     return math.fsum(below)
 
@@ -176,19 +190,21 @@ def sum_of_norms_dense(
 _STEP = 0.5
 _EXCESS = 5 * math.exp(-2 * math.pi**2 / _STEP)
 
-# Values of s, over a bound on the largest eigenvalue: below the first the trace hardly grows; above the last
-# trace K(K + s)⁻¹ ≥ trace K/s − trace K²/s² is all but an equality.
-_FIRST, _LAST = 1e-11, 1e5
+# The least s, over a bound on the largest eigenvalue: below it the trace hardly grows.
+_FIRST_SHIFT = 1e-11
+
+# The largest s, likewise: above it trace K(K + s)⁻¹ ≥ trace K/s − trace K²/s² is all but an equality.
+_LAST_SHIFT = 1e5
 
 # A trace that comes from a Cholesky factor of S is taken to be wrong by this many roundings of λ/s + 1 in
 # each of its directions, λ a bound on the largest eigenvalue: its condition is no worse.
 _ROUNDINGS = 10 * np.finfo(float).eps
 
 # Subsets of the sets of axes that are listed.
-_MOST_PARTS = 2**22
+_MAX_SUBSETS = 2**22
 
 # About how many values of s there are.
-_NODES = math.log(_LAST / _FIRST) / _STEP
+_NODES = math.log(_LAST_SHIFT / _FIRST_SHIFT) / _STEP
 
 
 class ResolventBlocks:
@@ -201,10 +217,10 @@ class ResolventBlocks:
     def __init__(self, sets: Sequence[tuple[int, ...]]) -> None:
         different = dict.fromkeys(sets)
         parts = sum(2 ** len(axes) for axes in different)
-        if parts > _MOST_PARTS:
+        if parts > _MAX_SUBSETS:
             raise TooLargeError(
                 f"the queries ask more than plain counts of attribute sets with {parts:,} subsets in all; "
-                f"a bound is computed for at most {_MOST_PARTS:,}. Cross fewer attributes in one query."
+                f"a bound is computed for at most {_MAX_SUBSETS:,}. Cross fewer attributes in one query."
             )
         below = {part for axes in different for size in range(len(axes)) for part in combinations(axes, size)}
         self.largest = [axes for axes in different if axes not in below]
@@ -292,7 +308,7 @@ class _Resolvents:
         """(2) from below."""
         # The root of the sum of all squares is no less than the largest eigenvalue, and neither is the trace.
         largest = min(math.sqrt(self.squares), self.trace)
-        logs = np.arange(math.log(_FIRST * largest), math.log(_LAST * largest) + _STEP, _STEP)
+        logs = np.arange(math.log(_FIRST_SHIFT * largest), math.log(_LAST_SHIFT * largest) + _STEP, _STEP)
         total, before = 0.0, 0.0
         for x in logs[::-1]:
             s = math.exp(x)

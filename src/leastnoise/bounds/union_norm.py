@@ -56,21 +56,29 @@ from leastnoise.query import MAX_PAIRS, Lattice, Products
 
 # Cuts ----------------------------------------------------------------------------------------------------
 
-# Directions that are decomposed together at most, and where weights differ; then the operations that
-# resolvents may take, about a second.
-MOST_TOGETHER, _MOST_OF_MANY, MOST_WORK = 1_500, 250, 4e9
+# At most this many directions are decomposed together: about a second.
+_MAX_DECOMPOSED = 1_500
 
-# Problems within a problem are many, so each may take this many times less, but always so much.
-_FEWER, _LEAST_WORK = 20, 1e8
+# The same where there are many weights, each with a decomposition of its own.
+_MAX_DECOMPOSED_OF_MANY = 250
 
-# So many different weights are worth resolvents of their own, whatever they take.
-_FEW = 4
+# Floating-point operations that resolvents may take: about a second.
+_MAX_OPERATIONS = 4e9
 
-# Columns of weights that agree to so many digits are one.
+# Problems within a problem are many, so each may take this many times fewer operations.
+_WORK_RATIO = 20
+
+# But at least this many operations.
+_MIN_OPERATIONS = 1e8
+
+# At most this many different weights have resolvents of their own, whatever they take.
+_FEW_WEIGHTS = 4
+
+# Columns of weights that agree to this many decimal digits are one.
 _DIGITS = 12
 
 # A cut that leaves out no more than this share of the squares of a root loses nothing.
-NOTHING = 1e-28
+_NO_LOSS = 1e-28
 
 
 def sum_of_norms(
@@ -102,7 +110,7 @@ def sum_of_norms(
         del anywhere[a]
         if len(roots):
             around = {**{b: first[b] for b in axes if b not in anywhere and b != a}, **anywhere}
-            total.append(_within(around, terms, weights, a, roots, max(_LEAST_WORK, work / _FEWER)))
+            total.append(_within(around, terms, weights, a, roots, max(_MIN_OPERATIONS, work / _WORK_RATIO)))
     return math.fsum(total)
 
 
@@ -174,12 +182,12 @@ def _cuts(
     whole = np.ones(max(axes) + 1)
     for a, axis in axes.items():
         whole[a] = axis.size
-    is_first = n_columns == 1 and work >= MOST_WORK
-    most = MOST_TOGETHER if is_first or math.isinf(work) else _MOST_OF_MANY
+    is_first = n_columns == 1 and work >= _MAX_OPERATIONS
+    most = _MAX_DECOMPOSED if is_first or math.isinf(work) else _MAX_DECOMPOSED_OF_MANY
     if blocks.count(whole) <= most:
         return whole, False
     each = work / n_columns
-    by_resolvents = n_columns <= _FEW or blocks.work(whole) <= each
+    by_resolvents = n_columns <= _FEW_WEIGHTS or blocks.work(whole) <= each
 
     def fits(sizes: Array) -> bool:
         return blocks.work(sizes) <= each if by_resolvents else blocks.count(sizes) <= most
@@ -197,7 +205,7 @@ def _cuts(
         a = max(loss, key=loss.__getitem__)
         kept[a] += 1
         size = int(kept[a])
-        if axes[a].across[size - 2] <= NOTHING or not fits(kept):
+        if axes[a].across[size - 2] <= _NO_LOSS or not fits(kept):
             kept[a] -= 1
             del loss[a]
         elif size == axes[a].size:
@@ -234,7 +242,7 @@ def union_norm_below(
 
     Raises:
         DesignError: if the weights do not fit the products.
-        TooLargeError: if a product crosses so many axes that their subsets cannot be listed.
+        TooLargeError: if a product crosses too many axes to list their subsets.
     """
     norm, totals = _norm_and_totals(products, weights, q, row_weights or {})
     return norm * math.exp(math.fsum(0.5 * math.log(total) for total in totals)) if norm > 0 else 0.0
@@ -338,7 +346,7 @@ def _of_split_axes(questions: UnionQuestions) -> float:
     terms = [tuple(names[part] for part in asked) for asked in questions.terms]
     weights = np.array(list(questions.terms.values()))
     # Axes where e is by itself: one number for it, one for all else, and no cut that loses anything.
-    simple = {a for a, axis in axes.items() if len(axis.roots) == 1 and axis.across[0] <= NOTHING}
+    simple = {a for a, axis in axes.items() if len(axis.roots) == 1 and axis.across[0] <= _NO_LOSS}
     lattice = Lattice([tuple(a for a, _ in term if a in simple) for term in terms], max(axes, default=0) + 1)
     at_e, others = np.ones(lattice.n_axes), np.ones(lattice.n_axes)
     for a in simple:
@@ -356,7 +364,7 @@ def _of_split_axes(questions: UnionQuestions) -> float:
     # Column r: what is asked of the other axes by all products that mention the simple axes of set r.
     columns = sparse.csc_array(sums @ per_set)
     scale = lattice.product_over(others) ** 2
-    work = math.inf if questions.are_few(MOST_TOGETHER) else MOST_WORK
+    work = math.inf if questions.are_few(_MAX_DECOMPOSED) else _MAX_OPERATIONS
     return slack * _sum_over_sets(axes, asked, columns, scale, work)
 
 

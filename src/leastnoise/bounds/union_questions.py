@@ -76,7 +76,7 @@ class UnionQuestions:
         }
 
     def are_few(self, most: int) -> bool:
-        """Whether the combinations of values that the products tell apart are at most so many."""
+        """Whether the products distinguish at most this many combinations of values."""
         sizes = np.array([len(kept) for kept in self._counted], dtype=float)
         sets = [tuple(a for a, _ in asked if sizes[a] > 1) for asked in self.terms]
         # One product alone may tell far more apart than could be listed.

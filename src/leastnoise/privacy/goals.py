@@ -147,7 +147,7 @@ class Goal(ABC):
         """One sentence for people, without the full stop.
 
         Args:
-            by_person: whether a column told whose record is whose, so that at most ``records_per_person``
+            by_person: whether a column says whose record is whose, so that at most ``records_per_person``
                 of each person were counted. The promise is then about all records of one person: one
                 record more of the same person may take the place of another, which is two changes.
 

@@ -23,7 +23,7 @@ A module imports only modules that stand above it here:
 
     integer_rows   the strategy: integer rows and the scale of their noise
     budget         what its rows may spend, and the least scale that keeps to it
-    rounding       from real coefficients to such a strategy
+    rounding       from real coefficients to an integer strategy
 """
 
 from leastnoise.strategy.budget import cell_costs, is_within, spare_of

@@ -278,7 +278,7 @@ def _contour(g: Array, n: Array, alpha: float) -> tuple[float, float, float, flo
     ahead = thetas - thetas[:, None]
     right = np.where(ahead > 0, (decay + needed) / np.where(ahead > 0, ahead, 1), np.inf).min(axis=1)
     periods = np.maximum(needed / thetas, right)
-    # K is about T·v/2π, and v falls with the tail's height as if all of about so many rows were equal.
+    # K is about T·v/2π, and v falls with the tail's height as if all of about that number of rows were equal.
     alike = squares**2 / float(n @ g**4)
     best = int(np.argmin(np.log(periods) + decay / (2 * alike)))
     theta = float(thetas[best])

@@ -22,9 +22,11 @@ GRID_TOLERANCE = 1e-8
 # less than 1e-8 of the variance, and rounding the noise to the grid nothing.
 LEAST_SCALE_BITS = 28
 
-# The gap those two are meant for. Where a smaller one is asked for, the grid is finer in
-# proportion, up to so many bits: floats hold no strategy to more digits.
-_USUAL_GAP, _MOST_FINER = 1e-6, 20
+# The gap those two are meant for. Where a smaller one is asked for, the grid is finer in proportion.
+_USUAL_GAP = 1e-6
+
+# But by at most this many bits: floats hold no strategy to more digits.
+_MAX_FINER_BITS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,4 +138,4 @@ def _grid_bits_of_integers(C: Array, goal: Goal, tol: float) -> int:
 
 def finer_bits(tol: float) -> int:
     """Bits by which the grid is finer than usual, for a gap smaller than usual."""
-    return min(math.ceil(math.log2(max(_USUAL_GAP / tol, 1.0))), _MOST_FINER)
+    return min(math.ceil(math.log2(max(_USUAL_GAP / tol, 1.0))), _MAX_FINER_BITS)

@@ -190,7 +190,7 @@ class Charge:
     def times(self, factor: Fraction | int) -> Charge:
         """The charge with every cost multiplied, exactly; the factor is positive.
 
-        Costs of one kind add up cell by cell, so that so many releases of one plan cost as much together.
+        Costs of one kind add up cell by cell, so this is what that many releases of one plan cost together.
         """
         by, costs = Fraction(factor), self.per_cell
         if costs is None:

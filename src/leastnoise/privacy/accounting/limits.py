@@ -136,7 +136,7 @@ def full_charge(goal: Goal, worst: Fraction | None = None) -> Charge:
 
 
 def least_limit(goal: Goal, times: int) -> Goal:
-    """The least limit of a goal's own kind under which its plans fit so many times, in four digits.
+    """The least limit of a goal's own kind under which its plans fit a number of times, in four digits.
 
     ε, ρ or μ is sought and rounded up; δ, neighbours and records per person are those of ``goal``. Of pure
     plans the ε add up, of Gaussian ones the μ²: four releases need twice the μ of one, not four times.
@@ -281,7 +281,7 @@ class Remaining:
         """How many times a charge still fits, one after the other; ``most`` where it is as many or more.
 
         Guarantee:
-            `within` was asked for so many, and for one more; what it says of fewer follows.
+            `within` was asked for this number, and for one more; what it says of fewer follows.
 
         Raises:
             PrivacyError: if it does not fit the limit, whatever it costs.

@@ -31,12 +31,17 @@ from functools import lru_cache
 from leastnoise.core.decimal_intervals import ONE, Interval, arithmetic
 from leastnoise.privacy.gaussian_curve import Number, epsilon_of, gaussian_delta_bounds, mu_of_pure
 
-# Outcomes that are listed one by one; each takes 0.3 ms. More are moved onto a grid of about so many points.
+# At most this many outcomes are listed one by one, 0.3 ms each. More are moved onto a grid of about as many.
 MAX_OUTCOMES = 4096
 
-# Digits of the sums, and bits of the probabilities on a grid. Losses and μ² are rounded up to so many
-# bits first, so that the fractions stay short.
-_DIGITS, _GRID_BITS, _LOSS_BITS = 50, 192, 64
+# Decimal digits of the sums.
+_DIGITS = 50
+
+# Bits of the probabilities on a grid.
+_GRID_BITS = 192
+
+# Losses and μ² are rounded up to this many bits first, so that the fractions stay short.
+_LOSS_BITS = 64
 
 # How closely `mixed_epsilon` is searched, in relative terms.
 _EPSILON_SLACK = 1e-9
@@ -177,7 +182,7 @@ def _outcomes_on_grid(parts: Mapping[Fraction, int]) -> Iterator[tuple[Fraction,
 
     An outcome of loss l has probability p on one table and p e^−l on its neighbour. Two outcomes of
     losses a ≤ l ≤ b = a + h whose probabilities add up to these on both tables give it back once they
-    are no longer told apart. So the split mechanism can simulate the other one, and δ can only grow.
+    are no longer distinguished. So the split mechanism can simulate the other one, and δ can only grow.
     That needs p_b = p (1 − e^−(l−a)) / (1 − e^−h), and p_a = p − p_b. The error is of second order in h.
     """
     reach = sum((epsilon * count for epsilon, count in parts.items()), Fraction(0))

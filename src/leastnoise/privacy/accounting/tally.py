@@ -27,7 +27,7 @@ from leastnoise.core.errors import PrivacyError
 from leastnoise.privacy.accounting.charge import CellCosts, Charge, shown
 from leastnoise.privacy.noise_kinds import noise_named
 
-# Sums over cells are compared to so many binary digits first; only those that tie are compared exactly.
+# Sums over cells are first compared to this many binary digits; only ties are compared exactly.
 _COMPARED_BITS = 256
 
 
@@ -176,7 +176,7 @@ class Tally:
     _late_parts: Mapping[Fraction, int] = field(default_factory=dict)
 
     def plus(self, charge: Charge, times: int = 1, *, group: str | None = None) -> Tally:
-        """The tally with one charge more, or with the same one so many times in a row.
+        """The tally with one charge more, or with the same one several times in a row.
 
         Args:
             group: the releases confirmed to be about the same version of the same table; None for a

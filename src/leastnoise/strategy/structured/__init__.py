@@ -4,7 +4,7 @@ A module imports only modules that stand above it here:
 
     axis_form        how one axis is measured, and rounded to integers
     integer_blocks   which blocks there are, what one record changes in them, and what they measure, exactly
-    view             a workload seen from such a strategy
+    view             a workload as a structured strategy sees it
     reconstruction   from noisy blocks to answers
     accuracy         how accurate answers are
     blocks           the strategy: independent blocks, each a product over the axes

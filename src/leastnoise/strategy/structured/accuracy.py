@@ -25,7 +25,7 @@ GainNorms = Callable[[View, ProductTerm], tuple[Array, Array, Array]]
 # How every measured integer enters the first rows of a product, some rows at a time.
 Gains = Callable[[View, ProductTerm, tuple[int, ...]], Iterator[Array]]
 
-# Beyond so many coefficients of noise in answers, intervals with Laplace noise follow from their norms.
+# Beyond this many coefficients of noise in answers, intervals with Laplace noise follow from their norms.
 _MOST_GAINS = 2**26
 
 
@@ -130,7 +130,7 @@ def laplace_half_widths(
 
 
 def _shown(view: View, term: ProductTerm) -> tuple[int, ...]:
-    """How many rows of each kind of a product to look at: those that no query tells apart are alike."""
+    """How many rows of each kind of a product differ: one where all rows have the same variance."""
     return tuple(
         1 if view.is_constant(a, k) else view.products.kinds[a][k].n_rows
         for a, k in zip(term.places, term.kinds, strict=True)

@@ -284,11 +284,14 @@ def centred_form(size: int) -> AxisForm:
 
 # Real rows rounded to integers ---------------------------------------------------------------------------
 
-# A centre has at least and at most so many bits. Fewer mean narrower rows, and quicker answers.
-_LEAST_CENTRE_BITS, _MOST_CENTRE_BITS = 12, 44
+# A centre has at least this many bits. Fewer would move the residual rows.
+_MIN_CENTRE_BITS = 12
+
+# And at most this many: more mean wider rows, and slower answers.
+_MAX_CENTRE_BITS = 44
 
 # Coefficients beyond this many bits would be digits that floats do not hold.
-_MOST_BITS = 900
+_MAX_COEFFICIENT_BITS = 900
 
 
 def rounded_centre(g: Array, roots: Sequence[Array], *, tol: float = 1e-6) -> Array:
@@ -310,7 +313,7 @@ def rounded_centre(g: Array, roots: Sequence[Array], *, tol: float = 1e-6) -> Ar
         raise DesignError("a centre must be finite and of positive sum; rescale the queries' rows")
     exponent = math.frexp(float(np.abs(g).max()))[1]
     limit = _grid_tolerance(tol)
-    for bits in range(_LEAST_CENTRE_BITS, _MOST_CENTRE_BITS + 1, 2):
+    for bits in range(_MIN_CENTRE_BITS, _MAX_CENTRE_BITS + 1, 2):
         whole = np.rint(np.ldexp(g, bits - exponent))
         own = float(whole.sum())
         if own > 0 and all(_moved(root, whole / own) <= limit for root in roots):
@@ -417,7 +420,7 @@ def _rounded_triangle(coefficients: Array, tol: float) -> Array:
     if not math.isfinite(spread):
         raise DesignError("the rows found have lost a direction; rescale the queries' rows")
     bits = math.ceil(math.log2(max(spread, 1.0) / _grid_tolerance(tol)))
-    real = np.rint(np.ldexp(C, min(bits, _MOST_BITS)))
+    real = np.rint(np.ldexp(C, min(bits, _MAX_COEFFICIENT_BITS)))
     is_wide = np.abs(real).max() >= 2.0**exact.SAFE_BITS
     grid = np.vectorize(int, otypes=[object])(real) if is_wide else real.astype(np.int64)
     if not grid.diagonal().all():

@@ -287,7 +287,7 @@ class Structured(Measured):
         view, term = self._known_cells(partly=True)
         values = term_values(view, term, self._components(measurements[:, None]))
         table = np.broadcast_to(values, (*term.factor_rows, 1))
-        # Nothing tells apart the values of an axis that is never measured: they share alike.
+        # The values of an axis that is never measured have equal shares.
         shares = math.prod(axis.size for a, axis in enumerate(self.axes) if a not in term.places)
         table = table.reshape([axis.size if a in term.places else 1 for a, axis in enumerate(self.axes)])
         cells = np.broadcast_to(table / shares, [axis.size for axis in self.axes])
@@ -312,7 +312,7 @@ class Structured(Measured):
 
     @cached_property
     def is_each_set_spanned(self) -> bool:
-        """Whether, for every set of split axes that is measured, one block alone tells all its residuals."""
+        """Whether one block alone determines all residuals of every set of split axes that is measured."""
         view, term = self._known_cells(partly=False)
         split = {a for a, own in enumerate(self.forms) if own and own[0].is_split}
         found = {tuple(a for a in piece.inside if a in split) for piece in view.pieces(term)}

@@ -60,8 +60,8 @@ class View:
     """The products of a workload, and what a strategy makes of them.
 
     Args:
-        partly: whether a component that tells only a part of what a product asks is taken too, where none
-            tells all of it. What it does not tell is then left at zero.
+        partly: whether a component that determines only a part of what a product asks is used too, where none
+            determines all of it. The rest is then left at zero.
     """
 
     def __init__(self, strategy: _ViewedStrategy, products: Products, *, partly: bool = False) -> None:
@@ -124,7 +124,7 @@ class View:
         part, largest = None, 0
         for number in strategy.places.get(axes, ()):
             inside = strategy.component_forms(number)
-            if any(not self._tells(a, form, kinds.get(a)) for a, form in inside.items()):
+            if any(not self._determines(a, form, kinds.get(a)) for a, form in inside.items()):
                 n_rows = math.prod(form.n_rows for form in inside.values())
                 if self._partly and n_rows > largest:
                     part, largest = ComponentPart(number, inside, outside), n_rows
@@ -138,8 +138,8 @@ class View:
                 best, least = ComponentPart(number, inside, outside), variance
         return part if best is None else best
 
-    def _tells(self, place: int, form: AxisForm, kind: int | None) -> bool:
-        """Whether a form tells what a product asks of an axis: a kind, or without one its total."""
+    def _determines(self, place: int, form: AxisForm, kind: int | None) -> bool:
+        """Whether a form determines what a product asks of an axis: a kind, or without one its total."""
         if kind is not None:
             return self.spans(place, form, kind)
         key = (place, form, -1)
@@ -188,11 +188,13 @@ class View:
             for k in range(len(kinds))
             if not self.spans(a, self.strategy.forms[a][0], k)
         }
-        # What measures an axis whole need not tell its total, which a product asks that does not mention it.
-        untold = {a for a in self.strategy.whole if not self._tells(a, self.strategy.forms[a][0], None)}
-        for term in self.products.terms if unfit or untold else ():
+        # A whole axis may not determine its total, which products ask that do not mention it.
+        undetermined = {
+            a for a in self.strategy.whole if not self._determines(a, self.strategy.forms[a][0], None)
+        }
+        for term in self.products.terms if unfit or undetermined else ():
             asked = zip(term.places, term.kinds, strict=True)
-            is_lacking = bool(untold.difference(term.places) or unfit.intersection(asked))
+            is_lacking = bool(undetermined.difference(term.places) or unfit.intersection(asked))
             if is_lacking and not self.products.is_zero(term):
                 return term.start
         missing = self._numbers < 0
