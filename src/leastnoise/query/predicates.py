@@ -176,7 +176,7 @@ def parse(text: str) -> Condition:
     """
     if not isinstance(text, str):
         raise QueryError(f'a condition is a text such as "age >= 18", got {type(text).__name__}')
-    reader = _Reader(text)
+    reader = _ConditionParser(text)
     condition = reader.alternatives(0)
     reader.expect_end()
     return condition
@@ -189,7 +189,7 @@ class _Token:
     start: int
 
 
-class _Reader:
+class _ConditionParser:
     """Recursive descent over the tokens of one text."""
 
     def __init__(self, text: str) -> None:

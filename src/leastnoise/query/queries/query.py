@@ -16,9 +16,9 @@ from leastnoise.core.operators import AllOnes, Array, Deferred, Kronecker, Opera
 from leastnoise.query.queries.key_shapes import NAME, POSITIVE, QUERY, SIZE, key
 from leastnoise.query.queries.meaning import Meaning, Table
 from leastnoise.query.queries.targets import (
+    CountOrShare,
     Expected,
-    Interval,
-    Size,
+    WithinTarget,
     checked_expected,
     checked_stderr,
     checked_within,
@@ -155,8 +155,10 @@ class Query:
         default=1.0,
         metadata=key({"type": "number", "minimum": 0}, "how much its variance counts; 1 unless given"),
     )
-    stderr: Size | None = field(default=None, metadata=key(SIZE, "the standard error each answer must keep"))
-    within: Interval | None = field(default=None, metadata=key(_WITHIN, _WITHIN_TEXT))
+    stderr: CountOrShare | None = field(
+        default=None, metadata=key(SIZE, "the standard error each answer must keep")
+    )
+    within: WithinTarget | None = field(default=None, metadata=key(_WITHIN, _WITHIN_TEXT))
     expected: Expected | None = field(default=None, metadata=key(_EXPECTED, _EXPECTED_TEXT))
 
     kind: ClassVar[str] = ""

@@ -21,8 +21,8 @@ import numpy as np
 
 from leastnoise.core.errors import QueryError
 
-Size = float | str
-Interval = tuple[Size, float]
+CountOrShare = float | str
+WithinTarget = tuple[CountOrShare, float]
 # One public size for all rows of a query, or one for each.
 Expected = float | tuple[float, ...]
 
@@ -73,7 +73,7 @@ def _checked_sizes(given: Iterable[object]) -> tuple[float, ...]:
     return tuple(sizes)
 
 
-def checked_stderr(stderr: object, expected: Expected | None) -> Size:
+def checked_stderr(stderr: object, expected: Expected | None) -> CountOrShare:
     """A standard error as a float, or as a share written one way, so that equal queries have one digest.
 
     Raises:
@@ -90,7 +90,7 @@ def checked_stderr(stderr: object, expected: Expected | None) -> Size:
     return number
 
 
-def checked_within(pair: object, expected: Expected | None) -> Interval:
+def checked_within(pair: object, expected: Expected | None) -> WithinTarget:
     """A half-width, in counts or as a share, and a level.
 
     Raises:
@@ -99,7 +99,7 @@ def checked_within(pair: object, expected: Expected | None) -> Interval:
     wanted = f"within must be (half-width, level), as in within=(100, 0.95), got {pair!r}"
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise QueryError(wanted)
-    half_width: Size | None = to_float(pair[0])
+    half_width: CountOrShare | None = to_float(pair[0])
     level = to_float(pair[1])
     if is_percent(pair[0]):
         half_width = _checked_percent("within", pair[0])
@@ -148,7 +148,7 @@ def _require_expected(given: str, example: str, expected: Expected | None) -> No
         )
 
 
-def in_counts(size: Size, expected: Expected | None) -> tuple[float, ...]:
+def in_counts(size: CountOrShare, expected: Expected | None) -> tuple[float, ...]:
     """A half-width or standard error in counts, whichever way it was given: for all rows, or for each.
 
     Example:
@@ -163,7 +163,7 @@ def in_counts(size: Size, expected: Expected | None) -> tuple[float, ...]:
     return (size,)
 
 
-def times(size: Size, factor: float) -> Size:
+def times(size: CountOrShare, factor: float) -> CountOrShare:
     """A size multiplied by a factor, written in the same way.
 
     Example:
@@ -173,7 +173,7 @@ def times(size: Size, factor: float) -> Size:
     return _percent(float(size[:-1]) * factor) if isinstance(size, str) else size * factor
 
 
-def size_to_text(size: Size, expected: Expected | None) -> str:
+def size_to_text(size: CountOrShare, expected: Expected | None) -> str:
     """A size as people write it.
 
     Example:
