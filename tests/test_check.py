@@ -316,6 +316,7 @@ def test_lines_that_are_no_records_are_counted_by_reason(
     run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leastnoise.data.csv_records.MAX_RECORD", 40)
+    monkeypatch.setattr("leastnoise.app.cli.check_command.MAX_RECORD", 40)
     lines = [
         b"age,sex,region",
         b"3,F,north",

@@ -591,7 +591,7 @@ def test_one_file_is_kept_if_the_other_fails(folder: Path, monkeypatch: pytest.M
     def full(*arguments: Any, **options: Any) -> None:
         raise OSError(28, "No space left on device", "town-answers.csv")
 
-    monkeypatch.setattr("leastnoise.report.write_answers", full)
+    monkeypatch.setattr("leastnoise.app.cli.outputs.write_answers", full)
     result = run("publish", "town.toml", "--data", "people.csv")
     assert result.exit_code == 1
     assert result.stderr.endswith("error: town-answers.csv: No space left on device\n")

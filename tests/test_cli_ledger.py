@@ -462,7 +462,7 @@ def test_an_interruption_says_whether_anything_was_spent(
     assert (result.exit_code, result.stderr) == (130, "interrupted; nothing was spent\n")
     # Once answers are being handed out, it is no longer said.
     with monkeypatch.context() as patched:
-        patched.setattr("leastnoise.report.write_answers", interrupted)
+        patched.setattr("leastnoise.app.cli.outputs.write_answers", interrupted)
         result = run(*asked)
     assert result.exit_code == 130 and "interrupted" in result.stderr
     assert "nothing was spent" not in result.stderr

@@ -8,6 +8,7 @@ accounting       what releases cost together, exactly
 ledger           the budget across processes and crashes
 """
 
+from leastnoise.privacy.accounting import full_charge
 from leastnoise.privacy.accounting.charge import CellCosts, Charge, shown
 from leastnoise.privacy.accounting.limits import Remaining, least_limit
 from leastnoise.privacy.goals import (
@@ -22,6 +23,16 @@ from leastnoise.privacy.goals import (
     gaussian_delta_bounds,
     goal_from_dict,
 )
+from leastnoise.privacy.ledger import (
+    LEAST_SHARE_SPENT,
+    goal_to_text,
+    is_address,
+    ledger_exists,
+    move_ledger,
+    n_spendings_started,
+    note_spending_started,
+    without_password,
+)
 from leastnoise.privacy.ledger.history import Entry
 from leastnoise.privacy.ledger.ledger import Ledger
 from leastnoise.privacy.ledger.postgres_log import grants_for
@@ -34,6 +45,7 @@ __all__ = [
     "GAUSSIAN",
     "GDP",
     "LAPLACE",
+    "LEAST_SHARE_SPENT",
     "NEIGHBOURS",
     "NOISES",
     "REPLACE_ONE",
@@ -52,11 +64,19 @@ __all__ = [
     "delta_of",
     "epsilon_of",
     "exact_number",
+    "full_charge",
     "gaussian_delta_bounds",
     "goal_from_dict",
+    "goal_to_text",
     "grants_for",
+    "is_address",
     "least_limit",
+    "ledger_exists",
+    "move_ledger",
+    "n_spendings_started",
     "neighbours_named",
     "noise_named",
+    "note_spending_started",
     "shown",
+    "without_password",
 ]

@@ -18,7 +18,7 @@ from leastnoise.release.adjusting.search_watch import AdjustProgress
 from leastnoise.release.counts import count_tables, counts_of
 from leastnoise.release.measuring import measure, measured, with_noise
 from leastnoise.release.release import Receipt, Release, in_unicode
-from leastnoise.release.release_file import load_release
+from leastnoise.release.release_file import load_release, stored_goal, stored_release
 from leastnoise.release.simulation import simulated
 
 __all__ = [
@@ -33,5 +33,7 @@ __all__ = [
     "measure",
     "measured",
     "simulated",
+    "stored_goal",
+    "stored_release",
     "with_noise",
 ]

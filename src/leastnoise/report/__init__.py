@@ -1,6 +1,6 @@
 """What was asked, what was released and how good it is, for people to read."""
 
-from leastnoise.report.answers import write_answers, write_quantiles
+from leastnoise.report.answers import answers_writer, write_answers, write_quantile_table, write_quantiles
 from leastnoise.report.auditing import audit
 from leastnoise.report.charts import Drawing, rows_chart, to_page, to_svg
 from leastnoise.report.comparison import compare, methods
@@ -10,9 +10,9 @@ from leastnoise.report.plan_sentences import likeliest_guess
 from leastnoise.report.redesign import Redesign
 from leastnoise.report.simple_ways import baselines
 from leastnoise.report.summary import Report, summarize
-from leastnoise.report.tables import cost_table, cross_table
+from leastnoise.report.tables import cost_table, cross_table, drivers_table, in_lines
 from leastnoise.report.trade_off import tradeoff
-from leastnoise.report.trade_off_table import Tradeoff, write_tradeoff
+from leastnoise.report.trade_off_table import Tradeoff, check_kind, write_tradeoff
 
 __all__ = [
     "Drawing",
@@ -20,12 +20,16 @@ __all__ = [
     "Redesign",
     "Report",
     "Tradeoff",
+    "answers_writer",
     "audit",
     "baselines",
+    "check_kind",
     "compare",
     "cost_table",
     "cross_table",
     "drivers",
+    "drivers_table",
+    "in_lines",
     "likeliest_guess",
     "methods",
     "rows_chart",
@@ -34,6 +38,7 @@ __all__ = [
     "to_svg",
     "tradeoff",
     "write_answers",
+    "write_quantile_table",
     "write_quantiles",
     "write_tradeoff",
 ]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from leastnoise.app.cli.terminal import say, spinner
-
-if TYPE_CHECKING:
-    from leastnoise.app.specification import Spec
-    from leastnoise.data import ColumnFit, Dropped, SchemaFit
-    from leastnoise.query import Attribute, Schema
+from leastnoise.app.drafting.columns import alike, columns_of
+from leastnoise.app.specification import Spec, load_spec
+from leastnoise.core.errors import DataError
+from leastnoise.data import MAX_RECORD, ColumnFit, Dropped, SchemaFit, fit_of, vectorize
+from leastnoise.query import Attribute, Schema
 
 DataFile = Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")]
 
@@ -39,11 +39,6 @@ def check(
     ] = False,
 ) -> None:
     """Hold a table against its schema, for its owner: NOT private, spends nothing, writes nothing."""
-    from leastnoise.app.specification import load_spec
-    from leastnoise.core.errors import DataError
-    from leastnoise.data.handle import vectorize
-    from leastnoise.data.schema_fit import fit_of
-
     asked = load_spec(spec)
     limit = asked.records_per_person
     unknown = asked.person_unknown if person in (None, asked.person) else ()
@@ -61,9 +56,6 @@ def check(
 
 def alike_columns(data: str, schema: Schema, person: str | None) -> str:
     """Columns that are spelled almost as one that is missing: no more of a first line than that."""
-    from leastnoise.app.drafting.columns import alike, columns_of
-    from leastnoise.core.errors import DataError
-
     try:
         there = [column.name for column in columns_of(data)]
     except DataError:
@@ -104,8 +96,6 @@ def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_val
 
 def _dropped_lines(dropped: Dropped) -> Iterator[str]:
     """What of CSV files could not be read as records, and why."""
-    from leastnoise.data.csv_records import MAX_RECORD
-
     reasons = {
         f"longer than {MAX_RECORD:,} bytes": dropped.too_long,
         "with a quote that is not closed before a comma, a tab or the end of the line": dropped.unclosed,

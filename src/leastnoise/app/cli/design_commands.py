@@ -6,23 +6,33 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import leastnoise
 from leastnoise.app.cli.outputs import (
     Force,
     check_new,
     check_outputs,
 )
 from leastnoise.app.cli.terminal import console, designing, gap_in_words, say, spinner
+from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.printable import printable
 from leastnoise.core.whole_file import check_replaceable
-
-if TYPE_CHECKING:
-    from leastnoise.app.specification import Spec
-    from leastnoise.planning import Plan
-    from leastnoise.report import Redesign
+from leastnoise.planning import Plan, load_plan
+from leastnoise.report import (
+    Redesign,
+    check_kind,
+    cost_table,
+    drivers,
+    drivers_table,
+    in_lines,
+    plan_sentences,
+    pure_alternative,
+    summarize,
+    write_tradeoff,
+)
 
 # No square brackets in these: Typer takes them for markup and leaves them out.
 SpecFile = Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")]
@@ -38,8 +48,6 @@ def design(
     force: Force = False,
 ) -> None:
     """Choose the noise for a specification and save the plan. Needs no data."""
-    from leastnoise.app.specification import load_spec
-
     asked = load_spec(spec)
     target = out or spec.with_suffix(".plan")
     check_outputs([target], [spec])
@@ -52,8 +60,6 @@ def design(
 
 def designed(spec: Spec, time_limit: float | None) -> Plan:
     """The plan of a specification, its own time limit replaced by one that is given."""
-    import leastnoise
-
     settings = spec.design_settings()
     if time_limit is not None:
         settings["time_limit"] = time_limit
@@ -78,11 +84,6 @@ def explain(
     ] = None,
 ) -> None:
     """Say what a plan would release, what simpler noise would cost, and which targets drive the cost."""
-    from leastnoise.app.specification import load_spec
-    from leastnoise.planning import load_plan
-    from leastnoise.report.summary import summarize
-    from leastnoise.report.tables import cost_table
-
     earlier = [load_plan(path) for path in after or []]
     is_spec = source.suffix.lower() == ".toml"
     spec = load_spec(source) if is_spec else None
@@ -101,23 +102,19 @@ def explain(
 
 def _explain_without_delta(plan: Plan, settings: dict[str, Any], time_limit: float | None) -> None:
     """Say what the request would have without its delta, as `design` answers when the delta is left out."""
-    from leastnoise.report import plan_sentences as words
-    from leastnoise.report import pure_alternative as alternatives
-
     settings.pop("objective", None)
     own = settings.pop("time_limit", None)
     limit = own if time_limit is None else time_limit
     with designing() as progress:
-        found = alternatives.without_delta(plan, time_limit=limit, progress=progress, **settings)
+        found = pure_alternative.without_delta(plan, time_limit=limit, progress=progress, **settings)
     width = console().width
-    lines = [line for says in words.without_delta(found) for line in textwrap.wrap(printable(says), width)]
+    lines = [
+        line for says in plan_sentences.without_delta(found) for line in textwrap.wrap(printable(says), width)
+    ]
     say("\n".join(lines) + "\n")
 
 
 def _explain_cost(plan: Plan, relax: float, most: int, earlier: list[Plan], time_limit: float | None) -> None:
-    from leastnoise.report.cost_drivers import drivers
-    from leastnoise.report.tables import drivers_table, in_lines
-
     # Without the earlier plans nothing can be designed after them; shares are known all the same.
     is_missing = bool(plan.after) and not earlier
     with _watching("designing changes") as progress:
@@ -153,10 +150,6 @@ def tradeoff(
     force: Force = False,
 ) -> None:
     """Show what accuracy costs in privacy: standard errors for a range of epsilon. Needs no data."""
-    from leastnoise.app.specification import load_spec
-    from leastnoise.report.trade_off import tradeoff as traded
-    from leastnoise.report.trade_off_table import check_kind, write_tradeoff
-
     asked = load_spec(spec)
     if out is not None:
         check_kind(out)
@@ -166,7 +159,7 @@ def tradeoff(
     if time_limit is not None:
         settings["time_limit"] = time_limit
     with _watching("designing") as progress:
-        table = traded(
+        table = leastnoise.tradeoff(
             asked.workload, asked.privacy, epsilons=epsilon, delta=delta, progress=progress, **settings
         )
     say(table)
@@ -197,9 +190,6 @@ def compare(
     ] = None,
 ) -> None:
     """Put every method side by side, with its distance from the proven bound."""
-    import leastnoise
-    from leastnoise.app.specification import load_spec
-
     asked = load_spec(spec)
     with _comparing() as progress:
         table = leastnoise.compare(
@@ -228,9 +218,7 @@ def _comparing() -> Iterator[Callable[[Any], None]]:
 
 def methods() -> None:
     """List the methods that `design` and `compare` know."""
-    from leastnoise.report.comparison import methods as known
-
-    say(known())
+    say(leastnoise.methods())
 
 
 def audit(
@@ -240,9 +228,6 @@ def audit(
     ] = None,
 ) -> None:
     """Draw a plan's noise many times and check that it keeps what it says. Needs no data, spends nothing."""
-    import leastnoise
-    from leastnoise.planning import load_plan
-
     chosen = load_plan(plan)
     with spinner("auditing"):
         report = leastnoise.audit(chosen, draws=draws)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from leastnoise.app.cli.terminal import say
-from leastnoise.core.printable import printable
-
-if TYPE_CHECKING:
-    from leastnoise.app.drafting.columns import Column
-    from leastnoise.app.drafting.draft import Wishes
+from leastnoise.app.drafting.columns import Column, columns_of
+from leastnoise.app.drafting.draft import Wishes, draft_spec, next_commands
+from leastnoise.app.drafting.questions import ask_records, ask_wishes, column_named
+from leastnoise.app.specification import FILL_IN
+from leastnoise.app.specification.json_schema import schema_text
+from leastnoise.core.errors import InputError
+from leastnoise.core.printable import counted, printable
+from leastnoise.core.whole_file import check_folder, written_whole
 
 
 def init(
@@ -40,12 +43,6 @@ def init(
     ] = False,
 ) -> None:
     """Write a specification to be filled in. No value of the table is read."""
-    from leastnoise.app.drafting.columns import columns_of
-    from leastnoise.app.drafting.draft import draft_spec
-    from leastnoise.app.specification.json_schema import schema_text
-    from leastnoise.core.errors import InputError
-    from leastnoise.core.whole_file import written_whole
-
     if schema:
         typer.echo(schema_text(), nl=False)
         return
@@ -63,9 +60,6 @@ def init(
 
 def _new_file(out: Path | None, table: str, *, force: bool) -> Path:
     """Where the draft goes, once it is known that it may be written there."""
-    from leastnoise.core.errors import InputError
-    from leastnoise.core.whole_file import check_folder
-
     target = out or Path(Path(table).name.split(".")[0].replace("*", "") or "people").with_suffix(".toml")
     if target.suffix.lower() != ".toml":
         raise InputError(f"a specification's name ends in .toml, got {str(target)!r}")
@@ -79,10 +73,6 @@ def _wishes(
     columns: Sequence[Column], person: str | None, records_per_person: int | None, *, may_ask: bool
 ) -> Wishes:
     """What the options say, or, where they leave it open and somebody is there, what the answers say."""
-    from leastnoise.app.drafting.draft import Wishes
-    from leastnoise.app.drafting.questions import ask_records, ask_wishes, column_named
-    from leastnoise.core.errors import InputError
-
     is_asked = may_ask and sys.stdin.isatty()
     if person is None:
         if records_per_person is not None and records_per_person > 1:
@@ -105,10 +95,6 @@ def _wishes(
 
 def _say_what_is_next(text: str, target: Path, table: str, wishes: Wishes) -> None:
     """What is left to fill in, and the commands that follow, to be copied."""
-    from leastnoise.app.drafting.draft import next_commands
-    from leastnoise.app.specification import FILL_IN
-    from leastnoise.core.printable import counted
-
     to_fill = sum(FILL_IN in line for line in text.splitlines() if not line.startswith("#"))
     if to_fill:
         say(

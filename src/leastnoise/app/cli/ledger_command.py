@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from leastnoise.app.cli.design_commands import designed
 from leastnoise.app.cli.outputs import (
     AnswersFile,
     Force,
@@ -20,10 +21,23 @@ from leastnoise.app.cli.outputs import (
 from leastnoise.app.cli.payment import Payment, check_known, exists, file_of, opened, release_of, typed
 from leastnoise.app.cli.refusals import Commands
 from leastnoise.app.cli.terminal import say
-
-if TYPE_CHECKING:
-    from leastnoise.app.specification import Spec
-    from leastnoise.privacy import Goal, Ledger, Remaining
+from leastnoise.app.specification import Spec, load_spec
+from leastnoise.core.errors import InputError, PrivacyError
+from leastnoise.privacy import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Goal,
+    Ledger,
+    PureDP,
+    Remaining,
+    full_charge,
+    goal_to_text,
+    grants_for,
+    least_limit,
+    move_ledger,
+)
+from leastnoise.release import stored_goal, stored_release
 
 ledger_app = typer.Typer(
     cls=Commands, help="The budget across releases.", no_args_is_help=True, rich_markup_mode=None
@@ -70,10 +84,6 @@ def create(
     ] = None,
 ) -> None:
     """Begin a ledger for a dataset, with the most that one person may ever spend."""
-    from leastnoise.core.errors import InputError
-    from leastnoise.privacy.goals import PureDP
-    from leastnoise.privacy.ledger import Ledger
-
     file, name = file_of(place), typed(place)
     if exists(place):
         raise InputError(f"{name!r} exists; a ledger is begun once. See: leastnoise ledger show {name}")
@@ -142,8 +152,6 @@ def fetch(
     force: Force = False,
 ) -> None:
     """Write the answers of a stored release again. Costs nothing, and needs neither data nor plan."""
-    from leastnoise.release.release_file import stored_release
-
     ledger = opened(place)
     check_known(ledger, release_id)
     result = stored_release(ledger, release_id)
@@ -201,8 +209,6 @@ def move(
     ] = False,
 ) -> None:
     """Move a ledger from a file to PostgreSQL or back, and close the source. If interrupted, run it again."""
-    from leastnoise.privacy.ledger import move_ledger
-
     opened(source)
     moved = move_ledger(source, target, abandon_unstored=abandon_unstored)
     say(moved)
@@ -218,8 +224,6 @@ def grants(
     ],
 ) -> None:
     """Print the SQL by which the owner of a ledger in PostgreSQL lets others spend from it."""
-    from leastnoise.privacy.ledger import grants_for
-
     typer.echo(grants_for(place, role))
 
 
@@ -228,9 +232,6 @@ def _room_for_one_more(ledger: Ledger, spec: Path | None) -> list[str]:
 
     Each has its own delta, and an epsilon at one of them says little about another.
     """
-    from leastnoise.app.specification import load_spec
-    from leastnoise.release.release_file import stored_goal
-
     # Looked up once: of a series fixed beforehand it is searched for.
     remaining = ledger.remaining
     own = _most(remaining, ledger.limit)
@@ -248,9 +249,6 @@ def _room_for_one_more(ledger: Ledger, spec: Path | None) -> list[str]:
 
 
 def _most(remaining: Remaining, goal: Goal) -> str:
-    from leastnoise.core.errors import PrivacyError
-    from leastnoise.privacy.ledger import goal_to_text
-
     try:
         found = remaining.like(goal)
     except PrivacyError as error:
@@ -260,9 +258,6 @@ def _most(remaining: Remaining, goal: Goal) -> str:
 
 def _more_times(ledger: Ledger, remaining: Remaining, spec: Spec) -> str:
     """How often a specification fits as it is: by the plan itself where it was released, else by its goal."""
-    from leastnoise.core.errors import PrivacyError
-    from leastnoise.privacy.accounting import full_charge
-
     released, goal = release_of(ledger, spec), spec.privacy
     if released is not None:
         charge = released.charge
@@ -288,10 +283,6 @@ def _so_often(times: int, *, more: bool = False) -> str:
 
 def _limit_for(path: Path, times: int) -> Goal:
     """The least limit under which a specification fits so many times."""
-    from leastnoise.app.cli.design_commands import designed
-    from leastnoise.app.specification import load_spec
-    from leastnoise.privacy.accounting import least_limit
-
     spec = load_spec(path)
     # What targets need is known once a plan meets them.
     goal = designed(spec, None).privacy if spec.privacy is None else spec.privacy
@@ -305,9 +296,6 @@ def _limit(
     mu: float | None,
     **people: Any,
 ) -> Goal:
-    from leastnoise.core.errors import InputError
-    from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, PureDP
-
     given = [name for name, value in (("epsilon", epsilon), ("rho", rho), ("mu", mu)) if value is not None]
     if len(given) != 1 or (delta is not None and epsilon is None):
         raise InputError(

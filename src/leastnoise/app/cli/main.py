@@ -1,7 +1,6 @@
 """The verbs from a shell; no logic of its own.
 
-Everything heavy is imported inside the command that needs it, so that
-`leastnoise --help` answers at once.
+DuckDB, Rich and the papers' methods are imported where they are used.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+import leastnoise
 from leastnoise.app.cli.check_command import check
 from leastnoise.app.cli.design_commands import audit, compare, design, explain, methods, tradeoff
 from leastnoise.app.cli.init_command import init
@@ -23,6 +23,7 @@ from leastnoise.app.cli.publish_commands import publish, release
 from leastnoise.app.cli.refusals import Commands
 from leastnoise.app.cli.saved_commands import adjust, quantiles, report
 from leastnoise.app.cli.terminal import console, designing, say
+from leastnoise.app.demo import run_demo
 
 app = typer.Typer(
     cls=Commands,
@@ -45,8 +46,6 @@ def main() -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        import leastnoise
-
         typer.echo(f"leastnoise {leastnoise.__version__}")
         raise typer.Exit
 
@@ -67,8 +66,6 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="for inventing the people; the noise has no seed")] = 2026,
 ) -> None:
     """Invent a town, publish its statistics privately, and show what that cost."""
-    from leastnoise.app.demo import run_demo
-
     run_demo(out, n_people=people, epsilon=epsilon, seed=seed, designing=designing)
 
 

@@ -6,15 +6,17 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
 from leastnoise.app.cli.terminal import say, spinner
+from leastnoise.core.errors import InputError
+from leastnoise.core.interruption import finished_first
 from leastnoise.core.whole_file import check_folder, check_replaceable
-
-if TYPE_CHECKING:
-    from leastnoise.release import Release
+from leastnoise.privacy import note_spending_started
+from leastnoise.release import Release
+from leastnoise.report import answers_writer, summarize, write_answers
 
 Force = Annotated[bool, typer.Option("--force", help="replace files of the same name")]
 AnswersFile = Annotated[
@@ -49,8 +51,6 @@ def outputs_of(
         inputs: what is read, and never replaced.
         again: a sentence on what a second release costs, for whoever has one already.
     """
-    from leastnoise.report.answers import answers_writer
-
     answers = out or source.with_name(f"{source.stem}-answers.csv")
     # "." and "/" have no name to put a suffix to, and are refused below.
     saved, page = (
@@ -65,8 +65,6 @@ def outputs_of(
 
 def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
     """Refuse what cannot be written, or would replace what is read."""
-    from leastnoise.core.errors import InputError
-
     if len(set(outputs)) < len(outputs):
         raise InputError(f"--out is for the answers; {outputs[0]} is kept for the release beside it")
     for path in outputs:
@@ -84,19 +82,12 @@ def check_new(path: Path, *, force: bool, again: str = "") -> None:
     Args:
         again: a sentence on what replacing it would mean.
     """
-    from leastnoise.core.errors import InputError
-
     if path.exists() and not force:
         raise InputError(f"{str(path)!r} exists. {again}Give another --out, or --force to replace it")
 
 
 def save(result: Release, outputs: Outputs) -> None:
     """Save before anything is shown: what was measured is paid for, even if nobody reads on."""
-    from leastnoise.core.interruption import finished_first
-    from leastnoise.privacy.ledger import note_spending_started
-    from leastnoise.report.answers import write_answers
-    from leastnoise.report.summary import summarize
-
     # Without a ledger it is spent once somebody can read the answers.
     note_spending_started()
     # All three files or, where the disk is full, as many as there is room for; the release first.

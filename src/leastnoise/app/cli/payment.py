@@ -7,19 +7,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from leastnoise.app.cli.terminal import say
+from leastnoise.app.specification import Spec
+from leastnoise.core.errors import InputError, LedgerMismatchError, PlanFileError
 from leastnoise.core.printable import printable
-
-if TYPE_CHECKING:
-    from leastnoise.app.specification import Spec
-    from leastnoise.planning import Plan
-    from leastnoise.privacy import Entry, Ledger
-    from leastnoise.query import Workload
-    from leastnoise.release import Release
+from leastnoise.planning import Plan, cells_digest
+from leastnoise.privacy import (
+    GDP,
+    LEAST_SHARE_SPENT,
+    Entry,
+    Ledger,
+    is_address,
+    ledger_exists,
+    without_password,
+)
+from leastnoise.query import AllRanges, Cube, Levels, Marginal, Prefix, Total, Workload, default_objective
+from leastnoise.release import Release, stored_release
 
 LedgerPlace = Annotated[
     str | None,
@@ -84,8 +91,6 @@ class Payment:
         Raises:
             LedgerMismatchError: also if the same plan is stored already, and no id says it is wanted anew.
         """
-        from leastnoise.privacy.goals import GDP
-        from leastnoise.privacy.ledger import LEAST_SHARE_SPENT
 
         if self.ledger is None or self.release_id in self.known_ids:
             return
@@ -113,8 +118,6 @@ class Payment:
         self._refuse_again(same[-1] if same else None)
 
     def _refuse_again(self, entry: Entry | None) -> None:
-        from leastnoise.core.errors import LedgerMismatchError
-
         if entry is None or self.ledger is None:
             return
         known = entry.release_id
@@ -136,8 +139,6 @@ class Payment:
         Raises:
             LedgerMismatchError: if the stored release is surely of another plan.
         """
-        from leastnoise.core.errors import LedgerMismatchError
-        from leastnoise.release.release_file import stored_release
 
         if self.ledger is None or self.release_id is None or self.release_id not in self.known_ids:
             return None
@@ -188,8 +189,6 @@ def payment(
     table: str | None = None,
 ) -> Payment:
     """Who pays, opened now rather than after a long design."""
-    from leastnoise.core.errors import InputError
-
     if ledger is None:
         if release_id is not None:
             raise InputError(
@@ -206,8 +205,6 @@ def payment(
 
 def check_known(ledger: Ledger, release_id: str) -> None:
     """Refuse an id that the ledger does not have, naming some that it has."""
-    from leastnoise.core.errors import InputError
-
     known = [entry.release_id for entry in ledger.entries]
     if release_id in known:
         return
@@ -221,9 +218,6 @@ def check_known(ledger: Ledger, release_id: str) -> None:
 
 def opened(place: str) -> Ledger:
     """The ledger in a file or a database, which must exist."""
-    from leastnoise.core.errors import InputError
-    from leastnoise.privacy.ledger import Ledger
-
     if file_of(place) is not None and not exists(place):
         raise InputError(
             f"there is no ledger {place!r}; begin one with: leastnoise ledger create {place} "
@@ -234,23 +228,17 @@ def opened(place: str) -> Ledger:
 
 def exists(place: str) -> bool:
     """Whether a ledger, or something else, is there already."""
-    from leastnoise.privacy.ledger import ledger_exists
-
     file = file_of(place)
     return ledger_exists(place) if file is None else file.exists()
 
 
 def file_of(place: str) -> Path | None:
     """The file that a ledger is kept in; None for one in a database."""
-    from leastnoise.privacy.ledger import is_address
-
     return None if is_address(place) else Path(place)
 
 
 def typed(place: str) -> str:
     """A path as it may be typed in the folder where the command runs; an address without its password."""
-    from leastnoise.privacy.ledger import without_password
-
     file, here = file_of(place), Path.cwd()
     if file is None:
         return shlex.quote(without_password(place))
@@ -259,10 +247,6 @@ def typed(place: str) -> str:
 
 def release_of(ledger: Ledger, spec: Spec) -> Entry | None:
     """The latest stored release of the plan that a specification is sure to give; None where none is sure."""
-    from leastnoise.core.errors import PlanFileError
-    from leastnoise.planning import cells_digest
-    from leastnoise.release.release_file import stored_release
-
     cells, tried = cells_digest(spec.workload), set[str]()
     for entry in reversed(list(_stored(ledger))):
         # Loading a plan takes long; most are told apart by what the ledger holds of them anyway.
@@ -286,8 +270,6 @@ def _stored(ledger: Ledger) -> Iterator[Entry]:
 
 def _counts_anybody(workload: Workload) -> bool:
     """Whether a workload is sure to count somebody: one of zeros alone costs nothing, whatever its goal."""
-    from leastnoise.query.queries import AllRanges, Cube, Levels, Marginal, Prefix, Total
-
     counting = (Total, Marginal, Prefix, AllRanges, Cube, Levels)
     if any(isinstance(block.query, counting) for block in workload.blocks):
         return True
@@ -322,7 +304,5 @@ def _is_what_design_gives(plan: Plan, spec: Spec) -> bool:
 
 
 def _objective(spec: Spec) -> Any:
-    from leastnoise.query.objective import default_objective
-
     given = spec.design_settings().get("objective")
     return default_objective(spec.workload, given, has_goal=spec.privacy is not None)

@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import leastnoise
 from leastnoise.app.cli.check_command import DataFile, alike_columns
 from leastnoise.app.cli.design_commands import SpecFile, TimeLimit, designed
 from leastnoise.app.cli.outputs import (
@@ -31,12 +32,20 @@ from leastnoise.app.cli.payment import (
     typed,
 )
 from leastnoise.app.cli.terminal import say, spinner
-
-if TYPE_CHECKING:
-    from leastnoise.data import Data
-    from leastnoise.planning import Plan
-    from leastnoise.query import Schema
-    from leastnoise.release import Release
+from leastnoise.app.specification import load_spec
+from leastnoise.core.errors import (
+    AlreadySpentError,
+    DataError,
+    InputError,
+    StoringDelayed,
+    UnrecordedSpending,
+    UnstoredError,
+)
+from leastnoise.data import Data, vectorize
+from leastnoise.planning import Plan, load_plan
+from leastnoise.query import Schema
+from leastnoise.release import Release
+from leastnoise.report import summarize
 
 _PERSON = "the column that names the person, of whom records_per_person count at most"
 Person = Annotated[str | None, typer.Option("--person", help=_PERSON)]
@@ -62,9 +71,6 @@ def publish(
     force: Force = False,
 ) -> None:
     """Do the whole walk: read the specification, design, measure, write the answers."""
-    from leastnoise.app.specification import load_spec
-    from leastnoise.report.summary import summarize
-
     asked = load_spec(spec)
     # Placeholders are those of the column that the specification names.
     unknown = asked.person_unknown if person in (None, asked.person) else ()
@@ -100,8 +106,6 @@ def release(
     force: Force = False,
 ) -> None:
     """Measure a saved plan on a table: the one step that spends privacy."""
-    from leastnoise.planning import load_plan
-
     chosen = load_plan(plan)
     outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id, same_table_as, table)
@@ -115,9 +119,6 @@ def release(
 def _measure(
     plan: Plan, data: str, person: str | None, person_unknown: Iterable[str | int], payer: Payment
 ) -> Release:
-    import leastnoise
-    from leastnoise.core.errors import AlreadySpentError, InputError, UnstoredError
-
     schema = plan.workload.schema
     if schema is None:
         raise InputError("a plan without a schema is measured on counts, in Python; a table needs a schema")
@@ -158,9 +159,6 @@ def _measure(
 
 def _table(data: str, schema: Schema, person: str | None, person_unknown: Iterable[str | int]) -> Data:
     """The table in files, or a refusal that names columns spelled almost as one that is missing."""
-    from leastnoise.core.errors import DataError
-    from leastnoise.data.handle import vectorize
-
     try:
         return vectorize(data, schema, person=person, person_unknown=person_unknown)
     except DataError as error:
@@ -202,8 +200,6 @@ def _outputs(
 @contextmanager
 def _measuring() -> Iterator[None]:
     """Show the library's own warnings in one line each; others may quote the table, and are not shown."""
-    from leastnoise.core.errors import StoringDelayed, UnrecordedSpending
-
     with warnings.catch_warnings(record=True) as caught, spinner("measuring"):
         warnings.simplefilter("always")
         record = warnings.showwarning

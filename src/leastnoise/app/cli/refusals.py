@@ -15,17 +15,17 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from leastnoise.app.specification.toml_text import key_text, value_text
 from leastnoise.core.errors import LeastnoiseError
 from leastnoise.core.printable import printable
 from leastnoise.core.remedies import AddQuery, Argument, OnRelease, RelaxTargets, Remedy
+from leastnoise.privacy import n_spendings_started
 
 
 class Commands(TyperGroup):
     """Commands without tracebacks, and without values from the data."""
 
     def invoke(self, ctx: Any) -> Any:
-        from leastnoise.privacy.ledger import n_spendings_started
-
         before = n_spendings_started()
         try:
             return super().invoke(ctx)
@@ -93,6 +93,4 @@ def _part_text(part: object, options: Mapping[str, str]) -> str:
 
 def _keys_of(query: Any) -> str:
     """A query as the keys of its table in a specification."""
-    from leastnoise.app.specification.toml_text import key_text, value_text
-
     return ", ".join(f"{key_text(key)} = {value_text(value)}" for key, value in query.to_dict().items())

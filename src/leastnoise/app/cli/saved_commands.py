@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import leastnoise
 from leastnoise.app.cli.outputs import Force, check_new, check_outputs, outputs_of, save, say_where
 from leastnoise.app.cli.terminal import say, spinner
-from leastnoise.core.errors import InputError
+from leastnoise.core.errors import InputError, PlanFileError
 from leastnoise.core.whole_file import check_folder, check_replaceable
-
-if TYPE_CHECKING:
-    from leastnoise.planning import Plan
-    from leastnoise.release import AdjustProgress, Release
+from leastnoise.planning import Plan, load_plan
+from leastnoise.release import AdjustProgress, Release, load_release
+from leastnoise.report import answers_writer, summarize, write_quantile_table
 
 ReleaseFile = Annotated[
     Path, typer.Argument(help="a saved release: publish writes NAME-answers.release beside the answers")
@@ -29,8 +29,6 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="replace a page of that name")] = False,
 ) -> None:
     """Write what was released, how accurate it is and what it cost as one HTML page. Needs no data."""
-    from leastnoise.report.summary import summarize
-
     subject = saved_release_or_plan(source)
     target = out or source.with_suffix(".html")
     _check(target, force)
@@ -89,14 +87,12 @@ def adjust(
 
 
 def _adjusted(release: Release, integer: bool, nonnegative: bool, time_limit: float | None) -> Release:
-    from leastnoise.release.adjusting import adjust as adjusted
-
     with spinner("adjusting") as update:
 
         def show(state: AdjustProgress) -> None:
             update(f"adjusting: step {state.step}, within {state.precision:.1g} standard errors of the best")
 
-        return adjusted(release, nonnegative, integer, progress=show, time_limit=time_limit)
+        return leastnoise.adjust(release, nonnegative, integer, progress=show, time_limit=time_limit)
 
 
 def quantiles(
@@ -116,8 +112,6 @@ def quantiles(
     force: Force = False,
 ) -> None:
     """Read quantiles with intervals off a released distribution. Costs no privacy."""
-    from leastnoise.report.answers import answers_writer, write_quantile_table
-
     if out is not None:
         check_outputs([out], [source])
         answers_writer(out)
@@ -134,18 +128,12 @@ def quantiles(
 
 def saved_release(source: Path) -> Release:
     """The release that a file holds."""
-    from leastnoise.release.release_file import load_release
-
     _check_kind(source)
     return load_release(source)
 
 
 def saved_release_or_plan(source: Path) -> Plan | Release:
     """The release or the plan that a file holds."""
-    from leastnoise.core.errors import PlanFileError
-    from leastnoise.planning import load_plan
-    from leastnoise.release.release_file import load_release
-
     _check_kind(source)
     if source.suffix.lower() == ".plan":
         return load_plan(source)
