@@ -33,18 +33,23 @@ from leastnoise.strategy import MAX_DENSE_STRATEGY
 # Plans whose objective differs by less than this share are equally good.
 _SAME = 1e-9
 
-# Seconds for everything, up to so many cells; beyond, in proportion to them.
-TIME_LIMIT, TIME_LIMIT_CELLS = 10.0, 256
+# Seconds for the whole search, up to TIME_LIMIT_CELLS cells; beyond, in proportion to them.
+TIME_LIMIT = 10.0
 
-# Methods that search for long and are tried all the same, each with the options it is given up to so many
-# cells; beyond, its own.
+# Cells up to which the search takes TIME_LIMIT seconds.
+TIME_LIMIT_CELLS = 256
+
+# Methods that search for long and are tried all the same, with the options that each is given for few cells.
 _SEARCHES: dict[str, dict[str, Any]] = {"p-identity": {}, "lowrank": {"max_iterations": 50}}
+
+# Cells. Up to this number searches are given the options above; beyond, they keep their own.
 _WITH_OPTIONS_CELLS = 256
 
-# The low-rank mechanism is tried up to so many cells: 0.5 s for 8, 6 s for 64, and then far from the best.
-# And where there are so many times more cells than queries: few queries span few directions, which is what
-# it is made for and what strategies that measure every cell waste most on.
+# Cells. The low-rank mechanism is tried up to this number: 0.5 s for 8; 6 s for 64, then far from the best.
 _LOWRANK_CELLS = 16
+
+# Cells per query. From this ratio on the low-rank mechanism is tried too: few queries span few directions,
+# which is what it is made for and what strategies that measure every cell waste most on.
 _LOWRANK_SHARE = 4
 
 # Tried last: where it takes longest, it is behind.
@@ -54,13 +59,17 @@ _LAST = "weighted-basis"
 # queries, take 4 s and come within 2 % of what a search of minutes reaches. Its 24 starts alone take longer.
 FEW: dict[str, Any] = {"starts": 4, "iterations": 200, "workers": 1}
 
-# Measuring every query is no quick method from this many coefficients on: 8.4 million take 14 s, without a
-# pause in which a time limit could be looked at.
+# Coefficients of all queries. Beyond this number measuring every query is not quick: 8.4 million take 14 s,
+# without a pause in which a time limit could be looked at.
 _QUICK_COEFFICIENTS = 2**20
+
+# Seconds that measuring every query takes per coefficient.
 _SECONDS_PER_COEFFICIENT = 1.7e-6
 
 # The share of the time left that one method may take, so that others and the refinement come too.
 _SHARE = 0.5
+
+# The same for the method that is tried last.
 _SHARE_OF_LAST = 0.25
 
 
@@ -118,7 +127,7 @@ class Attempt:
     own_seconds: float = 1e-9
 
     def seconds(self, left: float) -> float:
-        """Seconds that it may take where so many are left for all."""
+        """Seconds that it may take of those left for all."""
         return max(self.share * left, self.own_seconds)
 
 
@@ -158,7 +167,7 @@ def _attempt(method: Method, request: Request) -> Attempt:
 
 
 def _is_long_list(method: Method, request: Request) -> bool:
-    """Whether a method measures so many queries that it takes long."""
+    """Whether a method measures every query, and these are too many to be quick."""
     return method.name == "workload" and math.prod(request.workload.shape) > _QUICK_COEFFICIENTS
 
 
@@ -201,7 +210,7 @@ class _Trials:
         request: what is asked.
         deadline: when the time is up.
         plans: all that were found.
-        tried: every attempt in words.
+        tried: a description of every attempt, for the note.
         endings: how each of them ended; one that was left out for want of time ended at the deadline.
     """
 

@@ -212,7 +212,7 @@ def uniform_weights(workload: Workload) -> Array:
 
 
 def refuse_many_cells(n: int, most: int) -> str | None:
-    """The reason why a method that holds so many cells at most cannot serve, or None."""
+    """The reason why a method that works on at most `most` cells cannot serve, or None."""
     return f"it holds at most {most:,} cells, the workload has {in_figures(n)}" if n > most else None
 
 

@@ -43,27 +43,51 @@ from leastnoise.planning.p_identity.objective_function import cells_of
 from leastnoise.solver import minimise_smooth
 from leastnoise.strategy import Basis, RealStrategy, integer_basis
 
-# (1) takes n³ per step: 20 ms for 256 cells on one core.
-_REFINED_CELLS, _REFINED_STEPS = 768, 400
+# Cells. Beyond this number (1) is not tried: it takes n³ per step, 20 ms for 256 cells on one core.
+_REFINED_CELLS = 768
 
-# A step for the largest variance works out every variance and the Gram matrix of the queries anew.
-# Rows that are good already are followed with the last powers alone: lower ones lead away from them.
-_LARGEST_CELLS, _LARGEST_STEPS = 256, 200
-_FIRST_POWERS, _LAST_POWERS = (20.0, 100.0), (600.0, 2000.0, 6000.0)
+# Steps of L-BFGS-B for (1), from each start.
+_REFINED_STEPS = 400
 
-# Up to so many cells (1) is also tried from random signed rows.
-_FREE_CELLS, _FREE_STARTS = 16, 4
+# Cells. Beyond this number the largest variance is not refined: every step works out every variance and the
+# Gram matrix of the queries anew.
+_LARGEST_CELLS = 256
 
-# (2) is tried for so many cells and directions at most, from so many random starts.
-_SPAN_CELLS, _SPAN_RANK, _SPAN_STARTS = 64, 24, 6
+# Steps of L-BFGS-B for each power.
+_LARGEST_STEPS = 200
 
-# Widths of the smoothing, while starts are compared and for the best of them.
+# Powers from random rows, one after the other, before the last ones.
+_FIRST_POWERS = (20.0, 100.0)
+
+# Powers from rows that are good already: lower ones lead away from them.
+_LAST_POWERS = (600.0, 2000.0, 6000.0)
+
+# Cells. Up to this number (1) is also tried from random signed rows.
+_FREE_CELLS = 16
+
+# Random signed rows from which (1) is tried.
+_FREE_STARTS = 4
+
+# Cells. Beyond this number (2) is not tried.
+_SPAN_CELLS = 64
+
+# Directions that the queries span. Beyond this number (2) is not tried.
+_SPAN_RANK = 24
+
+# Random starts of (2).
+_SPAN_STARTS = 6
+
+# Widths of the smoothing while starts are compared.
 _COARSE = (1e-1, 1e-2, 1e-3)
+
+# Widths of the smoothing for the best start.
 _FINE = tuple(10.0**-power for power in np.arange(3.5, 8.6, 0.5))
+
+# Steps of L-BFGS-B for each width.
 _SPAN_STEPS = 150
 
 
-# Where cells are merged, as many as this may become few enough to refine.
+# Cells. Up to this number, merging cells that no query tells apart may leave few enough to refine.
 _MERGED_CELLS = 20_000
 
 

@@ -98,8 +98,11 @@ def nobody_can(methods: Sequence[Method], reasons: Reasons) -> MethodError:
     )
 
 
-# Batches named in a message, and the share of the proof that a batch must have to be.
-_NAMED, _LEAST_SHARE = 3, 0.01
+# Batches of queries that a message names at most.
+_NAMED = 3
+
+# A batch with a smaller share of the proof is not named.
+_LEAST_SHARE = 0.01
 
 
 def infeasible(

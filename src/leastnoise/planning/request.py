@@ -217,7 +217,7 @@ def check_spare(workload: Workload, goal: Goal, spare: CellCosts) -> None:
 
 
 def _few(names: Sequence[str], count: int) -> str:
-    """The first few of so many names, and how many more there are."""
+    """The first few names, and how many more there are up to `count`."""
     more = count - _NAMED
     return "; ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 

@@ -52,12 +52,18 @@ from leastnoise.strategy import RealStrategy, integer_basis
 # n-by-n work beyond this many cells takes hours on a laptop.
 MAX_CELLS = 20_000
 
-# So many columns r_i and r_i − r_j are solved for, those of 88 different cells. At that size
+# Columns r_i and r_i − r_j that are solved for, at most: those of 88 different cells. At that size
 # prefix sums take 0.7 s on one core, and 0.01 s where records are added or removed.
 MAX_PAIRS = 4_000
 
-# Solving for some of the pairs: rounds at most, and what makes one idle enough to leave out.
-_MAX_ROUNDS, _IDLE_WEIGHT, _IDLE_PROFILE = 50, 1e-9, 0.9
+# Rounds at most where only some of the pairs are solved for.
+_MAX_ROUNDS = 50
+
+# A pair with a smaller weight than this share of the largest is idle, if its profile is small too.
+_IDLE_WEIGHT = 1e-9
+
+# A pair that spends less than this share of the budget is idle, if its weight is small too.
+_IDLE_PROFILE = 0.9
 
 
 def _refuses(request: Request) -> str | None:
@@ -133,7 +139,7 @@ def _minimise(
     progress: Callable[[Progress], None] | None,
     seconds: float = 0.0,
 ) -> Solution:
-    """The solver on the columns of R, with what is left of the time after so many seconds."""
+    """The solver on the columns of R, with what is left of the time after these seconds."""
     limit = None if request.time_limit is None else max(request.time_limit - seconds, 1e-9)
     deadline = Deadline.after(limit)
     found = minimise_total_variance(R, tol=tol, time_limit=limit, backend=request.backend, progress=progress)
@@ -157,7 +163,7 @@ def _minimise(
     )
 
 
-# Up to so many different cells a search that stopped short is taken up by the other method.
+# Different cells, at most, where the other method takes up a search that stopped short.
 _MAX_SECOND_TRY = 1_024
 
 

@@ -50,7 +50,7 @@ _WIDEST = 1e32
 # Budgets this many times the caps' own units, or that part of them, are out of their reach.
 _FAR = 1e12
 
-# The refined ordering writes out at most so many numbers.
+# Numbers that the refined ordering writes out, at most.
 _MAX_REFINED = 2**22
 
 

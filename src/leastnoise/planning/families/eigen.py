@@ -58,7 +58,8 @@ _EQUAL = 1e-9
 # By how much the first of many cells is favoured over the last where they are equal.
 _FAVOUR = 1e-6
 
-# An eigendecomposition and some fifteen factorisations of so many columns take half an hour on a laptop.
+# Cells at most: an eigendecomposition and some fifteen factorisations of this size take half an hour on a
+# laptop.
 MAX_CELLS = 8_192
 
 DESIGNS = ("eigen", "wavelet", "fourier")

@@ -39,17 +39,32 @@ from leastnoise.solver import optimal_weighting
 # The Gram matrix is inverted for every candidate.
 MAX_CELLS = 2_048
 
-# Rows that reach every cell are rounded to multiples of 2^−26, which moves a total by about 1e-8; multiples
-# of whole-number rows to so many bits.
-_BITS, _MULTIPLE_BITS = 26, 20
+# Bits to which rows that reach every cell are rounded, which moves a total by about 1e-8.
+_BITS = 26
 
-# Signed refinement takes n³ per step: 400 steps take 1 s for 128 cells. Trees are weighed in turns.
-_REFINED_CELLS, _REFINED_STEPS = 128, 400
-_TREE_CELLS, _TREE_TURNS = 128, 20
+# Bits to which multiples of whole-number rows are rounded.
+_MULTIPLE_BITS = 20
+
+# Cells. Beyond this number rows are not refined with signs, which takes n³ per step.
+_REFINED_CELLS = 128
+
+# Steps of the refinement with signs: 1 s for 128 cells.
+_REFINED_STEPS = 400
+
+# Cells. Beyond this number trees are not weighed.
+_TREE_CELLS = 128
+
+# Turns at most in which a tree is weighed.
+_TREE_TURNS = 20
+
+# Steps of L-BFGS-B for p-identity.
 _STEPS = 1_000
 
-# The relative gap to which weights of fixed rows are solved, and gain of a turn below which turns end.
-_WEIGHTING_TOL, _LEAST_GAIN = 1e-7, 1e-5
+# The relative gap to which weights of fixed rows are solved.
+_WEIGHTING_TOL = 1e-7
+
+# The relative gain of a turn below which turns end.
+_LEAST_GAIN = 1e-5
 
 # Gram matrices are symmetric, and what rows must span is spanned, to this share of the largest entry.
 _SAME = 1e-9

@@ -35,7 +35,7 @@ from leastnoise.privacy import GAUSSIAN, GDP
 from leastnoise.query import AxisRows, MaxVariance, ProductTerm, TotalVariance, workload_of_rows
 from leastnoise.strategy import AxisForm, RealStrategy, identity_form, integer_strategy, single_block
 
-# Beyond so many cells a product of one attribute and of others that are added up is taken as one.
+# Cells. Beyond this number a product of one attribute and of others that are added up is taken as one.
 _ONE_AXIS = 512
 
 # Factors of more values are given equal dual weights with Laplace noise, whose bound is loose anyway.

@@ -176,13 +176,15 @@ def with_cells(basis: Array | None, cells: Array) -> Array | None:
 # Directions weaker than this beside the strongest are rounding.
 _WEAK = 1e-10
 
-# Rows beyond the queries' own are rounded to so many bits, which moves them by 1e-8; coefficients
-# have so many at most, because float64 has no more.
-_EXTRA_BITS, _MOST_BITS = 26, 52
+# Bits to which rows beyond the queries' own are rounded, which moves them by 1e-8.
+_EXTRA_BITS = 26
+
+# Bits of coefficients at most: float64 has no more.
+_MOST_BITS = 52
 
 
 def refuse_unless_total(request: Request, most_cells: int, *, allows_laplace: bool) -> str | None:
-    """The reason why a method for total variance on so many cells at most cannot serve, or None."""
+    """The reason why a method for total variance on at most `most_cells` cells cannot serve, or None."""
     n = request.workload.shape[1]
     if request.objective.kind != "total":
         return "it minimises a total of variances, without caps and not the largest"

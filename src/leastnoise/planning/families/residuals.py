@@ -53,13 +53,27 @@ from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import AxisRows, Products, first_not_spanned
 from leastnoise.solver import SplitSolution, least_largest, total_within
 
-# Every product is looked at with each of its blocks: so many pairs of them at most.
+# Pairs of a product and one of its blocks, at most: each is looked at.
 MAX_PIECES = 2_000_000
 
-# How much of the time is over when attributes have been tied; with caps, when axes have been chosen for the
-# total alone, for both, and for the largest variance; when the last axes are chosen; and when shares of the
-# budget are. The rest is for the bound.
-_TYING, _FIRST, _HALVED, _SECOND, _SEARCHING, _SHARING = 0.15, 0.25, 0.35, 0.5, 0.65, 0.75
+# Shares of the time that are over when a part of the search must end; what is left after the last is for the
+# bound. When attributes have been tied:
+_TYING = 0.15
+
+# With caps, when axes have been chosen for the total alone:
+_FIRST = 0.25
+
+# With caps, when axes have been chosen for the total and the caps, half and half:
+_HALVED = 0.35
+
+# With caps, when axes have been chosen for the largest variance:
+_SECOND = 0.5
+
+# When the last axes have been chosen:
+_SEARCHING = 0.65
+
+# When the budget has been shared among blocks:
+_SHARING = 0.75
 
 
 def _deadline(request: Request) -> Deadline:

@@ -47,7 +47,7 @@ from leastnoise.planning.method import (
 )
 from leastnoise.strategy import Basis, RealStrategy
 
-# As for the adaptive mechanism: factorisations of so many columns take half an hour on a laptop.
+# Cells at most. As for the adaptive mechanism, more would take over half an hour on a laptop.
 MAX_CELLS = 8_192
 
 # A tree is weighed in turns of several such factorisations each, half a minute for 512 cells. "best" tries
@@ -55,8 +55,11 @@ MAX_CELLS = 8_192
 # best basis 8,576. With Gaussian noise eigenvectors are ahead.
 MAX_TREE_CELLS = 256
 
-# Turns at most, and the relative gain of one below which the search ends.
-_MAX_TURNS, _LEAST_GAIN = 100, 1e-6
+# Turns at most.
+_MAX_TURNS = 100
+
+# The relative gain of a turn below which the search ends.
+_LEAST_GAIN = 1e-6
 
 # The gap to which each turn solves its weighting; the next turn changes the costs by more.
 _TURN_TOL = 1e-7

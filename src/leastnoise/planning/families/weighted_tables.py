@@ -120,11 +120,14 @@ def least_total(
     return best, least * unit, worst_ending(endings)
 
 
-# One weight for every set of so many attributes at most: 256 of them, and as many squared in (1).
+# Attributes at most where every set of them has a weight: 256 sets, and as many squared in (1).
 MAX_ATTRIBUTES = 8
 
-# Starts of the search, and steps from each.
-_FEW_STARTS, _FEW_STEPS = 8, 2_000
+# Starts of the search in few attributes.
+_FEW_STARTS = 8
+
+# Steps of the descent from each of them, at most.
+_FEW_STEPS = 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,15 +221,29 @@ def find_tables(request: Request) -> FoundTables | None:
     return FoundTables(RealStrategy(rows_of(problem, theta)), total, note, ended)
 
 
-# One weight for every set of attributes below a table that is asked: so many at most.
+# Sets of attributes below a table that is asked, at most: each has a weight.
 MAX_SETS = 30_000
 
-# Starts and steps of the search, and how many where there are more sets than the last number.
-_STARTS, _STEPS = 6, 2_000
-_FEWER_STARTS, _FEWER_STEPS, _MANY_SETS = 1, 300, 1_000
+# Starts of the search in many attributes.
+_STARTS = 6
 
-# Rounds for the largest variance, and how fast weights of tables rise in each.
-_ROUNDS, _POWER = 40, 0.7
+# Steps of the descent from each of them, at most.
+_STEPS = 2_000
+
+# Sets of attributes. Beyond this number there are fewer starts and steps, because each takes long.
+_MANY_SETS = 1_000
+
+# Starts where there are many sets.
+_FEWER_STARTS = 1
+
+# Steps where there are many sets.
+_FEWER_STEPS = 300
+
+# Rounds for the largest variance.
+_ROUNDS = 40
+
+# The power of its share of a cap by which the weight of a table rises in each round.
+_POWER = 0.7
 
 
 @dataclass(frozen=True, eq=False)

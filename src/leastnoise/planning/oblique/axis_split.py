@@ -38,12 +38,18 @@ from leastnoise.query import Workload
 from leastnoise.solver import Solution, minimise_total_variance
 from leastnoise.strategy import integer_basis
 
-# Rows of a kind are factored as they are up to so many per value, and so many numbers in all; beyond, their
+# Rows per value of the axis. Up to this number the rows of a kind are factored as they are; beyond, their
 # Gram matrix.
-_TALL, _DENSE_ENTRIES = 8, 2**26
+_TALL = 8
 
-# Directions weaker than this beside the strongest are rounding, in rows and in Gram matrices.
-_WEAK, _WEAK_GRAM = 1e-11, 1e-14
+# Entries of the rows of a kind. Beyond this number, half a gigabyte, their Gram matrix is factored.
+_DENSE_ENTRIES = 2**26
+
+# Directions of rows weaker than this beside the strongest are rounding.
+_WEAK = 1e-11
+
+# The same for directions of Gram matrices, per row.
+_WEAK_GRAM = 1e-14
 
 # c is at least this: α = 1/(1 + c), and P keeps all but a share 1/c of the digits of X.
 _LEAST_C = 1e-3

@@ -31,11 +31,14 @@ from leastnoise.query import AxisSet, Lattice, Products
 # as it is. centred: only plain counts are asked, so that g is uniform and P the rest. residual: all others.
 Form = Literal["summed", "identity", "whole", "centred", "residual"]
 
-# Kinds of rows of one axis beyond so many are not told apart when histories are.
+# Kinds of rows of one axis that are told apart when histories are; a 64-bit integer holds no more.
 _MAX_BITS = 60
 
-# An axis has at most so many centres, and parts: each is an array of its size squared.
-_MAX_CENTRES, _MAX_PARTS = 16, 32
+# Centres of an axis at most; beyond, one serves all. Each is an array of the size of the axis squared.
+_MAX_CENTRES = 16
+
+# Parts of an axis at most; beyond, each centre has one. Each is an array of the size of the axis squared.
+_MAX_PARTS = 32
 
 
 class Centre(NamedTuple):

@@ -42,17 +42,23 @@ from leastnoise.query import Lattice, Products
 from leastnoise.solver import StopDescent, minimise_smooth
 
 # All axes move at once where the cubes of the directions of all problems add up to no more than this: about
-# a fifth of a second for one gradient. One axis alone takes more directions of the others up to so many.
-_MOST_TOGETHER, _MOST_OF_ONE = 700**3, 520
+# a fifth of a second for one gradient.
+_MOST_TOGETHER = 700**3
 
-# Directions of the other axes beside one that moves.
+# Combinations of directions at most, where one axis moves: it takes fewer directions of the others beyond.
+_MOST_OF_ONE = 520
+
+# Directions of each other axis, at most, beside one that moves.
 _MOST_BESIDE = 4
 
-# Axes of more values keep the weights they start with.
+# Values of an axis. Axes of more keep the weights they start with.
 _MOST_VALUES = 1_500
 
-# Gradients for a visit of one axis, and for every round where all axes move at once.
-_STEPS, _STEPS_TOGETHER = 8, 25
+# Gradients for a visit of one axis.
+_STEPS = 8
+
+# Gradients for every round where all axes move at once.
+_STEPS_TOGETHER = 25
 
 # A round that raises the bound by less than this share is the last, and so is a step by a tenth of it.
 _LITTLE = 1e-5

@@ -14,7 +14,7 @@ import numpy as np
 from leastnoise.bounds import AskedKinds, AxisRoots, Directions, ResolventBlocks
 from leastnoise.core.operators import Array
 
-# Problems that differ in their weights alone are at most so many; more are put together.
+# Problems that differ in their weights alone, at most; more are put together.
 _MOST_COLUMNS = 6
 
 # The weight of every different product.
@@ -77,7 +77,7 @@ class Cut:
 
     @classmethod
     def of(cls, split: AxisRoots, kept: int) -> Cut:
-        """An axis cut after so many directions."""
+        """An axis cut after its first `kept` directions."""
         first, others = split.cut(kept)
         others = others[(others > 0).any(axis=1)]
         return cls(first, np.sqrt(fewer_columns(others.T**2)).T if len(others) else others)

@@ -29,11 +29,11 @@ from leastnoise.strategy import (
     whole_form,
 )
 
-# What all queries of an uncounted product weigh together, as a share of all that count. A block of this share
+# What all queries of a product of weight zero weigh together, as a share of all others. A block of this share
 # of the total takes the square root of it, a thousandth, of the budget.
 WEIGHT = 1e-6
 
-# The share of the budget of blocks that only uncounted queries need, where others have taken all of it.
+# The share of the budget of blocks that only queries of weight zero need, where others have taken all of it.
 SHARE = 1e-3
 
 

@@ -39,8 +39,11 @@ _FLOOR = 1e-6
 # each for 12 to 63 million of them, where a core does 50 operations in a nanosecond.
 _ENTRY_WORK = 18_000.0
 
-# Single queries beyond so many are not told apart; one-axis problems of a round are solved to this gap.
-_MAX_ROWS, _ROUND_TOL = 2**20, 1e-6
+# Single queries that differ, at most; more are refused.
+_MAX_ROWS = 2**20
+
+# The relative gap to which one-axis problems of a round are solved.
+_ROUND_TOL = 1e-6
 
 
 class Precisions(Protocol):
@@ -341,7 +344,7 @@ def alternate(
     Args:
         caps: of the products, (n_terms,): the variance of each of their queries is divided by it.
         inner: `solver.split.least_largest`, or another that does the same.
-        rounds: at most so many.
+        rounds: their number, at most.
         tol: rounds end when the largest ratio fell by less than this share at two uses of `inner` in a row.
         deadline: when no further round is begun; `inner` is used once at least.
 
@@ -378,8 +381,11 @@ def alternate(
     return replace(best, ended=worst_ending([first_ended, best.ended]))
 
 
-# Rounds from one use of `inner` to the next, and the power of the ratios by which weights are multiplied.
-_ROUNDS_PER_INNER, _BOLDNESS = 6, 1.5
+# Rounds from one use of `inner` to the next.
+_ROUNDS_PER_INNER = 6
+
+# The power of the ratios by which weights are multiplied.
+_BOLDNESS = 1.5
 
 # Uses of `inner` without progress after which rounds end.
 _PATIENCE = 2

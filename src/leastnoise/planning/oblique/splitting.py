@@ -21,8 +21,11 @@ from leastnoise.planning.oblique.total_variance import BlockSums
 from leastnoise.query import AxisRows, AxisSet, Products
 from leastnoise.solver import ImplicitRows, Run, least_profile, load_backend, minimise_total_variance
 
-# Sweeps end when the total falls by less than this share; the first ones, that choose among orders, earlier.
-_TOL, _COARSE_TOL = 1e-9, 1e-5
+# Sweeps end when the total falls by less than this share.
+_TOL = 1e-9
+
+# The first sweeps, that choose among orders, end when the total falls by less than this share.
+_COARSE_TOL = 1e-5
 
 # No kind of rows counts for less than this share of another: where a centre has come to answer some product
 # without its total, what that product asks of other axes counts for nothing, and still must be answered.
@@ -31,10 +34,13 @@ _FLOOR = 1e-12
 # The gap to which the least largest variance of a whole axis is worked out.
 _LARGEST_TOL = 1e-7
 
-# Every order of so many axes with several kinds of rows is tried, if their sizes add up to no more than this.
-_MAX_PERMUTED, _MAX_PERMUTED_SIZE = 3, 400
+# Axes with several kinds of rows, at most, where every order of them is tried.
+_MAX_PERMUTED = 3
 
-# Products in one block are compared with products in blocks of their own where so many products share blocks.
+# Values of these axes together, at most, where every order of them is tried.
+_MAX_PERMUTED_SIZE = 400
+
+# Products that share blocks, at most, where it is compared what blocks of their own would gain.
 _MAX_COMPARED = 20_000
 
 

@@ -97,11 +97,14 @@ def tied_where_useful(
     return products
 
 
-# All axes together, one trial, may have so many combinations.
+# Combinations of values of all axes together, at most, where that one trial is made.
 _MAX_WHOLE = 1_024
 
-# Totals of trials need no more digits than this; no more pairs are tried, those of fewest values first.
-_TRIAL_TOL, _MAX_TRIALS = 1e-4, 12
+# The relative fall of the total below which the sweeps of a trial end.
+_TRIAL_TOL = 1e-4
+
+# Pairs of axes tried at most, those of fewest values first.
+_MAX_TRIALS = 12
 
 
 def _all_tied(products: Products, max_size: int) -> Products | None:

@@ -36,35 +36,62 @@ from leastnoise.core.progress import Ended
 from leastnoise.planning.p_identity.objective_function import Problem, total_and_gradient
 from leastnoise.solver import minimise_smooth
 
-# Sums of cells beside the cells, unless given: one for so many cells, from start to start, at least so many.
-_CELLS_PER_SUM, LEAST_SUMS = (12.5, 21.0), 4
+# Cells for each sum of cells beside the cells, unless given: starts differ within these limits.
+_CELLS_PER_SUM = (12.5, 21.0)
 
-# Of so many sums, one is wider than the others, and of so many of those one again, from start to start.
+# Sums of cells at least, where there are as many cells.
+LEAST_SUMS = 4
+
+# Sums of one level for each sum of the next, wider level: starts differ within these limits.
 _SUMS_PER_WIDER = (9.0, 40.0)
 
-# Tents of the first level weigh together about as much as a cell, wider ones less.
-_HEIGHT, _WIDER_HEIGHT = 0.9, 0.7
+# Height of the tents of the first level: together they weigh about as much as a cell.
+_HEIGHT = 0.9
 
-# Tents of one start differ from those of another of the same kind by so much of their height.
+# Height of wider tents, which weigh less.
+_WIDER_HEIGHT = 0.7
+
+# The share of their height by which tents of one start differ from those of another of the same kind.
 _UNEVEN = 0.1
 
 # Intervals of cells that a random start consists of stand out this much from what else is in it.
 FAINT = 0.1
 
-# Starts where none are asked for: so many at most, fewer where one takes long, but a few.
-_MOST_STARTS, _FEWEST_STARTS, _STARTS_TIMES_CELLS = 24, 4, 12_288
+# Starts at most, where no number is asked for.
+_MOST_STARTS = 24
 
-# Blocks have so many cells at most, there are so many blocks at least, and a sum has so many blocks.
-_MOST_CELLS_PER_BLOCK, _FEWEST_BLOCKS, _BLOCKS_PER_SUM = 4, 64, 1.5
+# Starts at least, however long one takes.
+_FEWEST_STARTS = 4
+
+# Starts times cells at most: from 512 cells on there are fewer starts, because each takes long.
+_STARTS_TIMES_CELLS = 12_288
+
+# Cells of a block at most.
+_MOST_CELLS_PER_BLOCK = 4
+
+# Blocks at least.
+_FEWEST_BLOCKS = 64
+
+# Blocks at least for each sum.
+_BLOCKS_PER_SUM = 1.5
 
 # Blocks of cells are tried where they are this much alike: all ranges 0.98, random 0/1 queries 0.6.
 _ALIKE = 0.8
 
-# Stages of the search: the share of steps that each start takes, and of all starts that go on afterwards. On
-# blocks, on blocks once more, on each finer division, and on cells.
-_FIRST, _SECOND, _FINER, _CELLS = (1 / 16, 1 / 3), (1 / 10, 1 / 4), (1 / 16, 1 / 4), (1 / 10, 0.0)
+# Stages of the search: the share of the steps that each start takes, and of all starts that go on afterwards.
+# On blocks:
+_FIRST = (1 / 16, 1 / 3)
 
-# Threads gain from so many entries of Θ on: below, more time is spent between products than in them. On two
+# On blocks once more:
+_SECOND = (1 / 10, 1 / 4)
+
+# On each finer division:
+_FINER = (1 / 16, 1 / 4)
+
+# On cells, where the best start alone goes on:
+_CELLS = (1 / 10, 0.0)
+
+# Entries of Θ from which threads gain: below, more time is spent between products than in them. On two
 # cores two of 128 by 59 take longer together than one after the other, two of 1,024 by 59 take 0.6 of that.
 _ENTRIES_PER_THREAD = 2**15
 
@@ -72,9 +99,14 @@ _ENTRIES_PER_THREAD = 2**15
 # such bound, prefix sums of 4 cells ended where rounding alone made (1) small.
 MOST = 1e3
 
-# L-BFGS keeps so many pairs of steps and gradients; 10 take as many steps and a fifth more time. It stops
-# where a step gains less than this share, and chooses anew after so many steps what may move.
-_PAIRS, FLAT, _ROUND = 6, 1e-9, 30
+# Pairs of steps and gradients that L-BFGS keeps; with 10 it takes as many steps and a fifth more time.
+_PAIRS = 6
+
+# L-BFGS stops where a step gains less than this share.
+FLAT = 1e-9
+
+# Steps after which L-BFGS chooses anew which entries may move.
+_ROUND = 30
 
 # Fractions of an irrational pair of numbers cover a square evenly: Roberts (2018), the R2 sequence.
 _EVENLY = (0.7548776662466927, 0.5698402909980532)
@@ -261,7 +293,7 @@ class _StartSearch:
         return sorted(found, key=lambda point: point.value)[:count]
 
     def workers(self, n: int) -> int:
-        """How many threads share the starts on so many blocks."""
+        """How many threads share the starts on n blocks."""
         if self.effort.workers is not None:
             return self.effort.workers
         p = self.problem.n / _CELLS_PER_SUM[1] if self.effort.p is None else self.effort.p
@@ -291,7 +323,7 @@ def _between(number: int, offset: Array) -> tuple[float, float]:
 
 
 def levels(p: int, per_wider: float) -> list[int]:
-    """p sums in levels: of every so many one is wider, as long as there are any."""
+    """p sums in levels: one of every `per_wider` sums is wider, as long as there are any."""
     wider = round(p / per_wider)
     return [p] if wider == 0 or wider == p else [p - wider, *levels(wider, per_wider)]
 
@@ -323,7 +355,7 @@ def interpolated(theta: Array, n: int, size: int) -> Array:
 
 
 def _middles(n: int, size: int) -> Array:
-    """The middle of every block of so many cells."""
+    """The middle of every block of `size` cells."""
     first = np.arange(0, n, size)
     return np.asarray((first + np.append(first[1:], n) - 1) / 2)
 

@@ -59,9 +59,14 @@ from leastnoise.strategy import GRID_TOLERANCE, Basis, RealStrategy
 # Each smooth function of the variances takes this share of the steps.
 _STAGE_SHARE = 1 / 8
 
-# Powers that approach a maximum, and the rounds and the first penalty for caps.
+# Powers that approach a maximum, one after the other.
 POWERS = (2.0, 6.0, 20.0, 60.0, 200.0, 600.0)
-_ROUNDS, _PENALTY = 12, 1.0
+
+# Rounds in which multipliers of the caps are adjusted.
+_ROUNDS = 12
+
+# The first penalty κ for a missed cap, in units of the total at the start.
+_PENALTY = 1.0
 
 # Variances are kept this much below their caps: multipliers come so close, and rounding needs less.
 _BELOW_CAPS = 1e-4
@@ -278,7 +283,7 @@ def relative_caps(caps: Array) -> Array:
 
 
 def largest_difference(A: Array) -> float:
-    """The largest L1 norm of a column and of a difference of two; beyond so many cells, at most that."""
+    """The largest L1 norm of a column and of a difference of two; an upper bound beyond _COMPARED_CELLS."""
     from scipy.spatial import distance
 
     columns = float(np.abs(A).sum(axis=0).max())
@@ -309,11 +314,17 @@ def variances(workload: Workload, Y: Array, cells: Cells) -> Array:
 # The Gram matrix and a pseudo-inverse of n by n are held; at this size the latter takes minutes.
 MAX_CELLS = 4_096
 
-# Entries of at most 1 rounded to so many bits add up within 62.
+# Bits to which entries of at most 1 are rounded, at most: their sums stay within 62.
 _MOST_BITS = 48
 
-# More starts, steps or threads than these are a mistake.
-_MOST_STARTS, _MOST_STEPS, _MOST_WORKERS = 10_000, 10**9, 1_024
+# Starts that may be asked for; more are a mistake.
+_MOST_STARTS = 10_000
+
+# Steps that may be asked for; more are a mistake.
+_MOST_STEPS = 10**9
+
+# Threads that may be asked for; more are a mistake.
+_MOST_WORKERS = 1_024
 
 
 def whole_rows(A: Array, cells: Cells) -> RealStrategy:

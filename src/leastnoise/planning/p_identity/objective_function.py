@@ -68,7 +68,7 @@ class Problem:
         return len(self.diagonal)
 
     def coarsened(self, size: int) -> Problem:
-        """The problem for Θ that is the same on every so many neighbouring cells; the last may be fewer.
+        """The problem for Θ that is the same on each block of `size` cells; the last block may be smaller.
 
         Of cells, not of blocks.
         """
