@@ -390,7 +390,7 @@ def float_uses(source):
 PATH = [
     counts.count_tables,
     counts.tables_of_vector,
-    counts._summed,
+    data_module.summed,
     measuring._noisy,
     measuring.with_noise,
     measuring._read,
@@ -399,7 +399,7 @@ PATH = [
     blocks.Structured.exact_answers,
     blocks.Structured._block_answers,
     integer_blocks,
-    tables.Tables._block_answers,
+    tables.WeightedTables._block_answers,
     axis_form.AxisForm.answers,
     data_module.counts_from_vector,
     data_module.Data.counts,
