@@ -373,9 +373,10 @@ def odd_arrays() -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("arrays", odd_arrays(), ids=lambda arrays: str(next(iter(arrays))))
-def test_arrays_that_do_not_fit_are_refused(arrays: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("i", range(12))
+def test_arrays_that_do_not_fit_are_refused(i: int, tmp_path: Path) -> None:
     """A strategy without its rows used to load, and promised standard errors of zero."""
+    arrays = odd_arrays()[i]
     with pytest.raises(
         PlanFileError, match=r"arrays that do not fit|not what design|cannot answer its queries"
     ):
