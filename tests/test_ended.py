@@ -211,7 +211,7 @@ def test_the_semidefinite_solver_says_how_it_ended() -> None:
             status=status,
             solver_stats=SimpleNamespace(solve_time=seconds, num_iters=steps),
         )
-        return sdp._solve(problem, "SCS", left, 0.0)
+        return sdp._solve(problem, "SCS", Deadline.after(left, began=0.0))
 
     assert solved("optimal", 1.0, 50, None) == "converged"
     assert solved("optimal_inaccurate", 1.0, 100_000, None) == "exhausted"

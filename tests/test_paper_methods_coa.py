@@ -572,7 +572,7 @@ def test_sdp_solver_failures_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for solver in ("CLARABEL", "SCS"):
         with monkeypatch.context() as patched:
             # So much is left when the solver begins.
-            patched.setattr("leastnoise.papers.sdp._left", lambda limit, started, solver: limit)
+            patched.setattr("leastnoise.papers.sdp._left", lambda deadline, solver: 1e-9)
             with pytest.raises(
                 DesignError, match=rf"the solver {solver} found no noise .*; give it more time"
             ):

@@ -8,11 +8,11 @@ Reference:
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 import numpy as np
 
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
@@ -63,7 +63,7 @@ def interior_point(
     """
     _require_few_directions(len(B))
     n = B.shape[1]
-    started = time.monotonic()
+    deadline = Deadline.after(time_limit)
     K = L / np.sqrt(c)[:, None]
     first = Iterate(starting_covariance(L, B, c, start), K, B)
     barrier = _Barrier(first, 1.1 * float(first.u.max()))
@@ -73,11 +73,11 @@ def interior_point(
     ended: Ended = "converged"
     while True:
         point = barrier.point
-        step = Step(len(history), time.monotonic() - started, point.cost, float(point.h.max()), t)
+        step = Step(len(history), deadline.elapsed, point.cost, float(point.h.max()), t)
         history.append(step)
         if progress is not None:
             progress(step)
-        is_late = time_limit is not None and step.seconds > time_limit
+        is_late = deadline.is_past
         if step.step >= max_steps or is_late:
             ended = "deadline" if is_late else "exhausted"
             break

@@ -26,7 +26,6 @@ Reference:
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -34,6 +33,7 @@ from typing import Any, Literal
 import numpy as np
 
 from leastnoise.bounds import Status
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InputError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
@@ -85,7 +85,7 @@ _STAGES = 11
 # The largest θ, as a share of the diagonal: far above it, rounding loses the queries beside it.
 _MOST_THETA = 1e6
 
-Watch = Callable[[int, float, float], None]
+StepListener = Callable[[int, float, float], None]
 CoaRule = Literal["accuracy", "iterations", "line search", "time"]
 
 # How a search ended that a rule has ended.
@@ -129,7 +129,7 @@ def coa(
     start: Array | None = None,
     backend: str = "numpy",
     time_limit: float | None = None,
-    watch: Watch | None = None,
+    watch: StepListener | None = None,
 ) -> CoaResult:
     """Algorithm 1 on the Gram matrix WᵀW, (n, n).
 
@@ -145,7 +145,7 @@ def coa(
     """
     gram = _checked(gram)
     arrays = load_backend(backend)
-    started = time.monotonic()
+    deadline = Deadline.after(time_limit)
     V = arrays.matrix(_regularised(gram, theta))
     X = arrays.matrix(np.eye(len(gram)) if start is None else start)
     iX = arrays.inverse(X)
@@ -153,7 +153,7 @@ def coa(
         raise InputError("start must be positive definite")
     G = -(iX @ V @ iX)
     objective = float((V * iX).sum())
-    objectives, seconds = [objective], [time.monotonic() - started]
+    objectives, seconds = [objective], [deadline.elapsed]
     ended: CoaRule = "iterations"
     for step in range(1, max_iterations + 1):
         D = _steepest(G, arrays) if step == 1 else _newton_direction(iX, G, arrays)
@@ -165,13 +165,13 @@ def coa(
         X, iX, objective = found
         G = -(iX @ V @ iX)
         objectives.append(objective)
-        seconds.append(time.monotonic() - started)
+        seconds.append(deadline.elapsed)
         if watch is not None:
             watch(step, objective, seconds[-1])
         if abs(last - objective) / last <= _ACCURACY:
             ended = "accuracy"
             break
-        if time_limit is not None and seconds[-1] > time_limit:
+        if deadline.is_past:
             ended = "time"
             break
     return CoaResult(arrays.numpy(X), theta, tuple(objectives), tuple(seconds), ended)
@@ -239,20 +239,18 @@ def coa_homotopy(
     max_iterations: int = 30,
     backend: str = "numpy",
     time_limit: float | None = None,
-    watch: Watch | None = None,
+    watch: StepListener | None = None,
 ) -> tuple[CoaResult, ...]:
     """Algorithm 3: COA for θ, θ/10, θ/100, …, each started from the last; what each ended with.
 
     A time limit that runs out ends the stages early, with at least one done.
     """
     results: list[CoaResult] = []
-    started = time.monotonic()
+    deadline = Deadline.after(time_limit)
     done = 0
     for stage in range(stages):
-        passed = time.monotonic() - started
-        if results and time_limit is not None and passed > time_limit:
+        if results and deadline.is_past:
             break
-
         results.append(
             coa(
                 gram,
@@ -260,15 +258,15 @@ def coa_homotopy(
                 max_iterations=max_iterations,
                 start=results[-1].X if results else None,
                 backend=backend,
-                time_limit=None if time_limit is None else time_limit - passed,
-                watch=_continued(watch, done, passed),
+                time_limit=deadline.left,
+                watch=_continued(watch, done, deadline.elapsed),
             )
         )
         done += results[-1].iterations
     return tuple(results)
 
 
-def _continued(watch: Watch | None, steps: int, passed: float) -> Watch | None:
+def _continued(watch: StepListener | None, steps: int, passed: float) -> StepListener | None:
     """The same watch, for steps and seconds counted on."""
     if watch is None:
         return None
@@ -360,7 +358,7 @@ def _steps(result: CoaResult) -> str:
     return f"{result.iterations} steps{reason}"
 
 
-def _watch(request: Request) -> Watch | None:
+def _watch(request: Request) -> StepListener | None:
     progress = request.progress
     if progress is None:
         return None

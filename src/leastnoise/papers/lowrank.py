@@ -32,7 +32,6 @@ Reference:
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -183,7 +182,7 @@ def low_rank(
     if norm not in _BALLS:
         raise InputError(f"norm must be 1 or 2, got {norm!r}")
     arrays = load_backend(backend)
-    started, end = time.monotonic(), Deadline.after(time_limit)
+    end = Deadline.after(time_limit)
     rank = numerical_rank(W)
     W, L = arrays.matrix(W), arrays.matrix(start)
     B, pi = arrays.matrix(np.zeros((len(W), len(start)))), 0 * W
@@ -194,14 +193,13 @@ def low_rank(
         B, L = _alternated(B, L, beta * W + pi, beta, ball, arrays, end)
         missing = W - B @ L
         scale, residual = arrays.dot(B, B), _length(missing, arrays)
-        seconds = time.monotonic() - started
+        seconds = end.elapsed
         repaired = unbiased(W, B, L, rank, arrays)
         error = math.inf if repaired is None else squared_error(W, repaired, norm, arrays)
         rounds.add(scale, residual, seconds, repaired, error)
         if watch is not None:
             watch(number, scale, seconds)
-        is_late = time_limit is not None and seconds > time_limit
-        ended = rounds.ending(gamma, beta, is_late)
+        ended = rounds.ending(gamma, beta, end.is_past)
         if ended is not None:
             break
         if number % _ROUNDS_PER_BETA == 0:
@@ -424,14 +422,13 @@ def _best_of_starts(
     """The rows with the least error from all starts and Lemma 3, where they came from, and how that ended."""
     generator = np.random.default_rng(settings.seed)
     arrays = load_backend(request.backend)
-    started = time.monotonic()
+    deadline = Deadline.after(request.time_limit)
     strategy, origin = lemma_3(R, norm), "the decomposition of Lemma 3"
     least = squared_error(arrays.matrix(R), arrays.matrix(strategy), norm, arrays)
     lost = number = 0
     endings: list[Ended] = []
     while number - lost < settings.restarts and lost < _MAX_LOST_STARTS:
-        passed = time.monotonic() - started
-        if request.time_limit is not None and passed > request.time_limit:
+        if deadline.is_past:
             endings.append("deadline")
             break
         number += 1
@@ -443,7 +440,7 @@ def _best_of_starts(
             beta=settings.beta * 10.0**lost,
             max_iterations=settings.max_iterations,
             backend=request.backend,
-            time_limit=None if request.time_limit is None else request.time_limit - passed,
+            time_limit=deadline.left,
         )
         lost += result.ended == "lost rank"
         endings.append(_ENDINGS[result.ended])
@@ -454,7 +451,7 @@ def _best_of_starts(
                 f"{unit * result.residual:.1e}"
             )
         if request.progress is not None:
-            request.progress(Progress(number, math.inf, time.monotonic() - started))
+            request.progress(Progress(number, math.inf, deadline.elapsed))
     if number - lost < settings.restarts and "deadline" not in endings:
         # No start is left that might keep its rank.
         endings.append("exhausted")

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import time
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.bounds import Status
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InputError, MissingExtraError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
@@ -109,14 +109,14 @@ def sdp(
     """
     if not is_one_of(solver, MAX_CELLS):
         raise InputError(f"solver must be one of {', '.join(MAX_CELLS)}, got {shown(solver)}")
-    started = time.monotonic()
+    deadline = Deadline.after(time_limit)
     cvxpy = _cvxpy()
-    _left(time_limit, started, solver)
+    _left(deadline, solver)
     # Neither the strategy nor the weights depend on the unit.
     unit = float(np.abs(R).max())
     program = _program(cvxpy, R / unit, l1=l1, is_bounded=is_bounded)
     try:
-        ended = _solve(program.problem, solver, time_limit, started)
+        ended = _solve(program.problem, solver, deadline)
     except cvxpy.error.SolverError:
         raise DesignError(f"the solver {solver} failed; give it more time or try method 'dense'") from None
     X, Y, A, status = program.X.value, program.Y.value, program.A, str(program.problem.status)
@@ -133,7 +133,7 @@ def sdp(
         None if A is None else np.asarray(A.value),
         np.asarray(q).reshape(n),
         status,
-        time.monotonic() - started,
+        deadline.elapsed,
         ended,
     )
 
@@ -163,7 +163,7 @@ def _program(cvxpy: Any, R: Array, *, l1: bool, is_bounded: bool) -> _Program:
     return _Program(cvxpy.Problem(cvxpy.Minimize(cvxpy.trace(Y)), constraints), X, Y, A, profile)
 
 
-def _solve(problem: Any, solver: str, time_limit: float | None, started: float) -> Ended:
+def _solve(problem: Any, solver: str, deadline: Deadline) -> Ended:
     name, most = _STEP_LIMIT[solver]
     limits: dict[str, float] = {name: most}
     with warnings.catch_warnings():
@@ -171,7 +171,7 @@ def _solve(problem: Any, solver: str, time_limit: float | None, started: float) 
         warnings.simplefilter("ignore")
         # The model is written out first, which `solve` does not count as its own time.
         problem.get_problem_data(solver)
-        left = _left(time_limit, started, solver)
+        left = _left(deadline, solver)
         if left is not None:
             limits[_TIME_LIMIT[solver]] = left
         problem.solve(solver=solver, **limits)
@@ -183,20 +183,17 @@ def _solve(problem: Any, solver: str, time_limit: float | None, started: float) 
     return "exhausted" if (stats.num_iters or 0) >= most else "converged"
 
 
-def _left(time_limit: float | None, started: float, solver: str) -> float | None:
-    """What is left of the time since a moment of `time.monotonic`.
+def _left(deadline: Deadline, solver: str) -> float | None:
+    """Seconds left; None where there is no limit.
 
     Raises:
         DesignError: if that is nothing.
     """
-    if time_limit is None:
-        return None
-    left = time_limit - (time.monotonic() - started)
-    if left <= 0:
+    if deadline.is_past:
         raise DesignError(
             f"time was up before the solver {solver} began; give it more time or try method 'dense'"
         )
-    return left
+    return deadline.left
 
 
 def _cvxpy() -> Any:
@@ -224,13 +221,13 @@ def _refuses(request: Request) -> str | None:
 
 
 def _find(request: Request) -> SearchResult:
-    started, solver = time.monotonic(), SDP.option(request, "solver")
+    solver = SDP.option(request, "solver")
     trivial = nothing_asked(request)
     if trivial is not None:
         return trivial
     basis = integer_basis(request.workload)
     R = weighted_factor(request, basis)
-    result = sdp(R, solver=solver, time_limit=_left(request.time_limit, started, solver))
+    result = sdp(R, solver=solver, time_limit=_left(request.deadline, solver))
     if request.progress is not None:
         request.progress(Progress(1, math.inf, result.seconds))
     inaccurate = "" if result.status == "optimal" else f", {result.status.replace('_', ' ')}"

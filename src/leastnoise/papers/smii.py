@@ -28,7 +28,6 @@ Reference:
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import Literal
@@ -36,6 +35,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.numerical_rank import numerical_rank
 from leastnoise.core.operators import MAX_ENTRIES, Array
@@ -154,7 +154,7 @@ def smii(
     Raises:
         DesignError: if the first covariance does not reach every direction of B.
     """
-    started = time.monotonic()
+    deadline = Deadline.after(time_limit)
     K = L / np.sqrt(c)[:, None]
     point = Iterate(starting_covariance(L, B, c, start), K, B)
     t = 1.0
@@ -164,11 +164,11 @@ def smii(
     ended: Ended = "converged"
     while True:
         soft = _SoftMax(point, t)
-        step = Step(len(history), time.monotonic() - started, point.cost, float(point.h.max()), t)
+        step = Step(len(history), deadline.elapsed, point.cost, float(point.h.max()), t)
         history.append(step)
         if progress is not None:
             progress(step)
-        is_late = time_limit is not None and step.seconds > time_limit
+        is_late = deadline.is_past
         if step.step >= max_steps or is_late:
             ended = "deadline" if is_late else "exhausted"
             break

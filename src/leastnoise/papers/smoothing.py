@@ -24,7 +24,6 @@ Reference:
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InputError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
@@ -190,8 +190,8 @@ class _Descent:
         unit: float,
     ) -> None:
         self.V, self.arrays = arrays.matrix(V), arrays
-        self.time_limit, self.watch, self.unit = time_limit, watch, unit
-        self.started = time.monotonic()
+        self.watch, self.unit = watch, unit
+        self.deadline = Deadline.after(time_limit)
         self.best: Any = None
         self.objectives: list[float] = []
         self.smoothed: list[float] = []
@@ -222,7 +222,7 @@ class _Descent:
             gradient = following
             recent.append(value)
             self.record(len(self.objectives), M, value, true)
-            if self.time_limit is not None and self.seconds[-1] > self.time_limit:
+            if self.deadline.is_past:
                 return M, "time"
         return M, "iterations"
 
@@ -257,7 +257,7 @@ class _Descent:
             self.best = M
         self.objectives.append(true)
         self.smoothed.append(value)
-        self.seconds.append(time.monotonic() - self.started)
+        self.seconds.append(self.deadline.elapsed)
         if self.watch is not None and number:
             self.watch(number, true * self.unit, self.seconds[-1])
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from leastnoise.core import threads
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, LeastnoiseError
 from leastnoise.core.progress import Progress
 from leastnoise.planning import Plan, Request, design, method_named
@@ -74,9 +74,9 @@ class Runner:
         n_jobs: int,
     ) -> None:
         self.plan, self.method, self.after, self.backend = plan, method, after, backend
-        self.time_limit, self.progress, self.n_jobs = time_limit, progress, n_jobs
+        self.progress, self.n_jobs = progress, n_jobs
         self.n_before = 0
-        self.started = time.monotonic()
+        self.deadline = Deadline.after(time_limit)
         self.is_over = threading.Event()
         self.telling = threading.Lock()
 
@@ -130,13 +130,10 @@ class Runner:
 
     def _design(self, subject: str, workload: Workload, number: int, at_once: int) -> Plan:
         self._tell(subject, number, None)
-        limit = None
-        if self.time_limit is not None:
-            passed = time.monotonic() - self.started
-            # What is left, shared fairly among those that still have to be designed.
-            limit = (self.time_limit - passed) * min(at_once / (self.n_jobs - number + 1), 1.0)
-            if limit <= 0:
-                raise _Late
+        if self.deadline.is_past:
+            raise _Late
+        # What is left, shared fairly among those that still have to be designed.
+        limit = self.deadline.share_of_rest(min(at_once / (self.n_jobs - number + 1), 1.0)).left
 
         def tell(step: Progress) -> None:
             self._tell(subject, number, step.gap if math.isfinite(step.gap) else None)
@@ -158,6 +155,6 @@ class Runner:
         if self.is_over.is_set():
             raise _Ended
         if self.progress is not None:
-            passed = time.monotonic() - self.started
+            passed = self.deadline.elapsed
             with self.telling:
                 self.progress(Redesign(subject, number, self.n_jobs, passed, gap))

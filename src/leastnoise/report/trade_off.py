@@ -18,7 +18,6 @@ The total variance within targets does name numbers, and is designed again for e
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InputError, LeastnoiseError
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import Progress
@@ -171,8 +171,8 @@ class _Designer:
         progress: Callable[[Redesign], None] | None,
     ) -> None:
         self.workload, self.settings = workload, settings
-        self.time_limit, self.progress = time_limit, progress
-        self.started = time.monotonic()
+        self.progress = progress
+        self.deadline = Deadline.after(time_limit)
         self.n_begun, self.n_designs = 0, 1
 
     def expect(self, n_more: int) -> None:
@@ -182,11 +182,7 @@ class _Designer:
     @property
     def is_late(self) -> bool:
         """Whether the time is up."""
-        return self.time_limit is not None and self._left() <= 0
-
-    def _left(self) -> float:
-        assert self.time_limit is not None
-        return self.time_limit - (time.monotonic() - self.started)
+        return self.deadline.is_past
 
     def plan(self, goal: Goal, objective: Objective, subject: str, *, is_own: bool = False) -> Plan:
         """A plan that states its errors.
@@ -196,19 +192,15 @@ class _Designer:
         """
         self.n_begun += 1
         number, n_designs = self.n_begun, max(self.n_designs, self.n_begun)
-        limit = None
-        if self.time_limit is not None:
-            limit = self._left() / (n_designs - number + 1)
-            if is_own:
-                limit = max(limit, _OWN_SHARE * self.time_limit)
-            if limit <= 0:
-                raise DesignError(
-                    f"the time limit was reached before {subject}; give more, or fewer epsilons"
-                )
+        if self.is_late and not is_own:
+            raise DesignError(f"the time limit was reached before {subject}; give more, or fewer epsilons")
+        limit = self.deadline.share_of_rest(1 / (n_designs - number + 1)).left
+        if limit is not None and is_own:
+            limit = max(limit, self.deadline.part(_OWN_SHARE).ends - self.deadline.began)
 
         def tell(step: Progress | None = None) -> None:
             if self.progress is not None:
-                passed = time.monotonic() - self.started
+                passed = self.deadline.elapsed
                 gap = None if step is None or math.isinf(step.gap) else step.gap
                 self.progress(Redesign(subject, number, n_designs, passed, gap))
 

@@ -15,7 +15,6 @@ Where earlier plans have left each cell its own budget τ_i, the columns are r_i
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -118,7 +117,9 @@ def _find_total(request: Request) -> SearchResult:
     if room is not None:
         columns = room.scaled(columns)
     # The other half of the tolerance is left for rounding to integers.
-    solution = _minimise(columns, request, request.tol / 2, request.progress)
+    solution = _minimise(
+        columns, request, request.tol / 2, request.progress, Deadline.after(request.time_limit)
+    )
     if room is None:
         root, q = solution.root, cells.spread((solution.q / cells.counts)[None, :])[0]
     else:
@@ -137,11 +138,10 @@ def _minimise(
     request: Request,
     tol: float,
     progress: Callable[[Progress], None] | None,
-    seconds: float = 0.0,
+    deadline: Deadline,
 ) -> Solution:
-    """The solver on the columns of R, with what is left of the time after these seconds."""
-    limit = None if request.time_limit is None else max(request.time_limit - seconds, 1e-9)
-    deadline = Deadline.after(limit)
+    """The solver on the columns of R, until the deadline."""
+    limit = deadline.left
     found = minimise_total_variance(R, tol=tol, time_limit=limit, backend=request.backend, progress=progress)
     if found.has_converged or found.ended == "deadline" or R.shape[1] > _MAX_SECOND_TRY:
         return found
@@ -187,20 +187,20 @@ def _solve_over_pairs(R: Array, request: Request) -> Solution:
     k, n = R.shape
     tol = request.tol / 2
     if k * (k + 1) >= every.shape[1]:
-        solution = _minimise(every, request, tol, request.progress)
+        solution = _minimise(every, request, tol, request.progress, Deadline.after(request.time_limit))
         return replace(solution, root=solution.root[:, :n])
-    started = time.monotonic()
+    deadline = Deadline.after(request.time_limit)
     chosen = np.arange(every.shape[1]) < n
     best = Solution(R, np.zeros(every.shape[1]), math.inf, 0.0, False, 0, 0.0, "exhausted")
     for _ in range(_MAX_ROUNDS):
         index = np.flatnonzero(chosen)
-        found = _minimise(every[:, index], request, tol / 4, None, time.monotonic() - started)
+        found = _minimise(every[:, index], request, tol / 4, None, deadline)
         root = found.root[:, :n]
         u = (with_differences(root) ** 2).sum(axis=0)
         # Weights of some columns, with none for the others, prove their bound for all.
         q = np.zeros(every.shape[1])
         q[index] = found.q
-        best = replace(best, steps=best.steps + found.steps, seconds=time.monotonic() - started)
+        best = replace(best, steps=best.steps + found.steps, seconds=deadline.elapsed)
         if found.achieved * float(u.max()) < best.achieved:
             best = replace(best, root=root, achieved=found.achieved * float(u.max()))
         if found.lower_bound > best.lower_bound:
@@ -209,7 +209,7 @@ def _solve_over_pairs(R: Array, request: Request) -> Solution:
         if request.progress is not None:
             request.progress(Progress(best.steps, best.gap, best.seconds))
         violated = np.flatnonzero((u > 1 + tol / 8) & ~chosen)
-        is_late = request.time_limit is not None and best.seconds > request.time_limit
+        is_late = deadline.is_past
         if best.has_converged or is_late or len(violated) == 0:
             late: Ended = "deadline" if is_late else found.ended
             return replace(best, ended="converged" if best.has_converged else late)

@@ -108,7 +108,7 @@ def _telling(request: Request) -> Callable[[Progress], None] | None:
     listener = request.progress
     if listener is None:
         return None
-    return lambda step: listener(Progress(step.step, math.inf, time.monotonic() - request.began))
+    return lambda step: listener(Progress(step.step, math.inf, request.deadline.elapsed))
 
 
 def _refuses(request: Request) -> str | None:
