@@ -34,9 +34,9 @@ from leastnoise.release import Receipt, measured
 from leastnoise.release.adjustment import Adjustment
 from leastnoise.report import cross_table, page, rendering
 from leastnoise.report import plan_sentences as words
+from leastnoise.report.baseline_noise import baselines
 from leastnoise.report.charts import pictures
 from leastnoise.report.figures import share_above, with_margin
-from leastnoise.report.simple_ways import baselines
 from leastnoise.strategy import Structured
 from tolerances import ROUNDING
 

@@ -25,7 +25,7 @@ from leastnoise.planning.families.proposals import with_differences
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.query import AllRanges, Marginal, Prefix, Schema, Total, Workload, assemble
 from leastnoise.report import compare, summarize
-from leastnoise.report.simple_ways import baselines
+from leastnoise.report.baseline_noise import baselines
 from leastnoise.solver import minimise_total_variance
 from leastnoise.strategy import RealStrategy, Strategy, integer_strategy
 from support import extra

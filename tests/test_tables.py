@@ -35,11 +35,11 @@ from leastnoise.query import (
 )
 from leastnoise.release import Release, measure
 from leastnoise.report import cost_table, cross_table, write_answers
-from leastnoise.report.simple_ways import baselines
+from leastnoise.report.baseline_noise import baselines
 from tolerances import ROUNDING
 
 # The module, which a function of the same name hides in its package.
-simple_ways = sys.modules["leastnoise.report.simple_ways"]
+baseline_noise = sys.modules["leastnoise.report.baseline_noise"]
 
 SCHEMA = Schema(age=range(5), sex=("M", "F"), income=Bins([0, 1, 10]))
 
@@ -156,8 +156,8 @@ def test_a_bound_is_above_and_is_called_one(monkeypatch: pytest.MonkeyPatch) -> 
         plan = design(workload, goal, method="identity")
         exact = baselines(plan).per_count
         with monkeypatch.context() as patched:
-            patched.setattr(simple_ways, "_MAX_VISITED", 0)
-            patched.setattr(simple_ways, "_MAX_PAIRED_CELLS", 0)
+            patched.setattr(baseline_noise, "_MAX_VISITED", 0)
+            patched.setattr(baseline_noise, "_MAX_PAIRED_CELLS", 0)
             bound = baselines(plan).per_count
             assert bound.is_bound and not exact.is_bound
             assert bound.value > exact.value * (1 + ROUNDING)
@@ -174,7 +174,7 @@ def test_cross_tables_need_no_pairs_of_cells_where_records_are_replaced(
         plan = design(workload, goal, method="identity")
         pairs = baselines(dense_twin(workload, goal, plan.objective)).per_count
         with monkeypatch.context() as patched:
-            patched.delattr(simple_ways, "_largest_difference")
+            patched.delattr(baseline_noise, "_largest_difference")
             factored = baselines(plan).per_count
         assert not factored.is_bound
         assert factored.value == pytest.approx(pairs.value, rel=ROUNDING)
@@ -184,7 +184,7 @@ def test_taking_any_value_for_the_largest_would_be_noticed(monkeypatch: pytest.M
     """Prefix sums count the first value most, later ranges the last: no value is the largest for both."""
     plan = design(assemble(MIXED[0], SCHEMA), GDP(1), method="identity")
     right = baselines(plan).per_count.value
-    monkeypatch.setattr(simple_ways, "_have_common_peak", lambda of_axis: True)
+    monkeypatch.setattr(baseline_noise, "_have_common_peak", lambda of_axis: True)
     assert baselines(plan).per_count.value > right * (1 + ROUNDING)
 
 

@@ -20,7 +20,7 @@ from leastnoise.app.cli.design_commands import tradeoff as tradeoff_command
 from leastnoise.core.errors import DesignError, InputError, MethodError, MissingExtraError
 from leastnoise.privacy import epsilon_of
 from leastnoise.report import Redesign, Tradeoff, tradeoff, write_tradeoff
-from leastnoise.report.simple_ways import baselines
+from leastnoise.report.baseline_noise import baselines
 from leastnoise.report.trade_off import TradeoffPoint
 from support import extra
 from tolerances import ROUNDING, SOLVER

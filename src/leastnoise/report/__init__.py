@@ -2,13 +2,13 @@
 
 from leastnoise.report.answers import answers_writer, write_answers, write_quantile_table, write_quantiles
 from leastnoise.report.auditing import audit
+from leastnoise.report.baseline_noise import baselines
 from leastnoise.report.charts import Drawing, rows_chart, to_page, to_svg
 from leastnoise.report.comparison import compare, methods
 from leastnoise.report.cost_drivers import drivers
 from leastnoise.report.driver_table import Drivers
 from leastnoise.report.plan_sentences import likeliest_guess
 from leastnoise.report.redesign import Redesign
-from leastnoise.report.simple_ways import baselines
 from leastnoise.report.summary import Report, summarize
 from leastnoise.report.tables import cost_table, cross_table, drivers_table, in_lines
 from leastnoise.report.trade_off import tradeoff

@@ -22,11 +22,11 @@ from leastnoise.planning import Plan
 from leastnoise.query import Attribute, QueryBlock
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
+from leastnoise.report.baseline_noise import Baselines, baselines
 from leastnoise.report.batches import tables_of, view_of
 from leastnoise.report.charts.pictures import stacked_bars
 from leastnoise.report.figures import at_least, figure, share_above, times
 from leastnoise.report.rendering import render, render_part, shortened, style_sheet
-from leastnoise.report.simple_ways import Baselines, baselines
 from leastnoise.report.tables import aim_of
 from leastnoise.report.text import LEVEL
 

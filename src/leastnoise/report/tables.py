@@ -11,9 +11,9 @@ from leastnoise.core.printable import printable
 from leastnoise.planning import Plan
 from leastnoise.query import Objective, Targets, Workload
 from leastnoise.release import Release
+from leastnoise.report.baseline_noise import Baselines, baselines
 from leastnoise.report.driver_table import SHOWN, Drivers
 from leastnoise.report.figures import figure, number, outward, times, with_margin
-from leastnoise.report.simple_ways import Baselines, baselines
 from leastnoise.strategy import Measured
 
 

@@ -33,10 +33,10 @@ from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning import Plan, design
 from leastnoise.privacy import ApproxDP, Goal, PureDP, epsilon_of
 from leastnoise.query import Objective, Targets, TotalVariance, Workload, default_objective
+from leastnoise.report.baseline_noise import Baselines, baselines
 from leastnoise.report.plan_sentences import target_with_stderr
 from leastnoise.report.pressure import largest_shares
 from leastnoise.report.redesign import Redesign
-from leastnoise.report.simple_ways import Baselines, baselines
 from leastnoise.report.trade_off_table import (
     AskedBatch,
     BatchAccuracy,

@@ -42,7 +42,7 @@ _MAX_PAIRED_CELLS = 4_096
 
 
 @dataclass(frozen=True)
-class SimpleWay:
+class BaselineNoise:
     """Accuracy had the noise not been shaped.
 
     Attributes:
@@ -60,8 +60,8 @@ class SimpleWay:
 class Baselines:
     """What noise on every count, and on every cell, would have cost."""
 
-    per_count: SimpleWay
-    per_cell: SimpleWay
+    per_count: BaselineNoise
+    per_cell: BaselineNoise
 
 
 def baselines(plan: Plan) -> Baselines:
@@ -73,19 +73,19 @@ def baselines(plan: Plan) -> Baselines:
     per_cell = 2 ** (1 / order) if is_replaced and workload.shape[1] > 1 else 1.0
     alike = [_RowSquares(1.0, 1.0, lambda: np.ones(1)) for _ in workload.blocks]
     return Baselines(
-        _simple_way(workload, plan.objective, unit * per_count, alike, is_bound=is_bound),
-        _simple_way(workload, plan.objective, unit * per_cell, _row_squares(workload)),
+        _baseline(workload, plan.objective, unit * per_count, alike, is_bound=is_bound),
+        _baseline(workload, plan.objective, unit * per_cell, _row_squares(workload)),
     )
 
 
-def _simple_way(
+def _baseline(
     workload: Workload,
     objective: Objective,
     unit: float,
     squares: Sequence[_RowSquares],
     *,
     is_bound: bool = False,
-) -> SimpleWay:
+) -> BaselineNoise:
     rms = tuple(unit * math.sqrt(own.mean) for own in squares)
     batches = zip(workload.blocks, objective.batch_weights(workload), squares, strict=True)
     if objective.kind == "largest":
@@ -93,12 +93,12 @@ def _simple_way(
             float(w[0]) * own.largest if len(w) == 1 else float((w * own.each()).max())
             for _, w, own in batches
         ]
-        return SimpleWay(rms, unit**2 * max(shares), is_bound)
+        return BaselineNoise(rms, unit**2 * max(shares), is_bound)
     totals = [
         block.n_rows * float(w[0]) * own.mean if len(w) == 1 else math.fsum(w * own.each())
         for block, w, own in batches
     ]
-    return SimpleWay(rms, unit**2 * math.fsum(totals), is_bound)
+    return BaselineNoise(rms, unit**2 * math.fsum(totals), is_bound)
 
 
 # Rows -----------------------------------------------------------------------------------------------------
