@@ -12,8 +12,7 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.core.errors import InputError
-from leastnoise.report import plan_sentences as words
-from leastnoise.report.pure_alternative import PureAlternative, without_delta
+from leastnoise.report.pure_alternative import PureAlternative, design_without_delta
 from tolerances import SOLVER
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"))
@@ -47,7 +46,7 @@ def random_plan(seed: int) -> ln.Plan:
 
 def is_true_when_followed(plan: ln.Plan, found: PureAlternative) -> bool:
     """Whether the call that is named gives what is said of it, and less than the plan where it should."""
-    says = words.without_delta(found)
+    says = found.sentences()
     named = re.search(r"Ask for (PureDP\(.*\)) instead", says[1]) if len(says) > 1 else None
     goal = found.goal if named is None else eval(named[1], {"PureDP": ln.PureDP})
     try:
@@ -68,7 +67,7 @@ def is_true_when_followed(plan: ln.Plan, found: PureAlternative) -> bool:
 @pytest.mark.parametrize("seed", range(8))
 def test_every_word_is_true_when_followed(seed: int) -> None:
     plan = random_plan(seed)
-    found = without_delta(plan)
+    found = design_without_delta(plan)
     assert is_true_when_followed(plan, found)
     given = plan.privacy
     assert isinstance(given, ln.ApproxDP)
@@ -77,7 +76,7 @@ def test_every_word_is_true_when_followed(seed: int) -> None:
 
 
 def test_both_sides_occur_and_wrong_words_would_be_noticed() -> None:
-    pairs = [(plan, without_delta(plan)) for plan in map(random_plan, range(4))]
+    pairs = [(plan, design_without_delta(plan)) for plan in map(random_plan, range(4))]
     assert {found.ratio < 1 for _, found in pairs} == {True, False}
     for plan, found in pairs[:2]:
         half = dataclasses.replace(found.goal, epsilon=float(found.goal.epsilon) / 2)
@@ -92,7 +91,7 @@ def test_both_sides_occur_and_wrong_words_would_be_noticed() -> None:
 
 def test_a_single_count_needs_no_delta() -> None:
     plan = ln.design(ln.assemble([ln.Total()], SCHEMA), ln.ApproxDP(0.5, 1e-6, records_per_person=3))
-    found = without_delta(plan)
+    found = design_without_delta(plan)
     assert found.plan is not None
     # Noise of scale k/ε on one count, on a fine grid.
     assert found.plan.certificate.achieved == pytest.approx(2 * 36, rel=SOLVER)
@@ -104,9 +103,9 @@ def test_targets_that_are_missed_are_said_to_be() -> None:
     many = ln.Schema(**{f"a{i}": range(2) for i in range(5)})
     asked = [ln.Marginal(name, stderr=0.8) for name in many.names]
     plan = ln.design(ln.assemble(asked, many), ln.ApproxDP(4, 0.5))
-    found = without_delta(plan, time_limit=2.0)
+    found = design_without_delta(plan, time_limit=2.0)
     assert found.plan is None and found.ratio == math.inf
-    (line,) = words.without_delta(found)
+    (line,) = found.sentences()
     assert line.startswith("Without delta: no method meets the targets; the closest")
 
 
@@ -114,18 +113,18 @@ def test_there_is_none_without_a_delta_or_a_goal() -> None:
     workload = ln.assemble([ln.Total(stderr=30)], SCHEMA)
     for goal in (ln.PureDP(1), ln.GDP(1), ln.ZCDP(0.5), None):
         with pytest.raises(InputError, match="has a delta to leave out"):
-            without_delta(ln.design(workload, goal, method="identity"))
+            design_without_delta(ln.design(workload, goal, method="identity"))
 
 
 def test_settings_are_those_of_the_request() -> None:
     plan = ln.design(ln.assemble([ln.Prefix("age")], SCHEMA), ln.ApproxDP(1, 1e-6), method="dense")
-    found = without_delta(plan, method="dense")
+    found = design_without_delta(plan, method="dense")
     assert found.plan is None and "its noise is Gaussian" in found.refusal
-    named = without_delta(plan, method="identity").plan
+    named = design_without_delta(plan, method="identity").plan
     assert named is not None and named.method == "identity"
 
 
 def test_nothing_asked_costs_nothing_either_way() -> None:
-    found = without_delta(ln.design(ln.Workload.from_matrix(np.zeros((2, 3))), ln.ApproxDP(1, 1e-6)))
+    found = design_without_delta(ln.design(ln.Workload.from_matrix(np.zeros((2, 3))), ln.ApproxDP(1, 1e-6)))
     assert found.plan is not None and found.plan.certificate.achieved == 0
     assert found.ratio == 1

@@ -28,7 +28,7 @@ from leastnoise.query import Query
 from leastnoise.report import Drivers, Redesign, drivers
 from leastnoise.report.cost_drivers import Change, known_of
 from leastnoise.report.pressure import ALIKE, Pressure, bound_if_relaxed, pressure_of
-from leastnoise.report.tables import drivers_table, in_lines
+from leastnoise.report.tables import drivers_lines, drivers_table
 from tolerances import ROUNDING, SOLVER
 
 N = 8
@@ -421,11 +421,11 @@ def test_shares_that_nothing_proves_are_not_told() -> None:
     hasty = ln.design(workload, ln.GDP(1), objective=ln.Targets(), time_limit=1e-9)
     assert hasty.certificate.gap > 0.01
     late = drivers(hasty, most=0)
-    assert "give the design more time, or judge by what giving way buys." in str(late)
+    assert "give the design more time, or judge by what relaxing buys." in str(late)
     assert not drivers(ln.design(workload, ln.GDP(1), objective=ln.Targets()), most=0).unknown
     # Nothing is said of sizes of shares that are not known.
     assert "Of 2 nothing was designed again; most= takes more." in str(late)
-    assert "Of 2 nothing was designed again; --most takes more." in in_lines(late, 80)
+    assert "Of 2 nothing was designed again; --most takes more." in drivers_lines(late, 80)
 
 
 def test_a_search_that_ended_early_does_not_say_that_nothing_is_bought() -> None:

@@ -807,6 +807,13 @@ def test_targets_are_said_to_be_met_or_missed():
     assert reached == f"{own.stderr[1]:.3g} times"
 
 
+def test_categories_are_listed(release):
+    """The page said "F … M" of two categories, as of a range."""
+    _, attributes = section(page_of(release), "asked").all("table")
+    which = {line[0]: line[3] for line in table_rows(attributes)}
+    assert which == {"age": "0–19", "sex": "F, M", "region": "north, south, east"}
+
+
 def test_the_ledger_is_named_or_missed(release):
     told = words_of(release, "origin")
     assert "No ledger recorded this release" in told and "leastnoise 0." in told

@@ -19,7 +19,7 @@ from leastnoise.planning import all_methods
 from leastnoise.report import cost_table, cross_table, figures
 from leastnoise.report import plan_sentences as report_words
 from leastnoise.report import text as report_text
-from leastnoise.report.pure_alternative import without_delta
+from leastnoise.report.pure_alternative import design_without_delta
 from leastnoise.strategy import Structured
 from leastnoise.strategy.structured import accuracy
 from tolerances import ROUNDING
@@ -496,4 +496,4 @@ def test_summaries_do_not_search(tmp_path):
 def test_a_search_would_be_noticed():
     plan = plan_of(method="identity")
     with pytest.raises(Searched), no_search():
-        without_delta(plan)
+        design_without_delta(plan)

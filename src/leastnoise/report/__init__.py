@@ -8,9 +8,10 @@ from leastnoise.report.comparison import compare, methods
 from leastnoise.report.cost_drivers import drivers
 from leastnoise.report.driver_table import Drivers
 from leastnoise.report.plan_sentences import likeliest_guess
+from leastnoise.report.pure_alternative import design_without_delta
 from leastnoise.report.redesign import Redesign
 from leastnoise.report.summary import Report, summarize
-from leastnoise.report.tables import cost_table, cross_table, drivers_table, in_lines
+from leastnoise.report.tables import cost_table, cross_table, drivers_lines, drivers_table
 from leastnoise.report.trade_off import tradeoff
 from leastnoise.report.trade_off_table import Tradeoff, check_kind, write_tradeoff
 
@@ -27,9 +28,10 @@ __all__ = [
     "compare",
     "cost_table",
     "cross_table",
+    "design_without_delta",
     "drivers",
+    "drivers_lines",
     "drivers_table",
-    "in_lines",
     "likeliest_guess",
     "methods",
     "rows_chart",

@@ -19,9 +19,10 @@ from leastnoise.core.errors import InputError, LeastnoiseError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, ending_to_text
 from leastnoise.planning import Method, Plan, Request, all_methods, checked_request, method_named, plan_by
-from leastnoise.privacy import ApproxDP, Goal, PureDP
+from leastnoise.privacy import ApproxDP, Goal
 from leastnoise.query import Objective, Workload
 from leastnoise.release import counts_of, simulated
+from leastnoise.report.pure_alternative import without_delta
 
 # Seconds that a method may take where the caller sets no limit.
 TIME_LIMIT = 10.0
@@ -33,7 +34,7 @@ _SEED = 20140627
 # What stands beside the seconds of a method that did not converge.
 _MARKS: dict[Ended | None, str] = {"deadline": "*", "exhausted": "+"}
 
-# Marks a contender that does with the epsilon alone what the goal allows with a delta.
+# What follows the name of a method that is tried without the delta of the goal.
 _NO_DELTA = ", no delta"
 
 
@@ -92,6 +93,7 @@ class Contender:
         ended: how its search ended, as in `Plan.ended`; None where it was left out.
         is_simulated: whether `achieved` is a mean squared error over some runs on public data,
             bias included, instead of a variance that is known.
+        is_without_delta: whether it does with the goal's ε alone what the goal allows with a δ.
     """
 
     method: str
@@ -103,6 +105,7 @@ class Contender:
     factor: float | None = None
     ended: Ended | None = None
     is_simulated: bool = False
+    is_without_delta: bool = False
 
     @property
     def kind(self) -> str:
@@ -110,7 +113,7 @@ class Contender:
         if self.is_simulated:
             return "simulated"
         if self.gap is None:
-            return "without delta" if self.method.endswith(_NO_DELTA) else "no bound"
+            return "without delta" if self.is_without_delta else "no bound"
         return "optimal" if self.gap <= 1e-6 else "not optimal"
 
 
@@ -163,7 +166,7 @@ class MethodComparison:
             yield f"* ended at the time limit of {self.time_limit:g} s; with more time it may do better."
         if any(c.ended == "exhausted" for c in self.contenders):
             yield f"+ {ending_to_text('exhausted')}."
-        if any(c.method.endswith(_NO_DELTA) for c in self.contenders):
+        if any(c.is_without_delta for c in self.contenders):
             yield "Rows without delta: Laplace noise of the same epsilon, which the bound does not cover."
         if any(c.is_simulated for c in self.contenders):
             yield (
@@ -232,7 +235,7 @@ def compare(
     k = 1 if privacy is None else privacy.records_per_person
     counts = None if data is None else counts_of(workload, data, k)
     race = _Race(counts, limit, progress)
-    aside = _without_delta(privacy)
+    aside = without_delta(privacy) if isinstance(privacy, ApproxDP) else None
     n_turns = len(chosen)
     others = [
         m for m in chosen if aside is not None and (m.is_quick or m.is_data_dependent or methods is not None)
@@ -246,13 +249,6 @@ def compare(
     among = request.privacy.noise.label
     unit = request.objective.unit(workload, has_goal=privacy is not None)
     return MethodComparison(*race.result(), among, unit, limit)
-
-
-def _without_delta(goal: Goal | None) -> PureDP | None:
-    """The goal of the same ε, for one that also allows a δ."""
-    if not isinstance(goal, ApproxDP):
-        return None
-    return PureDP(goal.epsilon, neighbours=goal.neighbours, records_per_person=goal.records_per_person)
 
 
 class _Race:
@@ -302,7 +298,7 @@ class _Race:
                 reason = method.why_not(request) or getattr(error, "misses", str(error))
                 self.left_out.append(Contender(method.name, None, None, None, 0.0, reason))
             return
-        self.placed.append(placed)
+        self.placed.append(replace(placed, is_without_delta=is_aside))
 
     def _known(self, plan: Plan, name: str, began: float, is_aside: bool) -> Contender:
         found = plan.certificate

@@ -1,10 +1,10 @@
-"""Which requests drive the cost of a plan, and what giving way on each would buy.
+"""Which requests drive the cost of a plan, and what relaxing each would buy.
 
-Shares come from the weights that prove the plan's optimum (see `pressure`). What giving way buys is never
+Shares come from the weights that prove the plan's optimum (see `pressure`). What relaxing buys is never
 extrapolated from them: the relaxed request is designed again, by the same method, and both numbers are of
-plans with a certificate. The share is a slope; a target that is let go by half stops mattering somewhere on
-the way, where another one takes its place. Where a plan is not proved to be close to the optimum, it is
-designed again unchanged as well, so that a better search is not taken for what giving way buys.
+plans with a certificate. The share is a slope; a target that is relaxed to twice its width stops binding
+somewhere on the way, where another one takes its place. Where a plan is not proved to be close to the
+optimum, it is designed again unchanged as well, so that a better search is not taken for what relaxing buys.
 
     targets               a target is made wider by a factor; the cost is ε, or the factor on all targets
     total within targets  the same; the cost is the total variance
@@ -73,7 +73,7 @@ def drivers(
     workers: int | None = None,
     progress: Callable[[Redesign], None] | None = None,
 ) -> Drivers:
-    """Which batches of queries drive the cost of a plan, and what giving way on each would buy.
+    """Which batches of queries drive the cost of a plan, and what relaxing each would buy.
 
     Args:
         relax: the factor by which a target is made wider, or a standard error may grow.
@@ -293,15 +293,14 @@ class Known:
             f"this one is {proved}, where {_PROVED:.0%} is needed; "
         )
         if self.plan.ended in ("deadline", "interrupted"):
-            return says + "give the design more time, or judge by what giving way buys."
+            return says + "give the design more time, or judge by what relaxing buys."
         if self.plan.ended == "converged":
-            return says + f"method {self.plan.method} proves no more, so judge by what giving way buys."
-        return says + f"its search {ending_to_text(self.plan.ended)}. Judge by what giving way buys."
+            return says + f"method {self.plan.method} proves no more, so judge by what relaxing buys."
+        return says + f"its search {ending_to_text(self.plan.ended)}. Judge by what relaxing buys."
 
     def _driver(self, b: int, results: Sequence[tuple[Job, Change | str]]) -> Driver:
         block, used = self.plan.workload.blocks[b], self.used[b]
         failed = [result for _, result in results if isinstance(result, str)]
-        reason = self._why_not(b) or ". ".join(failed)
         assert self.plan.spreads is not None
         return Driver(
             name=block.name,
@@ -315,7 +314,8 @@ class Known:
             tightens_to=_narrowest(block, used),
             changes=tuple(result for _, result in results if isinstance(result, Change)),
             queries=self._queries(b),
-            reason=reason,
+            reason=self._why_not(b),
+            failures=tuple(failed),
         )
 
     def _queries(self, b: int) -> tuple[TightQuery, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from leastnoise.core.errors import InputError
 from leastnoise.core.printable import printable
+from leastnoise.report.figures import four_digits
 
 # What cannot lower the cost by more than this share is not designed again.
 NEGLIGIBLE = 1e-3
@@ -25,10 +26,10 @@ BINDS = 1 - 1e-3
 
 @dataclass(frozen=True)
 class Change:
-    """What giving way once would buy: two plans, each with its certificate.
+    """What one relaxation would buy: two plans, each with its certificate.
 
     Attributes:
-        subject: the batch, or the query of it, on which to give way.
+        subject: the batch, or the query of it, that is relaxed.
         how: what is changed, in words.
         unit: what the two numbers are.
         before: the cost of the plan as it is, or as it is when it is designed again.
@@ -57,14 +58,18 @@ class Change:
         if self.lowers_by < NEGLIGIBLE and self.is_open:
             return (
                 f"{self.how}: no better plan was found, and whether there is one is open; the search ended "
-                f"with {self.unit} at {_figure(self.after)} ({_unproved(self.gap)})"
+                f"with {self.unit} at {four_digits(self.after)} ({_unproved(self.gap)})"
             )
         if self.lowers_by < NEGLIGIBLE:
-            says = f"{self.how} buys nothing: {self.unit} stays at {_figure(self.before)}"
+            says = f"{self.how} buys nothing: {self.unit} stays at {four_digits(self.before)}"
         else:
-            says = f"{self.how} lowers {self.unit} from {_figure(self.before)} to {_figure(self.after)}"
+            says = (
+                f"{self.how} lowers {self.unit} from {four_digits(self.before)} to {four_digits(self.after)}"
+            )
         if self.rms is not None:
-            says += f"; its own standard error goes from {_figure(self.rms[0])} to {_figure(self.rms[1])}"
+            says += (
+                f"; its own standard error goes from {four_digits(self.rms[0])} to {four_digits(self.rms[1])}"
+            )
         return f"{says} ({_gap(self.gap) if self.status == 'optimal' else _unproved(self.gap)})"
 
     @property
@@ -89,7 +94,7 @@ class TightQuery:
 
 @dataclass(frozen=True)
 class Driver:
-    """One batch of queries: what it has in the cost, and what giving way on it would buy.
+    """One batch of queries: what it has in the cost, and what relaxing it would buy.
 
     Attributes:
         weight: how much its variances count; None where rows have their own.
@@ -102,9 +107,10 @@ class Driver:
             None where it does not speak of targets.
         tightens_to: the target can be made as narrow as this without any cost, as the plan keeps it
             already; "" where it binds.
-        changes: what giving way buys, each designed again.
+        changes: what relaxing it buys, each designed again.
         queries: those of its queries that press hardest.
-        reason: why nothing can be bought, or what went wrong; "" otherwise.
+        reason: why it is not designed again; "" where it is.
+        failures: what went wrong when it was designed again, a sentence each.
     """
 
     name: str
@@ -119,11 +125,12 @@ class Driver:
     changes: tuple[Change, ...] = ()
     queries: tuple[TightQuery, ...] = ()
     reason: str = ""
+    failures: tuple[str, ...] = ()
 
     @property
     def is_untried(self) -> bool:
-        """Whether giving way may buy something, and others with larger shares took their turns first."""
-        return not self.changes and not self.reason
+        """Whether relaxing it may buy something, but batches with larger shares were designed first."""
+        return not (self.changes or self.reason or self.failures)
 
     @property
     def is_binding(self) -> bool:
@@ -142,7 +149,7 @@ class Drivers:
             proved and nobody tried.
         relax: the factor by which targets were relaxed.
         share_of: what the shares are shares of.
-        by: on what to give way, "target" or "weight".
+        by: what is relaxed, "target" or "weight".
         proved_in: what the certificate measures, and `most_bought` is a share of.
         method: by which everything was designed again.
         unknown: why shares are not known, and what to do about it; "" where they are.
@@ -189,7 +196,7 @@ class Drivers:
         return pd.DataFrame(lines)
 
     def sentences(self, most: int | None = None, *, more: str = "most=") -> tuple[str, ...]:
-        """What giving way on each batch would buy, in words; or on the first so many of them.
+        """What relaxing each batch would buy, a sentence each; of the first `most` batches where given.
 
         Args:
             more: what to name as the way to have more of them designed again.
@@ -209,23 +216,23 @@ class Drivers:
 
     def __str__(self) -> str:
         title = "What drives the cost"
-        head = [title, "=" * len(title), "", *self.cost_in_words(), ""]
+        head = [title, "=" * len(title), "", *self.cost_to_text(), ""]
         body = [*self.left_out(), "", *self.sentences(SHOWN)]
         return "\n".join([*head, *self._table(), *(f"  {line}" if line else "" for line in body)])
 
     __repr__ = __str__
 
-    def cost_in_words(self) -> list[str]:
+    def cost_to_text(self) -> list[str]:
         """What the plan costs, and how sure that is."""
         is_optimal = self.status == "optimal"
         proof = f"the optimum, proved; {_gap(self.gap)}"
         if not is_optimal:
             proof = f"{_gap(self.gap)}: the {self.proved_in} may be that share above the least there is"
-        words = [f"{self.unit[0].upper()}{self.unit[1:]}: {_figure(self.cost)} ({proof})."]
+        words = [f"{self.unit[0].upper()}{self.unit[1:]}: {four_digits(self.cost)} ({proof})."]
         if self.again is not None:
             words.append(
-                f"That it is the optimum is not proved. Designed again, it costs {_figure(self.again)}; so "
-                "much, searches differ among themselves, and what giving way buys must be more to count."
+                f"That it is the optimum is not proved. Designed again, it costs {four_digits(self.again)}: "
+                "searches differ by that much, and what relaxing buys must be more to count."
             )
         if self.unknown:
             words.append(self.unknown)
@@ -279,26 +286,21 @@ def _says(driver: Driver, table: Drivers) -> Iterator[str]:
     name = repr(short(driver.name))
     for change in driver.changes:
         yield f"{change}."
-    if driver.changes or not driver.reason:
+    if driver.changes:
         return
-    if driver.most_bought is not None and driver.most_bought <= NEGLIGIBLE:
+    if driver.most_bought is not None and driver.most_bought <= NEGLIGIBLE and driver.reason:
         bought = "nothing"
         if driver.most_bought >= _NOTHING:
             bought = f"at most {100 * driver.most_bought:.1g} % of the {table.proved_in}"
         tighter = f"; making it as narrow as {driver.tightens_to} costs nothing" if driver.tightens_to else ""
         yield f"Relaxing {name} buys {bought}, proved{tighter}."
-    else:
-        # What went wrong with a change is a sentence of its own.
-        yield f"{driver.reason}." if driver.reason[0].isupper() else f"{name}: {driver.reason}."
+    elif driver.reason:
+        yield f"{name}: {driver.reason}."
+    for failure in driver.failures:
+        yield f"{failure}."
 
 
 def short(text: str) -> str:
     """A name for a line of a table."""
     shown = printable(text)
     return shown if len(shown) <= 40 else f"{shown[:39]}…"
-
-
-def _figure(value: float) -> str:
-    if 1e4 <= value < 1e9:
-        return f"{value:,.0f}"
-    return f"{value:,.4g}" if 1e-3 <= value < 1e4 or value == 0 else f"{value:.4g}"

@@ -81,3 +81,10 @@ def times(ours: float, other: float) -> str:
         return ""
     ratio = other / ours
     return f"{ratio:,.1f}×" if ratio < 1e6 else f"{ratio:.3g}×"
+
+
+def four_digits(value: float) -> str:
+    """A cost or a standard error to four digits, or to the unit where it is large."""
+    if 1e4 <= value < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:,.4g}" if 1e-3 <= value < 1e4 or value == 0 else f"{value:.4g}"

@@ -11,7 +11,6 @@ from leastnoise.planning import Plan, targets_to_text
 from leastnoise.privacy import ApproxDP
 from leastnoise.query import QueryBlock, TotalVariance
 from leastnoise.report.figures import at_least
-from leastnoise.report.pure_alternative import PureAlternative
 
 # What is usual in talks about (ε, δ), for goals that have no δ of their own.
 _USUAL_DELTA = 1e-6
@@ -158,30 +157,6 @@ def verdict(plan: Plan) -> str:
         proves = more.get(plan.ended, "; a longer search may do better")
         return f"Gap {certificate.gap:.1e}: at most that share above the optimum{proves}."
     return f"Gap {certificate.gap:.1%}: this method does not aim at the optimum."
-
-
-def without_delta(found: PureAlternative) -> list[str]:
-    """What the same request has without a delta, in lines, so that a user of a delta can choose."""
-    if found.plan is None:
-        return [f"Without delta: {printable(found.refusal)}"]
-    if found.plan.strategy is None:
-        return [f"Without delta: method {found.plan.method}, whose errors depend on the data."]
-    proof = found.plan.certificate
-    is_factor = proof.unit == "squared factor"
-    level = f"{math.sqrt(proof.achieved):,.6g} times the targets" if is_factor else ""
-    level = level or f"{proof.unit} {proof.achieved:,.6g}"
-    ratio = math.sqrt(found.ratio) if is_factor else found.ratio
-    times = f"{ratio:,.3g} times as much as" if is_factor else f"{ratio:,.3g} times that of"
-    has = f"{level} by {printable(found.plan.method)}, {times} the plan with delta"
-    is_late = found.plan.ended == "deadline"
-    late = ["The search ran out of time; given more, it may do better."] if is_late else []
-    if not found.ratio < 1:
-        return [f"Without delta: {has}.", *late]
-    return [
-        f"Better without delta: {has}.",
-        f"Ask for {found.goal!r} instead (in a specification, leave delta out): less noise, and no delta.",
-        *late,
-    ]
 
 
 def likeliest_guess(plan: Plan) -> float:

@@ -116,13 +116,13 @@ def drivers_table(found: Drivers) -> Any:
     return table
 
 
-def in_lines(found: Drivers, width: int) -> list[str]:
-    """What the plan costs and what giving way would buy, in lines of at most that many characters.
+def drivers_lines(found: Drivers, width: int) -> list[str]:
+    """What the plan costs and what relaxing would buy, in lines of at most `width` characters.
 
     What a reader may change is named as at a shell.
     """
     lines: list[str] = []
-    for says in found.cost_in_words():
+    for says in found.cost_to_text():
         lines += [*([""] if lines else []), *textwrap.wrap(printable(says), width)]
     for says in [*found.left_out(where=""), *found.sentences(SHOWN, more="--most")]:
         lines += ["", *textwrap.wrap(printable(says), width)]

@@ -13,6 +13,7 @@ from leastnoise.core.errors import InputError
 from leastnoise.core.printable import counted, no_formulas, printable
 from leastnoise.core.whole_file import written_whole
 from leastnoise.report.charts import check_charts, to_page, to_svg
+from leastnoise.report.figures import four_digits
 
 How = Literal["scaled", "designed", "missed"]
 
@@ -217,20 +218,15 @@ class Tradeoff:
             own = point.batches[number]
             mark = "*" if point.is_asked else ""
             met = "" if own.factor is None else "  met" if own.is_met else f"  missed by {own.factor:,.3g}×"
+            rms, largest = four_digits(own.rms), four_digits(own.largest)
             yield (
-                f"  {f'{point.epsilon:.4g}{mark}':>8}  {_figure(own.rms):>8}  {_figure(own.largest):>8}  "
+                f"  {f'{point.epsilon:.4g}{mark}':>8}  {rms:>8}  {largest:>8}  "
                 f"{_beside(own.per_count, own.rms):>15}  {_beside(own.per_cell, own.rms):>15}{met}"
             )
 
 
 def _beside(other: float, own: float) -> str:
-    return _figure(other) + (f" ({other / own:,.1f}×)" if own > 0 else "")
-
-
-def _figure(value: float) -> str:
-    if 1e4 <= value < 1e9:
-        return f"{value:,.0f}"
-    return f"{value:,.4g}" if 1e-3 <= value < 1e4 or value == 0 else f"{value:.4g}"
+    return four_digits(other) + (f" ({other / own:,.1f}×)" if own > 0 else "")
 
 
 def check_kind(path: str | Path) -> None:

@@ -25,11 +25,10 @@ from leastnoise.report import (
     Redesign,
     check_kind,
     cost_table,
+    design_without_delta,
     drivers,
+    drivers_lines,
     drivers_table,
-    in_lines,
-    plan_sentences,
-    pure_alternative,
     summarize,
     write_tradeoff,
 )
@@ -106,11 +105,9 @@ def _explain_without_delta(plan: Plan, settings: dict[str, Any], time_limit: flo
     own = settings.pop("time_limit", None)
     limit = own if time_limit is None else time_limit
     with designing() as progress:
-        found = pure_alternative.without_delta(plan, time_limit=limit, progress=progress, **settings)
+        found = design_without_delta(plan, time_limit=limit, progress=progress, **settings)
     width = console().width
-    lines = [
-        line for says in plan_sentences.without_delta(found) for line in textwrap.wrap(printable(says), width)
-    ]
+    lines = [line for says in found.sentences() for line in textwrap.wrap(printable(says), width)]
     say("\n".join(lines) + "\n")
 
 
@@ -130,9 +127,9 @@ def _explain_cost(plan: Plan, relax: float, most: int, earlier: list[Plan], time
     say("")
     screen.print(drivers_table(found))
     say("")
-    say("\n".join(in_lines(found, screen.width)))
+    say("\n".join(drivers_lines(found, screen.width)))
     if is_missing:
-        say("\nTo see what giving way would buy, name the plans that this one was designed after: --after")
+        say("\nTo see what relaxing would buy, name the plans that this one was designed after: --after")
 
 
 def tradeoff(
