@@ -8,9 +8,9 @@ that the budget allows, compared in rationals:
 
     y = A x + noise,   Δ²/σ² ≤ μ²  (Gaussian)   or   Δ₁/b ≤ ε  (Laplace)
 
-Where records are added or removed, Δ is the largest norm of a column of A; where
-one is replaced by another, the largest distance of two columns of [A 0], the zero
-column standing for a record that is not counted.
+Which changes of a table Δ is taken over, the neighbouring relation says: the largest norm of a column of A
+where records are added or removed, or the largest distance of two columns of [A 0] where one is replaced by
+another.
 
 From then on only A and its scale count. Standard errors, profile, certificate
 and reconstruction are computed from them, so a wrong optimiser can cost
@@ -21,9 +21,13 @@ scale is the least with ‖a_i‖²/σ² ≤ τ_i in every cell.
 
 A module imports only modules that stand above it here:
 
-    integer_rows   the strategy: integer rows and the scale of their noise
-    budget         what its rows may spend, and the least scale that keeps to it
-    rounding       from real coefficients to an integer strategy
+    measured        what every kind of strategy has in common
+    laplace_tails   intervals for sums of Laplace noise
+    row_space       integer bases of what queries span
+    integer_rows    integer rows over all cells, and the scale of their noise
+    budget          what a strategy may spend, and the least scale that keeps to it
+    rounding        from real coefficients to integer rows
+    structured      blocks of products, for domains that no matrix holds
 """
 
 from leastnoise.strategy.budget import cell_costs, is_within, spare_of

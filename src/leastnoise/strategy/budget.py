@@ -9,7 +9,6 @@ from fractions import Fraction
 
 from leastnoise.core.errors import DesignError, PrivacyError
 from leastnoise.privacy import CellCosts, Goal, shown
-from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.measured import Measured
 
 # Goals whose μ (or ε) per record is beyond 2^±120 would need variances that floats
@@ -41,10 +40,7 @@ def cell_costs(strategy: Measured) -> CellCosts:
     Raises:
         TooLargeError: where there are more cells than can be listed.
     """
-    unit = strategy.unit
-    if isinstance(strategy, Strategy):
-        return CellCosts(strategy.column_costs, unit)
-    return CellCosts(tuple(int(spent * unit) for spent in strategy.spent_per_cell), unit)
+    return CellCosts(strategy.column_costs, strategy.unit)
 
 
 def is_within(strategy: Measured, goal: Goal, spare: CellCosts | None) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -90,10 +89,6 @@ class Strategy(Operator, Measured):
 
     @cached_property
     def column_costs(self) -> tuple[int, ...]:
-        """The most that one record of each cell can change, exactly: Σ a² (Gaussian) or Σ |a| (Laplace).
-
-        a is what the neighbouring relation makes of the cell's column; see `Neighbours.cell_costs`.
-        """
         return self.neighbours.cell_costs(self.entries, self.noise)
 
     @property
@@ -105,11 +100,6 @@ class Strategy(Operator, Measured):
     def profile(self) -> Array:
         """What a record of each cell spends, (n,): μ² (Gaussian) or ε (Laplace), rounded up."""
         return np.array([float_above(spent) for spent in self.spent_per_cell])
-
-    @property
-    def spent_per_cell(self) -> list[Fraction]:
-        """What a record of each cell spends, exactly: μ² (Gaussian) or ε (Laplace)."""
-        return [Fraction(cost, self.unit) for cost in self.column_costs]
 
     @property
     def pseudo_inverse(self) -> Array:

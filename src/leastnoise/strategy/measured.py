@@ -1,7 +1,7 @@
 """What every kind of strategy has in common: integers to measure, one scale of noise, and what follows.
 
-    strategy/        rows over all cells, as one integer matrix
-    structured/      blocks of products, for domains that no matrix holds
+    integer_rows    rows over all cells, as one integer matrix
+    structured      blocks of products, for domains that no matrix holds
 
 Both are exact where privacy is concerned, and both answer the same questions about accuracy, for any
 workload over the same cells. Sizes are Python integers: a structured strategy may speak of 10^40 cells.
@@ -93,12 +93,23 @@ class Measured(ABC):
 
     @property
     @abstractmethod
+    def column_costs(self) -> tuple[int, ...]:
+        """The most that one record of each cell can change, exactly: Σ a² (Gaussian) or Σ |a| (Laplace).
+
+        a is what the neighbouring relation makes of the cell's column; see `Neighbours.cell_costs`.
+
+        Raises:
+            TooLargeError: where there are more cells than can be listed.
+        """
+
+    @property
     def spent_per_cell(self) -> list[Fraction]:
         """What a record of each cell spends, exactly: μ² (Gaussian) or ε (Laplace).
 
         Raises:
             TooLargeError: where there are more cells than can be listed.
         """
+        return [Fraction(cost, self.unit) for cost in self.column_costs]
 
     @abstractmethod
     def dense(self) -> Array:

@@ -33,7 +33,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -232,16 +231,16 @@ class Structured(Measured):
         return self.forms
 
     @property
-    def spent_per_cell(self) -> list[Fraction]:
+    def column_costs(self) -> tuple[int, ...]:
         if self.n_cells > _MAX_LISTED:
             raise TooLargeError(
                 f"what a record spends is listed for up to {_MAX_LISTED:,} cells, there are more; "
                 "plan.spent_per_person is the most of all"
             )
         if self.neighbours.replaces:
-            return [self.spent] * self.n_cells
+            return (self.sensitivity,) * self.n_cells
         costs = in_schema_order(self.axes, self._record_costs.of_cells([axis.size for axis in self.axes]))
-        return [Fraction(self.neighbours.change_cost(int(cost), self.noise), self.unit) for cost in costs]
+        return tuple(self.neighbours.change_cost(int(cost), self.noise) for cost in costs)
 
     def with_scale(self, scale: int) -> Self:
         other = super().with_scale(scale)
