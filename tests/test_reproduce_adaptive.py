@@ -19,9 +19,9 @@ from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
     METHODS,
     OURS,
     PAPER,
-    asked,
     error_of,
     n_cells,
+    paper_workload,
     planned,
     true_answers,
     variances,
@@ -155,7 +155,7 @@ def test_section_3_5(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_permuted_ranges_by_another_route() -> None:
     """The triangle has the errors of the ranges themselves, columns permuted and rows listed."""
     n, seed = 12, 3
-    question = asked("permuted ranges", str(n), seed)
+    question = paper_workload("permuted ranges", str(n), seed)
     order = np.random.default_rng(seed).permutation(n)
     ranges = EveryRange(n).dense(np.int64)
     listed = Workload.from_matrix(ranges[:, order])
@@ -174,18 +174,18 @@ def test_permuted_ranges_by_another_route() -> None:
 
 
 def test_workloads_are_what_they_are_called() -> None:
-    rows = asked("random ranges", "4x3", 1).workload.dense()
+    rows = paper_workload("random ranges", "4x3", 1).workload.dense()
     assert rows.shape == (12, 12)
     for row in rows.reshape(-1, 4, 3):
         sides = row.any(axis=1), row.any(axis=0)
         assert np.array_equal(row, np.outer(*sides))
         assert all((np.diff(np.flatnonzero(side)) == 1).all() for side in sides)
-    assert (asked("random ranges", "4x3", 2).workload.dense() != rows).any()
-    marginals = asked("random marginals", "2x3x4", 1).workload
+    assert (paper_workload("random ranges", "4x3", 2).workload.dense() != rows).any()
+    marginals = paper_workload("random marginals", "2x3x4", 1).workload
     assert len(marginals.blocks) == 3
     assert all(block.operator.shape[0] < 24 for block in marginals.blocks)
     with pytest.raises(InputError, match="has no workload 'ranges'"):
-        asked("ranges", "4")
+        paper_workload("ranges", "4")
 
 
 LINES = """39, State-gov, 77516, Bachelors, 13, x, y, z, White, Male, 2174, 0, 40, United-States, <=50K
@@ -218,7 +218,7 @@ def test_relative_errors_by_simulation() -> None:
     arguments: dict[str, Any] = {"table": "Adult", "shape": shape, "workload": "2-way marginals", "seed": 1}
     rows = list(relative_of(setting, method="DataCube", **arguments))
     assert [row["epsilon"] for row in rows] == [0.1, 0.5, 1.0]
-    question = asked("2-way marginals", shape)
+    question = paper_workload("2-way marginals", shape)
     counts, _ = counts_of("Adult", shape, None)
     plan = design(question.workload, PAPER, method="datacube")
     strategy = plan.fixed_strategy()

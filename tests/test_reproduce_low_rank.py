@@ -226,7 +226,7 @@ def test_an_error_that_stops_growing(growth: float, verdict: str) -> None:
 def test_one_draw_that_was_cut_off_cuts_off_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     are_cut = iter([False, True, False, False])
     monkeypatch.setitem(
-        works._MECHANISMS, "LRM", lambda asked: works.Given(1.0, 0.5, "by itself", next(are_cut))
+        works._MECHANISMS, "LRM", lambda problem: works.MechanismResult(1.0, 0.5, "by itself", next(are_cut))
     )
     place = {"workload": "WRange", "m": 4, "n": 8, "s": 0, "shrink": 16, "seed": 1, "method": "LRM"}
     cut, whole = (next(works.mechanism(QUICK, draws=2, **place)) for _ in range(2))  # type: ignore[arg-type]

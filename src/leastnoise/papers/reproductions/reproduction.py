@@ -52,7 +52,7 @@ class Task:
     Attributes:
         work: a function of a module, called as ``work(setting, **arguments)``; gives rows.
         arguments: plain values, by which a task is known when a run is resumed. Every row begins with them.
-        seconds: a guess at how long it takes on one core, for the time left.
+        seconds: an estimate of how long it takes on one core, for the time left.
         n_cells: columns of the largest matrix that it decomposes; above 4,096 it needs a GPU.
         may_use_gpu: whether its search runs on a GPU where the setting has one, though it needs none.
     """

@@ -94,7 +94,7 @@ class PaperWorkload:
     order: Array | None = None
 
 
-def asked(workload: str, shape: str, seed: int = 0, *, is_relative: bool = False) -> PaperWorkload:
+def paper_workload(workload: str, shape: str, seed: int = 0, *, is_relative: bool = False) -> PaperWorkload:
     """A workload by the paper's name for it.
 
     Args:
@@ -222,7 +222,7 @@ def error_of(
     Args:
         option: an option of the method, with its value.
     """
-    question = asked(workload, shape, seed)
+    question = paper_workload(workload, shape, seed)
     began = time.process_time()
     plan = planned(setting, question.workload, method, options={option: value} if option else None)
     found = plan.certificate
@@ -240,7 +240,7 @@ def error_of(
 
 
 def variances(plan: Plan, question: PaperWorkload, shape: str) -> Array:
-    """The variance of every query that was asked, permuted ranges included."""
+    """The variance of every query, permuted ranges included."""
     if question.order is None:
         assert plan.stderr is not None
         return np.asarray(plan.stderr**2)

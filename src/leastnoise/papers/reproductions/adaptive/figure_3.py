@@ -17,9 +17,9 @@ from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
     EPSILON,
     OURS,
     RELATIVE,
-    asked,
     error_of,
     n_cells,
+    paper_workload,
     planned,
     true_answers,
     variances,
@@ -61,7 +61,7 @@ def relative_of(
     Eigen-Design and leastnoise minimise variances relative to a uniform table.
     """
     counts, source = counts_of(table, shape, setting.data)
-    question = asked(workload, shape, seed, is_relative=True)
+    question = paper_workload(workload, shape, seed, is_relative=True)
     objective = RELATIVE if method in (EIGEN, OURS) and question.order is None else None
     plan = planned(setting, question.workload, method, objective=objective)
     noise = np.sqrt(variances(plan, question, shape) * 2 / math.pi)
@@ -91,7 +91,7 @@ def _shapes(kind: str, setting: Setting) -> tuple[str, ...]:
     )
 
 
-def _guess(shape: str, method: str) -> float:
+def _estimate(shape: str, method: str) -> float:
     """Seconds on one core, from 0.5 at 256 cells and 20 at 2,048; crossed trees have many rows."""
     n = n_cells(shape)
     crossed = 1.5 ** shape.count("x") if method == "Hierarchical" else 1.0
@@ -104,7 +104,7 @@ def _error_tasks(kind: str, setting: Setting) -> list[Task]:
         Task(
             error_of,
             {"workload": workload, "shape": shape, "method": method, "seed": seed},
-            seconds=_guess(shape, method),
+            seconds=_estimate(shape, method),
             n_cells=n_cells(shape),
         )
         for shape in _shapes(kind, setting)
@@ -121,7 +121,7 @@ def _relative_tasks(kind: str, setting: Setting) -> list[Task]:
         Task(
             relative_of,
             {"table": table, "shape": shape, "workload": workload, "method": method, "seed": _SEED},
-            seconds=2 * _guess(shape, method),
+            seconds=2 * _estimate(shape, method),
             n_cells=n_cells(shape),
         )
         for table, shape in tables.items()

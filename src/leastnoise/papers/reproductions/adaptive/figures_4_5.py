@@ -185,9 +185,9 @@ def tasks_5(setting: Setting) -> list[Task]:
     )
     found = []
     for workload, shape in shapes.items():
-        for asked in (workload, _PERMUTED[workload]):
-            found += [_task(asked, shape, "eigen", "basis", basis, seed=1) for basis in BASES]
-            found.append(_task(asked, shape, OURS, seed=1))
+        for form in (workload, _PERMUTED[workload]):
+            found += [_task(form, shape, "eigen", "basis", basis, seed=1) for basis in BASES]
+            found.append(_task(form, shape, OURS, seed=1))
     if setting.is_quick:
         found += [_task("permuted ranges", "2048", "eigen", "basis", basis, seed=1) for basis in BASES]
     return found

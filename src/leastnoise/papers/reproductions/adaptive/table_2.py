@@ -88,7 +88,7 @@ def _of(workload: str, shape: str, method: str, seeds: Sequence[int]) -> list[Ta
         Task(
             error_of,
             {"workload": workload, "shape": shape, "method": method, "seed": seed},
-            seconds=_guess(shape, method),
+            seconds=_estimate(shape, method),
             n_cells=n_cells(shape),
         )
         for seed in seeds
@@ -99,12 +99,12 @@ def _relative(workload: str, shape: str, method: str) -> Task:
     return Task(
         relative_of,
         {"table": "US Census", "shape": shape, "workload": workload, "method": method, "seed": 0},
-        seconds=1.5 * _guess(shape, method),
+        seconds=1.5 * _estimate(shape, method),
         n_cells=n_cells(shape),
     )
 
 
-def _guess(shape: str, method: str) -> float:
+def _estimate(shape: str, method: str) -> float:
     at_full_size = _CROSSED_TREES if method == "Hierarchical" and "x" in shape else _SECONDS[method]
     return 0.2 + at_full_size * (n_cells(shape) / 2048) ** 2.5
 

@@ -16,8 +16,8 @@ from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
     EPSILON,
     METHODS,
     OURS,
-    asked,
     n_cells,
+    paper_workload,
     planned,
     sizes_of,
 )
@@ -126,7 +126,7 @@ def representations(setting: Setting, *, workload: str, shape: str, seed: int) -
 
     The rate that theorem 3 proves is (n σ₁ / SVDB)^¼.
     """
-    question = asked(workload, shape, seed).workload
+    question = paper_workload(workload, shape, seed).workload
     W = question.dense()
     generator = np.random.default_rng(seed)
     rotation = np.linalg.qr(generator.standard_normal((len(W), len(W))))[0]
@@ -267,7 +267,7 @@ def pure_gain(
     question = (
         low_order_marginals(shape, 3)
         if workload == "low-order marginals"
-        else asked(workload, shape, seed).workload
+        else paper_workload(workload, shape, seed).workload
     )
     options: dict[str, Any] = {}
     limit = setting.time_limit

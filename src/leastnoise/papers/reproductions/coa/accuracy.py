@@ -13,9 +13,9 @@ from leastnoise.papers.reproductions.coa.setup import (
     OTHERS,
     PAPER_NAMES,
     TIME_LIMIT,
+    claim_for_each,
     is_similar,
     ratios,
-    said,
     spread,
     tasks_of,
 )
@@ -98,7 +98,7 @@ def _domain_checks(kind: str, known: Printed, rows: Sequence[Row]) -> Iterator[C
 
 def _best_and_certified(known: Printed, rows: Sequence[Row], along: str) -> Iterator[Check]:
     """What is said of COA and LRM in every figure, and of the optimum that COA is to find."""
-    yield said(
+    yield claim_for_each(
         known,
         "comparable",
         ratios(rows, "coa", "lowrank", along),
@@ -111,7 +111,7 @@ def _best_and_certified(known: Printed, rows: Sequence[Row], along: str) -> Iter
     yield _best(known, "optimum-best", rows, "dense", along)
     for key, method in (("optimal", "coa"), ("homotopy", "coa-homotopy")):
         gaps = {x: value - 1 for x, value in _over_bound(rows, method, along).items()}
-        yield said(
+        yield claim_for_each(
             known,
             key,
             gaps,
@@ -163,7 +163,7 @@ def _over_gm(known: Printed, rows: Sequence[Row]) -> Check:
     """Two orders of magnitude, at the paper's largest domains alone."""
     large = {n: ratio for n, ratio in ratios(rows, "identity", "coa", "n").items() if n >= 4096}
     best = ratios(rows, "identity", "dense", "n")
-    return said(
+    return claim_for_each(
         known,
         "two-orders",
         large,
@@ -186,7 +186,7 @@ def _grows(known: Printed, rows: Sequence[Row]) -> Check:
 
 def _ranges(known: Printed, rows: Sequence[Row], along: str) -> Iterator[Check]:
     found = ratios(rows, "hierarchical", "wavelet", along)
-    yield said(known, "wm-hm-similar", found, is_similar, what="HM over WM")
+    yield claim_for_each(known, "wm-hm-similar", found, is_similar, what="HM over WM")
     values = [
         value
         for method in ("wavelet", "hierarchical")
@@ -211,7 +211,9 @@ def _distances(rows: Sequence[Row], along: str) -> str:
 
 def _am_like_esm(known: Printed, rows: Sequence[Row], along: str) -> Check:
     found = ratios(rows, "smoothing", "eigen", along)
-    return said(known, "am-esm-similar", found, is_similar, what="ESM over AM", why=_distances(rows, along))
+    return claim_for_each(
+        known, "am-esm-similar", found, is_similar, what="ESM over AM", why=_distances(rows, along)
+    )
 
 
 def _usually_worse(known: Printed, key: str, rows: Sequence[Row], along: str, factor: float) -> Check:
@@ -267,7 +269,7 @@ def _queries_checks(kind: str, known: Printed, rows: Sequence[Row]) -> Iterator[
 def _wm_hm_and_gm(known: Printed, rows: Sequence[Row], kind: str) -> Iterator[Check]:
     for key, method in (("wm-gm", "wavelet"), ("hm-gm", "hierarchical")):
         is_marginal = kind == "WMarginal"
-        yield said(
+        yield claim_for_each(
             known,
             key,
             ratios(rows, method, "identity", "m"),
@@ -306,7 +308,7 @@ def _rank_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     yield from _best_and_certified(known, rows, "share")
     to_optimum = {other: ratios(rows, other, "dense", "share") for other in OTHERS}
     for other, gaps in to_optimum.items():
-        yield said(
+        yield claim_for_each(
             known,
             f"order-{PAPER_NAMES[other]}",
             ratios(rows, other, "coa", "share"),

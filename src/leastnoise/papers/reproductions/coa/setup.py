@@ -139,7 +139,7 @@ _PROOF = {"identity": 0.01, "workload": 0.03}
 
 
 def seconds_of(method: str, m: int, n: int) -> float:
-    """A guess at the time of one search on one core, without a limit."""
+    """An estimate of the time of one search on one core, without a limit."""
     if method == "lowrank":
         # 75 s for 1,024 queries over 512 cells, 3 s for 128 over 128, 0.25 s for 1,024 over 64.
         return 75 * (min(m, n) / 512) ** 2 * ((m + n) / 1536) ** 0.25
@@ -193,7 +193,7 @@ def ratios(
 # Checks --------------------------------------------------------------------------------------
 
 
-def said(
+def claim_for_each(
     known: Printed,
     key: str,
     values: dict[float, float],

@@ -18,10 +18,10 @@ from leastnoise.papers.reproductions.coa.setup import (
     KINDS,
     NOTES,
     SIMILAR,
+    claim_for_each,
     drawn,
     is_similar,
     ratios,
-    said,
     seconds_of,
 )
 from leastnoise.papers.reproductions.printed import Printed
@@ -170,15 +170,15 @@ def _cells_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     has_large = "slower" in known.says
     small = {n: ratio for n, ratio in slower.items() if n < _SMALL or not has_large}
     why = "below a hundred cells or so both take milliseconds, and LRM ends after a dozen rounds"
-    yield said(known, "faster", small, lambda ratio: ratio > 1, what=what, why=why)
+    yield claim_for_each(known, "faster", small, lambda ratio: ratio > 1, what=what, why=why)
     if not has_large:
         return
     large = {n: ratio for n, ratio in slower.items() if n >= _SMALL}
     why = "measured on one GPU, not on a processor as in the paper"
-    yield said(known, "slower", large, lambda ratio: ratio < 1, what=what, why=why)
+    yield claim_for_each(known, "slower", large, lambda ratio: ratio < 1, what=what, why=why)
     steps = curve(rows, "n", "iterations", method="coa")
     why = "the listing's own rule, a step that gains less than 1e-5, is met later or not at all"
-    yield said(
+    yield claim_for_each(
         known,
         "ten-steps",
         steps,
@@ -190,7 +190,7 @@ def _cells_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
         n: count for n, count in curve(rows, "n", "iterations", method="lowrank").items() if n in slower
     }
     why = "‖W − BL‖_F is below γ = 0.01 before, or time was up, see the column ended"
-    yield said(
+    yield claim_for_each(
         known,
         "many-rounds",
         rounds,

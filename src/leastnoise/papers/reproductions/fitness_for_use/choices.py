@@ -65,14 +65,14 @@ def privacy_cost(setting: Setting, *, d: int, method: str) -> Iterator[Row]:
 def table_2_tasks(setting: Setting) -> Sequence[Task]:
     """Every d by every method; the barrier at 64 cells takes half a minute and waits for the full size."""
     return [
-        Task(privacy_cost, {"d": d, "method": method}, seconds=_guess(d, method))
+        Task(privacy_cost, {"d": d, "method": method}, seconds=_estimate(d, method))
         for d in DOMAINS
         for method in (IP, SMII, CERTIFIED)
         if not (setting.is_quick and method == IP and d == 64)
     ]
 
 
-def _guess(d: int, method: str) -> float:
+def _estimate(d: int, method: str) -> float:
     slow = {IP: 40.0, SMII: 3.0}
     return slow.get(method, 0.3) if d == 64 else 0.3
 

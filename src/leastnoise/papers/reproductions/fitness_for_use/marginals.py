@@ -82,10 +82,10 @@ def one_size(setting: Setting, *, workload: str, d: int) -> Iterator[Row]:
 
 def _tasks(workload: str, setting: Setting) -> list[Task]:
     sizes = _QUICK if setting.is_quick else (*_FULL, *_BEYOND)
-    return [Task(one_size, {"workload": workload, "d": d}, seconds=_guess(d)) for d in sizes]
+    return [Task(one_size, {"workload": workload, "d": d}, seconds=_estimate(d)) for d in sizes]
 
 
-def _guess(d: int) -> float:
+def _estimate(d: int) -> float:
     return 1.0 if d < 6 or d in _BEYOND else min(160.0, 5.0 ** (d - 5))
 
 

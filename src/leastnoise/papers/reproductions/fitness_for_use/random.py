@@ -141,11 +141,11 @@ def _tasks(table: str, setting: Setting) -> list[Task]:
                     "draw": draw,
                     "probability": probability,
                 }
-                tasks.append(Task(one_draw, arguments, seconds=_guess(d, draw, setting), n_cells=d))
+                tasks.append(Task(one_draw, arguments, seconds=_estimate(d, draw, setting), n_cells=d))
     return tasks
 
 
-def _guess(d: int, draw: int, setting: Setting) -> float:
+def _estimate(d: int, draw: int, setting: Setting) -> float:
     own = {64: 0.4, 128: 1.0, 256: 3.0, 512: 15.0, 1024: 120.0}[d]
     search = {64: 2.0, 128: 8.0}.get(d, 150.0)
     return own + (search if draw == 0 else 0.0)

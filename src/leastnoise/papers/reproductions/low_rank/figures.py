@@ -62,7 +62,7 @@ SEARCHED = ("LRM", "leastnoise", "bound")
 
 
 def _seconds(setting: Setting, method: str, m: int, n: int, s: int) -> float:
-    """A guess for one draw on one core, from runs of 16 to 256 queries over 64 to 1,024 cells."""
+    """An estimate for one draw on one core, from runs of 16 to 256 queries over 64 to 1,024 cells."""
     if method == "LRM":
         return search_seconds(setting, RATIO * (s or min(m, n)), n)
     if method == ALL_ROWS:

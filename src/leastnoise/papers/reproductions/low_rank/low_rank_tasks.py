@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -154,12 +154,12 @@ def mechanism(
     limit = min(setting.time_limit, MAX_SECONDS) / draws
     errors, bounds, notes, are_cut = [], [], [], []
     for draw in range(seed, seed + draws):
-        asked = _DrawnProblem(drawn(workload, m, n, s, draw), s, setting, epsilon, draw, limit)
-        given = _MECHANISMS[method](asked)
-        errors.append(given.error / m)
-        bounds.append(given.lower_bound / m)
-        notes.append(given.how)
-        are_cut.append(given.is_cut)
+        problem = _DrawnProblem(drawn(workload, m, n, s, draw), s, setting, epsilon, draw, limit)
+        found = _MECHANISMS[method](problem)
+        errors.append(found.error / m)
+        bounds.append(found.lower_bound / m)
+        notes.append(found.how)
+        are_cut.append(found.is_cut)
     yield {
         "epsilon": epsilon,
         "error": float(np.mean(errors)),
@@ -171,7 +171,7 @@ def mechanism(
     }
 
 
-class Given(NamedTuple):
+class MechanismResult(NamedTuple):
     """What a mechanism gives.
 
     Attributes:
@@ -187,12 +187,12 @@ class Given(NamedTuple):
     is_cut: bool = False
 
 
-_Mechanism = Callable[["_DrawnProblem"], Given]
+_Mechanism = Callable[["_DrawnProblem"], MechanismResult]
 
 
 @dataclass(frozen=True)
 class _DrawnProblem:
-    """What a mechanism is asked for: a draw of a workload of rank s (0 for no such), within seconds."""
+    """What a mechanism is to answer: a draw of a workload, of rank s (0 for any), in `limit` seconds."""
 
     workload: Workload
     s: int
@@ -209,57 +209,59 @@ class _DrawnProblem:
 
 
 def _planned(
-    asked: _DrawnProblem, method: str, limit: float | None = None, backend: str = "numpy", **options: Plain
-) -> Given:
+    problem: _DrawnProblem, method: str, limit: float | None = None, backend: str = "numpy", **options: Plain
+) -> MechanismResult:
     plan = design(
-        asked.workload,
-        PureDP(asked.epsilon),
+        problem.workload,
+        PureDP(problem.epsilon),
         method=method,
         options=options,
         time_limit=limit,
         backend=backend,
     )
     found = plan.certificate
-    return Given(found.achieved, found.lower_bound, plan.note, plan.ended == "deadline")
+    return MechanismResult(found.achieved, found.lower_bound, plan.note, plan.ended == "deadline")
 
 
-def _low_rank(asked: _DrawnProblem) -> Given:
-    return _planned(asked, "lowrank", LRM_TIMES * asked.limit, asked.searching_on(), seed=asked.draw)
+def _low_rank(problem: _DrawnProblem) -> MechanismResult:
+    return _planned(problem, "lowrank", LRM_TIMES * problem.limit, problem.searching_on(), seed=problem.draw)
 
 
-def _low_rank_of_all_rows(asked: _DrawnProblem) -> Given:
-    n = asked.workload.shape[1]
-    rows = max(n, math.ceil(RATIO * asked.s))
-    limit = LRM_TIMES * asked.limit
-    return _planned(asked, "lowrank", limit, asked.searching_on(rows), seed=asked.draw, r=rows)
+def _low_rank_of_all_rows(problem: _DrawnProblem) -> MechanismResult:
+    n = problem.workload.shape[1]
+    rows = max(n, math.ceil(RATIO * problem.s))
+    limit = LRM_TIMES * problem.limit
+    return _planned(problem, "lowrank", limit, problem.searching_on(rows), seed=problem.draw, r=rows)
 
 
-def _matrix(asked: _DrawnProblem) -> Given:
-    return _planned(asked, "smoothing", asked.limit, asked.searching_on(asked.workload.shape[1]))
+def _matrix(problem: _DrawnProblem) -> MechanismResult:
+    return _planned(problem, "smoothing", problem.limit, problem.searching_on(problem.workload.shape[1]))
 
 
-def _ours(asked: _DrawnProblem) -> Given:
-    own = _PLAN_SECONDS * max(1.0, asked.workload.shape[1] / _PLAN_CELLS)
-    return _planned(asked, "auto", min(asked.limit, _QUICK_SECONDS if asked.setting.is_quick else own))
+def _ours(problem: _DrawnProblem) -> MechanismResult:
+    own = _PLAN_SECONDS * max(1.0, problem.workload.shape[1] / _PLAN_CELLS)
+    return _planned(problem, "auto", min(problem.limit, _QUICK_SECONDS if problem.setting.is_quick else own))
 
 
-def _bound(asked: _DrawnProblem) -> Given:
-    plan = design(asked.workload, GDP(1), method="dense", tol=_BOUND_TOL, time_limit=asked.limit)
-    bound = 2 / asked.epsilon**2 * plan.certificate.lower_bound
+def _bound(problem: _DrawnProblem) -> MechanismResult:
+    plan = design(problem.workload, GDP(1), method="dense", tol=_BOUND_TOL, time_limit=problem.limit)
+    bound = 2 / problem.epsilon**2 * plan.certificate.lower_bound
     how = "twice the certified optimum of Gaussian noise over epsilon squared"
-    return Given(bound, bound, how, plan.ended == "deadline")
+    return MechanismResult(bound, bound, how, plan.ended == "deadline")
 
 
-def _on_queries(asked: _DrawnProblem) -> Given:
-    sensitivity = float(np.max(asked.workload.operator.column_norms(1)))
-    return Given(2 * asked.workload.shape[0] * (sensitivity / asked.epsilon) ** 2, 0.0, "equation (5)")
+def _on_queries(problem: _DrawnProblem) -> MechanismResult:
+    sensitivity = float(np.max(problem.workload.operator.column_norms(1)))
+    return MechanismResult(
+        2 * problem.workload.shape[0] * (sensitivity / problem.epsilon) ** 2, 0.0, "equation (5)"
+    )
 
 
-def _fixed(name: str, method: str, asked: _DrawnProblem) -> Given:
-    if asked.workload.shape[1] <= _MAX_PLANNED_CELLS:
-        return _planned(asked, method)
-    per_unit = fixed_errors(asked.workload.dense().astype(float))[name]
-    return Given(2 / asked.epsilon**2 * per_unit, 0.0, "from Haar coefficients of the queries")
+def _fixed(name: str, method: str, problem: _DrawnProblem) -> MechanismResult:
+    if problem.workload.shape[1] <= _MAX_PLANNED_CELLS:
+        return _planned(problem, method)
+    per_unit = fixed_errors(problem.workload.dense().astype(float))[name]
+    return MechanismResult(2 / problem.epsilon**2 * per_unit, 0.0, "from Haar coefficients of the queries")
 
 
 _MECHANISMS: dict[str, _Mechanism] = {
@@ -402,31 +404,11 @@ def _started(
 
 
 def references(
-    setting: Setting,
-    *,
-    workload: str,
-    m: int,
-    n: int,
-    s: int,
-    shrink: int,
-    seed: int,
-    method: str,
-    along: str,
-    values: str,
+    setting: Setting, *, workload: str, method: str, along: str, values: str, **place: Any
 ) -> Iterator[Row]:
     """What does not depend on γ or r: one row for each of the values of `along`, at the paper's three ε."""
-    (row,) = mechanism(
-        setting,
-        workload=workload,
-        m=m,
-        n=n,
-        s=s,
-        shrink=shrink,
-        seed=seed,
-        draws=1,
-        method=method,
-        epsilon=1.0,
-    )
+    (row,) = mechanism(setting, workload=workload, method=method, draws=1, epsilon=1.0, **place)
+    error, bound = (float(str(row[column])) for column in ("error", "lower_bound"))
     for epsilon in EPSILONS:
         for value in values.split():
             yield {
@@ -434,6 +416,6 @@ def references(
                 along: float(value),
                 "epsilon": epsilon,
                 "panel": panel(workload, epsilon),
-                "error": float(str(row["error"])) / epsilon**2,
-                "lower_bound": float(str(row["lower_bound"])) / epsilon**2,
+                "error": error / epsilon**2,
+                "lower_bound": bound / epsilon**2,
             }
