@@ -233,12 +233,12 @@ def test_queries_that_count_for_nothing_must_follow_from_others() -> None:
         (
             assemble([Marginal("a", stderr=2), Marginal("b", name="outside")], schema),
             Targets(),
-            "query 'outside' has no target and asks for something that those with one do not",
+            "query 'outside' has no target and does not follow from the queries that have one",
         ),
         (
             assemble([Marginal("a"), Marginal("b", name="outside", weight=0)], schema),
             MaxVariance(),
-            "query 'outside' has weight 0 and asks for something that those with one do not",
+            "query 'outside' has weight 0 and does not follow from the queries that have one",
         ),
         (
             assemble([Marginal("a", stderr=2), Marginal("b", name="outside", weight=0)], schema),

@@ -514,8 +514,8 @@ def test_a_product_multiplies_weights() -> None:
         ({"within": (1, 1)}, "a positive half-width and a level between 0 and 1"),
         ({"within": (1, 95)}, "a positive half-width and a level between 0 and 1"),
         ({"within": (1, math.nan)}, "a positive half-width and a level between 0 and 1"),
-        ({"within": (1, 1e-20)}, "asks for no standard error a float can hold"),
-        ({"within": (1e308, 0.01)}, "asks for no standard error a float can hold"),
+        ({"within": (1, 1e-20)}, "needs a standard error outside the range"),
+        ({"within": (1e308, 0.01)}, "needs a standard error outside the range"),
         ({"name": ""}, "a query's name must be a non-empty text, got ''"),
         ({"name": 5}, "a query's name must be a non-empty text, got 5"),
     ],
@@ -558,7 +558,7 @@ def test_names_weights_and_targets_are_refused(common: dict[str, Any], words: st
         ),
         (lambda: Total() * Total(within=(1, 0.5)), "give the target to the product"),
         (lambda: Total(weight=1e300) * Total(weight=1e300), "weight must be a finite number"),
-        (lambda: Total(weight=1e-300) * Total(weight=1e-300), "multiply to less than a float holds"),
+        (lambda: Total(weight=1e-300) * Total(weight=1e-300), "multiply to less than the smallest float"),
     ],
 )
 def test_an_ill_formed_query_is_refused(make: Any, words: str) -> None:

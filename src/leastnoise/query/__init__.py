@@ -57,7 +57,7 @@ from leastnoise.query.products import (
     one_factor_each,
     products_of,
 )
-from leastnoise.query.queries.conditions import MAX_CASE_ENTRIES, Cases, Where, labelled
+from leastnoise.query.queries.conditions import MAX_CASE_ENTRIES, Cases, Where, labelled_factor
 from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
 from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Cell, InventedRecords, RowMeaning
@@ -142,7 +142,7 @@ __all__ = [
     "in_schema_order",
     "independent_parts",
     "is_null",
-    "labelled",
+    "labelled_factor",
     "objective_from_dict",
     "one_factor_each",
     "products_of",

@@ -350,7 +350,7 @@ def _not_spanned(name: str, objective: Objective) -> DesignError:
     lacks = "weight 0" if isinstance(objective, MaxVariance) else "no target"
     give = "a weight" if isinstance(objective, MaxVariance) else "a target (stderr= or within=)"
     return DesignError(
-        f"query {name!r} has {lacks} and asks for something that those with one do not, so any noise "
+        f"query {name!r} has {lacks} and does not follow from the queries that have one, so any noise "
         f"would do for it; give it {give} or leave it out"
     )
 
@@ -454,7 +454,9 @@ def _sized_by(workload: Workload, prior: str | tuple[float, ...]) -> Array:
     if not np.isfinite(weights).all():
         raise InputError("the relative weights are too large for floats; scale the queries up")
     if not (weights > 0).any():
-        raise InputError("relative_to leaves no query with a weight; ask something that is not zero")
+        raise InputError(
+            "relative_to leaves no query with a weight, because all coefficients are zero; add other queries"
+        )
     check_spread(weights)
     weights.setflags(write=False)
     return weights

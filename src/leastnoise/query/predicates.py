@@ -291,7 +291,7 @@ class _ConditionParser:
 
     def _pair(self, left: Any, sign: str, right: Any, position: int) -> ComparisonCondition:
         if isinstance(left, _Name) == isinstance(right, _Name):
-            raise self._error(position, "an attribute must be compared with a value, and is not")
+            raise self._error(position, "an attribute must be compared with a value; rewrite the comparison")
         if isinstance(left, _Name):
             return ComparisonCondition(left.name, sign, right)
         return ComparisonCondition(right.name, _MIRRORED[sign], left)

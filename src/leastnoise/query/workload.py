@@ -351,7 +351,8 @@ def check_spread(weights: Array) -> None:
     if float(positive.max()) > MAX_WEIGHT_RATIO * float(positive.min()):
         raise WorkloadError(
             f"weights from {positive.min():.3g} to {positive.max():.3g} span more than "
-            f"{MAX_WEIGHT_RATIO:.0e}; the lighter queries would be left to rounding. Narrow them, or use 0."
+            f"{MAX_WEIGHT_RATIO:.0e}; queries of small weight would be lost to rounding. Bring the weights "
+            "closer together, or use 0."
         )
 
 

@@ -42,7 +42,7 @@ from leastnoise.query import (
     Total,
     Where,
     condition_to_text,
-    labelled,
+    labelled_factor,
     term_labels,
     term_operator,
 )
@@ -386,4 +386,4 @@ def _sums(tied: Tied, sum_of: str, schema: Schema) -> Factor:
     groups = groups_of(tied, schema)
     rows = np.array([(group.mask * times).reshape(-1) for group in groups])
     labels = [group.label for group in groups]
-    return labelled(tied.axes, Matrix(rows), labels, tied.heading)
+    return labelled_factor(tied.axes, Matrix(rows), labels, tied.heading)

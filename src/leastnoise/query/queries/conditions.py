@@ -140,7 +140,7 @@ class Cases(Query):
             )
         rows = [np.broadcast_to(one.mask(schema, axes), shape).reshape(-1) for one in self.parsed]
         matrix = Matrix(np.array(rows).astype(np.int64))
-        return [[labelled(axes, matrix, [label for label, _ in self._pairs], self.heading)]]
+        return [[labelled_factor(axes, matrix, [label for label, _ in self._pairs], self.heading)]]
 
     def tables(self, schema: Schema) -> Sequence[Table]:
         labels = [f"{self.heading} {label}" if self.heading else label for label, _ in self._pairs]
@@ -151,8 +151,10 @@ class Cases(Query):
         return self.heading or f"{' and '.join(attributes)} cases"
 
 
-def labelled(axes: tuple[str, ...], operator: Operator, labels: Sequence[str], heading: str | None) -> Factor:
-    """Rows with labels of one's own; without a heading each says by itself what it is about."""
+def labelled_factor(
+    axes: tuple[str, ...], operator: Operator, labels: Sequence[str], heading: str | None
+) -> Factor:
+    """Rows with the given labels, under a heading or, without one, under the names of the attributes."""
     made = Labels(len(labels), labels.__getitem__)
     return Factor(axes, operator, made, heading is None, heading or " and ".join(axes))
 

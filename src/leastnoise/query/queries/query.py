@@ -178,7 +178,10 @@ class Query:
         if self.within is not None:
             object.__setattr__(self, "within", checked_within(self.within, self.expected))
         if not all(0 < one < math.inf for one in self._targets()):
-            raise QueryError(f"{self.target_to_text()} asks for no standard error a float can hold")
+            raise QueryError(
+                f"{self.target_to_text()} needs a standard error outside the range of floats; give a "
+                "larger or a smaller target"
+            )
 
     @property
     def target(self) -> float | None:
@@ -299,7 +302,8 @@ class Query:
         weight = self.weight * other.weight
         if weight == 0 < min(self.weight, other.weight):
             raise QueryError(
-                f"the weights {self.weight!r} and {other.weight!r} multiply to less than a float holds"
+                f"the weights {self.weight!r} and {other.weight!r} multiply to less than the smallest float; "
+                "scale them up"
             )
         return Product(self.having(weight=1.0), other.having(weight=1.0), weight=weight)
 

@@ -110,7 +110,10 @@ def checked_within(pair: object, expected: Expected | None) -> WithinTarget:
     if not all(0 < size < math.inf for size in sizes) or not 0 < level < 1:
         raise QueryError(f"within needs a positive half-width and a level between 0 and 1, got {pair!r}")
     if not all(0 < stderr_within(size, level) < math.inf for size in sizes):
-        raise QueryError(f"within={pair!r} asks for no standard error a float can hold")
+        raise QueryError(
+            f"within={pair!r} needs a standard error outside the range of floats; give a larger or a "
+            "smaller target"
+        )
     return half_width, level
 
 

@@ -20,15 +20,11 @@ from leastnoise.query.schema.named import Categories, Hierarchy, Level
 from leastnoise.query.schema.numeric import Bins, Integers
 from leastnoise.query.schema.schema import Schema
 
-# The name of earlier versions.
-IntegerRange = Integers
-
 __all__ = [
     "Attribute",
     "Bins",
     "Categories",
     "Hierarchy",
-    "IntegerRange",
     "Integers",
     "Level",
     "Schema",

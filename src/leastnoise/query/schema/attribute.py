@@ -107,10 +107,10 @@ class Attribute(ABC):
             which = "outside" if outside == "other" else "null"
             raise SchemaError(f"{which}='other' needs the label of that cell, as in other='unknown'")
         if other is not None and (not isinstance(other, str) or self._names(other)):
-            raise SchemaError(f"other= is the name of a further category, got {other!r}")
+            raise SchemaError(f"other= must be a text that names no declared value, got {other!r}")
         if other is not None and "other" not in (outside, null):
             raise SchemaError(
-                f"other={other!r} makes a cell that nothing would fill; leave it out, or say "
+                f"other={other!r} makes a cell that no record would be in; leave it out, or say "
                 "outside='other' or null='other'"
             )
         for field, value in {"outside": outside, "null": null, "other": other}.items():

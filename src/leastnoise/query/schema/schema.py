@@ -43,10 +43,10 @@ class Schema:
         )
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a schema does not change; make another")
+        raise AttributeError("a schema cannot be changed; make another")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError("a schema does not change; make another")
+        raise AttributeError("a schema cannot be changed; make another")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Schema.from_dict, (self.to_dict(),)
