@@ -22,7 +22,10 @@ _GUARD = 16
 # Bytes of a text that are held in the 16 bytes of its view, at most.
 _INLINE = 12
 
-_QUOTE, _LF, _CR = b'"\n\r'
+# The bytes that quotes and line ends are.
+QUOTE = ord('"')
+LINE_FEED = ord("\n")
+_CARRIAGE_RETURN = ord("\r")
 
 _Bytes = npt.NDArray[np.uint8]
 _Mask = npt.NDArray[np.bool_]
@@ -80,14 +83,14 @@ class CsvBlock:
         self._data = self._buffer[_GUARD:-_GUARD]
         self._n_fields = n_fields
         self._is_ascii = data.isascii()
-        self._has_quotes = _QUOTE in data
-        self._has_returns = _CR in data
+        self._has_quotes = QUOTE in data
+        self._has_returns = _CARRIAGE_RETURN in data
         self._doubled = np.empty(0, dtype=np.int64)
-        is_feed = self._data == _LF
+        is_feed = self._data == LINE_FEED
         is_separator = is_feed | (self._data == separator)
         wrong_at = n
         if self._has_quotes:
-            quote = self._data == _QUOTE
+            quote = self._data == QUOTE
             inside = _parity(quote)
             may_touch = is_separator
             if self._has_returns:
@@ -101,7 +104,7 @@ class CsvBlock:
             is_separator = is_separator > inside
         # Where fields end, and which of those end a record.
         ends = np.flatnonzero(is_separator[:wrong_at])
-        is_last = self._data[ends] == _LF
+        is_last = self._data[ends] == LINE_FEED
         self.n_records = int(np.count_nonzero(is_last))
         # The fields that begin and end each record, by number. In most blocks every record has as many
         # fields as the header.
@@ -124,7 +127,7 @@ class CsvBlock:
             return None
         is_text = np.ones(self.n_records, dtype=np.bool_) if is_text is None else is_text
         is_full = self._last - self._first + 1 >= self._n_fields
-        lengths -= (lengths > 0) & (self._buffer[stops + _GUARD - 1] == _CR)
+        lengths -= (lengths > 0) & (self._buffer[stops + _GUARD - 1] == _CARRIAGE_RETURN)
         is_long = lengths > longest
         dropped.too_long += int(is_long.sum())
         dropped.not_utf8 += int((~is_text & ~is_long).sum())
@@ -161,10 +164,10 @@ class CsvBlock:
             fields = self._first[... if kept is None else kept] + place
         starts, stops = ends[:-1][fields] + (_GUARD + 1), ends[1:][fields] + _GUARD
         if self._has_returns and place == self._n_fields - 1:
-            is_last = buffer[stops] == _LF
-            stops -= is_last & (stops > starts) & (buffer[stops - 1] == _CR)
+            is_last = buffer[stops] == LINE_FEED
+            stops -= is_last & (stops > starts) & (buffer[stops - 1] == _CARRIAGE_RETURN)
         if self._has_quotes:
-            is_quoted = buffer[starts] == _QUOTE
+            is_quoted = buffer[starts] == QUOTE
             starts += is_quoted
             stops -= is_quoted
         lengths = stops - starts
@@ -187,7 +190,7 @@ def _ends_line(data: _Bytes, is_feed: _Mask, n: int) -> _Mask:
 
     What follows the last of n bytes is not known, and may be one.
     """
-    returns = data == _CR
+    returns = data == _CARRIAGE_RETURN
     is_known = returns[: n - 1]
     is_known &= is_feed[1:n]
     return returns

@@ -19,7 +19,7 @@ from leastnoise.data.placement import Edges, OneOf, Placement, Steps, placement_
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan, digest_of_files
 from leastnoise.data.sources import CsvFiles, TablePart, check_files, column_types, file_parts
-from leastnoise.data.table_cover import Subset, tallied
+from leastnoise.data.table_cover import Subset, cell_number, tallied
 from leastnoise.query import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, Schema
 
 # The engine of one question: no files but the table's, no extensions, nothing
@@ -158,9 +158,7 @@ def _grouped(query: str, schema: Schema, blocks: Sequence[Subset]) -> str:
     for block in blocks:
         # Not wider than need be: hash tables of 32-bit keys are smaller.
         size = math.prod(schema[name].size for name in block)
-        cell = "0"
-        for name in block:
-            cell = f"({cell}) * {schema[name].size} + i{schema.names.index(name)}"
+        cell = cell_number(block, schema, "i{}".format)
         codes.append(f"CAST({cell} AS {'INTEGER' if size < 2**31 else 'BIGINT'})")
     columns = [f"c{b}" for b in range(len(blocks))]
     query = f"SELECT {', '.join(map('{} AS {}'.format, codes, columns))} FROM ({query})"

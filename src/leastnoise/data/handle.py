@@ -215,15 +215,13 @@ def vectorize(
     """A lazy handle on a table, which counts its records in the cells of a schema.
 
     Args:
-        source: a path or glob of CSV, TSV or Parquet files, a pandas or polars
-            DataFrame, a polars LazyFrame, a pyarrow Table, RecordBatch or
-            Dataset, a DuckDB relation, or an Ibis table. It must not change while
-            in use.
+        source: a path or glob of CSV, TSV or Parquet files, a pandas or polars DataFrame, a polars LazyFrame,
+            a pyarrow Table, RecordBatch or Dataset, a DuckDB relation, or an Ibis table. It must not change
+            while in use.
         schema: the declared attributes; each must be the exact name of a column.
-        person: the column that names the person, for tables in which a person may
-            have several records. `measure` then keeps at most the plan's
-            ``records_per_person`` of each. Without it, that number is a promise of
-            yours about the table, and nothing checks it.
+        person: the column that names the person, for tables in which a person may have several records.
+            `measure` then keeps at most the plan's ``records_per_person`` of each. Without it, that number is
+            a promise of yours about the table, and nothing checks it.
         person_unknown: ids in that column which stand for nobody in particular, as in
             ``["unknown", 0]``. Records that have one are left out: shared by many people,
             it would be one person with thousands of records.

@@ -20,7 +20,7 @@ from leastnoise.data.people import Person
 from leastnoise.data.placement import placement_of
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import Scan, held_version
-from leastnoise.data.table_cover import Subset, tallied
+from leastnoise.data.table_cover import Subset, cell_number, tallied
 from leastnoise.query import Bins, Categories, Integers, Schema
 
 _SPARK = ("pyspark", "databricks")
@@ -225,12 +225,7 @@ def _grouped(backend: Any, records: Any, schema: Schema, blocks: Sequence[Subset
     def own(name: str) -> str:
         return sqlglot.to_identifier(name, quoted=True).sql(dialect=backend.dialect)
 
-    codes = []
-    for block in blocks:
-        code = "0"
-        for name in block:
-            code = f"({code}) * {schema[name].size} + {own(f'i{schema.names.index(name)}')}"
-        codes.append(f"CAST({code} AS BIGINT)")
+    codes = [f"CAST({cell_number(block, schema, lambda k: own(f'i{k}'))} AS BIGINT)" for block in blocks]
     which, cell, n, coded = (own(name) for name in ("which", "cell", "n", "coded"))
     placed = f"({backend.compile(records)}) AS {own('placed')}"
     if len(blocks) == 1:

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-# Seconds between two reports. What DuckDB tells of its own progress is of no use here: with 40 grouping
-# sets it ends at 1.2 %.
+# Seconds between two reports. DuckDB's own progress is of no use here: with 40 grouping sets it ends at
+# 1.2 %.
 _PAUSE = 0.5
 
-# Seconds that an engine is given to end a query that nobody waits for any more.
-_MOST_SECONDS_TO_STOP = 5.0
+# Seconds that an engine has to end a query that was interrupted.
+_MAX_SECONDS_TO_STOP = 5.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ScanWatch:
         except BaseException:
             self._stop()
             # What the engine holds is closed next, and not while it still works on it.
-            thread.join(_MOST_SECONDS_TO_STOP)
+            thread.join(_MAX_SECONDS_TO_STOP)
             raise
         if failures:
             raise failures[0]

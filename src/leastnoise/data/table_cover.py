@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,18 @@ def _best_addition(block: int, left: Sequence[int], sizes: Sequence[int], most: 
     if gains:
         return max(gains, key=lambda bit: (gains[bit], -sizes[bit.bit_length() - 1], -bit))
     return None if whole is None else whole[1]
+
+
+def cell_number(block: Subset, schema: Schema, cell_of: Callable[[int], str]) -> str:
+    """SQL for the number of a record's cell in a block, the last attribute fastest.
+
+    Args:
+        cell_of: SQL for the record's cell in the attribute at some place of the schema.
+    """
+    number = "0"
+    for name in block:
+        number = f"({number}) * {schema[name].size} + {cell_of(schema.names.index(name))}"
+    return number
 
 
 def tallied(

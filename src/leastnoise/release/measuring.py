@@ -42,10 +42,9 @@ def measure(
     """The noisy answers of a plan on a table: the one step that spends privacy.
 
     Args:
-        source: what `vectorize` takes, its `Data`, or a vector of integer counts. `Data`
-            with a ``person`` is cut down to the goal's ``records_per_person`` of each
-            person; anything else is taken as it is, and that nobody has more
-            records is then the publisher's promise.
+        source: what `vectorize` takes, its `Data`, or a vector of integer counts. `Data` with a ``person`` is
+            cut down to the goal's ``records_per_person`` of each person; of anything else the publisher
+            promises that nobody has more.
         ledger: the budget that pays for it; without one, a line of warning. The order is: check, read
             the counts, spend, draw noise, store the answers, hand them out. A failure while reading costs
             nothing; one after spending may waste budget, and never gives an answer that was not paid for.
@@ -55,9 +54,9 @@ def measure(
             The plan is then charged only what the cell that has spent most grows by, and the table is
             compared with the one measured then: files and vectors of counts by a digest, a frame by being
             the very `Data` of that release. If it is another, nothing is spent. Without it, and for tables in
-            engines, the plan's worst case is charged. A plan designed ``after`` others finds their table by
-            itself.
-        table: what people call the table; the ledger shows it, and nothing follows from it.
+            engines, the plan's worst case is charged. A plan designed ``after`` others finds their table
+            by itself.
+        table: what people call the table; the ledger only shows it.
 
     Guarantee:
         For tables that differ in one record (up to `records_per_person` records of

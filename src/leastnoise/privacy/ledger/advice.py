@@ -12,8 +12,8 @@ from leastnoise.privacy.accounting import Charge, Remaining, shown
 from leastnoise.privacy.goals import ApproxDP, Goal, PureDP
 from leastnoise.privacy.ledger.history import History
 
-# Beyond this no plan is the same plan with more noise.
-_MOST_WIDENING = 10**6
+# Factor on the standard errors up to which more noise is advised, instead of a smaller goal.
+_MAX_WIDENING = 10**6
 
 
 def over_budget(
@@ -111,7 +111,7 @@ def _more_noise(history: History, charge: Charge, group: str | None) -> str:
         return "; nothing is left for a plan that counts everybody"
     # A pure release under a limit of another kind is converted as a whole, not by what it adds.
     ratio = (charge.per_person if is_pure else history.growth(charge, group)) / left
-    if not 1 < ratio < _MOST_WIDENING:
+    if not 1 < ratio < _MAX_WIDENING:
         return "; design it for a smaller goal"
     factor = _three_digits_above(float_above(ratio) if is_pure else root_above(ratio))
     if not history.admits(charge.times(1 / factor**charge.noise_kind.power), group):

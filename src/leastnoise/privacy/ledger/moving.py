@@ -32,8 +32,8 @@ from leastnoise.privacy.ledger.verification import check_all
 from leastnoise.privacy.ledger.view import Appending, SeenLedger, storage_at
 
 _AFTERMATH = "Nothing was spent; run the same move again."
-# Letters of a text in a row, at most.
-_MOST_NAME = 200
+# Characters of a name in a row, at most.
+_MAX_NAME = 200
 
 
 def move_ledger(
@@ -88,7 +88,7 @@ def move_ledger(
 
 def _called(storage: Storage) -> str:
     """What rows call a ledger: one short line."""
-    return printable(storage.name)[:_MOST_NAME]
+    return printable(storage.name)[:_MAX_NAME]
 
 
 def _check_stored(history: History, abandon: bool) -> None:

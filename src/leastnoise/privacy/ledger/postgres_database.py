@@ -30,10 +30,11 @@ from leastnoise.privacy.ledger.postgres_log import PostgresLog, search_path
 
 # The oldest server that a ledger is kept in: 13, as the driver reports it.
 _OLDEST = 130_000
-# Seconds that a connection may take to be made, at least and at most; an address may say otherwise.
-_LEAST_CONNECT = 2
-_MOST_CONNECT = 30
-# Seconds between two looks at whether somebody still wants to wait.
+# Seconds that a connection may take, at least, however short the timeout; an address may say otherwise.
+_MIN_CONNECT = 2
+# Seconds that it may take at most.
+_MAX_CONNECT = 30
+# Seconds between two checks for an interruption while waiting.
 _SLICE = 0.25
 # Bits of the mark of a transaction: two never have the same.
 _MARK_BITS = 128
@@ -82,13 +83,13 @@ class LedgerDatabase:
 
     def exists(self) -> bool:
         """Whether the schema holds anything."""
-        with self._ready(_READ, _Patience(_MOST_CONNECT, None), "No ledger was made.") as log:
+        with self._ready(_READ, _Patience(_MAX_CONNECT, None), "No ledger was made.") as log:
             return not log.is_empty()
 
     def create(self, key: bytes, fill: Callable[[storage.Log], None]) -> bool:
         """Make the schema and its tables; False if they exist already. All of it appears at once."""
         aftermath = "No ledger was made."
-        patience = _Patience(_MOST_CONNECT, None)
+        patience = _Patience(_MAX_CONNECT, None)
         try:
             with self._ready(_WRITE, patience, aftermath) as log:
                 if not log.is_empty():
@@ -164,7 +165,7 @@ class LedgerDatabase:
 
     def _connected(self, patience: _Patience, aftermath: str) -> Any:
         driver = _driver()
-        wait = max(_LEAST_CONNECT, min(_MOST_CONNECT, math.ceil(patience.timeout)))
+        wait = max(_MIN_CONNECT, min(_MAX_CONNECT, math.ceil(patience.timeout)))
         defaults: dict[str, Any] = {"connect_timeout": wait, "application_name": "leastnoise"}
         fixed = {"autocommit": True, "client_encoding": "utf8", "prepare_threshold": None}
         try:

@@ -32,8 +32,8 @@ WAYS = ("digest", "held", None)
 # Bytes of a nonce, a digest and a key.
 N_SECRET_BYTES = 32
 
-# A rule has a name and a text, and a row's text has a limit.
-_MOST_RULES = 40
+# Rules of one table, at most: each has a name and a text, and a row's text has a limit.
+_MAX_RULES = 40
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class CountedTable:
         if self.by not in WAYS:
             raise InputError.must("by", 'be "digest", "held" or None', given=self.by)
         if not is_rules(self.rules):
-            raise InputError("rules must be short texts with names, at most forty")
+            raise InputError(f"rules must be at most {_MAX_RULES} short texts with names")
         if self.label is not None and not is_short_text(self.label):
             raise InputError(
                 Argument("table", is_subject=True),
@@ -84,7 +84,7 @@ def is_rules(rules: Any) -> bool:
     """Whether a value can be the rules of a table."""
     return (
         isinstance(rules, Mapping)
-        and len(rules) <= _MOST_RULES
+        and len(rules) <= _MAX_RULES
         and all(is_short_text(name) and is_short_text(text) for name, text in rules.items())
     )
 

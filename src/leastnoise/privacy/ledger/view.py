@@ -22,10 +22,11 @@ from leastnoise.privacy.ledger.rows import Row
 from leastnoise.privacy.ledger.sqlite_file import LedgerFile, checked_path
 from leastnoise.privacy.ledger.storage import Log, OvertakenError, Storage
 
-# How often the same steps are tried where others come first each time.
-MOST_ATTEMPTS = 12
-# Seconds before they are tried again, first and at most; in between each wait is twice the last.
+# Attempts at the same steps, at most, where others come first each time.
+MAX_ATTEMPTS = 12
+# Seconds before the second attempt; each wait is then twice the last.
 _FIRST_WAIT = 0.01
+# Seconds that a wait lasts at most.
 _LONGEST_WAIT = 0.5
 
 Result = TypeVar("Result")
@@ -126,7 +127,7 @@ class SeenLedger:
         Raises:
             LedgerBusyError: if others came first each time.
         """
-        for attempt in range(MOST_ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 with self.writing(aftermath, keep_waiting) as (adding, history):
                     found = steps(adding, history)
@@ -136,7 +137,7 @@ class SeenLedger:
                 share = 1 / (1 + os.getpid() % 8)
                 time.sleep(share * min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT))
         raise LedgerBusyError(
-            f"other processes wrote to the ledger {self.storage.name!r} first in each of {MOST_ATTEMPTS} "
+            f"other processes wrote to the ledger {self.storage.name!r} first in each of {MAX_ATTEMPTS} "
             f"attempts; try again. {aftermath}"
         )
 
