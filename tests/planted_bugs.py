@@ -33,7 +33,7 @@ from leastnoise.data import handle
 from leastnoise.data import table_cover as blocks
 from leastnoise.planning import Plan, plan_checks
 from leastnoise.planning import plan as plan_module
-from leastnoise.privacy import CellCosts, Charge, Ledger
+from leastnoise.privacy import CellCosts, Charge, Ledger, gaussian_delta_bounds
 from leastnoise.privacy import goals as privacy
 from leastnoise.privacy.accounting import limits, tally
 from leastnoise.privacy.ledger import history, rows, spending
@@ -247,13 +247,13 @@ def _rank(A: Any) -> int:
 def claimed_epsilon_is_not_too_low(folder: Path) -> bool:
     plan = ln.design(WORKLOAD, ln.GDP(1), method="identity")
     found = plan.epsilon(delta=1e-6)
-    return privacy.gaussian_delta_bounds(plan.spent_per_person, found)[0] <= Fraction(1e-6)
+    return gaussian_delta_bounds(plan.spent_per_person, found)[0] <= Fraction(1e-6)
 
 
 def claimed_delta_is_not_too_low(folder: Path) -> bool:
     plan = ln.design(WORKLOAD, ln.GDP(1), method="identity")
     found = Fraction(plan.delta(epsilon=1.0))
-    return privacy.gaussian_delta_bounds(plan.spent_per_person, 1.0)[0] <= found
+    return gaussian_delta_bounds(plan.spent_per_person, 1.0)[0] <= found
 
 
 # ------------------------------------------------------------------ from a table to integers

@@ -29,7 +29,7 @@ from leastnoise.privacy.accounting import (
     tally_of,
     within,
 )
-from leastnoise.privacy.accounting.tally import CellSums
+from leastnoise.privacy.accounting.tally import SummedCosts
 from leastnoise.privacy.gaussian_curve import delta_of, epsilon_of, gaussian_delta_bounds
 from support import extra
 from tolerances import ROUNDING
@@ -334,7 +334,7 @@ def test_the_stacked_change_of_k_records_is_what_the_tally_says(seed: int) -> No
 
 def test_sums_for_many_noise_scales_stay_exact_and_quick() -> None:
     rng = np.random.default_rng(0)
-    sums, slow = CellSums(), [Fraction(0)] * 40
+    sums, slow = SummedCosts(), [Fraction(0)] * 40
     for _ in range(60):
         costs = CellCosts(tuple(int(c) for c in rng.integers(0, 2**40, 40)), int(rng.integers(2**60, 2**61)))
         sums = sums.plus(costs)

@@ -34,7 +34,7 @@ from leastnoise.privacy import (
     gaussian_delta_bounds,
     goal_from_dict,
 )
-from leastnoise.privacy.goals import classic_gaussian_scale, classic_mu_squared_of, mu_of_pure, mu_squared_of
+from leastnoise.privacy.gaussian_curve import classic_mu_squared_of, mu_of_pure, mu_squared_of
 
 # The enclosure's promise.
 ENCLOSURE_WIDTH = Fraction(1, 10**20)
@@ -176,7 +176,6 @@ def test_nothing_depends_on_the_decimal_context_of_the_caller() -> None:
             epsilon_of(1, 1e-6),
             delta_of(1, 1),
             mu_of_pure(1),
-            classic_gaussian_scale(sensitivity=1, epsilon=1, delta=1e-6),
             ApproxDP(1, 1e-6, "classic").mu_squared,
         )
 
@@ -353,13 +352,9 @@ def test_mu_of_pure_does_not_jump_where_it_turns_to_a_bound() -> None:
 @pytest.mark.parametrize(("epsilon", "delta"), GRID)
 def test_classic_rounds_towards_privacy(epsilon: float, delta: float) -> None:
     m = classic_mu_squared_of(epsilon, delta)
-    sigma = classic_gaussian_scale(sensitivity=3, epsilon=epsilon, delta=delta)
-    assert Fraction(sigma) ** 2 * m * DYADIC >= 9
     with decimal.localcontext(prec=60, Emin=-10000, Emax=10000):
-        log = (2 / Decimal(delta)).ln()
-        exact_m, exact_sigma = Decimal(epsilon) ** 2 / (2 * log), 3 * (2 * log).sqrt() / Decimal(epsilon)
+        exact_m = Decimal(epsilon) ** 2 / (2 * (2 / Decimal(delta)).ln())
         assert m < Fraction(exact_m) < m * DYADIC
-        assert math.nextafter(sigma, 0) < exact_sigma <= sigma
 
 
 def test_classic_goal_spends_less_than_the_exact_one() -> None:
@@ -374,11 +369,6 @@ def test_classic_goal_is_refused_where_it_overspends() -> None:
     words = r"epsilon = 20, delta = 1e-06: its delta is 0.000101; use calibration='exact'"
     with pytest.raises(PrivacyError, match=words):
         ApproxDP(20, 1e-6, calibration="classic")
-
-
-def test_classic_scale_refuses_to_overflow() -> None:
-    with pytest.raises(OverflowError, match="no finite noise scale reaches epsilon=1e-300"):
-        classic_gaussian_scale(sensitivity=1e300, epsilon=1e-300, delta=0.1)
 
 
 # Goals ---------------------------------------------------------------------------------------
@@ -576,7 +566,6 @@ def test_curve_functions_check_their_arguments() -> None:
         (lambda: epsilon_of(1, 1.5), "delta must lie strictly between 0 and 1, got 1.5"),
         (lambda: mu_squared_of(True, 0.5), "epsilon must be a number"),
         (lambda: mu_of_pure(0), "epsilon must be positive, got 0"),
-        (lambda: classic_gaussian_scale(sensitivity=0, epsilon=1, delta=0.1), "sensitivity must be positive"),
     ):
         with pytest.raises(PrivacyError, match=words):
             call()

@@ -11,18 +11,8 @@ ledger           the budget across processes and crashes
 from leastnoise.privacy.accounting import full_charge
 from leastnoise.privacy.accounting.charge import CellCosts, Charge, shown
 from leastnoise.privacy.accounting.limits import Remaining, least_limit
-from leastnoise.privacy.goals import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Goal,
-    PureDP,
-    delta_of,
-    epsilon_of,
-    exact_number,
-    gaussian_delta_bounds,
-    goal_from_dict,
-)
+from leastnoise.privacy.gaussian_curve import delta_of, epsilon_of, exact_number, gaussian_delta_bounds
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
 from leastnoise.privacy.ledger import (
     LEAST_SHARE_SPENT,
     goal_to_text,

@@ -29,7 +29,6 @@ from leastnoise.core.remedies import Argument, Remedy
 
 __all__ = [
     "Number",
-    "classic_gaussian_scale",
     "classic_mu_squared_of",
     "delta_of",
     "epsilon_of",
@@ -292,28 +291,6 @@ def classic_mu_squared_of(epsilon: Number, delta: Number) -> Fraction:
     A = arithmetic(40)
     twice_log = A.multiply(TWO, _log(2 / d, A))
     return _dyadic(Fraction(A.divide(A.enclose(eps * eps), twice_log).lo))
-
-
-def classic_gaussian_scale(*, sensitivity: Number, epsilon: Number, delta: Number) -> float:
-    """σ = Δ √(2 ln(2/δ)) / ε, the papers' noise scale, rounded up.
-
-    For reproducing them only: it is larger than needed for small ε, and too
-    small for large ε.
-
-    Raises:
-        OverflowError: if no finite scale is large enough.
-
-    Example:
-        >>> classic_gaussian_scale(sensitivity=1, epsilon=1, delta=1e-6)
-        5.386772268905419
-    """
-    Delta, eps = _positive("sensitivity", sensitivity), _positive("epsilon", epsilon)
-    A = arithmetic(40)
-    twice_log = A.multiply(TWO, _log(2 / _probability("delta", delta), A))
-    sigma = _float_up(A.multiply(A.enclose(Delta / eps), A.sqrt(twice_log)).hi)
-    if math.isinf(sigma):
-        raise OverflowError(f"no finite noise scale reaches {epsilon=} at {sensitivity=}")
-    return sigma
 
 
 # ---------------------------------------------------------------------------

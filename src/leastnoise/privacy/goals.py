@@ -8,7 +8,7 @@
 A goal says for whom it holds: ``neighbours`` and ``records_per_person``. What it
 allows is an exact rational, ``mu_squared`` or ``epsilon_per_record``, rounded
 towards privacy where it has to be rounded at all. The curve behind ``ApproxDP``
-is in ``gaussian_curve``, whose functions are listed here as well.
+is in ``gaussian_curve``.
 """
 
 from __future__ import annotations
@@ -25,34 +25,13 @@ from leastnoise.core.errors import PrivacyError
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy.gaussian_curve import (
     Number,
-    classic_gaussian_scale,
     classic_mu_squared_of,
-    delta_of,
-    epsilon_of,
     exact_number,
     gaussian_delta_bounds,
-    mu_of_pure,
     mu_squared_of,
 )
 from leastnoise.privacy.neighbours import Neighbours, neighbours_named
 from leastnoise.privacy.noise_kinds import GAUSSIAN, LAPLACE, Noise
-
-__all__ = [
-    "GDP",
-    "ZCDP",
-    "ApproxDP",
-    "Goal",
-    "PureDP",
-    "classic_gaussian_scale",
-    "classic_mu_squared_of",
-    "delta_of",
-    "epsilon_of",
-    "exact_number",
-    "gaussian_delta_bounds",
-    "goal_from_dict",
-    "mu_of_pure",
-    "mu_squared_of",
-]
 
 _CALIBRATIONS = ("exact", "classic")
 

@@ -37,7 +37,8 @@ from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy.accounting.charge import Charge
 from leastnoise.privacy.accounting.mixed_curve import mixed_delta, mu_squared_of_pure, rho_of_pure
 from leastnoise.privacy.accounting.tally import Tally, tally_of
-from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of, mu_squared_of
+from leastnoise.privacy.gaussian_curve import epsilon_of, mu_squared_of
+from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP
 
 # What is left where it has to be searched for, as a share of the answer.
 _SEARCH_SLACK = Fraction(1, 10**9)

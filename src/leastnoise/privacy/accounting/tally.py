@@ -32,7 +32,7 @@ _COMPARED_BITS = 256
 
 
 @dataclass(frozen=True)
-class CellSums:
+class SummedCosts:
     """Costs of the same cells from several charges, added up for each denominator apart.
 
     One common denominator would grow with every charge of another noise scale. Each charge takes work in
@@ -50,7 +50,7 @@ class CellSums:
     classes: tuple[int, ...] = ()
     count: int = 0
 
-    def plus(self, costs: CellCosts) -> CellSums:
+    def plus(self, costs: CellCosts) -> SummedCosts:
         """These sums with one charge more.
 
         Raises:
@@ -63,7 +63,7 @@ class CellSums:
         after = new if before is None else tuple(map(add, before, new))
         found: dict[tuple[int, int], int] = {}
         pairs = zip(self.classes or (0,) * n, new, strict=True)
-        return CellSums(
+        return SummedCosts(
             by_unit={**self.by_unit, unit: after},
             floors=tuple(
                 map(add, self.floors or (0,) * n, ((cost << _COMPARED_BITS) // unit for cost in new))
@@ -104,7 +104,7 @@ class _Group:
     terms: tuple[str, int]
     weight: int
     first: CellCosts
-    sums: CellSums | None = None
+    sums: SummedCosts | None = None
 
     def plus(self, charge: Charge) -> _Group:
         if self.terms != _terms(charge):
@@ -113,7 +113,7 @@ class _Group:
                 "of records per person"
             )
         assert charge.per_cell is not None
-        sums = CellSums().plus(self.first) if self.sums is None else self.sums
+        sums = SummedCosts().plus(self.first) if self.sums is None else self.sums
         return replace(self, sums=sums.plus(charge.per_cell))
 
     @cached_property
@@ -124,7 +124,7 @@ class _Group:
     @property
     def slack(self) -> Fraction:
         """How much further one record may spend in the emptiest cell before the largest sum grows."""
-        sums = CellSums().plus(self.first) if self.sums is None else self.sums
+        sums = SummedCosts().plus(self.first) if self.sums is None else self.sums
         return sums.largest - sums.least
 
 
