@@ -18,7 +18,7 @@ from leastnoise.core.errors import InputError
 from leastnoise.planning import all_methods
 from leastnoise.report import cost_table, cross_table, figures
 from leastnoise.report import plan_sentences as report_words
-from leastnoise.report import text as report_text
+from leastnoise.report import summary as report_summary
 from leastnoise.report.pure_alternative import design_without_delta
 from leastnoise.strategy import Structured
 from leastnoise.strategy.structured import accuracy
@@ -374,7 +374,7 @@ def test_markup_and_control_characters_in_labels_are_harmless():
 
 
 def test_control_characters_left_alone_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(report_text, "printable", str)
+    monkeypatch.setattr(report_summary, "printable", str)
     schema = ln.Schema(kind=HOSTILE)
     plan = ln.design(ln.assemble([ln.Marginal("kind")], schema), ln.GDP(1))
     assert not is_harmless(ln.summarize(release_of(plan)).text())

@@ -5,12 +5,18 @@ the stored noisy integers there are only integers: y = A x + noise, or the stage
 of a mechanism that depends on the data. Everything after that is post-processing,
 done in floating point from y alone, and costs no privacy however often it is done.
 
-A module imports only modules that stand above it here:
-
-    counts       the counts of a table, asked for as a plan needs them
-    release      the release itself
-    reading      a release from a file or a ledger, neither of which is believed
-    measuring    the one private step
+    noise/           exact noise: the only secret randomness
+    counts.py        the counts of a table, as a plan asks for them
+    intervals.py     how far an answer may be from the truth, at any level
+    quantiles.py     quantiles of an attribute, with intervals
+    adjustment.py    what an adjusted release holds beside its measurements
+    to_mbi.py        a release in the terms of the package mbi
+    release.py       the release itself
+    release_file.py  a release from a file or a ledger, neither of which is believed
+    paid.py          storing what was paid for
+    measuring.py     `measure`: the one private step
+    simulation.py    releases on public data, from an explicit generator
+    adjusting/       `adjust`: answers that add up, are not negative, or are whole
 """
 
 from leastnoise.release.adjusting import adjust

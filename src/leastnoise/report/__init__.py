@@ -1,4 +1,30 @@
-"""What was asked, what was released and how good it is, for people to read."""
+"""What was asked, what was released and how good it is, for people to read.
+
+Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_delta`, which say so.
+
+    figures.py           numbers as people read them, rounded to the safe side
+    plan_sentences.py    what is said of a plan, as text and on the page
+    summary.py           `summarize`: the report as text, or as a page
+    page.py              the report as one HTML page: its figures
+    batches.py           how the page shows one batch of answers
+    rendering.py         templates filled in, escaped by construction
+    templates/           what the page says
+    charts/              every chart: pictures of the page, Altair charts, charts as files
+    tables.py            tables for the terminal
+    baseline_noise.py    what noise on every count, or on every cell, would have cost
+    columns.py           a column for every attribute of a table of answers
+    answers.py           answers and quantiles as CSV, Parquet, JSON and Excel files
+    comparison.py        `compare`: every method side by side
+    pure_alternative.py  what a plan with a delta could do without one
+    redesign.py          several requests designed again
+    pressure.py          how hard each target presses on the cost
+    cost_drivers.py      `drivers`: which requests drive the cost
+    driver_table.py      what drives the cost, as a table and in sentences
+    trade_off.py         `tradeoff`: what accuracy costs in privacy
+    trade_off_table.py   the trade-off as a table and as files
+    worst_pair.py        the neighbouring tables that a plan tells apart best
+    auditing.py          `audit`: whether releases of a plan keep its promise
+"""
 
 from leastnoise.report.answers import answers_writer, write_answers, write_quantile_table, write_quantiles
 from leastnoise.report.auditing import audit

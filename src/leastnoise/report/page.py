@@ -27,8 +27,8 @@ from leastnoise.report.batches import tables_of, view_of
 from leastnoise.report.charts.pictures import stacked_bars
 from leastnoise.report.figures import at_least, figure, share_above, times
 from leastnoise.report.rendering import render, render_part, shortened, style_sheet
+from leastnoise.report.summary import LEVEL
 from leastnoise.report.tables import aim_of
-from leastnoise.report.text import LEVEL
 
 # Characters of all batches together, from which on further ones are named instead of shown.
 _MAX_CHARACTERS = 1_500_000

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
 from leastnoise.core.errors import InputError
+from leastnoise.core.operators import Array
+from leastnoise.core.printable import counted, printable
+from leastnoise.core.progress import ending_to_text
 from leastnoise.core.whole_file import written_whole
 from leastnoise.planning import Plan
+from leastnoise.query import QueryBlock
 from leastnoise.release import Release
-from leastnoise.report.text import plan_text, release_text
+from leastnoise.report import plan_sentences as words
+from leastnoise.report.figures import decimals_for, number, outward
+
+# A batch with up to this many answers is shown whole; of a longer one, the first few.
+_SHOWN_WHOLE = 12
+_SHOWN_FIRST = 6
+
+LEVEL = 0.95
+
+_WIDTH = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,3 +70,156 @@ def summarize(subject: Release | Plan) -> Report:
     if not isinstance(subject, (Plan, Release)):
         raise InputError(f"summarize() takes a Plan or a Release, got {type(subject).__name__}")
     return Report(subject)
+
+
+# ------------------------------------------------------------------------------------ as text
+
+
+def plan_text(plan: Plan) -> str:
+    """The summary of a plan."""
+    return "\n".join(
+        [
+            *_heading(f"A plan for {counted(plan.workload.shape[0], 'count')}, not measured yet"),
+            *_size(plan),
+            *_accuracy(plan),
+            *_privacy(plan, "Measuring it once would spend"),
+            *_proof(plan),
+        ]
+    )
+
+
+def release_text(release: Release) -> str:
+    """The summary of a release."""
+    plan = release.plan
+    lines = [*_heading(f"A private release of {counted(plan.workload.shape[0], 'count')}"), *_size(plan)]
+    lower, upper = (None, None) if plan.strategy is None else release.interval(LEVEL)
+    start = 0
+    for block in plan.workload.blocks:
+        rows = slice(start, start + block.n_rows)
+        if lower is None or upper is None:
+            lines += _bare_answers(block, release.answers[rows])
+        else:
+            lines += _answers(block, release.answers[rows], lower[rows], upper[rows])
+        start += block.n_rows
+    exact = "exact" if plan.privacy.noise.has_normal_errors else "on the safe side"
+    if lower is not None:
+        lines += [
+            f"Each interval holds the true count with probability {LEVEL:.0%} ({exact});",
+            "in Python, release.interval(simultaneous=True) gives wider ones that hold all at once.",
+        ]
+    if release.adjusted is None:
+        lines.append(
+            "Answers can be negative or fractional: nothing was cut off, and only this text rounds them."
+        )
+    else:
+        lines += textwrap.wrap(release.adjusted.statement(), _WIDTH)
+    lines += [
+        "",
+        *_accuracy(plan),
+        *_privacy(plan, "This release spent", release.is_truncated),
+        *_proof(plan),
+    ]
+    return "\n".join(lines)
+
+
+def _heading(title: str) -> list[str]:
+    return [title, "=" * len(title), ""]
+
+
+def _size(plan: Plan) -> list[str]:
+    """How much was asked of how large a table."""
+    n_batches, n = len(plan.workload.blocks), plan.workload.shape[1]
+    batches = "1 query" if n_batches == 1 else f"{n_batches:,} queries"
+    return [f"Asked in {batches}, over a table of {counted(n, 'cell')}.", ""]
+
+
+def _answers(block: QueryBlock, answers: Array, lower: Array, upper: Array) -> list[str]:
+    shown = len(answers) if len(answers) <= _SHOWN_WHOLE else _SHOWN_FIRST
+    labels = [printable(block.labels[j]) for j in range(shown)]
+    width = max(len(label) for label in labels)
+    decimals = decimals_for((upper - lower) / 2)
+    figures = [(number(answers[j], decimals), *outward(lower[j], upper[j], decimals)) for j in range(shown)]
+    widths = [max(len(row[i]) for row in figures) for i in range(3)]
+    lines = [printable(block.name)]
+    for label, (answer, low, high) in zip(labels, figures, strict=True):
+        lines.append(
+            f"  {label:<{width}}  {answer:>{widths[0]}}   "
+            f"{LEVEL:.0%} in [{low:>{widths[1]}}, {high:>{widths[2]}}]"
+        )
+    if shown < len(answers):
+        lines.append(_left_out(block, len(answers) - shown))
+    return [*lines, ""]
+
+
+def _bare_answers(block: QueryBlock, answers: Array) -> list[str]:
+    """Answers whose errors are not known, to the nearest count."""
+    shown = len(answers) if len(answers) <= _SHOWN_WHOLE else _SHOWN_FIRST
+    labels = [printable(block.labels[j]) for j in range(shown)]
+    figures = [number(answers[j], 0) for j in range(shown)]
+    width, wide = max(map(len, labels)), max(map(len, figures))
+    lines = [printable(block.name)]
+    lines += [f"  {label:<{width}}  {figure:>{wide}}" for label, figure in zip(labels, figures, strict=True)]
+    if shown < len(answers):
+        lines.append(_left_out(block, len(answers) - shown))
+    return [*lines, ""]
+
+
+def _left_out(block: QueryBlock, n_more: int) -> str:
+    """Where the answers are that are not shown, at a shell and in Python."""
+    return f"  … and {n_more:,} more, in the file of answers and in release[{block.name!r}]"
+
+
+def _accuracy(plan: Plan) -> list[str]:
+    lines = ["Standard errors"]
+    if plan.spreads is None:
+        return [
+            *lines,
+            f"  not known: what method {printable(plan.method)} measures depends on the data, and so do its",
+            "  errors. Answers may be biased; leastnoise.compare(data=...) simulates it on public data.",
+            "",
+        ]
+    width = max(len(printable(name)) for name in plan.workload.names)
+    for block, spread in zip(plan.workload.blocks, plan.spreads, strict=True):
+        asked = printable(words.target_with_stderr(block))
+        lines.append(
+            f"  {printable(block.name):<{width}}  median {spread.median:,.4g}, from {spread.low:,.4g} to "
+            f"{spread.high:,.4g} ({counted(block.n_rows, 'count')}){asked and f', target {asked}'}"
+        )
+    kept = words.targets_kept(plan)
+    if kept is not None:
+        lines.append(f"  {kept}")
+    return [*lines, ""]
+
+
+def _privacy(plan: Plan, spends: str, is_truncated: bool | None = None) -> list[str]:
+    lines = [
+        *textwrap.wrap(f"{plan.privacy.statement(by_person=bool(is_truncated))}.", _WIDTH),
+        words.spent(plan, spends),
+    ]
+    warning = words.large_delta(plan)
+    if warning is not None:
+        lines.append(warning)
+    if is_truncated or plan.privacy.records_per_person > 1:
+        lines += textwrap.wrap(f"Who is protected: {words.who_is_protected(plan, is_truncated)}", _WIDTH)
+    lines.append("Repeating it, or releasing anything else about the same people, adds to this.")
+    return ["Privacy", *(f"  {line}" for line in lines), ""]
+
+
+def _proof(plan: Plan) -> list[str]:
+    found = f"method {printable(plan.method)}: {printable(plan.note)}."
+    if plan.strategy is None:
+        lines = [
+            found,
+            "Nothing is proved about its accuracy. A plan of another method states its errors and a bound.",
+        ]
+    else:
+        lines = [
+            found,
+            f"The search {ending_to_text(plan.ended)}.",
+            f"{words.reached(plan)}.",
+            words.bound(plan),
+            words.verdict(plan),
+            "From a shell, `leastnoise audit PLAN` rechecks a plan that `leastnoise design` saved.",
+            "Recheck it yourself: leastnoise.certify(plan.workload, plan).",
+        ]
+    return ["How good this is", *(f"  {line}" for line in lines)]
