@@ -157,7 +157,7 @@ def test_very_many_queries_are_simulated_fewer_times(monkeypatch):
     monkeypatch.setattr(intervals, "_SIMULATION_ENTRIES", 50_000)
     watched = Watched()
     assert multiplier(np.tri(30), 0.9, watched) <= sidak(0.9, 30)
-    assert sum(watched.sizes) == 30 * intervals._LEAST_DRAWS
+    assert sum(watched.sizes) == 30 * intervals._MIN_DRAWS
 
 
 # -------------------------------------------------------------------- single, Gaussian

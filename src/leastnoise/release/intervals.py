@@ -20,14 +20,19 @@ from leastnoise.core.operators import Array
 from leastnoise.query import Workload
 from leastnoise.strategy import Measured
 
-# Simulated maxima: enough that the safe side costs a third of a percentage point
-# at level 0.95, fewer where there are very many queries.
+# Simulated maxima: enough that the safe side costs a third of a percentage point at level 0.95.
 _DRAWS = 20_000
-_LEAST_DRAWS = 4_000
+
+# Fewer where there are very many queries, but at least this many.
+_MIN_DRAWS = 4_000
+
+# Simulated errors of all queries together, at which there are fewer draws.
 _SIMULATION_ENTRIES = 2**32
+
+# Simulated errors that are held at once: 128 MiB.
 _CHUNK_ENTRIES = 2**24
 
-# Beyond so many simulated errors Šidák's value is taken without simulating: it is on the safe side.
+# Simulated errors beyond which Šidák's value, which is on the safe side, is taken without simulating.
 _MAX_SIMULATED = 2**34
 
 
@@ -77,7 +82,7 @@ def simultaneous_multiplier(
     sidak = -NormalDist().inv_cdf(-math.expm1(math.log(level) / int(random.sum())) / 2)
     rng = generator if generator is not None else np.random.default_rng(0)
     m, rows = workload.shape[0], strategy.n_measured
-    draws = max(_LEAST_DRAWS, min(_DRAWS, _SIMULATION_ENTRIES // m))
+    draws = max(_MIN_DRAWS, min(_DRAWS, _SIMULATION_ENTRIES // m))
     if draws * max(m, rows) > _MAX_SIMULATED:
         return sidak
     scale = math.sqrt(strategy.noise_variance)

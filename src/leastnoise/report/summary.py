@@ -17,12 +17,16 @@ from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.figures import decimals_for, number, outward
 
-# A batch with up to this many answers is shown whole; of a longer one, the first few.
-_SHOWN_WHOLE = 12
-_SHOWN_FIRST = 6
+# Answers of a batch up to which all are shown.
+_MAX_SHOWN = 12
 
+# Answers that are shown of a longer batch.
+_FIRST_SHOWN = 6
+
+# Confidence of every interval of a report.
 LEVEL = 0.95
 
+# Characters of a line at which sentences are wrapped.
 _WIDTH = 100
 
 
@@ -92,17 +96,15 @@ def release_text(release: Release) -> str:
     """The summary of a release."""
     plan = release.plan
     lines = [*_heading(f"A private release of {counted(plan.workload.shape[0], 'count')}"), *_size(plan)]
-    lower, upper = (None, None) if plan.strategy is None else release.interval(LEVEL)
+    ends = None if plan.strategy is None else release.interval(LEVEL)
     start = 0
     for block in plan.workload.blocks:
         rows = slice(start, start + block.n_rows)
-        if lower is None or upper is None:
-            lines += _bare_answers(block, release.answers[rows])
-        else:
-            lines += _answers(block, release.answers[rows], lower[rows], upper[rows])
+        own = None if ends is None else (ends[0][rows], ends[1][rows])
+        lines += _answers(block, release.answers[rows], own)
         start += block.n_rows
     exact = "exact" if plan.privacy.noise.has_normal_errors else "on the safe side"
-    if lower is not None:
+    if ends is not None:
         lines += [
             f"Each interval holds the true count with probability {LEVEL:.0%} ({exact});",
             "in Python, release.interval(simultaneous=True) gives wider ones that hold all at once.",
@@ -133,34 +135,27 @@ def _size(plan: Plan) -> list[str]:
     return [f"Asked in {batches}, over a table of {counted(n, 'cell')}.", ""]
 
 
-def _answers(block: QueryBlock, answers: Array, lower: Array, upper: Array) -> list[str]:
-    shown = len(answers) if len(answers) <= _SHOWN_WHOLE else _SHOWN_FIRST
-    labels = [printable(block.labels[j]) for j in range(shown)]
-    width = max(len(label) for label in labels)
-    decimals = decimals_for((upper - lower) / 2)
-    figures = [(number(answers[j], decimals), *outward(lower[j], upper[j], decimals)) for j in range(shown)]
-    widths = [max(len(row[i]) for row in figures) for i in range(3)]
+def _answers(block: QueryBlock, answers: Array, ends: tuple[Array, Array] | None) -> list[str]:
+    """The first answers with their intervals; to the nearest count where errors are not known."""
+    n_shown = len(answers) if len(answers) <= _MAX_SHOWN else _FIRST_SHOWN
+    labels = [printable(block.labels[j]) for j in range(n_shown)]
+    width = max(map(len, labels))
+    if ends is None:
+        figures = [number(answers[j], 0) for j in range(n_shown)]
+        intervals = [""] * n_shown
+    else:
+        lower, upper = ends
+        decimals = decimals_for((upper - lower) / 2)
+        figures = [number(answers[j], decimals) for j in range(n_shown)]
+        pairs = [outward(lower[j], upper[j], decimals) for j in range(n_shown)]
+        low_width, high_width = (max(map(len, column)) for column in zip(*pairs, strict=True))
+        intervals = [f"   {LEVEL:.0%} in [{low:>{low_width}}, {high:>{high_width}}]" for low, high in pairs]
+    wide = max(map(len, figures))
     lines = [printable(block.name)]
-    for label, (answer, low, high) in zip(labels, figures, strict=True):
-        lines.append(
-            f"  {label:<{width}}  {answer:>{widths[0]}}   "
-            f"{LEVEL:.0%} in [{low:>{widths[1]}}, {high:>{widths[2]}}]"
-        )
-    if shown < len(answers):
-        lines.append(_left_out(block, len(answers) - shown))
-    return [*lines, ""]
-
-
-def _bare_answers(block: QueryBlock, answers: Array) -> list[str]:
-    """Answers whose errors are not known, to the nearest count."""
-    shown = len(answers) if len(answers) <= _SHOWN_WHOLE else _SHOWN_FIRST
-    labels = [printable(block.labels[j]) for j in range(shown)]
-    figures = [number(answers[j], 0) for j in range(shown)]
-    width, wide = max(map(len, labels)), max(map(len, figures))
-    lines = [printable(block.name)]
-    lines += [f"  {label:<{width}}  {figure:>{wide}}" for label, figure in zip(labels, figures, strict=True)]
-    if shown < len(answers):
-        lines.append(_left_out(block, len(answers) - shown))
+    for label, answer, interval in zip(labels, figures, intervals, strict=True):
+        lines.append(f"  {label:<{width}}  {answer:>{wide}}{interval}")
+    if n_shown < len(answers):
+        lines.append(_left_out(block, len(answers) - n_shown))
     return [*lines, ""]
 
 
