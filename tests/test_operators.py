@@ -30,9 +30,9 @@ from leastnoise.core.operators import (
     SomeRanges,
     SparseMatrix,
     Stack,
+    base,
     from_entries,
     require_room,
-    squares,
 )
 
 # ---------------------------------------------------------------- the laws
@@ -419,8 +419,8 @@ def test_many_ranges_are_not_written_out_to_know_their_noise(monkeypatch: pytest
     gain = np.eye(n) - np.eye(n, k=-1)
     expected = [1.0 if low == 0 else 2.0 for low in range(n) for _ in range(low, n)]
     monkeypatch.setattr(EveryRange, "rows", lambda *_: pytest.fail("rows were written out"))
-    monkeypatch.setattr(squares, "MAX_MULTIPLIED", 0)
-    np.testing.assert_allclose(squares.squared_rows(EveryRange(n), gain), expected, rtol=1e-12)
+    monkeypatch.setattr(base, "MAX_MULTIPLIED", 0)
+    np.testing.assert_allclose(base.squared_rows(EveryRange(n), gain), expected, rtol=1e-12)
 
 
 def test_squared_products_are_those_of_the_rows_multiplied_out() -> None:

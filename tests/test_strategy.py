@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from leastnoise.core.errors import DesignError, PrivacyError, TooLargeError
-from leastnoise.core.operators import EveryRange, Identity, Matrix, squares
+from leastnoise.core.operators import EveryRange, Identity, Matrix, base
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.strategy import LEAST_SCALE_BITS, RealStrategy, Strategy, integer_strategy
 from tolerances import ROUNDING, SOLVER
@@ -335,7 +335,7 @@ def test_unknown_noise_and_shapeless_rows_are_refused() -> None:
 @pytest.mark.parametrize("most", [2**28, 0])
 def test_a_small_variance_is_not_lost_beside_large_ones(size: int, most: int, monkeypatch: Any) -> None:
     """Both cells measured together precisely, one alone hardly: their sum has variance 1/size² of either."""
-    monkeypatch.setattr(squares, "MAX_MULTIPLIED", most)
+    monkeypatch.setattr(base, "MAX_MULTIPLIED", most)
     strategy = Strategy(np.array([[size, size], [0, 1]]), scale=2**30, noise="gaussian")
     ranges = EveryRange(2)
     # x1 = a1/size − a2, x1 + x2 = a1/size, x2 = a2.

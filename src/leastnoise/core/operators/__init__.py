@@ -15,25 +15,37 @@ class overrides where it knows a shorter way. `tests/laws.py` states what all of
 them must obey; a new class joins by one line in its list.
 
     base.py       the contract, and what follows from it
-    cells.py      cells one by one, or all together
+    cells.py      cells one by one, all together, or in groups
     ranges.py     sums over intervals
     entries.py    a matrix given entry by entry, dense or sparse
     combined.py   products, stacks, weighted rows, other orders of attributes
-    groups.py     sums over groups of cells
     deferred.py   put together when somebody looks inside
-    squares.py    how much noise reaches each row
     axes.py       array axes in another order, by their names
 """
 
 from leastnoise.core.operators.axes import arranged
-from leastnoise.core.operators.base import MAX_ENTRIES, Array, Operator, column_chunks, require_room
-from leastnoise.core.operators.cells import AllOnes, Identity
-from leastnoise.core.operators.combined import Kronecker, Padded, Reordered, RowScaled, Stack, is_whole_space
+from leastnoise.core.operators.base import (
+    MAX_ENTRIES,
+    MAX_MULTIPLIED,
+    Array,
+    Operator,
+    column_chunks,
+    require_room,
+    squared_rows,
+)
+from leastnoise.core.operators.cells import AllOnes, Groups, Identity
+from leastnoise.core.operators.combined import (
+    EveryLevel,
+    Kronecker,
+    Padded,
+    Reordered,
+    RowScaled,
+    Stack,
+    is_whole_space,
+)
 from leastnoise.core.operators.deferred import Deferred
 from leastnoise.core.operators.entries import EXACT_FLOAT, Matrix, SparseMatrix, from_entries
-from leastnoise.core.operators.groups import EveryLevel, Groups
 from leastnoise.core.operators.ranges import CumulativeSum, EveryRange, SomeRanges
-from leastnoise.core.operators.squares import MAX_MULTIPLIED, squared_rows
 
 __all__ = [
     "EXACT_FLOAT",

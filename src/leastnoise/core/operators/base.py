@@ -24,6 +24,9 @@ CHUNK_ENTRIES = 2**22
 # The share of a quadratic form that may be lost to rounding before its row is multiplied out after all.
 CANCELLED = 1e-9
 
+# Products of a row with a column of G up to which all are multiplied out: a sum of squares loses no digit.
+MAX_MULTIPLIED = 2**28
+
 # Applying a quick operator to a column costs about this many multiplications per row.
 _QUICK_APPLY = 16
 
@@ -200,3 +203,10 @@ def sum_of_squares(operator: Operator, gain: Array) -> Array:
     for part in column_chunks(operator, gain):
         total += (part**2).sum(axis=1)
     return total
+
+
+def squared_rows(operator: Operator, gain: Array) -> Array:
+    """‖w G‖² for every row w of an operator, (m,), for a matrix G, (n, r)."""
+    if operator.shape[0] * gain.shape[1] > MAX_MULTIPLIED and operator.is_quick:
+        return operator.squared_products(gain)
+    return sum_of_squares(operator, gain)

@@ -1,11 +1,13 @@
-"""Cells one by one, or all together."""
+"""Cells one by one, all together, or in groups."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from leastnoise.core.errors import WorkloadError
 from leastnoise.core.operators.base import Array, Operator, require_room
 
 
@@ -83,3 +85,41 @@ class AllOnes(Operator):
 
     def quadratic(self, Y: Array) -> Array:
         return np.asarray(Y.sum(axis=(0, 1))[None])
+
+
+class Groups(Operator):
+    """Row g adds the cells of group g; a cell is in one group, or with −1 in none.
+
+    groups 0 0 1 −1:
+
+        1 1 0 0
+        0 0 1 0
+    """
+
+    def __init__(self, groups: Sequence[int] | Array, n_groups: int) -> None:
+        self.groups = np.array(groups, dtype=np.intp)
+        if self.groups.ndim != 1 or not ((self.groups >= -1) & (self.groups < n_groups)).all():
+            raise WorkloadError(f"groups must be numbered from 0 to {n_groups - 1}, or be -1 for none")
+        self.groups.setflags(write=False)
+        self.shape = (n_groups, len(self.groups))
+
+    def apply(self, x: Array) -> Array:
+        inside = self.groups >= 0
+        sums = np.zeros((self.shape[0], *x.shape[1:]), dtype=x.dtype)
+        np.add.at(sums, self.groups[inside], x[inside])
+        return sums
+
+    def adjoint(self, y: Array) -> Array:
+        # Group −1 reads the row of zeros put at the end.
+        return np.concatenate([y, np.zeros((1, *y.shape[1:]), dtype=y.dtype)])[self.groups]
+
+    def gram(self) -> Array:
+        n = self.shape[1]
+        require_room(n, n, "the Gram matrix")
+        is_same = (self.groups[:, None] == self.groups[None, :]) & (self.groups >= 0)[:, None]
+        return is_same.astype(float)
+
+    def column_norms(self, order: int = 2) -> Array:
+        if order not in (1, 2):
+            raise ValueError(f"order must be 1 or 2, got {order!r}")
+        return (self.groups >= 0).astype(float)

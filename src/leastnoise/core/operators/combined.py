@@ -386,3 +386,10 @@ def is_whole_space(operator: Operator) -> bool:
 
 def _times_rows(factors: Array, x: Array) -> Array:
     return factors.reshape(-1, *[1] * (x.ndim - 1)) * x
+
+
+class EveryLevel(Stack):
+    """The levels of a hierarchy, one below the other; every leaf is a group of its own in one of them."""
+
+    def basis(self) -> Operator:
+        return Identity(self.shape[1])
