@@ -194,7 +194,7 @@ def measured(problem: Problem, limit: float, tol: float) -> dict[str, Any]:
         ln.design(tiny, ln.GDP(2), objective=ln.TotalVariance(within_targets=True))
     given = asked(problem, limit)
     m, n = given.workload.shape
-    with threads.suited_to(n):
+    with threads.for_matrices_of(n):
         product = seconds_of_product(n)
     before = reset_peak()
     reports: list[tuple[float, float]] = []
@@ -228,7 +228,7 @@ def measured(problem: Problem, limit: float, tol: float) -> dict[str, Any]:
         "arrays": None if peak is None or 8 * n * n < 2**20 else peak / (8 * n * n),
     }
     others_limit = min(PATIENCE * search, limit)
-    with threads.suited_to(n):
+    with threads.for_matrices_of(n):
         if problem.objective == "total":
             row["fixed"] = fixed_point(given.workload, certificate.achieved, tol, others_limit)
             row["coa"] = coa_row(given.workload, certificate.achieved, limit)

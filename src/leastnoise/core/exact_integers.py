@@ -111,7 +111,7 @@ def _widened(entries: Array) -> Array:
 
 
 def _by_limbs(left: Array, right: Array, limb: int) -> Array:
-    """left @ right with the right side cut into limbs of so many bits, as Python integers."""
+    """left @ right with the right side cut into limbs of `limb` bits, as Python integers."""
     total = np.zeros(left.shape[:-1] + right.shape[1:], dtype=object)
     rest = right
     shift = 0
@@ -264,7 +264,7 @@ def _largest_by_products(left: Array, right: Array, own: list[int], multiply: Mu
 
 
 def _cut(entries: Array, limb: int, count: int) -> list[Array]:
-    """Limbs of so many bits, lowest first, none negative but the last."""
+    """Limbs of `limb` bits, lowest first, none negative but the last."""
     pieces = []
     for _ in range(count - 1):
         pieces.append((entries & ((1 << limb) - 1)).astype(np.int64))

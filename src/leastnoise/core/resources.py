@@ -36,13 +36,17 @@ _AVAILABLE_SHARE = 0.9
 # Bytes that Python, NumPy and SciPy hold before anything is designed.
 _INTERPRETER = 0.25e9
 
-# A time limit may be exceeded by this share and by so many seconds: what the documentation promises.
+# A time limit may be exceeded by this share of it, ...
 LATE_SHARE = 0.2
+
+# ... and by this many seconds: what the documentation promises.
 LATE_SECONDS = 2.0
 
-# The speed of matrix products is measured with matrices of so many rows, so many times. The fastest counts:
-# promises are for quiet cores. Larger products are up to a third faster.
+# Rows of the matrices with which the speed of matrix products is measured. Larger ones are up to a third
+# faster.
 _PROBE_ROWS = 512
+
+# Products that are timed. The fastest counts: promises are for quiet cores.
 _PROBES = 5
 
 
@@ -68,7 +72,7 @@ class Needs:
         return seconds_for(self.first + self.last)
 
     def searching(self, seconds: float) -> float:
-        """What is left of so many seconds for the search, a step and what comes after it set aside."""
+        """Seconds that these leave for the search, a step and what comes after it set aside."""
         return max(seconds - seconds_for(self.step + self.last), 0.0)
 
 
@@ -76,12 +80,12 @@ NOTHING = Needs()
 
 
 def matrices(count: float, rows: float, columns: float) -> float:
-    """Bytes of so many (rows, columns) arrays of 8-byte numbers."""
+    """Bytes of `count` (rows, columns) arrays of 8-byte numbers."""
     return 8.0 * count * rows * columns
 
 
 def products(count: float, rows: float, columns: float) -> float:
-    """Operations of so many products of (rows, rows) with (rows, columns) matrices."""
+    """Operations of `count` products of (rows, rows) with (rows, columns) matrices."""
     return 2.0 * count * rows * rows * columns
 
 
@@ -129,12 +133,12 @@ def operations_per_second() -> float:
 
 
 def seconds_for(operations: float) -> float:
-    """How long so many operations take."""
+    """How long these operations take."""
     return operations / operations_per_second() if operations else 0.0
 
 
 def why_too_much(needs: Callable[[], Needs], time_limit: float | None) -> str | None:
-    """What is needed and what there is, in words, where the first is more; None where it is not.
+    """A sentence on what is needed and what there is, where the first is more; None where it is not.
 
     Args:
         needs: works out the needs; called once.
@@ -146,32 +150,32 @@ def why_too_much(needs: Callable[[], Needs], time_limit: float | None) -> str | 
     limit = memory_limit()
     if needed.memory and needed.memory + _INTERPRETER > limit:
         return (
-            f"it needs about {in_gigabytes(needed.memory + _INTERPRETER)} of memory, and "
-            f"{in_gigabytes(limit)} may be used ({MEMORY_VARIABLE} sets how many)"
+            f"it needs about {gigabytes_to_text(needed.memory + _INTERPRETER)} of memory, and "
+            f"{gigabytes_to_text(limit)} may be used ({MEMORY_VARIABLE} sets how many)"
         )
     if time_limit is not None and needed.least_seconds > (1 + LATE_SHARE) * time_limit + LATE_SECONDS:
         return (
-            f"it takes about {in_time(needed.least_seconds)} whatever its time limit, which is "
+            f"it takes about {seconds_to_text(needed.least_seconds)} whatever its time limit, which is "
             f"{time_limit:g} s"
         )
     return None
 
 
-def in_gigabytes(amount: float) -> str:
+def gigabytes_to_text(amount: float) -> str:
     """Bytes for people.
 
     Example:
-        >>> in_gigabytes(29.3e9), in_gigabytes(4.4e9), in_gigabytes(2e7)
+        >>> gigabytes_to_text(29.3e9), gigabytes_to_text(4.4e9), gigabytes_to_text(2e7)
         ('29 GB', '4.4 GB', '0.02 GB')
     """
     return f"{amount / 1e9:,.2g} GB" if amount < 1e10 else f"{amount / 1e9:,.0f} GB"
 
 
-def in_time(seconds: float) -> str:
+def seconds_to_text(seconds: float) -> str:
     """Seconds for people.
 
     Example:
-        >>> in_time(3), in_time(95), in_time(2400), in_time(40000)
+        >>> seconds_to_text(3), seconds_to_text(95), seconds_to_text(2400), seconds_to_text(40000)
         ('3 s', '95 s', '40 minutes', '11 hours')
     """
     if seconds < 120:

@@ -16,7 +16,7 @@ SMALL = 512
 
 
 @contextmanager
-def suited_to(size: int) -> Iterator[None]:
+def for_matrices_of(size: int) -> Iterator[None]:
     """One BLAS thread while matrices have fewer than SMALL rows; the user's own setting otherwise."""
     if size >= SMALL:
         yield

@@ -346,7 +346,7 @@ def _try_refinements(trials: _Trials, best: Plan) -> None:
     ranked = (best, *(plan for plan in others if plan is not best))
     rows = [_unit_rows(plan) for plan in ranked if _can_be_listed(plan)]
     # A step that goes too far ends in numbers that are not finite, and is taken back.
-    with threads.suited_to(request.workload.shape[1]), np.errstate(all="ignore"):
+    with threads.for_matrices_of(request.workload.shape[1]), np.errstate(all="ignore"):
         for how, propose in refinements(request, rows, weights, trials.deadline):
             trials.judge(how, partial(_refined, best, request, how, propose))
 

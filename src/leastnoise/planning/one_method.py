@@ -62,11 +62,11 @@ def plan_from_search(
     if method.is_data_dependent:
         return _plan_of_mechanism(method, request)
     with decomposed_by(_decompose_on(request.backend)):
-        with threads.suited_to(method.matrix_size(request)):
+        with threads.for_matrices_of(method.matrix_size(request)):
             found = method.find(_with_time_to_search(method, request))
         assert isinstance(found, SearchResult)
         # Rounding to integers too: with several threads the same request could have another digest.
-        with threads.suited_to(request.workload.shape[1]):
+        with threads.for_matrices_of(request.workload.shape[1]):
             return plan_of(method.name, request.options, request, has_goal, _noting(found, left_out or {}))
 
 

@@ -95,7 +95,7 @@ class Runner:
             return [self._result(job, number, 1) for number, job in enumerate(jobs, first)]
         # Small matrices: one BLAS thread for each. Limited from outside, because designs that end at
         # different times would put back each other's limits.
-        with threads.suited_to(0), ThreadPoolExecutor(at_once) as pool:
+        with threads.for_matrices_of(0), ThreadPoolExecutor(at_once) as pool:
             waiting: list[Future[Change | str]] = [
                 pool.submit(self._result, job, number, at_once) for number, job in enumerate(jobs, first)
             ]

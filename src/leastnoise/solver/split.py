@@ -292,7 +292,7 @@ def _covering(ratios: CapRatios, chosen: Array) -> Array:
 
 
 def _violated(ratios: Array, chosen: Array, count: int) -> Array:
-    """The rows above all chosen ones, at most so many."""
+    """The rows above all chosen ones, at most `count`."""
     worst = np.argpartition(-ratios, count)[:count]
     return np.asarray(worst[ratios[worst] > float(ratios[chosen].max())])
 

@@ -118,7 +118,7 @@ def best_factor(gram: Array, *, seed: int = 0, time_limit: float | None = None) 
     V = V[np.ix_(cells.first, cells.first)]
     best: LaplaceFactor | None = None
     endings: list[Ended] = []
-    with threads.suited_to(len(V)), np.errstate(all="ignore"):
+    with threads.for_matrices_of(len(V)), np.errstate(all="ignore"):
         for how, make in _candidates(V, seed, deadline):
             if best is not None and deadline.is_past:
                 endings.append("deadline")

@@ -22,7 +22,7 @@ from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import MAX_ENTRIES, Array, squared_rows
 from leastnoise.core.progress import Ended, worst_ending
-from leastnoise.core.resources import in_time, seconds_for
+from leastnoise.core.resources import seconds_for, seconds_to_text
 from leastnoise.planning.oblique.axis_split import Oblique
 from leastnoise.planning.oblique.centre_search import RowByRow, Search
 from leastnoise.planning.oblique.splitting import Searched, Split, searched
@@ -165,8 +165,9 @@ def _require_time(split: Split, chosen: Sequence[tuple[int, Array]], most_second
     if seconds > most_seconds:
         raise RowsTakeTooLong(
             f"{sum(len(rows) for _, rows in chosen):,} queries differ in their variance; to find the largest "
-            f"takes about {in_time(seconds)}, and the time limit leaves {in_time(most_seconds)} for it. Give "
-            "it more time, ask for fewer queries, or for the total variance without targets"
+            f"takes about {seconds_to_text(seconds)}, and the time limit leaves "
+            f"{seconds_to_text(most_seconds)} for it. "
+            "Give it more time, ask for fewer queries, or for the total variance without targets"
         )
 
 

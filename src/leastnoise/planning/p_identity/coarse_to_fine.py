@@ -214,7 +214,7 @@ def search(problem: Problem, effort: Effort, generator: np.random.Generator) -> 
     from scipy import optimize  # noqa: F401
 
     nothing = SearchPoint(np.zeros((problem.n, effort.p or 1)), float(problem.diagonal.sum()))
-    with threads.suited_to(0):
+    with threads.for_matrices_of(0):
         found = _StartSearch(problem, effort).find(generator)
     return replace(min(nothing, found, key=lambda point: point.value), ended=found.ended)
 
