@@ -7,6 +7,15 @@
     open-data         our own, on public tables inside packages that anybody can install
 
 A reproduction says what to compute, task by task; what the paper prints and claims, check by
-check; and how to draw it. `printed.toml` holds the printed numbers. Needs NumPy and SciPy alone,
-PyTorch where asked for; only drawing needs more.
+check; and how to draw it. Needs NumPy and SciPy alone, PyTorch where asked for; only drawing needs more.
+
+    rows           what is computed, row by row, and how checks read it
+    printed        what the papers print, from printed.toml, and their errata, from errata.toml
+    verdicts       what is printed beside what came out: reached, better, differs or not run
+    reproduction   a table or figure: its tasks, its judge, its drawing
+    catalogue      all of them, by name
+    cache          one file for each finished task
+    running        tasks in a pool of processes, outcomes as they are complete
+    writing, page  an outcome as text, as files, and as a page of the documentation
+    command        `leastnoise reproduce`, from a shell or with `python -m`
 """

@@ -1,5 +1,14 @@
-"""The adaptive mechanism: Li and Miklau (2012), An adaptive mechanism for accurate query answering
-under differential privacy. Its example, its claims with numbers, its figures and its table."""
+"""The adaptive mechanism: its example, its claims with numbers, its figures and its table.
+
+    adaptive_tasks    its workloads, its methods, and the error of one on the other
+    adult_and_census  the two tables of its relative errors
+    checks            what is read from errors: ratios, gains, distances from the bound
+    text              example 4, sections 3.4 and 3.5
+    figure_3, table_2, figures_4_5
+
+Reference:
+    Li and Miklau (2012), An adaptive mechanism for accurate query answering under differential privacy.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,13 @@
 
 Figures are numbered as in the full version; the notes say which they are in the KDD version.
 
+    setup          workloads, noise, one method at a time, and what the words of section 5 mean
+    convergence    figure 1
+    accuracy       figures 2 to 10
+    time           figures 11 to 13
+    figures_14_15  the comparison with DAWA, on the tables of eight_tables
+    lemma_4        Lemma 4 and the semidefinite programs
+
 Reference:
     Yuan, Yang, Zhang and Hao (2016), Convex Optimization for Linear Query Processing under Approximate
     Differential Privacy, KDD 2016 and full version.

@@ -1,5 +1,12 @@
 """The fitness-for-use paper: its theorems, Tables 2 to 9 and Figures 1 to 3; Table 1 is notation.
 
+    mechanisms  what each mechanism of the paper costs where every query has a target
+    theory      figure 1, section 3.2.1, theorems 6 and 7
+    choices     tables 2 and 3: SM-II beside other optimisers
+    census      tables 4 and 9: PL 94-171 and age pyramids
+    random      tables 5 to 8: random ranges and queries
+    marginals   figures 2 and 3
+
 Reference:
     Xiao, Ding, Wang, Zhang and Kifer (2021), Optimizing Fitness-For-Use of Differentially Private
     Linear Queries.

@@ -1,5 +1,10 @@
 """The low-rank mechanism: its two introductory examples, and its figures 2 to 9. Pure privacy throughout.
 
+    low_rank_tasks  the sizes of its experiments, its mechanisms, and one of them on one workload
+    examples        the two examples of the introduction
+    tuning          figures 2 and 3: γ and r
+    figures         figures 4 to 9, and claims what the text says of them
+
 Reference:
     Yuan, Zhang, Winslett, Xiao, Yang and Hao (2012), Low-rank mechanism: optimizing batch queries under
     differential privacy. PVLDB 5(11).
