@@ -1,6 +1,7 @@
 """What every other room uses: errors, operators, exact integers, deadlines, files.
 
 errors              every exception of the library
+remedies            what an error says to do next, as values
 printable           text that cannot take over a terminal
 operators           matrices known by what they do
 directed            exact rationals as floats, rounded to the safe side
@@ -11,8 +12,8 @@ numerical_rank      which directions rows have: one criterion for all
 full_rank           systems of clearly full rank, by a triangle
 decompositions      eigendecompositions on the device that searches
 random_bits         the one source of secret random bits
-deadline            when a search must end
-progress            where a long computation stands
+deadline            when a search must end, and whom it tells of its steps
+progress            where a long computation stands, and how it ended
 interruption        Ctrl-C, held back where it would waste what was paid for
 threads             how many threads linear algebra may use
 resources           memory and time, estimated before the first step

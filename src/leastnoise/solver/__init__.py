@@ -1,20 +1,20 @@
 """The certified optimum.
 
-    backend.py          matrix operations on NumPy or PyTorch, for the papers' algorithms too
-    dual.py             the dual function of total variance, its gradient and Hessian products
-    newton.py           Newton's method for it, with a bound on both sides at every step
-    rows.py             queries with caps, as an array or known by what they do
-    mean.py             the dual function of weights on queries and cells, and its derivatives
-    path_following.py   an interior-point method, with a bound on both sides at every step
-    capped_problems.py  the problems with caps as convex functions, for `path_following`
-    capped.py           the least profile and the total variance under caps, for any number of queries
-    split_path.py       the same for a budget split over blocks
-    split.py            the best split of a budget over blocks, for any number of rows
-    active_set.py       many caps, solved for a few of them at a time
-    conjugate_gradients.py
-    ordering.py         the refined privacy ordering
-    descent.py          L-BFGS-B with a deadline
-    weighting.py        the best weights of a given list of queries to measure
+    backend.py              matrix operations on NumPy or PyTorch, for the papers' algorithms too
+    conjugate_gradients.py  … preconditioned, for all Newton steps
+    path_following.py       an interior-point method, with a bound on both sides at every step
+    active_set.py           many caps, solved for a few of them at a time
+    descent.py              L-BFGS-B with a deadline
+    dual.py                 the dual function of total variance, its gradient and Hessian products
+    newton.py               Newton's method for it, with a bound on both sides at every step
+    rows.py                 queries with caps, as an array or known by what they do
+    mean.py                 the dual function of weights on queries and cells, and its derivatives
+    capped_problems.py      the problems with caps as convex functions, for `path_following`
+    capped.py               the least profile and the total variance under caps
+    ordering.py             the refined privacy ordering
+    split_path.py           caps on a split of a budget over blocks, for `path_following`
+    split.py                the best split of a budget over blocks
+    weighting.py            the best weights of a given list of queries to measure
 
 Nothing here is trusted: `certificate` recomputes both bounds from the workload
 and the integer strategy alone.

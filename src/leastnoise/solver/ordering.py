@@ -53,36 +53,20 @@ def refined_profile(
     """
     device = load_backend(run.backend)
     m, n = len(L), B.shape[1]
-    queries, cells, offsets = np.arange(m), np.arange(n), np.zeros(n)
+    cells, offsets = np.arange(n), np.zeros(n)
     settled: list[Array] = []
-    first: CappedSolution | None = None
+    first: CappedPath | None = None
     endings: list[Ended] = []
     p, q = start if start is not None else (np.full(m, 1 / m), np.full(n, 1 / n))
     while L.shape[1] > 0:
         problem = LeastProfile(_forms(L, B, device), caps, offsets[cells])
         path = _level(problem, p, q, run)
-        if path.lacking > _WELL_ENOUGH:
-            # From weights half as far apart as where it ended, the path is another one.
-            there = path.nearest.mean
-            again = _level(problem, np.sqrt(there.p), np.sqrt(there.q), run)
-            path = min(path, again, key=lambda found: found.lacking)
+        first = first or path
         point = path.nearest.mean
         # Scaled so that every variance keeps its cap.
         root = math.sqrt(problem.excess(point))
         alpha = device.numpy(point.alpha.columns(np.arange(len(L)))) / root
         beta = point.beta * root
-        if first is None:
-            first = CappedSolution(
-                beta,
-                path.proof.mean.p,
-                path.proof.mean.q,
-                path.achieved,
-                path.lower_bound,
-                False,
-                0,
-                0.0,
-                path.ended,
-            )
         endings.append("deadline" if run.is_late else path.ended)
         if run.is_late:
             keep = np.ones(len(point.d), dtype=bool)
@@ -98,13 +82,13 @@ def refined_profile(
         open_queries = (L**2).sum(axis=1) > _SETTLED**2 * (alpha**2).sum(axis=0)
         open_cells = (B**2).sum(axis=0) > _SETTLED**2 * (beta**2).sum(axis=0)
         L, B, caps = L[open_queries], B[:, open_cells], caps[open_queries]
-        queries, cells = queries[open_queries], cells[open_cells]
-        p, q = np.full(len(queries), 1.0), np.full(len(cells), 1.0)
+        cells = cells[open_cells]
+        p, q = np.ones(len(L)), np.ones(len(cells))
     assert first is not None
     return CappedSolution(
         strategy=np.vstack(settled),
-        p=first.p,
-        q=first.q,
+        p=first.proof.mean.p,
+        q=first.proof.mean.q,
         achieved=float(offsets.max()),
         lower_bound=first.lower_bound,
         has_converged=offsets.max() <= (1 + run.tol) * first.lower_bound,
@@ -151,7 +135,15 @@ def _forms(L: Array, B: Array, device: Backend) -> Forms:
 
 
 def _level(problem: LeastProfile, p: Array, q: Array, run: Run) -> CappedPath:
-    return run.follow(problem, p, q, tol=min(_LEVEL_TOL, run.tol), is_thorough=True)
+    """The path of one level, the better of two where the first ends too far from the optimum."""
+    tol = min(_LEVEL_TOL, run.tol)
+    path = run.follow(problem, p, q, tol=tol, is_thorough=True)
+    if path.lacking <= _WELL_ENOUGH:
+        return path
+    # From weights half as far apart as where it ended, the path is another one.
+    there = path.nearest.mean
+    again = run.follow(problem, np.sqrt(there.p), np.sqrt(there.q), tol=tol, is_thorough=True)
+    return min(path, again, key=lambda found: found.lacking)
 
 
 def _settled(d: Array) -> Array:
