@@ -52,26 +52,39 @@ class Total(Query):
 
 
 @dataclass(frozen=True, init=False)
-class Marginal(Query):
-    """One count for every combination of values of the attributes: a cross table."""
+class _OfAttributes(Query):
+    """What queries about several attributes share."""
 
     attributes: tuple[str, ...] = field(default=(), metadata=key(NAMES, "names of attributes of the schema"))
-    kind: ClassVar[str] = "marginal"
 
-    def __init__(self, *attributes: str, **common: Any) -> None:
+    @classmethod
+    def from_plain(cls, given: dict[str, Any]) -> Query:
+        names = given.pop("attributes", ())
+        if not isinstance(names, (list, tuple)):
+            raise QueryError.must("attributes", "be a list of names", given=names)
+        return cls(*names, **given)
+
+    def _set_attributes(self, attributes: tuple[str, ...], common: dict[str, Any]) -> None:
+        """Set the fields that all have; each class checks how many attributes it takes."""
         set_common(self, common)
         object.__setattr__(self, "attributes", attributes)
         for name in attributes:
             check_attribute(self, name)
+
+
+@dataclass(frozen=True, init=False)
+class Marginal(_OfAttributes):
+    """One count for every combination of values of the attributes: a cross table."""
+
+    kind: ClassVar[str] = "marginal"
+
+    def __init__(self, *attributes: str, **common: Any) -> None:
+        self._set_attributes(attributes, common)
         if not attributes:
             raise QueryError("Marginal needs at least one attribute; for the number of records use Total()")
         if len(set(attributes)) < len(attributes):
             raise QueryError(f"Marginal needs different attributes, got {', '.join(attributes)}")
         self.__post_init__()
-
-    @classmethod
-    def from_plain(cls, given: dict[str, Any]) -> Query:
-        return cls(*_names_in(given), **given)
 
     def having(self, **changes: Any) -> Query:
         return Marginal(*self.attributes, **self._common_with(changes))
@@ -87,23 +100,19 @@ class Marginal(Query):
 
 
 @dataclass(frozen=True, init=False)
-class Cube(Query):
+class Cube(_OfAttributes):
     """The cross tables of all combinations of at most `order` of the attributes, the total included.
 
     ``order=(2,)`` asks for exactly two, ``order=(1, 3)`` for one and for three; all
     combinations unless given.
     """
 
-    attributes: tuple[str, ...] = field(default=(), metadata=key(NAMES, "names of attributes of the schema"))
     order: int | tuple[int, ...] | None = field(default=None, metadata=key(_ORDER))
     kind: ClassVar[str] = "cube"
 
     def __init__(self, *attributes: str, order: int | Sequence[int] | None = None, **common: Any) -> None:
-        set_common(self, common)
-        object.__setattr__(self, "attributes", attributes)
+        self._set_attributes(attributes, common)
         object.__setattr__(self, "order", tuple(order) if isinstance(order, (list, tuple)) else order)
-        for name in attributes:
-            check_attribute(self, name)
         if not attributes or len(set(attributes)) < len(attributes):
             raise QueryError(f"Cube needs different attributes, got {', '.join(attributes) or 'none'}")
         wanted = self.order if isinstance(self.order, tuple) else (0 if self.order is None else self.order,)
@@ -113,10 +122,6 @@ class Cube(Query):
                 "order", f"be a number from 0 to {len(attributes)}, or a list of different ones", given=order
             )
         self.__post_init__()
-
-    @classmethod
-    def from_plain(cls, given: dict[str, Any]) -> Query:
-        return cls(*_names_in(given), **given)
 
     def having(self, **changes: Any) -> Query:
         return Cube(*self.attributes, order=self.order, **self._common_with(changes))
@@ -343,14 +348,6 @@ class Sum(_OfOneAttribute):
 
     def title(self) -> str:
         return f"{self.attribute} sum"
-
-
-def _names_in(given: dict[str, Any]) -> list[str] | tuple[str, ...]:
-    """The attributes that a file lists, taken out of what it gives."""
-    attributes = given.pop("attributes", ())
-    if not isinstance(attributes, (list, tuple)):
-        raise QueryError.must("attributes", "be a list of names", given=attributes)
-    return attributes
 
 
 def _every_combination(attributes: Sequence[str], schema: Schema) -> Term:
