@@ -480,7 +480,9 @@ def test_plans_whose_cells_are_not_listed_are_refused() -> None:
 def test_more_cells_than_the_dense_method_holds_are_refused() -> None:
     schema = Schema(a=range(210), b=range(100))
     first = design(assemble([Marginal("a"), Marginal("b")], schema), GDP(1))
-    with pytest.raises(MethodError, match="dense: it holds at most 20,000 cells, the workload has 21,000"):
+    with pytest.raises(
+        MethodError, match="dense: it works on at most 20,000 cells; this workload has 21,000"
+    ):
         design(assemble([Marginal("b")], schema), GDP(2), after=[first])
 
 

@@ -139,9 +139,7 @@ def test_slow_methods_are_left_alone_unless_nobody_else_can(monkeypatch: pytest.
     only(monkeypatch, slow, spied("dawa"))
     assert design(PREFIX, PureDP(1)).method == "wavelet"
     only(monkeypatch, spied("dawa"))
-    with pytest.raises(
-        MethodError, match=r"no method can serve this workload\. dawa: it depends on the data"
-    ):
+    with pytest.raises(MethodError, match=r"no method can plan this workload\. dawa: it depends on the data"):
         design(PREFIX, PureDP(1))
     assert "dawa" not in tried
 
@@ -172,7 +170,7 @@ def test_a_method_that_fails_leaves_the_choice_to_the_others(monkeypatch: pytest
 
 def test_no_method_for_too_many_cells() -> None:
     huge = assemble([Marginal("a", "b")], Schema(a=range(10**6), b=range(10**6)))
-    with pytest.raises(MethodError, match=r"no method can serve this workload\. dense: .*20,000"):
+    with pytest.raises(MethodError, match=r"no method can plan this workload\. dense: .*20,000"):
         design(huge, GDP(1))
     with pytest.raises(MethodError, match=r"'dense' cannot do this: .*; no method can"):
         design(huge, GDP(1), method="dense")

@@ -633,7 +633,7 @@ def check_many_cells() -> None:
     number = "100,000,000,000,000,000,000"
     refused(lambda: ln.assemble([ln.Total()], schema).dense(), TooLargeError, f"1 x {number} numbers")
     refused(lambda: given.weights, TooLargeError, "would hold 100,000,000,000,000,000,001 x 1 numbers")
-    refused(all_the_way(lambda: given), MethodError, "at most 20,000 cells, the workload has 1.00e20")
+    refused(all_the_way(lambda: given), MethodError, "at most 20,000 cells; this workload has 1.00e20")
     data = ln.vectorize(watched_table().rename(columns={"age": "a", "sex": "b"}), schema)
     refused(data.vector, TooLargeError, f"would hold {number} cells")
 

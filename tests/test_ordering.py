@@ -202,7 +202,7 @@ def test_a_design_can_be_refined() -> None:
 def test_what_has_no_profile_to_refine_is_refused() -> None:
     workload = Workload.from_matrix(np.eye(2, dtype=int), stderr=[1, 2])
     for objective in (TotalVariance(), TotalVariance(within_targets=True)):
-        with pytest.raises(MethodError, match="leave a profile to refine"):
+        with pytest.raises(MethodError, match="refine=True is for the largest variance"):
             design(workload, GDP(9), objective=objective, method="dense", options={"refine": True})
     replaced = GDP(1, neighbours="replace-one")
     with pytest.raises(MethodError, match="where records are added or removed only"):

@@ -849,7 +849,7 @@ def test_every_method_shows_progress_and_keeps_to_its_time(method: str) -> None:
 @pytest.mark.parametrize("method", OURS)
 def test_the_largest_variance_is_refused(method: str) -> None:
     workload = Workload.from_matrix(prefix(3))
-    with pytest.raises(MethodError, match=f"'{method}' cannot do this: it minimises a total of variances"):
+    with pytest.raises(MethodError, match=f"'{method}' cannot do this: it minimises total variance only"):
         design(workload, GDP(1), method=method, objective=MaxVariance())
 
 
@@ -877,14 +877,16 @@ def test_too_many_cells_are_refused(method: str, options: dict[str, Any], backen
     for n, is_refused in ((most, False), (most + 1, True)):
         workload = assemble([Total()], Schema(x=range(n)))
         reason = method_named(method).refuses(Request(workload, GDP(1), options, backend=backend))
-        expected = f"it holds at most {most:,} cells, the workload has {n:,}"
+        expected = f"it works on at most {most:,} cells; this workload has {n:,}"
         assert reason == (expected if is_refused else None)
 
 
 def test_sdp_names_who_can_do_more() -> None:
     extra("cvxpy")
     workload = assemble([Total()], Schema(x=range(100)))
-    with pytest.raises(MethodError, match=r"'sdp' cannot do this: it holds at most 48 cells.*; dense, .*coa"):
+    with pytest.raises(
+        MethodError, match=r"'sdp' cannot do this: it works on at most 48 cells.*; dense, .*coa"
+    ):
         design(workload, GDP(1), method="sdp")
 
 

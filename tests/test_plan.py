@@ -195,14 +195,14 @@ def test_no_plan_can_be_put_together_that_overspends(plan: Plan) -> None:
 
 
 def test_noise_neighbours_and_cells_must_fit_the_goal() -> None:
-    with pytest.raises(PrivacyError, match="gaussian noise cannot serve the goal 1-DP"):
+    with pytest.raises(PrivacyError, match="gaussian noise cannot meet the goal 1-DP"):
         dataclasses.replace(plans()[0], privacy=PureDP(1))
-    with pytest.raises(PrivacyError, match="laplace noise cannot serve the goal 1-GDP"):
+    with pytest.raises(PrivacyError, match="laplace noise cannot meet the goal 1-GDP"):
         dataclasses.replace(plans()[2], privacy=GDP(1))
     # Replacing one record changes two columns: the sensitivity of add-remove proves nothing about it.
     with pytest.raises(PrivacyError, match="scaled for add-remove neighbours, the goal is for replace-one"):
         dataclasses.replace(plans()[0], privacy=GDP(100, neighbours="replace-one"))
-    with pytest.raises(DesignError, match="measures 36 cells, the workload has 1"):
+    with pytest.raises(DesignError, match="measures 36 cells; this workload has 1"):
         dataclasses.replace(plans()[0], workload=Workload.from_matrix([[1]]))
 
 
@@ -313,7 +313,7 @@ def test_entries_that_would_wrap_are_refused(tmp_path: Path) -> None:
         ({"tol": 0}, "noise scale or tolerance that is not positive"),
         ({"tol": math.inf}, "noise scale or tolerance that is not positive"),
         ({"tol": math.nan}, "noise scale or tolerance that is not positive"),
-        ({"noise": "laplace"}, "laplace noise cannot serve the goal"),
+        ({"noise": "laplace"}, "laplace noise cannot meet the goal"),
         ({"noise": "none"}, "is no plan that this version can read"),
         ({"claim": "optimal"}, "is no plan that this version can read"),
         ({"format": 2}, "was saved by another version of leastnoise; design it again"),
@@ -327,7 +327,7 @@ def test_entries_that_would_wrap_are_refused(tmp_path: Path) -> None:
             {"privacy": {"goal": "GDP", "mu": 0.5, "records_per_person": 2}},
             "spends more than the privacy goal",
         ),
-        ({"privacy": {"goal": "PureDP", "epsilon": 1}}, "gaussian noise cannot serve the goal"),
+        ({"privacy": {"goal": "PureDP", "epsilon": 1}}, "gaussian noise cannot meet the goal"),
         ({"privacy": []}, "is no valid plan"),
         ({"workload": {}}, "its content is not what design"),
         ({"workload": {"schema": [["a", ["x"]]], "queries": [{"kind": "total"}]}}, "arrays that do not fit"),

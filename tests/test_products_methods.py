@@ -85,7 +85,7 @@ def test_methods_for_products_say_what_they_cannot_do() -> None:
         return ln.assemble(queries, SCHEMA)
 
     for given, method, words in (
-        (asked(ln.Prefix("c"), ln.Total()), "product", "one product"),
+        (asked(ln.Prefix("c"), ln.Total()), "product", "single product"),
         (asked(ln.Prefix("c")), "marginals", "cross tables"),
         (ln.Workload.from_matrix(np.eye(3)), "marginals", "matrix over all cells"),
         (asked(ln.Linear(np.eye(30))), "product", "matrix over all cells"),

@@ -410,7 +410,7 @@ def test_the_size_from_which_rows_are_refused() -> None:
     assert refuse_large(2**13, 2**13) is None
     assert (
         refuse_large(2**13 + 1, 2**13)
-        == "it would measure 8,193 rows over 8,192 cells, more than fit densely"
+        == "it would measure 8,193 rows over 8,192 cells, too many for a matrix in memory"
     )
 
 

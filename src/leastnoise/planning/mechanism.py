@@ -111,7 +111,7 @@ def refuse_unless_pure_total(request: Request) -> str | None:
     if not request.privacy.noise.is_pure:
         return "it is for pure privacy, PureDP(epsilon)"
     if request.objective.kind != "total":
-        return "its errors depend on the data, so that it can promise none; it serves the total variance"
+        return "its errors depend on the data, so that it can promise none; it minimises total variance only"
     if not Fraction(1, 2**_GOAL_BITS) <= request.privacy.budget <= 2**_GOAL_BITS:
         return f"epsilon per record must lie between {2.0**-_GOAL_BITS:.0e} and {2.0**_GOAL_BITS:.0e}"
     return None

@@ -213,13 +213,14 @@ def uniform_weights(workload: Workload) -> Array:
 
 def refuse_many_cells(n: int, most: int) -> str | None:
     """The reason why a method that works on at most `most` cells cannot serve, or None."""
-    return f"it holds at most {most:,} cells, the workload has {in_figures(n)}" if n > most else None
+    return f"it works on at most {most:,} cells; this workload has {in_figures(n)}" if n > most else None
 
 
 def refuse_large(rows: int, n: int) -> str | None:
     """The reason why a dense (rows, n) strategy is not built, or None."""
     if rows * n > MAX_ENTRIES // 8:
-        return f"it would measure {in_figures(rows)} rows over {in_figures(n)} cells, more than fit densely"
+        size = f"{in_figures(rows)} rows over {in_figures(n)} cells"
+        return f"it would measure {size}, too many for a matrix in memory"
     return None
 
 

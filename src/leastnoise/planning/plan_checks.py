@@ -73,7 +73,7 @@ def _check_strategy(plan: Plan, strategy: Measured) -> None:
         )
     if strategy.n_cells != plan.workload.shape[1]:
         raise DesignError(
-            f"the strategy measures {strategy.n_cells:,} cells, the workload has {plan.workload.shape[1]:,}"
+            f"the strategy measures {strategy.n_cells:,} cells; this workload has {plan.workload.shape[1]:,}"
         )
     if strategy.neighbours != plan.privacy.neighbours:
         raise PrivacyError(
@@ -81,7 +81,7 @@ def _check_strategy(plan: Plan, strategy: Measured) -> None:
             f"{plan.privacy.neighbours}; call design() with this goal"
         )
     if strategy.noise != plan.privacy.noise:
-        raise PrivacyError(f"{strategy.noise} noise cannot serve the goal {plan.privacy}")
+        raise PrivacyError(f"{strategy.noise} noise cannot meet the goal {plan.privacy}")
     spare = None if plan.used is None else spare_of(plan.privacy, plan.used)
     if not is_within(strategy, plan.privacy, spare):
         together = "" if spare is None else " together with the earlier plans"

@@ -90,11 +90,11 @@ def nobody_can(methods: Sequence[Method], reasons: Reasons) -> MethodError:
         if method.name not in too_much
     ]
     if not too_much:
-        return MethodError("no method can serve this workload. " + "; ".join(others))
+        return MethodError("no method can plan this workload. " + "; ".join(others))
     takes = "; ".join(f"{name}: {reason}" for name, reason in too_much.items())
     return MethodError(
         f"this workload takes too much. {takes}. Declare its attributes coarser, or allow more. The other "
-        f"methods cannot serve it. {'; '.join(others)}"
+        f"methods do not apply. {'; '.join(others)}"
     )
 
 

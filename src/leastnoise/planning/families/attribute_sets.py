@@ -123,7 +123,7 @@ def _refuses_fourier(request: Request) -> str | None:
         return too_large
     asked = asked_subsets(request.workload)
     if asked is None:
-        return "it needs queries that name attributes, such as Marginal, and a matrix names none"
+        return "it needs queries that name attributes, such as Marginal; a query given as a matrix names none"
     assert request.workload.schema is not None
     sizes = request.workload.schema.shape
     for product in asked:
@@ -220,18 +220,18 @@ def _refuses_datacube(request: Request) -> str | None:
         return too_large
     asked = asked_subsets(request.workload)
     if asked is None:
-        return "it measures marginals, and a matrix names no attributes"
+        return "it measures marginals, and a query given as a matrix names no attributes"
     assert request.workload.schema is not None
     sizes = request.workload.schema.shape
     for product in asked:
         if not product.is_marginal and mentions_all(product.attributes, sizes):
             return (
-                f"query {product.name!r} is no marginal and mentions every attribute: measuring its marginal "
-                "would be noise on every cell"
+                f"query {product.name!r} is not a marginal and mentions every attribute; measuring its "
+                "marginal would be noise on every cell"
             )
     subsets = {product.attributes for product in asked}
     if len(subsets) > MAX_MARGINALS:
-        return f"it chooses among at most {MAX_MARGINALS} marginals, the workload has {len(subsets):,}"
+        return f"it chooses among at most {MAX_MARGINALS} marginals; this workload has {len(subsets):,}"
     return refuse_large(sum(n_combinations(subset, sizes) for subset in subsets), math.prod(sizes))
 
 

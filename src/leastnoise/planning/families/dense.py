@@ -71,7 +71,7 @@ def _refuses(request: Request) -> str | None:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
     is_refined = request.options.get("refine", False) is True
     if n <= MAX_CELLS and is_refined and request.objective.kind != "largest":
-        return "only the largest variance and targets leave a profile to refine"
+        return "refine=True is for the largest variance and for targets, not for a total"
     if is_refined and request.spare is not None:
         return "a profile is refined where every cell has the same budget, and after= leaves each its own"
     return refuse_many_cells(n, MAX_CELLS)

@@ -52,7 +52,7 @@ def _refuses(request: Request) -> str | None:
     if reason is not None:
         return reason
     if not asked(request).products.are_marginals:
-        return "it measures cross tables, and other counts are asked for"
+        return "it measures cross tables only, and this workload asks for other counts"
     if request.privacy.noise != GAUSSIAN:
         return weighted_tables.refuse_many_sets(asked(request).products)
     return None

@@ -54,13 +54,13 @@ def _refuses(request: Request) -> str | None:
         return reason
     question = asked(request)
     if len(question.products.terms) > 1:
-        return f"it serves one product of queries, the workload has {len(question.products.terms):,}"
+        return f"it plans a single product of queries; this workload has {len(question.products.terms):,}"
     if len(question.products.terms[0].places) < 2 and request.workload.shape[1] <= _ONE_AXIS:
-        return "one attribute alone is no product"
+        return "the queries ask about a single attribute, which is not a product"
     if request.objective.kind == "total-within-caps":
         return "the least total within targets is no product of what its attributes need"
     if request.privacy.noise.is_pure and request.objective.kind == "largest":
-        return "with Laplace noise it looks at totals only"
+        return "with Laplace noise it minimises total variance only"
     return None
 
 

@@ -17,7 +17,10 @@ from leastnoise.query import Products, TotalVariance, products_of
 # Counts of one query beyond this many could neither be measured nor published.
 MAX_TABLE = 2**32
 
-NO_PRODUCTS = "a matrix over all cells, or a condition that ties attributes in crossing orders, is no product"
+NO_PRODUCTS = (
+    "it needs products over attributes; a matrix over all cells is not one, nor is a condition that ties "
+    "attributes in crossing orders"
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -187,7 +187,7 @@ def refuse_unless_total(request: Request, most_cells: int, *, allows_laplace: bo
     """The reason why a method for total variance on at most `most_cells` cells cannot serve, or None."""
     n = request.workload.shape[1]
     if request.objective.kind != "total":
-        return "it minimises a total of variances, without caps and not the largest"
+        return "it minimises total variance only, neither within targets nor the largest variance"
     if request.privacy.noise != GAUSSIAN and not allows_laplace:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
     return refuse_many_cells(n, most_cells)

@@ -352,7 +352,7 @@ def merging(cells: Cells) -> Array | None:
 def _refuses(request: Request) -> str | None:
     n = request.workload.shape[1]
     if not request.privacy.noise.is_pure:
-        return "it weighs rows for Laplace noise, and the goal allows Gaussian noise"
+        return "it is for Laplace noise (PureDP), and this goal allows Gaussian noise"
     return refuse_many_cells(n, MAX_CELLS)
 
 
