@@ -17,8 +17,8 @@ from leastnoise.core.errors import UnrecordedSpending
 from leastnoise.core.operators import Array
 from leastnoise.release import Release, adjust, load_release
 from leastnoise.release.adjusting import least_squares, nonnegative
+from leastnoise.release.adjusting.adjust_progress import AdjustWatch
 from leastnoise.release.adjusting.information import BlockInformation, information_of
-from leastnoise.release.adjusting.search_watch import AdjustWatch
 from leastnoise.strategy import Structured
 from tolerances import CHANCE, ROUNDING
 

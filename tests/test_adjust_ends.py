@@ -18,8 +18,8 @@ from leastnoise.core import deadline
 from leastnoise.core.errors import TooLargeError, UnrecordedSpending
 from leastnoise.core.operators import Array
 from leastnoise.release import AdjustProgress, Release, adjust, load_release
+from leastnoise.release.adjusting import adjust_progress as watch
 from leastnoise.release.adjusting import information, interior, nonnegative, rounding
-from leastnoise.release.adjusting import search_watch as watch
 from leastnoise.release.adjusting.information import BlockInformation, information_of
 from leastnoise.release.adjusting.rounding import rounded
 from leastnoise.release.adjustment import adjustment_from_parts

@@ -15,9 +15,9 @@ from leastnoise.core.errors import TooLargeError, UnrecordedSpending
 from leastnoise.core.operators import Array
 from leastnoise.release import AdjustProgress, Release, adjust, load_release
 from leastnoise.release.adjusting import information, nonnegative
+from leastnoise.release.adjusting.adjust_progress import AdjustWatch
 from leastnoise.release.adjusting.information import BlockInformation, information_of
 from leastnoise.release.adjusting.reduced_sums import MeasuredRows, ReducedSums, SumTerm
-from leastnoise.release.adjusting.search_watch import AdjustWatch
 from tolerances import ROUNDING
 
 SHAPE = (13, 2, 9, 5, 4)

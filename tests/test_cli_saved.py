@@ -16,7 +16,7 @@ import leastnoise as ln
 from leastnoise.app.cli.main import app
 from leastnoise.app.specification import load_spec
 from leastnoise.release import Release, measured
-from leastnoise.release.adjusting.search_watch import AdjustWatch
+from leastnoise.release.adjusting.adjust_progress import AdjustWatch
 from leastnoise.release.simulation import RepeatableBits
 from leastnoise.report import write_quantiles
 from support import extra

@@ -20,7 +20,7 @@ done in floating point from y alone, and costs no privacy however often it is do
 """
 
 from leastnoise.release.adjusting import adjust
-from leastnoise.release.adjusting.search_watch import AdjustProgress
+from leastnoise.release.adjusting.adjust_progress import AdjustProgress
 from leastnoise.release.counts import count_tables, counts_of
 from leastnoise.release.measuring import measure, measured, with_noise
 from leastnoise.release.release import Receipt, Release, in_unicode

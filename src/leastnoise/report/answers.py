@@ -65,7 +65,7 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
     Raises:
         InputError: if the suffix is none of these.
         MissingExtraError: if what writes it is not installed.
-        TooLargeError: if Excel cannot hold so many rows.
+        TooLargeError: if there are more rows than an Excel sheet holds.
     """
     target = Path(path)
     write = answers_writer(target, n_answers=release.plan.workload.shape[0])
@@ -107,7 +107,7 @@ def write_quantiles(
         MethodError: where the plan depends on the data, so that errors are not known.
     """
     target = Path(path)
-    answers_writer(target)  # a suffix that cannot be written is told before quantiles are searched for
+    answers_writer(target)  # refuses a suffix that cannot be written before quantiles are computed
     table = release.quantiles(attribute, levels, level=level, by=by)
     return write_quantile_table(table, target, attribute, release.plan.privacy, level=level, by=by)
 
@@ -140,7 +140,7 @@ def write_quantile_table(
 
 
 def answers_writer(path: str | Path, *, n_answers: int | None = None) -> Writer:
-    """What writes answers to a file of that name; to be asked for before anything is measured.
+    """The function that writes answers to a file of that name; call this before anything is measured.
 
     Args:
         n_answers: how many there will be, where that is known.
@@ -148,7 +148,7 @@ def answers_writer(path: str | Path, *, n_answers: int | None = None) -> Writer:
     Raises:
         InputError: if the suffix is none that answers are written as.
         MissingExtraError: if what writes it is not installed.
-        TooLargeError: if the file could not hold so many.
+        TooLargeError: if there are more answers than the file can hold.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in _WRITERS:

@@ -57,7 +57,7 @@ _PROVED = MOST_OPTIMAL
 # A query with less of the whole cost than this is not named.
 _LISTED = 0.01
 
-# The δ at which ε is told where the plan's goal names none.
+# The δ at which ε is stated where the plan's goal names none.
 DELTA = 1e-6
 
 
@@ -78,18 +78,18 @@ def drivers(
     Args:
         relax: the factor by which a target is made wider, or a standard error may grow.
         most: how many batches are designed again at most, those with the largest shares first.
-        delta: at which ε is told where targets were given without a goal; 1e-6 unless given.
+        delta: the δ at which ε is stated where targets were given without a goal; 1e-6 unless given.
         after: the plans that the plan was designed after, if it was.
-        time_limit: seconds for all of it. A search that runs out of time gives the best it has found, and
-            its gap is told.
+        time_limit: seconds for all of it. A search that runs out of time gives the best it has found,
+            with its gap.
         backend: "numpy", "torch" or "cuda".
         workers: threads that share the work; as many as there are cores where matrices are small.
         progress: called with a `Redesign` when one begins and after every step of it, by one thread at a
             time. What it raises ends the whole.
 
     Guarantee:
-        Every cost is that of a plan with a certificate, for a request that differs as told. `most_bought`
-        follows from the plan's own certificate.
+        Every cost is that of a plan with a certificate, for a request that differs as described.
+        `most_bought` follows from the plan's own certificate.
 
     Raises:
         InputError: if an argument is not what it must be.
@@ -169,7 +169,7 @@ class Known:
         return sorted(range(len(known)), key=lambda b: -known[b])
 
     def jobs(self, most: int) -> list[Job]:
-        """The requests to design again, for so many batches at most."""
+        """The requests to design again, for at most `most` batches."""
         chosen = [b for b in self.order if self._why_not(b) == ""][:most]
         return [job for b in chosen for job in self._jobs_of(b)]
 

@@ -18,7 +18,7 @@ def decimals_for(half_widths: Array) -> int:
 
 
 def number(value: float, decimals: int) -> str:
-    """A number with commas and so many decimals, never minus zero."""
+    """A number with commas and the given number of decimals, never minus zero."""
     text = f"{value:,.{decimals}f}"
     return text if any(digit in text for digit in "123456789") else text.removeprefix("-")
 

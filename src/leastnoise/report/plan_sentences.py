@@ -72,7 +72,7 @@ def targets_kept(plan: Plan) -> str | None:
 
 
 def shown_delta(plan: Plan) -> float:
-    """The δ at which an ε is told: the goal's own, or a usual one."""
+    """The δ at which ε is stated: the goal's own, or a usual one."""
     return float(plan.privacy.delta) if isinstance(plan.privacy, ApproxDP) else _USUAL_DELTA
 
 

@@ -35,7 +35,7 @@ from leastnoise.core.operators import Array
 from leastnoise.planning import Plan
 from leastnoise.query import Products, ProductTerm, products_of
 
-# Queries of a batch up to which they are told apart.
+# Queries of a batch up to which the hardest are found one by one.
 _MAX_ROWS = 10**6
 
 

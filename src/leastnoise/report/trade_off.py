@@ -87,7 +87,7 @@ def tradeoff(
         privacy: a goal, of which δ, neighbours and records per person are kept and ε varies; its own is among
             the points. `PureDP` is for Laplace noise.
         epsilons: the ε to look at, from 0.1 to 10 unless given.
-        factors: on all targets, for which the ε needed is told.
+        factors: factors on all targets; the result gives the ε that each needs.
         delta: where the goal names none; 1e-6 unless given.
         objective: what accurate means, as for `design`.
         time_limit: seconds for all of it, shared among what has to be designed; the goal's own ε comes first.
@@ -108,7 +108,7 @@ def tradeoff(
         raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
     goal, asked = _goal(privacy, delta)
     wanted = _numbers("epsilons", EPSILONS if epsilons is None else epsilons)
-    told = _numbers("factors", factors)
+    wanted_factors = _numbers("factors", factors)
     chosen = default_objective(workload, objective, has_goal=privacy is not None)
     settings: dict[str, Any] = {"method": method, "options": options, "tol": tol, "backend": backend}
     designer = _Designer(workload, settings, time_limit, progress)
@@ -116,7 +116,7 @@ def tradeoff(
     curve = _Curve(workload, goal, chosen, designer, len(every))
     points = [replace(point, is_asked=point.epsilon == asked) for point in curve.points(every, asked)]
     least = curve.needed_budget()
-    needed = [_needed(goal, least, factor) for factor in told] if least else []
+    needed = [_needed(goal, least, factor) for factor in wanted_factors] if least else []
     return Tradeoff(
         points=tuple(points),
         asked=tuple(curve.asked(b) for b in range(len(workload.blocks))),

@@ -206,12 +206,12 @@ class Tradeoff:
         return says
 
     def _of_batch(self, number: int, batch: AskedBatch) -> Iterator[str]:
-        told = [counted(batch.n_queries, "count")]
+        facts = [counted(batch.n_queries, "count")]
         if batch.target:
-            told.append(f"target {batch.target}")
+            facts.append(f"target {batch.target}")
         if batch.met_from is not None:
-            told.append(f"met from epsilon {batch.met_from:.4g}")
-        yield f"{printable(batch.name)} ({', '.join(told)})"
+            facts.append(f"met from epsilon {batch.met_from:.4g}")
+        yield f"{printable(batch.name)} ({', '.join(facts)})"
         heads = ("epsilon", "rms", "largest", "each count", "each cell")
         yield f"  {heads[0]:>8}  {heads[1]:>8}  {heads[2]:>8}  {heads[3]:>15}  {heads[4]:>15}"
         for point in self.points:

@@ -17,7 +17,7 @@ from leastnoise.core.operators import Array
 from leastnoise.query import Workload
 from leastnoise.strategy import AxisForm, CountTables, Measured, Strategy, Structured, WeightedTables
 
-# Every column, and every pair of columns, is worked out again up to so many products of integers.
+# Products of integers up to which every column, and every pair of columns, is computed again.
 _MAX_PRODUCTS = 2**22
 _MAX_CELLS = 2**9
 
@@ -156,7 +156,7 @@ def _record_of_axes(workload: Workload, strategy: Structured, place: Sequence[in
 
 
 def tables_of(workload: Workload, records: Sequence[tuple[Record, int]]) -> CountTables:
-    """The counts of a table with so many records of each kind."""
+    """The counts of a table with the given number of records of each kind."""
     dtype: Any = np.int64 if sum(count for _, count in records) < 2**62 else object
 
     def every_cell() -> Array:

@@ -2,13 +2,13 @@
 
 All answers are added up from one table of cells, so that they are consistent whatever is asked:
 
-    search_watch.py          how long it may take, who is told, and how it ended
-    reduced_sums.py   the sums over cells that measured rows or cross tables depend on
-    information.py    what the measurements say about the cells
-    least_squares.py  the cells that explain the measurements best, whatever their signs
-    interior.py       the cells x ≥ 0 that do, through the inside, where few sums are measured or faces stall
-    nonnegative.py    the same from face to face, with a proof of how close they are
-    rounding.py       whole numbers near them
+    adjust_progress.py  the deadline, the progress and the ending of an adjustment
+    reduced_sums.py     the sums over cells that measured rows or cross tables depend on
+    information.py      what the measurements say about the cells
+    least_squares.py    the cells that explain the measurements best, whatever their signs
+    interior.py         the best cells x ≥ 0 by an interior-point method, where few sums are measured
+    nonnegative.py      the same by an active set of faces, with a proof of how close they are
+    rounding.py         whole numbers near them
 
 Only the noisy measurements are looked at, never the data, so that it costs no privacy. It makes answers about
 sparse tables more accurate and biased: counts of zero can only err upwards. What holds of the unadjusted
@@ -26,6 +26,7 @@ from leastnoise.core.errors import InputError, TooLargeError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.core.remedies import Argument, OnRelease, Remedy
+from leastnoise.release.adjusting.adjust_progress import AdjustProgress, AdjustWatch, require_time_limit
 from leastnoise.release.adjusting.information import (
     BlockInformation,
     Information,
@@ -35,7 +36,6 @@ from leastnoise.release.adjusting.information import (
 from leastnoise.release.adjusting.least_squares import least_squares_cells
 from leastnoise.release.adjusting.nonnegative import PRECISION, nearest_nonnegative, nearest_of_total
 from leastnoise.release.adjusting.rounding import rounded
-from leastnoise.release.adjusting.search_watch import AdjustProgress, AdjustWatch, require_time_limit
 from leastnoise.release.adjustment import NEAR_ENOUGH, Adjustment
 from leastnoise.release.release import Release
 from leastnoise.strategy import Structured

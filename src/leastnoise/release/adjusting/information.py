@@ -235,7 +235,7 @@ class BlockInformation(Information):
                     shares[a] = self._share(a, tuple(inside))
                     own = np.tensordot(own, shares[a], axes=(a, 0))
             for position, form in enumerate(inside.values()):
-                own = self._told(form, own, position)
+                own = self._covariance_along(form, own, position)
             own = variance * _widened(own, tuple(inside), tuple(range(len(self._shape))))
             for a, share in shares.items():
                 own = own * share.reshape([-1 if i == a else 1 for i in range(len(self._shape))])
@@ -250,7 +250,7 @@ class BlockInformation(Information):
             share = strategy.centre_form(place, tuple(a for a in held if a not in strategy.whole)).share
         return np.full(self._shape[place], 1 / self._shape[place]) if share is None else share
 
-    def _told(self, form: AxisForm, table: Array, position: int) -> Array:
+    def _covariance_along(self, form: AxisForm, table: Array, position: int) -> Array:
         """G_aG_aᵀ along one axis of a table."""
         if form.rows is None:
             # I, or (I − 11ᵀ/n)/n², which is its own transpose.

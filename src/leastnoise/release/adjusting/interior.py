@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from leastnoise.core.operators import Array
+from leastnoise.release.adjusting.adjust_progress import AdjustWatch
 from leastnoise.release.adjusting.information import Information
 from leastnoise.release.adjusting.reduced_sums import CellSums
-from leastnoise.release.adjusting.search_watch import AdjustWatch
 
 # r, as a share of the mean of G's diagonal. Without it, Θ of cells with many records outgrows S⁻¹ by more
 # digits than there are: on heavy-tailed counts the factor then failed at a precision of 0.2.

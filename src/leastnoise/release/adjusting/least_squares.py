@@ -35,8 +35,8 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
+from leastnoise.release.adjusting.adjust_progress import AdjustWatch
 from leastnoise.release.adjusting.information import BlockInformation
-from leastnoise.release.adjusting.search_watch import AdjustWatch
 from leastnoise.release.adjustment import NEAR_ENOUGH
 
 # No answer is to be further from that of the exact cells than this many standard errors.

@@ -52,10 +52,10 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
+from leastnoise.release.adjusting.adjust_progress import AdjustWatch
 from leastnoise.release.adjusting.information import Information
 from leastnoise.release.adjusting.interior import through_the_inside
 from leastnoise.release.adjusting.reduced_sums import CellSums
-from leastnoise.release.adjusting.search_watch import AdjustWatch
 
 # No answer may be further from the exact one than this many of its standard errors.
 PRECISION = 0.01
@@ -221,7 +221,7 @@ class _FaceSearch:
             self.best, self.first_rho = point, _MIN_RHO * self.unit
 
     def _along_faces(self, patience: int) -> None:
-        """From face to face, until the distance has not fallen by a tenth in so many Newton steps."""
+        """From face to face, until `patience` Newton steps lower the distance by less than a tenth."""
         rho, least_rho = self.first_rho, _MIN_RHO * self.unit
         last = nearest = self.best
         mark, marked_at = nearest.distance, self.n_newton

@@ -27,8 +27,8 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
+from leastnoise.release.adjusting.adjust_progress import AdjustWatch
 from leastnoise.release.adjusting.information import Information
-from leastnoise.release.adjusting.search_watch import AdjustWatch
 
 # The share of all cells that is exchanged at first; a quarter of that where it gains nothing.
 _FIRST_SHARE = 8

@@ -46,22 +46,24 @@ def tradeoff_chart(table: Tradeoff) -> Any:
     lines = (
         base.transform_filter("datum.kind == 'error'")
         .mark_line(point=True)
-        .encode(x=x, y=y, color=color, tooltip=["way:N", "epsilon:Q", "stderr:Q", "told:N"])
+        .encode(x=x, y=y, color=color, tooltip=["way:N", "epsilon:Q", "stderr:Q", "note:N"])
     )
     layers = [lines]
-    told = ["Both axes in powers of ten: further right is less privacy, further down is less noise."]
+    subtitle = ["Both axes in powers of ten: further right is less privacy, further down is less noise."]
     if any(row["kind"] == "target" for row in values):
         layers.append(
             base.transform_filter("datum.kind == 'target'")
             .mark_rule(strokeDash=[4, 4])
-            .encode(y=y, tooltip=["told:N"])
+            .encode(y=y, tooltip=["note:N"])
         )
-        told.append("Dashed: the target of each batch. Diamond: from there on all of its answers keep it.")
+        subtitle.append(
+            "Dashed: the target of each batch. Diamond: all of its answers keep it from there on."
+        )
         # From this ε on the largest standard error, which is what a target is about, is below the line.
         layers.append(
             base.transform_filter("datum.kind == 'met'")
             .mark_point(shape="diamond", filled=True, size=120, color="black")
-            .encode(x=x, y=y, tooltip=["told:N"])
+            .encode(x=x, y=y, tooltip=["note:N"])
         )
     shown = [printable(batch.name) for batch in table.asked[:MAX_PANELS]]
     return (
@@ -69,7 +71,9 @@ def tradeoff_chart(table: Tradeoff) -> Any:
         .properties(width=280, height=200)
         .facet(facet=alt.Facet("batch:N", title=None, sort=shown), columns=2)
         .resolve_scale(y="independent")
-        .properties(title=alt.Title(f"Accuracy against privacy: {table.what}", subtitle=told, anchor="start"))
+        .properties(
+            title=alt.Title(f"Accuracy against privacy: {table.what}", subtitle=subtitle, anchor="start")
+        )
     )
 
 
@@ -80,7 +84,7 @@ def _tradeoff_values(table: Tradeoff) -> list[dict[str, Any]]:
         name = printable(batch.name)
         for point in table.points:
             own = point.batches[number]
-            told = "" if own.is_met is None else "target met" if own.is_met else "target missed"
+            note = "" if own.is_met is None else "target met" if own.is_met else "target missed"
             for way, stderr in ((_OURS, own.rms), (_COUNT, own.per_count), (_CELL, own.per_cell)):
                 # A logarithm has no place for zero, which counts of nothing have.
                 if stderr > 0:
@@ -91,16 +95,16 @@ def _tradeoff_values(table: Tradeoff) -> list[dict[str, Any]]:
                             "way": way,
                             "epsilon": point.epsilon,
                             "stderr": stderr,
-                            "told": told if way == _OURS else "",
+                            "note": note if way == _OURS else "",
                         }
                     )
         if batch.stderr is None or batch.met_from is None:
             continue
-        told = f"target {batch.target}, met from epsilon {batch.met_from:.4g}"
-        values.append({"batch": name, "kind": "target", "stderr": batch.stderr, "told": told})
+        note = f"target {batch.target}, met from epsilon {batch.met_from:.4g}"
+        values.append({"batch": name, "kind": "target", "stderr": batch.stderr, "note": note})
         low, high = table.points[0].epsilon, table.points[-1].epsilon
         if low <= batch.met_from <= high:
-            mark = {"kind": "met", "epsilon": batch.met_from, "stderr": batch.stderr, "told": told}
+            mark = {"kind": "met", "epsilon": batch.met_from, "stderr": batch.stderr, "note": note}
             values.append({"batch": name, **mark})
     return values
 

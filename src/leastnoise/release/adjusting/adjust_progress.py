@@ -1,4 +1,4 @@
-"""How long a search may take, who is told where it stands, and how it ended."""
+"""The deadline, the progress and the ending of an adjustment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import InputError
 from leastnoise.core.progress import Ended, Progress
 
-# Seconds that an adjustment takes at most where nobody says otherwise. A million cells that are all measured
+# Seconds at which an adjustment ends unless the caller gives a limit. A million cells that are all measured
 # take ten; what has not converged after five minutes seldom does.
 DEFAULT_TIME_LIMIT = 300.0
 
