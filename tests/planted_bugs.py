@@ -964,7 +964,7 @@ BUGS = [
         "charges are added up in floats",
         exactly_the_limit_can_be_spent,
         "test_accounting.py::test_sums_are_rational_and_a_twin_with_floats_overspends",
-        _set(tally.CellSums, "largest", property(_float_total)),
+        _set(tally.SummedCosts, "largest", property(_float_total)),
     ),
     Bug(
         "check not repeated",
