@@ -337,7 +337,7 @@ def test_lines_that_are_no_records_are_counted_by_reason(
         "  2 records with fewer fields than the first line: left out\n"
     ) in told
     fit = fit_of(vectorize("people.csv", Schema(sex=("F", "M"))))
-    assert repr(fit.dropped) == "Dropped(not private)"
+    assert repr(fit.dropped) == "DroppedRecords(not private)"
 
 
 def test_what_was_found_is_not_in_any_repr(run: Callable[..., Any]) -> None:

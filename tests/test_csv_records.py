@@ -15,7 +15,7 @@ import pytest
 
 from leastnoise import Categories, Integers, Schema, vectorize
 from leastnoise.core.errors import DataError
-from leastnoise.data import Dropped, TextFile, arrow_stream, csv_blocks, csv_records
+from leastnoise.data import DroppedRecords, TextFile, arrow_stream, csv_blocks, csv_records
 from leastnoise.data.csv_blocks import TextColumn
 from leastnoise.data.csv_records import CsvReader
 from leastnoise.data.sources import CsvFile, CsvFiles
@@ -26,11 +26,11 @@ Row = list[bytes | None]
 # ------------------------------------------------------------------ the rules, one byte at a time
 
 
-def records_by_loop(data: bytes, longest: int) -> tuple[list[Row], Dropped]:
+def records_by_loop(data: bytes, longest: int) -> tuple[list[Row], DroppedRecords]:
     """The fields of every record, the header's first, and what is dropped of the others."""
     data = data if data.endswith(b"\n") or not data else data + b"\n"
     rows: list[Row] = []
-    dropped = Dropped()
+    dropped = DroppedRecords()
     i = 0
     while i < len(data):
         start, fields = i, []
@@ -94,8 +94,8 @@ def texts_of(column: TextColumn) -> list[bytes | None]:
     return found
 
 
-def records_read(path: Path, compression: str = "none") -> tuple[list[Row], Dropped]:
-    dropped = Dropped()
+def records_read(path: Path, compression: str = "none") -> tuple[list[Row], DroppedRecords]:
+    dropped = DroppedRecords()
     with TextFile(str(path), compression) as file:
         reader = CsvReader(file, ",", dropped)
         rows: list[Row] = [[name.encode("utf-8", "surrogateescape") or None for name in reader.header]]
@@ -386,7 +386,7 @@ def test_an_open_quote_is_gone_back_over_and_every_byte_is_seen_once(
             engine.register("texts", files.stream)
             found = engine.execute("SELECT c0, count(*) FROM texts GROUP BY c0 ORDER BY c0").fetchall()
         assert found == [("2", 100), ("4", 1)]
-        assert files.dropped == Dropped(unclosed=1, too_long=1)
+        assert files.dropped == DroppedRecords(unclosed=1, too_long=1)
         assert b"".join(seen) == stored
 
 

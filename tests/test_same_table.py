@@ -33,7 +33,7 @@ from leastnoise.core.errors import (
     LedgerMismatchError,
     OverBudgetError,
 )
-from leastnoise.data import counted_by, feed
+from leastnoise.data import identity_of, version_digest
 from leastnoise.privacy import CellCosts, Charge, CountedTable, Ledger
 from leastnoise.privacy.ledger import rows
 from leastnoise.privacy.ledger import table_identity as tables
@@ -278,7 +278,7 @@ def test_engines_are_never_confirmed(ledger: Ledger) -> None:
     ibis = extra("ibis")
     table = ibis.duckdb.connect().create_table("people", schema={"sex": "string"})
     data = ln.vectorize(table, SCHEMA)
-    assert counted_by(data).by is None and not data.is_held
+    assert identity_of(data).by is None and not data.is_held
     ln.measure(about_cell(0, schema=SCHEMA), data, ledger=ledger, release_id="a")
     with pytest.raises(LedgerMismatchError, match="an engine"):
         ln.measure(about_cell(1, schema=SCHEMA), data, ledger=ledger, same_table_as="a")
@@ -312,13 +312,13 @@ def test_the_digest_tells_files_apart_that_run_together(ledger: Ledger, tmp_path
         for i, part in enumerate(parts):
             (folder / f"{i}.csv").write_text(part)
         files = sorted(map(str, folder.iterdir()))
-        found.add(feed(ln.Data(SCHEMA, "files", files), ledger.new_digest()))
+        found.add(version_digest(ln.Data(SCHEMA, "files", files), ledger.new_digest()))
     other = tmp_path / "0.tsv"
     other.write_text("sex\nF\nsex\nM\n")
-    found.add(feed(ln.Data(SCHEMA, "files", [str(other)]), ledger.new_digest()))
+    found.add(version_digest(ln.Data(SCHEMA, "files", [str(other)]), ledger.new_digest()))
     assert len(found) == 4
     vectors = ([1, 23], [12, 3], [1, 2, 3], [123])
-    assert len({feed(np.array(x), ledger.new_digest()) for x in vectors}) == len(vectors)
+    assert len({version_digest(np.array(x), ledger.new_digest()) for x in vectors}) == len(vectors)
 
 
 # ------------------------------------------------------------------ the price does not depend on the table
@@ -408,7 +408,7 @@ def test_key_digest_and_nonce_are_nowhere_but_in_their_tables(ledger: Ledger, tm
     [entry] = ledger.entries
     assert entry.table is not None
     # Without the nonce, not even who knows the key and the table can tell what is committed to.
-    digest = feed(np.array([1, 2]), ledger.new_digest())
+    digest = version_digest(np.array([1, 2]), ledger.new_digest())
     assert digest == secrets[2]
     assert entry.table.commitment == tables.commitment(tables.Version(secrets[1], secrets[2]))
     assert entry.table.commitment not in {hashlib.sha256(d).hexdigest() for d in secrets}
@@ -420,7 +420,7 @@ def test_two_ledgers_have_two_keys_and_two_releases_two_nonces(tmp_path: Path) -
         ln.measure(about_cell(0), [1, 2], ledger=book, release_id=f"r{i}")
     said = [entry.table.commitment for book in books for entry in book.entries if entry.table]
     assert len(set(said)) == 4
-    assert len({feed(np.array([1]), book.new_digest()) for book in books}) == 2
+    assert len({version_digest(np.array([1]), book.new_digest()) for book in books}) == 2
 
 
 @pytest.mark.parametrize(

@@ -73,32 +73,32 @@ A file imports only files that stand above it here:
 """
 
 from leastnoise.data.columns import other_separator
-from leastnoise.data.csv_blocks import Dropped
+from leastnoise.data.csv_blocks import DroppedRecords
 from leastnoise.data.csv_records import MAX_RECORD
 from leastnoise.data.handle import Data, counts_from_vector, is_count_vector, vectorize
 from leastnoise.data.schema_fit import ColumnFit, SchemaFit, fit_of
 from leastnoise.data.sources import column_types, files_named
 from leastnoise.data.table_cover import summed
 from leastnoise.data.text_files import TextFile
-from leastnoise.data.version import counted_by, feed
+from leastnoise.data.version import identity_of, version_digest
 from leastnoise.data.withheld_errors import withheld
 
 __all__ = [
     "MAX_RECORD",
     "ColumnFit",
     "Data",
-    "Dropped",
+    "DroppedRecords",
     "SchemaFit",
     "TextFile",
     "column_types",
-    "counted_by",
     "counts_from_vector",
-    "feed",
     "files_named",
     "fit_of",
+    "identity_of",
     "is_count_vector",
     "other_separator",
     "summed",
     "vectorize",
+    "version_digest",
     "withheld",
 ]

@@ -33,7 +33,7 @@ _Places = npt.NDArray[np.int64]
 
 
 @dataclass(repr=False)
-class Dropped:
+class DroppedRecords:
     """How many records were left out before anything was counted, by reason. True numbers, for the owner.
 
     Attributes:
@@ -49,7 +49,7 @@ class Dropped:
     too_few: int = 0
 
     def __repr__(self) -> str:
-        return "Dropped(not private)"
+        return "DroppedRecords(not private)"
 
 
 class TextColumn(NamedTuple):
@@ -118,7 +118,7 @@ class CsvBlock:
         # A field of its own ends before the first.
         self._ends = np.concatenate([[-1], ends[:n_ends]])
 
-    def kept(self, longest: int, dropped: Dropped) -> _Mask | None:
+    def kept(self, longest: int, dropped: DroppedRecords) -> _Mask | None:
         """Which records are not dropped; None if none is. One of more bytes than the longest is."""
         starts, stops = self._ends[self._first] + 1, self._ends[self._last + 1]
         lengths = stops - starts

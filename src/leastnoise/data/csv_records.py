@@ -24,7 +24,15 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.csv_blocks import LINE_FEED, QUOTE, CsvBlock, Dropped, TextColumn, column_of, joined
+from leastnoise.data.csv_blocks import (
+    LINE_FEED,
+    QUOTE,
+    CsvBlock,
+    DroppedRecords,
+    TextColumn,
+    column_of,
+    joined,
+)
 from leastnoise.data.text_files import TextFile
 
 # Bytes of a record without its line end; a longer record is dropped. DuckDB's own reader takes as many.
@@ -134,7 +142,7 @@ class CsvReader:
         DataError: if the header is too long or does not close a quote.
     """
 
-    def __init__(self, file: TextFile, separator: str, dropped: Dropped) -> None:
+    def __init__(self, file: TextFile, separator: str, dropped: DroppedRecords) -> None:
         self._file = file
         self._syntax = _Syntax(separator)
         self._dropped = dropped

@@ -316,13 +316,13 @@ def with_cells(engine: Any, schema: Schema, query: str, parameters: dict[str, An
 
 def _placed(engine: Any, rule: Placement, k: int, query: str, parameters: dict[str, Any]) -> str:
     """The query with one more column ``i{k}``: the cell of value ``v{k}``, or null."""
-    query = found(engine, rule, k, query, parameters)
+    query = with_index(engine, rule, k, query, parameters)
     outside, null = ("NULL" if cell is None else str(cell) for cell in (rule.outside, rule.null))
     index = f"CASE WHEN p{k} THEN coalesce(i{k}, {outside}::BIGINT) ELSE {null}::BIGINT END"
     return f"SELECT * REPLACE ({index} AS i{k}) FROM ({query})"
 
 
-def found(engine: Any, rule: Placement, k: int, query: str, parameters: dict[str, Any]) -> str:
+def with_index(engine: Any, rule: Placement, k: int, query: str, parameters: dict[str, Any]) -> str:
     """The query with one more column ``i{k}``: the index of ``v{k}`` among the declared values, or null."""
     if isinstance(rule.search, Edges):
         return _in_bins(rule.search, k, query, parameters)

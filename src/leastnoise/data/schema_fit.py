@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.csv_blocks import Dropped
-from leastnoise.data.duckdb_scan import found, opened, with_cells
+from leastnoise.data.csv_blocks import DroppedRecords
+from leastnoise.data.duckdb_scan import opened, with_cells, with_index
 from leastnoise.data.handle import Data
 from leastnoise.data.placement import placement_of
 from leastnoise.data.sources import is_in_engine
@@ -84,7 +84,7 @@ class SchemaFit:
     n_counted: int
     columns: tuple[ColumnFit, ...]
     person: PersonFit | None = None
-    dropped: Dropped = field(default_factory=Dropped)
+    dropped: DroppedRecords = field(default_factory=DroppedRecords)
 
     def __repr__(self) -> str:
         return f"SchemaFit({len(self.columns)} columns, not private)"
@@ -124,7 +124,9 @@ def _fit(data: Data, records_per_person: int, n_examples: int) -> SchemaFit:
         query = f"SELECT *, {', '.join(copies)} FROM ({query})"
         # By what is declared alone, and once more by the policies, as the records will be counted.
         for k, name in enumerate(schema):
-            query = found(engine, placement_of(_with_outside(schema[name], "drop")), k, query, parameters)
+            query = with_index(
+                engine, placement_of(_with_outside(schema[name], "drop")), k, query, parameters
+            )
         query = with_cells(engine, schema, query, parameters, first=n)
         is_counted = " AND ".join(f"i{k + n} IS NOT NULL" for k in range(n))
         tallies = [f"count(*) FILTER ({is_counted})"]

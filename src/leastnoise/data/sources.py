@@ -16,7 +16,7 @@ import numpy as np
 from leastnoise.core.errors import DataError
 from leastnoise.data.arrow_stream import TextStream
 from leastnoise.data.columns import column_places
-from leastnoise.data.csv_blocks import Dropped, TextColumn
+from leastnoise.data.csv_blocks import DroppedRecords, TextColumn
 from leastnoise.data.csv_records import CsvReader
 from leastnoise.data.text_files import TextFile
 from leastnoise.query import is_null
@@ -307,11 +307,11 @@ class CsvFiles:
         self.files = files
         self._names = names
         self._seen = seen
-        self.dropped = Dropped()
+        self.dropped = DroppedRecords()
         self.stream = TextStream(len(names), self._blocks)
 
     def _blocks(self) -> Generator[list[TextColumn], None, None]:
-        self.dropped = Dropped()
+        self.dropped = DroppedRecords()
         for path, separator, compression in self.files:
             with TextFile(path, compression, self._seen) as file:
                 reader = CsvReader(file, separator, self.dropped)
@@ -325,4 +325,4 @@ def header_of(file: CsvFile) -> list[str]:
         DataError: if it is too long or does not close a quote.
     """
     with TextFile(file.path, file.compression) as opened:
-        return CsvReader(opened, file.separator, Dropped()).header
+        return CsvReader(opened, file.separator, DroppedRecords()).header

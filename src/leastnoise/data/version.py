@@ -55,7 +55,7 @@ class SourceIdentity(NamedTuple):
     held: Any = None
 
 
-def counted_by(source: Any) -> SourceIdentity:
+def identity_of(source: Any) -> SourceIdentity:
     """What a source of `measure` is and how it will be counted; nothing is opened for it."""
     if is_count_vector(source):
         return SourceIdentity("digest", {"source": "counts"})
@@ -70,7 +70,7 @@ def counted_by(source: Any) -> SourceIdentity:
     return SourceIdentity("held", rules, source) if source.is_held else SourceIdentity(None, rules)
 
 
-def feed(opened: Data | npt.NDArray[Any], digest: hmac.HMAC) -> bytes | None:
+def version_digest(opened: Data | npt.NDArray[Any], digest: hmac.HMAC) -> bytes | None:
     """The digest of a table's bytes; None where it has none.
 
     Args:

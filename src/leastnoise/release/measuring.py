@@ -19,7 +19,7 @@ from leastnoise.core.interruption import finished_first
 from leastnoise.core.operators import Array
 from leastnoise.core.random_bits import RandomBits, SystemBits
 from leastnoise.core.remedies import Argument, Remedy
-from leastnoise.data import counted_by, feed
+from leastnoise.data import identity_of, version_digest
 from leastnoise.planning import Plan, plan_from_parts
 from leastnoise.privacy import CountedTable, Ledger
 from leastnoise.release.counts import count_tables, is_truncated, opened_source, tables_of_vector
@@ -136,7 +136,7 @@ def _measured_with(
     charge = plan.charge
     # What was not given cannot be given smaller.
     goal = plan.privacy if plan.has_goal and not plan.after else None
-    by, rules, held = counted_by(source)
+    by, rules, held = identity_of(source)
     table = CountedTable(by=by, rules=rules, label=label, same_as=same_table_as, held=held)
 
     # Check: the answers may be stored already.
@@ -164,9 +164,9 @@ def _read_once(ledger: Ledger, plan: Plan, source: Any) -> tuple[Array, bytes | 
         DataError: if the table changed meanwhile.
     """
     opened = opened_source(plan.workload, source)
-    version = feed(opened, ledger.new_digest())
+    version = version_digest(opened, ledger.new_digest())
     read = _read(plan, count_tables(plan.workload, opened, plan.privacy.records_per_person))
-    if feed(opened, ledger.new_digest()) != version:
+    if version_digest(opened, ledger.new_digest()) != version:
         raise DataError(
             "the table changed while it was counted; count a copy or a snapshot that stays as it is. Nothing "
             "was spent"

@@ -12,7 +12,7 @@ from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.app.drafting.columns import alike, columns_of
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import DataError
-from leastnoise.data import MAX_RECORD, ColumnFit, Dropped, SchemaFit, fit_of, vectorize
+from leastnoise.data import MAX_RECORD, ColumnFit, DroppedRecords, SchemaFit, fit_of, vectorize
 from leastnoise.query import Attribute, Schema
 
 DataFile = Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")]
@@ -94,7 +94,7 @@ def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_val
         yield "--show-values shows a few of the values that are not declared"
 
 
-def _dropped_lines(dropped: Dropped) -> Iterator[str]:
+def _dropped_lines(dropped: DroppedRecords) -> Iterator[str]:
     """What of CSV files could not be read as records, and why."""
     reasons = {
         f"longer than {MAX_RECORD:,} bytes": dropped.too_long,
