@@ -31,9 +31,9 @@ from leastnoise.core.errors import DesignError
 from leastnoise.planning.families import weighted_tables
 from leastnoise.planning.families.product_requests import (
     ProductRequest,
-    asked,
     batch_shares,
     common_axes,
+    product_request,
     refuse_unstructured,
     table_sizes,
     uniform,
@@ -51,10 +51,10 @@ def _refuses(request: Request) -> str | None:
     reason = refuse_unstructured(request)
     if reason is not None:
         return reason
-    if not asked(request).products.are_marginals:
+    if not product_request(request).products.are_marginals:
         return "it measures cross tables only, and this workload asks for other counts"
     if request.privacy.noise != GAUSSIAN:
-        return weighted_tables.refuse_many_sets(asked(request).products)
+        return weighted_tables.refuse_many_sets(product_request(request).products)
     return None
 
 
@@ -70,7 +70,7 @@ def row_variances(products: Products, whole: tuple[int, ...]) -> tuple[Lattice, 
 def _find(request: Request) -> SearchResult:
     if request.privacy.noise != GAUSSIAN:
         return weighted_tables.find(request)
-    question = asked(request)
+    question = product_request(request)
     products = question.products
     whole = common_axes(products)
     lattice, A = row_variances(products, whole)

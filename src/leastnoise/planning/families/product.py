@@ -24,9 +24,9 @@ from leastnoise.core.resources import Needs
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.laplace_factor import best_factor
 from leastnoise.planning.families.product_requests import (
-    asked,
     axis_needs,
     largest_axis,
+    product_request,
     refuse_unstructured,
     uniform,
 )
@@ -52,7 +52,7 @@ def _refuses(request: Request) -> str | None:
     reason = refuse_unstructured(request)
     if reason is not None:
         return reason
-    question = asked(request)
+    question = product_request(request)
     if len(question.products.terms) > 1:
         return f"it plans a single product of queries; this workload has {len(question.products.terms):,}"
     if len(question.products.terms[0].places) < 2 and request.workload.shape[1] <= _ONE_AXIS:
@@ -65,7 +65,7 @@ def _refuses(request: Request) -> str | None:
 
 
 def _find(request: Request) -> SearchResult:
-    question = asked(request)
+    question = product_request(request)
     (term,) = question.products.terms
     products = question.products
     is_largest = request.objective.kind == "largest"

@@ -62,7 +62,7 @@ def refuse_unstructured(request: Request) -> str | None:
     return None
 
 
-def asked(request: Request) -> ProductRequest:
+def product_request(request: Request) -> ProductRequest:
     """The products of a request that `refuse_unstructured` has let pass."""
     products = products_of(request.workload)
     assert products is not None
@@ -74,7 +74,7 @@ def asked(request: Request) -> ProductRequest:
 
 def largest_axis(request: Request) -> int:
     """How many values the largest axis has: matrices are as large as that, however many cells there are."""
-    return max(asked(request).products.sizes, default=1)
+    return max(product_request(request).products.sizes, default=1)
 
 
 def axis_needs(request: Request, *, held: float, first: float, step: float) -> Needs:
@@ -83,7 +83,7 @@ def axis_needs(request: Request, *, held: float, first: float, step: float) -> N
     Args:
         held, first, step: matrices and products for an axis, as in `dense_needs`.
     """
-    products_asked = asked(request).products
+    products_asked = product_request(request).products
     after = _PAIRS_HELD if request.privacy.relation.replaces else _AFTER_HELD
     memory = work = between = last = 0.0
     for size, kinds in zip(products_asked.sizes, products_asked.kinds, strict=True):

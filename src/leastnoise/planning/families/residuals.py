@@ -24,9 +24,9 @@ from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.core.resources import LATE_SECONDS, LATE_SHARE, Needs, seconds_for
 from leastnoise.planning.families.product_requests import (
     ProductRequest,
-    asked,
     axis_needs,
     largest_axis,
+    product_request,
     refuse_unstructured,
     table_sizes,
 )
@@ -117,14 +117,14 @@ def _refuses(request: Request) -> str | None:
         return reason
     if request.privacy.noise != GAUSSIAN:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
-    pieces = sum(2 ** len(s) for s in asked(request).products.sets)
+    pieces = sum(2 ** len(s) for s in product_request(request).products.sets)
     if pieces > MAX_PIECES:
         return f"its products have {pieces:,} blocks, and at most {MAX_PIECES:,} are looked at"
     return None
 
 
 def _find(request: Request) -> SearchResult:
-    question = asked(request)
+    question = product_request(request)
     kind = request.objective.kind
     if kind == "total":
         # Attributes of few values that are asked in several ways are better measured together.

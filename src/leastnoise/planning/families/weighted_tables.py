@@ -44,7 +44,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.attribute_sets import Subset, along, asked_subsets, n_combinations
 from leastnoise.planning.families.bases import scaled_rows
-from leastnoise.planning.families.product_requests import ProductRequest, asked, uniform
+from leastnoise.planning.families.product_requests import ProductRequest, product_request, uniform
 from leastnoise.planning.method import Request, SearchResult, kronecker
 from leastnoise.query import Lattice, Products
 from leastnoise.solver import minimise_smooth
@@ -289,7 +289,7 @@ def refuse_many_sets(products: Products) -> str | None:
 
 def find(request: Request) -> SearchResult:
     """The tables to measure and their weights, for a request about cross tables and Laplace noise."""
-    question = asked(request)
+    question = product_request(request)
     products = question.products
     problem = _problem(products)
     theta, ended = _best_weights(request, question, problem)

@@ -1,6 +1,6 @@
 """The search for centres and parts: one axis at a time, until the total variance stops falling.
 
-Everything else fixed, the best g and P of a centre with one part are a problem of one axis (`axis`).
+Everything else fixed, the best g and P of a centre with one part are a problem of one axis (`axis_split`).
 A centre with several parts has one g for all of them: each P is the best for this g, and g follows
 
     slope   Σ_γ ∂ρ_γ/∂g + 2 V_t g,   ∂ρ_γ/∂g = −2 P_γ q_γ   (q_γ: dual weights of the part, Σq_γ = ρ_γ)    (1)

@@ -6,7 +6,7 @@ cells and half over its neighbours, and above them a few wider ones. Starts are 
 and in several levels, and random sums beside them.
 
 Tents need no resolution of single cells. Where neighbouring cells are much alike to the queries, Θ is first
-sought that is the same on each block of cells, see `problem`; every start takes a few steps there
+sought that is the same on each block of cells, see `objective_function`; every start takes a few steps there
 and the better ones more, then blocks are halved, Θ is interpolated, and fewer go on, until one is followed
 to the end on the cells themselves. Prefix sums of 1,024 cells end at 45.29 per query in 6.5 s of one core,
 and in the same time at 45.66 from random sums on the cells; of 2,048 cells at 57.6 and 61.2 in 22 s.
