@@ -32,7 +32,7 @@ from leastnoise.solver.capped_problems import (
     mixture,
 )
 from leastnoise.solver.mean import Forms, MeanPoint, evaluate
-from leastnoise.solver.path_following import Enough, Path, follow_path, never, relative_gap
+from leastnoise.solver.path_following import CentralPath, Enough, follow_path, never, relative_gap
 from leastnoise.solver.rows import DenseRows, QueryRows, StackedRows
 
 # Up to this many queries, all of them are solved for at once.
@@ -85,7 +85,7 @@ class CappedSolution:
         return relative_gap(self.achieved, self.lower_bound)
 
 
-CappedPath = Path[CappedPoint]
+CappedPath = CentralPath[CappedPoint]
 
 
 @dataclass

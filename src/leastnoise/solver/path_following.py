@@ -96,7 +96,7 @@ class PathProblem(Protocol[P]):
 
 
 @dataclass(frozen=True, eq=False)
-class Path(Generic[P]):
+class CentralPath(Generic[P]):
     """Where the method ended.
 
     Attributes:
@@ -145,7 +145,7 @@ def follow_path(
     patience: int,
     enough: Enough = never,
     is_thorough: bool = False,
-) -> Path[P]:
+) -> CentralPath[P]:
     """From positive weights z to the optimum.
 
     Args:
@@ -218,9 +218,9 @@ class _SoFar(Generic[P]):
         if lacking <= self._least_lacking:
             self.nearest, self._least_lacking = point, lacking
 
-    def path(self, steps: int, ended: Ended) -> Path[P]:
+    def path(self, steps: int, ended: Ended) -> CentralPath[P]:
         """Where the method ended, if here."""
-        return Path(
+        return CentralPath(
             self.best,
             self.proof,
             self.nearest,
