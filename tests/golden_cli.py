@@ -72,7 +72,19 @@ FILES = {
 }
 
 COMMANDS = (
-    *("demo", "init", "check", "publish", "design", "release", "report", "adjust", "quantiles", "explain"),
+    *(
+        "demo",
+        "init",
+        "check",
+        "publish",
+        "design",
+        "measure",
+        "release",
+        "report",
+        "adjust",
+        "quantiles",
+        "explain",
+    ),
     *("tradeoff", "compare", "methods", "audit", "reproduce", "ledger"),
 )
 LEDGER_COMMANDS = ("create", "show", "fetch", "verify", "export", "move", "grants")
@@ -108,7 +120,7 @@ TRANSCRIPTS: dict[str, list[str]] = {
     ],
     "release": [
         "design spec.toml",
-        "~release spec.plan --data people.csv",
+        "~measure spec.plan --data people.csv",
         "~release spec.plan --data people.csv",
         "~cat spec-answers.csv",
         "~release spec.plan --data people.csv --force --out table.json",

@@ -190,25 +190,25 @@ def test_the_command_says_what_becomes_of_every_record(run: Callable[..., Any]) 
         '  1 record without a value: counted in the cell "elsewhere" (null = "other")\n'
         '  1 record with a value that is not declared: counted in the cell "elsewhere" (outside = "other")\n'
         "\n"
-        "3 records of 8 would be left out for one of these reasons or more, and no release would say so\n"
-        "records_per_person = 2 is taken on trust. Name the column beside it, as in\n"
+        "3 records of 8 would be left out for one or more of these reasons; no release says how many\n"
+        "records_per_person = 2 is not checked. Name the person's column beside it, as in\n"
         'person = "patient_id", and further records of one person are left out\n'
-        "publish would not stop: all columns are there. No value stops it, because one person's could\n"
-        "then be told from whether it stopped\n"
+        "publish would not stop: all columns exist. No value can stop it, because that would reveal\n"
+        "something about one person\n"
         "--show-values shows a few of the values that are not declared\n"
     )
 
 
 def test_persons_are_held_against_the_limit(run: Callable[..., Any]) -> None:
     told = run("people.toml", "--data", "people.csv", "--person", "id").output
-    assert "2 different values of id, the person, among the records that count\n" in told
-    assert "  1 record of nobody: left out\n" in told
+    assert "2 different persons (column id) among the records that count\n" in told
+    assert "  1 record without a person: left out\n" in told
     assert "  1 with more than records_per_person = 2: 1 record beyond it left out\n" in told
     limit = "records_per_person = 2"
     assert limit in SPEC
     Path("named.toml").write_text(SPEC.replace(limit, f'{limit}\nperson = "id"'), encoding="utf-8")
     assert run("named.toml", "--data", "people.csv").output == told, "the file may say it as well"
-    assert "values of region, the" in run("named.toml", "--data", "people.csv", "--person", "region").output
+    assert "persons (column region)" in run("named.toml", "--data", "people.csv", "--person", "region").output
     schema = Schema(age=Integers(range(100), outside="clamp"), sex=("F", "M"))
     data = vectorize("people.csv", schema, person="id")
     found = fit_of(data, records_per_person=2)

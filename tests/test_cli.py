@@ -569,6 +569,15 @@ def test_nothing_is_spent_when_the_answers_cannot_be_written(
     assert "'town-answers.csv' cannot be written" in refuse("release", "town.plan", "--data", "people.csv")
 
 
+def test_release_is_another_name_of_measure(folder: Path) -> None:
+    succeed("design", "town.toml")
+    for name in ("measure", "release"):
+        succeed(name, "town.plan", "--data", "people.csv", "--out", f"{name}.csv")
+    assert {"measure.csv", "measure.release", "release.csv", "release.release"} < files(folder)
+    shown = succeed("--help")
+    assert re.search(r"^\W+measure ", shown, re.M) and not re.search(r"^\W+release ", shown, re.M)
+
+
 def test_answers_are_saved_before_anything_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(*arguments: Any, **options: Any) -> None:
         raise BrokenPipeError(32, "Broken pipe")
@@ -800,7 +809,7 @@ def test_persons_are_named_by_their_column(folder: Path) -> None:
     assert "schema" not in told
 
 
-TRUST = "warning: records_per_person = 2 is taken on trust, because no column tells whose record is whose"
+TRUST = "warning: records_per_person = 2 is not enforced, because no column identifies the person"
 
 
 def several_records(folder: Path, *, person: str | None) -> None:

@@ -200,8 +200,8 @@ def test_a_draft_names_the_first_line_to_fill_in_and_parses_once_filled() -> Non
     assert spec.schema["smokes"].size == 2
     assert spec.privacy == ApproxDP(1, 1e-6)
     assert spec.queries == (Total(name="everyone"), *(Marginal(name) for name in spec.schema))
-    assert "# born holds dates or times and is left out" in text
-    assert "# blob holds neither text nor numbers" in text
+    assert "# born contains dates or times and is left out" in text
+    assert "# blob contains neither text nor numbers" in text
     assert "a codebook, a law, a register" in text
 
 
@@ -233,7 +233,7 @@ def test_persons_targets_and_pure_privacy() -> None:
     spec = parse_spec(filled(text))
     assert spec.schema.names == ("age", "smokes")
     assert spec.privacy == ApproxDP(1, 1e-6, records_per_person=3)
-    assert spec.person == "sex" and "# sex names the person and is not published." in text
+    assert spec.person == "sex" and "# sex identifies the person and is not published." in text
     assert "--person" not in text, "the file says it, so that nobody can forget it"
     assert parse_spec(filled(drafted(COLUMNS, Wishes(delta=0.0, epsilon=0.5)))).privacy == PureDP(0.5)
     aimed = parse_spec(filled(drafted(COLUMNS, Wishes(stderr=20))))
@@ -249,8 +249,8 @@ def test_persons_targets_and_pure_privacy() -> None:
 def test_columns_that_tell_records_apart_are_no_attributes() -> None:
     columns = [Column("patient_id", "whole"), Column("age", "whole")]
     text = drafted(columns)
-    assert "# patient_id tells records apart, by its name, and is left out" in text
-    assert '# as in  records_per_person = 3, and whose they are:  person = "patient_id"\n' in text
+    assert "# patient_id looks like an identifier, by its name, and is left out" in text
+    assert '# as in  records_per_person = 3, and the column:  person = "patient_id"\n' in text
     spec = parse_spec(filled(text))
     assert spec.schema.names == ("age",)
     assert [query.title() for query in spec.queries] == ["total", "age"]
@@ -258,7 +258,7 @@ def test_columns_that_tell_records_apart_are_no_attributes() -> None:
         "patient_id",
         "age",
     ]
-    with pytest.raises(SpecError, match="does not only tell records apart"):
+    with pytest.raises(SpecError, match="that is no identifier"):
         drafted(columns[:1])
 
 
@@ -279,7 +279,7 @@ def test_examples_in_comments_can_be_taken_out_of_them() -> None:
     order = ["leastnoise check", "leastnoise explain", "leastnoise ledger", "leastnoise publish"]
     told = [line for line in lines if re.match(r"#   leastnoise (?!init)", line)]
     assert [" ".join(line.split()[1:3]) for line in told] == order
-    assert any("Delete what is no attribute to count by" in line for line in lines)
+    assert any("Delete columns that you do not want to count by" in line for line in lines)
 
 
 @examples
@@ -317,7 +317,7 @@ def test_defaults_are_what_nobody_asked_would_get() -> None:
     ask, questions = answering(*[""] * 8)
     assert ask_wishes(UNTYPED, ask, told.append) == Wishes()
     assert len(questions) == 8
-    assert told[1] == "  id: only tells records apart, by its name, and is left out unless you name it"
+    assert told[1] == "  id: looks like an identifier, by its name, and is left out unless you name it"
 
 
 def test_answers_become_wishes() -> None:
@@ -365,13 +365,12 @@ def test_the_command_writes_a_draft(run: Callable[..., Any], tmp_path: Path) -> 
     done = run("people.csv")
     assert done.exit_code == 0, done.output
     assert done.output == (
-        'wrote people.toml\nfill in 3 places marked "<fill in>", and delete what is no attribute to count '
-        "by, with the queries that mention it\nnext, in this order:\n"
-        "  leastnoise check people.toml --data people.csv   # does the table keep to it? For its owner "
-        "alone\n"
-        "  leastnoise explain people.toml   # what would be released, how accurate, and why; reads no data\n"
+        'wrote people.toml\nfill in 3 places marked "<fill in>", and delete columns that you do not want '
+        "to count by, with the queries that use them\nnext steps:\n"
+        "  leastnoise check people.toml --data people.csv   # does the table fit? For its owner only\n"
+        "  leastnoise explain people.toml   # expected accuracy, and what drives it; reads no data\n"
         "  leastnoise ledger create people.ledger --dataset people --for people.toml --times 2   # once: a "
-        "budget for two such releases; or give --epsilon and --delta\n"
+        "budget for two releases; or give --epsilon and --delta\n"
         "  leastnoise publish people.toml --data people.csv --ledger people.ledger\n"
     )
     text = (tmp_path / "people.toml").read_text(encoding="utf-8")
@@ -458,7 +457,7 @@ def test_the_command_asks_at_a_terminal(run: Callable[..., Any], at_terminal: No
     assert done.exit_code == 0, done.output
     text = Path("asked.toml").read_text(encoding="utf-8")
     assert 'records_per_person = 3\nperson = "id"\n' in text
-    assert "# id names the person and is not published." in text
+    assert "# id identifies the person and is not published." in text
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def _is_bloated(member: zipfile.ZipInfo) -> bool:
 
 
 _instead = {
-    "plan": ": it is a plan; measure it with measure() or `leastnoise release`",
+    "plan": ": it is a plan; measure it with measure() or `leastnoise measure`",
     "release": ": it is a release; read it with load_release()",
 }
 

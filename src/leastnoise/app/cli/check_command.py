@@ -1,13 +1,13 @@
-"""A table held against its schema, by whoever may see the table, before anything is spent."""
+"""A table checked against its schema, for the owner of the table, before anything is spent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from leastnoise.app.cli.design_commands import SpecFile
 from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.app.drafting.columns import alike, columns_of
 from leastnoise.app.specification import Spec, load_spec
@@ -26,19 +26,17 @@ _N_SHOWN = 5
 
 
 def check(
-    spec: Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")],
-    data: Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")],
+    spec: SpecFile,
+    data: DataFile,
     person: Annotated[
         str | None,
-        typer.Option(
-            "--person", help="the column that names the person, where the specification has another"
-        ),
+        typer.Option("--person", help="the column that names the person; overrides the specification"),
     ] = None,
     show_values: Annotated[
-        bool, typer.Option("--show-values", help="show a few values that are not declared, too")
+        bool, typer.Option("--show-values", help="also show a few values that are not declared")
     ] = False,
 ) -> None:
-    """Hold a table against its schema, for its owner: NOT private, spends nothing, writes nothing."""
+    """Check a table against its schema. NOT private: for the owner of the table only. Writes nothing."""
     asked = load_spec(spec)
     limit = asked.records_per_person
     unknown = asked.person_unknown if person in (None, asked.person) else ()
@@ -55,7 +53,7 @@ def check(
 
 
 def alike_columns(data: str, schema: Schema, person: str | None) -> str:
-    """Columns that are spelled almost as one that is missing: no more of a first line than that."""
+    """The columns that are spelled almost like one that is missing; nothing else of the first line."""
     try:
         there = [column.name for column in columns_of(data)]
     except DataError:
@@ -79,15 +77,15 @@ def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_val
     n_out = fit.n_records - fit.n_counted
     if n_out:
         yield (
-            f"{_records(n_out)} of {fit.n_records:,} would be left out for one of these reasons or more, "
-            "and no release would say so"
+            f"{_records(n_out)} of {fit.n_records:,} would be left out for one or more of these reasons; "
+            "no release says how many"
         )
     else:
         yield "every record would be counted"
     yield from _person_lines(fit, person, limit)
     yield (
-        "publish would not stop: all columns are there. No value stops it, because one person's could\n"
-        "then be told from whether it stopped"
+        "publish would not stop: all columns exist. No value can stop it, because that would reveal\n"
+        "something about one person"
     )
     has_values = any(c.n_unreadable or c.n_undeclared for c in fit.columns)
     if has_values and not show_values:
@@ -95,7 +93,7 @@ def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_val
 
 
 def _dropped_lines(dropped: DroppedRecords) -> Iterator[str]:
-    """What of CSV files could not be read as records, and why."""
+    """How many lines of CSV files could not be read as records, and why."""
     reasons = {
         f"longer than {MAX_RECORD:,} bytes": dropped.too_long,
         "with a quote that is not closed before a comma, a tab or the end of the line": dropped.unclosed,
@@ -108,7 +106,7 @@ def _dropped_lines(dropped: DroppedRecords) -> Iterator[str]:
 
 
 def _troubles(column: ColumnFit) -> Iterator[str]:
-    """What is not as declared, how often, and what becomes of it."""
+    """What is not as declared, in how many records, and what happens to them."""
     attribute = column.attribute
     if column.n_missing:
         yield _trouble(column.n_missing, "without a value", _null_policy(attribute))
@@ -147,14 +145,14 @@ def _person_lines(fit: SchemaFit, person: str | None, limit: int) -> Iterator[st
     if fit.person is None:
         if limit > 1:
             yield (
-                f"records_per_person = {limit} is taken on trust. Name the column beside it, as in\n"
+                f"records_per_person = {limit} is not checked. Name the person's column beside it, as in\n"
                 'person = "patient_id", and further records of one person are left out'
             )
         return
     found = fit.person
-    yield f"{found.n_persons:,} different values of {person}, the person, among the records that count"
+    yield f"{found.n_persons:,} different persons (column {person}) among the records that count"
     if found.n_nobody:
-        yield f"  {_records(found.n_nobody)} of nobody: left out"
+        yield f"  {_records(found.n_nobody)} without a person: left out"
     if found.n_over:
         yield (
             f"  {found.n_over:,} with more than records_per_person = {limit}: {_records(found.n_cut)} beyond "

@@ -1,4 +1,4 @@
-"""Commands that need no data: a plan is designed, explained, compared and audited."""
+"""Commands that need no data: they design, explain, compare and audit plans."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from leastnoise.report import (
 
 # No square brackets in these: Typer takes them for markup and leaves them out.
 SpecFile = Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")]
-TimeLimit = Annotated[float | None, typer.Option(help="seconds; the best plan so far is taken")]
+TimeLimit = Annotated[
+    float | None, typer.Option(help="stop after this many seconds with the best plan found")
+]
 # Seconds for designing changes again, unless given: as long as people wait at a terminal.
 _PATIENCE = 60.0
 
@@ -46,7 +48,7 @@ def design(
     time_limit: TimeLimit = None,
     force: Force = False,
 ) -> None:
-    """Choose the noise for a specification and save the plan. Needs no data."""
+    """Design the noise for a specification and save the plan. Needs no data."""
     asked = load_spec(spec)
     target = out or spec.with_suffix(".plan")
     check_outputs([target], [spec])
@@ -58,7 +60,7 @@ def design(
 
 
 def designed(spec: Spec, time_limit: float | None) -> Plan:
-    """The plan of a specification, its own time limit replaced by one that is given."""
+    """The plan of a specification; a time limit that is given overrides its own."""
     settings = spec.design_settings()
     if time_limit is not None:
         settings["time_limit"] = time_limit
@@ -68,21 +70,23 @@ def designed(spec: Spec, time_limit: float | None) -> Plan:
 
 def explain(
     source: Annotated[Path, typer.Argument(help="a specification (.toml) or a saved plan")],
-    relax: Annotated[float, typer.Option(help="by how much targets are relaxed to see what that buys")] = 2.0,
+    relax: Annotated[
+        float, typer.Option(help="factor by which targets are relaxed to see what that saves")
+    ] = 2.0,
     most: Annotated[
-        int, typer.Option(min=0, help="how many batches are designed again at most; 0 for none")
+        int, typer.Option(min=0, help="redesign at most this many queries with relaxed targets")
     ] = 12,
     after: Annotated[
-        list[Path] | None, typer.Option(help="a saved plan that this one was designed after; in order")
+        list[Path] | None, typer.Option(help="a saved plan that this one was designed after; repeat in order")
     ] = None,
     without_delta: Annotated[
-        bool, typer.Option("--without-delta", help="design it again for the same epsilon without the delta")
+        bool, typer.Option("--without-delta", help="also design it for the same epsilon without delta")
     ] = False,
     time_limit: Annotated[
-        float | None, typer.Option(help="seconds for the design, and again for all changes; 60 for these")
+        float | None, typer.Option(help="seconds for the design, and again for all redesigns (default 60)")
     ] = None,
 ) -> None:
-    """Say what a plan would release, what simpler noise would cost, and which targets drive the cost."""
+    """Explain a plan: expected accuracy, the cost of simpler noise, and which targets drive the cost."""
     earlier = [load_plan(path) for path in after or []]
     is_spec = source.suffix.lower() == ".toml"
     spec = load_spec(source) if is_spec else None
@@ -129,24 +133,24 @@ def _explain_cost(plan: Plan, relax: float, most: int, earlier: list[Plan], time
     say("")
     say("\n".join(drivers_lines(found, screen.width)))
     if is_missing:
-        say("\nTo see what relaxing would buy, name the plans that this one was designed after: --after")
+        say("\nTo see what relaxed targets would save, name the earlier plans with --after")
 
 
 def tradeoff(
-    spec: Annotated[Path, typer.Argument(help="a TOML file with schema, privacy and queries")],
+    spec: SpecFile,
     epsilon: Annotated[
-        list[float] | None, typer.Option(help="an epsilon to look at; from 0.1 to 10 unless given")
+        list[float] | None, typer.Option(help="an epsilon to try; repeatable; by default from 0.1 to 10")
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="where the specification names none; 1e-6 unless given")
+        float | None, typer.Option(help="if the specification has none; 1e-6 by default")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="where to write it as .svg, .html or .csv")
+        Path | None, typer.Option("--out", "-o", help="also write the table to this .svg, .html or .csv file")
     ] = None,
-    time_limit: Annotated[float | None, typer.Option(help="seconds for all of it")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="seconds for all designs together")] = None,
     force: Force = False,
 ) -> None:
-    """Show what accuracy costs in privacy: standard errors for a range of epsilon. Needs no data."""
+    """Show the trade-off between privacy and accuracy: standard errors for several epsilon. Needs no data."""
     asked = load_spec(spec)
     if out is not None:
         check_kind(out)
@@ -179,14 +183,16 @@ def _watching(what: str) -> Iterator[Callable[[Redesign], None]]:
 
 def compare(
     spec: SpecFile,
-    method: Annotated[list[str] | None, typer.Option(help="a method to include; all unless given")] = None,
-    time_limit: Annotated[float | None, typer.Option(help="seconds for each method; 10 unless given")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="a method to include; repeatable; all by default")
+    ] = None,
+    time_limit: Annotated[float | None, typer.Option(help="seconds for each method; 10 by default")] = None,
     public_data: Annotated[
         str | None,
-        typer.Option(help="a PUBLIC table, to simulate methods that depend on the data; never private data"),
+        typer.Option(help="a PUBLIC table on which to simulate data-dependent methods; never private data"),
     ] = None,
 ) -> None:
-    """Put every method side by side, with its distance from the proven bound."""
+    """Compare the methods: error, gap to the proven lower bound, and time."""
     asked = load_spec(spec)
     with _comparing() as progress:
         table = leastnoise.compare(
@@ -219,12 +225,13 @@ def methods() -> None:
 
 
 def audit(
-    plan: Annotated[Path, typer.Argument(help="a plan that `leastnoise design` saved")],
+    plan: Annotated[Path, typer.Argument(help="a plan saved by `leastnoise design`")],
     draws: Annotated[
-        int | None, typer.Option(min=1, help="releases of each of two made-up tables; enough unless given")
+        int | None,
+        typer.Option(min=1, help="number of simulated releases per table; a sufficient number by default"),
     ] = None,
 ) -> None:
-    """Draw a plan's noise many times and check that it keeps what it says. Needs no data, spends nothing."""
+    """Check a plan's privacy by simulation: draw its noise many times. Needs no data, spends nothing."""
     chosen = load_plan(plan)
     with spinner("auditing"):
         report = leastnoise.audit(chosen, draws=draws)

@@ -1,4 +1,4 @@
-"""The draft of a specification from a shell."""
+"""A draft of a specification, from the names and types of a table's columns."""
 
 from __future__ import annotations
 
@@ -23,26 +23,29 @@ from leastnoise.core.whole_file import check_folder, written_whole
 def init(
     table: Annotated[
         str | None,
-        typer.Argument(help="a CSV, TSV or Parquet file; only the names and types of columns are read"),
+        typer.Argument(help="a CSV, TSV or Parquet file; only column names and types are read"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="where to write the draft; NAME.toml unless given")
+        Path | None, typer.Option("--out", "-o", help="the file to write; NAME.toml by default")
     ] = None,
     person: Annotated[
         str | None,
-        typer.Option("--person", help="the column that names the person, where one may have several records"),
+        typer.Option(
+            "--person", help="the column that identifies the person, if one person can have several records"
+        ),
     ] = None,
     records_per_person: Annotated[
         int | None,
-        typer.Option("--records-per-person", min=1, help="how many records of one person count at most"),
+        typer.Option("--records-per-person", min=1, help="count at most this many records of each person"),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="ask nothing, take the defaults")] = False,
-    force: Annotated[bool, typer.Option("--force", help="replace a file of that name")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask; use the defaults")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite an existing file")] = False,
     schema: Annotated[
-        bool, typer.Option("--schema", help="print the JSON schema of specification files, for editors")
+        bool,
+        typer.Option("--schema", help="print the JSON schema of specification files, for use in editors"),
     ] = False,
 ) -> None:
-    """Write a specification to be filled in. No value of the table is read."""
+    """Draft a specification for you to complete. Reads the column names and types, never a value."""
     if schema:
         typer.echo(schema_text(), nl=False)
         return
@@ -98,10 +101,10 @@ def _say_what_is_next(text: str, target: Path, table: str, wishes: Wishes) -> No
     to_fill = sum(FILL_IN in line for line in text.splitlines() if not line.startswith("#"))
     if to_fill:
         say(
-            f'fill in {counted(to_fill, "place")} marked "{FILL_IN}", and delete what is no attribute to '
-            "count by, with the queries that mention it"
+            f'fill in {counted(to_fill, "place")} marked "{FILL_IN}", and delete columns that you do not '
+            "want to count by, with the queries that use them"
         )
-    say("next, in this order:")
+    say("next steps:")
     for command in next_commands(wishes, spec=str(target), table=table):
         say(f"  {command}")
 

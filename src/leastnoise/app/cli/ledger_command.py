@@ -40,50 +40,49 @@ from leastnoise.privacy import (
 from leastnoise.release import stored_goal, stored_release
 
 ledger_app = typer.Typer(
-    cls=Commands, help="The budget across releases.", no_args_is_help=True, rich_markup_mode=None
+    cls=Commands, help="Keep the privacy budget across releases.", no_args_is_help=True, rich_markup_mode=None
 )
 
 LedgerPlace = Annotated[
     str,
     typer.Argument(
-        metavar="LEDGER", help="the file of the ledger, or postgresql://USER@HOST/DATABASE?ledger=NAME"
+        metavar="LEDGER", help="the ledger's file, or postgresql://USER@HOST/DATABASE?ledger=NAME"
     ),
 ]
 
-# How many releases a ledger is made for, and further ones are counted, at most.
+# A ledger is made for at most this many releases, and at most as many further ones are counted.
 _MOST_TIMES = 1000
 
 
 @ledger_app.command()
 def create(
     place: LedgerPlace,
-    dataset: Annotated[str, typer.Option(help="a name for the people it is about; fixed from now on")],
-    epsilon: Annotated[float | None, typer.Option(help="the most epsilon one person may ever spend")] = None,
+    dataset: Annotated[
+        str, typer.Option(help="a name for the people whose data it covers; cannot be changed later")
+    ],
+    epsilon: Annotated[float | None, typer.Option(help="limit on epsilon, over all releases")] = None,
     delta: Annotated[
-        float | None, typer.Option(help="the delta that goes with epsilon; none for pure")
+        float | None, typer.Option(help="the delta that belongs to epsilon; leave out for pure privacy")
     ] = None,
-    rho: Annotated[
-        float | None, typer.Option(help="instead: the most rho of zero-concentrated privacy")
-    ] = None,
-    mu: Annotated[float | None, typer.Option(help="instead: the most mu of Gaussian privacy")] = None,
+    rho: Annotated[float | None, typer.Option(help="or: limit on rho, zero-concentrated privacy")] = None,
+    mu: Annotated[float | None, typer.Option(help="or: limit on mu, Gaussian privacy")] = None,
     spec: Annotated[
         Path | None,
-        typer.Option("--for", help="instead: a specification; the least limit under which it fits --times"),
+        typer.Option("--for", help="or: a specification; the limit is set to what it needs --times"),
     ] = None,
     times: Annotated[
-        int | None, typer.Option(min=1, max=_MOST_TIMES, help="with --for: how many releases; 1 unless given")
+        int | None,
+        typer.Option(min=1, max=_MOST_TIMES, help="with --for: the number of releases; 1 by default"),
     ] = None,
-    neighbours: Annotated[
-        str | None, typer.Option(help="add-remove or replace-one; add-remove unless given")
-    ] = None,
+    neighbours: Annotated[str | None, typer.Option(help="add-remove (default) or replace-one")] = None,
     records_per_person: Annotated[
         int | None,
         typer.Option(
-            min=1, help="the most records of one person, at least, in every release; 1 unless given"
+            min=1, help="every release must protect at least this many records per person; 1 by default"
         ),
     ] = None,
 ) -> None:
-    """Begin a ledger for a dataset, with the most that one person may ever spend."""
+    """Create a ledger for a dataset, with a limit on the privacy loss over all releases."""
     file, name = file_of(place), typed(place)
     if exists(place):
         raise InputError(f"{name!r} exists; a ledger is begun once. See: leastnoise ledger show {name}")
@@ -117,10 +116,10 @@ def create(
 def show(
     place: LedgerPlace,
     spec: Annotated[
-        Path | None, typer.Option(help="a specification: say what is left in the terms of its [privacy]")
+        Path | None, typer.Option(help="show what is left in terms of this specification")
     ] = None,
 ) -> None:
-    """List what was released, what each cost, and what one more release may spend."""
+    """List the releases, what each cost, and how much budget is left."""
     ledger = opened(place)
     say(f"dataset  {ledger.dataset}\nlimit    {ledger.limit}\nleft     {ledger.remaining}")
     moved_to = ledger.moved_to
@@ -147,11 +146,11 @@ def show(
 @ledger_app.command()
 def fetch(
     place: LedgerPlace,
-    release_id: Annotated[str, typer.Argument(help="what the release is known by, as `show` lists it")],
+    release_id: Annotated[str, typer.Argument(help="the id of the release, as listed by `show`")],
     out: AnswersFile = None,
     force: Force = False,
 ) -> None:
-    """Write the answers of a stored release again. Costs nothing, and needs neither data nor plan."""
+    """Write the answers of a stored release again. Costs nothing; needs neither data nor plan."""
     ledger = opened(place)
     check_known(ledger, release_id)
     result = stored_release(ledger, release_id)
@@ -171,10 +170,11 @@ def fetch(
 def verify(
     place: LedgerPlace,
     head: Annotated[
-        str | None, typer.Option(help="a head that a release printed; it must still be there")
+        str | None,
+        typer.Option(help="a head printed by an earlier release, which must still be in the ledger"),
     ] = None,
 ) -> None:
-    """Recompute everything from the first row on, and compare with a head that was noted."""
+    """Verify the ledger: recompute it from the first row and look for a head that you noted."""
     ledger = opened(place)
     say(f"verified: {ledger.verify(head=head)}")
 
@@ -182,10 +182,10 @@ def verify(
 @ledger_app.command()
 def export(
     place: LedgerPlace,
-    out: Annotated[Path, typer.Option("--out", "-o", help="a .csv or .jsonl file; it holds no answers")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="a .csv or .jsonl file; it contains no answers")],
     force: Force = False,
 ) -> None:
-    """Write the rows of the ledger, without any answers."""
+    """Export the rows of the ledger, without any answers."""
     ledger = opened(place)
     file = file_of(place)
     check_outputs([out], [] if file is None else [file])
@@ -198,17 +198,17 @@ def move(
     source: LedgerPlace,
     target: Annotated[
         str,
-        typer.Argument(metavar="TARGET", help="an address; or, for one in a database, a new file"),
+        typer.Argument(metavar="TARGET", help="a database address, or a new file to move back to"),
     ],
     abandon_unstored: Annotated[
         bool,
         typer.Option(
             "--abandon-unstored",
-            help="move although releases are paid for and never stored, which no process works on any more",
+            help="move even if some paid releases were never stored; make sure no process is storing them",
         ),
     ] = False,
 ) -> None:
-    """Move a ledger from a file to PostgreSQL or back, and close the source. If interrupted, run it again."""
+    """Move a ledger from a file to PostgreSQL or back, and close the source. Safe to run again."""
     opened(source)
     moved = move_ledger(source, target, abandon_unstored=abandon_unstored)
     say(moved)
@@ -219,11 +219,9 @@ def move(
 @ledger_app.command()
 def grants(
     place: LedgerPlace,
-    role: Annotated[
-        str, typer.Argument(help="the role of those who release; it may read and add, and no more")
-    ],
+    role: Annotated[str, typer.Argument(help="the role that makes releases; it may only read and append")],
 ) -> None:
-    """Print the SQL by which the owner of a ledger in PostgreSQL lets others spend from it."""
+    """Print the SQL that lets another PostgreSQL role spend from this ledger."""
     typer.echo(grants_for(place, role))
 
 
@@ -257,7 +255,7 @@ def _most(remaining: Remaining, goal: Goal) -> str:
 
 
 def _more_times(ledger: Ledger, remaining: Remaining, spec: Spec) -> str:
-    """How often a specification fits as it is: by the plan itself where it was released, else by its goal."""
+    """How often a specification still fits: by its plan where that was released, else by its goal."""
     released, goal = release_of(ledger, spec), spec.privacy
     if released is not None:
         charge = released.charge
@@ -282,7 +280,7 @@ def _so_often(times: int, *, more: bool = False) -> str:
 
 
 def _limit_for(path: Path, times: int) -> Goal:
-    """The least limit under which a specification fits so many times."""
+    """The smallest limit that a specification fits into the given number of times."""
     spec = load_spec(path)
     # What targets need is known once a plan meets them.
     goal = designed(spec, None).privacy if spec.privacy is None else spec.privacy

@@ -1,4 +1,4 @@
-"""The verbs from a shell; no logic of its own.
+"""The program: its commands in order, the demo and the reproductions; no logic of its own.
 
 DuckDB, Rich and the papers' methods are imported where they are used.
 """
@@ -19,7 +19,7 @@ from leastnoise.app.cli.check_command import check
 from leastnoise.app.cli.design_commands import audit, compare, design, explain, methods, tradeoff
 from leastnoise.app.cli.init_command import init
 from leastnoise.app.cli.ledger_command import ledger_app
-from leastnoise.app.cli.publish_commands import publish, release
+from leastnoise.app.cli.publish_commands import measure, publish
 from leastnoise.app.cli.refusals import Commands
 from leastnoise.app.cli.saved_commands import adjust, quantiles, report
 from leastnoise.app.cli.terminal import console, designing, say
@@ -28,7 +28,7 @@ from leastnoise.app.demo import run_demo
 app = typer.Typer(
     cls=Commands,
     name="leastnoise",
-    help="Publish a batch of counts with the least noise differential privacy allows, and the proof.",
+    help="Publish counts with the least noise that differential privacy allows, and prove it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -60,38 +60,40 @@ def _options(
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="the folder for what it writes")] = Path("leastnoise-demo"),
-    people: Annotated[int, typer.Option(min=1, max=10**7, help="how many people to invent")] = 200_000,
+    out: Annotated[Path, typer.Option(help="the folder to write to")] = Path("leastnoise-demo"),
+    people: Annotated[int, typer.Option(min=1, max=10**7, help="the number of people to invent")] = 200_000,
     epsilon: Annotated[float, typer.Option(help="the privacy budget")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="for inventing the people; the noise has no seed")] = 2026,
+    seed: Annotated[int, typer.Option(min=0, help="seed for the invented people; the noise has none")] = 2026,
 ) -> None:
-    """Invent a town, publish its statistics privately, and show what that cost."""
+    """Try it out: invent a town, publish its statistics privately, and show the cost."""
     run_demo(out, n_people=people, epsilon=epsilon, seed=seed, designing=designing)
 
 
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="a table or figure such as fitness-for-use/table-5, a paper, or all; none lists"),
+        typer.Argument(
+            help="a table or figure such as fitness-for-use/table-5, a paper, or all; lists them if empty"
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="small sizes, in minutes")] = False,
-    out: Annotated[Path, typer.Option(help="the folder for what it writes")] = Path("reproductions"),
+    quick: Annotated[bool, typer.Option("--quick", help="small sizes; takes minutes")] = False,
+    out: Annotated[Path, typer.Option(help="the folder to write to")] = Path("reproductions"),
     data: Annotated[
-        Path | None, typer.Option(help="a folder that holds adult.data; a stand-in is used without")
+        Path | None, typer.Option(help="a folder with adult.data; synthetic data otherwise")
     ] = None,
-    backend: Annotated[str, typer.Option(help="cuda for tasks above 4,096 cells")] = "numpy",
-    jobs: Annotated[int, typer.Option(min=1, help="processes side by side, one thread each")] = 1,
-    fresh: Annotated[bool, typer.Option("--fresh", help="compute again what is already there")] = False,
+    backend: Annotated[str, typer.Option(help="use cuda for tasks above 4,096 cells")] = "numpy",
+    jobs: Annotated[int, typer.Option(min=1, help="parallel processes, one thread each")] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="recompute results that exist")] = False,
     time_limit: Annotated[
         float,
-        typer.Option(help="seconds for one method at one task; 2.5 times as long for the low-rank mechanism"),
+        typer.Option(help="seconds per method and task; 2.5 times as long for the low-rank mechanism"),
     ] = 600.0,
     budget: Annotated[
-        float | None, typer.Option(help="seconds after which no further task is begun; the rest is noted")
+        float | None, typer.Option(help="start no further task after this many seconds; the rest is listed")
     ] = None,
-    docs: Annotated[Path | None, typer.Option(help="also write pages of documentation here")] = None,
+    docs: Annotated[Path | None, typer.Option(help="also write documentation pages to this folder")] = None,
 ) -> None:
-    """Make the papers' tables and figures again, printed numbers beside ours; resumes where it stopped."""
+    """Reproduce the papers' tables and figures, next to the printed numbers. Resumes where it stopped."""
     command = import_module("leastnoise.papers.reproductions.command")
     reproduction = import_module("leastnoise.papers.reproductions.reproduction")
 
@@ -127,7 +129,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     check,
     publish,
     design,
-    release,
+    measure,
     report,
     adjust,
     quantiles,
@@ -140,4 +142,6 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
 )
 for _command in _COMMANDS:
     app.command()(_command)
+# What `measure` was called first; scripts use it.
+app.command("release", hidden=True)(measure)
 app.add_typer(ledger_app, name="ledger")

@@ -1,4 +1,4 @@
-"""Where commands write: looked at before anything is designed or measured, and replaced only when told to."""
+"""The files that commands write: checked before anything is measured, replaced only with --force."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from leastnoise.privacy import note_spending_started
 from leastnoise.release import Release
 from leastnoise.report import answers_writer, summarize, write_answers
 
-Force = Annotated[bool, typer.Option("--force", help="replace files of the same name")]
+Force = Annotated[bool, typer.Option("--force", help="overwrite existing files")]
 AnswersFile = Annotated[
     Path | None,
     typer.Option(
-        "--out", "-o", help="the answers, as .csv, .parquet, .json or .xlsx; NAME-answers.csv unless given"
+        "--out",
+        "-o",
+        help="file for the answers: .csv, .parquet, .json or .xlsx; NAME-answers.csv by default",
     ),
 ]
 
 
 class Outputs(NamedTuple):
-    """What a release is written to: the answers, the release itself, and the page to pass on."""
+    """The files of a release: its answers, the release itself, and a page for readers."""
 
     answers: Path
     saved: Path

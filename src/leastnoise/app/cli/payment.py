@@ -32,23 +32,22 @@ LedgerPlace = Annotated[
     str | None,
     typer.Option(
         "--ledger",
-        help="the ledger that pays for it, a file or postgresql://HOST/DATABASE?ledger=NAME; `leastnoise "
-        "ledger create` begins one",
+        help="the ledger that records the privacy loss: a file, or postgresql://HOST/DATABASE?ledger=NAME; "
+        "`leastnoise ledger create` makes one",
     ),
 ]
 ReleaseId = Annotated[
-    str | None, typer.Option("--release-id", help="what the ledger knows it by; asking again costs nothing")
+    str | None,
+    typer.Option("--release-id", help="an id for this release; asking for the same id again costs nothing"),
 ]
 SameTableAs = Annotated[
     str | None,
     typer.Option(
         "--same-table-as",
-        help="the id of a release about the same table, unchanged: costs are then added cell by cell",
+        help="the id of an earlier release of the same, unchanged table; costs are then added cell by cell",
     ),
 ]
-TableLabel = Annotated[
-    str | None, typer.Option("--table", help="what people call the table; the ledger shows it")
-]
+TableLabel = Annotated[str | None, typer.Option("--table", help="a label for the table, shown by the ledger")]
 
 # Cells that are looked at to see whether a workload counts anybody; beyond, kinds of queries have to tell.
 _MOST_CELLS = 2**20

@@ -1,4 +1,4 @@
-"""Commands that measure a table: the one private step, and what is checked before it."""
+"""Commands that measure a table: the one step that spends privacy, and what is checked before it."""
 
 from __future__ import annotations
 
@@ -47,15 +47,13 @@ from leastnoise.query import Schema
 from leastnoise.release import Release
 from leastnoise.report import summarize
 
-_PERSON = "the column that names the person, of whom records_per_person count at most"
+_PERSON = "the column that identifies the person; at most records_per_person records of each count"
 Person = Annotated[str | None, typer.Option("--person", help=_PERSON)]
 PersonUnknown = Annotated[
     list[str] | None,
-    typer.Option("--person-unknown", help="an id that stands for nobody in particular, as 0; repeatable"),
+    typer.Option("--person-unknown", help="an id that means 'unknown person', such as 0; repeatable"),
 ]
-OtherPerson = Annotated[
-    str | None, typer.Option("--person", help=f"{_PERSON}; that of the specification unless given")
-]
+OtherPerson = Annotated[str | None, typer.Option("--person", help=f"{_PERSON}; overrides the specification")]
 
 
 def publish(
@@ -70,7 +68,7 @@ def publish(
     time_limit: TimeLimit = None,
     force: Force = False,
 ) -> None:
-    """Do the whole walk: read the specification, design, measure, write the answers."""
+    """Design, measure and write the answers."""
     asked = load_spec(spec)
     # Placeholders are those of the column that the specification names.
     unknown = asked.person_unknown if person in (None, asked.person) else ()
@@ -93,8 +91,8 @@ def publish(
     payer.say_receipt(result)
 
 
-def release(
-    plan: Annotated[Path, typer.Argument(help="a plan that `leastnoise design` saved")],
+def measure(
+    plan: Annotated[Path, typer.Argument(help="a plan saved by `leastnoise design`")],
     data: DataFile,
     out: AnswersFile = None,
     person: Person = None,
@@ -105,7 +103,7 @@ def release(
     table: TableLabel = None,
     force: Force = False,
 ) -> None:
-    """Measure a saved plan on a table: the one step that spends privacy."""
+    """Measure a table with a saved plan: the one step that spends privacy. Also called release."""
     chosen = load_plan(plan)
     outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id, same_table_as, table)
@@ -158,7 +156,7 @@ def _measure(
 
 
 def _table(data: str, schema: Schema, person: str | None, person_unknown: Iterable[str | int]) -> Data:
-    """The table in files, or a refusal that names columns spelled almost as one that is missing."""
+    """The table in files; if a column is missing, the error names columns that are spelled similarly."""
     try:
         return vectorize(data, schema, person=person, person_unknown=person_unknown)
     except DataError as error:
@@ -166,12 +164,12 @@ def _table(data: str, schema: Schema, person: str | None, person_unknown: Iterab
 
 
 def _warn_of_trust(records_per_person: int, person: str | None, payer: Payment, how: str) -> None:
-    """Say in one line, before anything is paid, that nothing makes the table keep to a number of records."""
+    """Warn, before anything is paid, that nothing enforces the number of records per person."""
     is_paid = payer.release_id in payer.known_ids
     if records_per_person > 1 and person is None and not is_paid:
         typer.echo(
-            f"warning: records_per_person = {records_per_person} is taken on trust, because no column tells "
-            f"whose record is whose: whoever has more is protected less; {how}",
+            f"warning: records_per_person = {records_per_person} is not enforced, because no column "
+            f"identifies the person: anybody with more records is protected less; {how}",
             err=True,
         )
 

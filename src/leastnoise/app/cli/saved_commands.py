@@ -17,18 +17,18 @@ from leastnoise.release import AdjustProgress, Release, load_release
 from leastnoise.report import answers_writer, summarize, write_quantile_table
 
 ReleaseFile = Annotated[
-    Path, typer.Argument(help="a saved release: publish writes NAME-answers.release beside the answers")
+    Path, typer.Argument(help="a saved release; publish writes it as NAME-answers.release")
 ]
 
 
 def report(
-    source: Annotated[Path, typer.Argument(help="a saved release, or a saved plan")],
+    source: Annotated[Path, typer.Argument(help="a saved release or plan")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="where to write the page; NAME.html unless given")
+        Path | None, typer.Option("--out", "-o", help="the page to write; NAME.html by default")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace a page of that name")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite an existing page")] = False,
 ) -> None:
-    """Write what was released, how accurate it is and what it cost as one HTML page. Needs no data."""
+    """Write a report as one HTML page: answers, accuracy and privacy loss. Needs no data."""
     subject = saved_release_or_plan(source)
     target = out or source.with_suffix(".html")
     _check(target, force)
@@ -53,22 +53,22 @@ def adjust(
         typer.Option(
             "--out",
             "-o",
-            help="the answers, as .csv, .parquet, .json or .xlsx; NAME-adjusted.csv unless given",
+            help="file for the answers: .csv, .parquet, .json or .xlsx; NAME-adjusted.csv by default",
         ),
     ] = None,
-    integer: Annotated[bool, typer.Option("--integer", "--whole", help="whole numbers, too")] = False,
-    keep_negative: Annotated[
-        bool, typer.Option("--keep-negative", help="do not raise what is below zero")
+    integer: Annotated[
+        bool, typer.Option("--integer", "--whole", help="also make them whole numbers")
     ] = False,
+    keep_negative: Annotated[bool, typer.Option("--keep-negative", help="keep negative counts")] = False,
     time_limit: Annotated[
         float | None,
         typer.Option(
-            help="seconds, after which the best so far is taken; by default 300, and only if it is good"
+            help="stop after this many seconds with the best found; by default 300, and only a precise result"
         ),
     ] = None,
     force: Force = False,
 ) -> None:
-    """Make the counts of a release non-negative, or whole, and add up. Costs no privacy."""
+    """Make the counts of a release consistent and non-negative, or whole. Costs no privacy."""
     release = saved_release(source)
     outputs = outputs_of(
         source,
@@ -97,21 +97,21 @@ def _adjusted(release: Release, integer: bool, nonnegative: bool, time_limit: fl
 
 def quantiles(
     source: ReleaseFile,
-    attribute: Annotated[str, typer.Argument(help="an attribute with an order: a range, or bins")],
+    attribute: Annotated[str, typer.Argument(help="an ordered attribute: a range, or bins")],
     at: Annotated[
-        list[float] | None, typer.Option(help="a share, as in --at 0.5; quartiles unless given")
+        list[float] | None, typer.Option(help="a share, as in --at 0.5; repeatable; quartiles by default")
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="a further attribute: quantiles for each of its values")
+        str | None, typer.Option(help="another attribute: quantiles for each of its values")
     ] = None,
-    level: Annotated[float, typer.Option(help="how surely each interval holds the true quantile")] = 0.95,
+    level: Annotated[float, typer.Option(help="confidence level of each interval")] = 0.95,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="where to write them too, as .csv, .parquet, .json or .xlsx"),
+        typer.Option("--out", "-o", help="also write them to this .csv, .parquet, .json or .xlsx file"),
     ] = None,
     force: Force = False,
 ) -> None:
-    """Read quantiles with intervals off a released distribution. Costs no privacy."""
+    """Compute quantiles, with intervals, from a release. Costs no privacy."""
     if out is not None:
         check_outputs([out], [source])
         answers_writer(out)

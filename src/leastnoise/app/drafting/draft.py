@@ -1,4 +1,4 @@
-"""A specification to be filled in, with words at each place about what belongs there."""
+"""A draft of a specification, with comments that say what belongs in each place."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ TABLES = {
 _HEAD = """\
 # {spec}: what to publish from {table}
 #
-# Written from the names and types of the columns alone. No value was read from the table, and none
-# belongs here because it was seen there: a category that is listed because one person has it gives
-# that person away, whatever noise is added. Take ranges and categories from what is public anyway:
+# Written from the names and types of the columns only; no value of the table was read. Do not list a
+# value here because you saw it in the table: a category that is listed because one person has it reveals
+# that person, whatever noise is added. Take ranges and categories from public sources:
 # a codebook, a law, a register, an earlier publication.
 #
-# To do: put something in the place of every "{mark}". Delete what is no attribute to count by, such as
-# numbers of records, names or free text, with the queries that mention it. Then
+# To do: replace every "{mark}". Delete columns that you do not want to count by, such as record numbers,
+# names or free text, with the queries that use them. Then
 {commands}
 #
 # Editors check this file as you type if you put  #:schema ./spec.schema.json  in its first line, after
@@ -43,17 +43,17 @@ _HEAD = """\
 """
 
 _POLICIES = """\
-# A value that is not listed, and a missing one (in a CSV file, an empty field), leaves its record out, and
-# nothing says how many there were, unless a column says otherwise:
+# A record with a value that is not listed, or with a missing one (in a CSV file, an empty field), is left
+# out, and no release says how many. To count such records, write for example
 #   region = { categories = ["north", "south"], other = "elsewhere" }   # others in a cell of their own
 #   region = { categories = ["north", "south"], other = "unknown", null = "other" }   # and missing ones
 #   age    = { range = [0, 100], outside = "clamp" }   # 130 counts as 99
 """
 
 _EXAMPLES = {
-    "named": ('["north", "south"]', "all values that count; others are left out"),
+    "named": ('["north", "south"]', "all values to count; others are left out"),
     "more named": ('{ categories = ["north", "south"], other = "elsewhere" }', "or with a cell for the rest"),
-    "whole": ("{ range = [0, 116] }", "0, 1, … 115: the first, and one more than the last"),
+    "whole": ("{ range = [0, 116] }", "0, 1, … 115: the first value, and the last plus one"),
     "clamped": ('{ range = [0, 100], outside = "clamp" }', "or with 130 counted as 99"),
     "measured": ("{ bins = [0, 18, 65, inf] }", "[0, 18), [18, 65), 65 or more"),
 }
@@ -113,8 +113,7 @@ def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: s
     names = [column.name for column in columns if _is_published(column, wishes)]
     if not names:
         raise SpecError(
-            "a specification needs at least one column of text, numbers or truth values that does not only "
-            "tell records apart"
+            "a specification needs at least one column of text, numbers or truth values that is no identifier"
         )
     commands = "\n".join(f"#   {command}" for command in next_commands(wishes, spec=spec, table=table))
     head = _HEAD.format(spec=printable(spec), table=printable(table), mark=FILL_IN, commands=commands)
@@ -129,10 +128,10 @@ def next_commands(wishes: Wishes, *, spec: str, table: str) -> list[str]:
     shell, data = in_shell(spec), in_shell(table)
     ledger = in_shell(str(Path(spec).with_suffix(".ledger")))
     return [
-        f"leastnoise check {shell} --data {data}   # does the table keep to it? For its owner alone",
-        f"leastnoise explain {shell}   # what would be released, how accurate, and why; reads no data",
+        f"leastnoise check {shell} --data {data}   # does the table fit? For its owner only",
+        f"leastnoise explain {shell}   # expected accuracy, and what drives it; reads no data",
         f"leastnoise ledger create {ledger} --dataset {in_shell(name)} --for {shell} --times 2   "
-        "# once: a budget for two such releases; or give --epsilon and --delta",
+        "# once: a budget for two releases; or give --epsilon and --delta",
         f"leastnoise publish {shell} --data {data} --ledger {ledger}",
     ]
 
@@ -154,21 +153,21 @@ def _declared(column: Column, wishes: Wishes) -> str:
     if name in wishes.left_out:
         return ""
     if name == wishes.person:
-        return f"# {shown} names the person and is not published.\n"
+        return f"# {shown} identifies the person and is not published.\n"
     if _tells_apart(column, wishes):
         return (
-            f"# {shown} tells records apart, by its name, and is left out: nothing is counted by it.\n"
-            "# If it names a person who may have several records, write under [privacy] how many may count,\n"
-            f"# as in  records_per_person = 3, and whose they are:  person = {value_text(name)}\n"
-            f'# If it is an attribute after all, declare it:  {key} = ["a", "b"]\n'
+            f"# {shown} looks like an identifier, by its name, and is left out.\n"
+            "# If it identifies a person who can have several records, write in [privacy] how many count,\n"
+            f"# as in  records_per_person = 3, and the column:  person = {value_text(name)}\n"
+            f'# If it is an attribute to count by, declare it:  {key} = ["a", "b"]\n'
         )
     if kind == "time":
         return (
-            f"# {shown} holds dates or times and is left out. To publish it, make a column of years or\n"
-            "# months in the table, and declare that.\n"
+            f"# {shown} contains dates or times and is left out. To publish it, add a column of years or\n"
+            "# months to the table, and declare that.\n"
         )
     if kind not in _BLANK:
-        return f"# {shown} holds neither text nor numbers and is left out.\n"
+        return f"# {shown} contains neither text nor numbers and is left out.\n"
     if kind == "truth":
         return f"# {shown}: true or false.\n{key} = {_BLANK[kind]}\n"
     asked = f"{KINDS[kind]}. Write" if kind else "categories, whole numbers or measured numbers? Write one of"
@@ -181,17 +180,17 @@ def _declared(column: Column, wishes: Wishes) -> str:
 def _privacy(wishes: Wishes) -> list[str]:
     if wishes.stderr is not None and wishes.records_per_person == 1:
         return [
-            "# No budget: the plan spends the least that keeps every standard error below, and says what\n"
-            "# that is. To set a limit yourself, write\n"
+            "# No budget: the plan spends the least that meets every standard error below, and says\n"
+            "# how much that is. To set a limit, write\n"
             "#   [privacy]\n#   epsilon = 1.0\n#   delta = 1e-06\n",
             *(["\n".join(["[privacy]", *_several(wishes)]) + "\n"] if wishes.person is not None else []),
         ]
     delta = [f"delta = {value_text(wishes.delta)}"] if wishes.delta else []
     return [
-        "# The budget of everything below. epsilon = 1 is usual; less means more privacy and more noise.\n"
-        "# delta is what the promise may fall short by: keep it far below one over the number of people.\n"
-        "# Without delta the promise is pure: dearer where a person is in many of the counts, and sometimes\n"
-        "# cheaper; explain says which.\n"
+        "# The privacy budget of all queries together. epsilon = 1 is common; a smaller one means more\n"
+        "# privacy and more noise. delta is what the promise may fall short by: keep it far below one over\n"
+        "# the number of people. Without delta privacy is pure, which needs more noise where a person is in\n"
+        "# many of the counts, and sometimes less; `leastnoise explain --without-delta` compares both.\n"
         + "\n".join(["[privacy]", f"epsilon = {value_text(wishes.epsilon)}", *delta, *_several(wishes)])
         + "\n"
     ]
@@ -202,8 +201,8 @@ def _several(wishes: Wishes) -> list[str]:
     if wishes.person is None:
         return []
     return [
-        "# At most so many records of each person count, and the noise grows with the number. What is",
-        "# beyond it is left out; how much that is, check tells the owner of the table.",
+        "# At most this many records of each person count; further ones are left out, and the noise grows",
+        "# with the number. `leastnoise check` tells the owner of the table how many are left out.",
         f"records_per_person = {wishes.records_per_person}",
         f"person = {value_text(wishes.person)}",
     ]
@@ -221,13 +220,13 @@ def _queries(names: Sequence[str], wishes: Wishes) -> list[str]:
         asked += [['kind = "marginal"', f"attributes = {value_text([name])}"] for name in names]
     column = _sql_name(names[0])
     words = [
-        "# What is published. A query may also hold a name, a weight, and a target: the standard error that",
-        "# each of its counts must keep, or how far it may be off and how surely. Or SQL, and no kind:",
+        "# What is published. A query can have a name, a weight, and a target for each of its counts: a",
+        "# standard error, or the half-width and the level of an interval. Or SQL instead of a kind:",
         "#   [[query]]",
         '#   kind = "marginal"',
         f"#   attributes = {value_text([names[0]])}",
         f"#   name = {value_text(f'by {names[0]}')}",
-        "#   stderr = 20   # or, instead, within = [40, 0.95]: at most 40 off, 95 times in 100",
+        "#   stderr = 20   # or within = [40, 0.95]: a 95% interval of ±40",
         "#   [[query]]",
         f'#   sql = """SELECT {column}, COUNT(*) AS n FROM people GROUP BY {column}"""\n',  # noqa: S608 - to be read
     ]

@@ -1,4 +1,4 @@
-"""The few questions that a draft of a specification begins with."""
+"""The questions that `leastnoise init` asks before it drafts a specification."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LETTERS = {"c": "named", "w": "whole", "m": "measured", "t": "truth"}
 
 
 def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
-    """What somebody at a terminal wants; each question again until its answer is understood."""
+    """What somebody at a terminal wants; repeats each question until its answer is understood."""
     names = [column.name for column in columns]
     say(f"Columns: {', '.join(map(printable, names))}")
     several = _asked(ask, say, "Can one person have several records? y or n", "n", _yes)
@@ -28,20 +28,20 @@ def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
     if several:
         likely = next(filter(is_identifier, names), names[0])
         person = _asked(
-            ask, say, "Which column names the person?", likely, lambda text: column_named(text, names)
+            ask, say, "Which column identifies the person?", likely, lambda text: column_named(text, names)
         )
         records = ask_records(ask, say)
     rest = [name for name in names if name != person]
     telling = [name for name in rest if is_identifier(name)]
     if telling:
         say(
-            f"  {', '.join(map(printable, telling))}: only tells records apart, by its name, and is left out "
+            f"  {', '.join(map(printable, telling))}: looks like an identifier, by its name, and is left out "
             "unless you name it"
         )
     chosen = _asked(
         ask,
         say,
-        "Which columns are published? Names with commas between, or all",
+        "Which columns are published? Names separated by commas, or all",
         "all",
         lambda t: _columns(t, rest),
     )
@@ -57,7 +57,7 @@ def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
     tables = _asked(ask, say, f"What is published? {listed}", "1", lambda text: _numbered(text, numbered))
     stderr = None
     if records == 1:  # several records of one person are part of a privacy goal, so that there must be one
-        question = "Which standard error must every count keep? A number, or none to set epsilon"
+        question = "Which standard error must every count have at most? A number, or none to set epsilon"
         stderr = _asked(ask, say, question, "none", _stderr)
     epsilon, delta = 1.0, 1e-6
     if stderr is None:

@@ -152,7 +152,7 @@ def load_spec(path: str | Path) -> Spec:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         is_saved = content.startswith(b"PK")
-        hint = "; this is a saved plan or release, for `leastnoise release` or `explain`" if is_saved else ""
+        hint = "; this is a saved plan or release, for `leastnoise measure` or `explain`" if is_saved else ""
         raise SpecError(f"{source.name}: a specification is text in UTF-8{hint}") from None
     return _parse(text, lambda line: f"{source.name}: " if line is None else f"{source.name}:{line}: ")
 
