@@ -61,7 +61,7 @@ def room_of(path: Path, package: Path) -> str:
 
 
 # Files that call the papers' room by name, when asked: for a method of theirs, or for a reproduction.
-BY_NAME = ("planning/method_list.py", "app/cli/reproduce_command.py")
+BY_NAME = ("planning/method_list.py", "app/cli/main.py")
 
 
 def imported_rooms(path: Path, package: Path) -> Iterator[str]:
