@@ -212,6 +212,8 @@ TRANSCRIPTS: dict[str, list[str]] = {
 
 # What differs from run to run, in this order.
 MASKS = (
+    # Signs of life, which a slow machine prints more of.
+    (r"(?m)^.*\(\d+ s so far\)\n", ""),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(Z| UTC)?", "<time>"),
     (r"\d{4}-\d\d-\d\d", "<date>"),
     (r"(?<![\w.])(?=[0-9]*[a-f])[0-9a-f]{12,}\b", "<digest>"),

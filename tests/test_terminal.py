@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from leastnoise.app.cli import terminal
-from leastnoise.app.cli.terminal import designing, gap_in_words, spinner
+from leastnoise.app.cli.terminal import designing, gap_to_text, spinner
 from leastnoise.core.progress import Progress
 
 
@@ -92,5 +92,5 @@ def test_a_gap_that_is_not_known_is_not_told(
 
 def test_a_gap_that_is_not_known_yet_is_not_shown() -> None:
     """explain and tradeoff had shown an infinite one."""
-    assert gap_in_words(None) == gap_in_words(math.inf) == gap_in_words(math.nan) == ""
-    assert gap_in_words(0.0123) == ", gap to the optimum 1.2e-02"
+    assert gap_to_text(None) == gap_to_text(math.inf) == gap_to_text(math.nan) == ""
+    assert gap_to_text(0.0123) == ", gap to the optimum 1.2e-02"

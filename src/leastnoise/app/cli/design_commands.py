@@ -16,7 +16,7 @@ from leastnoise.app.cli.outputs import (
     check_new,
     check_outputs,
 )
-from leastnoise.app.cli.terminal import console, designing, gap_in_words, say, spinner
+from leastnoise.app.cli.terminal import console, designing, gap_to_text, say, spinner
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.printable import printable
 from leastnoise.core.whole_file import check_replaceable
@@ -175,7 +175,7 @@ def _watching(what: str) -> Iterator[Callable[[Redesign], None]]:
     with spinner(what) as update:
 
         def show(turn: Redesign) -> None:
-            gap = gap_in_words(turn.gap)
+            gap = gap_to_text(turn.gap)
             update(f"{what}: {printable(turn.subject)}, {turn.number} of {turn.n_redesigns}{gap}")
 
         yield show
@@ -213,7 +213,7 @@ def _comparing() -> Iterator[Callable[[Any], None]]:
     with spinner("comparing methods") as update:
 
         def show(turn: Any) -> None:
-            gap = gap_in_words(turn.gap)
+            gap = gap_to_text(turn.gap)
             update(f"comparing methods: {turn.method}, {turn.number} of {turn.n_turns}{gap}")
 
         yield show

@@ -13,10 +13,10 @@ import typer
 
 from leastnoise.core.printable import printable
 
-# Seconds after which work that nobody watches at a terminal says so for the first time. Each pause after that
-# is twice as long as the one before, up to the longest: a night's work fills no log, and no build server
-# that waits ten minutes for a line takes it for dead.
-FIRST_LINE, LONGEST_PAUSE = 5.0, 300.0
+# Seconds after which work without a terminal prints its first line. Each further pause is twice as long.
+FIRST_LINE = 5.0
+# Seconds between two lines, at most: build servers take ten silent minutes for a hang.
+LONGEST_PAUSE = 300.0
 
 
 def say(text: object) -> None:
@@ -31,7 +31,7 @@ def console(**options: Any) -> Any:
     return Console(highlight=False, **options)
 
 
-def gap_in_words(gap: float | None) -> str:
+def gap_to_text(gap: float | None) -> str:
     """What a line about a design adds on its gap: nothing where a method knows it only at its end."""
     return "" if gap is None or not math.isfinite(gap) else f", gap to the optimum {gap:.1e}"
 
@@ -92,7 +92,7 @@ def designing() -> Iterator[Callable[[Any], None]]:
     with spinner("designing") as update:
 
         def show(progress: Any) -> None:
-            update(f"designing: step {progress.step}{gap_in_words(progress.gap)}")
+            update(f"designing: step {progress.step}{gap_to_text(progress.gap)}")
 
         yield show
     typer.echo(f"designed in {time.monotonic() - started:.1f} s", err=True)

@@ -27,7 +27,7 @@ from leastnoise.query import (
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ConditionPart:
     """A condition on some attributes, tied to no other."""
 
     axes: tuple[str, ...]
@@ -35,7 +35,7 @@ class Part:
     condition: Condition
 
 
-def parts_of(condition: Condition, schema: Schema) -> list[Part] | None:
+def parts_of(condition: Condition, schema: Schema) -> list[ConditionPart] | None:
     """Conditions on disjoint attributes that must all hold, told shortly; None where they cannot."""
     found = []
     for part in independent_parts(condition):
@@ -45,7 +45,7 @@ def parts_of(condition: Condition, schema: Schema) -> list[Part] | None:
         others = [tuple(j for j in range(len(axes)) if j != i) for i in range(len(axes))]
         sides: list[Array] = [np.asarray(mask.any(axis=axis)) for axis in others]
         if not _is_product(mask, sides):
-            found.append(Part(axes, mask, part))
+            found.append(ConditionPart(axes, mask, part))
             continue
         for name, side in zip(axes, sides, strict=True):
             if side.all():
@@ -53,9 +53,9 @@ def parts_of(condition: Condition, schema: Schema) -> list[Part] | None:
             own = [part] if len(axes) == 1 else []
             told = [*own, *_told(name, schema, side)]
             if not told:
-                found.append(Part(axes, mask, part))
+                found.append(ConditionPart(axes, mask, part))
                 break
-            found.append(Part((name,), side, min(told, key=_length)))
+            found.append(ConditionPart((name,), side, min(told, key=_length)))
     return found
 
 

@@ -59,7 +59,7 @@ _DISTINCT = "distinct values are not counted: which of them occur is what must s
 
 
 @dataclass(frozen=True)
-class Asked:
+class CountRequest:
     """One count or sum of a statement.
 
     Attributes:
@@ -83,14 +83,14 @@ class Asked:
         return self.text.error(self.node, message)
 
 
-def read_statements(sql: str, schema: Schema) -> Iterator[Asked]:
+def read_statements(sql: str, schema: Schema) -> Iterator[CountRequest]:
     """Every count and sum of a text, in order.
 
     Raises:
         SqlError: pointing at what is not understood.
     """
     text = Text(sql)
-    reader = _Reader(text, schema)
+    reader = _StatementReader(text, schema)
     try:
         selects = [select for statement in _parsed(text) for select in reader.selects(statement)]
         if not selects:
@@ -138,7 +138,7 @@ def _check_beginnings(text: Text, tokens: list[Any]) -> None:
         before = kind
 
 
-class _Reader:
+class _StatementReader:
     """Reads SELECT statements over one schema and one table."""
 
     def __init__(self, text: Text, schema: Schema) -> None:
@@ -175,7 +175,7 @@ class _Reader:
             )
         return [current]
 
-    def read(self, select: Any) -> Iterator[Asked]:
+    def read(self, select: Any) -> Iterator[CountRequest]:
         """The counts and sums of one SELECT."""
         self._check_clauses(select, "expressions", "from_", "where", "group")
         self._tables = self._names_of_table(select)
@@ -335,7 +335,7 @@ class _Reader:
         condition: Condition | None,
         sets: tuple[frozenset[Key], ...],
         columns: tuple[Key, ...],
-    ) -> Asked:
+    ) -> CountRequest:
         node = item.unalias().unnest()
         conditions = [] if condition is None else [condition]
         if isinstance(node, exp.Filter):
@@ -353,7 +353,7 @@ class _Reader:
         else:
             raise self._text.error(item, self._instead(node))
         whom = joined("and", conditions) if conditions else None
-        asked = Asked(sum_of, whom, sets, columns, item.alias or None, self._text, item)
+        asked = CountRequest(sum_of, whom, sets, columns, item.alias or None, self._text, item)
         return asked if sum_of is None else replace(asked, sum_of=self._summable(asked))
 
     def _counted(self, node: Any) -> list[Condition]:
@@ -417,7 +417,7 @@ class _Reader:
         ((attribute, held),) = wanted.items()
         return attribute, [joined("or", held)]
 
-    def _summable(self, asked: Asked) -> str:
+    def _summable(self, asked: CountRequest) -> str:
         assert asked.sum_of is not None
         numbers = self._schema[asked.sum_of].numbers()
         if numbers is not None and max(map(abs, numbers)) >= 2**63:

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.app.sql.condition_text import Part, exactly, parts_of, shortly
+from leastnoise.app.sql.condition_text import ConditionPart, exactly, parts_of, shortly
 from leastnoise.app.sql.conditions import Buckets, joined
-from leastnoise.app.sql.statements import Asked
+from leastnoise.app.sql.statements import CountRequest
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array, Matrix
 from leastnoise.query import (
@@ -63,7 +63,7 @@ class Tied:
     """
 
     axes: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ConditionPart, ...]
     buckets: tuple[Buckets, ...]
     grouped: tuple[str, ...]
 
@@ -84,15 +84,15 @@ class Group:
 
 
 def tied_together(
-    parts: Sequence[Part], buckets: Sequence[Buckets], shared: frozenset[str], schema: Schema
+    parts: Sequence[ConditionPart], buckets: Sequence[Buckets], shared: frozenset[str], schema: Schema
 ) -> list[Tied]:
     """What is grouped by and under which conditions, one entry for attributes that belong together."""
-    loose: list[tuple[frozenset[str], list[Part], list[Buckets]]] = [
+    loose: list[tuple[frozenset[str], list[ConditionPart], list[Buckets]]] = [
         *((frozenset(part.axes), [part], []) for part in parts),
         *((group.attributes, [], [group]) for group in buckets),
         *((frozenset({name}), [], []) for name in schema if name in shared),
     ]
-    merged: list[tuple[frozenset[str], list[Part], list[Buckets]]] = []
+    merged: list[tuple[frozenset[str], list[ConditionPart], list[Buckets]]] = []
     for names, own, groups in loose:
         touching = [other for other in merged if other[0] & names]
         merged = [other for other in merged if not other[0] & names]
@@ -207,7 +207,7 @@ class Namer:
         return name
 
 
-def queries_for(asked: Asked, schema: Schema, namer: Namer) -> Iterator[Query]:
+def queries_for(asked: CountRequest, schema: Schema, namer: Namer) -> Iterator[Query]:
     """The queries that answer one count or sum, each cross table with a name of its own."""
     try:
         found = list(_all(asked, schema))
@@ -221,7 +221,7 @@ def queries_for(asked: Asked, schema: Schema, namer: Namer) -> Iterator[Query]:
         yield query.having(name=namer.name(asked.name, title))
 
 
-def _all(asked: Asked, schema: Schema) -> Iterator[tuple[str, Query]]:
+def _all(asked: CountRequest, schema: Schema) -> Iterator[tuple[str, Query]]:
     """The title of every cross table, and the query for it."""
     parts = parts_of(asked.condition, schema) if asked.condition else []
     if parts is None:
@@ -242,7 +242,7 @@ def _all(asked: Asked, schema: Schema) -> Iterator[tuple[str, Query]]:
 _Family = tuple[frozenset[str], tuple[Buckets, ...]]
 
 
-def _families(asked: Asked) -> dict[_Family, list[frozenset[str]]]:
+def _families(asked: CountRequest) -> dict[_Family, list[frozenset[str]]]:
     """The cross tables by what conditions touch of them, and the sets of free attributes of each."""
     families: dict[_Family, list[frozenset[str]]] = {}
     for keys in asked.sets:
@@ -257,7 +257,7 @@ def _families(asked: Asked) -> dict[_Family, list[frozenset[str]]]:
     return families
 
 
-def _place(group: Buckets, asked: Asked) -> int:
+def _place(group: Buckets, asked: CountRequest) -> int:
     return asked.columns.index(group) if group in asked.columns else len(asked.columns)
 
 
@@ -288,7 +288,7 @@ def _title(names: frozenset[str], buckets: tuple[Buckets, ...], schema: Schema, 
     return " x ".join([*made, *plain, *([cube] if cube else [])]) or "everyone"
 
 
-def _product(asked: Asked, tied: Sequence[Tied], rest: Query | None, schema: Schema) -> Query:
+def _product(asked: CountRequest, tied: Sequence[Tied], rest: Query | None, schema: Schema) -> Query:
     """The query whose factors are the tied attributes, each asked in its plainest form."""
     fixed: list[Condition] = []
     plain: list[str] = []
@@ -349,7 +349,7 @@ def _named(values: Attribute, i: int) -> object:
     return values.values[i] if i < values.n_values else values.other  # type: ignore[attr-defined]
 
 
-def _written_out(asked: Asked, tied: Sequence[Tied], rest: Query | None, schema: Schema) -> Query:
+def _written_out(asked: CountRequest, tied: Sequence[Tied], rest: Query | None, schema: Schema) -> Query:
     """Sums of an attribute that a condition or GROUP BY also speaks of, as rows over all cells."""
     sum_of = asked.sum_of
     assert sum_of is not None
