@@ -317,7 +317,7 @@ def test_the_page_says_who_is_protected(person: str | None) -> None:
 def test_refusals() -> None:
     table = pandas.DataFrame({"id": [1], "x": [0]})
     schema = Schema(x=range(2))
-    with pytest.raises(DataError, match=r"name the column, as in vectorize\(source, schema, person='id'\)"):
+    with pytest.raises(DataError, match=r"name it, as in vectorize\(source, schema, person='id'\)"):
         vectorize(table, schema).vector(records_per_person=1)
     data = vectorize(table, schema, person="id")
     for k in (0, -1, 1.5, True, "2"):
