@@ -647,7 +647,7 @@ def test_explain_of_a_plan_after_others(folder: Path) -> None:
     plan.save(folder / "later.plan")
     alone = command("later.plan", columns=200)
     assert alone.exit_code == 0, alone.output
-    assert "name the plans that this one was designed after: --after" in alone.stdout
+    assert "name the earlier plans with --after" in alone.stdout
     both = command("later.plan", "--after", "first.plan", columns=200)
     assert both.exit_code == 0, both.output
     assert "lowers the factor on all targets" in both.stdout

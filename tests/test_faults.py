@@ -1050,7 +1050,7 @@ def check_estimated_first() -> None:
         refused(
             data.vector, TooLargeError, "would hold 1,000,000,000,000 cells; at most 536,870,912 are built"
         )
-        refused(all_the_way(lambda: pairs), MethodError, "the workload has 1,000,000,000,000")
+        refused(all_the_way(lambda: pairs), MethodError, "workload has 1,000,000,000,000")
         assert tracemalloc.get_traced_memory()[1] < 2**22
     finally:
         tracemalloc.stop()
