@@ -16,10 +16,10 @@ help: ## what can be made
 demo: $(VENV)/.core ## publish a synthetic town of 200,000 people, privately
 	@$(BIN)/leastnoise demo
 
-test: $(VENV)/.dev check ## lint, types and tests on the light core
-	$(PYTEST)
+test: $(VENV)/.dev check ## lint, types and the quick tests, on the light core: three minutes on two cores
+	$(PYTEST) -m "not thorough"
 
-test-all: $(VENV)/.all check ## the same with every extra, Java and PostgreSQL; nothing may be skipped
+test-all: $(VENV)/.all check ## every test, with every extra, Java and PostgreSQL; nothing may be skipped
 	LEASTNOISE_ALL_EXTRAS=1 $(PYTEST)
 	@$(MAKE) --no-print-directory docs
 

@@ -83,6 +83,7 @@ def best_of_total(A: Array, y: Array, total: float) -> Array:
 # ------------------------------------------------------------------------------- the optimum
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_adjusted_cells_are_the_best(case: tuple[str, str, str]) -> None:
     release = measured(plan_of(*case), sparse_counts(36))
@@ -298,6 +299,7 @@ def test_whole_numbers_may_be_negative_if_asked() -> None:
 # ---------------------------------------------------------------------------------- accuracy
 
 
+@pytest.mark.thorough
 def test_sparse_counts_come_out_nearer() -> None:
     """Forty releases of a table that is mostly zeros: the squared error falls by a seventh or more.
 
@@ -324,6 +326,7 @@ def highest_coverage(hits: Array, n: int) -> Array:
     return np.where(hits < n, stats.beta.ppf(1 - rate, hits + 1, np.maximum(n - hits, 1)), 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("integer", [False, True])
 def test_intervals_of_adjusted_answers_hold_as_often(integer: bool) -> None:
     """Each interval of 90 %, 2,000 times; a twin a tenth narrower fails."""
@@ -494,6 +497,7 @@ def test_nothing_but_the_measurements_is_looked_at(monkeypatch: pytest.MonkeyPat
     adjust(release, integer=True)
 
 
+@pytest.mark.thorough
 def test_a_hundred_thousand_cells_take_few_products() -> None:
     """Newton steps on the dual; steps that stop at the first bound took thousands."""
     schema = ln.Schema(a=range(40), b=range(50), c=range(50))

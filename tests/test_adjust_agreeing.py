@@ -78,6 +78,7 @@ def distance(A: Array, x: Array, y: Array) -> float:
     return float(np.linalg.norm(A @ (x - np.linalg.lstsq(A, y, rcond=None)[0])))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["tied", "ranges", "unasked"])
 def test_estimates_are_of_least_squares_and_answers_follow_from_them(name: str) -> None:
     """Blocks that tell only a part of their axes were left out of the estimates; an axis that nobody asked
@@ -115,6 +116,7 @@ def test_adjusted_cells_are_the_best_where_a_block_tells_only_a_part(
     assert proven() > 1
 
 
+@pytest.mark.thorough
 def test_answers_made_to_agree_are_of_least_squares() -> None:
     release = measured(plan_of("apart"))
     assert not strategy_of(release.plan).is_consistent
@@ -141,6 +143,7 @@ def test_unadjusted_answers_disagree_where_blocks_are_apart() -> None:
     assert differences[0] > 1 and differences[1] <= ROUNDING * float(together.answers.sum())
 
 
+@pytest.mark.thorough
 def test_variances_are_at_most_what_the_plan_states() -> None:
     """Gauss and Markov, densely: W G⁺ Wᵀ beside the stated variances; some are smaller by 3 % or more."""
     plan = plan_of("apart")

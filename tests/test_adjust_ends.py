@@ -65,6 +65,7 @@ def few_answers(size: str) -> ln.Plan:
     return ln.design(ln.assemble(queries, schema), ln.GDP(0.5), method="dense")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", ["1,920", "248"])
 def test_few_answers_over_many_cells_converge_in_few_steps(size: str) -> None:
     """Cells that fit in a matrix went from face to face: 189 answers over 1,920 cells stood at the same
@@ -102,6 +103,7 @@ def random_plan(rng: np.random.Generator) -> ln.Plan:
     return ln.design(ln.assemble(queries, schema), ln.GDP(1), method=method)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(40))
 def test_random_releases_end_with_the_best_cells_and_one_whole_table(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -123,6 +125,7 @@ def test_random_releases_end_with_the_best_cells_and_one_whole_table(seed: int) 
     assert (whole.answers == plan.workload.dense() @ z).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(10))
 def test_a_precision_out_of_reach_is_given_up(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is proved exactly in floats: the search ends where steps gain nothing, and says so."""
@@ -232,6 +235,7 @@ def test_an_interruption_hands_out_the_best_so_far(
     assert again.adjusted.ended == "interrupted" and (again.answers == cut.answers).all()
 
 
+@pytest.mark.thorough
 def test_an_interruption_while_answers_are_made_to_agree() -> None:
     schema = ln.Schema(age=range(30), region=range(24), sex=("F", "M"))
     queries = [

@@ -106,6 +106,7 @@ def test_products_with_information_add_tables_up_through_one_another() -> None:
 # ---------------------------------------------------------------------------------- the search
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("people", [200, 5_000, 10**6])
 def test_the_inside_leads_to_the_best_cells(people: int) -> None:
     """The proof, again from the integer rows alone."""

@@ -142,6 +142,7 @@ GOALS: list[Callable[[int], Goal | None]] = [
 OBJECTIVES: list[Objective] = [TotalVariance(), MaxVariance(), Targets(), TotalVariance(within_targets=True)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("goal", GOALS)
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
@@ -272,6 +273,7 @@ def matrices() -> list[Array]:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(5))
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
 def test_the_optimum_is_that_of_scaled_columns(number: int, objective: Objective) -> None:

@@ -64,6 +64,7 @@ def is_true_when_followed(plan: ln.Plan, found: PureAlternative) -> bool:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(8))
 def test_every_word_is_true_when_followed(seed: int) -> None:
     plan = random_plan(seed)
@@ -75,6 +76,7 @@ def test_every_word_is_true_when_followed(seed: int) -> None:
         assert getattr(found.goal, name) == getattr(given, name)
 
 
+@pytest.mark.thorough
 def test_both_sides_occur_and_wrong_words_would_be_noticed() -> None:
     pairs = [(plan, design_without_delta(plan)) for plan in map(random_plan, range(4))]
     assert {found.ratio < 1 for _, found in pairs} == {True, False}
@@ -98,6 +100,7 @@ def test_a_single_count_needs_no_delta() -> None:
     assert found.ratio == pytest.approx(72 / plan.certificate.achieved, rel=SOLVER)
 
 
+@pytest.mark.thorough
 def test_targets_that_are_missed_are_said_to_be() -> None:
     """Five tables that overlap everywhere: a standard error of 0.5 with this much δ, more than 1 without."""
     many = ln.Schema(**{f"a{i}": range(2) for i in range(5)})

@@ -111,6 +111,7 @@ def test_the_plans_are_of_every_kind() -> None:
     assert plan_named("10^12 cells").workload.shape[1] == 4**20
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_a_plan_keeps_what_it_says_and_with_less_noise_is_found_out(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -146,6 +147,7 @@ def test_the_worst_pair_of_records_costs_what_the_sensitivity_says(
     assert not twin.keeps_its_word and "changes more than the sensitivity" in str(twin)
 
 
+@pytest.mark.thorough
 def test_without_listing_every_cell_the_worst_is_found_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     seeded(monkeypatch)
     monkeypatch.setattr(worst_pair, "_MAX_CELLS", 1)
@@ -194,6 +196,7 @@ def test_any_spending_up_to_the_stated_one_has_a_group_of_enough_power() -> None
             assert detection_power(kind, apart, auditing.USUAL_DRAWS[kind]) >= 0.95
 
 
+@pytest.mark.thorough
 def test_the_power_is_that_of_many_audits() -> None:
     """Guesses drawn from the law that they have, 400 audits: the share that accuses is as computed."""
     rng, runs, apart = np.random.default_rng(1), 400, 3.0
@@ -357,6 +360,7 @@ class ZeroBits:
         return int.from_bytes(self.rng.bytes((n + 7) // 8), "little") >> (-n % 8)
 
 
+@pytest.mark.thorough
 def test_no_pattern_of_bits_tells_neighbours_apart_and_floats_do() -> None:
     found = bit_patterns(20_000)
     assert found["gaussian"] == [] and found["laplace"] == []
@@ -468,6 +472,7 @@ def reading_traces(name: str, held: str) -> list[list[tuple[str, int]]]:
 HELD = ("objects", "text")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("name", ["marginals", "tables"])
 def test_reading_a_table_does_not_branch_on_its_records(name: str, held: str) -> None:
@@ -624,6 +629,7 @@ attributes = ["town", "kind"]
 """
 
 
+@pytest.mark.thorough
 def test_the_shell_tells_nothing_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     scratch = tmp_path / "scratch"

@@ -158,6 +158,7 @@ def random_caps(rng: np.random.Generator, W: Any) -> Any:
     return 10.0 ** rng.uniform(-1, 1, len(W)) * (W**2).sum(axis=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("caps", ["equal", "random"])
 @pytest.mark.parametrize("kind", BATTERY)
 def test_the_least_profile_is_proved(kind: str, caps: str) -> None:
@@ -172,6 +173,7 @@ def test_the_least_profile_is_proved(kind: str, caps: str) -> None:
             assert not is_proved(wrong, W, c, SOLVER)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("caps", ["equal", "random"])
 @pytest.mark.parametrize("kind", BATTERY)
 def test_the_total_within_caps_is_proved(kind: str, caps: str) -> None:
@@ -270,6 +272,7 @@ def judged(W: Any, caps: Any, weights: Any = None, profile: float = 1.0) -> floa
     return float(asked.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(8))
 def test_a_semidefinite_solver_agrees(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -295,6 +298,7 @@ def test_a_semidefinite_solver_agrees(seed: int) -> None:
 # Infeasible -----------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(6))
 def test_infeasible_exactly_where_the_least_profile_exceeds_the_budget(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -436,6 +440,7 @@ def test_plans_that_ran_out_of_time_say_so(objective: Any) -> None:
     assert plan.certificate.lower_bound <= best.achieved <= plan.certificate.achieved * (1 + SOLVER)
 
 
+@pytest.mark.thorough
 def test_torch_agrees_with_numpy() -> None:
     extra("torch")
     rng = np.random.default_rng(6)

@@ -96,6 +96,7 @@ def agrees(found: Certificate, workload: Workload, plan: Any) -> bool:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workload", workloads(), ids=repr)
 @pytest.mark.parametrize(
     "goal", [GDP(1), ApproxDP(0.5, 1e-9, records_per_person=3), ZCDP(20), PureDP(2)], ids=str
@@ -376,6 +377,7 @@ def test_the_solver_is_not_asked() -> None:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 20.0])
 def test_no_pure_plan_is_called_optimal_and_geometric_noise_does_not_beat_the_bound(epsilon: float) -> None:
     """The bound once took the variance of continuous noise; geometric noise has half of it at ε = 3."""

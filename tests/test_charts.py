@@ -58,6 +58,7 @@ class Page(HTMLParser):
             self.scripts[-1][1] += data
 
 
+@pytest.mark.thorough
 def test_a_picture_is_one_element_with_its_labels_and_nothing_to_load():
     svg = to_svg(chart_of(("women", "<b>&men")))
     root = ET.fromstring(svg)
@@ -68,6 +69,7 @@ def test_a_picture_is_one_element_with_its_labels_and_nothing_to_load():
     assert "http" not in re.sub(r'xmlns(:xlink)?="[^"]*"', "", svg)
 
 
+@pytest.mark.thorough
 def test_a_page_brings_its_script_along_and_allows_no_other():
     page = Page(to_page(chart_of(), title="Ages & sexes"))
     (_, spec), (given, script) = page.scripts
@@ -80,6 +82,7 @@ def test_a_page_brings_its_script_along_and_allows_no_other():
     assert len(script) > 500_000
 
 
+@pytest.mark.thorough
 def test_a_label_does_not_end_the_script_that_it_stands_in():
     text = to_page(chart_of((HOSTILE, "<!--", "\u2028")), title=HOSTILE)
     page = Page(text)
@@ -109,6 +112,7 @@ def test_data_from_elsewhere_are_refused():
     )
 
 
+@pytest.mark.thorough
 def test_more_rows_than_altair_likes_are_drawn():
     assert to_svg(chart_of([f"c{i % 7}" for i in range(6_000)])).startswith("<svg")
 
@@ -128,6 +132,7 @@ def test_without_the_packages_the_line_to_type_is_given(monkeypatch, module):
         to_svg(None)
 
 
+@pytest.mark.thorough
 def test_importing_the_library_does_not_import_charts():
     code = (
         "import sys, leastnoise, leastnoise.report.charts.chart_files; "
@@ -136,6 +141,7 @@ def test_importing_the_library_does_not_import_charts():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.thorough
 @BROWSER
 def test_a_browser_draws_the_page_and_asks_for_nothing(tmp_path):
     path = tmp_path / "chart.html"

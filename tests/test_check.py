@@ -104,6 +104,7 @@ def check_by_hand(declared: list[Attribute], rows: list[tuple[Any, ...]]) -> Non
         assert numbers(column) == by_hand(declared[k], [row[k] for row in rows])
 
 
+@pytest.mark.thorough
 @settings(max_examples=12)
 @given(st.lists(attributes(), min_size=3, max_size=5), st.data())
 def test_every_number_agrees_with_a_count_by_hand(declared: list[Attribute], data: st.DataObject) -> None:
@@ -199,6 +200,7 @@ def test_the_command_says_what_becomes_of_every_record(run: Callable[..., Any]) 
     )
 
 
+@pytest.mark.thorough
 def test_persons_are_held_against_the_limit(run: Callable[..., Any]) -> None:
     told = run("people.toml", "--data", "people.csv", "--person", "id").output
     assert "2 different persons (column id) among the records that count\n" in told
@@ -242,6 +244,7 @@ def test_a_table_that_fits_is_told_so(run: Callable[..., Any]) -> None:
     assert "0 records could be read" in run("people.toml", "--data", "people.csv").output
 
 
+@pytest.mark.thorough
 def test_every_kind_of_file_gives_the_same(run: Callable[..., Any], tmp_path: Path) -> None:
     import duckdb
 

@@ -117,6 +117,7 @@ def files(folder: Path) -> set[str]:
 # ---------------------------------------------------------------- help
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("columns", [60, 80, 160])
 def test_every_command_explains_itself(command: str, columns: int, folder: Path) -> None:
@@ -168,6 +169,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Com
     return folder, done
 
 
+@pytest.mark.thorough
 def test_demo_writes_what_it_lists(town: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     folder, done = town
     listed = re.findall(r"^  (\w+\.\w+) ", done.stdout.split("Written to my town:")[1], re.MULTILINE)
@@ -259,6 +261,7 @@ def test_design_then_release(folder: Path) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_names_are_chosen_with_out(folder: Path) -> None:
     assert "wrote other.plan" in succeed("design", "town.toml", "-o", "other.plan")
     assert "wrote a.csv" in succeed("release", "other.plan", "--data", "people.csv", "--out", "a.csv")
@@ -275,6 +278,7 @@ def test_publish_does_the_whole_walk(folder: Path) -> None:
     assert "warning: no ledger" in result.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_explain_a_specification_and_a_plan(columns: int, folder: Path) -> None:
     (folder / "upper.TOML").write_text(SPEC)
@@ -288,6 +292,7 @@ def test_explain_a_specification_and_a_plan(columns: int, folder: Path) -> None:
     assert max(map(len, table.splitlines())) <= columns
 
 
+@pytest.mark.thorough
 def test_compare(folder: Path) -> None:
     text = succeed("compare", "town.toml", "--method", "identity", "--method", "dense")
     assert re.search(r"^dense .*\n^identity ", text, re.MULTILINE)
@@ -301,6 +306,7 @@ def with_targets(stderr: float, *, goal: bool) -> str:
     return text if goal else before + after[after.index("[[query]]") :]
 
 
+@pytest.mark.thorough
 def test_targets_without_privacy_walk_too(folder: Path) -> None:
     (folder / "town.toml").write_text(
         with_targets(5, goal=False).replace('"marginal"', '"marginal"\nstderr = 8')
@@ -315,6 +321,7 @@ def test_targets_without_privacy_walk_too(folder: Path) -> None:
     assert "Targets: met by every query" in succeed("publish", "town.toml", "--data", "people.csv")
 
 
+@pytest.mark.thorough
 def test_targets_within_a_goal(folder: Path) -> None:
     (folder / "town.toml").write_text(with_targets(60, goal=True))
     text = succeed("design", "town.toml")
@@ -361,12 +368,14 @@ def test_a_terminal_shows_the_gap_shrink(
     assert gaps[-1] < 1e-5 < gaps[0]
 
 
+@pytest.mark.thorough
 def test_pure_privacy_walks_too(folder: Path) -> None:
     (folder / "pure.toml").write_text(SPEC.replace("delta   = 1e-6", ""))
     assert "ε-differential privacy with ε = 1" in succeed("publish", "pure.toml", "--data", "people.csv")
     assert "total variance" in succeed("explain", "pure.toml")
 
 
+@pytest.mark.thorough
 def test_what_is_said_of_no_delta_is_what_leaving_it_out_gives(folder: Path) -> None:
     """It was the best of other plans than those that design makes, and was said unasked."""
     for settings in ("", '\n[design]\nmethod = "hierarchical"\n'):
@@ -394,6 +403,7 @@ def test_settings_of_the_specification_are_used(folder: Path) -> None:
 NASTY = '[bold]x[/bold] [red] :smile: \x1b[31m "q" \u202e'
 
 
+@pytest.mark.thorough
 def test_names_are_shown_as_they_are(folder: Path) -> None:
     """Names come from a file that somebody else may have written."""
     schema = leastnoise.Schema(**{"[i]a": (NASTY, "b"), "sex": ("F", "M")})
@@ -512,6 +522,7 @@ REFUSALS: list[tuple[Callable[[Path], None], list[str], str]] = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("prepare", "arguments", "words"), REFUSALS, ids=[" ".join(arguments) for _, arguments, _ in REFUSALS]
 )
@@ -533,6 +544,7 @@ def forbidden(*arguments: Any, **options: Any) -> None:
     raise AssertionError("nothing may be designed or measured here")
 
 
+@pytest.mark.thorough
 def test_the_table_is_never_replaced_by_its_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """people.toml with people.csv used to overwrite the private table with the noisy answers."""
     succeed("design", "town.toml")
@@ -708,6 +720,7 @@ def test_an_interruption_after_paying_says_where_the_answers_are(
     assert (folder / "town-answers.csv").exists()
 
 
+@pytest.mark.thorough
 def test_an_interrupted_process_ends_in_one_line(folder: Path) -> None:
     # Where the tests run in the background of a script, Ctrl-C is ignored unless asked for.
     line = (
@@ -734,6 +747,7 @@ def test_an_interrupted_process_ends_in_one_line(folder: Path) -> None:
     assert files(folder) == {"town.toml", "people.csv"}
 
 
+@pytest.mark.thorough
 def test_a_refusal_in_a_real_shell(folder: Path) -> None:
     done = shell("publish", "none.toml", "--data", "people.csv")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "error: there is no file 'none.toml'\n")
@@ -742,6 +756,7 @@ def test_a_refusal_in_a_real_shell(folder: Path) -> None:
     assert "Usage: leastnoise [OPTIONS] COMMAND" in usage.stdout
 
 
+@pytest.mark.thorough
 def test_a_terminal_without_greek_letters_gets_question_marks(folder: Path) -> None:
     """ε and ± used to stop the output where the encoding has none."""
     done = shell(
@@ -754,6 +769,7 @@ def test_a_terminal_without_greek_letters_gets_question_marks(folder: Path) -> N
     assert {"town-answers.csv", "town-answers.release"} < files(folder)
 
 
+@pytest.mark.thorough
 def test_help_answers_at_once() -> None:
     """What is heavy is imported by the command that needs it."""
     line = (
@@ -774,6 +790,7 @@ def test_a_second_release_is_refused_unless_forced(folder: Path) -> None:
     assert (folder / "town-answers.csv").read_bytes() != before
 
 
+@pytest.mark.thorough
 def test_answers_go_to_files_of_a_known_kind_only(folder: Path) -> None:
     told = refuse("publish", "town.toml", "--data", "people.csv", "--out", "x.docx")
     assert ".csv, .parquet, .json, .xlsx, got" in told
@@ -823,6 +840,7 @@ def several_records(folder: Path, *, person: str | None) -> None:
     (folder / "people.csv").write_text(f"age,sex,who,row\n{rows}")
 
 
+@pytest.mark.thorough
 def test_the_person_of_the_specification_is_used_unless_another_is_named(folder: Path) -> None:
     several_records(folder, person="who")
     done = run("publish", "town.toml", "--data", "people.csv")
@@ -838,6 +856,7 @@ def test_the_person_of_the_specification_is_used_unless_another_is_named(folder:
     assert refuse("check", "town.toml", "--data", "people.csv").endswith("; 'who' is there for 'Who'")
 
 
+@pytest.mark.thorough
 def test_records_on_trust_are_said_before_anything_is_paid(folder: Path) -> None:
     """It used to publish and pay without a word where the column was forgotten."""
     several_records(folder, person=None)

@@ -82,6 +82,7 @@ def respecified(*changes: tuple[str, str]) -> None:
 # ------------------------------------------------------------------ what is left, and who is refused when
 
 
+@pytest.mark.thorough
 def test_what_is_left_can_be_typed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger's epsilon at its own delta used to be all that was said, and was refused when typed."""
     assert "for one more release: at most epsilon = 1.5 with delta = 1e-08" in succeed(
@@ -106,6 +107,7 @@ def test_what_is_left_can_be_typed(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert len(Ledger("town.db").entries) == 2
 
 
+@pytest.mark.thorough
 def test_plans_for_targets_are_told_of_targets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     succeed(*PUBLISH)
     respecified(("[privacy]\nepsilon = 1.0\ndelta = 1e-6\n", ""), ('"marginal"', '"marginal"\nstderr = 2.0'))
@@ -120,6 +122,7 @@ def test_plans_for_targets_are_told_of_targets(folder: Path, monkeypatch: pytest
     assert "epsilon without delta" in line
 
 
+@pytest.mark.thorough
 def test_a_plan_that_may_be_cheaper_is_designed_first(folder: Path) -> None:
     """The first release leaves room in the cells of men, and the second spends in those alone."""
     women, men = ("M", "F"), ("F", "M")
@@ -150,6 +153,7 @@ def test_a_workload_of_zeros_is_not_refused_early(folder: Path) -> None:
 # ------------------------------------------------------------------ the same release again
 
 
+@pytest.mark.thorough
 def test_a_stored_release_is_handed_out_without_a_design(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +169,7 @@ def test_a_stored_release_is_handed_out_without_a_design(
     assert Ledger("town.db").head == head
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("change", "difference"),
     [
@@ -189,6 +194,7 @@ def test_another_plan_under_the_same_id_is_refused_without_a_design(
     assert Ledger("town.db").head == before and not Path("b.csv").exists()
 
 
+@pytest.mark.thorough
 def test_a_plan_that_is_no_proved_optimum_is_compared_by_design(folder: Path) -> None:
     """A plan of some method, stored, must not be handed out for the best there is.
 
@@ -204,6 +210,7 @@ def test_a_plan_that_is_no_proved_optimum_is_compared_by_design(folder: Path) ->
     assert "release 'spring' is of another plan; use a new release id" in line
 
 
+@pytest.mark.thorough
 def test_fetching_replaces_nothing_unasked(folder: Path) -> None:
     succeed(*PUBLISH, "--release-id", "spring")
     succeed("ledger", "fetch", "town.db", "spring")
@@ -224,6 +231,7 @@ STORED = (
 STORED += "nothing was spent. For new answers give another --release-id\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["publish", "publish pure", "release"])
 def test_old_answers_are_never_taken_for_new_ones(command: str, folder: Path) -> None:
     """Another table under a known id gave last year's answers in a file of this year's name, silently."""
@@ -250,6 +258,7 @@ def test_old_answers_are_never_taken_for_new_ones(command: str, folder: Path) ->
     assert not Path("y2027.csv").exists()
 
 
+@pytest.mark.thorough
 def test_a_plan_is_not_paid_for_twice_unasked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another --out was all it took to pay for the same answers again."""
     respecified(("epsilon = 1.0", "epsilon = 0.2"))
@@ -275,6 +284,7 @@ def test_a_plan_is_not_paid_for_twice_unasked(folder: Path, monkeypatch: pytest.
     assert len(Ledger("town.db").entries) == 5
 
 
+@pytest.mark.thorough
 def test_a_saved_plan_is_not_paid_for_twice_unasked(folder: Path) -> None:
     respecified(("epsilon = 1.0\ndelta = 1e-6", "epsilon = 0.25"))
     succeed("design", "town.toml")
@@ -288,6 +298,7 @@ def test_a_saved_plan_is_not_paid_for_twice_unasked(folder: Path) -> None:
     succeed(*given, "--out", "b.csv", "--release-id", "anew")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("release_id", "name"),
     [("spring 2026/first", "spring-2026-first"), ("../../x", "x"), ("1.2", "1.2"), ("§§", "release")],
@@ -308,6 +319,7 @@ def test_long_names_fit_on_a_disk(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ how large a ledger
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("privacy", "limit"),
     [
@@ -340,6 +352,7 @@ def test_a_ledger_for_so_many_releases(privacy: str, limit: str, folder: Path) -
     assert Ledger("two.db").head == before
 
 
+@pytest.mark.thorough
 def test_a_ledger_for_targets_is_found_by_design(folder: Path) -> None:
     respecified(("[privacy]\nepsilon = 1.0\ndelta = 1e-6\n", ""), ('"marginal"', '"marginal"\nstderr = 20.0'))
     made = ("ledger", "create", "two.db", "--dataset", "town", "--for", "town.toml", "--times", "2")
@@ -350,6 +363,7 @@ def test_a_ledger_for_targets_is_found_by_design(folder: Path) -> None:
     assert "standard errors" in refuse(*asked, "--release-id", "2027", "--out", "2027.csv")
 
 
+@pytest.mark.thorough
 def test_many_times_are_counted_up_to_a_thousand(folder: Path) -> None:
     respecified(("epsilon = 1.0", "epsilon = 0.001"))
     shown = ("ledger", "show", "town.db", "--spec", "town.toml")
@@ -409,6 +423,7 @@ def test_records_per_person_of_ledger_and_specification(
     assert "design it with records_per_person=3 (in a specification: in [privacy]" in line
 
 
+@pytest.mark.thorough
 def test_a_pure_release_after_a_gaussian_one_is_told_why_it_costs_more(folder: Path) -> None:
     """ε = 1.67 left, and 0.5 refused: that a pure release is converted was not said."""
     succeed("ledger", "create", "two.db", "--dataset", "town", "--epsilon", "2", "--delta", "1e-6")
@@ -437,6 +452,7 @@ def test_a_table_as_ledger_is_no_damaged_ledger(folder: Path) -> None:
         assert "damaged" not in line and "restore" not in line
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["report", "adjust", "quantiles", "explain"])
 def test_a_ledger_is_not_read_as_a_release(command: str, folder: Path) -> None:
     """The first of the releases that it stores used to be found within the file."""
@@ -448,6 +464,7 @@ def test_a_ledger_is_not_read_as_a_release(command: str, folder: Path) -> None:
         leastnoise.load_release("town.db")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ledger", [True, False])
 def test_an_interruption_says_whether_anything_was_spent(
     ledger: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -468,6 +485,7 @@ def test_an_interruption_says_whether_anything_was_spent(
     assert "nothing was spent" not in result.stderr
 
 
+@pytest.mark.thorough
 def test_an_interruption_after_paying_never_says_that_nothing_was_spent(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -484,6 +502,7 @@ def test_an_interruption_after_paying_never_says_that_nothing_was_spent(
     assert "nothing was spent" in run(*PUBLISH).stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "command",
     [PUBLISH, ("explain", "town.toml", "--most", "0"), ("check", "town.toml", "--data", "people.csv")],
@@ -517,6 +536,7 @@ def test_a_command_assembles_its_specification_once(
 # ------------------------------------------------------------------ heads and ids, as they can be compared
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", [40, 80])
 def test_ids_and_heads_are_shown_whole_and_found_again(columns: int, folder: Path) -> None:
     """The head that publish printed was nowhere to be found in what `show` printed, and ids were cut."""

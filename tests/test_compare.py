@@ -246,6 +246,7 @@ def test_they_need_public_data() -> None:
     assert "Simulated" not in str(table)
 
 
+@pytest.mark.thorough
 def test_their_error_is_simulated_and_marked() -> None:
     table = compare(PREFIX, PureDP(1), methods=["identity", *DATA_DEPENDENT], data=COUNTS)
     for name in DATA_DEPENDENT:
@@ -308,6 +309,7 @@ def test_the_chart_shows_every_method_and_the_bound() -> None:
     assert nothing["layer"][0]["encoding"]["x"]["scale"] == {"type": "linear"}
 
 
+@pytest.mark.thorough
 def test_the_chart_is_a_picture(tmp_path: Path) -> None:
     extra("altair")
     extra("vl_convert")

@@ -235,6 +235,7 @@ def refused_unopened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused(path, "would unpack to more than a leastnoise file holds")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
 def test_a_bomb_of_zeros_is_refused_without_unpacking(
     saved: Path, monkeypatch: pytest.MonkeyPatch, compression: int

@@ -243,6 +243,7 @@ def check_hostile(writer: Any, n_files: int, seed: int, path: Path, monkeypatch:
             assert [*read[:place], *read[place + 1 :]] == others
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
 def test_one_hostile_record_moves_no_other(
     writer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -271,6 +272,7 @@ def counted(path: Path) -> Any:
     return vectorize(path, SCHEMA).vector()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
 def test_one_hostile_record_moves_one_count_by_one(writer: Any, tmp_path: Path) -> None:
     rng = random.Random(4)
@@ -285,6 +287,7 @@ def test_one_hostile_record_moves_one_count_by_one(writer: Any, tmp_path: Path) 
         assert np.abs(change).sum() <= 1 and change.sum() in (0, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "field",
     [
@@ -308,6 +311,7 @@ def test_a_record_of_many_megabytes_moves_no_other(field: str, tmp_path: Path) -
 # ------------------------------------------------------------------ files that no library writes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
@@ -336,6 +340,7 @@ def test_broken_lines_cost_themselves(
         assert vectorize(tmp_path / name, Schema(x=range(1, 4))).vector().tolist() == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("line", "most"),
     [

@@ -216,12 +216,14 @@ def people(n: int = 400, seed: int = 1) -> Table:
     }
 
 
+@pytest.mark.thorough
 @SOURCES
 def test_every_source_agrees_with_a_loop(source: Callable[[Table, Path], Any]) -> None:
     agrees(people(), PEOPLE, source)
     agrees(people(seed=3), CAREFUL, source)
 
 
+@pytest.mark.thorough
 @SOURCES
 def test_ages_as_floats_with_nulls_count_like_integers(source: Callable[[Table, Path], Any]) -> None:
     table = people()
@@ -231,6 +233,7 @@ def test_ages_as_floats_with_nulls_count_like_integers(source: Callable[[Table, 
     agrees(table, CAREFUL, source)
 
 
+@pytest.mark.thorough
 @SOURCES
 def test_empty_table_keeps_every_cell(source: Callable[[Table, Path], Any], tmp_path: Path) -> None:
     for schema in (PEOPLE, CAREFUL):
@@ -312,6 +315,7 @@ def schemas_with_tables(draw: st.DrawFn) -> tuple[Schema, Table]:
     return schema, table
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("source", [as_csv, as_parquet, as_pandas, as_relation], ids=lambda s: s.__name__)
 @given(drawn=schemas_with_tables())
 @settings(max_examples=40, deadline=None)
@@ -320,6 +324,7 @@ def test_any_schema_and_table(source: Callable[[Table, Path], Any], drawn: tuple
     agrees(table, schema, source)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("source", [as_polars, as_arrow, as_ibis], ids=lambda s: s.__name__)
 @given(drawn=schemas_with_tables())
 @settings(max_examples=25, deadline=None)
@@ -336,6 +341,7 @@ def counted(attribute: Any, values: Sequence[Any], dtype: Any = "object") -> lis
     return vectorize(table, Schema(a=attribute)).vector().tolist()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_bins", [1, 2, 3, 4, 5, 8, 9, 100])
 def test_bins_hold_their_lower_edge_and_not_their_upper(n_bins: int) -> None:
     edges = [0.1 * i - 1 for i in range(n_bins + 1)]
@@ -453,6 +459,7 @@ def test_other_takes_every_value_but_null() -> None:
     assert counted(Categories([1], other="o"), [1, math.nan, math.inf, 1.5], "float64") == [1, 2]
 
 
+@pytest.mark.thorough
 def test_a_policy_decides_where_undeclared_values_go() -> None:
     texts = ["1", "3", "-7", "9" * 60, "-" + "9" * 60, "0" * 60 + "2", "2.5", "1e3", "1e999", "x", "", None]
     for outside, null, expected in [
@@ -486,6 +493,7 @@ def test_thousands_of_categories() -> None:
     assert found == [2 - i % 2 for i in range(5000)]
 
 
+@pytest.mark.thorough
 def test_columns_that_differ_in_case_or_look_like_patterns(tmp_path: Path) -> None:
     table: Table = {name: ("text", [name]) for name in ("Age", "age", "^.*$", "*", "a.b")}
     for name in table:
@@ -547,6 +555,7 @@ def csv_counts(content: bytes, folder: Path, name: str = "t.csv") -> list[int]:
     return vectorize(folder / name, Schema(x=range(1, 5), y=("a", "b"))).counts("x").tolist()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "content",
     [
@@ -604,6 +613,7 @@ def test_types_are_not_guessed_from_the_first_lines(tmp_path: Path) -> None:
     assert csv_counts("\n".join(lines).encode(), tmp_path) == [30_000, 1, 0, 0]
 
 
+@pytest.mark.thorough
 def test_quoted_line_breaks_survive_chunks(tmp_path: Path) -> None:
     """A scan in parallel loses records where a quoted line break meets the border of two chunks."""
     block = "".join(f'{i % 4 + 1},"{"z" * (i % 50)}\n{i}, ""q""",a\n' for i in range(2000))
@@ -643,6 +653,7 @@ def test_refusals_say_what_is_accepted(tmp_path: Path) -> None:
         vectorize(tmp_path, {"x": range(3)})  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 @SOURCES
 def test_missing_column_is_named_and_the_others_are_not(source: Any, tmp_path: Path) -> None:
     table = source(people(5), tmp_path)
@@ -692,6 +703,7 @@ def failures(folder: Path) -> Iterator[Any]:
     yield pandas.DataFrame({"y": [CANARY]})
 
 
+@pytest.mark.thorough
 def test_no_failure_tells_on_the_table(tmp_path: Path, caplog: Any, capfd: Any) -> None:
     caplog.set_level(logging.DEBUG)
     for source in failures(tmp_path):
@@ -729,6 +741,7 @@ def test_counting_leaves_no_file_behind(tmp_path: Path, monkeypatch: Any) -> Non
     assert list((tmp_path / "work").iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_names_and_values_are_never_run_as_sql(tmp_path: Path) -> None:
     target = tmp_path / "made.csv"
     attack = f"\"'; COPY (SELECT 1) TO '{target}'; --"
@@ -743,6 +756,7 @@ def test_names_and_values_are_never_run_as_sql(tmp_path: Path) -> None:
     assert not target.exists()
 
 
+@pytest.mark.thorough
 def test_importing_the_module_imports_no_engine() -> None:
     line = "import sys, leastnoise.data; print({'duckdb', 'pandas', 'polars', 'pyarrow'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)

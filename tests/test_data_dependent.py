@@ -249,6 +249,7 @@ def test_weights_suit_the_queries() -> None:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("k", [64, 512])
 def test_few_queries_over_many_cells_are_no_worse_than_noise_on_cells(k: int) -> None:
     """Where nobody tells leaves apart, covariances kept as a matrix were lost to rounding."""
@@ -264,6 +265,7 @@ def test_few_queries_over_many_cells_are_no_worse_than_noise_on_cells(k: int) ->
     assert np.square(errors).sum(axis=1).mean() < 2 * W.sum()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("light", [1e-10, 1e-13, 1e-15])
 def test_cells_of_little_weight_beside_a_heavy_total_are_not_forgotten(light: float) -> None:
     """A difference that is small at the leaves counts 10⁴ times as much at every level that forgets it."""
@@ -611,6 +613,7 @@ def is_possible(case: str, part: Fraction, n_runs: int = 2_500) -> bool:
     return is_loss_possible(*sides, float(mechanism.goal.budget), n_runs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["dawa", "dawa, replaced", "mwem"])
 def test_neighbours_release_alike_and_half_the_noise_does_not(case: str) -> None:
     assert is_possible(case, Fraction(1))
@@ -695,6 +698,7 @@ def test_counts_of_every_size_stay_integers(name: str, counts: list[int]) -> Non
 # Files ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", GOALS, ids=repr)
 @pytest.mark.parametrize("name", NAMES)
 def test_plans_and_releases_are_read_back(name: str, goal: Goal, tmp_path: Path) -> None:
@@ -771,6 +775,7 @@ def test_measurements_that_nobody_released_are_refused(tmp_path: Path) -> None:
 # Refusals ------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_requests_they_cannot_serve() -> None:
     two = ln.assemble([ln.Prefix("a") * ln.Marginal("b")], ln.Schema(a=range(4), b=range(3)))
     odd = ln.Workload.from_matrix([[1, 0, 1]])
@@ -811,6 +816,7 @@ def test_ranges_are_recognised() -> None:
     assert asks_ranges(ln.assemble([ln.Prefix("v"), ln.Marginal("v")], extra_cell).operator)
 
 
+@pytest.mark.thorough
 def test_they_are_taken_only_when_named() -> None:
     plan = ln.design(ranges(8), PureDP(1))
     assert plan.method not in NAMES and plan.strategy is not None
@@ -825,6 +831,7 @@ def mean_square(plan: Plan, counts: Any, n_runs: int) -> float:
     return float(np.mean([(released(plan, counts, seed).answers - truth) ** 2 for seed in range(n_runs)]))
 
 
+@pytest.mark.thorough
 def test_dawa_gains_on_even_counts_and_loses_on_alternating_ones() -> None:
     """COA's full version, section 5.6: DAWA does well where neighbouring counts are alike, else poorly."""
     n, goal = 128, PureDP(0.1)
@@ -864,6 +871,7 @@ options = { partition_share = "1/3" }
 """
 
 
+@pytest.mark.thorough
 def test_the_walk_from_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("town.toml").write_text(SPEC, encoding="utf-8")

@@ -118,6 +118,7 @@ def test_a_request_counts_from_when_it_was_made() -> None:
 # ---------------------------------------------------------------- the search
 
 
+@pytest.mark.thorough
 def test_a_late_search_solves_every_axis_once(solved: list[float | None]) -> None:
     products = products_of(asked())
     assert products is not None
@@ -163,6 +164,7 @@ def check_stopped(plan: ln.Plan, whole: ln.Plan) -> None:
     assert plan.factor is None or plan.objective.kind != "total-within-caps" or plan.factor <= 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize("limit", [1e-9, 0.1])
 def test_a_stopped_plan_holds(kind: str, limit: float) -> None:
@@ -175,6 +177,7 @@ def test_a_stopped_plan_holds(kind: str, limit: float) -> None:
     assert limit > 1e-9 or plan.ended == "deadline"
 
 
+@pytest.mark.thorough
 def test_targets_that_are_hard_to_keep_are_kept_at_any_moment(clock: Clock) -> None:
     """A plan that ended at its caps missed them by a hair once it was rounded to integers."""
     workload = asked(stderr=1.0)
@@ -192,6 +195,7 @@ def test_targets_that_are_hard_to_keep_are_kept_at_any_moment(clock: Clock) -> N
     assert all(factor is not None and 0.99 < factor <= 1 - 1e-7 for factor in factors)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["auto", "dense", "residuals"])
 def test_within_targets_a_stopped_search_says_to_give_more_time(method: str) -> None:
     """The dense optimum did not say that it was the time limit that left the question open."""
@@ -202,6 +206,7 @@ def test_within_targets_a_stopped_search_says_to_give_more_time(method: str) -> 
         ln.design(workload, ln.GDP(1.001 * least), method=method, time_limit=1e-9)
 
 
+@pytest.mark.thorough
 def test_within_targets_no_time_gives_a_plan_that_meets_them_or_an_error_that_says_so() -> None:
     rng = np.random.default_rng(3)
     outcomes = set()
@@ -276,6 +281,7 @@ def test_progress_tells_no_gap_that_is_not_the_plans() -> None:
     assert seen and all(step.gap == math.inf and step.seconds >= 0 for step in seen)
 
 
+@pytest.mark.thorough
 def test_laplace_noise_is_sought_no_longer_than_asked() -> None:
     """Quick methods are left out too where a limit is set and over, and one plan is there."""
     workload = ln.assemble([ln.Prefix("a"), ln.Marginal("a")], ln.Schema(a=range(32)))
@@ -291,6 +297,7 @@ def test_laplace_noise_is_sought_no_longer_than_asked() -> None:
 WITHIN = ln.TotalVariance(within_targets=True)
 
 
+@pytest.mark.thorough
 def test_queries_that_cannot_be_told_apart_in_time_are_refused_with_the_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -307,6 +314,7 @@ def test_queries_that_cannot_be_told_apart_in_time_are_refused_with_the_number(
     assert plan.factor <= 1
 
 
+@pytest.mark.thorough
 def test_a_plan_within_targets_is_kept_where_a_better_one_would_take_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

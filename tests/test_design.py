@@ -41,6 +41,7 @@ def test_gaussian_goals_get_the_certified_optimum(goal: Goal) -> None:
     assert plan.certificate.gap <= SOLVER and plan.objective == TotalVariance()
 
 
+@pytest.mark.thorough
 def test_pure_privacy_gets_at_least_the_best_of_the_quick_methods() -> None:
     for workload in (
         assemble([Total()], AGES),
@@ -67,6 +68,7 @@ def only(monkeypatch: pytest.MonkeyPatch, *methods: Method) -> None:
     monkeypatch.setattr(module, "all_methods", lambda: methods)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "asked",
     [
@@ -104,6 +106,7 @@ def test_a_method_is_asked_once_whether_it_can_serve(
     assert max(Counter((what, who, id(request)) for what, who, request in questions).values()) == 1
 
 
+@pytest.mark.thorough
 def test_the_papers_are_loaded_only_where_one_is_asked_for() -> None:
     """Naming any method loaded eight modules of other people's algorithms, and so did "auto"."""
     check = (
@@ -337,6 +340,7 @@ def test_the_optimum_is_reached_at_every_privacy(mu: float) -> None:
     assert found.achieved * mu**2 == pytest.approx(base.achieved, rel=SOLVER)
 
 
+@pytest.mark.thorough
 def test_records_per_person_scale_the_noise() -> None:
     once = design(PREFIX, GDP(1)).certificate.achieved
     assert design(PREFIX, GDP(1, records_per_person=3)).certificate.achieved == pytest.approx(
@@ -347,6 +351,7 @@ def test_records_per_person_scale_the_noise() -> None:
     assert thrice == pytest.approx(9 * pure, rel=SOLVER)
 
 
+@pytest.mark.thorough
 def test_awkward_random_workloads() -> None:
     """Every one is designed within its budget, or refused with a reason."""
     rng = np.random.default_rng(3)

@@ -113,6 +113,7 @@ def misplaced(package: Path) -> list[str]:
     return faults
 
 
+@pytest.mark.thorough
 def test_modules_import_only_modules_above_them() -> None:
     assert misplaced(PACKAGE) == []
 
@@ -214,6 +215,7 @@ def randomness(source: str) -> list[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_only_noise_draws_secret_randomness() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         found = randomness(path.read_text(encoding="utf-8"))
@@ -284,6 +286,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_of_a_page_runs(
     page: Path, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -361,6 +364,7 @@ def run_shell(text: str) -> None:
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
+@pytest.mark.thorough
 def test_the_checks_of_pages_catch_what_they_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.md"
@@ -480,6 +484,7 @@ def test_a_missing_docstring_is_caught(tmp_path: Path, monkeypatch: pytest.Monke
     assert missing == ["f", "D", "A.p"]
 
 
+@pytest.mark.thorough
 def test_doctests() -> None:
     results = [doctest.testmod(module) for module in modules()]
     assert sum(result.failed for result in results) == 0
@@ -517,11 +522,13 @@ def run_without(blocked: tuple[str, ...], code: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
 
 
+@pytest.mark.thorough
 def test_importing_loads_nothing_heavy() -> None:
     done = run_without((), f"import leastnoise\nprint([m for m in {HEAVY!r} if m in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.thorough
 def test_importing_needs_numpy_alone() -> None:
     code = "import leastnoise as ln\nprint(ln.assemble([ln.Prefix('a')], ln.Schema(a=range(5))).shape)"
     done = run_without(HEAVY, code)
@@ -530,6 +537,7 @@ def test_importing_needs_numpy_alone() -> None:
     assert "numpy is blocked" in without_numpy.stderr
 
 
+@pytest.mark.thorough
 def test_designing_and_measuring_counts_need_numpy_and_scipy_alone() -> None:
     code = (
         "import leastnoise as ln\n"
@@ -546,6 +554,7 @@ def test_there_are_pages() -> None:
     assert {page.stem for page in PAGES} >= {"README", "index", "limits", "mathematics", "reference", "spec"}
 
 
+@pytest.mark.thorough
 def test_the_pictures_of_ideas_are_drawn_from_runs() -> None:
     """Each picture that the script draws is shown on the page, and none is left over."""
     sys.path.insert(0, str(ROOT / "docs"))

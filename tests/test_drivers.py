@@ -138,6 +138,7 @@ def relaxed(plan: Plan, b: int, factor: float) -> ln.Workload:
     return ln.assemble(queries, plan.workload.schema)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", KINDS)
 def test_the_bound_of_a_relaxed_request_is_that_of_the_same_weights(name: str) -> None:
     """Against the certificate of the relaxed workload, recomputed with its nuclear norm."""
@@ -175,6 +176,7 @@ def test_shares_are_shares(name: str) -> None:
         assert math.fsum(own for _, own in batch.rows) <= batch.total * (1 + ROUNDING)
 
 
+@pytest.mark.thorough
 def test_shares_of_product_form_are_those_of_the_same_weights_listed() -> None:
     """Weights of product form, written out for every query."""
     plan = plans()["residuals targets"]
@@ -221,6 +223,7 @@ def test_what_relaxing_buys_is_designed_and_not_extrapolated() -> None:
         assert not is_right(ln.design(two_counts(1 / max(extrapolated, 1e-3), 99)).epsilon(delta=delta))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("cell", "total"), SHARES)
 def test_relaxed_costs_have_a_closed_form(cell: float, total: float) -> None:
     plan = ln.design(counts_and_total(cell, total))
@@ -238,6 +241,7 @@ def test_relaxed_costs_have_a_closed_form(cell: float, total: float) -> None:
             assert bought <= (table[name].most_bought or 0) + SOLVER
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", KINDS[:5])
 def test_changes_are_what_design_gives(name: str) -> None:
     plan = plans()[name]
@@ -386,6 +390,7 @@ def test_a_matrix_whose_rows_press_alike_has_none_to_relax(objective: Any) -> No
     assert "no row of the matrix presses harder than the others" in str(table)
 
 
+@pytest.mark.thorough
 def test_a_plan_that_is_not_proved_is_compared_with_a_new_search() -> None:
     """A poor search was taken for what relaxing bought: all targets seemed to save a quarter."""
     workload = ln.assemble([ln.Prefix("a"), ln.Total()], ln.Schema(a=range(5)))

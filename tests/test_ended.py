@@ -150,6 +150,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> None:
         monkeypatch.setattr(importlib.import_module(f"leastnoise.{module}"), name, value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_that_is_left_alone_converges(name: str) -> None:
     plan = planned(name)
@@ -158,6 +159,7 @@ def test_a_search_that_is_left_alone_converges(name: str) -> None:
     assert "The search converged." in ln.summarize(plan).text()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_whose_time_is_over_says_so(name: str) -> None:
     """The moment has passed when the search begins: no clock decides."""
@@ -170,6 +172,7 @@ def test_a_search_whose_time_is_over_says_so(name: str) -> None:
         assert said in told and "proves no more" not in told
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name, search in SEARCHES.items() if search[5] or search[6]])
 def test_a_search_that_runs_out_of_steps_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options, limits = SEARCHES[name][5:]

@@ -173,6 +173,7 @@ def agrees(engine: Any, table: Table, schema: Schema) -> None:
     assert found.tolist() == expected.ravel().tolist()
 
 
+@pytest.mark.thorough
 def test_people_are_counted_alike(engine: Any) -> None:
     for schema in (PEOPLE, CAREFUL):
         agrees(engine, people(), schema)
@@ -252,6 +253,7 @@ COLUMNS: dict[str, tuple[str, list[Any]]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("column", COLUMNS)
 def test_every_value_is_placed_alike(engine: Any, column: str) -> None:
     """One column under all schemas at once; each of its records counts in its own cell of each."""
@@ -277,6 +279,7 @@ def test_single_floats_are_written_out_shortest(engine: Any) -> None:
     assert vectorize(loaded(engine, table), schema).vector().tolist() == native.tolist()
 
 
+@pytest.mark.thorough
 def test_dates_are_their_text(engine: Any) -> None:
     days = [date(2024, 2, 29), date(2024, 2, 29), date(1, 1, 1), date(9999, 12, 31), None]
     table: Table = {"day": ("date", days)}
@@ -306,6 +309,7 @@ LOOK_ALIKES = [
 ]
 
 
+@pytest.mark.thorough
 def test_text_is_compared_by_its_bytes(engine: Any) -> None:
     table: Table = {"x": ("text", LOOK_ALIKES * 2)}
     agrees(engine, table, Schema(x=LOOK_ALIKES))
@@ -366,6 +370,7 @@ def test_a_dialect_that_compares_text_is_noticed(engine: Any, monkeypatch: pytes
         check_collations(engine)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_examples", [25])
 def test_any_table_is_counted_alike(engine: Any, n_examples: int) -> None:
     n_examples = 10 if engine.name == "pyspark" else n_examples
@@ -423,6 +428,7 @@ def check_tables(data: Data, x: np.ndarray, k: int | None = None) -> None:
         assert np.array_equal(table, np.einsum(rule, x))
 
 
+@pytest.mark.thorough
 def test_many_tables_agree_with_one(engine: Any) -> None:
     source = loaded(engine, records())
     check_tables(vectorize(source, SMALL), brute_force(records(), SMALL))
@@ -452,6 +458,7 @@ def test_a_wrong_sum_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> 
         check_tables(vectorize(relation(records()), SMALL), brute_force(records(), SMALL))
 
 
+@pytest.mark.thorough
 def test_blocks_hold_every_table_within_their_limits() -> None:
     wide = Schema(**{f"a{k:02d}": range(10) for k in range(20)})
     pairs = list(itertools.combinations(wide.names, 2))
@@ -590,6 +597,7 @@ PERSONS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", PERSONS)
 def test_the_same_records_of_a_person_stay(engine: Any, kind: str) -> None:
     n = len(PERSONS[kind])
@@ -600,6 +608,7 @@ def test_the_same_records_of_a_person_stay(engine: Any, kind: str) -> None:
         assert 0 < sum(here) < n
 
 
+@pytest.mark.thorough
 def test_a_whole_number_is_one_person_in_any_column(engine: Any) -> None:
     """Which of the records stays depends on the person's number, not on its type."""
     found = []
@@ -609,6 +618,7 @@ def test_a_whole_number_is_one_person_in_any_column(engine: Any) -> None:
     assert all(one == found[0] for one in found) and sum(found[0]) == 3
 
 
+@pytest.mark.thorough
 def test_placeholders_and_ids_that_fall_together_are_nobodys(engine: Any) -> None:
     columns: dict[str, tuple[str, list[Any]]] = {
         "a": ("text", ["unknown", "unknown ", "0", "7", "7.0", "Unknown", None]),
@@ -631,6 +641,7 @@ def test_placeholders_and_ids_that_fall_together_are_nobodys(engine: Any) -> Non
 # ------------------------------------------------------------------ what each engine is peculiar in
 
 
+@pytest.mark.thorough
 def test_large_domains(engine: Any) -> None:
     chance = random.Random(6)
     names = [f"region {i}" for i in range(1500)]
@@ -726,6 +737,7 @@ POSTGRES_TYPES: dict[str, tuple[str, list[str]]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", POSTGRES_TYPES)
 def test_no_value_of_a_postgres_type_decides_whether_it_can_be_counted(kind: str, postgres: Any) -> None:
     usual, odd = POSTGRES_TYPES[kind]
@@ -780,6 +792,7 @@ def odd_columns(n: int) -> dict[str, tuple[str, list[Any]]]:
     }
 
 
+@pytest.mark.thorough
 def test_random_odd_values_have_their_cells(engine: Any) -> None:
     """Each value in each engine as by the rules in Python.
 
@@ -838,10 +851,12 @@ def test_postgres_types_of_text(postgres: Any, server: Server) -> None:
 # ------------------------------------------------------------------ engines that are not here
 
 
+@pytest.mark.thorough
 def test_every_engine_passes_its_probe(engine: Any) -> None:
     engines.probe(engine)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", ["text", "number_in_text"])
 def test_an_engine_that_reads_differently_fails_its_probe(
     fault: str, engine: Any, monkeypatch: pytest.MonkeyPatch
@@ -877,6 +892,7 @@ class Offline:
         return ops.SQLQueryResult(query, ibis.schema(schema), self).to_expr()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(set(dialects.ENGINES) - set(dialects.TESTED)))
 def test_warehouses_get_sql_without_a_word_of_the_schema(name: str) -> None:
     """They cannot run here; their SQL is made, parsed again, and holds declared values as digits only."""
@@ -1047,6 +1063,7 @@ def test_a_connection_lost_half_way_leaves_nothing(server: Server, caplog: Any, 
     tells_nothing(data, caplog, capfd)
 
 
+@pytest.mark.thorough
 def test_a_count_that_is_cancelled_stops_the_engine(server: Server) -> None:
     class Enough(Exception):
         pass

@@ -80,11 +80,13 @@ def in_int64(left: Any, right: Any) -> Any:
     return left.T @ right
 
 
+@pytest.mark.thorough
 def test_product_is_exact_at_every_width() -> None:
     assert multiplies_exactly(exact.product, 1)
     assert multiplies_exactly(partial(exact.product, multiply=in_int64), 1)
 
 
+@pytest.mark.thorough
 @given(
     st.integers(0, 600),
     st.integers(0, 600),
@@ -231,6 +233,7 @@ def compares_exactly(costs: Costs, seed: int) -> bool:
     return True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("block", [1, 3, 512])
 def test_pairs_are_compared_exactly_at_every_width(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "_BLOCK", block)

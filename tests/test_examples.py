@@ -47,6 +47,7 @@ def run(script: Path, *arguments: str, folder: Path) -> subprocess.CompletedProc
 # ------------------------------------------------------------------ scripts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_scripts_run_and_check_themselves(script: Path, tmp_path: Path) -> None:
     text = script.read_text(encoding="utf-8")
@@ -128,6 +129,7 @@ def refreshed(notebook: dict[str, Any], folder: Path) -> dict[str, Any]:
     return read(copy)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebooks_run_check_themselves_and_show_what_they_give(path: Path, tmp_path: Path) -> None:
     saved = read(path)

@@ -242,6 +242,7 @@ def check_weights(bad: float) -> None:
     refused(all_the_way(lambda: ln.assemble([ln.Total(weight=bad)], SCHEMA)), QueryError, words)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [GOAL, ln.PureDP(1)], ids=str)
 def test_row_03_negative_entries_but_no_negative_weight(goal: Any) -> None:
     check_norms_of_negative_entries(goal)
@@ -296,6 +297,7 @@ def test_row_07_duplicate_rows_are_charged_once() -> None:
     np.testing.assert_allclose(answers[[0, 2]], answers[[1, 3]], rtol=ROUNDING)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [GOAL, ln.PureDP(1)], ids=str)
 @pytest.mark.parametrize("step", [1e-15, 1e-13, 1e-9])
 def test_row_08_rows_next_to_each_other(goal: Any, step: float) -> None:
@@ -461,6 +463,7 @@ ROUTES: dict[str, Callable[[pandas.DataFrame, Path], Any]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("other", [None, "elsewhere"])
 def test_row_18_a_category_nobody_declared(other: str | None, route: str, tmp_path: Path) -> None:
@@ -491,12 +494,14 @@ def check_undeclared_category(other: str | None, route: str, folder: Path) -> No
     assert frames[0]["stderr"].tolist() == frames[1]["stderr"].tolist()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("policy", ["drop", "other"])
 def test_row_19_nulls(policy: str, route: str, tmp_path: Path) -> None:
     check_nulls([None, None], policy, route, tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", ["pandas", "parquet"])
 @pytest.mark.parametrize("policy", ["drop", "other"])
 def test_row_20_not_a_number(policy: str, route: str, tmp_path: Path) -> None:
@@ -516,6 +521,7 @@ def check_nulls(none: list[Any], policy: str, route: str, folder: Path) -> None:
         assert counts_of(source, schema) == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("policy", ["drop", "clamp", "other"])
 def test_row_21_numbers_outside(policy: str, route: str, tmp_path: Path) -> None:
@@ -534,6 +540,7 @@ def check_outside(policy: str, route: str, folder: Path) -> None:
     assert sum(placed_by_hand(values, whole)) == (2 if policy == "drop" else 6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("edges", [[0, 0.1, 0.30000000000000004], [0, 1, 2], [-1e300, 5e-324, 1e300]])
 def test_row_22_numbers_on_an_edge(edges: list[float], route: str, tmp_path: Path) -> None:
@@ -605,6 +612,7 @@ def test_row_24_a_column_is_no_list_of_edges() -> None:
     refused(lambda: ln.Bins(column), SchemaError, "edges")  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [GOAL, ln.PureDP(1)], ids=str)
 def test_row_25_cells_that_nobody_is_in_are_released(goal: Any) -> None:
     check_all_cells_are_released(pandas.DataFrame({"age": [1], "sex": ["M"]}), goal, 1)
@@ -684,6 +692,7 @@ def check_wide_counts(counts: Any) -> None:
     assert y == [sum(int(a) * c for a, c in zip(row, x, strict=True)) for row in rows]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [GOAL, ln.PureDP(1)], ids=str)
 def test_row_29_an_empty_table(goal: Any, tmp_path: Path) -> None:
     table = pandas.DataFrame({"age": pandas.Series([], dtype="int64"), "sex": pandas.Series([], dtype=str)})
@@ -750,6 +759,7 @@ ENGINES = ROUTES | {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ENGINES)
 def test_row_31_order_chunks_and_engine(engine: str, tmp_path: Path) -> None:
     chance = np.random.default_rng(31)
@@ -763,6 +773,7 @@ def test_row_31_order_chunks_and_engine(engine: str, tmp_path: Path) -> None:
     assert counts_of(ENGINES[engine](shuffled, tmp_path / "again"), SCHEMA) == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", ROUTES)
 def test_row_32_nothing_is_normalised(route: str, tmp_path: Path) -> None:
     check_look_alikes(route, tmp_path)
@@ -811,6 +822,7 @@ def test_row_34_deltas_that_are_none(delta: float, words: str) -> None:
     refused(all_the_way(lambda: ln.assemble([ln.Total()], SCHEMA), goal), PrivacyError, words)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("zero", [0, 0.0, -0.0, Fraction(0)])
 def test_row_35_no_delta_for_gaussian_noise(zero: Any) -> None:
     words = r"delta must be positive, got 0; for delta = 0 use PureDP\(epsilon\)"
@@ -1293,6 +1305,7 @@ NASTY = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("name", NASTY)
 def test_row_73_names_and_values_that_are_sql(name: str, route: str, tmp_path: Path) -> None:
@@ -1417,6 +1430,7 @@ def test_mistake_a_policy_that_names_the_value(monkeypatch: pytest.MonkeyPatch, 
         noticed(check_undeclared_category, other, "pandas", tmp_path)
 
 
+@pytest.mark.thorough
 def test_mistake_policies_confused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Null and outside exchanged, and dropped where it should be clamped."""
     original = counting._placed
@@ -1494,6 +1508,7 @@ def test_mistake_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
     noticed(check_truncation)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["trim({})", "nfc_normalize({})", "upper({})"])
 def test_mistake_values_that_are_normalised(
     how: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -204,6 +204,7 @@ ATTRIBUTE_VALUES = st.one_of(
 )
 
 
+@pytest.mark.thorough
 @tries(0.1)
 @given(st.sampled_from(sorted(ATTRIBUTES)), ATTRIBUTE_VALUES, ODD_TEXTS, ODD)
 def test_schemas(kind: str, values: Any, name: str, asked: Any) -> None:
@@ -470,6 +471,7 @@ def plan_parts(draw: Any) -> tuple[Any, Any]:
     return content, changed_arrays(draw, arrays)
 
 
+@pytest.mark.thorough
 @tries(0.15)
 @given(plan_parts())
 def test_plan_files_that_were_changed(parts: tuple[Any, Any]) -> None:
@@ -509,6 +511,7 @@ def test_release_files_that_were_changed(name: str, data: Any) -> None:
             assert len(found.measurements) == found.plan.strategy.n_measured
 
 
+@pytest.mark.thorough
 @tries(0.1)
 @given(st.sampled_from(PLANS), st.data())
 def test_bytes_that_were_flipped(name: str, data: Any) -> None:

@@ -131,6 +131,7 @@ def test_marginal_counts_are_equally_likely() -> None:
     assert not is_plausible([seen[row] for row in every], by_table)
 
 
+@pytest.mark.thorough
 def test_permuted_ranges_are_ranges_in_another_order() -> None:
     n = 6
     plain = workload_all_ranges(n).dense()

@@ -221,6 +221,7 @@ def test_pages_are_well_formed_and_load_nothing(release):
         assert faults(ln.summarize(subject).html()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("there", "instead", "fault"),
     [
@@ -245,6 +246,7 @@ def test_faults_of_a_page_would_be_noticed(release, there, instead, fault):
     assert any(fault in one for one in faults(text.replace(there, instead, 1)))
 
 
+@pytest.mark.thorough
 @BROWSER
 def test_a_browser_asks_for_nothing(release, tmp_path):
     path = ln.summarize(release).to_html(tmp_path / "report.html")
@@ -263,6 +265,7 @@ def first_pixel(path):
     return tuple(zlib.decompressobj().decompress(packed, 8)[1:4])
 
 
+@pytest.mark.thorough
 @BROWSER
 def test_the_page_is_light_or_dark_as_its_reader_likes(release, tmp_path):
     path = ln.summarize(release).to_html(tmp_path / "report.html")
@@ -288,6 +291,7 @@ def overflow(path, width):
     return int(re.search(r"<title>(\d+)</title>", dom_of(outer))[1]) - width
 
 
+@pytest.mark.thorough
 @BROWSER
 def test_nothing_is_wider_than_a_phone(tmp_path):
     kinds = ("w" * 400, "x", "<y>")
@@ -509,6 +513,7 @@ def test_the_lines_to_recheck_it_run(release, tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().out == f"{release.plan.certificate}\n"
 
 
+@pytest.mark.thorough
 def test_the_same_file_gives_the_same_bytes(release, tmp_path):
     saved = release.save(tmp_path / "a.release")
     mine = ln.summarize(release).to_html(tmp_path / "mine.html").read_bytes()
@@ -608,6 +613,7 @@ def kinds_of(part):
     return kinds
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("query", "kinds"),
     [
@@ -650,6 +656,7 @@ def test_the_picture_suits_the_question(query, kinds):
     assert kinds_of(part) == kinds
 
 
+@pytest.mark.thorough
 def test_long_lines_are_thinned_out_and_say_so():
     release, part = shown_as(ln.Prefix("x"), ln.Schema(x=range(1000)), method="hierarchical")
     strips = [title.text.split("\n") for title in part.all("title")]
@@ -1007,6 +1014,7 @@ def test_a_million_answers_make_a_small_page():
     assert len(text) < 1_000_000 and "The first 120 of 1,000,000 counts." in text
 
 
+@pytest.mark.thorough
 def test_many_batches_are_named_once_the_page_is_long(monkeypatch):
     schema = ln.Schema(x=range(20), y=range(20))
     asked = [ln.Marginal("x", "y", name=f"batch {i}") for i in range(250)]

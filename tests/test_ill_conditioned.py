@@ -113,6 +113,7 @@ def check_certificate(plan: ln.Plan, W: Any) -> None:
     assert given.achieved >= bound * (1 - SOLVER)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("method", "objective"), REQUESTS, ids=str)
 @pytest.mark.parametrize("name", SMALL)
 def test_nearly_dependent_queries_are_solved(name: str, method: str, objective: Any) -> None:
@@ -173,6 +174,7 @@ def test_the_distance_is_said_and_kept(tmp_path: Path) -> None:
     assert ln.load_plan(plan.save(tmp_path / "plan")).distance == plan.distance
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["auto", "dense", "eigen", "workload", "identity", "lowrank"])
 def test_whole_coefficients_are_answered_as_they_are(method: str) -> None:
     rng = np.random.default_rng(3)

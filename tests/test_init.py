@@ -102,6 +102,7 @@ OTHERS: list[list[tuple[Any, ...]]] = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("write", [write_csv, write_parquet])
 @pytest.mark.parametrize("others", OTHERS, ids=["empty", "one", "many"])
 def test_other_records_give_the_same_draft_to_the_byte(
@@ -546,6 +547,7 @@ def test_the_schema_accepts_what_the_pages_show(page: Path) -> None:
         assert VALIDATOR.is_valid(whole), f"{page.name}: {text}"
 
 
+@pytest.mark.thorough
 @examples
 @given(specs())
 def test_the_schema_accepts_every_specification_that_is_written(spec: Spec) -> None:

@@ -209,6 +209,7 @@ def is_long_enough(scale, coefficients, level, half):
     return exact_tail(scale, coefficients, half) <= (1 - level) * (1 + ROUNDING)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [1, 2, 3])
 @pytest.mark.parametrize("coefficients", [(1, 1), (1, 2), (3, 1, 1), (1,) * 6, (5, 1, 0, 1)], ids=str)
 @pytest.mark.parametrize("level", LEVELS)
@@ -222,6 +223,7 @@ def test_laplace_half_widths_are_never_below_the_true_quantile(scale, coefficien
     assert half <= 3 * (truth + scale * max(nonzero)), "safe, but not absurd"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [1, 2, 5, 40])
 @pytest.mark.parametrize("coefficient", [1, 3])
 @pytest.mark.parametrize("level", LEVELS)

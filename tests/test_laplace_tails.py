@@ -85,6 +85,7 @@ def test_the_references_agree_with_each_other_and_with_an_integral():
 # ------------------------------------------------------------------------- quantiles of shapes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_a_quantile_is_never_below_the_true_one_and_hardly_above_it(alpha):
     for g in random_coefficients():
@@ -181,6 +182,7 @@ def _fixed_contour(*, theta, period, last):
     return contour
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("theta", [0.05, 0.3, 0.9])
 @pytest.mark.parametrize("period", [3, 10, 100])
 @pytest.mark.parametrize("last", [0.1, 5, 50])
@@ -218,6 +220,7 @@ def convolved_tail(scale, coefficients, half):
     return float(mass[np.abs(np.arange(-reach, reach + 1)) > half].sum())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [1, 2, 4])
 @pytest.mark.parametrize("coefficients", [(1, 1), (2, 1), (1, 1, 1, 1), (3, 2, 2)], ids=str)
 def test_the_step_from_the_line_to_the_grid(monkeypatch, scale, coefficients):
@@ -238,6 +241,7 @@ def test_at_the_scales_of_a_plan_the_grid_costs_nothing():
     assert usual == pytest.approx(fine, rel=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("alpha", [0.5, 0.05, 1e-6])
 def test_rows_keep_the_promise_of_shapes(alpha):
     """All steps together, at the least scale of a plan."""
@@ -307,6 +311,7 @@ def wide_rows(n_rows=40, r=30):
     return np.exp(rng.choice([0.1, 1, 4], (n_rows, 1)) * rng.standard_normal((n_rows, r)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("alpha", [1 - 1e-6, *ALPHAS])
 @pytest.mark.parametrize("scale", [1, 100, 2**28])
 def test_never_wider_than_the_exponential_bound(scale, alpha):
@@ -368,6 +373,7 @@ def may_hold(errors, half, level):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
 def test_intervals_hold_as_often_as_they_say(level):
     strategy, W, errors = drawn_errors()

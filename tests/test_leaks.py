@@ -145,6 +145,7 @@ def plan_for(goal):
 # ------------------------------------------------------------------- a release that works
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 @pytest.mark.parametrize("route", ["table", "vector", "file"])
 def test_a_release_tells_nothing_true(goal, route, table, tmp_path, capfd, caplog):
@@ -167,6 +168,7 @@ def test_a_release_tells_nothing_true(goal, route, table, tmp_path, capfd, caplo
     assert sorted((tmp_path / "out").iterdir()) == sorted(files), "no temporary file is left behind"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 def test_without_noise_everything_would_tell(goal, table, tmp_path, monkeypatch):
     """The judge judged: the same walk with the noise switched off."""
@@ -180,6 +182,7 @@ def test_without_noise_everything_would_tell(goal, table, tmp_path, monkeypatch)
     assert told_by_file(files[1], plan) == []
 
 
+@pytest.mark.thorough
 def test_a_dropped_value_looks_like_an_absent_one(table, tmp_path):
     """Not even the number of records left out is told; the data handle shows the schema only."""
     data = ln.vectorize(table, SCHEMA)
@@ -296,6 +299,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::leastnoise.core.errors.UnrecordedSpending")
 @pytest.mark.parametrize("name", NAMES)
 def test_no_failure_tells_anything_true(name, table, tmp_path, capfd, caplog, monkeypatch):

@@ -84,6 +84,7 @@ def test_a_ledger_moves_with_all_it_has(server: Server, tmp_path: Path, way: str
     assert not is_live(third)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["to database", "to file"])
 @pytest.mark.parametrize(
     ("name", "before", "source_lives"),
@@ -192,6 +193,7 @@ def test_a_ledger_moves_back_and_forth_under_odd_names(server: Server, tmp_path:
     assert back.spend(charge_of(), "new").charged == UNIT
 
 
+@pytest.mark.thorough
 def test_moves_that_are_killed_at_random_are_completed(server: Server) -> None:
     found = run("move", "--kills", 8, "--ledger", server.url(next(names)))
     assert found["right"], found

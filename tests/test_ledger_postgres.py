@@ -427,6 +427,7 @@ def test_a_commit_of_unknown_outcome_is_resolved(
     assert ledger.verify().n_entries == 4
 
 
+@pytest.mark.thorough
 def test_a_server_that_crashes_forgets_nothing_that_was_paid() -> None:
     """Four spend while it crashes and starts again; those that it lost during COMMIT wait and look."""
     extra("psycopg")
@@ -638,6 +639,7 @@ def edit(server: Server, schema: str, *changes: tuple[Any, ...]) -> None:
         owner.execute("ALTER TABLE log ENABLE ALWAYS TRIGGER follows")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     [
@@ -683,6 +685,7 @@ def test_rows_that_are_taken_off_the_end_are_found_by_who_saw_them(server: Serve
         Ledger(ledger.address).verify(head=noted)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     [
@@ -759,6 +762,7 @@ def shell(*words: str) -> Any:
     return CliRunner().invoke(app, list(words), catch_exceptions=False)
 
 
+@pytest.mark.thorough
 def test_every_command_takes_an_address(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -802,6 +806,7 @@ def test_every_command_takes_an_address(
 # ------------------------------------------------------------------ many processes, killed at random
 
 
+@pytest.mark.thorough
 def test_many_processes_killed_at_random(server: Server) -> None:
     """32 processes with two connections each; `make audit` kills 500 of them."""
     found = run("crowd", "--processes", 32, "--kills", 24, "--ledger", server.url(next(names)))
@@ -810,6 +815,7 @@ def test_many_processes_killed_at_random(server: Server) -> None:
     assert found["paid"] >= found["stored"] >= found["handed out"] > 0
 
 
+@pytest.mark.thorough
 def test_a_planted_twin_is_caught_by_the_crowd(server: Server) -> None:
     """Of some 40 threads that are killed, each is between handing out and paying for a third of its time."""
     found = run(

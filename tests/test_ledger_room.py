@@ -97,6 +97,7 @@ def searched(goal: Goal, limit: Goal, spent: tuple[Charge, ...]) -> Decimal | No
     return None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", KINDS, ids=repr)
 @pytest.mark.parametrize("limit", [ApproxDP(1, 1e-8), ZCDP(0.3), GDP(0.7), PureDP(1)], ids=repr)
 @pytest.mark.parametrize("spent", SPENT.values(), ids=SPENT)
@@ -204,6 +205,7 @@ def test_a_limit_that_adds_up_the_epsilons_is_no_least_one() -> None:
     assert pure == PureDP(1.0) and not fits_so_often(PureDP(0.5), PureDP(0.25), 4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("planned", [False, True])
 @pytest.mark.parametrize("limit", [ApproxDP(2, 1e-6), ZCDP(0.3), GDP(0.7), PureDP(2)], ids=repr)
 @pytest.mark.parametrize("spent", SPENT.values(), ids=SPENT)
@@ -310,6 +312,7 @@ def refused(ledger: Ledger, plan: ln.Plan) -> str:
     return str(caught.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("limit", "goal"),
     [
@@ -406,6 +409,7 @@ def test_no_plan_that_fits_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> 
     assert early_refusals()[True, True] > 0
 
 
+@pytest.mark.thorough
 def test_every_method_spends_nearly_all_of_its_goal() -> None:
     """A goal is refused early because every plan that counts anybody spends it: measured by method."""
     seen = set()

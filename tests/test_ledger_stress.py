@@ -26,6 +26,7 @@ def run(*arguments: str | int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.thorough
 def test_processes_spend_exactly_the_limit() -> None:
     found = run("contend", "--processes", 4, "--spends", 25)
     assert found["right"], found
@@ -33,6 +34,7 @@ def test_processes_spend_exactly_the_limit() -> None:
     assert (found["overspent"], found["lost"], found["unasked"]) == (0, 0, 0)
 
 
+@pytest.mark.thorough
 def test_killed_processes_leave_nothing_unpaid() -> None:
     found = run("kill", "--kills", 24)
     assert found["right"], found
@@ -41,6 +43,7 @@ def test_killed_processes_leave_nothing_unpaid() -> None:
     assert set(found["states"]) == {"nothing spent", "spent", "stored", "handed out"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("order", "fault"),
     [("pays_afterwards", "unpaid"), ("stores_afterwards", "unstored"), ("repeats_noise", "repeated")],
@@ -51,6 +54,7 @@ def test_planted_twins_are_caught(order: str, fault: str) -> None:
     assert found[fault] > 0
 
 
+@pytest.mark.thorough
 def test_a_flipped_byte_is_refused_or_without_effect() -> None:
     found = run("flip", "--step", 97)
     assert found["right"], found
@@ -58,6 +62,7 @@ def test_a_flipped_byte_is_refused_or_without_effect() -> None:
     assert found["harmless"] > 50
 
 
+@pytest.mark.thorough
 def test_a_file_that_may_not_be_written_to_is_found_out_before_data_is_read() -> None:
     found = run("without-rights")
     assert found["right"], found

@@ -422,6 +422,7 @@ def test_the_noise_is_the_least_of_both_sides() -> None:
 # Backends -------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_torch_agrees_with_numpy() -> None:
     extra("torch")
     for seed in range(8):

@@ -198,6 +198,7 @@ def test_low_bits_of_large_draws_are_uniform(draw, scale):
 # ----------------------------------------------- one-digit chunks: ties all the time
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("chunk", [1, 2, 3, many_draws._CHUNK])
 def test_scalar_route_has_the_exact_law_at_any_chunk(law, chunk):

@@ -121,6 +121,7 @@ def test_relative_weights_divide_by_the_size_of_a_query(prior: str) -> None:
     assert not np.allclose(TotalVariance(relative_to="uniform").weights(cases[1]), wrong)
 
 
+@pytest.mark.thorough
 def test_relative_weights_of_large_workloads_need_little_memory() -> None:
     workload = assemble([AllRanges("a")], Schema(a=range(400)))
     m, n = workload.shape
@@ -352,6 +353,7 @@ def nuclear(W: Any, p: Any, q: Any) -> float:
     return float(np.linalg.svd(N, compute_uv=False).sum())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("objective", [TotalVariance(), Targets(), WITHIN], ids=str)
 def test_no_weights_prove_more_than_is_true(objective: Objective) -> None:
     assert beaten(ours, objective, problems(2000, 11)) == 0
@@ -385,6 +387,7 @@ def test_bounds_that_forget_something_are_caught() -> None:
         assert beaten(frobenius, objective, given) > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("objective", [Targets(), WITHIN], ids=str)
 def test_no_weights_of_pairs_prove_more_than_is_true(objective: Objective) -> None:
     given = problems(600, 13, pairs=True)
@@ -476,6 +479,7 @@ def test_the_judges_weights_prove_the_total_within_caps() -> None:
     assert binding >= 2, "caps that bind nothing would test nothing"
 
 
+@pytest.mark.thorough
 def test_plans_reach_the_judges_optimum() -> None:
     """The whole way: solver, rounding to integers, certificate; 1 is the budget."""
     for workload in square_workloads():
@@ -527,6 +531,7 @@ def variances_by_hand(plan: Any) -> Any:
 GOALS = [GDP(1.5), ApproxDP(1, 1e-6, records_per_person=2), PureDP(2), GDP(1, neighbours="replace-one")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 @pytest.mark.parametrize(
     "objective", [MaxVariance(), Targets(), TotalVariance(relative_to="uniform")], ids=str
@@ -705,6 +710,7 @@ def test_weights_of_queries_without_a_cap_are_ignored() -> None:
     assert targets_bound(counted, GDP(1), heavy) != pytest.approx(plan.certificate.lower_bound, rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_half_a_million_queries_are_certified_without_their_matrix() -> None:
     workload = assemble([AllRanges("a", stderr=40)], Schema(a=range(512)))
     m, n = workload.shape
@@ -847,6 +853,7 @@ def test_comparisons_name_the_unit_and_leave_out_what_misses() -> None:
     assert "of its target" in str(within).splitlines()[0]
 
 
+@pytest.mark.thorough
 def test_pure_privacy_takes_the_best_that_meets_the_targets() -> None:
     plan = design(assemble([Marginal("age", "sex", stderr=2), Total()], AGES), PureDP(1))
     assert plan.factor is not None and plan.factor <= 1 and plan.strategy.noise == "laplace"
@@ -907,6 +914,7 @@ def rewritten(plan: Any, path: Path, **changes: Any) -> Path:
     return container.write(path, "plan", content, arrays)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "changes",
     [

@@ -259,6 +259,7 @@ def _brute_force(grams: list[Array], u: Array, t: Array, seed: int) -> float:
     return min(found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("u", "t"),
     [
@@ -306,6 +307,7 @@ def test_residual_rows_for_a_given_centre_are_the_best() -> None:
 # Unions of products --------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_total_variance_is_near_the_certified_optimum(name: str) -> None:
     workload, _, _, split = _solved(name)
@@ -368,6 +370,7 @@ def test_axes_asked_in_several_ways_need_several_centres() -> None:
     assert bad.sums.total > achieved * (1 + PROMISED)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WEAK)
 def test_what_the_family_is_weak_at_is_mended_by_tying(name: str) -> None:
     queries, schema, share = WEAK[name]
@@ -524,6 +527,7 @@ def test_a_part_without_residual_rows_does_not_stand_for_its_centre() -> None:
     assert total == pytest.approx(split.total, rel=SOLVER)
 
 
+@pytest.mark.thorough
 def test_residual_rows_that_no_block_needs_are_no_trouble() -> None:
     """A search used to divide by zero where all that some residual rows are multiplied with is zero."""
     queries = [
@@ -589,6 +593,7 @@ def _simple_inner(A: Any, caps: Array) -> Any:
     return SimpleNamespace(x=x, p=p)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     ["1-way prefix", "2-way", "prefix and table", "common axis", "conditions only"],
@@ -605,6 +610,7 @@ def test_the_largest_variance_is_near_the_certified_optimum(name: str) -> None:
     assert (np.vstack(_dense_blocks(split)) ** 2).sum(axis=0).max() <= 1 + SOLVER
 
 
+@pytest.mark.thorough
 def test_axes_chosen_for_the_total_would_not_do_for_the_largest() -> None:
     workload, products, _, split = _solved("2-way")
     A = leading_rows(split, np.ones(len(products.terms), dtype=bool)).matrix

@@ -175,6 +175,7 @@ def test_slopes_are_differences_of_the_norm(case: str) -> None:
         assert F * wrong[a][i] / wrong[a].sum() / (2 * q[a][i]) != pytest.approx(slope, rel=0.01)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("case", CASES)
 def test_no_axis_could_do_better(case: str) -> None:
@@ -191,6 +192,7 @@ def test_no_axis_could_do_better(case: str) -> None:
         assert (F + best) / 2 <= (1 + math.sqrt(SEARCHED)) * F
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("case", CASES)
 def test_bounds_are_near_the_certified_optimum(case: str) -> None:
@@ -204,6 +206,7 @@ def test_bounds_are_near_the_certified_optimum(case: str) -> None:
     assert bound >= (1 - NEAR) * optimum.achieved
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["two kinds on one axis", "three kinds on one axis", "unequal weights"])
 def test_weights_of_the_plan_are_improved(case: str) -> None:
     """The gap of these plans is mostly that of their weights, by two percent at least."""
@@ -213,6 +216,7 @@ def test_weights_of_the_plan_are_improved(case: str) -> None:
     assert union_bound(products, weights, found) > 1.02 * union_bound(products, weights, start)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["three kinds on one axis", "conditions"])
 def test_few_directions_of_the_other_axes_are_enough(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     products, weights = CASES[case]
@@ -263,6 +267,7 @@ def never_worse(products: Products, weights: Array, start: Sequence[Array], **op
     return union_bound(products, weights, found) >= (1 - ROUNDING) * least
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("case", CASES)
 def test_never_worse_than_what_was_given(case: str) -> None:
@@ -273,6 +278,7 @@ def test_never_worse_than_what_was_given(case: str) -> None:
     assert never_worse(products, weights, best, deadline=Deadline.after(0.0))
 
 
+@pytest.mark.thorough
 def test_a_wrong_slope_does_no_harm_because_the_bound_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     """With slopes turned round weights get worse; a twin that keeps them all the same is found out."""
     products, weights = CASES["three kinds on one axis"]
@@ -332,6 +338,7 @@ def test_a_product_of_weight_zero_does_not_count() -> None:
     np.testing.assert_allclose(q, dual_weights(alone, np.ones(1))[0], atol=ROUNDING)
 
 
+@pytest.mark.thorough
 def test_many_axes_are_searched_in_time() -> None:
     """10^13 cells, and nothing of their number is built."""
     queries = [P(f"p{i}") for i in range(4)] + [M(f"m{i}") for i in range(5)]

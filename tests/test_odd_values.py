@@ -136,6 +136,7 @@ def test_odd_objects_have_their_cells(kind: str, tmp_path: Path) -> None:
     check_odd_values(as_objects, kind, [*FIXED, *(odd_value(rng) for _ in range(N_ODD))], tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("value", FIXED, ids=lambda value: type(value).__name__)
 def test_one_odd_value_changes_one_count_at_most(value: Any, tmp_path: Path) -> None:
     usual = ["a", "1", 1, 2.0, None]
@@ -147,6 +148,7 @@ def test_one_odd_value_changes_one_count_at_most(value: Any, tmp_path: Path) -> 
     assert np.abs(change).sum() == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "made", [as_strings, as_arrow, as_parquet, as_polars, as_ibis], ids=lambda f: f.__name__
 )

@@ -172,6 +172,7 @@ def test_an_engine_that_cannot_hold_a_version_is_told_before_anything_is_read() 
         raise AssertionError("nothing is held")
 
 
+@pytest.mark.thorough
 def test_random_changes_never_give_two_versions(tmp_path: Path) -> None:
     """Two tables of one request always agree on some version of the records."""
     path = tmp_path / "people.csv"

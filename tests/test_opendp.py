@@ -25,6 +25,7 @@ def same_law(ours: list[int], theirs: list[int]) -> bool:
     return bool(stats.chi2_contingency(counted).pvalue > CHANCE)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [60, 2**31])
 def test_rounded_gaussian_noise_has_the_law_of_opendps_at_this_scale(scale: int) -> None:
     # Its discrete Gaussian and a rounded one differ in variance by less than 1/12 of a step squared.
@@ -36,6 +37,7 @@ def test_rounded_gaussian_noise_has_the_law_of_opendps_at_this_scale(scale: int)
     assert not same_law(rounded_gaussian(scale * 9 // 10, DRAWS, SystemBits()), theirs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [7, 2**31])
 def test_discrete_laplace_noise_has_the_law_of_opendps(scale: int) -> None:
     opendp = extra("opendp.prelude")

@@ -53,6 +53,7 @@ def profiles(W: Any, caps: Any, seed: int) -> list[Any]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("has_equal_caps", [True, False], ids=["equal", "random"])
 @pytest.mark.parametrize("seed", range(20))
 def test_the_profile_does_not_depend_on_basis_or_start(seed: int, has_equal_caps: bool) -> None:
@@ -113,6 +114,7 @@ def is_no_later(u: Any, other: Any, tol: float) -> bool:
     return True
 
 
+@pytest.mark.thorough
 def test_no_noise_with_the_same_caps_comes_first() -> None:
     rng = np.random.default_rng(3)
     later = 0
@@ -175,6 +177,7 @@ def sequential(W: Any, caps: Any) -> Any:
     return profile
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(5))
 def test_a_semidefinite_solver_agrees_level_by_level(seed: int) -> None:
     rng = np.random.default_rng(seed)

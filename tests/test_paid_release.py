@@ -157,6 +157,7 @@ def test_arguments_that_make_no_sense(ledger: ln.Ledger, tmp_path: Path) -> None
         reading.release_from_parts({**content, "receipt": {"head": 7}}, arrays, "x")
 
 
+@pytest.mark.thorough
 def test_the_ledger_from_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("people.csv").write_text("age,sex\n" + "3,F\n2,M\n" * 20)

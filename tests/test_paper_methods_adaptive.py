@@ -382,6 +382,7 @@ def within_theorem_3(workload: Workload, method: str) -> bool:
     return math.sqrt(achieved / optimum) <= (n * float(sigma.max()) / svdb) ** 0.25 * (1 + SOLVER)
 
 
+@pytest.mark.thorough
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10**6))
 def test_theorem_3(seed: int) -> None:
@@ -401,6 +402,7 @@ def same_error(left: Workload, right: Workload, method: str) -> bool:
     return math.isclose(a, b, rel_tol=2 * SOLVER)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["eigen", "dense", "eigen-separation", "principal-vectors"])
 @settings(max_examples=8)
 @given(seed=st.integers(0, 10**6))
@@ -452,6 +454,7 @@ def tried() -> dict[str, Workload]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", list(tried()))
 def test_never_more_than_1_3_times_the_bound(kind: str) -> None:
     """AM introduction: an approximation rate above 1.3 was never seen."""
@@ -475,6 +478,7 @@ def test_table_2_distribution() -> None:
     assert 1 / over_bound(other) != pytest.approx(0.80, abs=printed(2))
 
 
+@pytest.mark.thorough
 def test_table_2_range_marginals() -> None:
     """AM Table 2, 1-way range marginals: the bound is 0.98 of the error, on the 8 x 16 x 16 cells of Table 1.
 
@@ -507,6 +511,7 @@ def test_table_2_predicates() -> None:
         assert 1 / over_bound(design(workload, GDP(1), method=method)) != pytest.approx(1.00, abs=printed(2))
 
 
+@pytest.mark.thorough
 def test_figure_5_design_queries() -> None:
     """AM section 5.3: 20 % more error with other bases on all ranges, far more when cells are permuted."""
     workload = workload_all_ranges(512)
@@ -604,6 +609,7 @@ def gain(sizes: list[int], workload: Workload, basis: str, power: int) -> float:
     return math.sqrt(equal / optimal_weighting(costs[costs > 0], P, power=power).achieved)
 
 
+@pytest.mark.thorough
 def test_printed_gain_of_wavelets_under_pure_privacy() -> None:
     """AM section 3.5: 1.1 on all ranges, here over the 8 x 16 x 16 cells of its Table 1."""
     found = gain([8, 16, 16], workload_all_ranges([8, 16, 16]), "wavelet", 2)
@@ -686,6 +692,7 @@ def test_weighted_bases_cost_what_their_program_says(basis: str, goal: Goal) -> 
             assert plan.certificate.achieved != pytest.approx(unit * plain, rel=SOLVER), "the other norm"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [GDP(1), PureDP(1)], ids=str)
 def test_best_weights_are_no_worse_than_equal_ones(goal: Goal) -> None:
     def achieved(workload: Workload, method: str, **options: Any) -> float:

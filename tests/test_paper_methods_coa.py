@@ -83,6 +83,7 @@ def as_in_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coa_module, "_SUFFICIENT", 0.25)
 
 
+@pytest.mark.thorough
 def test_coa_stops_where_its_listing_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """41 % above the optimum for 256 prefix sums, 8.997 per query.
 
@@ -97,6 +98,7 @@ def test_coa_stops_where_its_listing_does(monkeypatch: pytest.MonkeyPatch) -> No
     assert variance_of(gram, coa(gram).X) / 256 != pytest.approx(8.997, abs=printed(2))
 
 
+@pytest.mark.thorough
 def test_coa_on_all_ranges() -> None:
     i = np.arange(256)
     gram = (np.minimum.outer(i, i) + 1.0) * (256 - np.maximum.outer(i, i))
@@ -359,6 +361,7 @@ def test_lrm_first_example_by_noise_on_queries() -> None:
     assert weaker.noise_variance / int(weaker.entries.max()) ** 2 != pytest.approx(8, rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_lrm_second_example() -> None:
     """LRM section 1: noise on data costs 40/ε², and its best strategy 39/ε². 38 can be had, and is."""
     assert planned(SECOND_EXAMPLE, PureDP(1), "identity").certificate.achieved == pytest.approx(40, rel=1e-6)
@@ -379,6 +382,7 @@ def is_within_lemma_3(W: Any, L: Any, norm: int) -> bool:
     return squared_error(W, L, norm) <= (rank if norm == 1 else 1) * (values**2).sum() * (1 + ROUNDING)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("norm", [1, 2])
 def test_lrm_lemma_3(norm: int) -> None:
     for seed in range(2):
@@ -405,6 +409,7 @@ def test_plans_by_low_rank_keep_lemma_3_whatever_the_starts(norm: int) -> None:
     assert unit * squared_error(W, poor, norm) > bound
 
 
+@pytest.mark.thorough
 def test_low_rank_ends_within_gamma() -> None:
     W = related(1)
     start = random_start(4, 12, 1, np.random.default_rng(1))
@@ -421,6 +426,7 @@ def test_low_rank_ends_within_gamma() -> None:
         low_rank(W, start, norm=3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("norm", [1, 2])
 def test_low_rank_on_torch_agrees(norm: int) -> None:
     extra("torch")
@@ -439,6 +445,7 @@ def test_low_rank_on_torch_agrees(norm: int) -> None:
     assert other.scales[: len(here.scales)] != pytest.approx(here.scales, rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_low_rank_on_torch_loses_rank_too() -> None:
     extra("torch")
     W = prefix(16)
@@ -462,6 +469,7 @@ def test_what_is_missing_is_put_back() -> None:
     assert unbiased(W, B, L, 4) is None
 
 
+@pytest.mark.thorough
 def test_lost_rank_is_reported_with_the_best_iterate() -> None:
     """COA section 2.2: the rank of L may drop, and then W = B L never holds."""
     W = prefix(16)
@@ -693,6 +701,7 @@ def test_one_warning_of_torch_is_for_nobody(monkeypatch: pytest.MonkeyPatch) -> 
         arrays.svd(arrays.matrix(np.eye(2)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [GDP(1), PureDP(1)], ids=["gaussian", "laplace"])
 @pytest.mark.parametrize("method", ["lowrank", "smoothing"])
 def test_plans_on_torch_are_as_good(method: str, goal: Goal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -779,6 +788,7 @@ def total_by_hand(plan: Plan, weights: Any) -> float:
     return float(np.linalg.norm(W @ np.linalg.pinv(A, rcond=1e-11)) ** 2 * plan.strategy.noise_variance)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", AWKWARD)
 @pytest.mark.parametrize("method", OURS)
 def test_every_method_answers_awkward_queries(method: str, case: str) -> None:

@@ -166,6 +166,7 @@ SOLVERS: dict[str, Callable[..., SmiiResult]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "seed"),
     # Gradient descent takes 4 s on the third of these.
@@ -270,6 +271,7 @@ def test_the_better_posed_basis_is_taken() -> None:
 TABLE_2 = {2: 1.33, 4: 1.76, 8: 2.28, 16: 2.91, 64: 4.46}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "d"),
     [

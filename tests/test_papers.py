@@ -40,6 +40,7 @@ def per_query(found: Plan) -> float:
     return found.certificate.achieved / found.workload.shape[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", [64, 256, 1024])
 @pytest.mark.parametrize("kind", ["prefix", "ranges"])
 def test_the_gap_is_below_a_millionth(kind: str, n: int) -> None:
@@ -60,6 +61,7 @@ def test_certified_optimum(kind: str, n: int, value: float) -> None:
 
 
 # Hay et al. (2010), binary tree followed by least squares, Gaussian noise.
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "n", "value"), [("prefix", 256, 9.62), ("prefix", 1024, 13.59), ("ranges", 256, 14.71)]
 )
@@ -81,6 +83,7 @@ def judged(V: Any) -> float:
     return float(problem.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["prefix", "ranges"])
 def test_a_semidefinite_solver_agrees(kind: str) -> None:
     found = plan(kind, 32).certificate.achieved

@@ -131,6 +131,7 @@ def obeys(rule: Rule, rows: list[Record], k: int, chance: random.Random) -> bool
 # ------------------------------------------------------------------ the guarantee
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_a_person_changes_the_counts_by_at_most_k(k: int) -> None:
     assert obeys(kept_by_engine, records(), k, random.Random(k))
@@ -142,6 +143,7 @@ def test_broken_truncation_is_noticed(twin: Rule) -> None:
     assert not obeys(twin, records(), 2, random.Random(2))
 
 
+@pytest.mark.thorough
 @SOURCES
 def test_every_source_keeps_the_same_records(source: Callable[[Table, Path], Any]) -> None:
     """Row order, chunks, types of column and engine make no difference."""
@@ -166,6 +168,7 @@ rows_of_few = st.lists(
 )
 
 
+@pytest.mark.thorough
 @given(rows=rows_of_few, k=st.integers(1, 4), parts=st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_any_table_is_cut_as_documented(rows: list[Record], k: int, parts: bool) -> None:
@@ -197,6 +200,7 @@ def test_a_whole_number_is_one_person_however_it_is_stored(tmp_path: Path) -> No
     assert data.vector().tolist() == [3, 3]
 
 
+@pytest.mark.thorough
 def test_the_person_may_also_be_an_attribute() -> None:
     """A polars LazyFrame used to refuse the same column twice."""
     table: Table = {"id": ("text", ["a", "a", "b"])}
@@ -379,6 +383,7 @@ def test_placeholders_belong_to_nobody() -> None:
         vectorize(pandas.DataFrame({"x": [0]}), Schema(x=range(1)), person_unknown=[0])
 
 
+@pytest.mark.thorough
 def test_ids_are_told_apart_as_by_a_loop_over_records() -> None:
     """Random odd ids, the rules once more in Python: whoever stays is the same."""
     rng = random.Random(11)
@@ -391,6 +396,7 @@ def test_ids_are_told_apart_as_by_a_loop_over_records() -> None:
         assert all(one is not None for one, n in zip(exact, found, strict=True) if n)
 
 
+@pytest.mark.thorough
 def test_with_a_person_the_promise_is_about_all_records_of_one_person(tmp_path: Path) -> None:
     """One more record of somebody who is cut can swap two cells: an exact loss of 2 for a claimed 1."""
     few = vectorize(pandas.DataFrame({"id": ["a"], "x": [0]}), Schema(x=range(20)), person="id")

@@ -82,6 +82,7 @@ def plan(request: pytest.FixtureRequest) -> Plan:
     return plans()[request.param]
 
 
+@pytest.mark.thorough
 def test_there_are_wide_integers_among_the_plans() -> None:
     assert len(plans()) == N_PLANS
     assert any(plan.strategy.entries.dtype == object for plan in plans())

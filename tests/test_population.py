@@ -120,6 +120,7 @@ def test_an_empty_town_is_a_town(tmp_path: Path) -> None:
         draw_people(-1, np.random.default_rng(1))
 
 
+@pytest.mark.thorough
 def test_publication_is_designed_to_the_optimum() -> None:
     spec = publication()
     assert spec.workload.names == (

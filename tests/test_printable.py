@@ -138,6 +138,7 @@ def raw_text(path: Path) -> str:
     return path.read_bytes().decode("utf-8").replace("\r\n", "").replace("\n", "")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".json", ".xlsx"])
 def test_answers_and_quantiles_hold_no_control_and_no_formula(suffix: str, tmp_path: Path) -> None:
     """Parquet and Excel held control characters as they were, and Excel texts that an edit makes formulas."""
@@ -180,6 +181,7 @@ def test_pages_and_texts_hold_no_control(tmp_path: Path) -> None:
             assert not holds_control(report.text().replace("\n", ""))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suffix", [".csv", ".svg", ".html"])
 def test_tradeoffs_hold_no_control_and_no_formula(suffix: str, tmp_path: Path) -> None:
     if suffix != ".csv":

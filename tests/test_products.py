@@ -66,6 +66,7 @@ def _multiplied_out(products: Products) -> np.ndarray:
     return np.vstack(rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(150))
 def test_products_over_axes_in_any_order_have_the_workloads_own_rows(seed: int) -> None:
     """Factors of a tied axis were listed in the order of the query and multiplied in that of the axis."""

@@ -141,6 +141,7 @@ def test_weighted_tables_keep_the_largest_variance_small() -> None:
 FORTY = ln.Schema(**{f"a{i}": range(10) for i in range(40)})
 
 
+@pytest.mark.thorough
 def test_ten_to_the_forty_cells_all_the_way(tmp_path: Any) -> None:
     asked = ln.assemble([ln.Cube(*FORTY.names, order=2)], FORTY)
     assert asked.shape == (78_401, 10**40)

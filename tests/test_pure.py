@@ -134,6 +134,7 @@ def test_quick_queries_and_their_gram_matrix_are_the_same_problem() -> None:
     assert other.unit == pytest.approx(2 * implicit.unit)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_backends_agree(backend: str) -> None:
     if backend == "torch":
@@ -152,6 +153,7 @@ def test_backends_agree(backend: str) -> None:
 
 
 # Seen: 0.850 of the weighted tree and 0.436 of the cells for prefix sums, 0.901 and 0.701 for ranges.
+@pytest.mark.thorough
 @pytest.mark.parametrize(("query", "of_trees", "of_cells"), [(Prefix, 0.87, 0.45), (AllRanges, 0.92, 0.72)])
 def test_it_beats_weighted_trees_and_cells(query: Any, of_trees: float, of_cells: float) -> None:
     workload = over(64, query("a"))
@@ -167,6 +169,7 @@ def test_it_beats_weighted_trees_and_cells(query: Any, of_trees: float, of_cells
     assert worse > 1.2 * per_query(plan)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 8, 33])
 def test_it_is_never_behind_noise_on_every_cell(n: int) -> None:
     """Four cells used to end at 1e13: where sums had taken over, rounding alone made the formula small."""
@@ -176,6 +179,7 @@ def test_it_is_never_behind_noise_on_every_cell(n: int) -> None:
         assert plan.certificate.achieved <= cells.certificate.achieved * (1 + SOLVER)
 
 
+@pytest.mark.thorough
 def test_every_column_costs_the_same() -> None:
     plan = design(over(40, Prefix("a")), PureDP(0.5), method="p-identity")
     costs = np.array(plan.strategy.column_costs, dtype=float)
@@ -221,6 +225,7 @@ def test_more_starts_and_more_steps_do_not_lose() -> None:
     assert value(1, 1) <= float(problem.diagonal.sum())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("method", "limit"), [("p-identity", 0.3), ("auto", 0.5)])
 def test_a_time_limit_holds(method: str, limit: float) -> None:
     workload = over(200, Prefix("a"))
@@ -281,6 +286,7 @@ ASKED = over(16, Prefix("a", stderr=9), Marginal("a", stderr=4))
 WITHIN = TotalVariance(within_targets=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("objective", "margin"),
     [
@@ -305,6 +311,7 @@ def test_it_serves_every_objective(objective: Objective, margin: float) -> None:
         assert plan.factor is not None and plan.factor <= 1
 
 
+@pytest.mark.thorough
 def test_the_largest_variance_takes_more_than_the_least_total() -> None:
     """Weighing in turns is what lowers it; the plan for the total does not have it."""
     workload = over(32, Prefix("a"))
@@ -314,6 +321,7 @@ def test_the_largest_variance_takes_more_than_the_least_total() -> None:
     assert total.certificate.achieved < 0.95 * float(np.sum(largest.stderr**2))
 
 
+@pytest.mark.thorough
 def test_caps_that_the_least_total_misses_are_met() -> None:
     """A total of 26 would leave the last sums at 21 and more: the caps bind, and cost something."""
     free = design(over(16, Prefix("a")), PureDP(1), method="p-identity")
@@ -456,6 +464,7 @@ def test_the_gradient_within_a_span(width: float) -> None:
     assert refinement.span_value(R, M[:2]) == math.inf
 
 
+@pytest.mark.thorough
 def test_the_states_cost_38() -> None:
     """Low-rank mechanism, introduction: the paper's strategy costs 39, noise on data 40. PAPERS: reach 38."""
     plan = design(Workload.from_matrix(STATES), PureDP(1))
@@ -478,6 +487,7 @@ def test_the_search_within_the_span_alone_reaches_38() -> None:
     assert 2 * refinement.span_value(R, rough) > 38 * (1 + 10 * SOLVER)
 
 
+@pytest.mark.thorough
 def test_refining_gains_with_signs() -> None:
     """Eight prefix sums: noise on cells costs 72, and no non-negative sums beside them do better here."""
     plan = design(over(8, Prefix("a")), PureDP(1))
@@ -490,6 +500,7 @@ def test_refining_gains_with_signs() -> None:
 # The search ----------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_best_of_all_is_taken_and_all_are_listed() -> None:
     workload = over(12, Prefix("a"), Total(weight=3))
     plan = design(workload, PureDP(1))
@@ -516,6 +527,7 @@ def test_methods_that_depend_on_the_data_are_not_tried() -> None:
         assert names[-1] == "weighted-basis"
 
 
+@pytest.mark.thorough
 def test_rows_without_an_inverse_leave_the_refinement_to_others() -> None:
     """Two tables of 11 rows over 30 cells are best, and cannot be refined as they are; others can."""
     workload = assemble([Marginal("a"), Marginal("b")], Schema(a=range(6), b=range(5)))
@@ -538,6 +550,7 @@ def test_equal_plans_leave_the_first() -> None:
     assert "identity" in equal and len(equal) > 1 and plan.method == equal[0]
 
 
+@pytest.mark.thorough
 def test_a_refinement_that_fails_or_is_worse_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = over(6, Prefix("a"))
     before = design(workload, PureDP(1))
@@ -556,6 +569,7 @@ def test_a_refinement_that_fails_or_is_worse_is_left(monkeypatch: pytest.MonkeyP
     assert before.certificate.achieved <= plan.certificate.achieved <= 42 * (1 + SOLVER)
 
 
+@pytest.mark.thorough
 def test_progress_is_told() -> None:
     steps: list[Progress] = []
     design(over(10, Prefix("a")), PureDP(1), progress=steps.append)
@@ -564,6 +578,7 @@ def test_progress_is_told() -> None:
     assert steps[0].gap > steps[-1].gap >= 0
 
 
+@pytest.mark.thorough
 def test_replaced_records_and_several_records_keep_the_goal() -> None:
     goal = PureDP(0.5, neighbours="replace-one", records_per_person=2)
     plan = design(over(9, Prefix("a")), goal)
@@ -573,6 +588,7 @@ def test_replaced_records_and_several_records_keep_the_goal() -> None:
     assert plan.strategy.spent <= goal.budget and plan.epsilon() <= 0.5
 
 
+@pytest.mark.thorough
 def test_plans_are_saved_with_what_was_tried(tmp_path: Any) -> None:
     plan = design(over(8, Prefix("a")), PureDP(1))
     again = load_plan(plan.save(tmp_path / "p.plan"))

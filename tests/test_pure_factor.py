@@ -40,6 +40,7 @@ ASKED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ASKED)
 def test_factors_say_what_they_are(name: str) -> None:
     W = ASKED[name]
@@ -62,6 +63,7 @@ def test_factors_say_what_they_are(name: str) -> None:
 
 # One query costs its largest coefficient squared, all multiples of it added up; cells that nobody tells apart
 # are one; with signs 8 prefix sums cost less than their cells.
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "most"),
     [("total", 1), ("multiples", 36 + 9 + 2.25), ("cells", 6), ("some", 4), ("prefix", 35.3), ("both", 51)],
@@ -82,6 +84,7 @@ def test_one_query_is_one_row() -> None:
     assert factors.best_factor(np.outer(v, v)).total <= 1 + math.pi**2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("query", "theirs"), [(Prefix, 1.15), (AllRanges, 1.08)])
 def test_a_longer_attribute_beats_weighted_trees(query: Any, theirs: float) -> None:
     """The margin over the weighted tree and the weighted wavelet, which are among the candidates."""
@@ -125,6 +128,7 @@ def test_columns_on_the_grid_are_the_same_exactly() -> None:
     assert (plain != 2**26).any(), "rounding alone does not keep them"
 
 
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_factor() -> None:
     W = rows_over(130, Prefix("a"))
     V = W.T @ W

@@ -169,6 +169,7 @@ def test_descent_ends_where_no_entry_can_gain() -> None:
     assert searches.descend(problem, np.zeros((24, 2)), 50).value <= float(problem.diagonal.sum())
 
 
+@pytest.mark.thorough
 def test_seeds_do_not_matter_much() -> None:
     """PEERS: HDMM's 27.01 and 32.52 per query. All of seeds 0 to 19 end below 26.84 and 32.44."""
     for query, theirs, ours in ((Prefix, 27.01, 26.86), (AllRanges, 32.52, 32.45)):
@@ -226,6 +227,7 @@ def test_threads_by_default_only_where_they_pay(monkeypatch: pytest.MonkeyPatch)
     assert given.workers(64) == 3 and searches.available_cores() == 5
 
 
+@pytest.mark.thorough
 def test_a_short_time_still_reaches_the_cells() -> None:
     """Time used to be taken by the first stages: each leaves half of it to those that follow."""
     workload = over(512, Prefix("a"))
@@ -270,6 +272,7 @@ def test_the_gradient_for_the_largest(objective: Any) -> None:
     assert math.log(weighed.judged) <= weighed.value <= math.log(weighed.judged * len(v) ** (1 / 30))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("objective", [MaxVariance(), Targets()], ids=str)
 def test_signs_lower_the_largest(objective: Any) -> None:
     without = design(ASKED, PureDP(1), objective=objective, method="p-identity")
@@ -282,6 +285,7 @@ def test_signs_lower_the_largest(objective: Any) -> None:
     assert plan.certificate.lower_bound <= plan.certificate.achieved
 
 
+@pytest.mark.thorough
 def test_rows_are_judged_by_the_largest_and_not_by_what_is_minimised() -> None:
     """A low power leads away from the least largest variance; the rows it began with are kept then."""
     workload = over(32, Prefix("a"))

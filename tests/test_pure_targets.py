@@ -72,6 +72,7 @@ def achieved(workload: ln.Workload, goal: Any, objective: Any, **given: Any) -> 
         return math.inf
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(24))
 def test_auto_is_behind_no_method_that_can_be_named(seed: int) -> None:
     workload, goal = random_request(seed)
@@ -89,6 +90,7 @@ def test_auto_is_behind_no_method_that_can_be_named(seed: int) -> None:
     assert achieved(workload, goal, objective) <= min(values) * (1 + SAME)
 
 
+@pytest.mark.thorough
 def test_slow_methods_leave_time_to_one_that_meets_the_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A method that took all of the time left none to the only search that met them: auto refused."""
     targets = over(32, ln.Prefix("a", stderr=8.5), ln.Marginal("a", stderr=5))
@@ -130,6 +132,7 @@ def test_long_lists_of_queries_come_after_searches() -> None:
     assert short.seconds(-1000) < 1 and not short.is_quick
 
 
+@pytest.mark.thorough
 def test_totals_within_targets_are_refused_only_where_the_targets_alone_are_missed() -> None:
     """Signs meet targets that p-identity misses by a percent; only Targets() looked for them."""
     asked = over(12, ln.Prefix("a", stderr=9), ln.Marginal("a", stderr=4))
@@ -163,6 +166,7 @@ def refused(workload: ln.Workload, goal: Any, method: str) -> tuple[float, float
     return float(factor[1]), float(epsilon[1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["auto", "p-identity", "hierarchical"])
 def test_following_a_refusal_is_enough(method: str) -> None:
     n_followed = 0
@@ -190,6 +194,7 @@ def test_columns_differ_by_what_pairs_of_them_say(n: int) -> None:
     assert largest_difference(A) == pytest.approx(max(every), rel=ROUNDING)
 
 
+@pytest.mark.thorough
 def test_replaced_records_count_against_the_caps() -> None:
     """Caps were taken as met with noise for records added or removed, up to half of what is needed."""
     goal = ln.PureDP(1, neighbours="replace-one")

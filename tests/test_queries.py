@@ -265,6 +265,7 @@ def test_every_query_is_what_it_says_cell_by_cell(data: st.DataObject) -> None:
     assert list(query.labels(schema)) == labels
 
 
+@pytest.mark.thorough
 @examples
 @given(st.data())
 def test_every_query_survives_being_written(data: st.DataObject) -> None:
@@ -283,6 +284,7 @@ def test_every_query_survives_being_written(data: st.DataObject) -> None:
     assert list(again.labels(schema)) == list(query.labels(schema))
 
 
+@pytest.mark.thorough
 @examples
 @given(st.data())
 def test_the_sides_of_a_product_may_change_places(data: st.DataObject) -> None:

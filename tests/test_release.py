@@ -124,6 +124,7 @@ def is_exact(measurements, strategy, x, noise):
     return [int(y) for y in measurements] == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "goal", [ln.GDP(1), ln.PureDP(1), ln.GDP(10**9), ln.ZCDP(1e-12), ln.PureDP(10**20)], ids=str
 )
@@ -208,6 +209,7 @@ def is_right(given, W, x):
     return bool((np.abs(given - W @ x) <= 1e-9 * size).all())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("query", KINDS, ids=lambda query: query.title())
 @pytest.mark.parametrize(
     ("goal", "method"),
@@ -230,6 +232,7 @@ def test_answers_without_noise_are_the_truth(query, goal, method, no_noise):
     assert moved and not is_right(given.answers, workload.dense(), x)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [ln.GDP(1), ln.PureDP(1)], ids=str)
 def test_low_rank_matrices_without_noise_are_the_truth(goal, no_noise):
     rng = np.random.default_rng(5)
@@ -265,6 +268,7 @@ def test_two_releases_differ(goal):
     assert (first.measurements != second.measurements).any()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [ln.GDP(1), ln.PureDP(1)], ids=str)
 @pytest.mark.parametrize("fault", ["fails", "short"])
 def test_a_failing_generator_releases_nothing(goal, fault, monkeypatch):
@@ -576,6 +580,7 @@ def is_same(first, second):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [ln.GDP(1), ln.PureDP(0.5), ln.GDP(10**9)], ids=str)
 @pytest.mark.parametrize("largest", [0, 10, 2**62, 2**63, 10**40])
 def test_a_saved_release_is_read_back_whole(goal, largest, tmp_path):
@@ -616,6 +621,7 @@ def changes_that_pass(given, path):
     return passed
 
 
+@pytest.mark.thorough
 def test_damaged_files_are_refused(tmp_path):
     """A zip archive has unused bytes, such as dates; a change there changes nothing that is read."""
     assert changes_that_pass(small_release(), tmp_path / "a.release") == 0

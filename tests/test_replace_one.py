@@ -167,6 +167,7 @@ def test_spent_is_at_most_promised_and_one_less_would_overspend(goal: Goal) -> N
                 assert Fraction(worst, (strategy.scale - 1) ** power) > budget_of(goal)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", GOALS[2:], ids=str)
 def test_every_method_keeps_the_budget(goal: Goal) -> None:
     workload = assemble([Prefix("a"), Marginal("b", weight=3)], Schema(a=range(4), b=range(2)))
@@ -217,6 +218,7 @@ def judged(workload: Workload) -> float:
     return float(problem.solve(solver=cvxpy.CLARABEL))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workload", workloads(), ids=repr)
 def test_the_certified_optimum_is_the_judges(workload: Workload) -> None:
     found = design(workload, GDP(1, neighbours=ONE)).certificate
@@ -274,6 +276,7 @@ def test_low_rank_repeated_and_unused_cells() -> None:
     assert nothing.certificate.achieved == 0 == nothing.strategy.spent
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(8))
 def test_few_queries_over_many_cells_converge(seed: int) -> None:
     """With all pairs at once, 200 steps could leave a gap of a fifth."""
@@ -311,6 +314,7 @@ def test_progress_and_time_limits(k: int) -> None:
     assert hasty.certificate.lower_bound <= plan.certificate.achieved <= hasty.certificate.achieved
 
 
+@pytest.mark.thorough
 def test_many_cells_of_few_kinds_are_solved_and_many_kinds_are_scaled() -> None:
     few = design(assemble([Prefix("a")], Schema(a=range(5), b=range(200))), GDP(1, neighbours=ONE))
     same = design(prefix(5), GDP(1, neighbours=ONE))
@@ -335,6 +339,7 @@ def test_pure_privacy() -> None:
     assert best.certificate.achieved <= plan.certificate.achieved * (1 + ROUNDING)
 
 
+@pytest.mark.thorough
 def test_every_method_is_compared() -> None:
     table = compare(prefix(6), GDP(1, neighbours=ONE))
     ours = table.contenders[0]
@@ -368,6 +373,7 @@ def bound_by_hand(workload: Workload, q: Any, pairs: Any) -> float:
     return float(np.sqrt(np.maximum(values, 0)).sum() ** 2 / q.sum()) if q.sum() > 0 else 0.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("entries", [0, 2**20])
 def test_no_weights_of_pairs_beat_a_strategy(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nuclear_norm, "_SVD_ENTRIES", entries)
@@ -406,6 +412,7 @@ def test_pairs_with_no_cell_are_weights_of_cells() -> None:
     assert pair_variance_bound(Workload.from_matrix(np.zeros((2, 3))), np.ones(1), np.array([[0, 1]])) == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("entries", [0, 2**20])
 def test_certificates_by_either_route(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nuclear_norm, "_SVD_ENTRIES", entries)
@@ -496,6 +503,7 @@ SAVED: list[tuple[int, Goal]] = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("n", "goal"), SAVED, ids=repr)
 def test_a_plan_comes_back_from_its_file(n: int, goal: Goal, tmp_path: Path) -> None:
     plan = design(prefix(n), goal)
@@ -585,6 +593,7 @@ def largest_difference(W: Any, order: int) -> float:
     return max(float(np.linalg.norm(c - d, order)) for c in columns for d in columns)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workload", simple_workloads(), ids=repr)
 def test_the_simple_ways_by_brute_force(workload: Workload) -> None:
     W, n = workload.dense(), workload.shape[1]

@@ -426,6 +426,7 @@ def test_no_report_on_a_plan_lists_its_queries(monkeypatch):
         _ = plan.stderr
 
 
+@pytest.mark.thorough
 def test_a_million_answers_are_summarised_at_once():
     schema = ln.Schema(x=range(100), y=range(100), z=range(100))
     asked = ln.assemble([ln.Prefix("x") * ln.Marginal("y") * ln.Marginal("z")], schema)
@@ -477,6 +478,7 @@ def no_search():
         sys.setprofile(None)
 
 
+@pytest.mark.thorough
 def test_summaries_do_not_search(tmp_path):
     """Printing took 5.3 s beside a design of 2.3 s, as it designed what pure privacy would cost."""
     for neighbours in ("add-remove", "replace-one"):

@@ -115,6 +115,7 @@ def test_more_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 # Sections 3.4 and 3.5 ------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_section_3_4(monkeypatch: pytest.MonkeyPatch) -> None:
     found = named("section-3-4")
     tasks = [p for p in found.tasks(QUICK) if p.arguments["workload"] in ("CDF", "2-way range marginals")]
@@ -138,6 +139,7 @@ def section_3_5() -> Sequence[Check]:
     return named("section-3-5").checks(computed(tasks))
 
 
+@pytest.mark.thorough
 def test_section_3_5(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = section_3_5()
     assert [check.verdict for check in checks[:3]] == ["reached", "reached", "not run"]

@@ -139,6 +139,7 @@ def small(task: Task) -> bool:
     return task.arguments["n"] in (32, 64) and task.arguments["draw"] == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["coa/figure-2", "coa/figure-4"])
 def test_errors_against_the_domain(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = rows_of(name, small)
@@ -157,6 +158,7 @@ def test_errors_against_the_domain(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert found_in(name, broken, "LRM is best").verdict == "reached"
 
 
+@pytest.mark.thorough
 def test_a_worse_optimum_would_be_seen() -> None:
     rows = rows_of("coa/figure-6", lambda task: task.arguments["m"] == 64 and task.arguments["draw"] == 1)
     assert found_in("coa/figure-6", rows, "the optimum of Program (9)").verdict == "reached"
@@ -173,6 +175,7 @@ def test_a_worse_optimum_would_be_seen() -> None:
     assert found_in("coa/figure-6", swapped, "WM improves").verdict == "differs"
 
 
+@pytest.mark.thorough
 def test_the_rank_decides_what_is_gained() -> None:
     rows = rows_of(
         "coa/figure-10",
@@ -235,6 +238,7 @@ def test_claims_about_time_follow_the_times() -> None:
     assert found_in(name, cut, "WRange: with 8,192 cells").verdict == "differs"
 
 
+@pytest.mark.thorough
 def test_times_are_measured() -> None:
     tasks = BY_NAME["coa/figure-11"].tasks(QUICK)
     chosen = [p for p in tasks if p.arguments["workload"] == "WMarginal" and p.arguments["m"] == 16]
@@ -282,6 +286,7 @@ def test_dawa_does_not_see_a_constant() -> None:
     assert error(counts + 1000 * (np.arange(32) % 2)) != pytest.approx(error(counts), rel=0.1)
 
 
+@pytest.mark.thorough
 def test_dawa_beside_coa(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "coa/figure-15"
 

@@ -110,6 +110,7 @@ def is_small(arguments: Any) -> bool:
     return bool(arguments["d"] <= 16)
 
 
+@pytest.mark.thorough
 def test_table_2() -> None:
     found = run_checks("table-2", rows_of("table-2", is_small))
     assert len(found) == 16 and {check.verdict for check in found} == {"reached"}
@@ -127,6 +128,7 @@ def test_table_2_with_a_search_that_gives_up(monkeypatch: pytest.MonkeyPatch) ->
     assert differs == {f"squared privacy cost, d = {d}, {m}" for d in (2, 4, 8, 16) for m in ("IP", "SM-II")}
 
 
+@pytest.mark.thorough
 def test_table_3_tells_the_slower_optimiser() -> None:
     rows = rows_of("table-3", lambda arguments: arguments["d"] in (2, 8))
     found = {check.claim: check for check in run_checks("table-3", rows)}
@@ -150,6 +152,7 @@ def is_no_search(arguments: Any) -> bool:
     return "basis" not in arguments
 
 
+@pytest.mark.thorough
 def test_table_4_on_both_scales() -> None:
     rows = rows_of("table-4", is_no_search)
     verdicts = {check.printed: check.verdict for check in run_checks("table-4", rows)}
@@ -159,6 +162,7 @@ def test_table_4_on_both_scales() -> None:
     assert [round(ratio, 2) for ratio in ratios if ratio is not None] == [53.31, 5.82]
 
 
+@pytest.mark.thorough
 def test_table_4_with_another_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = census.tree
     monkeypatch.setattr(census, "tree", lambda n, b: honest(n, b + 1))
@@ -168,6 +172,7 @@ def test_table_4_with_another_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["8.91"] == "differs" and found["4.64"] == "reached"
 
 
+@pytest.mark.thorough
 def test_table_9_as_written_is_the_librarys_own_and_differs() -> None:
     reading = next(iter(census.READINGS))
     rows = rows_of("table-9", lambda arguments: is_no_search(arguments) and arguments["reading"] == reading)
@@ -193,12 +198,14 @@ def few(arguments: Any) -> bool:
     return bool(arguments["d"] == 64 and 1 <= arguments["draw"] <= 5)
 
 
+@pytest.mark.thorough
 def test_table_7_tells_the_coins_apart() -> None:
     found = run_checks("table-7", rows_of("table-7", few))
     gm = {check.claim.split(", ")[2]: check.verdict for check in found if ", GM beside" in check.claim}
     assert gm == {"P(heads) = 0.2 as written": "differs", "fair coin": "reached"}
 
 
+@pytest.mark.thorough
 def test_table_5_with_more_noise_than_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def verdicts() -> dict[str, str]:
         found = run_checks("table-5", rows_of("table-5", few))
@@ -234,6 +241,7 @@ def test_the_spread_is_that_of_one_more_draw() -> None:
 # Figures 2 and 3 -----------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["figure-2", "figure-3"])
 def test_marginals(name: str) -> None:
     rows = rows_of(name, lambda arguments: arguments["d"] in (3, 4))

@@ -78,6 +78,7 @@ def test_the_full_size_is_the_papers() -> None:
     assert {p.arguments["method"] for p in large if p.needs_gpu()} == {"LRM", "AMM"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "verdict"), [("example-1", "reached"), ("example-2", "better")])
 def test_examples(name: str, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = rows_of(name)
@@ -94,6 +95,7 @@ def test_examples(name: str, verdict: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert any("noise on data" in found.claim for found in broken if found.verdict == "differs")
 
 
+@pytest.mark.thorough
 def test_the_second_example_is_below_what_the_paper_calls_optimal() -> None:
     rows = rows_of("example-2", method=("three sums", "printed strategy", "leastnoise"))
     totals = {
@@ -157,6 +159,7 @@ def test_draws_are_averaged_and_their_spread_is_told() -> None:
         works.drawn("WAll", 2, 2, 0, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workload", ["WDiscrete", "WRange", "WRelated"])
 def test_nothing_is_below_the_bound(workload: str) -> None:
     place = {"workload": workload, "m": 8, "n": 32, "s": rank_of(workload, 8, 32), "seed": 1, "draws": 1}
@@ -171,6 +174,7 @@ def test_nothing_is_below_the_bound(workload: str) -> None:
     assert 4 * bound > min(errors.values())
 
 
+@pytest.mark.thorough
 def test_a_worse_mechanism_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figure 5 at two sizes: LRM is well below the others, until its rows are those of noise on queries."""
     about = {"shrink": (16,), "n": (32, 64), "method": ("LRM", "LM", "WM", "HM", "leastnoise")}
@@ -286,6 +290,7 @@ def test_algorithm_1_as_printed_keeps_theorem_3() -> None:
             assert missed > residual**2, "data of such a size do count"
 
 
+@pytest.mark.thorough
 def test_fewer_rows_than_the_rank_miss_some_queries() -> None:
     few, enough = decomposed(0.8, 0.01), decomposed(1.2, 0.01)
     about = {"method": "LRM as printed", "epsilon": 0.1}

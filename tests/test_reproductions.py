@@ -231,6 +231,7 @@ print(*sorted(f"{work.__qualname__} {source_digest(work)}" for work in works), s
 """
 
 
+@pytest.mark.thorough
 def test_another_process_has_the_same_digests() -> None:
     """Of every function that computes rows: an address or the order of a set in one would end resuming."""
     environment = os.environ | {"PYTHONHASHSEED": "1"}
@@ -251,6 +252,7 @@ def test_a_torn_file_is_computed_again(tmp_path: Path) -> None:
     assert CALLS == [3]
 
 
+@pytest.mark.thorough
 def test_time_that_is_over_begins_no_task_and_keeps_nothing(tmp_path: Path) -> None:
     found = outcome(tmp_path, budget=0.0)
     assert not CALLS and {check.verdict for check in found.checks} == {"not run"}
@@ -303,6 +305,7 @@ def test_one_task_at_a_time_has_the_gpu() -> None:
     assert [(n, list(part)) for n, part in running._divided(tasks, without, 3)] == [(3, list("abcd"))]
 
 
+@pytest.mark.thorough
 def test_several_processes_give_the_same(tmp_path: Path) -> None:
     alone = outcome(tmp_path / "alone")
     together = outcome(tmp_path / "together", jobs=2)
@@ -349,6 +352,7 @@ def test_a_row_without_a_series_is_its_methods_own(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_files_hold_rows_pictures_and_verdict(tmp_path: Path) -> None:
     extra("altair")
     found = outcome(tmp_path)

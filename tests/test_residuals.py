@@ -54,6 +54,7 @@ def optimum(name: str, **given: Any) -> float:
     return ln.design(ln.assemble(queries, schema), ln.GDP(1), method="dense", **given).certificate.achieved
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_total_variance_is_within_a_percent_of_the_optimum(name: str) -> None:
     plan, least = plan_for(name), optimum(name)
@@ -64,6 +65,7 @@ def test_total_variance_is_within_a_percent_of_the_optimum(name: str) -> None:
     assert certificate.gap < 0.015
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["pairs", "age", "regions"])
 def test_largest_variance_is_close_to_the_optimum(name: str) -> None:
     plan, least = plan_for(name, objective=ln.MaxVariance()), optimum(name, objective=ln.MaxVariance())
@@ -72,6 +74,7 @@ def test_largest_variance_is_close_to_the_optimum(name: str) -> None:
     assert plan.certificate.gap < 0.08
 
 
+@pytest.mark.thorough
 def test_targets_cost_about_what_they_must() -> None:
     targets = [
         ln.Marginal("age", "sex", stderr=3.0),
@@ -94,6 +97,7 @@ def test_targets_cost_about_what_they_must() -> None:
     assert within.certificate.achieved >= free * (1 - 1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["pairs", "conditions"])
 def test_answers_are_unbiased_and_err_as_they_say(name: str, tmp_path: Any) -> None:
     plan = plan_for(name, ln.GDP(0.5))
@@ -150,6 +154,7 @@ def test_what_is_no_union_of_products_is_refused() -> None:
         ln.design(ln.assemble([ln.Total()], AGE), ln.PureDP(1), method="residuals")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(6))
 def test_mixes_of_all_sorts_are_within_a_percent(seed: int) -> None:
     rng = np.random.default_rng(seed)

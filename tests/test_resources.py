@@ -210,6 +210,7 @@ def test_with_laplace_noise_nothing_is_left_out_for_time_where_nobody_set_a_limi
 REPLACED = ln.GDP(1, neighbours="replace-one")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "goal", "objective"),
     [

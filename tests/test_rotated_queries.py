@@ -64,6 +64,7 @@ def achieved(W: Any, method: str) -> float:
     return ln.design(ln.Workload.from_matrix(W), ln.GDP(1), method=method).certificate.achieved
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", METHODS)
 def test_a_turn_of_the_queries_changes_nothing(method: str) -> None:
     for seed in range(12):
@@ -74,6 +75,7 @@ def test_a_turn_of_the_queries_changes_nothing(method: str) -> None:
             assert achieved(turned(W, rng), method) == pytest.approx(expected, rel=SOLVER)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["eigen", "eigen-separation", "principal-vectors", "weighted-basis"])
 def test_two_way_ranges_turned(method: str) -> None:
     """`eigen` ended at 3.51 times its bound, or at 220 times: single cells got lost beside rows of 2^40."""

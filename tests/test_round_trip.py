@@ -119,6 +119,7 @@ def check_same(plan: ln.Plan, path: Path) -> None:
         assert again.spent_per_person == plan.spent_per_person
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SMALLEST)
 def test_the_smallest_plans_come_back(name: str, tmp_path: Path) -> None:
     """A plan of one cell by residuals or marginals could be saved, and not be read."""
@@ -148,6 +149,7 @@ def random_request(rng: np.random.Generator) -> tuple[Any, ...]:
     return (schema, *queries)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2))
 def test_random_plans_come_back(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)

@@ -73,6 +73,7 @@ def digests(seed: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.thorough
 def test_the_same_request_has_the_same_digest() -> None:
     first = digests("1")
     assert len(first) == len(set(first)) >= 20
@@ -97,6 +98,7 @@ def test_few_cells_are_rounded_with_one_thread(monkeypatch: pytest.MonkeyPatch) 
     assert max(seen[threads.SMALL - 1]) == 1 and max(seen[threads.SMALL]) == 2
 
 
+@pytest.mark.thorough
 def test_loading_a_library_is_not_counted_as_searching() -> None:
     """SciPy was loaded within the time of the first start, which then was cut short, or not, by chance."""
     check = (

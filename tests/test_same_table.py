@@ -93,6 +93,7 @@ def test_histograms_by_bare_matrix_do_not_share_their_cells(ledger: Ledger) -> N
     assert len(passed) == 1 and spent(ledger) == 1
 
 
+@pytest.mark.thorough
 def test_tables_with_one_schema_do_not_share_their_cells(ledger: Ledger, tmp_path: Path) -> None:
     """64 tables with one schema, somebody in all of them: as a woman in one, as a man in the next."""
     quarter = [about_cell(i % 2, schema=SCHEMA, mu=Fraction(1, 2)) for i in range(2)]
@@ -181,6 +182,7 @@ def test_a_version_that_moved_people_is_another_table(ledger: Ledger, tmp_path: 
     assert len(ledger.entries) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(10))
 def test_nobody_ever_loses_more_than_the_ledger_says(seed: int, tmp_path: Path) -> None:
     """Random tables that change, random plans and random claims, against people counted one by one."""

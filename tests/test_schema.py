@@ -223,6 +223,7 @@ def test_numpy_categories_become_plain() -> None:
 # ---------------------------------------------------------------- bins
 
 
+@pytest.mark.thorough
 @examples
 @given(edges, st.one_of(st.integers(-(10**20), 10**20), st.floats()))
 def test_a_number_falls_in_the_interval_that_holds_it(given_edges: list[float], value: float) -> None:

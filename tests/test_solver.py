@@ -225,6 +225,7 @@ def test_larger_problems_converge() -> None:
         assert solution.has_converged and solution.steps <= 40
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(60))
 def test_many_cells_in_few_directions_converge(seed: int) -> None:
     """With more active cells than curvature, or weight on the wrong ones, 200 steps left a gap of a third."""
@@ -235,6 +236,7 @@ def test_many_cells_in_few_directions_converge(seed: int) -> None:
     assert is_proved(solution, R, 1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", [(2, 200), (3, 200), (12, 300), (32, 400)])
 def test_cells_that_do_not_matter_are_left_out_at_once(shape: tuple[int, int]) -> None:
     """Random queries took up to 49 steps; with cells nearly alike, 200 left a gap of 1e-3."""
@@ -384,6 +386,7 @@ def test_a_time_limit_stops_with_an_honest_gap() -> None:
     assert is_proved(solution, R, solution.gap)
 
 
+@pytest.mark.thorough
 def test_a_time_limit_holds_inside_a_step() -> None:
     """A step of many products used to be finished, however late it was."""
     R = np.random.default_rng(5).normal(size=(300, 300)) * np.geomspace(1, 1e4, 300)

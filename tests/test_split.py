@@ -185,6 +185,7 @@ def test_any_weights_bound_any_split(seed: int, size: float, spread: float) -> N
     assert bound <= float(w @ variances(A, x / x.sum())) * (1 + ROUNDING)
 
 
+@pytest.mark.thorough
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 4.0, 8.0]), st.integers(1, 20), st.integers(1, 20))
 def test_every_solution_is_proved(seed: int, spread: float, m: int, n: int) -> None:
     A, w, caps = problem(seed, m, n, spread)

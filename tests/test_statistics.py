@@ -230,6 +230,7 @@ def kurtosis_of(plan):
     return 3 + 3 * (G**4).sum(axis=1) / (G**2).sum(axis=1) ** 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FOUR)
 def test_claimed_standard_errors_are_right(name):
     plan = plan_named(name)
@@ -294,6 +295,7 @@ def test_single_intervals_hold_as_often_as_they_say(name, level):
     assert not has_coverage(errors, half / 0.95, level, level)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["prefix", "near duplicates", "cells"])
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
 def test_simultaneous_intervals_hold_within_a_percentage_point(name, level):

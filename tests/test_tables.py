@@ -61,6 +61,7 @@ def shown(table: Any, width: int = 200) -> str:
 # ---------------------------------------------------------------- baselines
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "queries",
     [
@@ -130,6 +131,7 @@ def dense_twin(workload: Workload, goal: Goal, objective: Any) -> Plan:
     return design(matrix, goal, method="identity", objective=objective)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(len(MIXED)))
 @pytest.mark.parametrize(
     "objective", [TotalVariance(), MaxVariance(), Targets(), TotalVariance(relative_to="uniform")], ids=str

@@ -139,6 +139,7 @@ def tells_the_same(release: Release, measurements: list[Any]) -> bool:
     return bool(is_same and np.abs(z - y).max() <= ROUNDING * np.abs(y).max())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", KINDS)
 def test_measurements_are_those_of_the_release(name: str) -> None:
     release = exactly(name)
@@ -149,6 +150,7 @@ def test_measurements_are_those_of_the_release(name: str) -> None:
         assert 0.1 < np.abs(matrix_of(measurement)).max() <= 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", KINDS)
 def test_nothing_remains_unexplained_at_the_true_table(name: str) -> None:
     for measurement in measurements_for_mbi(exactly(name)):
@@ -278,6 +280,7 @@ def far_from_answers(model: Any, release: Release) -> float:
 PAIRS = [ln.Marginal("region", "age"), ln.Marginal("sex", "region"), ln.Marginal("age", "sex")]
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::leastnoise.core.errors.UnrecordedSpending")
 @pytest.mark.parametrize(
     ("method", "goal", "kind"),

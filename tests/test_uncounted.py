@@ -70,6 +70,7 @@ WITHIN_TARGETS: dict[str, tuple[ln.Schema, list[ln.Query], float]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WITHIN_TARGETS)
 def test_targets_of_some_queries_are_met(name: str) -> None:
     schema, queries, slack = WITHIN_TARGETS[name]
@@ -100,6 +101,7 @@ UNCOUNTED: dict[str, tuple[ln.Schema, ln.Query, ln.Query]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", UNCOUNTED)
 @pytest.mark.parametrize("objective", [ln.MaxVariance(), ln.Targets(), ln.TotalVariance()])
 def test_what_counts_for_nothing_is_answered_and_costs_little(name: str, objective: Any) -> None:
@@ -116,6 +118,7 @@ def test_what_counts_for_nothing_is_answered_and_costs_little(name: str, objecti
     assert value == pytest.approx(plan.certificate.achieved, rel=SOLVER)
 
 
+@pytest.mark.thorough
 def test_a_query_of_zeros_needs_no_block() -> None:
     """Nothing was measured for it, and the plan was refused as one that cannot answer it."""
     zero = ln.Ranges("d", [(1, 2)]) * ln.Ranges("a", [(0, 0)]) * ln.Marginal("c") * ln.Where("b < 0")
@@ -132,6 +135,7 @@ def zero_rows(workload: ln.Workload) -> int:
     return workload.blocks[-1].n_rows
 
 
+@pytest.mark.thorough
 def test_cross_tables_keep_targets_after_rounding() -> None:
     """At 1.001 times the least budget one plan in four missed a target by rounding, by up to 1e-9."""
     generator = np.random.default_rng(0)

@@ -70,6 +70,7 @@ entries = st.one_of(
 matrices = hnp.arrays(float, st.tuples(st.integers(1, 8), st.integers(1, 5)), elements=entries)
 
 
+@pytest.mark.thorough
 @given(st.lists(matrices, min_size=1, max_size=4))
 def test_l1_is_what_sorting_gives_wherever_it_begins(several: list[Array]) -> None:
     """One ball projects all in turn, each from the thresholds of the one before."""

@@ -74,6 +74,7 @@ def test_a_workload_is_its_queries_one_below_the_other(data: st.DataObject) -> N
     close(workload.weighted_gram(), expected)
 
 
+@pytest.mark.thorough
 @examples
 @given(st.data())
 def test_a_workload_survives_being_written(data: st.DataObject) -> None:
