@@ -130,6 +130,7 @@ def bound_holds(x: Array, A: Array, y: Array, claimed: float, judge: Array) -> b
     return bool(np.linalg.norm(A @ (x - judge)) <= claimed + 1e-3)
 
 
+@pytest.mark.thorough
 @given(seed=st.integers(0, 10**6), share=st.floats(0, 1))
 @settings(max_examples=25, deadline=None)
 def test_the_distance_is_proved_for_any_cells(seed: int, share: float) -> None:

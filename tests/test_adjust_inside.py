@@ -93,6 +93,7 @@ def test_information_of_sums_is_that_of_the_cells() -> None:
     assert pytest.approx(M.T @ sums.information() @ M, abs=ROUNDING * float(np.abs(G).max())) == G
 
 
+@pytest.mark.thorough
 def test_products_with_information_add_tables_up_through_one_another() -> None:
     """The sums of pairs share what is added up; the strategy's own rows say the same."""
     plan = pairs_plan()
@@ -141,6 +142,7 @@ def test_the_inside_finds_what_faces_find(monkeypatch: pytest.MonkeyPatch) -> No
     assert distance <= inside.adjusted.precision + faces.adjusted.precision <= 2 * nonnegative.PRECISION
 
 
+@pytest.mark.thorough
 def test_few_steps_are_taken() -> None:
     """A twin without the inside takes many times as many."""
     release = measured(2_000)
@@ -202,6 +204,7 @@ def test_a_limit_stops_it_with_possible_answers(integer: bool, tmp_path: object)
     assert again.adjusted.ended == "deadline" and again.adjusted.statement() == mark.statement()
 
 
+@pytest.mark.thorough
 def test_a_limit_that_was_not_needed_leaves_no_mark() -> None:
     release = measured(200)
     calm = adjust(release, time_limit=600)

@@ -219,6 +219,7 @@ def test_more_rows_than_excel_holds_are_refused_beforehand() -> None:
 # ------------------------------------------------------------------------------------ frames
 
 
+@pytest.mark.thorough
 def test_frames_of_three_kinds_agree() -> None:
     polars, _ = extra("polars"), extra("pyarrow")
     release = released()

@@ -582,6 +582,7 @@ def marked_plan(kind: str) -> Plan:
     return plan
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["marginals", "tables"])
 def test_a_structured_release_from_a_ledger_tells_nothing_true(
     kind: str, tmp_path: Path, capfd: Any, caplog: Any, monkeypatch: pytest.MonkeyPatch

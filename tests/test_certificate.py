@@ -288,6 +288,7 @@ def test_singular_vectors_keep_every_digit() -> None:
         assert is_below(bound, N) and bound >= truth * (1 - ROUNDING)
 
 
+@pytest.mark.thorough
 def test_poor_singular_vectors_weaken_the_bound_and_never_break_it(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = scipy.linalg.svd
     rng = np.random.default_rng(7)
@@ -312,6 +313,7 @@ def test_poor_singular_vectors_weaken_the_bound_and_never_break_it(monkeypatch: 
     assert nuclear_norm_below(np.eye(2)) == 0
 
 
+@pytest.mark.thorough
 def test_a_poor_eigensolver_weakens_the_bound_and_never_breaks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = scipy.linalg.eigh
     rng = np.random.default_rng(5)

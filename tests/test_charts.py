@@ -152,6 +152,7 @@ def test_a_browser_draws_the_page_and_asks_for_nothing(tmp_path):
     assert requests_of(path) == []
 
 
+@pytest.mark.thorough
 @BROWSER
 def test_a_page_that_loads_something_would_be_noticed(tmp_path):
     path = tmp_path / "chart.html"

@@ -219,6 +219,7 @@ def test_persons_are_held_against_the_limit(run: Callable[..., Any]) -> None:
     assert kept == int(data.counts(records_per_person=2))
 
 
+@pytest.mark.thorough
 def test_values_are_shown_only_when_asked_for(run: Callable[..., Any]) -> None:
     arguments = ("people.toml", "--data", "people.csv")
     assert "canary" not in run(*arguments).output
@@ -365,6 +366,7 @@ def test_an_engine_that_fails_says_nothing(run: Callable[..., Any], monkeypatch:
     assert refused.__cause__ is None
 
 
+@pytest.mark.thorough
 def test_tables_in_another_engine_are_refused() -> None:
     ibis = extra("ibis")
     table = ibis.memtable({"sex": ["F"]}, schema={"sex": "string"})

@@ -208,6 +208,7 @@ def test_piped_output_holds_no_control_sequence(town: tuple[Path, subprocess.Com
     assert re.fullmatch(r"(designing.* s so far\)\n)*designed in \d+\.\d s\n", done.stderr)
 
 
+@pytest.mark.thorough
 def test_a_folder_with_an_awkward_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names like these used to be changed on the way to the terminal, and long ones broken in the middle."""
     smaller(monkeypatch)
@@ -269,6 +270,7 @@ def test_names_are_chosen_with_out(folder: Path) -> None:
     assert {"other.plan", "a.csv", "a.release", "b.csv", "b.release"} < files(folder)
 
 
+@pytest.mark.thorough
 def test_publish_does_the_whole_walk(folder: Path) -> None:
     result = run("publish", "town.toml", "--data", "peop*.csv")
     assert result.exit_code == 0
@@ -581,6 +583,7 @@ def test_nothing_is_spent_when_the_answers_cannot_be_written(
     assert "'town-answers.csv' cannot be written" in refuse("release", "town.plan", "--data", "people.csv")
 
 
+@pytest.mark.thorough
 def test_release_is_another_name_of_measure(folder: Path) -> None:
     succeed("design", "town.toml")
     for name in ("measure", "release"):
@@ -689,6 +692,7 @@ def test_an_interruption_writes_nothing(
     assert files(folder) == {"town.toml", "people.csv"}
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="signals of this kind are not sent there")
 def test_an_interruption_after_paying_says_where_the_answers_are(
     folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -780,6 +784,7 @@ def test_help_answers_at_once() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.thorough
 def test_a_second_release_is_refused_unless_forced(folder: Path) -> None:
     """Publishing twice used to replace the first release without a word."""
     succeed("publish", "town.toml", "--data", "people.csv")

@@ -139,6 +139,7 @@ def test_a_plan_that_may_be_cheaper_is_designed_first(folder: Path) -> None:
     assert charged[0] > 0 == charged[1]
 
 
+@pytest.mark.thorough
 def test_a_workload_of_zeros_is_not_refused_early(folder: Path) -> None:
     asked = SPEC.replace('"marginal"\nattributes = ["age", "sex"]', '"where"\ncondition = "age < 0"').replace(
         "epsilon = 1.0", "epsilon = 9.0"
@@ -375,6 +376,7 @@ def test_many_times_are_counted_up_to_a_thousand(folder: Path) -> None:
     assert re.search(r"it fits \d more time", succeed(*shown))
 
 
+@pytest.mark.thorough
 def test_a_limit_is_given_in_one_way(folder: Path) -> None:
     made = ("ledger", "create", "x.db", "--dataset", "town")
     for more in (("--epsilon", "1"), ("--delta", "1e-6"), ("--rho", "1"), ("--mu", "1")):
@@ -402,6 +404,7 @@ def test_a_pure_limit_says_that_it_is_one(folder: Path, monkeypatch: pytest.Monk
     assert "keep a ledger whose limit has a delta" in refuse(*asked)
 
 
+@pytest.mark.thorough
 def test_records_per_person_of_ledger_and_specification(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -558,6 +561,7 @@ def test_ids_and_heads_are_shown_whole_and_found_again(columns: int, folder: Pat
 # ------------------------------------------------------------------ in the words of the shell
 
 
+@pytest.mark.thorough
 def test_messages_name_options(folder: Path) -> None:
     given = ("publish", "town.toml", "--data", "people.csv")
     assert "error: --release-id is what a ledger knows a release by; give --ledger too" in refuse(
@@ -618,6 +622,7 @@ def test_one_guard_keeps_formulas_out(text: str) -> None:
     assert no_formula(text) == f"'{without_controls(text)}"
 
 
+@pytest.mark.thorough
 def test_exports_go_through_that_guard(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     succeed(*PUBLISH, "--release-id", " \uff1dcmd()")
     succeed("ledger", "export", "town.db", "--out", "rows.csv")

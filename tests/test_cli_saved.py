@@ -129,6 +129,7 @@ def test_a_refusal_to_adjust_needs_no_variable(saved: Release, monkeypatch: pyte
     assert "take release.to_mbi()" not in refused.output
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by", [None, "sex"])
 def test_quantiles_are_written(saved: Release, by: str | None) -> None:
     grouped = () if by is None else ("--by", by)

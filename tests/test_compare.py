@@ -49,6 +49,7 @@ def by_name(table: MethodComparison) -> dict[str, Contender]:
 # Ranking -------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_comparison_is_sorted_and_prints_as_a_table() -> None:
     workload = assemble([Prefix("age"), Linear(np.full((1, 10), 0.5))], AGES)
     table = compare(workload, GDP(1))
@@ -131,6 +132,7 @@ def test_each_row_is_what_design_gives() -> None:
             assert plan.certificate.lower_bound <= table.lower_bound * (1 + SOLVER)
 
 
+@pytest.mark.thorough
 def test_a_goal_with_a_delta_is_also_tried_without() -> None:
     table = compare(PREFIX, ApproxDP(1, 1e-6), methods=["dense", "identity"])
     found = by_name(table)

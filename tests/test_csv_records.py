@@ -128,6 +128,7 @@ def check_any_bytes(n_files: int, seed: int, path: Path, monkeypatch: pytest.Mon
         assert records_read(path) == records_by_loop(data, longest), data
 
 
+@pytest.mark.thorough
 def test_any_bytes_are_read_by_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_any_bytes(300, 1, tmp_path / "t.csv", monkeypatch)
 
@@ -372,6 +373,7 @@ def test_an_odd_line_leaves_the_others_to_be_read_at_once(
     assert len(asked) <= most
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_an_open_quote_is_gone_back_over_and_every_byte_is_seen_once(
@@ -395,6 +397,7 @@ def test_an_open_quote_is_gone_back_over_and_every_byte_is_seen_once(
         assert b"".join(seen) == stored
 
 
+@pytest.mark.thorough
 def test_letters_that_utf_16_cannot_hold_cost_their_record(tmp_path: Path) -> None:
     text = "x,y\n1,a\n2,\ud800\n3,b\n"
     for encoding in ("utf-16-le", "utf-16-be"):
@@ -429,6 +432,7 @@ def test_nothing_is_held_after_a_scan(tmp_path: Path) -> None:
     assert not arrow_stream._holding._held and not arrow_stream._capsules
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), DataError("as it was"), OSError("secret")])
 def test_what_ends_a_scan_reaches_whoever_asked(
     error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -242,6 +242,7 @@ def test_empty_table_keeps_every_cell(source: Callable[[Table, Path], Any], tmp_
         assert data.counts() == 0
 
 
+@pytest.mark.thorough
 def test_row_order_does_not_matter(tmp_path: Path) -> None:
     table = people(3000)
     order = list(range(3000))
@@ -429,6 +430,7 @@ def test_other_columns_are_written_out_for_text_categories() -> None:
     assert counted(range(2), [True, False], "bool") == [0, 0]
 
 
+@pytest.mark.thorough
 def test_one_record_does_not_change_how_others_are_read() -> None:
     """A null among integers would make floats of them, and "1.0" of "1"."""
     for values in ([1, 2, 2], [1, 2, 2, None], [1, 2, 2, "x"]):

@@ -87,6 +87,7 @@ def test_a_device_takes_part_in_a_design_and_the_proof_is_the_same(monkeypatch: 
     assert plan.certificate.lower_bound == pytest.approx(here.lower_bound, rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_device_that_errs_weakens_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leastnoise.bounds.nuclear_norm._SVD_ENTRIES", 0)
     workload, q = prefix_sums(520), np.ones(520)

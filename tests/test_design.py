@@ -122,6 +122,7 @@ def test_the_papers_are_loaded_only_where_one_is_asked_for() -> None:
     assert told.stdout.split("\n")[:2] == ["[]", "True False"]
 
 
+@pytest.mark.thorough
 def test_slow_methods_are_left_alone_unless_nobody_else_can(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
@@ -147,6 +148,7 @@ def test_slow_methods_are_left_alone_unless_nobody_else_can(monkeypatch: pytest.
     assert "dawa" not in tried
 
 
+@pytest.mark.thorough
 def test_a_method_asked_for_is_used() -> None:
     for method in all_methods():
         request = Request(PREFIX, GDP(1))
@@ -317,6 +319,7 @@ def test_one_cell_and_one_query() -> None:
     assert cost(np.ones((1, 30))) == pytest.approx(1, rel=SOLVER)
 
 
+@pytest.mark.thorough
 def test_signs_order_and_units_of_rows_and_cells_do_not_matter() -> None:
     rng = np.random.default_rng(2)
     for _ in range(10):

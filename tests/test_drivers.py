@@ -313,6 +313,7 @@ def least_total_within(c: float, t: float) -> float:
     return min(float(found.fun), value(feasible[0]), value(feasible[-1]))
 
 
+@pytest.mark.thorough
 def test_within_targets_the_total_variance_is_bought() -> None:
     plan = ln.design(counts_and_total(2, 1.5), ln.GDP(1))
     assert plan.objective.kind == "total-within-caps"
@@ -485,6 +486,7 @@ def test_threads_change_nothing() -> None:
     assert drivers(plan, workers=1) == drivers(plan, workers=3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers", [1, 3])
 def test_progress_and_an_interruption(workers: int) -> None:
     plan = plans()["dense targets"]

@@ -193,6 +193,7 @@ def test_a_notebook_that_fails_keeps_what_it_had(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("saved", "fresh", "is_stale"),
     [

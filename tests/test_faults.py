@@ -700,6 +700,7 @@ def test_row_29_an_empty_table(goal: Any, tmp_path: Path) -> None:
     assert counts_of(as_file(".csv")(table, tmp_path), SCHEMA) == [0] * 4
 
 
+@pytest.mark.thorough
 def test_row_30_more_records_than_a_person_may_have() -> None:
     check_truncation()
 
@@ -846,6 +847,7 @@ def check_extreme_budget(goal: Any) -> None:
     assert abs(float(measured(given, [1, 2]).answers[0]) - 3) < 100 * given.stderr[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [ln.GDP(1e40), ln.GDP(1e-40), ln.PureDP(1e40), ln.PureDP(1e-40)], ids=str)
 def test_row_37_beyond_that_it_is_refused(goal: Any) -> None:
     words = "is beyond what can be planned: epsilon or mu per record must lie between"
@@ -1520,6 +1522,7 @@ def test_mistake_values_that_are_normalised(
         noticed(check_look_alikes, route, tmp_path)
 
 
+@pytest.mark.thorough
 def test_mistake_goals_that_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(privacy, "_positive", lambda name, value: value)
     for kind in (ln.PureDP, ln.GDP):
@@ -1630,6 +1633,7 @@ def test_mistake_an_array_header_that_is_believed(monkeypatch: pytest.MonkeyPatc
     noticed(check_array_header, tmp_path)
 
 
+@pytest.mark.thorough
 def test_mistake_names_that_are_not_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     original = sources.file_parts
 

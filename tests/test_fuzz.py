@@ -267,6 +267,7 @@ def compare(left: Any, sign: str, right: Any) -> bool:
     }[sign]  # fmt: skip
 
 
+@pytest.mark.thorough
 @tries(0.1)
 @given(conditions())
 def test_conditions_mean_what_they_say(condition: tuple[str, Callable[[int, str, str], bool]]) -> None:
@@ -496,6 +497,7 @@ def release_bytes(name: str) -> bytes:
     return ln.Release(plan, y).to_bytes()
 
 
+@pytest.mark.thorough
 @tries(0.05)
 @given(st.sampled_from(PLANS), st.data())
 def test_release_files_that_were_changed(name: str, data: Any) -> None:
@@ -559,6 +561,7 @@ def ledger_bytes() -> bytes:
         return ledger.path.read_bytes()
 
 
+@pytest.mark.thorough
 @tries(0.08)
 @given(st.data())
 def test_rows_of_a_ledger_that_were_changed_and_sealed_anew(data: Any) -> None:

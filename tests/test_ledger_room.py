@@ -399,6 +399,7 @@ def early_refusals() -> Counter[tuple[bool, bool]]:
     return judged
 
 
+@pytest.mark.thorough
 def test_no_plan_that_fits_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:
     judged = early_refusals()
     assert judged[True, True] == 0 and judged[True, False] > 20

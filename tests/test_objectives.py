@@ -564,6 +564,7 @@ def test_units_name_what_is_measured() -> None:
     assert len(units) == 5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", SIMPLE)
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e7])
 def test_targets_without_a_goal_cost_the_least_that_meets_them(method: str, unit: float) -> None:
@@ -661,6 +662,7 @@ def test_altered_witnesses_contradict_or_weaken() -> None:
     assert absent.lower_bound == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 @pytest.mark.parametrize("objective", [MaxVariance(), Targets(), WITHIN], ids=str)
 def test_lower_bounds_are_those_of_the_formulas(objective: Objective, goal: Goal) -> None:

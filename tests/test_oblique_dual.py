@@ -153,6 +153,7 @@ def test_marginals_are_those_of_the_root_over_all_cells(case: str) -> None:
         np.testing.assert_allclose(m, exact[a], atol=SOLVER * F)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["three kinds on one axis", "three prefixes", "hierarchy"])
 def test_slopes_are_differences_of_the_norm(case: str) -> None:
     """∂F/∂q(i) = m(i)/(2q(i)); a twin with the diagonal of K in the place of its root is found out."""

@@ -130,6 +130,7 @@ def check_odd_values(made: Callable[[list[Any], Path], Any], kind: str, odd: lis
     assert found == expected_of(attribute, odd)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_objects_have_their_cells(kind: str, tmp_path: Path) -> None:
     rng = random.Random(1)

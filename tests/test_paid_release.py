@@ -381,6 +381,7 @@ def test_a_plan_that_could_not_be_read_back_costs_nothing(
     assert ledger.entries == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_in_a_shell_has_to_be_meant(
     times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -428,6 +428,7 @@ def test_fixed_structures_depend_on_the_order_of_cells() -> None:
     assert not same_error(plain, permuted, "hierarchical")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sizes", "k"), [((2, 3, 4), 1), ((2, 3, 4), 2), ((3, 5, 6), 2), ((2, 2, 2, 2, 2), 2)]
 )

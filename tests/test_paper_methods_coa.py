@@ -497,6 +497,7 @@ def test_low_rank_with_gaussian_noise_comes_near_the_optimum() -> None:
     assert planned(prefix(16), GDP(1), "lowrank", max_iterations=1).certificate.achieved > 1.01 * best
 
 
+@pytest.mark.thorough
 def test_low_rank_pays_off_where_the_rank_is_low() -> None:
     """LRM section 6.2: its error follows the rank, that of noise on data the number of cells."""
     few, many = related(3, 9, 12, 2), related(3, 9, 96, 2)
@@ -804,6 +805,7 @@ def test_every_method_answers_awkward_queries(method: str, case: str) -> None:
         assert plan.strategy.spent <= goal.budget and plan.method == method
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", OURS)
 def test_every_method_minimises_what_is_asked(method: str) -> None:
     """Weights, by query or relative to a prior, change the plan for the better."""

@@ -439,6 +439,7 @@ def deficient() -> Any:
     return W
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("basis", ["auto", *BASES])
 def test_queries_that_miss_directions(basis: str) -> None:
     """A basis may have more rows than the queries have directions; the noise measured has no more."""

@@ -247,6 +247,7 @@ def released(source: Any, k: int, **options: Any) -> ln.Release:
         return ln.measure(plan, source, **options)
 
 
+@pytest.mark.thorough
 def test_a_release_knows_whether_records_were_left_out(tmp_path: Path) -> None:
     table = as_pandas(table_of(records()), Path())
     ledger = ln.Ledger(tmp_path / "a.db", dataset="a", limit=ln.GDP(9, records_per_person=3))

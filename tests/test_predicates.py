@@ -102,6 +102,7 @@ def is_right(mask: Any, axes: tuple[str, ...], condition: Condition) -> bool:
     return True
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(conditions())
 def test_a_condition_means_what_python_means(condition: Condition) -> None:
@@ -112,6 +113,7 @@ def test_a_condition_means_what_python_means(condition: Condition) -> None:
         assert not is_right(~mask, axes, condition)
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(conditions())
 def test_what_is_described_is_read_back(condition: Condition) -> None:

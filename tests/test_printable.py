@@ -171,6 +171,7 @@ def test_answers_and_quantiles_hold_no_control_and_no_formula(suffix: str, tmp_p
     assert n_names > 250
 
 
+@pytest.mark.thorough
 def test_pages_and_texts_hold_no_control(tmp_path: Path) -> None:
     for seed in range(4):
         release, _ = odd_release(seed)

@@ -103,6 +103,7 @@ def test_axes_without_a_place_are_refused() -> None:
         arranged(np.zeros((2, 2)), ["a", "a"], ["a", "a", "b"])
 
 
+@pytest.mark.thorough
 def test_a_query_crossing_tied_axes_in_another_order_is_answered_under_its_labels() -> None:
     """The answers, and their standard errors, were those of other rows, thousands of standard errors off."""
     schema = ln.Schema(a=range(3), b=range(3), c=range(5))

@@ -201,6 +201,7 @@ def test_cells_that_nobody_tells_apart_are_measured_as_one() -> None:
     assert merged.certificate.achieved < 0.75 * alone.certificate.achieved
 
 
+@pytest.mark.thorough
 def test_the_same_seed_finds_the_same_rows() -> None:
     workload, options = over(24, Prefix("a")), {"iterations": 40}
 
@@ -405,6 +406,7 @@ def test_tables_beat_cells_where_there_are_many() -> None:
     assert per_query(plan) < 9 < 10 and "cross tables" in plan.note
 
 
+@pytest.mark.thorough
 def test_the_best_of_both_kinds_of_sums() -> None:
     schema = Schema(a=range(9), b=range(8))
     workload = assemble([Marginal("a"), Marginal("b")], schema)
@@ -476,6 +478,7 @@ def test_the_states_cost_38() -> None:
     assert papers > 38.9, "without signs 38 is out of reach"
 
 
+@pytest.mark.thorough
 def test_the_search_within_the_span_alone_reaches_38() -> None:
     _, d, Vt = np.linalg.svd(STATES.astype(float), full_matrices=False)
     R = d[:, None] * Vt

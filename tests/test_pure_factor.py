@@ -108,6 +108,7 @@ def test_turns_lower_the_total_of_a_tree() -> None:
     assert by_hand(W, once) < unweighted
 
 
+@pytest.mark.thorough
 def test_products_multiply() -> None:
     first, second = ASKED["prefix"], ASKED["some"]
     a, b = (factors.best_factor(W.T @ W) for W in (first, second))

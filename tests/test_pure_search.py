@@ -185,6 +185,7 @@ def test_seeds_do_not_matter_much() -> None:
         assert searches.descend(problem, start, 1000).value * unit > ours
 
 
+@pytest.mark.thorough
 def test_the_number_of_workers_changes_nothing() -> None:
     workload, options = over(130, Prefix("a")), {"iterations": 40, "starts": 7}
 
@@ -217,6 +218,7 @@ def test_starts_are_shared_among_the_workers(monkeypatch: pytest.MonkeyPatch) ->
         assert most == workers
 
 
+@pytest.mark.thorough
 def test_threads_by_default_only_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches, "available_cores", lambda: 5)
     effort = searches.Effort(None, 1, 1)

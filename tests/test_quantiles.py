@@ -146,6 +146,7 @@ def coverage(d: Array, t: Array, true: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [ln.GDP(1), ln.PureDP(1)], ids=["gaussian", "laplace"])
 @pytest.mark.parametrize("share", [0.25, 0.5])
 def test_intervals_hold_the_true_quantile(goal: Any, share: float) -> None:
@@ -165,6 +166,7 @@ def test_intervals_hold_the_true_quantile(goal: Any, share: float) -> None:
     assert coverage(d, narrow, true)[1] < 0.9
 
 
+@pytest.mark.thorough
 def test_intervals_are_not_idle() -> None:
     """Where half of the records are reached exactly, one of the two tests errs as often as it may: 5 %."""
     schema = ln.Schema(age=range(3))

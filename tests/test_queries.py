@@ -253,6 +253,7 @@ def queries(
     return Product(one, other, **common)
 
 
+@pytest.mark.thorough
 @examples
 @given(st.data())
 def test_every_query_is_what_it_says_cell_by_cell(data: st.DataObject) -> None:
@@ -672,6 +673,7 @@ def test_every_kind_is_listed_once() -> None:
 # ---------------------------------------------------------------- labels
 
 
+@pytest.mark.thorough
 @examples
 @given(st.integers(0, 12), st.slices(12) | st.slices(5), st.slices(12))
 def test_labels_are_a_sequence(length: int, cut: slice, again: slice) -> None:

@@ -259,6 +259,7 @@ def test_equal_queries_get_equal_answers():
 # --------------------------------------------------------------------------- randomness
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [ln.GDP(1), ln.PureDP(1)], ids=str)
 def test_two_releases_differ(goal):
     plan = ln.design(ln.Workload.from_matrix(np.tri(5)), goal)
@@ -478,6 +479,7 @@ def test_linear_queries_are_indexed_by_their_labels(no_noise):
     assert given.answer(ln.Linear(matrix[1:], labels=["x"])).loc["x", "answer"] == pytest.approx(6)
 
 
+@pytest.mark.thorough
 def test_a_matrix_release_answers_by_name(no_noise):
     workload = ln.Workload.from_matrix(np.tri(3), labels=["a", "b", "c"])
     given = measured(ln.design(workload, ln.PureDP(1)), [1, 2, 3])

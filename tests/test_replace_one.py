@@ -90,6 +90,7 @@ def agrees(cost: Cost, rows: list[Any]) -> bool:
     return all(cost(A, noise) == by_brute_force(A, noise) for A in rows for noise in ("gaussian", "laplace"))
 
 
+@pytest.mark.thorough
 def test_hundreds_of_sensitivities_by_brute_force() -> None:
     assert agrees(of_strategy, random_rows(1, 400))
 
@@ -228,6 +229,7 @@ def test_the_certified_optimum_is_the_judges(workload: Workload) -> None:
     assert alone.achieved * (1 + SOLVER) < found.achieved != pytest.approx(alone.achieved, rel=JUDGE)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workload", workloads(), ids=repr)
 def test_the_other_optimum_scaled_is_above(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     """20 to 76 per cent on these; the scaled plan says heuristic, and its own bound holds."""
@@ -328,6 +330,7 @@ def test_many_cells_of_few_kinds_are_solved_and_many_kinds_are_scaled() -> None:
     assert many.certificate.achieved > most.certificate.achieved
 
 
+@pytest.mark.thorough
 def test_pure_privacy() -> None:
     workload = assemble([Marginal("a")], Schema(a=range(6)))
     plan = design(workload, PureDP(0.5, neighbours=ONE), method="identity")

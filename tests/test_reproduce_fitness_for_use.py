@@ -78,6 +78,7 @@ def test_points_enumerate_and_checks_run_on_nothing(name: str) -> None:
 # Theory --------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["figure-1", "section-3-2-1", "theorem-7"])
 def test_what_can_be_done_by_hand_is_reached(name: str) -> None:
     checks = named(name).checks(rows_of(name))
@@ -226,6 +227,7 @@ def test_draws_are_explicit_and_differ() -> None:
     assert (caps < 3 + ROUNDING).sum() == 13 and ((caps >= 10 - ROUNDING) & (caps <= 15)).sum() == 115
 
 
+@pytest.mark.thorough
 def test_the_spread_is_that_of_one_more_draw() -> None:
     """99 of 100 further draws lie within; a spread of half the size is seen through."""
     generator = np.random.default_rng(1)

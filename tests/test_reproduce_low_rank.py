@@ -196,6 +196,7 @@ def test_noise_at_another_scale_changes_the_verdict(monkeypatch: pytest.MonkeyPa
     assert check("figure-5", [*others, *scaled], "WM has less error than LM").verdict == "differs"
 
 
+@pytest.mark.thorough
 def test_two_orders_of_magnitude_are_refuted_by_the_bound() -> None:
     """Figure 9 at the paper's own size: no Laplace noise is a hundred times better than noise on cells."""
     rank = rank_of("WRelated", M, N, SHARES[0])

@@ -135,6 +135,7 @@ def test_a_twin_with_other_weights_proves_less() -> None:
     assert again.axes == witness.axes
 
 
+@pytest.mark.thorough
 def test_auto_takes_it_where_cells_are_many_and_says_why() -> None:
     schema = ln.Schema(age=range(100), income=range(60), place=range(30))
     asked = ln.assemble(

@@ -199,6 +199,7 @@ def test_with_laplace_noise_methods_that_cannot_end_are_left_out(slow: None) -> 
     assert "wavelet: it takes about 8.9 s whatever its time limit, which is 1 s" in str(refused.value)
 
 
+@pytest.mark.thorough
 def test_with_laplace_noise_nothing_is_left_out_for_time_where_nobody_set_a_limit(slow: None) -> None:
     """A limit that "auto" sets by itself ends searches; it must not refuse what always came back."""
     plan = ln.design(prefix(48), ln.PureDP(1), options={"iterations": 2})

@@ -106,6 +106,7 @@ def test_tables_with_one_schema_do_not_share_their_cells(ledger: Ledger, tmp_pat
     assert len(passed) == 4 and spent(ledger) == 1
 
 
+@pytest.mark.thorough
 def test_two_person_columns_keep_other_records(tmp_path: Path, ledger: Ledger) -> None:
     """Of one table, ``person="mother"`` keeps a record in one cell, and ``person="child"`` one in another."""
     pandas = extra("pandas")
@@ -143,6 +144,7 @@ def test_two_bounds_of_records_keep_other_records(tmp_path: Path) -> None:
     assert [entry.charged for entry in ledger.entries] == [1, 1]
 
 
+@pytest.mark.thorough
 def test_filtered_tables_are_other_tables(ledger: Ledger, tmp_path: Path) -> None:
     whole, part = tmp_path / "whole.csv", tmp_path / "part.csv"
     whole.write_text("sex,age\nF,1\nM,2\n")
@@ -240,6 +242,7 @@ def test_vectors_are_confirmed_by_their_counts(ledger: Ledger) -> None:
     assert spent(ledger) == 1 and len(ledger.entries) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_frames_are_held_by_their_handle(ledger: Ledger, library: str) -> None:
     first, second = (about_cell(cell, schema=SCHEMA) for cell in (0, 1))
@@ -326,6 +329,7 @@ def test_the_digest_tells_files_apart_that_run_together(ledger: Ledger, tmp_path
 # ------------------------------------------------------------------ the price does not depend on the table
 
 
+@pytest.mark.thorough
 def test_the_price_is_fixed_before_the_table_is_read(ledger: Ledger, tmp_path: Path) -> None:
     """Whatever the table turns out to be, a request costs the same or is refused."""
     first, second = (about_cell(cell, schema=SCHEMA, mu=Fraction(1, 2)) for cell in (0, 1))
@@ -425,6 +429,7 @@ def test_two_ledgers_have_two_keys_and_two_releases_two_nonces(tmp_path: Path) -
     assert len({version_digest(np.array([1]), book.new_digest()) for book in books}) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
@@ -575,6 +580,7 @@ SPEC = (
 )
 
 
+@pytest.mark.thorough
 def test_the_same_table_from_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("people.csv").write_text("sex\n" + "F\nM\n" * 20)

@@ -538,6 +538,7 @@ def test_a_schema_survives_being_written(schema: Schema) -> None:
     assert repr(again) == repr(schema)
 
 
+@pytest.mark.thorough
 @examples
 @given(schemas, schemas)
 def test_schemas_are_equal_when_written_alike(first: Schema, second: Schema) -> None:

@@ -97,6 +97,7 @@ def plans() -> list[ln.Plan]:
     return _plans()
 
 
+@pytest.mark.thorough
 def test_large_products_are_checked_row_by_row_to_the_same_end(
     plans: list[ln.Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +130,7 @@ def _transposed(term: ProductTerm, values: np.ndarray) -> np.ndarray:
     return table.transpose(*reversed(range(k)), *range(k, table.ndim)).reshape(values.shape)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("planted", [_reversed_rows, _transposed])
 def test_answers_in_another_order_are_refused(planted: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """A certificate cannot notice: totals and maxima do not change under a permutation."""
@@ -192,6 +194,7 @@ def test_a_plan_is_checked_again_when_it_is_loaded(
                 ln.load_plan(path)
 
 
+@pytest.mark.thorough
 def test_the_sample_covers_every_batch_and_few_queries_of_many() -> None:
     schema = ln.Schema({f"x{i}": range(3) for i in range(12)})
     for order, batches in itertools.product((1, 3), (1, 60)):

@@ -209,6 +209,7 @@ def is_proved(solution: Solution, R: Any, tol: float) -> bool:
 # Convergence ---------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("low_rank", [False, True])
 def test_random_problems_converge_to_nine_digits(low_rank: bool) -> None:
     for seed in range(60):
@@ -248,6 +249,7 @@ def test_cells_that_do_not_matter_are_left_out_at_once(shape: tuple[int, int]) -
             assert is_proved(solution, R, 1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by", ["rows", "columns", "both"])
 def test_sizes_over_eight_orders_of_magnitude(by: str) -> None:
     """Squares of such sizes leave nothing of the weakest: gaps of 1e-2 remained after 200 steps."""
@@ -293,6 +295,7 @@ def full_size_decompositions(R: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     return seen.count(R.shape[1])
 
 
+@pytest.mark.thorough
 def test_cells_in_order_start_from_a_coarser_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 300
     R = np.tril(np.ones((n, n)))

@@ -267,6 +267,7 @@ def specs(draw: st.DrawFn) -> Spec:
     return Spec(schema, tuple(asked), goal, settings, draw(st.none() | NAMES))
 
 
+@pytest.mark.thorough
 @examples
 @given(specs())
 def test_what_is_written_is_read_back(spec: Spec) -> None:
@@ -546,6 +547,7 @@ def test_refusals_say_where_and_what_must_hold(text: str, words: str) -> None:
     assert re.search(words, re.sub(r"^line \d+: ", "", str(refused.value)))
 
 
+@pytest.mark.thorough
 def test_products_nested_without_end_are_refused() -> None:
     """Dotted keys nest without brackets, so that only our own reading ran out of stack."""
 
@@ -697,6 +699,7 @@ def test_the_specification_to_be_broken_is_whole() -> None:
     assert len(PLACES) > 50
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: ".".join(map(str, place)))
 def test_only_our_own_error_comes_out_whatever_is_in_the_file(place: tuple[Any, ...]) -> None:
     accepted = [wrong for wrong in WRONG if survives(changed(place, wrong))]
@@ -773,6 +776,7 @@ def test_lines_of_tables_and_keys(place: tuple[str | int, ...], line: int | None
     assert Lines(text).of(*place) == line
 
 
+@pytest.mark.thorough
 @examples
 @given(specs())
 def test_a_key_is_not_there_before_its_line(spec: Spec) -> None:

@@ -205,6 +205,7 @@ def disagreements(engine: Any, counts: Any, seeds: range) -> tuple[int, int]:
     return n_different, n_understood
 
 
+@pytest.mark.thorough
 def test_duckdb_gives_the_same_answers(table: Any) -> None:
     engine, counts = table
     n_different, n_understood = disagreements(engine, counts, range(120))
@@ -256,6 +257,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", BROKEN)
 def test_duckdb_tells_a_broken_twin(name: str, table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, counts = table
@@ -617,6 +619,7 @@ def test_an_error_of_sql_is_an_error_of_input() -> None:
 MANY = Schema({f"a{i}": range(2) for i in range(40)})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
@@ -668,6 +671,7 @@ def test_large_texts_are_refused_before_they_cost_much(sql: str, words: str) -> 
     assert time.process_time() - started < 20
 
 
+@pytest.mark.thorough
 def test_long_conditions_are_read() -> None:
     wide = Schema(code=range(10_000), sex=("F", "M"))
     listed = ", ".join(map(str, range(0, 10_000, 3)))
@@ -777,12 +781,14 @@ def survives(sql: str) -> bool:
     return False
 
 
+@pytest.mark.thorough
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join) | st.text(max_size=60))
 def test_any_text_gives_queries_or_a_refusal(sql: str) -> None:
     survives(sql)
 
 
+@pytest.mark.thorough
 def test_statements_with_pieces_changed_give_queries_or_a_refusal() -> None:
     pick = random.Random(11)
     n_read = 0

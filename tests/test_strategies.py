@@ -175,6 +175,7 @@ def workloads() -> list[Workload]:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workload", workloads(), ids=repr)
 @pytest.mark.parametrize("method", HEURISTICS)
 @pytest.mark.parametrize("goal", [GDP(0.7), PureDP(0.3, records_per_person=2)], ids=str)
@@ -189,6 +190,7 @@ def test_expected_variance_by_dense_linear_algebra(method: str, workload: Worklo
     assert plan.method == method and plan.claim == "heuristic"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workload", workloads(), ids=repr)
 def test_no_family_is_below_the_certified_bound(workload: Workload) -> None:
     best = design(workload, GDP(1)).certificate
@@ -230,6 +232,7 @@ def keeps_the_laws(method: Method, workload: Workload, goal: Goal, folder: Path)
     return load_plan(path).certificate.achieved == own.achieved
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", [GDP(0.7), PureDP(0.3), GDP(1, neighbours="replace-one")], ids=str)
 @pytest.mark.parametrize("method", FAMILIES, ids=lambda method: method.name)
 def test_every_family_keeps_the_laws(method: Method, goal: Goal, tmp_path: Path) -> None:
@@ -281,6 +284,7 @@ def test_branchings_tried() -> None:
 GOALS: list[Goal] = [GDP(1), PureDP(1), GDP(1, neighbours="replace-one"), PureDP(1, neighbours="replace-one")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("objective", [TotalVariance(), MaxVariance()], ids=str)
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 def test_best_branching_is_the_best_of_all_plans(goal: Goal, objective: TotalVariance | MaxVariance) -> None:
@@ -322,6 +326,7 @@ def test_which_attributes_the_hybrid_leaves_as_they_are() -> None:
     assert is_small(500) and not is_small(730)
 
 
+@pytest.mark.thorough
 def test_the_hybrid_measures_small_attributes_by_cell() -> None:
     workload = assemble([AllRanges("a") * AllRanges("b")], Schema(a=range(7), b=range(4)))
     hybrid = design(workload, PureDP(1), method="wavelet", options={"hybrid": True})

@@ -66,6 +66,7 @@ def proposals(seed: int) -> list[RealStrategy]:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 def test_spent_is_at_most_promised_and_one_less_would_overspend(goal: Goal) -> None:
     for k in (1, 2, 5):

@@ -247,6 +247,7 @@ def test_a_broken_twin_is_noticed(fault: str) -> None:
         assert made("mixed", scale=999).spent > strategy.spent
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("name", CASES)
 def test_another_scale_is_as_if_it_were_made_anew(name: str, noise: str) -> None:

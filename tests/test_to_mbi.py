@@ -160,6 +160,7 @@ def test_nothing_remains_unexplained_at_the_true_table(name: str) -> None:
         assert np.abs(wrong.noisy_measurement - expected).max() > ROUNDING * COUNTS.sum()
 
 
+@pytest.mark.thorough
 def test_wrong_measurements_are_noticed() -> None:
     release = exactly("several forms")
     right = measurements_for_mbi(release)
@@ -204,6 +205,7 @@ def test_two_releases_of_one_plan_share_their_queries() -> None:
     assert len(set(queries)) == len(queries)
 
 
+@pytest.mark.thorough
 def test_measurements_survive_a_file_of_mbi(tmp_path: Any) -> None:
     release = exactly("tied")
     mbi.save(measurements_for_mbi(release), tmp_path / "measurements.npz")
@@ -316,6 +318,7 @@ def test_a_model_of_wrong_noise_disagrees_with_the_answers() -> None:
 # ------------------------------------------------------------------ refusals
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::leastnoise.core.errors.UnrecordedSpending")
 def test_what_cannot_be_handed_over_is_refused() -> None:
     matrix = ln.Workload.from_matrix(np.eye(3))

@@ -74,6 +74,7 @@ GOALS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("goal", GOALS, ids=repr)
 @pytest.mark.parametrize("objective", [ln.TotalVariance(), ln.MaxVariance()], ids=repr)
 def test_what_is_scaled_is_what_would_be_designed(goal: ln.ApproxDP, objective: Any) -> None:
@@ -275,6 +276,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seconds", [1.0, 8.0])
 def test_a_time_limit_is_shared_and_the_own_epsilon_comes_first(
     monkeypatch: pytest.MonkeyPatch, seconds: float
@@ -397,6 +399,7 @@ def test_the_chart_marks_where_targets_are_met(table: Tradeoff) -> None:
     assert sum(row["kind"] == "target" for row in values) == 3
 
 
+@pytest.mark.thorough
 def test_pictures_and_pages_load_nothing(table: Tradeoff, tmp_path: Path) -> None:
     extra("altair")
     extra("vl_convert")

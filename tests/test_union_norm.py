@@ -132,6 +132,7 @@ CASES: dict[str, Products] = {
 WEIGHTS_OF_CELLS = {"equal": equal, "solved": solved}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cells", WEIGHTS_OF_CELLS)
 @pytest.mark.parametrize("case", CASES)
 def test_small_unions_are_exact(case: str, cells: str) -> None:
@@ -140,6 +141,7 @@ def test_small_unions_are_exact(case: str, cells: str) -> None:
     assert union_norm_below(products, w, q) == pytest.approx(exact_norm(products, w, q), rel=ROUNDING)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("little_room")
 @pytest.mark.parametrize("cells", WEIGHTS_OF_CELLS)
 @pytest.mark.parametrize("case", CASES)
@@ -197,6 +199,7 @@ def unions(draw: st.DrawFn) -> tuple[Products, Array, list[Array], dict[tuple[in
     return products, numbers(len(products.terms)), [numbers(size) for size in products.sizes], rows
 
 
+@pytest.mark.thorough
 @given(unions())
 def test_random_unions_are_exact(
     case: tuple[Products, Array, list[Array], dict[tuple[int, int], Array]],
@@ -206,6 +209,7 @@ def test_random_unions_are_exact(
     assert (1 - SOLVER) * F <= union_norm_below(products, w, q, rows) <= (1 + ROUNDING) * F
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("room", LITTLE_ROOM)
 @given(case=unions())
 def test_no_cut_exceeds_the_norm(
@@ -246,6 +250,7 @@ def cut_above(self: AxisRoots, kept: int) -> tuple[AxisRoots, Array]:
     return AxisRoots(first, self.loose[:0]), np.concatenate([self.loose, others])
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("little_room")
 @pytest.mark.parametrize("case", TWIN_CASES)
 def test_cutting_the_matrices_in_place_of_their_roots_is_caught(
@@ -334,6 +339,7 @@ def test_marginals_have_a_closed_form_and_the_general_route_agrees() -> None:
     assert union_norm_below(products, w, q, ones) == pytest.approx(found, rel=ROUNDING)
 
 
+@pytest.mark.thorough
 def test_166751_marginals_take_less_than_a_second() -> None:
     names = [f"x{i}" for i in range(100)]
     products = union([ln.Cube(*names, order=3)], **dict.fromkeys(names, 10))
@@ -473,6 +479,7 @@ def test_a_coarse_rule_stays_below_only_because_its_excess_is_divided_out(
 # Scale.
 
 
+@pytest.mark.thorough
 def test_five_ordered_axes_and_fifteen_others() -> None:
     names = [f"o{i}" for i in range(5)] + [f"c{i}" for i in range(15)]
     queries = [P(name) for name in names[:5]] + [M(name) for name in names[5:]]

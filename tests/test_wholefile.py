@@ -172,6 +172,7 @@ def test_a_disk_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: py
     assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name != "posix", reason="folders are synced on POSIX systems")
 def test_a_folder_that_fails_is_told_and_one_that_cannot_be_synced_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

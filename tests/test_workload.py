@@ -41,6 +41,7 @@ SCHEMA = Schema(age=range(5), sex=("F", "M"))
 # ---------------------------------------------------------------- row by row
 
 
+@pytest.mark.thorough
 @examples
 @given(st.data())
 def test_a_workload_is_its_queries_one_below_the_other(data: st.DataObject) -> None:
