@@ -40,6 +40,7 @@ from leastnoise.papers.dawa import (
     sensitivity_of_tree,
     tree_weights,
 )
+from leastnoise.papers.dawa_published import published_partition, simulated_errors
 from leastnoise.papers.mwem import Mwem
 from leastnoise.planning import GRID, Mechanism, Plan, all_methods, least_scale, load_plan, share_option
 from leastnoise.privacy import GDP, ApproxDP, Goal, PureDP
@@ -626,6 +627,32 @@ def test_neighbours_are_parted_alike_and_a_quarter_of_the_noise_does_not() -> No
     assert not is_possible("dawa, buckets", Fraction(1, 4))
 
 
+def chance_of_singles(lifts: list[float], epsilon: float) -> float:
+    """That four equal cells stay single in the published partition, at ε₂ = 1: tails of Laplace noise.
+
+    Args:
+        lifts: the deviations of {1, 2}, {2, 3}, {3, 4} and of the whole.
+    """
+    gaps, scales = (1, 1, 1, 3), (1.25, 1.25, 1.25, 1.5)
+    return math.prod(
+        0.5 * math.exp(-epsilon * (gap - lift) / scale)
+        for gap, lift, scale in zip(gaps, lifts, scales, strict=True)
+    )
+
+
+def test_the_published_partition_exceeds_its_budget() -> None:
+    """Four cells stay single exp(2.6 ε₁) times as often with one record more, as its code does too."""
+    n_runs, rng = 4_000, np.random.default_rng(20141)
+    even, lifted = chance_of_singles([0, 0, 0, 0], 1), chance_of_singles([1, 1, 0, 1.5], 1)
+    assert math.log(lifted / even) == pytest.approx(2.6, abs=ROUNDING)
+    seen = sum(
+        published_partition(np.array([5, 6, 5, 5]), partition=1, measurement=1, generator=rng) == [0, 1, 2, 3]
+        for _ in range(n_runs)
+    )
+    assert stats.binomtest(seen, n_runs, lifted).pvalue > CHANCE
+    assert stats.binomtest(seen, n_runs, math.e * even).pvalue < CHANCE, "as often as ε₁ = 1 would allow"
+
+
 # What a plan and a release may say ------------------------------------------------------------
 
 
@@ -840,6 +867,16 @@ def test_dawa_gains_on_even_counts_and_loses_on_alternating_ones() -> None:
     even, alternating = np.full(n, 100), np.tile([0, 2000], n // 2)
     other = ln.design(workload, goal).certificate.achieved / workload.shape[0]
     assert mean_square(plan, even, 8) < 0.7 * other < other < mean_square(plan, alternating, 8)
+
+
+@pytest.mark.thorough
+def test_dawa_as_published_gains_where_neighbours_are_alike() -> None:
+    n, rng = 128, np.random.default_rng(3)
+    workload = ranges(n, [ln.Prefix("v"), ln.Marginal("v")])
+    even, alternating = np.full(n, 100), np.tile([0, 2000], n // 2)
+    errors = [simulated_errors(workload, x, 0.1, n_runs=8, generator=rng).mean() for x in (even, alternating)]
+    other = ln.design(workload, PureDP(0.1)).certificate.achieved / workload.shape[0]
+    assert errors[0] < 0.3 * other < other < errors[1]
 
 
 def test_mwem_learns() -> None:

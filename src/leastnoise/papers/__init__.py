@@ -4,6 +4,7 @@ The list of methods loads this room by name when somebody asks for one of them; 
 
     coa, lowrank, smoothing, smii, sdp   strategies found as the papers print it
     dawa, mwem                           mechanisms that depend on the data
+    dawa_published                       DAWA's partition as published: not private, simulated
     fitness, barrier, unit_balls         what some of these share
     reproductions                        table by table, with the printed numbers beside ours
 """
