@@ -168,6 +168,14 @@ def rows_picks_rows(operator: Operator, matrix: Array) -> None:
         close(rows, matrix[np.asarray(index, dtype=int)])
 
 
+def columns_picks_columns(operator: Operator, matrix: Array) -> None:
+    n = matrix.shape[1]
+    for index in ([], [n - 1], [n - 1, 0, n // 2, 0], np.arange(n)):
+        columns = operator.columns(index)
+        assert columns.dtype == np.float64
+        close(columns, matrix[:, np.asarray(index, dtype=int)])
+
+
 def column_norms_are_those_of_the_columns(operator: Operator, matrix: Array) -> None:
     close(operator.column_norms(1), np.abs(matrix).sum(axis=0))
     close(operator.column_norms(2), np.sqrt((matrix**2).sum(axis=0)))
@@ -214,6 +222,7 @@ LAWS: tuple[Law, ...] = (
     weighted_gram_has_the_weights_between,
     quick_operators_visit_no_rows,
     rows_picks_rows,
+    columns_picks_columns,
     column_norms_are_those_of_the_columns,
     row_norms_are_those_of_the_rows,
     quadratic_is_the_diagonal,
@@ -524,6 +533,11 @@ class _RowsOnce(CumulativeSum):
         return super().rows(np.unique(np.asarray(index, dtype=int)))
 
 
+class _ColumnsShifted(CumulativeSum):
+    def columns(self, index: Any) -> Array:
+        return super().columns((np.asarray(index, dtype=int) + 1) % self.shape[1])
+
+
 class _BasisLosesADirection(Stack):
     def basis(self) -> Operator:
         return Stack(self.parts[:-1])
@@ -653,6 +667,7 @@ BROKEN: list[tuple[Operator, Any, Law]] = [
     (_QuadraticWithoutTail(2), identity(2), quadratic_is_the_diagonal),
     (_QuadraticOfVariancesOnly(5), prefixes(5), quadratic_is_the_diagonal),
     (_RowsShifted(5), prefixes(5), rows_picks_rows),
+    (_ColumnsShifted(5), prefixes(5), columns_picks_columns),
     (_RowsOnce(5), prefixes(5), rows_picks_rows),
     (_BasisLosesADirection([AllOnes(2), Matrix(SQUARE)]), ones(2) + SQUARE, basis_spans_the_same_rows),
     (_BasisGainsADirection(2), ones(2), basis_spans_the_same_rows),

@@ -12,9 +12,9 @@ import pytest
 
 from leastnoise.bounds import certify
 from leastnoise.core.errors import DesignError, MethodError
+from leastnoise.core.merged_cells import distinct_cells
 from leastnoise.planning import Method, Request, all_methods, design, load_plan, method_named, plan_by
 from leastnoise.planning.families.fixed_rows import best_branchings, branchings, haar, is_small, tree
-from leastnoise.planning.families.proposals import distinct_cells
 from leastnoise.planning.method import kronecker, refuse_large
 from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.query import (

@@ -8,6 +8,7 @@ directed            exact rationals as floats, rounded to the safe side
 exact_integers      integer arithmetic that cannot wrap
 limbs               exact products of short integers, by floats
 decimal_intervals   decimals that enclose what they stand for
+merged_cells        cells that no query tells apart
 numerical_rank      which directions rows have: one criterion for all
 full_rank           systems of clearly full rank, by a triangle
 decompositions      eigendecompositions on the device that searches

@@ -34,9 +34,10 @@ import numpy as np
 
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError
+from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
-from leastnoise.planning.families.proposals import Cells, from_rows, nothing_asked, weighted_factor
+from leastnoise.planning.families.proposals import from_rows, nothing_asked, weighted_factor
 from leastnoise.planning.method import Request
 from leastnoise.planning.p_identity.family import merging, power_mean, relative_caps, variances
 from leastnoise.planning.p_identity.objective_function import cells_of

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.errors import QueryError, WorkloadError
+from leastnoise.core.merged_cells import Cells, can_compare, merged_cells
 from leastnoise.core.operators import Array, Matrix, Operator, Stack, require_room
 from leastnoise.core.printable import in_figures
 from leastnoise.query.queries import Labels, Linear, Meaning, Query, query_from_dict
@@ -89,6 +90,16 @@ class Workload:
             return self.blocks[number].labels[j - starts[number]]
 
         return Labels(self.shape[0], make)
+
+    @cached_property
+    def cells(self) -> Cells | None:
+        """The cells that queries tell apart; None where that would take too long."""
+        return None if not can_compare(self.operator) else merged_cells(self.operator, up_to_sign=False)
+
+    @cached_property
+    def cells_up_to_sign(self) -> Cells | None:
+        """The cells that queries tell apart by more than a sign; None where that would take too long."""
+        return None if not can_compare(self.operator) else merged_cells(self.operator, up_to_sign=True)
 
     @property
     def names(self) -> tuple[str, ...]:

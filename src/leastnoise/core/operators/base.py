@@ -129,6 +129,17 @@ class Operator(ABC):
         units[positions, np.arange(len(positions))] = 1
         return np.ascontiguousarray(self.adjoint(units).T)
 
+    def columns(self, index: Sequence[int] | Array) -> Array:
+        """The dense (m, len(index)) array of some columns, as float64."""
+        positions = np.asarray(index, dtype=np.intp)
+        require_room(self.shape[0], len(positions), "the columns")
+        found = np.empty((self.shape[0], len(positions)))
+        start = 0
+        for block in self._row_blocks():
+            found[start : start + len(block)] = block[:, positions]
+            start += len(block)
+        return found
+
     def column_norms(self, order: int = 2) -> Array:
         """The L1 (order 1) or L2 (order 2) norm of each column, shape (n,)."""
         self._check_order(order)

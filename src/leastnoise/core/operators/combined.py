@@ -193,6 +193,9 @@ class Stack(Operator):
             result[mine] = self.parts[number].rows(positions[mine] - self._starts[number])
         return result
 
+    def columns(self, index: Sequence[int] | Array) -> Array:
+        return np.concatenate([part.columns(index) for part in self.parts])
+
     def column_norms(self, order: int = 2) -> Array:
         norms = [part.column_norms(order) for part in self.parts]
         return np.sum(norms, axis=0) if order == 1 else np.sqrt(np.sum(np.square(norms), axis=0))

@@ -57,6 +57,9 @@ class Deferred(Operator):
     def rows(self, index: Sequence[int] | Array) -> Array:
         return self.made.rows(index)
 
+    def columns(self, index: Sequence[int] | Array) -> Array:
+        return self.made.columns(index)
+
     def column_norms(self, order: int = 2) -> Array:
         return self.made.column_norms(order)
 

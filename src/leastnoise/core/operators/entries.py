@@ -53,6 +53,9 @@ class Matrix(Operator):
     def rows(self, index: Sequence[int] | Array) -> Array:
         return self.entries[np.asarray(index, dtype=np.intp)].astype(float)
 
+    def columns(self, index: Sequence[int] | Array) -> Array:
+        return self.entries[:, np.asarray(index, dtype=np.intp)].astype(float)
+
 
 class SparseMatrix(Operator):
     """A SciPy sparse matrix, with duplicate entries summed first."""
@@ -99,6 +102,10 @@ class SparseMatrix(Operator):
 
     def rows(self, index: Sequence[int] | Array) -> Array:
         return np.asarray(self.entries[np.asarray(index, dtype=np.intp)].toarray().astype(float))
+
+    def columns(self, index: Sequence[int] | Array) -> Array:
+        require_room(self.shape[0], len(index), "the columns")
+        return np.asarray(self.entries[:, np.asarray(index, dtype=np.intp)].toarray().astype(float))
 
 
 def from_entries(entries: Any) -> Operator:

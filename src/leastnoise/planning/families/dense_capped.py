@@ -18,10 +18,9 @@ import numpy as np
 from leastnoise.bounds import Witness
 from leastnoise.core.deadline import Watch
 from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
+from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array, Operator
 from leastnoise.planning.families.proposals import (
-    Cells,
-    distinct_cells,
     list_pairs,
     triangle,
     with_differences,

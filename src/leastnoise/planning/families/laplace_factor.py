@@ -26,11 +26,11 @@ import numpy as np
 from leastnoise.core import threads
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InputError
+from leastnoise.core.merged_cells import distinct_cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.bases import NEEDED, scaled_rows, wavelet_basis
 from leastnoise.planning.families.fixed_rows import tree
-from leastnoise.planning.families.proposals import distinct_cells
 from leastnoise.planning.p_identity.coarse_to_fine import Effort, default_starts, search
 from leastnoise.planning.p_identity.objective_function import in_order, problem_of_gram, rows_of
 from leastnoise.planning.refinement import free_rows, refine, total_of

@@ -15,7 +15,6 @@ Reference:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,58 +27,6 @@ from leastnoise.planning.method import Request, SearchResult, refuse_many_cells
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Workload
 from leastnoise.strategy import GRID_TOLERANCE, Basis, RealStrategy, basis_of, factor_gram, integer_basis
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Which of n cells some query counts, and which of those no query tells apart.
-
-    Attributes:
-        used: booleans, (n,).
-        first: the position of one cell of each kind.
-        kind: for each used cell, its kind.
-        counts: the number of cells of each kind.
-    """
-
-    used: Array
-    first: Array
-    kind: Array
-    counts: Array
-
-    @property
-    def are_all(self) -> bool:
-        """Whether every cell is used and differs from every other."""
-        return len(self.first) == len(self.used)
-
-    def spread(self, columns: Array) -> Array:
-        """The columns of all n cells from those of the kinds: zero for a cell that no query counts."""
-        if self.are_all:
-            return columns
-        every = np.zeros((len(columns), len(self.used)))
-        every[:, self.used] = columns[:, self.kind]
-        return every
-
-    @classmethod
-    def all_of(cls, n: int) -> Cells:
-        """n cells, all used and all different."""
-        return cls(np.ones(n, dtype=bool), np.arange(n), np.arange(n), np.ones(n, dtype=np.int64))
-
-
-def distinct_cells(columns: Array, used: Array) -> Cells:
-    """The cells, (k, n), by their columns in any coordinates of what is asked."""
-    where = np.flatnonzero(used)
-    # Cells in the same queries have columns equal up to rounding: compare on a coarse grid,
-    # each direction on its own, so that weak ones still tell cells apart.
-    scale = np.abs(columns).max(axis=1, keepdims=True)
-    scale[scale == 0] = 1.0
-    coarse = np.rint(columns[:, where] / scale * 2.0**30)
-    _, first, kind, counts = np.unique(
-        coarse, axis=1, return_index=True, return_inverse=True, return_counts=True
-    )
-    if len(first) == len(used):
-        # In their own order, not in that of their columns.
-        return Cells.all_of(len(used))
-    return Cells(used, where[first], kind.reshape(-1), counts)
 
 
 def with_differences(columns: Array) -> Array:

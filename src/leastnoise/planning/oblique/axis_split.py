@@ -32,8 +32,8 @@ import numpy as np
 
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError
+from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array, Identity, Operator, is_whole_space, require_room
-from leastnoise.planning.families.proposals import Cells, distinct_cells
 from leastnoise.query import Workload
 from leastnoise.solver import Solution, minimise_total_variance
 from leastnoise.strategy import integer_basis

@@ -11,9 +11,9 @@ import numpy as np
 
 from leastnoise.core.deadline import NEVER, Deadline, Watch
 from leastnoise.core.errors import DesignError
+from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array, Operator, RowScaled
 from leastnoise.core.progress import Ended
-from leastnoise.planning.families.proposals import Cells, distinct_cells
 from leastnoise.planning.oblique.axis_split import Placed, asked_basis, factor_rows, residual_place
 from leastnoise.planning.oblique.block_layout import BlockLayout, BlockPiece, Form, forms_of
 from leastnoise.planning.oblique.centre_search import RowsByKind, Search, all_entries, gathered, spread

@@ -30,9 +30,10 @@ import numpy as np
 
 from leastnoise.core.deadline import Watch
 from leastnoise.core.errors import MethodError
+from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
-from leastnoise.planning.families.proposals import Cells, from_rows, nothing_asked, scaled_note
+from leastnoise.planning.families.proposals import from_rows, nothing_asked, scaled_note
 from leastnoise.planning.families.weighted_tables import find_tables
 from leastnoise.planning.method import (
     Method,

@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array, RowScaled
-from leastnoise.planning.families.proposals import Cells, distinct_cells
 from leastnoise.query import Workload
 from leastnoise.solver import NUMPY, Backend
 from leastnoise.strategy import integer_basis
