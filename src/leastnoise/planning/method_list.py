@@ -17,6 +17,7 @@ from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.eigen import EIGEN, PRINCIPAL, SEPARATION
 from leastnoise.planning.families.fixed_rows import HIERARCHICAL, IDENTITY, WAVELET, WORKLOAD
 from leastnoise.planning.families.marginals import MARGINALS
+from leastnoise.planning.families.merged import n_directions
 from leastnoise.planning.families.product import PRODUCT
 from leastnoise.planning.families.residuals import RESIDUALS
 from leastnoise.planning.families.weighted_basis import WEIGHTED_BASIS
@@ -92,15 +93,17 @@ def in_order(request: Request) -> Iterator[Method]:
         yield from _paper_methods()
         yield from last
         return
-    if request.privacy.relation.replaces and n <= DENSE_BY_DEFAULT:
+    if request.privacy.relation.replaces and n_directions(request)[1] <= DENSE_BY_DEFAULT:
         # Where records are replaced, only the dense optimum is one.
         first: tuple[Method, ...] = (DENSE,)
-    elif min(m, n) <= DENSE_BY_DEFAULT:
-        # The dense optimum works in what the queries span: few of them are quick over many cells.
-        first = (PRODUCT, MARGINALS, DENSE, RESIDUALS)
+        yield from first
     else:
-        first = (PRODUCT, MARGINALS, RESIDUALS)
-    yield from first
+        yield from (PRODUCT, MARGINALS)
+        # The dense optimum works in what the queries span: few of them are quick over many cells, and so are
+        # many that tell few cells apart.
+        is_narrow = min(m, n) <= DENSE_BY_DEFAULT or n_directions(request)[1] <= DENSE_BY_DEFAULT
+        yield from (DENSE, RESIDUALS) if is_narrow else (RESIDUALS,)
+        first = (PRODUCT, MARGINALS, DENSE, RESIDUALS) if is_narrow else (PRODUCT, MARGINALS, RESIDUALS)
     yield from (method for method in METHODS if method not in first)
     yield from _paper_methods()
 

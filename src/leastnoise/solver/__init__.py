@@ -11,6 +11,7 @@
     mean.py                 the dual function of weights on queries and cells, and its derivatives
     capped_problems.py      the problems with caps as convex functions, for `path_following`
     capped.py               the least profile and the total variance under caps
+    column_generation.py    few directions and many columns, solved for some columns at a time
     ordering.py             the refined privacy ordering
     split_path.py           caps on a split of a budget over blocks, for `path_following`
     split.py                the best split of a budget over blocks
@@ -22,6 +23,7 @@ and the integer strategy alone.
 
 from leastnoise.solver.backend import BACKENDS, NUMPY, Backend, load_backend
 from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
+from leastnoise.solver.column_generation import least_total_of_many
 from leastnoise.solver.descent import StopDescent, minimise_smooth
 from leastnoise.solver.newton import Solution, minimise_total_variance
 from leastnoise.solver.ordering import refined_profile
@@ -43,6 +45,7 @@ __all__ = [
     "Weighting",
     "least_largest",
     "least_profile",
+    "least_total_of_many",
     "load_backend",
     "minimise_smooth",
     "minimise_total_variance",

@@ -10,6 +10,9 @@ There are n(n + 1)/2 of them, so this is done for few cells; for more, the optim
 for records added or removed is taken and its noise scaled to all pairs.
 
 Where earlier plans have left each cell its own budget τ_i, the columns are r_i/√τ_i.
+
+Cells that no query tells apart are merged first, see `merged`; where many are left and queries are few,
+columns are generated.
 """
 
 from __future__ import annotations
@@ -21,13 +24,20 @@ from dataclasses import replace
 import numpy as np
 
 from leastnoise.core.deadline import Deadline, Watch
+from leastnoise.core.errors import InfeasibleError
+from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.core.resources import Needs
 from leastnoise.planning.families.dense_capped import find_within_caps, room_of
+from leastnoise.planning.families.merged import (
+    kinds_of,
+    n_directions,
+    over_cells,
+    over_kinds,
+    witness_of_cells,
+)
 from leastnoise.planning.families.proposals import (
-    Cells,
-    distinct_cells,
     list_pairs,
     nothing_asked,
     scaled_note,
@@ -44,12 +54,24 @@ from leastnoise.planning.method import (
     refuse_many_cells,
 )
 from leastnoise.privacy import GAUSSIAN
-from leastnoise.solver import Run, Solution, minimise_total_variance
+from leastnoise.solver import Run, Solution, least_total_of_many, minimise_total_variance
 from leastnoise.solver.capped import least_total
 from leastnoise.strategy import RealStrategy, integer_basis
 
-# n-by-n work beyond this many cells takes hours on a laptop.
+# Cells that queries tell apart. n-by-n work beyond this many takes hours on a laptop.
 MAX_CELLS = 20_000
+
+# Numbers of a (k, n) array: the most that is measured as rows over all cells.
+MAX_ROW_ENTRIES = 2**26
+
+# Cells up to which they are worked on as they are: merging those that are alike gains nothing that is seen.
+_PLAIN = 512
+
+# Where queries tell apart at most this share of the cells, one cell of each kind is worked on.
+_WORTH_MERGING = 0.5
+
+# Columns. Where there are more, and more than k(k + 1)/2, columns are generated.
+_MANY_COLUMNS = 1_000
 
 # Columns r_i and r_i − r_j that are solved for, at most: those of 88 different cells. At that size
 # prefix sums take 0.7 s on one core, and 0.01 s where records are added or removed.
@@ -74,7 +96,23 @@ def _refuses(request: Request) -> str | None:
         return "refine=True is for the largest variance and for targets, not for a total"
     if is_refined and request.spare is not None:
         return "a profile is refined where every cell has the same budget, and after= leaves each its own"
-    return refuse_many_cells(n, MAX_CELLS)
+    return _refuses_size(request)
+
+
+def _refuses_size(request: Request) -> str | None:
+    """The reason why there are too many cells for the queries, or None."""
+    m, n = request.workload.shape
+    if n <= MAX_CELLS:
+        return None
+    k, d = n_directions(request)
+    if k * n > MAX_ROW_ENTRIES:
+        return refuse_many_cells(n, MAX_CELLS)
+    if d <= MAX_CELLS or (k * (k + 1) // 2 <= d and not request.privacy.relation.replaces):
+        return None
+    return (
+        f"it works on at most {MAX_CELLS:,} cells that queries tell apart, or on few queries; here "
+        f"{m:,} queries tell apart {d:,}"
+    )
 
 
 def _find(request: Request) -> SearchResult:
@@ -82,6 +120,23 @@ def _find(request: Request) -> SearchResult:
     trivial = nothing_asked(request)
     if trivial is not None:
         return trivial
+    n = request.workload.shape[1]
+    cells = kinds_of(request) if n > _PLAIN else None
+    if cells is not None and (len(cells.first) <= _WORTH_MERGING * n or len(cells.first) < n > MAX_CELLS):
+        return _find_for_kinds(request, cells)
+    return _find_for_cells(request)
+
+
+def _find_for_kinds(request: Request, cells: Cells) -> SearchResult:
+    try:
+        found = over_cells(_find_for_cells(over_kinds(request, cells)), request, cells)
+    except InfeasibleError as error:
+        error.witness = witness_of_cells(error.witness, request, cells)
+        raise
+    return replace(found, note=f"{found.note}, over the {len(cells.first):,} kinds of cells")
+
+
+def _find_for_cells(request: Request) -> SearchResult:
     if request.objective.kind == "total":
         return _find_total(request)
     return find_within_caps(request, MAX_PAIRS)
@@ -108,7 +163,7 @@ def _find_total(request: Request) -> SearchResult:
             RealStrategy(triangle(root, basis.rows), basis.rows),
             over_pairs.q[listed],
             "stopped",
-            _note(over_pairs) + ", over pairs of cells",
+            _note(over_pairs, R[:, :0]) + ", over pairs of cells",
             over_pairs.ended,
             list_pairs(cells.first, R.shape[1])[listed],
         )
@@ -128,9 +183,15 @@ def _find_total(request: Request) -> SearchResult:
         RealStrategy(triangle(cells.spread(root), basis.rows), basis.rows),
         q,
         "heuristic" if is_replaced else "stopped",
-        _note(solution) + scaled_note(request),
+        _note(solution, columns) + scaled_note(request),
         solution.ended,
     )
+
+
+def _are_many(R: Array) -> bool:
+    """Whether columns are so many beside the directions that they are generated."""
+    k, d = R.shape
+    return d > _MANY_COLUMNS and k * (k + 1) // 2 <= d
 
 
 def _minimise(
@@ -142,6 +203,8 @@ def _minimise(
 ) -> Solution:
     """The solver on the columns of R, until the deadline."""
     limit = deadline.left
+    if _are_many(R):
+        return least_total_of_many(R, Run(tol, Watch(deadline, progress), request.backend))
     found = minimise_total_variance(R, tol=tol, time_limit=limit, backend=request.backend, progress=progress)
     if found.has_converged or found.ended == "deadline" or R.shape[1] > _MAX_SECOND_TRY:
         return found
@@ -171,8 +234,9 @@ def _second(pair: tuple[Array, float]) -> float:
     return pair[1]
 
 
-def _note(solution: Solution) -> str:
-    return f"Newton's method on the dual, {solution.steps} steps"
+def _note(solution: Solution, columns: Array) -> str:
+    how = "interior-point method with generated columns" if _are_many(columns) else "Newton's method"
+    return f"{how} on the dual, {solution.steps} steps"
 
 
 def _solve_over_pairs(R: Array, request: Request) -> Solution:
@@ -232,8 +296,8 @@ def _needs(request: Request) -> Needs:
 
 DENSE = Method(
     "dense",
-    f"the certified optimum for Gaussian noise, up to {MAX_CELLS:,} cells; where records are replaced, "
-    "up to 88 that queries tell apart",
+    f"the certified optimum for Gaussian noise, up to {MAX_CELLS:,} cells that queries tell apart, or more "
+    "where queries are few; where records are replaced, up to 88",
     _refuses,
     _find,
     {"refine": (False, "for the largest variance and targets: the least privacy loss of every cell")},

@@ -1,0 +1,312 @@
+"""Few directions and many columns: solve for some columns, price all others, add those that are violated.
+
+With k directions at most k(k + 1)/2 columns need a weight, however many there are. So a problem is solved for
+a working set of columns, whose weights prove a bound for all, and one pass over all columns finds the profile
+
+    u_i = ‖M r_i‖²,   MᵀM = Σ⁻¹ in the coordinates of the columns r_i
+
+of the noise found. Where no u_i exceeds 1 the noise is optimal for all columns; otherwise the worst join, and
+idle ones leave. Scaled by max u, the noise of every round keeps all constraints, so that both sides of the
+optimum are known after each of them.
+
+The working set spans all directions: noise found without one would price the columns along it at zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from leastnoise.core.deadline import Watch
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended
+from leastnoise.solver.capped import Run, least_total
+from leastnoise.solver.newton import Solution
+
+# Rounds, at most.
+MAX_ROUNDS = 100
+
+# Columns that join in the first round for each direction; in later rounds, a share of the working set.
+_JOINING = 4
+
+# Of the working set, the share that joins at most.
+_GROWTH = 0.5
+
+# The gap of the first round.
+_FIRST_GAP = 1e-3
+
+# Later rounds aim at this share of the largest violation.
+_TIGHTER = 0.1
+
+# A column whose profile is below 1 by more than this many times the largest violation leaves.
+_FAR = 20.0
+
+# Where at most this share of the working set is new, the weights of the last round are taken to start with.
+_MOSTLY_KNOWN = 0.1
+
+# Of what is left outside the working set, this share of a direction counts as spanned.
+_SPANNED = 1e-6
+
+
+class Columns(Protocol):
+    """Columns r_i in k coordinates, (k, d), of rank k."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(k, d): directions and columns."""
+
+    def take(self, index: Array) -> Array:
+        """Some of them, (k, len(index))."""
+
+    def prices(self, M: Array) -> Array:
+        """‖M r_i‖² for every column, (d,); M is (r, k)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayColumns:
+    """Columns held as an array."""
+
+    entries: Array  # (k, d)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(k, d)."""
+        return self.entries.shape[0], self.entries.shape[1]
+
+    def take(self, index: Array) -> Array:
+        """Some of them."""
+        return np.asarray(self.entries[:, index])
+
+    def prices(self, M: Array) -> Array:
+        """‖M r_i‖² for every column."""
+        return np.asarray(((M @ self.entries) ** 2).sum(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class RoundResult:
+    """What a solver found for the columns of a working set.
+
+    Attributes:
+        strategy: M r_i for every column of the set, (r, size).
+        q: their weights.
+        achieved: what the noise reaches with profile 1 at most on the set.
+        lower_bound: what the weights prove.
+    """
+
+    strategy: Array
+    q: Array
+    achieved: float
+    lower_bound: float
+    steps: int
+    ended: Ended
+
+
+# Solves for the columns r_i of a set, (k, size), from weights to start with, to a gap.
+SolveSome = Callable[[Array, Array | None, float], RoundResult]
+
+
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """The best of all rounds.
+
+    Attributes:
+        M: the root of the precision, (k, k), scaled so that no column costs more than 1.
+        index: the columns of the last working set that have weights.
+        q: their weights.
+        excess: the largest profile of all columns when those of the working set kept to 1.
+    """
+
+    M: Array
+    index: Array
+    q: Array
+    achieved: float
+    lower_bound: float
+    excess: float
+    steps: int
+    rounds: int
+    ended: Ended
+
+    @property
+    def gap(self) -> float:
+        """achieved / lower_bound − 1."""
+        return self.achieved / self.lower_bound - 1 if self.lower_bound > 0 else math.inf
+
+
+def generate_columns(
+    columns: Columns, solve: SolveSome, *, tol: float, watch: Watch, most_excess: float = math.inf
+) -> Generated:
+    """The optimum over all columns from those of working sets.
+
+    Args:
+        solve: finds noise for some columns; its numbers grow in proportion to the scale of the noise.
+        tol: the relative gap at which to stop.
+        most_excess: how far beyond 1 a profile may be at the end, where noise cannot simply be scaled.
+    """
+    k, d = columns.shape
+    working = _first_working_set(columns)
+    best: Generated | None = None
+    start: Array | None = None
+    aim = _FIRST_GAP
+    steps = 0
+    for number in range(1, MAX_ROUNDS + 1):
+        chosen = columns.take(working)
+        found = solve(chosen, start, aim)
+        steps += found.steps
+        M = _root_of(found.strategy, chosen)
+        prices = columns.prices(M)
+        excess = float(prices.max())
+        best = _better(best, found, M, working, excess, steps, number)
+        watch.tell(steps, best.gap)
+        if best.gap <= tol and excess <= 1 + most_excess:
+            return replace(best, ended="converged")
+        if watch.deadline.is_past:
+            return replace(best, ended="deadline")
+        over = max(excess - 1, aim)
+        violated = _violated(prices, working, k, over, tol)
+        if len(violated) == 0 and aim <= tol / 4:
+            return replace(best, ended=found.ended)
+        kept = working[prices[working] > 1 - _FAR * over]
+        kept = _spanning(columns, kept, working)
+        following = np.union1d(kept, violated)
+        start = _weights_to_start(d, working, found.q, following, len(violated))
+        working = following
+        aim = max(tol / 4, min(_TIGHTER * (excess - 1), _FIRST_GAP))
+    assert best is not None
+    return best
+
+
+def least_total_of_many(R: Array, run: Run) -> Solution:
+    """The noise of least total variance with profile at most 1, for R (k, d) with many columns.
+
+    As `newton.minimise_total_variance`, by columns that are generated; working sets are solved by the
+    interior-point method, which has no trouble with columns that need no weight.
+    """
+
+    def solve(chosen: Array, start: Array | None, aim: float) -> RoundResult:
+        found = least_total(chosen, replace(run, tol=aim, watch=Watch(run.watch.deadline)), start=start)
+        return RoundResult(
+            found.strategy, found.q, found.achieved, found.lower_bound, found.steps, found.ended
+        )
+
+    found = generate_columns(ArrayColumns(R), solve, tol=run.tol, watch=run.watch)
+    q = np.zeros(R.shape[1])
+    q[found.index] = found.q
+    return Solution(
+        root=found.M @ R,
+        q=q,
+        achieved=found.achieved,
+        lower_bound=found.lower_bound,
+        has_converged=found.gap <= run.tol,
+        steps=found.steps,
+        seconds=run.watch.seconds,
+        ended=found.ended,
+    )
+
+
+def _weights_to_start(d: int, working: Array, q: Array, following: Array, joining: int) -> Array | None:
+    """Weights of the next working set from those of this one; None where most of it is new."""
+    if joining > _MOSTLY_KNOWN * len(following):
+        return None
+    weights = np.zeros(d)
+    weights[working] = q
+    return weights[following]
+
+
+def _better(
+    best: Generated | None,
+    found: RoundResult,
+    M: Array,
+    working: Array,
+    excess: float,
+    steps: int,
+    number: int,
+) -> Generated:
+    """The best of both sides so far."""
+    achieved = found.achieved * excess
+    M, index, q, bound = M / math.sqrt(excess), working, found.q, found.lower_bound
+    if best is not None:
+        if best.achieved < achieved:
+            M, achieved = best.M, best.achieved
+        if best.lower_bound > bound:
+            index, q, bound = best.index, best.q, best.lower_bound
+    return Generated(M, index, q, achieved, bound, excess, steps, number, "exhausted")
+
+
+def _violated(prices: Array, working: Array, k: int, over: float, tol: float) -> Array:
+    """Columns outside the working set that join: the worst, and near the end those next to them too."""
+    outside = np.ones(len(prices), dtype=bool)
+    outside[working] = False
+    if not (prices[outside] > 1 + tol / 8).any():
+        return np.zeros(0, dtype=np.intp)
+    worst = np.flatnonzero(outside & (prices > 1 - over))
+    most = max(_JOINING * k, int(_GROWTH * len(working)))
+    if len(worst) > most:
+        worst = worst[np.argpartition(-prices[worst], most)[:most]]
+    return worst
+
+
+def _root_of(strategy: Array, chosen: Array) -> Array:
+    """M with M · chosen = strategy."""
+    from scipy import linalg
+
+    # Of unit length, so that strong columns do not hide what weak ones tell.
+    Q, triangle = linalg.qr(chosen.T, mode="economic", check_finite=False)
+    return np.asarray(linalg.solve_triangular(triangle, (strategy @ Q).T, check_finite=False).T)
+
+
+def _whitening(gram: Array) -> Array:
+    """A root of the inverse of a Gram matrix, (k, k)."""
+    from scipy import linalg
+
+    values, vectors = linalg.eigh(gram)
+    values = np.maximum(values, np.finfo(float).eps * len(values) * values[-1])
+    return np.asarray((vectors / np.sqrt(values)).T)
+
+
+def _first_working_set(columns: Columns) -> Array:
+    """Columns that span all directions, and those that would cost most under equal weights."""
+    k, d = columns.shape
+    # Leverage, in the coordinates of a sample.
+    sample = np.random.default_rng(0).permutation(d)[: max(16 * k, 1024)]
+    some = columns.take(sample)
+    M = _whitening(some @ some.T + 1e-9 * np.trace(some @ some.T) / k * np.eye(k))
+    prices = columns.prices(M)
+    size = min(d, max(4 * k, 64))
+    working = np.sort(np.argpartition(-prices, size - 1)[:size])
+    return _spanning(columns, working, np.arange(d))
+
+
+def _spanning(columns: Columns, kept: Array, pool: Array) -> Array:
+    """`kept`, and columns of the pool that span what it leaves out.
+
+    In units of the pool, so that a direction that few columns have counts like any other.
+    """
+    from scipy import linalg
+
+    k, d = columns.shape
+    while True:
+        chosen = columns.take(kept)
+        lengths = np.sqrt((chosen**2).sum(axis=0))
+        Q, triangle, _ = linalg.qr(chosen / np.where(lengths > 0, lengths, 1), mode="economic", pivoting=True)
+        diagonal = np.abs(np.diag(triangle))
+        rank = int((diagonal > _SPANNED * diagonal[0]).sum())
+        if rank == k:
+            return np.sort(kept)
+        outside = np.eye(k) - Q[:, :rank] @ Q[:, :rank].T
+        left = columns.prices(outside)
+        sizes = columns.prices(np.eye(k))
+        shares = np.where(sizes > 0, left / np.where(sizes > 0, sizes, 1), 0)
+        shares[kept] = -1
+        if len(pool) < d:
+            mask = np.full(d, -1.0)
+            mask[pool] = shares[pool]
+            shares = mask
+        joining = np.argsort(-shares)[: max(k - rank, 1)]
+        joining = joining[shares[joining] > _SPANNED**2]
+        if len(joining) == 0:
+            return np.sort(kept)
+        kept = np.union1d(kept, joining)
