@@ -12,11 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended
-from leastnoise.papers.fitness import Iterate, SmiiResult, Step, starting_covariance
+from leastnoise.papers.fitness import Iterate, SmiiResult, Step, StepRecord, starting_covariance
 
 # The Hessian is written out, (k(k + 1)/2)² numbers: 84 MB at this rank. The paper's own ended at 64.
 MAX_INTERIOR_RANK = 80
@@ -63,23 +61,16 @@ def interior_point(
     """
     _require_few_directions(len(B))
     n = B.shape[1]
-    deadline = Deadline.after(time_limit)
+    record = StepRecord(max_steps, time_limit, progress)
     K = L / np.sqrt(c)[:, None]
     first = Iterate(starting_covariance(L, B, c, start), K, B)
     barrier = _Barrier(first, 1.1 * float(first.u.max()))
     t = (n + len(c)) / barrier.alpha
-    history: list[Step] = []
     has_converged = False
-    ended: Ended = "converged"
     while True:
         point = barrier.point
-        step = Step(len(history), deadline.elapsed, point.cost, float(point.h.max()), t)
-        history.append(step)
-        if progress is not None:
-            progress(step)
-        is_late = deadline.is_past
-        if step.step >= max_steps or is_late:
-            ended = "deadline" if is_late else "exhausted"
+        ended = record.add(point, t)
+        if ended is not None:
             break
         try:
             found = barrier.nearer(t, B)
@@ -93,7 +84,13 @@ def interior_point(
             break
         t *= growth
     balance = (1 / (1 - point.h) / c, 1 / (barrier.alpha - point.u))
-    return SmiiResult(point.Sigma / float(point.h.max()), (balance,), tuple(history), has_converged, ended)
+    return SmiiResult(
+        point.Sigma / float(point.h.max()),
+        (balance,),
+        tuple(record.history),
+        has_converged,
+        ended or "converged",
+    )
 
 
 def _require_few_directions(k: int) -> None:

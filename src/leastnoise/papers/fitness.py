@@ -14,10 +14,12 @@ Reference:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.numerical_rank import is_within_reach, numerical_rank, of_unit_length, strongest_rows
 from leastnoise.core.operators import Array
@@ -45,6 +47,33 @@ class Step:
     cost: float
     feasibility: float
     sharpness: float
+
+
+class StepRecord:
+    """The steps of a search so far, and whether one of its limits ends it.
+
+    Args:
+        max_steps: steps at which it ends.
+        time_limit: seconds after which it ends.
+        progress: called with every step.
+    """
+
+    def __init__(
+        self, max_steps: int, time_limit: float | None, progress: Callable[[Step], None] | None
+    ) -> None:
+        self.history: list[Step] = []
+        self._max_steps, self._progress = max_steps, progress
+        self._deadline = Deadline.after(time_limit)
+
+    def add(self, point: Iterate, sharpness: float) -> Ended | None:
+        """One more step; how the limits end the search there, or None."""
+        step = Step(len(self.history), self._deadline.elapsed, point.cost, float(point.h.max()), sharpness)
+        self.history.append(step)
+        if self._progress is not None:
+            self._progress(step)
+        if self._deadline.is_past:
+            return "deadline"
+        return "exhausted" if step.step >= self._max_steps else None
 
 
 @dataclass(frozen=True, eq=False)

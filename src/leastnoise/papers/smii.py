@@ -16,9 +16,9 @@ Read as printed, except where the print cannot be meant: (8) lacks an exp in its
 lacks 1/c_j. In (14), t₁ belongs to the products of gradients and not to ∇²g_i, and the
 symbol ⊗ between sums of gradients is their outer product; so the derivatives here are those of (8).
 Algorithm 1 searches along a line for the new t with a direction made for the old one, which need not
-descend; here a raised t starts a new step. Left open by the paper and chosen here: TOL, NTTOL and
-MAXITER. NTTOL = 1e-4 is the largest power of ten that reaches all digits of Table 2; with 1e-3, 64
-prefix sums cost 4.475, where the authors' own program was measured at 4.4746.
+descend; here a raised t starts a new step. Left open by the paper: TOL, NTTOL and MAXITER, which
+`PUBLIC_SETTINGS` takes from the authors' public program. The default NTTOL = 1e-4 is the largest power of
+ten that reaches all digits of Table 2; with their 1e-3, 64 prefix sums cost 4.475, as by their program.
 
 Reference:
     Xiao, Ding, Wang, Zhang and Kifer (2021), Optimizing Fitness-For-Use of Differentially Private
@@ -35,17 +35,17 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.numerical_rank import numerical_rank
 from leastnoise.core.operators import MAX_ENTRIES, Array
-from leastnoise.core.progress import Ended, Progress
+from leastnoise.core.progress import Progress
 from leastnoise.papers.barrier import interior_point
 from leastnoise.papers.fitness import (
     BASES,
     Iterate,
     SmiiResult,
     Step,
+    StepRecord,
     lower_bound,
     representation,
     starting_covariance,
@@ -66,6 +66,14 @@ from leastnoise.privacy import GAUSSIAN
 from leastnoise.strategy import integer_basis
 
 Optimiser = Literal["newton-cg", "gradient"]
+
+# TOL, NTTOL, MU and MAXITER of the authors' public program, which the paper does not print.
+PUBLIC_SETTINGS: dict[str, float | int] = {
+    "tol": 1e-3,
+    "step_tol": 1e-3,
+    "growth": 2.0,
+    "max_steps": 1_000_000,
+}
 
 # Section 6.2: the residual at which conjugate gradients stop,
 _CG_TOL = 1e-10
@@ -154,23 +162,16 @@ def smii(
     Raises:
         DesignError: if the first covariance does not reach every direction of B.
     """
-    deadline = Deadline.after(time_limit)
+    record = StepRecord(max_steps, time_limit, progress)
     K = L / np.sqrt(c)[:, None]
     point = Iterate(starting_covariance(L, B, c, start), K, B)
     t = 1.0
-    history: list[Step] = []
     balances = []
-    has_converged = False
-    ended: Ended = "converged"
     while True:
         soft = _SoftMax(point, t)
-        step = Step(len(history), deadline.elapsed, point.cost, float(point.h.max()), t)
-        history.append(step)
-        if progress is not None:
-            progress(step)
-        is_late = deadline.is_past
-        if step.step >= max_steps or is_late:
-            ended = "deadline" if is_late else "exhausted"
+        ended = record.add(point, t)
+        if ended is not None:
+            balances.append((soft.p / c, soft.q))
             break
         s = _conjugate_gradient(soft, cg_steps) if optimiser == "newton-cg" else -soft.gradient
         slope = float(np.vdot(s, soft.gradient))
@@ -179,14 +180,15 @@ def smii(
             point = found
             continue
         balances.append((soft.p / c, soft.q))
-        has_converged = (B.shape[1] + len(c)) / t < tol
-        if has_converged:
+        if (B.shape[1] + len(c)) / t < tol:
             break
         t *= growth
-    if not has_converged:
-        balances.append((soft.p / c, soft.q))
     return SmiiResult(
-        point.Sigma / float(point.h.max()), tuple(balances), tuple(history), has_converged, ended
+        point.Sigma / float(point.h.max()),
+        tuple(balances),
+        tuple(record.history),
+        ended is None,
+        ended or "converged",
     )
 
 
