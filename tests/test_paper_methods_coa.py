@@ -29,7 +29,15 @@ from leastnoise.papers import lowrank
 from leastnoise.papers import sdp as sdp_module
 from leastnoise.papers import smoothing as smoothing_module
 from leastnoise.papers.coa import CoaResult, coa, coa_homotopy
-from leastnoise.papers.lowrank import lemma_3, low_rank, random_start, squared_error, unbiased
+from leastnoise.papers.lowrank import (
+    SCHEDULES,
+    lemma_3,
+    low_rank,
+    random_start,
+    squared_error,
+    svd_start,
+    unbiased,
+)
 from leastnoise.papers.sdp import sdp
 from leastnoise.papers.smoothing import SmoothingResult, _projected, smoothing, soft_max
 from leastnoise.papers.unit_balls import L1Ball, L2Ball
@@ -467,6 +475,41 @@ def test_what_is_missing_is_put_back() -> None:
     assert np.linalg.norm(repaired + null - L) > np.linalg.norm(repaired - L)
     B[3] = B[2]
     assert unbiased(W, B, L, 4) is None
+
+
+def test_the_authors_start_is_the_decomposition_of_lemma_3_and_needs_no_chance() -> None:
+    W = np.random.default_rng(5).integers(-1, 2, (4, 9)).astype(float)
+    rank = np.linalg.matrix_rank(W)
+    np.testing.assert_allclose(svd_start(W, rank), lemma_3(W, 1), atol=ROUNDING)
+    filled = svd_start(W, 6)
+    assert filled.shape == (6, 9) and np.ptp(filled[4:]) == 0 < filled[4, 0] < 1e-8
+    assert np.abs(filled).sum(axis=0).max() <= 1
+    first, second = (
+        planned(W, PureDP(1), "lowrank", start="svd", schedule="authors", seed=seed) for seed in (1, 2)
+    )
+    assert first.certificate.achieved == second.certificate.achieved
+    drawn = {planned(W, PureDP(1), "lowrank", seed=seed).certificate.achieved for seed in (1, 2)}
+    assert len(drawn) == 2, "random starts differ"
+
+
+def test_the_authors_schedule_raises_the_penalty_as_their_program_does(monkeypatch: Any) -> None:
+    seen: dict[str, list[tuple[float, int]]] = {}
+    W = np.tril(np.ones((5, 5)))
+
+    def watched(name: str) -> Any:
+        def alternated(B: Any, L: Any, target: Any, beta: float, ball: Any, steps: int, *more: Any) -> Any:
+            seen.setdefault(name, []).append((beta, steps))
+            return honest(B, L, target, beta, ball, steps, *more)
+
+        return alternated
+
+    honest = lowrank._alternated
+    for name, schedule in SCHEDULES.items():
+        monkeypatch.setattr(lowrank, "_alternated", watched(name))
+        low_rank(W, svd_start(W, 5), norm=1, gamma=1e-300, schedule=schedule, max_iterations=70)
+    betas = [5.0 ** (round_ // 8) for round_ in range(70)]
+    assert seen["authors"] == [(min(beta, 1e5), 5) for beta in betas]
+    assert seen["paper"] == [(2.0 ** (round_ // 10), 50) for round_ in range(len(seen["paper"]))]
 
 
 @pytest.mark.thorough
