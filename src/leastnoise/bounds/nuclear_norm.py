@@ -28,6 +28,10 @@ from leastnoise.query import Workload
 # matrix, which loses directions weaker than 1e-7.
 _SVD_ENTRIES = 2**20
 
+# Up to this many entries the differences of pairs of cells are written out; beyond, their squares, which lose
+# directions weaker than 1e-7.
+_WRITTEN_OUT = 2**22
+
 # Low rank is searched for up to this many entries.
 _SKETCHED_ENTRIES = 2**26
 
@@ -91,8 +95,6 @@ def pair_variance_bound(workload: Workload, q: Array, pairs: Array, weights: Arr
     Laplacian of the graph of pairs, less the row and column of no cell. The weights w are
     those of the workload unless given.
     """
-    from scipy import linalg
-
     w = workload.weights if weights is None else weights
 
     listed = q > 0
@@ -101,18 +103,14 @@ def pair_variance_bound(workload: Workload, q: Array, pairs: Array, weights: Arr
     q, pairs = q[listed] / float(q.max()), pairs[listed]
     n = workload.shape[1]
     touched, places = np.unique(pairs, return_inverse=True)
-    require_room(len(touched), len(q), "the pairs of the witness")
-    X = np.zeros((len(touched), len(q)))
-    first, second = places.reshape(pairs.shape).T
-    X[first, np.arange(len(q))] = np.sqrt(q)
-    X[second, np.arange(len(q))] = -np.sqrt(q)
-    X, cells = X[touched < n], touched[touched < n]
+    ends, counted = places.reshape(pairs.shape).T, touched < n
+    cells = touched[counted]
     if np.count_nonzero(w) * max(n, len(q)) <= _SVD_ENTRIES:
         rows = counted_rows(workload, w)[:, cells]
         unit = float(np.abs(rows).max(initial=0))
         if not 0 < unit < math.inf:
             return unit
-        F = unit * nuclear_norm_below(rows / unit @ X) / math.sqrt(math.fsum(q))
+        F = unit * nuclear_norm_below(rows / unit @ _differences(q, ends, counted)) / math.sqrt(math.fsum(q))
         return F * F
     M = weighted_rows(workload, w)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -120,12 +118,60 @@ def pair_variance_bound(workload: Workload, q: Array, pairs: Array, weights: Arr
     scale = float(np.diag(V).max(initial=0))
     if not 0 < scale < math.inf:
         return scale
-    # K = Xᵀ V X has few directions and many columns. E spans them, found from a root of V.
     V = V / scale
-    values, vectors = linalg.eigh(V)
-    root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
-    _, strengths, E = linalg.svd(root @ X, full_matrices=False)
-    return scale * (_trace_root_along(strengths**2, E.T, V, X @ E.T) ** 2 / math.fsum(q))
+    if len(touched) * len(q) <= _WRITTEN_OUT:
+        F = _trace_root_of_pairs(V, _differences(q, ends, counted))
+    else:
+        F = _trace_root_of_laplacian(V, _laplacian(q, ends, counted))
+    return scale * (F * F / math.fsum(q))
+
+
+def _differences(q: Array, ends: Array, counted: Array) -> Array:
+    """X: for every pair √q at one end and −√q at the other, at the ends that count a cell."""
+    X = np.zeros((len(counted), len(q)))
+    X[ends[0], np.arange(len(q))] = np.sqrt(q)
+    X[ends[1], np.arange(len(q))] = -np.sqrt(q)
+    return X[counted]
+
+
+def _laplacian(q: Array, ends: Array, counted: Array) -> Array:
+    """X Xᵀ, without X."""
+    total = np.zeros((len(counted), len(counted)))
+    np.add.at(total, (ends[0], ends[1]), -q)
+    total += total.T
+    total[np.diag_indices(len(counted))] = -total.sum(axis=1)
+    return total[np.ix_(counted, counted)]
+
+
+def _trace_root_of_pairs(V: Array, X: Array) -> float:
+    """A lower bound on trace (XᵀVX)^½: few directions E of many columns, found from a root of V."""
+    from scipy import linalg
+
+    _, strengths, E = linalg.svd(_root(V) @ X, full_matrices=False)
+    return _trace_root_along(strengths**2, E.T, V, X @ E.T)
+
+
+def _trace_root_of_laplacian(V: Array, laplacian: Array) -> float:
+    """The same from X Xᵀ alone: a thousand cells have half a million pairs.
+
+    With A from a root of V, E = XᵀA spans the directions; EᵀE = AᵀXXᵀA, and the form along E is AᵀXXᵀ V XXᵀA.
+    """
+    from scipy import linalg
+
+    root = _root(V)
+    values, U = linalg.eigh(root @ laplacian @ root.T)
+    strong = values > max(_NOISE_FLOOR * len(values) * values.max(), 0)
+    values, U = values[strong], U[:, strong]
+    A = (root.T @ U) / np.sqrt(values)
+    Y = laplacian @ A
+    return _trace_root_of(values, Y.T @ (V @ Y), A.T @ Y)
+
+
+def _root(V: Array) -> Array:
+    from scipy import linalg
+
+    squares, vectors = linalg.eigh(V)
+    return np.asarray(np.sqrt(np.maximum(squares, 0))[:, None] * vectors.T)
 
 
 def nuclear_norm_below(N: Array) -> float:
@@ -187,8 +233,15 @@ def _trace_root_along(values: Array, E: Array, K: Array, Y: Array) -> float:
     strong = values > max(_NOISE_FLOOR * len(values) * values.max(), 0)
     if not strong.all():
         values, E, Y = values[strong], E[:, strong], Y[:, strong]
-    # H = Λ^{−½} Yᵀ K Y Λ^{−½} is the identity up to rounding, and so is Eᵀ E.
-    H = Y.T @ (K @ Y)
+    return _trace_root_of(values, Y.T @ (K @ Y), E.T @ E)
+
+
+def _trace_root_of(values: Array, H: Array, EE: Array) -> float:
+    """(2) for any values that may be eigenvalues, the form H of the matrix along E, and EE = EᵀE.
+
+    Both matrices are overwritten.
+    """
+    # Λ^{−½} H Λ^{−½} is the identity up to rounding, and so is EᵀE.
     H /= np.sqrt(values)[:, None]
     H /= np.sqrt(values)[None, :]
     diagonal = np.diag(H).copy()
@@ -197,7 +250,7 @@ def _trace_root_along(values: Array, E: Array, K: Array, Y: Array) -> float:
     np.abs(H, out=H)
     D = np.maximum(H.sum(axis=0), H.sum(axis=1)) + np.finfo(float).tiny
     del H
-    norm_EE = 1 + distance_from_identity(E.T @ E)
+    norm_EE = 1 + distance_from_identity(EE)
     inner = math.fsum(diagonal * np.sqrt(values / D))
     bound = inner / math.sqrt(norm_EE)
     return bound if math.isfinite(bound) else 0.0

@@ -6,6 +6,7 @@
     active_set.py           many caps, solved for a few of them at a time
     descent.py              L-BFGS-B with a deadline
     dual.py                 the dual function of total variance, its gradient and Hessian products
+    pairs.py                the same with weights on pairs of cells, for records that are replaced
     newton.py               Newton's method for it, with a bound on both sides at every step
     rows.py                 queries with caps, as an array or known by what they do
     mean.py                 the dual function of weights on queries and cells, and its derivatives
@@ -23,9 +24,9 @@ and the integer strategy alone.
 
 from leastnoise.solver.backend import BACKENDS, NUMPY, Backend, load_backend
 from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
-from leastnoise.solver.column_generation import least_total_of_many
+from leastnoise.solver.column_generation import least_total_of_many, least_total_of_many_pairs
 from leastnoise.solver.descent import StopDescent, minimise_smooth
-from leastnoise.solver.newton import Solution, minimise_total_variance
+from leastnoise.solver.newton import Solution, minimise_over_pairs, minimise_total_variance
 from leastnoise.solver.ordering import refined_profile
 from leastnoise.solver.rows import ImplicitRows, QueryRows
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
@@ -46,7 +47,9 @@ __all__ = [
     "least_largest",
     "least_profile",
     "least_total_of_many",
+    "least_total_of_many_pairs",
     "load_backend",
+    "minimise_over_pairs",
     "minimise_smooth",
     "minimise_total_variance",
     "optimal_weighting",

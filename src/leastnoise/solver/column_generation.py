@@ -24,8 +24,10 @@ import numpy as np
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
+from leastnoise.solver.backend import load_backend
 from leastnoise.solver.capped import Run, least_total
 from leastnoise.solver.newton import Solution
+from leastnoise.solver.pairs import PairColumns
 
 # Rounds, at most.
 MAX_ROUNDS = 100
@@ -182,8 +184,23 @@ def generate_columns(
 def least_total_of_many(R: Array, run: Run) -> Solution:
     """The noise of least total variance with profile at most 1, for R (k, d) with many columns.
 
-    As `newton.minimise_total_variance`, by columns that are generated; working sets are solved by the
-    interior-point method, which has no trouble with columns that need no weight.
+    As `newton.minimise_total_variance`, by columns that are generated.
+    """
+    found, q = _least_total(ArrayColumns(R), run)
+    return _solution(found, found.M @ R, q, run)
+
+
+def least_total_of_many_pairs(R: Array, run: Run) -> Solution:
+    """The same for all columns r_i and r_i − r_j, as `newton.minimise_over_pairs`."""
+    device = load_backend(run.backend)
+    found, q = _least_total(PairColumns(device.matrix(R), device), run)
+    return _solution(found, found.M @ R, q, run)
+
+
+def _least_total(columns: Columns, run: Run) -> tuple[Generated, Array]:
+    """The best noise, and weights of all columns.
+
+    The interior-point method solves working sets: it has no trouble with columns that need no weight.
     """
 
     def solve(chosen: Array, start: Array | None, aim: float) -> RoundResult:
@@ -192,11 +209,15 @@ def least_total_of_many(R: Array, run: Run) -> Solution:
             found.strategy, found.q, found.achieved, found.lower_bound, found.steps, found.ended
         )
 
-    found = generate_columns(ArrayColumns(R), solve, tol=run.tol, watch=run.watch)
-    q = np.zeros(R.shape[1])
+    found = generate_columns(columns, solve, tol=run.tol, watch=run.watch)
+    q = np.zeros(columns.shape[1])
     q[found.index] = found.q
+    return found, q
+
+
+def _solution(found: Generated, root: Array, q: Array, run: Run) -> Solution:
     return Solution(
-        root=found.M @ R,
+        root=root,
         q=q,
         achieved=found.achieved,
         lower_bound=found.lower_bound,
@@ -204,6 +225,7 @@ def least_total_of_many(R: Array, run: Run) -> Solution:
         steps=found.steps,
         seconds=run.watch.seconds,
         ended=found.ended,
+        how="interior-point method with generated columns",
     )
 
 

@@ -81,6 +81,10 @@ class DualPoint:
         """F · max u: the total variance of this point's noise, scaled to profile 1."""
         return self.noise.achieved
 
+    def columns(self) -> Array:
+        """β as an array."""
+        return self.backend.numpy(self.beta)
+
     def hessian_product(self, v: Array) -> Array:
         """P v: the diagonal of βᵀ (K ∘ β diag(v) βᵀ) β, K_ab = 1/(d_a + d_b).
 

@@ -35,6 +35,7 @@ from leastnoise.core.progress import Ended
 from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.conjugate_gradients import conjugate_gradients
 from leastnoise.solver.dual import DualNoise, DualPoint, evaluate
+from leastnoise.solver.pairs import PairColumns
 
 # Newton steps of one search, at most.
 MAX_STEPS = 200
@@ -125,6 +126,7 @@ class Solution:
     steps: int
     seconds: float
     ended: Ended
+    how: str = "Newton's method"
 
     @property
     def gap(self) -> float:
@@ -155,7 +157,29 @@ def minimise_total_variance(
     """
     device = load_backend(backend) if isinstance(backend, str) else backend
     watch = Watch.starting(time_limit, progress)
-    found = _minimise(device.matrix(R), device, tol, watch, start)
+    return _solution(_minimise(device.matrix(R), device, tol, watch, start), device, tol, watch)
+
+
+def minimise_over_pairs(
+    R: Array,
+    *,
+    tol: float,
+    time_limit: float | None = None,
+    backend: str = "numpy",
+    progress: Listener | None = None,
+) -> Solution:
+    """The noise of least total variance with profile at most 1 for all columns r_i and r_i − r_j.
+
+    The root of the solution is that of the cells alone, (k, n); its weights are those of the pairs, in the
+    order of `pairs`.
+    """
+    device = load_backend(backend)
+    watch = Watch.starting(time_limit, progress)
+    columns = PairColumns(device.matrix(R), device)
+    return _solution(_minimise(columns, device, tol, watch, columns.first_weights(watch)), device, tol, watch)
+
+
+def _solution(found: _Best, device: Backend, tol: float, watch: Watch) -> Solution:
     root = device.numpy(found.noise.root)
     root /= math.sqrt(float(found.noise.u.max()))
     return Solution(
@@ -197,7 +221,7 @@ def _minimise(R: Any, device: Backend, tol: float, watch: Watch, start: Array | 
     """The best noise and weights for a matrix of the backend."""
     deadline = watch.deadline
     q = _first_weights(R, device, deadline) if start is None else np.asarray(start, dtype=float)
-    point = evaluate(R, np.maximum(q, _LEAST_START * q.max()), device)
+    point = _evaluate(R, np.maximum(q, _LEAST_START * q.max()), device)
     best = _Best(point.noise, point.q, point.lower_bound)
     least_gap, previous, stalled, late = math.inf, math.inf, 0, 0
     while True:
@@ -226,6 +250,10 @@ def _minimise(R: Any, device: Backend, tol: float, watch: Watch, start: Array | 
         best.take_bound(point)
 
 
+def _evaluate(R: Any, q: Array, device: Backend) -> DualPoint:
+    return R.evaluate(q) if isinstance(R, PairColumns) else evaluate(R, q, device)
+
+
 def _step(R: Any, point: DualPoint, best: _Best, tol: float, deadline: Deadline) -> DualPoint | None:
     """The next point, with a bound no worse, or None where rounding leaves none.
 
@@ -252,7 +280,7 @@ def _step(R: Any, point: DualPoint, best: _Best, tol: float, deadline: Deadline)
     following: DualPoint | None = None
     trial: Array | None = first
     while trial is not None:
-        candidate = evaluate(R, np.maximum(trial, _LEAST_ROOT * trial.max()) ** 2, point.backend)
+        candidate = _evaluate(R, np.maximum(trial, _LEAST_ROOT * trial.max()) ** 2, point.backend)
         if following is None or candidate.lower_bound > following.lower_bound:
             following = candidate
         if following.lower_bound >= floor + 0.1 * share * promised or deadline.is_past:
@@ -320,10 +348,10 @@ def _model_optimum(point: DualPoint) -> Array | None:
     """
     from scipy.optimize import nnls
 
-    k, n = point.beta.shape
+    k, n = len(point.d), len(point.q)
     if k * (k + 1) // 2 * n > _MODEL_ENTRIES:
         return None
-    beta = point.backend.numpy(point.beta)
+    beta = point.columns()
     a, b = np.triu_indices(k)
     both = np.sqrt(np.where(a == b, 1, 2) / (point.d[a] + point.d[b]))
     G = np.vstack([beta[a] * beta[b] * both[:, None], np.full((1, n), 1 / math.sqrt(point.F))])

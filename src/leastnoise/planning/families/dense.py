@@ -6,8 +6,9 @@ written as C·B with C upper triangular. What has variance caps is in `dense_cap
 
 Where a record is replaced by another, the profile of a pair of cells may not exceed
 the budget: the same problem with the columns r_i and r_i − r_j of R D for those of R.
-There are n(n + 1)/2 of them, so this is done for few cells; for more, the optimum
-for records added or removed is taken and its noise scaled to all pairs.
+There are n(n + 1)/2 of them, which are written out for few cells only; for more than 2,048 cells, and where
+variances have caps for more than 88, the optimum for records added or removed is taken and its noise scaled
+to all pairs.
 
 Where earlier plans have left each cell its own budget τ_i, the columns are r_i/√τ_i.
 
@@ -17,7 +18,6 @@ columns are generated.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from leastnoise.core.deadline import Deadline, Watch
 from leastnoise.core.errors import InfeasibleError
 from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended, Progress, worst_ending
+from leastnoise.core.progress import Progress, worst_ending
 from leastnoise.core.resources import Needs
 from leastnoise.planning.families.dense_capped import find_within_caps, room_of
 from leastnoise.planning.families.merged import (
@@ -54,7 +54,14 @@ from leastnoise.planning.method import (
     refuse_many_cells,
 )
 from leastnoise.privacy import GAUSSIAN
-from leastnoise.solver import Run, Solution, least_total_of_many, minimise_total_variance
+from leastnoise.solver import (
+    Run,
+    Solution,
+    least_total_of_many,
+    least_total_of_many_pairs,
+    minimise_over_pairs,
+    minimise_total_variance,
+)
 from leastnoise.solver.capped import least_total
 from leastnoise.strategy import RealStrategy, integer_basis
 
@@ -73,18 +80,11 @@ _WORTH_MERGING = 0.5
 # Columns. Where there are more, and more than k(k + 1)/2, columns are generated.
 _MANY_COLUMNS = 1_000
 
-# Columns r_i and r_i − r_j that are solved for, at most: those of 88 different cells. At that size
-# prefix sums take 0.7 s on one core, and 0.01 s where records are added or removed.
+# Columns r_i and r_i − r_j that are written out, at most: those of 88 different cells.
 MAX_PAIRS = 4_000
 
-# Rounds at most where only some of the pairs are solved for.
-_MAX_ROUNDS = 50
-
-# A pair with a smaller weight than this share of the largest is idle, if its profile is small too.
-_IDLE_WEIGHT = 1e-9
-
-# A pair that spends less than this share of the budget is idle, if its weight is small too.
-_IDLE_PROFILE = 0.9
+# Different cells whose pairs all have weights, at most. A million pairs have 1,413 cells.
+MAX_PAIRED_CELLS = 2_048
 
 
 def _refuses(request: Request) -> str | None:
@@ -155,7 +155,7 @@ def _find_total(request: Request) -> SearchResult:
         cells = distinct_cells(R, np.asarray(workload.operator.column_norms(1) > 0))
     n = len(cells.first)
     is_replaced = request.privacy.relation.replaces
-    if is_replaced and n * (n + 1) // 2 <= MAX_PAIRS:
+    if is_replaced and n <= MAX_PAIRED_CELLS:
         over_pairs = _solve_over_pairs(R[:, cells.first], request)
         root = cells.spread(over_pairs.root)
         listed = over_pairs.q > 0
@@ -163,7 +163,7 @@ def _find_total(request: Request) -> SearchResult:
             RealStrategy(triangle(root, basis.rows), basis.rows),
             over_pairs.q[listed],
             "stopped",
-            _note(over_pairs, R[:, :0]) + ", over pairs of cells",
+            _note(over_pairs) + ", over pairs of cells",
             over_pairs.ended,
             list_pairs(cells.first, R.shape[1])[listed],
         )
@@ -183,7 +183,7 @@ def _find_total(request: Request) -> SearchResult:
         RealStrategy(triangle(cells.spread(root), basis.rows), basis.rows),
         q,
         "heuristic" if is_replaced else "stopped",
-        _note(solution, columns) + scaled_note(request),
+        _note(solution) + scaled_note(request),
         solution.ended,
     )
 
@@ -234,53 +234,27 @@ def _second(pair: tuple[Array, float]) -> float:
     return pair[1]
 
 
-def _note(solution: Solution, columns: Array) -> str:
-    how = "interior-point method with generated columns" if _are_many(columns) else "Newton's method"
-    return f"{how} on the dual, {solution.steps} steps"
+def _note(solution: Solution) -> str:
+    return f"{solution.how} on the dual, {solution.steps} steps"
 
 
 def _solve_over_pairs(R: Array, request: Request) -> Solution:
     """The optimum for profiles of all columns r_i and r_i − r_j; its root is that of the cells alone.
 
-    Where pairs far outnumber the numbers that describe the noise, k(k + 1)/2, few of
-    them bind. Then only some are solved for, and violated ones join until there is none:
-    10 random queries over 80 cells take 0.3 s, where all 3,240 columns at once took 2 s
-    and, for one workload in six, stopped at a gap of a fifth.
+    Where pairs far outnumber the numbers that describe the noise, k(k + 1)/2, few of them bind, and columns
+    are generated.
     """
-    every = with_differences(R)
     k, n = R.shape
-    tol = request.tol / 2
-    if k * (k + 1) >= every.shape[1]:
-        solution = _minimise(every, request, tol, request.progress, Deadline.after(request.time_limit))
+    count = n * (n + 1) // 2
+    tol, deadline = request.tol / 2, Deadline.after(request.time_limit)
+    if k * (k + 1) < count:
+        return least_total_of_many_pairs(R, Run(tol, Watch(deadline, request.progress), request.backend))
+    if count <= MAX_PAIRS:
+        solution = _minimise(with_differences(R), request, tol, request.progress, deadline)
         return replace(solution, root=solution.root[:, :n])
-    deadline = Deadline.after(request.time_limit)
-    chosen = np.arange(every.shape[1]) < n
-    best = Solution(R, np.zeros(every.shape[1]), math.inf, 0.0, False, 0, 0.0, "exhausted")
-    for _ in range(_MAX_ROUNDS):
-        index = np.flatnonzero(chosen)
-        found = _minimise(every[:, index], request, tol / 4, None, deadline)
-        root = found.root[:, :n]
-        u = (with_differences(root) ** 2).sum(axis=0)
-        # Weights of some columns, with none for the others, prove their bound for all.
-        q = np.zeros(every.shape[1])
-        q[index] = found.q
-        best = replace(best, steps=best.steps + found.steps, seconds=deadline.elapsed)
-        if found.achieved * float(u.max()) < best.achieved:
-            best = replace(best, root=root, achieved=found.achieved * float(u.max()))
-        if found.lower_bound > best.lower_bound:
-            best = replace(best, q=q, lower_bound=found.lower_bound)
-        best = replace(best, has_converged=best.gap <= tol)
-        if request.progress is not None:
-            request.progress(Progress(best.steps, best.gap, best.seconds))
-        violated = np.flatnonzero((u > 1 + tol / 8) & ~chosen)
-        is_late = deadline.is_past
-        if best.has_converged or is_late or len(violated) == 0:
-            late: Ended = "deadline" if is_late else found.ended
-            return replace(best, ended="converged" if best.has_converged else late)
-        # The cells themselves always stay: they span every direction.
-        chosen &= (q > _IDLE_WEIGHT * q.max()) | (u > _IDLE_PROFILE) | (np.arange(len(q)) < n)
-        chosen[violated[np.argsort(-u[violated])][: max(2 * n, 200)]] = True
-    return best
+    return minimise_over_pairs(
+        R, tol=tol, time_limit=deadline.left, backend=request.backend, progress=request.progress
+    )
 
 
 _NEEDS = {
@@ -297,7 +271,7 @@ def _needs(request: Request) -> Needs:
 DENSE = Method(
     "dense",
     f"the certified optimum for Gaussian noise, up to {MAX_CELLS:,} cells that queries tell apart, or more "
-    "where queries are few; where records are replaced, up to 88",
+    f"where queries are few; where records are replaced, up to {MAX_PAIRED_CELLS:,}, or 88 within caps",
     _refuses,
     _find,
     {"refine": (False, "for the largest variance and targets: the least privacy loss of every cell")},
