@@ -13,8 +13,8 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.planning import Request, all_methods, checked_request, choice, laplace_search
+from leastnoise.planning.method import Reasons
 from leastnoise.planning.p_identity.family import largest_difference
-from leastnoise.planning.refusals import Reasons
 from tolerances import ROUNDING
 
 WITHIN = ln.TotalVariance(within_targets=True)
@@ -83,7 +83,7 @@ def test_auto_is_behind_no_method_that_can_be_named(seed: int) -> None:
         # A query without a target that is outside those with one: Targets() is not for it.
         objective = WITHIN
         request = checked_request(workload, goal, objective, None, (), 1e-6, None, "numpy", None)
-    named = [m.name for m in all_methods() if not m.is_data_dependent and m.why_not(request) is None]
+    named = [m.name for m in all_methods() if not m.is_data_dependent and Reasons(request).why_not(m) is None]
     assert {"p-identity", "identity"} <= set(named)
     values = [achieved(workload, goal, objective, method=name) for name in named]
     values.append(achieved(workload, goal, objective, method="p-identity", options=laplace_search.FEW))
@@ -144,7 +144,7 @@ def test_totals_within_targets_are_refused_only_where_the_targets_alone_are_miss
     plan = ln.design(tight, ln.PureDP(1))
     assert plan.objective == WITHIN
     assert plan.factor is not None and 0.99 < plan.factor <= 1
-    assert "the least common factor" in plan.note
+    assert "the least common factor" in {trial.name for trial in plan.tried}
     strategy: Any = plan.strategy
     A = strategy.entries.astype(float)
     v = strategy.noise_variance * ((tight.dense() @ np.linalg.pinv(A)) ** 2).sum(axis=1)

@@ -1,7 +1,7 @@
 """Choose the noise: `design` a plan. Nothing here can see data.
 
-The list of methods comes first. `design` takes the first method that accepts the workload and the objective,
-and under pure privacy the best of several; the proposal becomes integers within the goal, with its proof.
+The list of methods comes first. `design` tries those that accept the workload and the objective until one is
+proved to be optimal, and keeps the best; each proposal becomes integers within the goal, with its proof.
 
     method_list     every method, in the order in which "auto" tries them
     method          what a method is, and how its options are checked
@@ -11,7 +11,8 @@ and under pure privacy the best of several; the proposal becomes integers within
     p_identity      the search behind `p-identity`
     request         what `design` was asked, checked; what earlier plans leave in every cell
     one_method      the plan that one method finds
-    laplace_search  several methods under Laplace noise, the best one refined
+    trials          several methods tried, the best plan kept
+    laplace_search  what is tried under Laplace noise, and the best plan refined
     refinement      rows for Laplace noise refined directly
     choice          `design` itself
     refusals        why there is no plan
@@ -44,8 +45,10 @@ from leastnoise.planning.mechanism import (
 )
 from leastnoise.planning.method import (
     Method,
+    Reasons,
     Request,
     SearchResult,
+    Trial,
     cells_per_attribute,
     choice_option,
     dense_needs,
@@ -56,10 +59,10 @@ from leastnoise.planning.method import (
     whole_option,
 )
 from leastnoise.planning.method_list import all_methods, method_named
-from leastnoise.planning.one_method import plan_by
+from leastnoise.planning.one_method import plan_by, plan_from_search
 from leastnoise.planning.plan import Plan, cells_digest
 from leastnoise.planning.plan_file import load_plan, plan_from_parts
-from leastnoise.planning.plan_text import targets_to_text
+from leastnoise.planning.plan_text import targets_to_text, trials_to_text
 from leastnoise.planning.request import checked_request
 
 __all__ = [
@@ -68,8 +71,10 @@ __all__ = [
     "Mechanism",
     "Method",
     "Plan",
+    "Reasons",
     "Request",
     "SearchResult",
+    "Trial",
     "all_methods",
     "cells_digest",
     "cells_per_attribute",
@@ -89,6 +94,7 @@ __all__ = [
     "on_basis",
     "plan_by",
     "plan_from_parts",
+    "plan_from_search",
     "positive_option",
     "refuse_unless_pure_total",
     "refuse_unless_total",
@@ -97,6 +103,7 @@ __all__ = [
     "shown",
     "split_budget",
     "targets_to_text",
+    "trials_to_text",
     "uniform_weights",
     "weighted_factor",
     "whole_option",

@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from leastnoise.core.progress import Progress
-from leastnoise.planning.laplace_search import best_with_laplace_noise, methods_to_try
-from leastnoise.planning.method import Request
-from leastnoise.planning.method_list import all_methods, in_order, method_named
-from leastnoise.planning.one_method import plan_by, plan_from_search
+from leastnoise.planning.families.dense import DENSE
+from leastnoise.planning.families.residuals import RESIDUALS
+from leastnoise.planning.laplace_search import best_with_laplace_noise
+from leastnoise.planning.method import Method, Reasons
+from leastnoise.planning.method_list import FREE_OPERATIONS, SEARCHES, in_order, method_named
+from leastnoise.planning.one_method import plan_by
 from leastnoise.planning.plan import Plan
-from leastnoise.planning.refusals import MissesTargets, Reasons, closest_of, nobody_can
 from leastnoise.planning.request import checked_request
+from leastnoise.planning.trials import Attempt, Trials
 from leastnoise.privacy import Goal
 from leastnoise.query import Objective, Workload
-
-# Where the optimum takes too much, wavelets and trees are taken before noise on every cell or query.
-_LAST_RESORTS = ("identity", "workload")
 
 
 def design(
@@ -42,9 +41,9 @@ def design(
         objective: what accurate means: `TotalVariance()`, `MaxVariance()` or `Targets()`. Unless
             given, the total variance; where queries have targets, within them; where they have
             and there is no goal, the targets alone.
-        method: "auto", or a name from `methods()`. Under Gaussian noise, "auto" is the certified
-            optimum; under pure privacy, where no method is, the best of several, refined: its note says
-            what was tried and what each achieved.
+        method: "auto", or a name from `methods()`. "auto" tries what can serve within the time, until a plan
+            is proved to be the optimum, and keeps the best; under pure privacy, where no method is optimal,
+            it refines that one as well. `Plan.tried` says what each achieved.
         options: what the method understands; `methods()` lists them.
         after: plans that were, or will be, released before this one about the same frozen table, each as
             often as it is. The new plan uses what they leave in each cell. Without a goal it is free in
@@ -74,40 +73,56 @@ def design(
     has_goal = privacy is not None or request.spare is not None
     if method != "auto":
         return plan_by(method_named(method), request, has_goal)
+    reasons = Reasons(request)
     if request.privacy.noise.is_pure:
-        return _best_of_several(request, has_goal)
-    return _first_that_can(request, has_goal)
+        return best_with_laplace_noise(in_order(reasons), reasons, has_goal)
+    return _best_with_gaussian_noise(reasons, has_goal)
 
 
-def _best_of_several(request: Request, has_goal: bool) -> Plan:
-    reasons = Reasons(request)
-    willing = methods_to_try(in_order(request), reasons)
-    if not willing:
-        raise nobody_can(all_methods(), reasons)
-    return best_with_laplace_noise(willing, reasons, has_goal)
+# Of the time left, what a method may take that is mostly near the optimum, where a search for it comes after.
+_SHARE_BEFORE_DENSE = 0.5
 
 
-def _first_that_can(request: Request, has_goal: bool) -> Plan:
-    """The plan of the first method in order that serves the request.
+def _best_with_gaussian_noise(reasons: Reasons, has_goal: bool) -> Plan:
+    """The best plan of the methods that search for the optimum; of the others where none of those can serve.
 
-    For Gaussian noise that is the optimum, or comes closest to it. Later ones are not even asked.
+    A plan that is proved to be the optimum ends the trying. Without a time limit, what would take minutes is
+    left out where there is a plan already.
     """
-    missed: list[MissesTargets] = []
-    left_out: dict[str, str] = {}
-    reasons = Reasons(request)
-    waiting = in_order(request)
-    while (candidate := next(waiting, None)) is not None:
-        if candidate.is_data_dependent or reasons.unfit(candidate) is not None:
+    trials = Trials(reasons, has_goal, reasons.request.deadline)
+    searched = False
+    for method in in_order(reasons):
+        is_search = method.name in SEARCHES
+        if not is_search and not searched:
+            searched = True
+            if trials.plans or trials.failed:
+                break
+        if trials.is_settled:
+            break
+        if method.is_data_dependent or reasons.unfit(method) is not None:
             continue
-        reason = reasons.too_much(candidate)
-        if reason is not None:
-            left_out[candidate.name] = reason
-            waiting = iter(sorted(waiting, key=lambda method: method.name in _LAST_RESORTS))
-            continue
-        try:
-            return plan_from_search(candidate, request, has_goal, left_out)
-        except MissesTargets as error:
-            missed.append(error)
-    if not missed:
-        raise nobody_can(all_methods(), reasons)
-    raise closest_of(missed)
+        if not trials.plans or _may_join(trials, method):
+            trials.run(
+                Attempt(method.name, method, reasons.request.options, _share(trials, method), knows_gap=True)
+            )
+    return trials.result()
+
+
+def _may_join(trials: Trials, method: Method) -> bool:
+    """Whether a method is tried though there is a plan; what is left out because it takes long is listed."""
+    request = trials.request
+    if not method.is_quick or not request.options.keys() <= method.options.keys():
+        return False
+    if request.time_limit is None and trials.reasons.needs(method).operations > FREE_OPERATIONS:
+        trials.leave_out(method.name, "too-long")
+        return False
+    return True
+
+
+def _share(trials: Trials, method: Method) -> float:
+    """The share of the time left for a method: all of it, unless one that is proved comes after it."""
+    is_before_dense = method.name == RESIDUALS.name and not trials.has_tried(DENSE.name)
+    if trials.request.time_limit is None or not is_before_dense or trials.reasons.unfit(DENSE) is not None:
+        return 1.0
+    too_much = trials.reasons.too_much(DENSE, (1 - _SHARE_BEFORE_DENSE) * trials.left)
+    return 1.0 if too_much is not None else _SHARE_BEFORE_DENSE

@@ -7,10 +7,9 @@ comes first; then what came of each.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,15 @@ import numpy as np
 from leastnoise.bounds import ProductWitness
 from leastnoise.core import threads
 from leastnoise.core.deadline import LEAST_TIME, Deadline
-from leastnoise.core.errors import DesignError, MethodError
+from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended, Progress, worst_ending
-from leastnoise.planning.method import Method, Request, SearchResult
-from leastnoise.planning.method_list import all_methods
-from leastnoise.planning.one_method import meeting_caps, plan_from_search, plan_of
+from leastnoise.planning.method import Method, Reasons, Request, SearchResult
+from leastnoise.planning.one_method import meeting_caps, plan_of
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.refinement import Proposed, may_refine, refinements
-from leastnoise.planning.refusals import MissesTargets, Reasons, closest_of, nobody_can
+from leastnoise.planning.trials import Attempt, Trials
 from leastnoise.query import Targets
 from leastnoise.strategy import MAX_DENSE_STRATEGY
-
-# Plans whose objective differs by less than this share are equally good.
-_SAME = 1e-9
 
 # Seconds for the whole search, up to TIME_LIMIT_CELLS cells; beyond, in proportion to them.
 TIME_LIMIT = 10.0
@@ -106,31 +100,6 @@ def check_options(methods: Sequence[Method], request: Request) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One method with the options with which it is tried.
-
-    Attributes:
-        name: what a plan's note calls it.
-        share: of the time left that it may take.
-        is_quick: whether it is tried however late it is, where nobody set a time limit.
-        least_seconds: without which it is not begun, because it cannot be stopped.
-        own_seconds: that it may take though no time is left.
-    """
-
-    name: str
-    method: Method
-    options: Mapping[str, Any]
-    share: float
-    is_quick: bool
-    least_seconds: float = 0.0
-    own_seconds: float = 1e-9
-
-    def seconds(self, left: float) -> float:
-        """Seconds that it may take of those left for all."""
-        return max(self.share * left, self.own_seconds)
-
-
 def attempts(methods: Sequence[Method], request: Request) -> list[Attempt]:
     """The methods in the order in which they are tried: quick ones, searches, and what takes longest.
 
@@ -178,8 +147,8 @@ def options_for(method: Method, request: Request) -> dict[str, Any]:
     return {**own, **{name: value for name, value in request.options.items() if name in method.options}}
 
 
-def best_with_laplace_noise(willing: Sequence[Method], reasons: Reasons, has_goal: bool) -> Plan:
-    """The best plan of several methods and of what refining it directly gives; its note lists them all.
+def best_with_laplace_noise(methods: Iterable[Method], reasons: Reasons, has_goal: bool) -> Plan:
+    """The best plan of several methods and of what refining it directly gives; it lists them all.
 
     Where targets must be met and no method meets them, the least common factor on them is sought as well, as
     `Targets` asks for it: what the one finds, the other does not refuse.
@@ -189,139 +158,26 @@ def best_with_laplace_noise(willing: Sequence[Method], reasons: Reasons, has_goa
         DesignError: the first method's, if none finds a plan; what they take, if all take too much.
     """
     request = reasons.request
-    check_options(willing, request)
-    trials = _Trials(reasons)
-    _try_methods(trials, willing, has_goal)
+    willing = methods_to_try(methods, reasons)
+    if willing:
+        check_options(willing, request)
+    trials = Trials(reasons, has_goal, Deadline.after(time_limit_of(request)))
+    for attempt in attempts(willing, request):
+        if trials.is_settled:
+            break
+        trials.run(attempt)
     if trials.has_only_missed:
-        _try_common_factor(trials, willing, has_goal)
+        _try_common_factor(trials, willing)
     best = trials.best()
-    if may_refine(request):
+    if may_refine(request) and not trials.is_settled:
         if trials.left > 0:
             _try_refinements(trials, best)
         else:
             trials.endings.append("deadline")
-    return _with_list(trials)
+    return trials.result()
 
 
-class _Trials:
-    """What was tried so far, and what came of it.
-
-    Attributes:
-        request: what is asked.
-        deadline: when the time is up.
-        plans: all that were found.
-        tried: a description of every attempt, for the note.
-        endings: how each of them ended; one that was left out for want of time ended at the deadline.
-    """
-
-    def __init__(self, reasons: Reasons) -> None:
-        self.request, self._reasons = reasons.request, reasons
-        self.deadline = Deadline.after(time_limit_of(self.request))
-        self.plans: list[Plan] = []
-        self.tried: list[str] = []
-        self.endings: list[Ended] = []
-        self._missed: list[MissesTargets] = []
-        self._failed: list[DesignError] = []
-        self._steps = count(1)
-
-    @property
-    def left(self) -> float:
-        """Seconds until the time is up, 0 from then on."""
-        left = self.deadline.left
-        return math.inf if left is None else 0.0 if self.deadline.is_past else left
-
-    @property
-    def has_only_missed(self) -> bool:
-        """Whether there is a plan that misses the targets, and none that meets them."""
-        return bool(self._missed) and not self.plans
-
-    @property
-    def has_any(self) -> bool:
-        """Whether there is a plan at all, though it may miss the targets."""
-        return bool(self.plans or self._missed)
-
-    def judge(self, name: str, make: Callable[[], Plan | None]) -> None:
-        """Take note of the plan that is made, if any, or of why there is none."""
-        try:
-            plan = make()
-        except MissesTargets as error:
-            self._missed.append(error)
-            self.tried.append(f"{name} misses the targets")
-        except DesignError as error:
-            self._failed.append(error)
-            self.tried.append(f"{name} failed")
-        else:
-            if plan is not None:
-                self.plans.append(plan)
-                self.tried.append(f"{name} {plan.certificate.achieved:.6g}")
-                self.endings.extend([] if plan.ended is None else [plan.ended])
-        self.tell()
-
-    def leave_out(self, name: str, reason: str) -> None:
-        """Take note of a method that takes too much."""
-        self.tried.append(f"{name} was left out ({reason})")
-        self.endings.append("deadline")
-
-    def tell(self, _: Progress | None = None) -> None:
-        """Report the gap of the best plan to whoever asked for progress."""
-        if self.request.progress is not None:
-            gap = min((plan.certificate.gap for plan in self.plans), default=math.inf)
-            self.request.progress(Progress(next(self._steps), gap, self.deadline.elapsed))
-
-    def best(self) -> Plan:
-        """The best plan so far.
-
-        Raises:
-            MethodError: if no method meets the targets.
-            DesignError: the first method's, if none found a plan.
-        """
-        if not self.plans and not self._missed:
-            raise self._failed[0] if self._failed else nobody_can(all_methods(), self._reasons)
-        if not self.plans:
-            raise closest_of(self._missed)
-        return _least(self.plans)
-
-
-def _least(plans: Sequence[Plan]) -> Plan:
-    """The best plan; of those that are equal but for rounding, the first."""
-    best = plans[0]
-    for plan in plans[1:]:
-        if plan.certificate.achieved < best.certificate.achieved * (1 - _SAME):
-            best = plan
-    return best
-
-
-def _try_methods(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> None:
-    """Ask one method after the other, while time is left or there is no plan yet.
-
-    Quick ones are always asked where nobody set a limit.
-    """
-    request = trials.request
-    for attempt in attempts(willing, request):
-        is_limited = not attempt.is_quick or request.time_limit is not None
-        if is_limited and trials.has_any and trials.left <= attempt.least_seconds:
-            trials.tried.append(f"{attempt.name} had no time left")
-            trials.endings.append("deadline")
-            continue
-        given = replace(
-            request,
-            options=attempt.options,
-            time_limit=attempt.seconds(trials.left),
-            progress=trials.tell,
-            is_promised=request.time_limit is not None,
-        )
-        too_much = attempt.method.too_much(given)
-        if too_much is not None:
-            # Not in its part of the time, but perhaps in all that is left.
-            given = replace(given, time_limit=max(trials.left, LEAST_TIME))
-            too_much = attempt.method.too_much(given)
-        if too_much is not None:
-            trials.leave_out(attempt.name, too_much)
-            continue
-        trials.judge(attempt.name, partial(plan_from_search, attempt.method, given, has_goal))
-
-
-def _try_common_factor(trials: _Trials, willing: Sequence[Method], has_goal: bool) -> None:
+def _try_common_factor(trials: Trials, willing: Sequence[Method]) -> None:
     """Look for noise that misses the targets by the least factor, which may turn out to be none.
 
     Where nobody set a limit it has a time of its own; else what is left.
@@ -329,16 +185,16 @@ def _try_common_factor(trials: _Trials, willing: Sequence[Method], has_goal: boo
     request = trials.request
     left = None if request.time_limit is None else max(trials.left, LEAST_TIME)
     reasons = Reasons(replace(request, objective=Targets(), time_limit=left, progress=trials.tell))
-    able = [method for method in willing if reasons.unfit(method) is None]
 
     def meeting() -> Plan:
-        closest = best_with_laplace_noise(able, reasons, has_goal)
+        closest = best_with_laplace_noise(willing, reasons, trials.has_goal)
         return meeting_caps(replace(closest, objective=request.objective))
 
     trials.judge("the least common factor", meeting)
+    trials.tell()
 
 
-def _try_refinements(trials: _Trials, best: Plan) -> None:
+def _try_refinements(trials: Trials, best: Plan) -> None:
     """Move the rows of the best plan, and of the others, until the time is up."""
     request = trials.request
     weights = _weights_to_refine(best)
@@ -349,6 +205,7 @@ def _try_refinements(trials: _Trials, best: Plan) -> None:
     with threads.for_matrices_of(request.workload.shape[1]), np.errstate(all="ignore"):
         for how, propose in refinements(request, rows, weights, trials.deadline):
             trials.judge(how, partial(_refined, best, request, how, propose))
+            trials.tell()
 
 
 def _weights_to_refine(plan: Plan) -> Array:
@@ -381,13 +238,3 @@ def _unit_rows(plan: Plan) -> Array:
     """The rows that a plan measures, as floats of sensitivity 1."""
     strategy = plan.fixed_strategy()
     return np.asarray(strategy.dense().astype(float) / float(max(strategy.sensitivity, 1)))
-
-
-def _with_list(trials: _Trials) -> Plan:
-    """The best plan, its note listing what was tried if that is more than one thing, and how it all ended."""
-    best, tried = trials.best(), trials.tried
-    note = best.note if len(tried) == 1 else f"{best.note}; tried: {', '.join(tried)}"
-    listed = replace(best, note=note, ended=worst_ending(trials.endings))
-    # The proof belongs to the plan.
-    listed.certificate  # noqa: B018
-    return listed

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -83,6 +83,29 @@ class SearchResult:
     p: Array | None = None
 
 
+# What came of a method: its plan was taken, or beaten; it misses the targets, failed, had no time left, takes
+# more memory or time than there is, or takes so long that it is tried only within a time limit.
+Outcome = Literal["kept", "beaten", "misses-targets", "failed", "no-time", "too-much", "too-long"]
+
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of one method, or of one way to refine rows, that was tried for a plan or left out.
+
+    Attributes:
+        name: the method; or how rows were refined.
+        achieved: the objective of its plan, in the unit of the certificate; None without a plan.
+        reason: what it takes, where that is too much; else empty.
+    """
+
+    name: str
+    outcome: Outcome
+    achieved: float | None = None
+    reason: str = ""
+
+
 def _nothing(_: Request) -> Needs:
     """Next to no memory and time."""
     return NOTHING
@@ -100,14 +123,14 @@ class Method:
     Attributes:
         summary: one line for people.
         options: option name to (default, what it means).
-        refuses: the reason why a request cannot be served, or None; `why_not` asks about earlier plans first.
+        refuses: the reason why a request cannot be served, or None; `why_unfit` looks at earlier plans first.
         find: the search itself; where a method is data-dependent, the mechanism that `measure` runs.
         is_quick: whether it takes seconds at most at every size that it accepts. Others search for
             long and stop at a time limit; under pure privacy method="auto" takes few of them.
         is_data_dependent: whether what it measures depends on the data. It is used only when named.
         matrix_size: how many rows its matrices have, which says how many threads pay; all cells as a rule.
         takes_spare: whether it plans within what earlier plans have left of each cell.
-        needs: the memory and time it takes, by which `too_much` refuses before anything is allocated. Methods
+        needs: the memory and time it takes, by which `Reasons` refuses before anything is allocated. Methods
             that never hold a matrix over all cells may leave it out.
     """
 
@@ -122,20 +145,11 @@ class Method:
     takes_spare: bool = False
     needs: Callable[[Request], Needs] = _nothing
 
-    def why_not(self, request: Request) -> str | None:
-        """The reason why a request cannot be served, or None."""
-        return self.why_unfit(request) or self.too_much(request)
-
     def why_unfit(self, request: Request) -> str | None:
         """The reason why it cannot serve a request whatever the memory and the time, or None."""
         if request.spare is not None and not self.takes_spare:
             return "it gives every cell the same budget, and after= leaves each cell its own"
         return self.refuses(request)
-
-    def too_much(self, request: Request) -> str | None:
-        """What a request takes, where that is more memory or time than there is; else None."""
-        promised = request.time_limit if request.is_promised else None
-        return why_too_much(lambda: self.needs(request), promised)
 
     def option(self, request: Request, name: str) -> Any:
         """The option's value, or its default."""
@@ -152,6 +166,42 @@ class Method:
             known = ", ".join(self.options) or "none"
             named = ", ".join(sorted(map(str, unknown)))
             raise MethodError(f"method {self.name!r} has no option {named}; its options: {known}")
+
+
+class Reasons:
+    """Why methods cannot serve one request: each is asked once, when its answer is first needed."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._unfit: dict[str, str | None] = {}
+        self._needs: dict[str, Needs] = {}
+
+    def unfit(self, method: Method) -> str | None:
+        """Why a method cannot serve the request whatever the memory and the time, or None."""
+        if method.name not in self._unfit:
+            self._unfit[method.name] = method.why_unfit(self.request)
+        return self._unfit[method.name]
+
+    def needs(self, method: Method) -> Needs:
+        """The memory and time that a method takes which is not unfit."""
+        if method.name not in self._needs:
+            self._needs[method.name] = method.needs(self.request)
+        return self._needs[method.name]
+
+    def too_much(self, method: Method, time_limit: float | None = None) -> str | None:
+        """What a method takes, where that is more memory or time than there is; else None.
+
+        Args:
+            time_limit: seconds that it would have of a limit that somebody set; all of them unless given.
+        """
+        promised = self.request.time_limit if self.request.is_promised else None
+        if promised is not None and time_limit is not None:
+            promised = round(time_limit, 2)
+        return why_too_much(self.needs(method), promised)
+
+    def why_not(self, method: Method) -> str | None:
+        """Why a method cannot serve the request, or None."""
+        return self.unfit(method) or self.too_much(method)
 
 
 def dense_needs(

@@ -1,9 +1,6 @@
-"""The list of methods. A new family is one file and one line here.
+"""The list of methods, and the order in which method="auto" tries them.
 
-`design` with method="auto" takes the first that accepts the workload and the
-privacy goal, except under pure privacy, where no method is optimal and the best of
-several is taken and refined, see `laplace_search`. Those that depend on the data are taken only
-when named.
+A new family is one file and one line here. Methods that depend on the data are taken only when named.
 """
 
 from __future__ import annotations
@@ -21,15 +18,22 @@ from leastnoise.planning.families.merged import n_directions
 from leastnoise.planning.families.product import PRODUCT
 from leastnoise.planning.families.residuals import RESIDUALS
 from leastnoise.planning.families.weighted_basis import WEIGHTED_BASIS
-from leastnoise.planning.method import Method, Request
+from leastnoise.planning.method import Method, Reasons
 from leastnoise.planning.p_identity.family import P_IDENTITY
 
 # Cells. Up to this number a matrix is quickly found, and easier to look at than blocks of products.
 SMALL = 512
 
-# Queries or cells, whichever are fewer. Up to this number the certified optimum over all noise is worth the
-# minute that it takes.
-DENSE_BY_DEFAULT = 2_048
+# Operations. Without a time limit the certified optimum over all noise may take as many, a minute on two
+# cores: for the total variance over 2,900 cells, the largest variance over 2,300.
+FREE_OPERATIONS = 5e12
+
+# Operations per second of a slow core. What is tried first within a time limit goes by it, so that the same
+# limit gives the same order on every machine.
+NOMINAL_SPEED = 2e10
+
+# The share of a time limit within which the certified optimum should be found to be tried first.
+_SHARE_TO_BE_FIRST = 0.25
 
 METHODS: tuple[Method, ...] = (
     DENSE,
@@ -48,6 +52,10 @@ METHODS: tuple[Method, ...] = (
     PRINCIPAL,
     WEIGHTED_BASIS,
 )
+
+# Those that search for the optimum under Gaussian noise. The others measure fixed rows, or weigh those of a
+# fixed basis, and have never been better.
+SEARCHES: dict[str, Method] = {method.name: method for method in (DENSE, PRODUCT, MARGINALS, RESIDUALS)}
 
 # The papers' own algorithms: the name of each method, its module, and what it is called there. A module is
 # loaded when somebody asks for its method, or when none of ours can serve.
@@ -77,35 +85,49 @@ def _loaded(module: str, attribute: str) -> Method:
     return method
 
 
-def in_order(request: Request) -> Iterator[Method]:
+def in_order(reasons: Reasons) -> Iterator[Method]:
     """Every method, those that method="auto" should try first before the others.
 
     Products and cross tables have their exact optimum attribute by attribute, which is much quicker than the
-    dense one from a few hundred cells on. Other unions of products are within a percent or so of the
-    optimum, and are taken where the dense one would take long, or could not be held. The papers' own methods
-    are loaded when it is their turn.
+    dense one from a few hundred cells on. Other unions of products are within a percent or so of the optimum,
+    and come before the dense one where that takes long. The papers' own methods are loaded when it is their
+    turn.
     """
-    m, n = request.workload.shape
-    if n <= SMALL:
-        # Last, so that of equally good plans the one with a matrix is taken.
-        last = (PRODUCT, MARGINALS, RESIDUALS)
-        yield from (method for method in METHODS if method not in last)
+    n, goal = reasons.request.workload.shape[1], reasons.request.privacy
+    if goal.noise.is_pure:
+        # Up to SMALL products come last, so that of equally good plans the one with a matrix is taken.
+        products = (PRODUCT, MARGINALS, RESIDUALS)
+        first, last = ((), products) if n <= SMALL else (products, ())
+        yield from first
+        yield from (method for method in METHODS if method not in first + last)
         yield from _paper_methods()
         yield from last
         return
-    if request.privacy.relation.replaces and n_directions(request)[1] <= DENSE_BY_DEFAULT:
+    if n <= SMALL or (goal.relation.replaces and is_dense_soon(reasons)):
         # Where records are replaced, only the dense optimum is one.
-        first: tuple[Method, ...] = (DENSE,)
-        yield from first
+        yield from SEARCHES.values()
     else:
         yield from (PRODUCT, MARGINALS)
-        # The dense optimum works in what the queries span: few of them are quick over many cells, and so are
-        # many that tell few cells apart.
-        is_narrow = min(m, n) <= DENSE_BY_DEFAULT or n_directions(request)[1] <= DENSE_BY_DEFAULT
-        yield from (DENSE, RESIDUALS) if is_narrow else (RESIDUALS,)
-        first = (PRODUCT, MARGINALS, DENSE, RESIDUALS) if is_narrow else (PRODUCT, MARGINALS, RESIDUALS)
-    yield from (method for method in METHODS if method not in first)
+        yield from (DENSE, RESIDUALS) if is_dense_soon(reasons) else (RESIDUALS, DENSE)
+    # Noise on every cell or query comes after wavelets and trees.
+    others = [method for method in METHODS if method.name not in SEARCHES]
+    yield from sorted(others, key=lambda method: method in (IDENTITY, WORKLOAD))
     yield from _paper_methods()
+
+
+def is_dense_soon(reasons: Reasons) -> bool:
+    """Whether the certified optimum over all noise is found in a small part of the time there is."""
+    if reasons.unfit(DENSE) is not None:
+        return False
+    request, operations = reasons.request, reasons.needs(DENSE).operations
+    limit = request.time_limit
+    most = FREE_OPERATIONS if limit is None else _SHARE_TO_BE_FIRST * limit * NOMINAL_SPEED
+    if operations <= most:
+        return True
+    # It works on the cells that queries tell apart, which may be few of all.
+    m, n = request.workload.shape
+    k, d = n_directions(request)
+    return operations * (k * k * d) / (min(m, n) ** 2 * n) <= most
 
 
 def method_named(name: str) -> Method:

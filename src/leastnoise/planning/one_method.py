@@ -20,11 +20,12 @@ from leastnoise.core.decompositions import Decompose, decomposed_by
 from leastnoise.core.directed import root_above
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
+from leastnoise.core.resources import Needs
 from leastnoise.planning.mechanism import Mechanism
-from leastnoise.planning.method import Method, Request, SearchResult
+from leastnoise.planning.method import Method, Reasons, Request, SearchResult
 from leastnoise.planning.method_list import all_methods
 from leastnoise.planning.plan import Plan
-from leastnoise.planning.refusals import Reasons, misses_targets
+from leastnoise.planning.refusals import misses_targets
 from leastnoise.privacy import GDP, Goal
 from leastnoise.query import Targets, Workload
 from leastnoise.solver import load_backend
@@ -44,16 +45,14 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
         able = [m.name for m in all_methods() if reasons.why_not(m) is None]
         can = f"; {', '.join(able)} can" if able else "; no method can"
         raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
-    return plan_from_search(method, request, has_goal)
+    return plan_from_search(method, request, has_goal, reasons.needs(method))
 
 
-def plan_from_search(
-    method: Method, request: Request, has_goal: bool, left_out: Mapping[str, str] | None = None
-) -> Plan:
+def plan_from_search(method: Method, request: Request, has_goal: bool, needs: Needs) -> Plan:
     """The plan of a method that has been asked, and can serve the request.
 
     Args:
-        left_out: better methods that take too much, and what they take; the plan's note says so.
+        needs: what the method takes for this request.
 
     Raises:
         MethodError: if it does not know one of the options.
@@ -63,28 +62,19 @@ def plan_from_search(
         return _plan_of_mechanism(method, request)
     with decomposed_by(_decompose_on(request.backend)):
         with threads.for_matrices_of(method.matrix_size(request)):
-            found = method.find(_with_time_to_search(method, request))
+            found = method.find(_with_time_to_search(request, needs))
         assert isinstance(found, SearchResult)
         # Rounding to integers too: with several threads the same request could have another digest.
         with threads.for_matrices_of(request.workload.shape[1]):
-            return plan_of(method.name, request.options, request, has_goal, _noting(found, left_out or {}))
+            return plan_of(method.name, request.options, request, has_goal, found)
 
 
-def _noting(found: SearchResult, left_out: Mapping[str, str]) -> SearchResult:
-    """What was found, whose note says which better methods were left out because they take too much."""
-    if not left_out:
-        return found
-    others = "; ".join(f"{name} was left out: {reason}" for name, reason in left_out.items())
-    # With more time or memory the same request gives a better plan.
-    return replace(found, note=f"{found.note}; {others}", ended="deadline")
-
-
-def _with_time_to_search(method: Method, request: Request) -> Request:
+def _with_time_to_search(request: Request, needs: Needs) -> Request:
     """The request with what its time limit leaves for the search, rounding and proof set aside."""
     left = request.deadline.left
     if left is None or not request.is_promised:
         return request
-    return replace(request, time_limit=max(method.needs(request).searching(left), LEAST_TIME))
+    return replace(request, time_limit=max(needs.searching(left), LEAST_TIME))
 
 
 def _decompose_on(name: str) -> Decompose | None:
@@ -199,7 +189,7 @@ def data_dependent_plan(method: Method, request: Request) -> Plan:
         MethodError: if the method cannot do this.
     """
     method.check_options(request.options)
-    reason = method.why_not(request)
+    reason = Reasons(request).why_not(method)
     if reason is not None or not method.is_data_dependent:
         raise MethodError(f"method {method.name!r} cannot do this: {reason or 'it needs no data'}")
     return _plan_of_mechanism(method, request)

@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures, printable
 from leastnoise.core.progress import Ended
 from leastnoise.planning.mechanism import Mechanism
+from leastnoise.planning.method import Trial
 from leastnoise.planning.plan_checks import check_plan
 from leastnoise.planning.plan_text import earlier_plans_to_text, plan_to_text
 from leastnoise.privacy import CellCosts, Charge, Goal, delta_of, epsilon_of, exact_number
@@ -86,6 +87,8 @@ class Plan:
             file says: the ledger adds up for itself what was really released.
         ended: how the search for the strategy ended: "converged", "exhausted" (at its limit of steps) or
             "deadline" (at its time limit); None where that was not recorded.
+        tried: the methods that were tried for it or left out, in order, with what each achieved; empty where
+            there was only one.
     """
 
     workload: Workload
@@ -103,6 +106,7 @@ class Plan:
     after: tuple[str, ...] = ()
     used: CellCosts | None = None
     ended: Ended | None = None
+    tried: tuple[Trial, ...] = ()
 
     def __post_init__(self) -> None:
         check_plan(self)
@@ -389,6 +393,8 @@ def parts_of(plan: Plan) -> tuple[dict[str, Any], dict[str, Array]]:
     if plan.ended is not None:
         # Left out where it is not known, so that files from before keep their digest.
         content["ended"] = plan.ended
+    if plan.tried:
+        content["tried"] = [asdict(trial) for trial in plan.tried]
     if plan.strategy is None:
         # The mechanism follows from workload, goal and options.
         return content, {}

@@ -23,6 +23,7 @@ from leastnoise.core.printable import printable
 from leastnoise.core.progress import ENDINGS
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning.mechanism import Mechanism
+from leastnoise.planning.method import OUTCOMES, Trial
 from leastnoise.planning.method_list import method_named
 from leastnoise.privacy import GAUSSIAN, CellCosts, Goal
 from leastnoise.query import CELL, Cell, InventedRecords, Objective, RowMeaning, Targets, Workload
@@ -155,6 +156,17 @@ def check_fields(plan: Plan) -> None:
         raise _wrong(plan, "options", "a mapping from names to values")
     if not isinstance(plan.after, tuple) or not all(isinstance(digest, str) for digest in plan.after):
         raise _wrong(plan, "after", "a tuple of digests, 64 hexadecimal digits each")
+    if not isinstance(plan.tried, tuple) or not all(map(_is_trial, plan.tried)):
+        raise _wrong(plan, "tried", f"a tuple of Trial, the outcome of each one of {', '.join(OUTCOMES)}")
+
+
+def _is_trial(value: Any) -> bool:
+    """Whether a value is a trial whose fields are of their kinds."""
+    if not isinstance(value, Trial) or not all(isinstance(word, str) for word in (value.name, value.reason)):
+        return False
+    achieved = value.achieved
+    is_number = achieved is None or (isinstance(achieved, float) and 0 <= achieved < math.inf)
+    return is_number and isinstance(value.outcome, str) and value.outcome in OUTCOMES
 
 
 def _wrong(plan: Plan, name: str, wanted: str) -> DesignError:

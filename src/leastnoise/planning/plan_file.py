@@ -16,7 +16,7 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import LeastnoiseError, PlanFileError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import ENDINGS, Ended
-from leastnoise.planning.method import Request
+from leastnoise.planning.method import Request, Trial
 from leastnoise.planning.method_list import method_named
 from leastnoise.planning.one_method import data_dependent_plan
 from leastnoise.planning.plan import FORMAT, Plan
@@ -87,6 +87,7 @@ def _put_together(content: Mapping[str, Any], arrays: Mapping[str, Array], name:
         after=after,
         used=used,
         ended=_ended(content, name),
+        tried=tuple(Trial(**trial) for trial in content.get("tried", ())),
     )
     _check_answers(plan, name)
     return plan

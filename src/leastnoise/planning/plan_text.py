@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
@@ -11,6 +12,7 @@ import numpy as np
 
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import ending_to_text
+from leastnoise.planning.method import Outcome, Trial
 from leastnoise.privacy import ZCDP, Goal, shown
 from leastnoise.query import TotalVariance
 from leastnoise.strategy import Strategy
@@ -33,6 +35,8 @@ def plan_to_text(plan: Plan) -> str:
     if plan.strategy is None:
         # Nothing is searched for before there are data.
         del lines[3]
+    if plan.tried:
+        lines.insert(3, f"  tried        {printable(trials_to_text(plan.tried))}")
     if plan.objective != TotalVariance():
         lines.insert(2, f"  objective    {plan.objective}")
     if plan.after:
@@ -71,6 +75,32 @@ def earlier_plans_to_text(plan: Plan) -> list[str]:
         f"{shown(plan.spent_together)} per person; in the worst case {more}",
         "in the worst case only: people in cells with slack lose protection they had",
     ]
+
+
+def trials_to_text(tried: Iterable[Trial]) -> str:
+    """What was tried for a plan, with what each achieved, and what was left out.
+
+    Example:
+        >>> trials_to_text([Trial("residuals", "kept", 28.25), Trial("dense", "no-time")])
+        'residuals 28.25; dense had no time left'
+    """
+    return "; ".join(
+        f"{trial.name} {trial.achieved:.6g}"
+        if trial.achieved is not None
+        else f"{trial.name} {_OUTCOMES[trial.outcome]}" + (f" ({trial.reason})" if trial.reason else "")
+        for trial in tried
+    )
+
+
+_OUTCOMES: dict[Outcome, str] = {
+    "kept": "was kept",
+    "beaten": "found no better plan",
+    "misses-targets": "misses the targets",
+    "failed": "failed",
+    "no-time": "had no time left",
+    "too-much": "was left out",
+    "too-long": "takes minutes and was left out; a time limit lets it be tried",
+}
 
 
 def distance_to_text(distance: float) -> str:

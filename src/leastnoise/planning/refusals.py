@@ -14,7 +14,7 @@ from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import printable
 from leastnoise.core.remedies import RelaxTargets
-from leastnoise.planning.method import Method, Request
+from leastnoise.planning.method import Method, Reasons
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Goal, PureDP, epsilon_of
 from leastnoise.query import Targets, Workload
 
@@ -39,31 +39,6 @@ def misses_targets(method: str, factor: float, goal: Goal) -> MissesTargets:
     error = MissesTargets(f"method {method!r} {misses}; another may meet them. To take this one, ", remedy)
     error.method, error.factor, error.misses = method, factor, misses
     return error
-
-
-class Reasons:
-    """Why methods cannot serve one request: each is asked once, when its answer is first needed."""
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self._unfit: dict[str, str | None] = {}
-        self._too_much: dict[str, str | None] = {}
-
-    def unfit(self, method: Method) -> str | None:
-        """Why a method cannot serve the request whatever the memory and the time, or None."""
-        if method.name not in self._unfit:
-            self._unfit[method.name] = method.why_unfit(self.request)
-        return self._unfit[method.name]
-
-    def too_much(self, method: Method) -> str | None:
-        """What the request takes, where that is more memory or time than there is; else None."""
-        if method.name not in self._too_much:
-            self._too_much[method.name] = method.too_much(self.request)
-        return self._too_much[method.name]
-
-    def why_not(self, method: Method) -> str | None:
-        """Why a method cannot serve the request, or None."""
-        return self.unfit(method) or self.too_much(method)
 
 
 def closest_of(missed: Sequence[MissesTargets]) -> MethodError:

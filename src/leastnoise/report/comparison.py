@@ -18,7 +18,15 @@ import numpy as np
 from leastnoise.core.errors import InputError, LeastnoiseError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, ending_to_text
-from leastnoise.planning import Method, Plan, Request, all_methods, checked_request, method_named, plan_by
+from leastnoise.planning import (
+    Method,
+    Plan,
+    Reasons,
+    all_methods,
+    checked_request,
+    method_named,
+    plan_from_search,
+)
 from leastnoise.privacy import ApproxDP, Goal
 from leastnoise.query import Objective, Workload
 from leastnoise.release import counts_of, simulated
@@ -241,11 +249,13 @@ def compare(
         m for m in chosen if aside is not None and (m.is_quick or m.is_data_dependent or methods is not None)
     ]
     n_turns += len(others)
+    reasons = Reasons(request)
     for method in chosen:
-        race.run(method, request, n_turns, has_goal=privacy is not None)
+        race.run(method, reasons, n_turns, has_goal=privacy is not None)
     if aside is not None:
+        reasons = Reasons(replace(request, privacy=aside))
         for method in others:
-            race.run(method, replace(request, privacy=aside), n_turns, is_aside=True)
+            race.run(method, reasons, n_turns, is_aside=True)
     among = request.privacy.noise.label
     unit = request.objective.unit(workload, has_goal=privacy is not None)
     return MethodComparison(*race.result(), among, unit, limit)
@@ -265,7 +275,7 @@ class _Race:
     def run(
         self,
         method: Method,
-        request: Request,
+        reasons: Reasons,
         n_turns: int,
         *,
         has_goal: bool = True,
@@ -284,7 +294,11 @@ class _Race:
         name = f"{method.name}{_NO_DELTA}" if is_aside else method.name
         began = time.monotonic()
         try:
-            plan = plan_by(method, replace(request, progress=tell), has_goal)
+            reason = reasons.why_not(method)
+            if reason is not None:
+                raise MethodError(reason)
+            request = replace(reasons.request, progress=tell)
+            plan = plan_from_search(method, request, has_goal, reasons.needs(method))
             if plan.mechanism is None:
                 placed = self._known(plan, name, began, is_aside)
             elif self.counts is None:
@@ -295,7 +309,7 @@ class _Race:
                 placed = self._simulated(plan, self.counts, name, began)
         except LeastnoiseError as error:
             if not is_aside:
-                reason = method.why_not(request) or getattr(error, "misses", str(error))
+                reason = getattr(error, "misses", str(error))
                 self.left_out.append(Contender(method.name, None, None, None, 0.0, reason))
             return
         self.placed.append(replace(placed, is_without_delta=is_aside))

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, in_figures
 from leastnoise.core.progress import ending_to_text
-from leastnoise.planning import Plan
+from leastnoise.planning import Plan, trials_to_text
 from leastnoise.query import Attribute, QueryBlock
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
@@ -271,6 +271,7 @@ def _proof(plan: Plan, *, is_released: bool) -> dict[str, Any]:
     ]
     return {
         "note": plan.note,
+        "tried": trials_to_text(plan.tried),
         "rows": rows,
         "reached": words.reached(plan),
         "bound": words.bound(plan),

@@ -11,7 +11,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import ending_to_text
 from leastnoise.core.whole_file import written_whole
-from leastnoise.planning import Plan
+from leastnoise.planning import Plan, trials_to_text
 from leastnoise.query import QueryBlock
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
@@ -202,6 +202,8 @@ def _privacy(plan: Plan, spends: str, is_truncated: bool | None = None) -> list[
 
 def _proof(plan: Plan) -> list[str]:
     found = f"method {printable(plan.method)}: {printable(plan.note)}."
+    if plan.tried:
+        found += f" Tried: {printable(trials_to_text(plan.tried))}."
     if plan.strategy is None:
         lines = [
             found,

@@ -1,0 +1,218 @@
+"""Methods tried one after another for one request: the best plan is kept, and says what each achieved.
+
+Plans are compared by what they achieve, exactly: the objective that their certificates state. A plan that is
+proved to be the optimum, but for a hair, ends the trying.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from leastnoise.core.deadline import LEAST_TIME, Deadline
+from leastnoise.core.errors import DesignError, InfeasibleError
+from leastnoise.core.progress import Ended, Progress, worst_ending
+from leastnoise.planning.method import Method, Outcome, Reasons, Request, Trial
+from leastnoise.planning.method_list import all_methods
+from leastnoise.planning.one_method import plan_from_search
+from leastnoise.planning.plan import Plan
+from leastnoise.planning.refusals import MissesTargets, closest_of, nobody_can
+
+# Plans whose objective differs by less than this share are equally good.
+_SAME = 1e-9
+
+# A plan within this share of its lower bound ends the trying: standard errors within 0.005 % of the optimum.
+_OPTIMAL = 1e-4
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One method with the options with which it is tried.
+
+    Attributes:
+        name: what a plan calls it.
+        share: of the time left that it may take.
+        is_quick: whether it is tried however late it is, where nobody set a time limit.
+        least_seconds: without which it is not begun, because it cannot be stopped.
+        own_seconds: that it may take though no time is left.
+        knows_gap: whether the gap that it tells on the way is that of its plan.
+    """
+
+    name: str
+    method: Method
+    options: Mapping[str, Any]
+    share: float = 1.0
+    is_quick: bool = True
+    least_seconds: float = 0.0
+    own_seconds: float = LEAST_TIME
+    knows_gap: bool = False
+
+    def seconds(self, left: float) -> float:
+        """Seconds that it may take of those left for all."""
+        return max(self.share * left, self.own_seconds)
+
+
+@dataclass(eq=False)
+class Trials:
+    """What was tried so far, and what came of it.
+
+    Attributes:
+        reasons: what methods answer to the request.
+        deadline: when the time is up.
+        plans: all that were found.
+        endings: how each attempt ended; one that was left out for want of time ended at the deadline.
+        failed: why attempts found no plan.
+    """
+
+    reasons: Reasons
+    has_goal: bool
+    deadline: Deadline
+    plans: list[Plan] = field(default_factory=list)
+    endings: list[Ended] = field(default_factory=list)
+    failed: list[DesignError] = field(default_factory=list)
+    _missed: list[MissesTargets] = field(default_factory=list)
+    _listed: list[tuple[str, Outcome, Plan | None, str]] = field(default_factory=list)
+    _n_told: int = 0
+
+    @property
+    def request(self) -> Request:
+        """What is asked."""
+        return self.reasons.request
+
+    @property
+    def left(self) -> float:
+        """Seconds until the time is up, 0 from then on."""
+        left = self.deadline.left
+        return math.inf if left is None else 0.0 if self.deadline.is_past else left
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a plan at all, though it may miss the targets."""
+        return bool(self.plans or self._missed)
+
+    @property
+    def has_only_missed(self) -> bool:
+        """Whether there is a plan that misses the targets, and none that meets them."""
+        return bool(self._missed) and not self.plans
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing can be much better than the best plan so far."""
+        return self._gap <= max(_OPTIMAL, self.request.tol)
+
+    @property
+    def _gap(self) -> float:
+        return min((plan.certificate.gap for plan in self.plans), default=math.inf)
+
+    def run(self, attempt: Attempt) -> None:
+        """Try one method, if there is time for it or no plan yet.
+
+        Raises:
+            InfeasibleError: if it proves that no noise meets the targets, and none was found that does.
+        """
+        is_limited = not attempt.is_quick or self.request.time_limit is not None
+        if is_limited and self.has_any and self.left <= attempt.least_seconds:
+            self.leave_out(attempt.name, "no-time")
+            return
+        method, seconds = attempt.method, attempt.seconds(self.left)
+        too_much = self.reasons.too_much(method, seconds)
+        if too_much is not None and seconds < self.left:
+            # Not in its part of the time, but perhaps in all that is left.
+            seconds = max(self.left, LEAST_TIME)
+            too_much = self.reasons.too_much(method, seconds)
+        if too_much is not None:
+            self.leave_out(attempt.name, "too-much", too_much)
+            return
+        given = replace(
+            self.request,
+            options=attempt.options,
+            time_limit=None if math.isinf(seconds) else seconds,
+            progress=partial(self.tell, knows_gap=attempt.knows_gap),
+            is_promised=self.request.time_limit is not None,
+        )
+        needs = self.reasons.needs(method)
+        self.judge(attempt.name, partial(plan_from_search, method, given, self.has_goal, needs))
+        if not attempt.knows_gap:
+            self.tell()
+
+    def judge(self, name: str, make: Callable[[], Plan | None]) -> None:
+        """Take note of the plan that is made, if any, or of why there is none.
+
+        Raises:
+            InfeasibleError: if no noise meets the targets, and no plan was found that does.
+        """
+        try:
+            plan = make()
+        except MissesTargets as error:
+            self._missed.append(error)
+            self._listed.append((name, "misses-targets", None, ""))
+        except DesignError as error:
+            if isinstance(error, InfeasibleError) and not self.plans:
+                raise
+            self.failed.append(error)
+            self._listed.append((name, "failed", None, ""))
+        else:
+            if plan is not None:
+                self.plans.append(plan)
+                self._listed.append((name, "beaten", plan, ""))
+                self.endings.extend([] if plan.ended is None else [plan.ended])
+
+    def leave_out(self, name: str, outcome: Outcome, reason: str = "") -> None:
+        """Take note of a method that is not tried; with more time or memory it may do better."""
+        self._listed.append((name, outcome, None, reason))
+        if outcome != "too-long":
+            # By the clock, or by what memory is free: the same request may have another plan the next time.
+            self.endings.append("deadline")
+
+    def has_tried(self, name: str) -> bool:
+        """Whether a method was tried or left out."""
+        return any(listed == name for listed, *_ in self._listed)
+
+    def tell(self, step: Progress | None = None, *, knows_gap: bool = False) -> None:
+        """Report a step, and the gap of the best plan, to whoever asked for progress."""
+        if self.request.progress is not None:
+            self._n_told += 1
+            gap = min(self._gap, step.gap if step is not None and knows_gap else math.inf)
+            self.request.progress(Progress(self._n_told, gap, self.deadline.elapsed))
+
+    def best(self) -> Plan:
+        """The best plan so far; of those that are equal but for rounding, the first.
+
+        Raises:
+            MethodError: if no method meets the targets, or all take too much.
+            DesignError: the first method's, if none found a plan.
+        """
+        if not self.plans:
+            if self._missed:
+                raise closest_of(self._missed)
+            raise self.failed[0] if self.failed else nobody_can(all_methods(), self.reasons)
+        best = self.plans[0]
+        for plan in self.plans[1:]:
+            if plan.certificate.achieved < best.certificate.achieved * (1 - _SAME):
+                best = plan
+        return best
+
+    def result(self) -> Plan:
+        """The best plan, which lists what was tried if that is more than one thing, and how it all ended.
+
+        Raises:
+            DesignError: as `best`.
+        """
+        best = self.best()
+        if len(self._listed) == 1:
+            return best
+        tried = tuple(
+            Trial(name, outcome, reason=reason)
+            if plan is None
+            else Trial(name, "kept" if plan is best else "beaten", plan.certificate.achieved)
+            for name, outcome, plan, reason in self._listed
+        )
+        # What could not be tried, or was cut short, might have been better; not than the optimum.
+        ended = best.ended if self.is_settled else worst_ending(self.endings)
+        listed = replace(best, tried=tried, ended=ended)
+        # The proof belongs to the plan.
+        listed.certificate  # noqa: B018
+        return listed
