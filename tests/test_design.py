@@ -30,7 +30,17 @@ from leastnoise.planning import (
     trials,
 )
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.query import AllRanges, Marginal, MaxVariance, Prefix, Schema, Total, TotalVariance, Workload, assemble
+from leastnoise.query import (
+    AllRanges,
+    Marginal,
+    MaxVariance,
+    Prefix,
+    Schema,
+    Total,
+    TotalVariance,
+    Workload,
+    assemble,
+)
 from support import extra
 from tolerances import SOLVER
 
