@@ -13,6 +13,7 @@ check; and how to draw it. Needs NumPy and SciPy alone, PyTorch where asked for;
     printed        what the papers print, from printed.toml, and their errata, from errata.toml
     verdicts       what is printed beside what came out: reached, better, differs or not run
     reproduction   a table or figure: its tasks, its judge, its drawing
+    tallies        lemmas and theorems: how often each held on random instances
     catalogue      all of them, by name
     cache          one file for each finished task
     running        tasks in a pool of processes, outcomes as they are complete

@@ -5,6 +5,7 @@
     checks            what is read from errors: ratios, gains, distances from the bound
     text              example 4, sections 3.4 and 3.5
     figure_3, table_2, figures_4_5
+    adaptive_statements  theorem 1, sections 4.1 and 5.4, the wavelet hybrid
 
 Reference:
     Li and Miklau (2012), An adaptive mechanism for accurate query answering under differential privacy.
@@ -12,6 +13,7 @@ Reference:
 
 from __future__ import annotations
 
+from leastnoise.papers.reproductions.adaptive.adaptive_statements import STATEMENTS
 from leastnoise.papers.reproductions.adaptive.figure_3 import FIGURE_3
 from leastnoise.papers.reproductions.adaptive.figures_4_5 import FIGURE_4, FIGURE_5
 from leastnoise.papers.reproductions.adaptive.table_2 import TABLE_2
@@ -26,4 +28,5 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
     TABLE_2,
     FIGURE_4,
     FIGURE_5,
+    *STATEMENTS,
 )

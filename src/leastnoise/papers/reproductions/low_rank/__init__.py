@@ -4,6 +4,7 @@
     examples        the two examples of the introduction
     tuning          figures 2 and 3: γ and r
     figures         figures 4 to 9, and claims what the text says of them
+    low_rank_statements  lemmas 1, 3 and 4, theorems 2 and 4
 
 Reference:
     Yuan, Zhang, Winslett, Xiao, Yang and Hao (2012), Low-rank mechanism: optimizing batch queries under
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from leastnoise.papers.reproductions.low_rank.examples import EXAMPLES_1_2
 from leastnoise.papers.reproductions.low_rank.figures import FIGURES
+from leastnoise.papers.reproductions.low_rank.low_rank_statements import STATEMENTS
 from leastnoise.papers.reproductions.low_rank.tuning import TUNING
 
-REPRODUCTIONS = (*EXAMPLES_1_2, *TUNING, *FIGURES)
+REPRODUCTIONS = (*EXAMPLES_1_2, *TUNING, *FIGURES, *STATEMENTS)
