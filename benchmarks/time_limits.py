@@ -1,6 +1,10 @@
 """How late a design is: process seconds beyond `time_limit`, for every method, rounding and proof included.
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/time_limits.py --limits 1 3 10
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/time_limits.py --random 1 100
+
+With --random SEED N the cases are N random workloads of 2 to 12 attributes, each with a random goal and
+objective; a method that is named beside it is asked, else "auto".
 
 The promise is 2 s and a fifth of the limit, on quiet cores. So that busy ones give the same figures, the
 clock of the library is that of the process: what another process has of the core does not count. Every case
@@ -10,11 +14,13 @@ runs in a fork of its own, which ends at six times its limit and a minute. Exits
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 # Before the library is imported, which keeps some of these by name.
@@ -27,6 +33,7 @@ import leastnoise as ln  # noqa: E402
 from leastnoise.core.errors import LeastnoiseError  # noqa: E402
 from leastnoise.core.resources import LATE_SECONDS, LATE_SHARE, operations_per_second  # noqa: E402
 from leastnoise.planning import all_methods  # noqa: E402
+from leastnoise.query import Query  # noqa: E402
 
 GAUSS, ONE, PURE = ln.GDP(1), ln.GDP(1, neighbours="replace-one"), ln.PureDP(1)
 LARGEST, TARGETS, WITHIN = ln.MaxVariance(), ln.Targets(), ln.TotalVariance(within_targets=True)
@@ -138,22 +145,87 @@ OWN: dict[str, list[tuple[str, Callable[[int], ln.Workload], Any, Any]]] = {
 }
 
 
-def cases(methods: list[str]) -> Iterator[tuple[str, str, int, Any, Any, Any]]:
-    """Method, name, size, workload, goal and objective of each case."""
+# Values of a random attribute: each size about as likely as any other.
+SIZES = (2, 2, 3, 4, 5, 7, 10, 16, 24, 50, 100, 200)
+
+
+def random_query(rng: np.random.Generator, sizes: dict[str, int]) -> Query:
+    """A table, running sums, ranges, a condition or a crossing of some of them."""
+    names = [str(name) for name in rng.permutation(list(sizes))]
+    one = names[0]
+    last = sizes[one] - 1
+    kind = int(rng.integers(8))
+    if kind == 0:
+        return ln.Marginal(*names[: int(rng.integers(1, min(3, len(names)) + 1))])
+    if kind == 1:
+        return ln.Cube(*names, order=int(rng.integers(1, min(3, len(names)) + 1)))
+    if kind == 2:
+        return ln.Prefix(one)
+    if kind == 3:
+        return ln.AllRanges(one) if last < 100 else ln.Prefix(one)
+    if kind == 4:
+        ends = np.sort(rng.integers(0, last + 1, (5, 2)), axis=1)
+        return ln.Ranges(one, [(int(low), int(high)) for low, high in np.unique(ends, axis=0)])
+    if kind == 5:
+        return ln.Where(f"{one} >= {last // 2} and {names[1]} < {sizes[names[1]] - 1}")
+    if kind == 6:
+        return ln.Prefix(one) * ln.Prefix(names[1])
+    return ln.Prefix(one) * ln.Marginal(*names[1 : int(rng.integers(2, min(3, len(names)) + 1))])
+
+
+def random_case(seed: int) -> tuple[ln.Workload, Any, Any]:
+    """A workload, a goal and an objective."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 13))
+    sizes = {f"a{i}": int(rng.choice(SIZES)) for i in range(n)}
+    asked = [random_query(rng, sizes) for _ in range(int(rng.integers(1, 8)))]
+    if rng.integers(4) == 0:
+        asked.append(ln.Total())
+    goal = (GAUSS, PURE, ONE)[int(rng.choice(3, p=(0.5, 0.35, 0.15)))]
+    objective = (None, LARGEST, TARGETS, WITHIN)[int(rng.integers(4))]
+    target = {} if objective in (None, LARGEST) else {"stderr": float(rng.choice((100.0, 1e3, 1e4)))}
+    weighted = [query.having(weight=float(rng.integers(1, 4)), **target) for query in asked]
+    schema = ln.Schema({name: range(size) for name, size in sizes.items()})
+    return ln.assemble(weighted, schema), goal, objective
+
+
+# A workload, a goal and an objective, made when they are needed.
+Make = Callable[[], tuple[ln.Workload, Any, Any]]
+
+
+def cases(methods: list[str]) -> Iterator[tuple[str, str, int, Make]]:
+    """Method, name, size and request of each case."""
     for method in methods:
         for name, made, goal, objective in OWN.get(method, USUAL):
             for n in CELLS:
-                yield method, name, n, made, goal, objective
+                yield method, name, n, partial(_request, made, n, goal, objective)
 
 
-def outcome(method: str, workload: ln.Workload, goal: Any, objective: Any, limit: float) -> str:
-    """How the design ended, in a few words."""
+def _request(
+    made: Callable[[int], ln.Workload], n: int, goal: Any, objective: Any
+) -> tuple[ln.Workload, Any, Any]:
+    return made(n), goal, objective
+
+
+def random_cases(methods: list[str], seed: int, number: int) -> Iterator[tuple[str, str, int, Make]]:
+    """The same for random workloads; their seed is their size."""
+    for own in range(seed, seed + number):
+        for method in methods:
+            yield method, "random", own, partial(random_case, own)
+
+
+def outcome(method: str, make: Make, limit: float) -> tuple[float, str]:
+    """How long the design took, and how it ended, in a few words."""
+    workload, goal, objective = make()
+    began = time.process_time()
     try:
         plan = ln.design(workload, goal, objective=objective, method=method, time_limit=limit)
     except LeastnoiseError as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:90]}"
+        seconds = time.process_time() - began
+        return seconds, f"{type(error).__name__}: {' '.join(str(error).split())[:90]}"
+    seconds = time.process_time() - began
     told = plan.certificate
-    return f"{plan.method}, {'' if told is None else f'{told.status}, gap {told.gap:.2g}'}"
+    return seconds, f"{plan.method}, {'' if told is None else f'{told.status}, gap {told.gap:.2g}'}"
 
 
 def in_fork(limit: float, run: Callable[[], tuple[float, str]]) -> tuple[float, str]:
@@ -183,30 +255,23 @@ def main() -> int:
     """Run what was asked for and print a line for each case."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limits", type=float, nargs="+", default=[1.0, 3.0, 10.0])
-    parser.add_argument("--methods", nargs="+", default=["auto", *(m.name for m in all_methods())])
+    parser.add_argument("--methods", nargs="+")
+    parser.add_argument(
+        "--random", type=int, nargs=2, metavar=("SEED", "N"), help="N random workloads instead of the list"
+    )
     parser.add_argument(
         "--late-only", action="store_true", help="print nothing but the late ones and the sum"
     )
     asked = parser.parse_args()
     operations_per_second()
-    n_cases, late, latest = 0, 0, 0.0
-    for method, name, n, made, goal, objective in cases(asked.methods):
+    if asked.random:
+        chosen = random_cases(asked.methods or ["auto"], *asked.random)
+    else:
+        chosen = cases(asked.methods or ["auto", *(m.name for m in all_methods())])
+    n_cases, late, latest = 0, 0, -math.inf
+    for method, name, n, make in chosen:
         for limit in asked.limits:
-
-            def run(
-                method: str = method,
-                made: Any = made,
-                n: int = n,
-                goal: Any = goal,
-                objective: Any = objective,
-                limit: float = limit,
-            ) -> tuple[float, str]:
-                workload = made(n)
-                began = time.process_time()
-                words = outcome(method, workload, goal, objective, limit)
-                return time.process_time() - began, words
-
-            seconds, words = in_fork(limit, run)
+            seconds, words = in_fork(limit, partial(outcome, method, make, limit))
             beyond = seconds - limit
             is_late = not beyond <= LATE_SECONDS + LATE_SHARE * limit
             n_cases, late = n_cases + 1, late + is_late

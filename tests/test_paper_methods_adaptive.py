@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leastnoise.core.errors import DesignError, MethodError
+from leastnoise.core.operators import kronecker
 from leastnoise.core.progress import Progress
 from leastnoise.planning import Plan, Request, design
 from leastnoise.planning.families.attribute_sets import (
@@ -39,7 +40,6 @@ from leastnoise.planning.families.bases import (
 )
 from leastnoise.planning.families.eigen import eigen_queries
 from leastnoise.planning.families.fixed_rows import tree
-from leastnoise.planning.method import kronecker
 from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.query import (
     AllRanges,

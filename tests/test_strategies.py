@@ -13,6 +13,7 @@ import pytest
 from leastnoise.bounds import certify
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.merged_cells import distinct_cells
+from leastnoise.core.operators import kronecker
 from leastnoise.planning import (
     Method,
     Reasons,
@@ -24,7 +25,7 @@ from leastnoise.planning import (
     plan_by,
 )
 from leastnoise.planning.families.fixed_rows import best_branchings, branchings, haar, is_small, tree
-from leastnoise.planning.method import kronecker, refuse_large
+from leastnoise.planning.method import refuse_large
 from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.query import (
     AllRanges,

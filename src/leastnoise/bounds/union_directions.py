@@ -36,7 +36,7 @@ import numpy as np
 from leastnoise.bounds.nuclear_norm import distance_from_identity
 from leastnoise.bounds.union_axes import AxisRoots
 from leastnoise.core.errors import TooLargeError
-from leastnoise.core.operators import Array
+from leastnoise.core.operators import Array, kronecker
 
 # Few directions: decomposed ------------------------------------------------------------------------------
 
@@ -112,10 +112,7 @@ class _Union:
 
     def _block(self, t: int) -> Array:
         """K_t along the directions of its own axes."""
-        block: Array = np.ones((1, 1))
-        for a, kind in self._terms[t]:
-            block = np.kron(block, self._axes[a].grams[kind])
-        return block
+        return kronecker([self._axes[a].grams[kind] for a, kind in self._terms[t]])
 
     def inner_products(self, w: Array) -> Array:
         """⟨K_t, X⟩ of (1) for w* = w, one for every term."""
@@ -280,9 +277,8 @@ class _Resolvents:
         self._shared = np.zeros((n_shared, n_shared))
         whole: dict[tuple[int, ...], Array] = {}
         for term, of_term, weight in zip(terms, sets, w.tolist(), strict=True):
-            block: Array = np.full((1, 1), weight)
-            for a, kind in term:
-                block = np.kron(block, axes[a].grams[kind])
+            factors = [axes[a].grams[kind] for a, kind in term]
+            block = kronecker([np.full((1, 1), weight), *factors])
             whole[of_term] = whole.get(of_term, 0) + block
         self.trace, self.squares, self._count = 0.0, 0.0, directions.count
         by_shape: dict[tuple[int, ...], list[tuple[Array, Array, Array]]] = {}

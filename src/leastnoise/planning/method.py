@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-import numpy as np
-
 from leastnoise.bounds import ProductWitness, Status
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import MethodError
@@ -277,14 +275,6 @@ def refuse_large(rows: int, n: int) -> str | None:
 def cells_per_attribute(workload: Workload) -> tuple[int, ...]:
     """The number of values of each attribute; all cells in a row where there is no schema."""
     return workload.schema.shape if workload.schema is not None else (workload.shape[1],)
-
-
-def kronecker(factors: list[Array]) -> Array:
-    """The Kronecker product of integer matrices."""
-    total: Array = np.ones((1, 1), dtype=np.int64)
-    for factor in factors:
-        total = np.kron(total, factor)
-    return total
 
 
 def shown(value: Any) -> str:

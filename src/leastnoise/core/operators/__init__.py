@@ -42,6 +42,7 @@ from leastnoise.core.operators.combined import (
     RowScaled,
     Stack,
     is_whole_space,
+    kronecker,
 )
 from leastnoise.core.operators.deferred import Deferred
 from leastnoise.core.operators.entries import EXACT_FLOAT, Matrix, SparseMatrix, from_entries
@@ -72,6 +73,7 @@ __all__ = [
     "column_chunks",
     "from_entries",
     "is_whole_space",
+    "kronecker",
     "require_room",
     "squared_rows",
 ]

@@ -32,9 +32,9 @@ from itertools import combinations
 
 import numpy as np
 
-from leastnoise.core.operators import Array, Identity
+from leastnoise.core.operators import Array, Identity, kronecker
 from leastnoise.planning.families.bases import equal_lengths, fourier_basis
-from leastnoise.planning.method import Method, Request, SearchResult, kronecker, refuse_large, uniform_weights
+from leastnoise.planning.method import Method, Request, SearchResult, refuse_large, uniform_weights
 from leastnoise.query import Linear, Workload
 from leastnoise.strategy import RealStrategy
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from leastnoise.core.operators import Array, Kronecker, Matrix
-from leastnoise.planning.method import Request, kronecker
+from leastnoise.core.operators import Array, Kronecker, Matrix, kronecker
+from leastnoise.planning.method import Request
 
 # A design query whose share of the costs is below this is rounding, and not needed.
 NEEDED = 1e-13

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leastnoise.core.operators import Array
+from leastnoise.core.operators import Array, kronecker
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.bases import SQUARE_BASES, product_costs
 from leastnoise.planning.families.proposals import (
@@ -42,7 +42,6 @@ from leastnoise.planning.method import (
     cells_per_attribute,
     choice_option,
     dense_needs,
-    kronecker,
     uniform_weights,
     whole_option,
 )

@@ -34,7 +34,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from leastnoise.core.errors import MethodError
-from leastnoise.core.operators import Array
+from leastnoise.core.operators import Array, kronecker
 from leastnoise.planning.method import (
     Method,
     Request,
@@ -42,7 +42,6 @@ from leastnoise.planning.method import (
     cells_per_attribute,
     dense_needs,
     is_one_of,
-    kronecker,
     refuse_large,
     shown,
     uniform_weights,

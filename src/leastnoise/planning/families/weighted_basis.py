@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leastnoise.core.errors import DesignError, MethodError
-from leastnoise.core.operators import Array
+from leastnoise.core.operators import Array, kronecker
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.bases import SQUARE_BASES, product_costs, scaled_rows
 from leastnoise.planning.families.eigen import eigen_queries, gap_note, weighting_of, with_time_left
@@ -40,7 +40,6 @@ from leastnoise.planning.method import (
     cells_per_attribute,
     dense_needs,
     is_one_of,
-    kronecker,
     refuse_large,
     shown,
     uniform_weights,

@@ -40,12 +40,12 @@ import numpy as np
 
 from leastnoise.bounds import ProductWitness
 from leastnoise.core.deadline import NEVER, Deadline
-from leastnoise.core.operators import Array
+from leastnoise.core.operators import Array, kronecker
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.attribute_sets import Subset, along, asked_subsets, n_combinations
 from leastnoise.planning.families.bases import scaled_rows
 from leastnoise.planning.families.product_requests import ProductRequest, product_request, uniform
-from leastnoise.planning.method import Request, SearchResult, kronecker
+from leastnoise.planning.method import Request, SearchResult
 from leastnoise.query import Lattice, Products
 from leastnoise.solver import minimise_smooth
 from leastnoise.strategy import BlockProposal, RealStrategy, centred_form

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from leastnoise.bounds import AskedKinds, AxisRoots, Directions, ResolventBlocks
-from leastnoise.core.operators import Array
+from leastnoise.core.operators import Array, kronecker
 
 # Problems that differ in their weights alone, at most; more are put together.
 _MOST_COLUMNS = 6
@@ -169,10 +169,8 @@ class MovingUnion:
         K = np.zeros((self._count, self._count))
         turned = {a: [_turned(V, e[a]) for V in own] for a, own in self.grams.items()}
         for (asked, weight), places in zip(self._terms, self._places, strict=True):
-            block = np.full((1, 1), weight)
-            for a, kind in asked:
-                block = np.kron(block, turned[a][kind] if a in turned else self._fixed[a].grams[kind])
-            K[np.ix_(places, places)] += block
+            factors = [turned[a][kind] if a in turned else self._fixed[a].grams[kind] for a, kind in asked]
+            K[np.ix_(places, places)] += kronecker([np.full((1, 1), weight), *factors])
         values, E = linalg.eigh(K, overwrite_a=True, check_finite=False, driver="evd")
         roots = np.sqrt(np.maximum(values, 0))
         marginals = {}
