@@ -867,7 +867,9 @@ def test_the_adaptive_mechanism_refuses_what_it_cannot_do(method: str) -> None:
 
 def test_methods_for_marginals_refuse_other_workloads() -> None:
     matrix = Workload.from_matrix(np.eye(4))
-    with pytest.raises(MethodError, match="'fourier' cannot do this: it needs queries that name attributes"):
+    with pytest.raises(
+        MethodError, match="'fourier' cannot do this: it measures Fourier queries, and a query"
+    ):
         design(matrix, GDP(1), method="fourier")
     with pytest.raises(
         MethodError, match="'datacube' cannot do this: it measures marginals, and a query given as a matrix"

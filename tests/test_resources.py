@@ -11,14 +11,19 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
+from leastnoise.bounds.union_norm import union_bound_work
 from leastnoise.core import deadline as deadline_module
 from leastnoise.core import resources
-from leastnoise.core.deadline import LEAST_TIME
+from leastnoise.core.deadline import LEAST_TIME, Deadline
 from leastnoise.core.errors import InputError, MethodError
 from leastnoise.core.resources import Needs
 from leastnoise.papers.lowrank import low_rank, random_start
 from leastnoise.papers.unit_balls import L2Ball
 from leastnoise.planning import Request, checked_request, method_named, plan_by
+from leastnoise.planning.oblique import dual_search
+from leastnoise.planning.oblique.row_variances import RowsTakeTooLong, alternate
+from leastnoise.planning.oblique.splitting import split_products
+from leastnoise.query import Query, products_of
 
 # A machine that multiplies a thousand times slower than any.
 SLOW = 1e6
@@ -256,3 +261,90 @@ def test_further_conditions_on_an_axis_take_next_to_nothing() -> None:
     )
     assert few.memory <= many.memory < 2 * few.memory
     assert few.first <= many.first < 2 * few.first
+
+
+# ---------------------------------------------------------------- methods for sets of attributes
+
+
+@pytest.mark.parametrize("name", ["fourier", "datacube"])
+def test_sets_of_attributes_say_what_they_take(name: str, slow: None) -> None:
+    """Neither said anything, and a cube over 8 attributes of 4 values took 53 s within a limit of 8."""
+    schema = ln.Schema({f"a{i}": range(4) for i in range(8)})
+    cube = ln.assemble([ln.Cube(*schema.names, order=2)], schema)
+    request = ask(cube, ln.PureDP(1), time_limit=8)
+    reason = method_named(name).too_much(request)
+    assert reason is not None
+    assert "whatever its time limit, which is 8 s" in reason
+
+
+@pytest.mark.parametrize("name", ["fourier", "datacube"])
+def test_sets_of_attributes_hold_no_more_than_they_say(name: str) -> None:
+    schema = ln.Schema({f"a{i}": range(3) for i in range(6)})
+    cube = ln.assemble([ln.Cube(*schema.names, order=2)], schema)
+    request = ask(cube, ln.PureDP(1))
+    method = method_named(name)
+    # What is imported at first use is no part of it.
+    plan_by(method, request, True)
+    tracemalloc.start()
+    plan_by(method, ask(cube, ln.PureDP(1)), True)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most <= method.needs(request).memory
+
+
+# ---------------------------------------------------------------- residuals
+
+
+def unlike_tables() -> ln.Workload:
+    """Running sums of three attributes beside all their tables: the bound cuts axes."""
+    schema = ln.Schema(a=range(40), b=range(40), c=range(40), d=range(3))
+    return ln.assemble([*map(ln.Prefix, "abc"), ln.Cube(*"abcd", order=3)], schema)
+
+
+def test_a_bound_that_takes_too_long_is_not_begun_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for weights judged its start, whatever that took, and the certificate judged it again."""
+    products = products_of(unlike_tables())
+    assert products is not None
+    judged: list[int] = []
+    monkeypatch.setattr(dual_search, "union_bound", lambda *_: judged.append(1) or 1.0)
+    monkeypatch.setattr(dual_search, "seconds_for", lambda _: 60.0, raising=False)
+    start = [np.full(size, 1 / size) for size in products.sizes]
+    weights = np.ones(len(products.terms))
+    q, ended = dual_search.dual_weights(products, weights, start=start, deadline=Deadline.after(100))
+    assert ended == "deadline"
+    assert not judged
+    assert all(np.allclose(own, given) for own, given in zip(q, start, strict=True))
+    dual_search.dual_weights(products, weights, start=start, rounds=0, deadline=Deadline.after(1000))
+    assert judged
+
+
+def test_the_work_of_a_bound_grows_with_what_is_decomposed() -> None:
+    def work(*queries: Query) -> float:
+        products = products_of(ln.assemble(list(queries), ln.Schema(a=range(20), b=range(20), c=range(20))))
+        assert products is not None
+        return union_bound_work(products)
+
+    assert work(ln.Cube("a", "b", "c", order=2)) == 0
+    few = work(ln.Prefix("a"), ln.Prefix("b"))
+    more = work(ln.Prefix("a"), ln.Prefix("b"), ln.Prefix("a") * ln.Prefix("b"))
+    most = work(ln.Prefix("a"), ln.Prefix("b"), ln.Prefix("a") * ln.Prefix("b") * ln.Prefix("c"))
+    assert 0 < few < more < most
+    # All ask the same of a, which is a number then.
+    assert work(ln.Prefix("a")) == work(ln.Prefix("a") * ln.Marginal("b"), ln.Prefix("a")) < few
+
+
+def test_single_queries_are_not_told_apart_beyond_the_time() -> None:
+    """Every round for the largest variance told all queries apart, however long that took."""
+    products = products_of(unlike_tables())
+    assert products is not None
+    caps = np.ones(len(products.terms))
+    with pytest.raises(RowsTakeTooLong):
+        alternate(products, caps, lambda A, _: SimpleNamespace(x=np.ones(A.shape[1])), row_seconds=lambda: 0)
+
+
+def test_blocks_are_counted_without_being_listed() -> None:
+    products = products_of(unlike_tables())
+    assert products is not None
+    split = split_products(products, np.ones(len(products.terms)), deadline=Deadline.after(LEAST_TIME))
+    listed = [len(split.pieces(j)) for j in range(len(products.terms))]
+    assert split.blocks.n_pieces.tolist() == listed

@@ -29,7 +29,7 @@ from leastnoise.bounds.product_bound import (
 )
 from leastnoise.bounds.union_axes import AxisRoots, dense_axis, plain_axis
 from leastnoise.bounds.union_directions import AskedKinds, Directions, ResolventBlocks
-from leastnoise.bounds.union_norm import union_bound
+from leastnoise.bounds.union_norm import union_bound, union_bound_work
 
 __all__ = [
     "MOST_OPTIMAL",
@@ -50,5 +50,6 @@ __all__ = [
     "product_witness_from_parts",
     "proves_infeasible",
     "union_bound",
+    "union_bound_work",
     "with_row_weights",
 ]

@@ -217,6 +217,30 @@ def _cuts(
 
 # The bound itself ----------------------------------------------------------------------------------------
 
+# Operations, as `core.resources` counts them, for each direction cubed where all are decomposed together:
+# 0.39 s for 660 directions, where a core does 50 operations in a nanosecond.
+_WORK_PER_CUBE = 60.0
+
+# The same where axes are cut: 0.9 to 1.5 s for 500 to 4,500 tables over 6 to 30 attributes, five of them of
+# 100 values, and no more than 1.6 s in 140 random unions.
+_WORK_WITH_CUTS = 8e10
+
+
+def union_bound_work(products: Products) -> float:
+    """About how many operations `union_bound` takes, at most, where values of plain axes weigh alike."""
+    if products.are_marginals:
+        return 0.0
+    # Axes of plain counts, and axes that all products ask alike, are a number each.
+    asked = [frozenset(zip(term.places, term.kinds, strict=True)) for term in products.terms]
+    alike = {a for a, _ in frozenset.intersection(*asked)}
+    alike |= {a for a, kinds in enumerate(products.kinds) if all(kind.is_identity for kind in kinds)}
+    sets = {tuple(a for a in own if a not in alike) for own in products.sets}
+    sizes = np.array(products.sizes, dtype=float)
+    if any(math.prod(sizes[list(own)]) > _MAX_DECOMPOSED for own in sets):
+        return _WORK_WITH_CUTS
+    directions = ResolventBlocks(list(sets)).count(sizes)
+    return min(_WORK_PER_CUBE * directions**3, _WORK_WITH_CUTS)
+
 
 def union_norm_below(
     products: Products,

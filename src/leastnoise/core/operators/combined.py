@@ -67,6 +67,9 @@ class Kronecker(Operator):
             done *= after
         return tensor.reshape(done, *x.shape[1:])
 
+    def _dense(self, wanted: np.dtype[Any]) -> Array:
+        return kronecker([factor._dense(wanted) for factor in self.factors]).astype(wanted, copy=False)
+
     def gram(self) -> Array:
         require_room(self.shape[1], self.shape[1], "the Gram matrix")
         return kronecker([np.ones((1, 1)), *(factor.gram() for factor in self.factors)])
@@ -177,6 +180,13 @@ class Stack(Operator):
             for part, start in zip(self.parts, self._starts[:-1], strict=True)
         ]
         return np.asarray(sum(pieces[1:], start=pieces[0]))
+
+    def _dense(self, wanted: np.dtype[Any]) -> Array:
+        # The adjoint of an identity would multiply every part with the rows of all others.
+        result = np.empty(self.shape, dtype=wanted)
+        for part, start in zip(self.parts, self._starts[:-1], strict=True):
+            result[start : start + part.shape[0]] = part._dense(wanted)
+        return result
 
     def gram(self) -> Array:
         total = self.parts[0].gram()

@@ -33,6 +33,7 @@ from itertools import combinations
 import numpy as np
 
 from leastnoise.core.operators import Array, Identity, kronecker
+from leastnoise.core.resources import NOTHING, Needs, matrices, products
 from leastnoise.planning.families.bases import equal_lengths, fourier_basis
 from leastnoise.planning.method import Method, Request, SearchResult, refuse_large, uniform_weights
 from leastnoise.query import Linear, Workload
@@ -116,16 +117,43 @@ def fourier_rows(subset: Subset, sizes: tuple[int, ...]) -> Array:
     )
 
 
-def _refuses_fourier(request: Request) -> str | None:
+def _asked(request: Request, measured: str) -> tuple[list[MentionedAttributes], tuple[int, ...]] | str:
+    """What each product mentions and the sizes of all attributes; or the reason why there is no such list.
+
+    Args:
+        measured: what the method measures, for the reason.
+    """
     # Sets of attributes are listed only where at least one row over all cells would fit.
     too_large = refuse_large(1, request.workload.shape[1])
     if too_large is not None:
         return too_large
     asked = asked_subsets(request.workload)
     if asked is None:
-        return "it needs queries that name attributes, such as Marginal; a query given as a matrix names none"
+        return f"it measures {measured}, and a query given as a matrix names no attributes"
     assert request.workload.schema is not None
-    sizes = request.workload.schema.shape
+    return asked, request.workload.schema.shape
+
+
+# Matrices of a row for every query or measured row, over all cells, held at once by rounding and proof.
+_HELD = 12.0
+
+# Products of such matrices that rounding and proof take: 25 for a cube over 7 attributes of 4 values.
+_PRODUCTS = 30.0
+
+
+def _needs_for(rows: int, request: Request) -> Needs:
+    """What rounding and proof of this many dense rows take; the search itself takes next to nothing."""
+    m, n = request.workload.shape
+    most = max(rows, min(m, n))
+    # A Gram matrix takes the place of the queries where they are more than the cells.
+    return Needs(memory=matrices(_HELD, most, n), last=products(_PRODUCTS, min(most, n), n))
+
+
+def _refuses_fourier(request: Request) -> str | None:
+    found = _asked(request, "Fourier queries")
+    if isinstance(found, str):
+        return found
+    asked, sizes = found
     for product in asked:
         if mentions_all(product.attributes, sizes):
             return (
@@ -135,6 +163,15 @@ def _refuses_fourier(request: Request) -> str | None:
     # Counted before they are listed: a marginal of thirty attributes has a billion subsets.
     tops = maximal(product.attributes for product in asked)
     return refuse_large(sum(n_combinations(top, sizes) for top in tops), math.prod(sizes))
+
+
+def _needs_of_fourier(request: Request) -> Needs:
+    asked = asked_subsets(request.workload)
+    if asked is None or request.workload.schema is None:
+        return NOTHING
+    sizes = request.workload.schema.shape
+    needed = downward(product.attributes for product in asked)
+    return _needs_for(sum(math.prod(sizes[a] - 1 for a in subset) for subset in needed), request)
 
 
 def _find_fourier(request: Request) -> SearchResult:
@@ -158,6 +195,7 @@ FOURIER = Method(
     "noise on the Fourier queries that marginals are made of, then least squares",
     _refuses_fourier,
     _find_fourier,
+    needs=_needs_of_fourier,
 )
 
 
@@ -214,15 +252,10 @@ def marginal_rows(subset: Subset, sizes: tuple[int, ...]) -> Array:
 
 
 def _refuses_datacube(request: Request) -> str | None:
-    # Sets of attributes are listed only where at least one row over all cells would fit.
-    too_large = refuse_large(1, request.workload.shape[1])
-    if too_large is not None:
-        return too_large
-    asked = asked_subsets(request.workload)
-    if asked is None:
-        return "it measures marginals, and a query given as a matrix names no attributes"
-    assert request.workload.schema is not None
-    sizes = request.workload.schema.shape
+    found = _asked(request, "marginals")
+    if isinstance(found, str):
+        return found
+    asked, sizes = found
     for product in asked:
         if not product.is_marginal and mentions_all(product.attributes, sizes):
             return (
@@ -233,6 +266,16 @@ def _refuses_datacube(request: Request) -> str | None:
     if len(subsets) > MAX_MARGINALS:
         return f"it chooses among at most {MAX_MARGINALS} marginals; this workload has {len(subsets):,}"
     return refuse_large(sum(n_combinations(subset, sizes) for subset in subsets), math.prod(sizes))
+
+
+def _needs_of_datacube(request: Request) -> Needs:
+    asked = asked_subsets(request.workload)
+    if asked is None or request.workload.schema is None:
+        return NOTHING
+    sizes = request.workload.schema.shape
+    # At most all marginals that are asked are measured.
+    subsets = {product.attributes for product in asked}
+    return _needs_for(sum(n_combinations(subset, sizes) for subset in subsets), request)
 
 
 def _find_datacube(request: Request) -> SearchResult:
@@ -257,4 +300,5 @@ DATACUBE = Method(
     "noise on some of the marginals asked for, chosen for the noisiest answer (BMAX)",
     _refuses_datacube,
     _find_datacube,
+    needs=_needs_of_datacube,
 )

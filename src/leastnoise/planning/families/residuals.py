@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness, Status, union_bound, with_row_weights
+from leastnoise.bounds import ProductWitness, Status, union_bound, union_bound_work, with_row_weights
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.operators import Array
@@ -76,21 +76,36 @@ _SEARCHING = 0.65
 _SHARING = 0.75
 
 
+# Seconds after the limit that bounds may take; the other half of what the promise allows is for rounding.
+_LATE_PROOF = LATE_SECONDS / 2
+
+
 def _deadline(request: Request) -> Deadline:
-    """When the search must end, so that what was found can still be rounded."""
-    return request.deadline.before(seconds_for(_of_axes(request).last))
+    """When the search must end, so that what was found can still be rounded and proved."""
+    proof = max(seconds_for(_bound_work(request)) - _LATE_PROOF, 0.0)
+    return request.deadline.before(seconds_for(_of_axes(request).last) + proof)
+
+
+def _last_seconds(request: Request) -> float:
+    """Seconds that rounding and the bound of the certificate take."""
+    return seconds_for(_of_axes(request).last + _bound_work(request))
+
+
+def _bound_work(request: Request) -> float:
+    return union_bound_work(product_request(request).products)
+
+
+# Of what the promise leaves, the share for telling single queries apart: the variances of the same queries
+# in the plan take as much, and as much is left for what comes between.
+_SHARE_OF_ROWS = 1 / 3
 
 
 def _for_rows(request: Request) -> float:
-    """Seconds that telling single queries apart may take: half of what the promise leaves.
-
-    The other half is for the variances of the same queries in the plan, and for its bound.
-    """
+    """Seconds that telling single queries apart may take, a share of what the promise leaves."""
     if request.time_limit is None or not request.is_promised:
         return math.inf
     promised = (1 + LATE_SHARE) * request.time_limit + LATE_SECONDS
-    last = seconds_for(_of_axes(request).last)
-    return max(request.began + promised - last - time.monotonic(), 0.0) / 2
+    return max(request.began + promised - _last_seconds(request) - time.monotonic(), 0.0) * _SHARE_OF_ROWS
 
 
 def _of_axes(request: Request) -> Needs:
@@ -166,7 +181,13 @@ def _least_largest(
     def inner(A: Any, own: Array) -> SplitSolution:
         return least_largest(A, own, tol=tol, time_limit=last.left)
 
-    found = alternate(products, with_loose_caps(caps), inner, deadline=_deadline(request).part(share))
+    found = alternate(
+        products,
+        with_loose_caps(caps),
+        inner,
+        deadline=_deadline(request).part(share),
+        row_seconds=lambda: _for_rows(request),
+    )
     rows = leading_rows(found.split, np.isfinite(caps), most_seconds=_for_rows(request))
     own, A = caps[rows.terms], rows.matrix
     solution = least_largest(A, own, tol=tol, time_limit=last.left, progress=_telling(request))
@@ -355,7 +376,9 @@ def _weights_of_values(
 ) -> tuple[tuple[Array, ...], Ended]:
     pairs = zip(split.axes, split.products.kinds, strict=True)
     start = tuple(axis.q if kinds else np.ones(1) for axis, kinds in pairs)
-    return dual_weights(products, weights, start=start, deadline=_deadline(request))
+    # It leaves time for the certificate's bound by itself.
+    deadline = request.deadline.before(seconds_for(_of_axes(request).last))
+    return dual_weights(products, weights, start=start, deadline=deadline, late_seconds=_LATE_PROOF)
 
 
 def _found(
@@ -375,7 +398,7 @@ def _found(
         counted = weights if p is None else weights + p
         q, proof_ended = _weights_of_values(request, split, split.products, counted)
         if p is not None and caps is not None:
-            p = _proving_most(split.products, weights, p, caps, q)
+            p = _proving_most(request, split.products, weights, p, caps, q)
         witness = ProductWitness(q, p, axes=split.products.axes)
     claim: Status = "heuristic" if request.privacy.relation.replaces else "stopped"
     note = f"oblique residuals of {len(split.products.terms):,} products, {how}"
@@ -391,13 +414,18 @@ _LITTLE_LOST = 0.9
 
 
 def _proving_most(
-    products: Products, weights: Array, p: Array, caps: Array, q: tuple[Array, ...]
+    request: Request, products: Products, weights: Array, p: Array, caps: Array, q: tuple[Array, ...]
 ) -> Array | None:
     """The dual weights of caps, or that share of them that proves most for these weights of values.
 
     Weights p of caps that are hard to keep are large, and F² − Σ p c is what is left of two large numbers:
-    where the search for q ends early, less of p proves more.
+    where the search for q ends early, less of p proves more. Where there is no time to compare, none is
+    taken, because a bound without p is never negative.
     """
+    left = request.deadline.left
+    needed = (2 + len(_SHARES_OF_CAPS)) * seconds_for(union_bound_work(products))
+    if left is not None and left + _LATE_PROOF < needed:
+        return None
     whole = [own if kinds else np.full(size, 1 / size) for own, kinds, size in _axes(products, q)]
     finite = np.where(np.isfinite(caps), caps, 0.0)
     allowed = float((p * finite) @ table_sizes(products))

@@ -351,6 +351,12 @@ class BlockLayout:
         return found
 
     @cached_property
+    def n_pieces(self) -> Array:
+        """From how many blocks each product gets something, (products,)."""
+        listed = np.concatenate([mention.product for mention in self._mentions])
+        return np.bincount(listed, minlength=len(self._sets))
+
+    @cached_property
     def _rows_of(self) -> list[list[tuple[int, int]]]:
         """For every product, where it is listed."""
         found: list[list[tuple[int, int]]] = [[] for _ in self._sets]

@@ -24,11 +24,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from leastnoise.bounds import AxisRoots, dense_axis, plain_axis, union_bound
+from leastnoise.bounds import AxisRoots, dense_axis, plain_axis, union_bound, union_bound_work
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
+from leastnoise.core.resources import seconds_for
 from leastnoise.planning.oblique.dual_union import (
     Cut,
     Gathered,
@@ -75,6 +76,7 @@ def dual_weights(
     row_weights: Mapping[tuple[int, int], Array] | None = None,
     rounds: int = 4,
     deadline: Deadline = NEVER,
+    late_seconds: float = 0.0,
 ) -> tuple[tuple[Array, ...], Ended]:
     """Weights of the values of every axis, Σ = 1, for which `union_bound` is nearly the largest.
 
@@ -88,6 +90,7 @@ def dual_weights(
         row_weights: for (axis, kind) the weights of that kind's rows; 1 unless given.
         rounds: how often every axis is visited at most.
         deadline: when no further step is begun.
+        late_seconds: how long after it the bounds of the first weights may still be worked out.
 
     Guarantee:
         `union_bound` is no less than for `start`, and, unless the time is up, no less than for equal weights.
@@ -96,10 +99,10 @@ def dual_weights(
         DesignError: if weights do not fit the products.
         TooLargeError: if a product crosses so many axes that their subsets cannot be listed.
     """
-    if start is not None and deadline.is_past:
+    search = _WeightSearch(products, np.asarray(weights, dtype=float), row_weights or {}, deadline)
+    if start is not None and (deadline.is_past or search.is_later(late_seconds)):
         # Nothing to compare them with; the certificate works out their bound, and would do it once more.
         return _per_axis(products, _whole(products, start)), "deadline"
-    search = _WeightSearch(products, np.asarray(weights, dtype=float), row_weights or {}, deadline)
     if start is not None:
         search.consider(_whole(products, start))
     if start is None or not search.is_late:
@@ -148,8 +151,10 @@ class _WeightSearch:
     ) -> None:
         self._products, self._weights, self._row_weights = products, weights, row_weights
         self._deadline = deadline
-        # Seconds that the bound takes: no search is worth more than the proof of what it found.
-        self._judging = 0.0
+        # Seconds that the bound takes: no search is worth more than the proof of what it found. An estimate
+        # first, because not even the weights to start from can be judged where there is time for one bound.
+        self._judging = 0.0 if deadline.left is None else seconds_for(union_bound_work(products))
+        self._is_estimate = True
         self.q: list[Array] = []
         self.bound = -math.inf
         self._grams: dict[int, list[Array]] = {}
@@ -158,14 +163,20 @@ class _WeightSearch:
     @property
     def is_late(self) -> bool:
         """Whether the time that is left is needed to judge what was found, here and for the certificate."""
+        return self.is_later(0.0)
+
+    def is_later(self, seconds: float) -> bool:
+        """The same with this much more time."""
         left = self._deadline.left
-        return left is not None and left <= 2 * self._judging
+        return left is not None and left + seconds <= 2 * self._judging
 
     def consider(self, q: Sequence[Array]) -> bool:
         """Keep the weights if they are the best so far; say whether the bound grew by enough to go on."""
         began = time.monotonic()
         bound = union_bound(self._products, self._weights, q, self._row_weights)
-        self._judging = max(self._judging, time.monotonic() - began)
+        took = time.monotonic() - began
+        self._judging = took if self._is_estimate else max(self._judging, took)
+        self._is_estimate = False
         before = self.bound
         if bound > before:
             self.q, self.bound = list(q), bound

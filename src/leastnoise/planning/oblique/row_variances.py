@@ -150,7 +150,8 @@ def leading_rows(split: Split, counted: Array, *, most_seconds: float = math.inf
         RowsTakeTooLong: if it would take longer; told before it begins.
     """
     tables = row_tables(split)
-    chosen = [(j, rows) for j, rows in _leading_by_product(split, tables) if counted[j]]
+    deadline = Deadline.after(None if math.isinf(most_seconds) else most_seconds)
+    chosen = [(j, rows) for j, rows in _leading_by_product(split, tables, deadline) if counted[j]]
     _require_time(split, chosen, most_seconds)
     A = variance_matrix(split, tables, chosen)
     noisy = np.flatnonzero(A.sum(axis=1) > 0)
@@ -161,7 +162,7 @@ def leading_rows(split: Split, counted: Array, *, most_seconds: float = math.inf
 def _require_time(split: Split, chosen: Sequence[tuple[int, Array]], most_seconds: float) -> None:
     if math.isinf(most_seconds):
         return
-    seconds = seconds_for(_ENTRY_WORK * sum(len(rows) * len(split.pieces(j)) for j, rows in chosen))
+    seconds = seconds_for(_ENTRY_WORK * sum(len(rows) * int(split.blocks.n_pieces[j]) for j, rows in chosen))
     if seconds > most_seconds:
         raise RowsTakeTooLong(
             f"{sum(len(rows) for _, rows in chosen):,} queries differ in their variance; to find the largest "
@@ -171,7 +172,9 @@ def _require_time(split: Split, chosen: Sequence[tuple[int, Array]], most_second
         )
 
 
-def _leading_by_product(split: Split, tables: RowTables) -> list[tuple[int, Array]]:
+def _leading_by_product(
+    split: Split, tables: RowTables, deadline: Deadline = NEVER
+) -> list[tuple[int, Array]]:
     """For every product, rows of which one has its largest variance whatever x is.
 
     A row of a kind that no block serves better than another row can be left out; so can all but one of equal
@@ -179,11 +182,18 @@ def _leading_by_product(split: Split, tables: RowTables) -> list[tuple[int, Arra
 
     Raises:
         TooLargeError: if there are too many.
+        RowsTakeTooLong: if the deadline comes first.
     """
     found = []
     known: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], Array] = {}
     n_rows = 0
     for j, term in enumerate(split.products.terms):
+        if deadline.is_past:
+            raise RowsTakeTooLong(
+                f"{len(split.products.terms):,} tables are too many to tell their queries apart in "
+                f"{seconds_to_text(deadline.ends - deadline.began)}, all that the time limit leaves for it. "
+                "Give it more time, ask for fewer queries, or for the total variance without targets"
+            )
         pieces = split.pieces(j)
         chosen = []
         for axis, kind in zip(term.places, term.kinds, strict=True):
@@ -336,6 +346,7 @@ def alternate(
     rounds: int = 60,
     tol: float = 1e-4,
     deadline: Deadline = NEVER,
+    row_seconds: Callable[[], float] = lambda: math.inf,
 ) -> Alternated:
     """A split of small largest variance beside the caps.
 
@@ -348,9 +359,11 @@ def alternate(
         rounds: their number, at most.
         tol: rounds end when the largest ratio fell by less than this share at two uses of `inner` in a row.
         deadline: when no further round is begun; `inner` is used once at least.
+        row_seconds: how long it may take from now on to tell single queries apart.
 
     Raises:
         TooLargeError: if there are too many rows.
+        RowsTakeTooLong: if they cannot be told apart in time, not even once.
     """
     of_terms = np.asarray(caps, dtype=float)
     # Half of the time is left to the rounds.
@@ -366,7 +379,12 @@ def alternate(
         is_last = deadline.is_past
         if done % _ROUNDS_PER_INNER == 0 or is_last:
             split = replace(found, search=search).to_split()
-            x, value = _best_precisions(split, of_terms, inner)
+            try:
+                x, value = _best_precisions(split, of_terms, inner, row_seconds())
+            except RowsTakeTooLong:
+                if math.isinf(best.largest):
+                    raise
+                return replace(best, ended="deadline")
             idle = idle + 1 if value > best.largest * (1 - tol) else 0
             if value < best.largest:
                 split = replace(split, x=x, total=math.nan)
@@ -392,8 +410,8 @@ _BOLDNESS = 1.5
 _PATIENCE = 2
 
 
-def _best_precisions(split: Split, caps: Array, inner: Inner) -> tuple[Array, float]:
-    leading = leading_rows(split, np.ones(len(caps), dtype=bool))
+def _best_precisions(split: Split, caps: Array, inner: Inner, most_seconds: float) -> tuple[Array, float]:
+    leading = leading_rows(split, np.ones(len(caps), dtype=bool), most_seconds=most_seconds)
     A, of_rows = leading.matrix, caps[leading.terms]
     x = np.asarray(inner(A, of_rows).x)
     used = np.flatnonzero(x > 0)
