@@ -132,7 +132,7 @@ def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def marginals_by_search(products: Products, weights: Array, q: list[Array], F: float) -> dict[int, Array]:
     """m of all axes that move; what is left out as it does not depend on q, a multiple of it, is added."""
-    search = _WeightSearch(products, weights / weights.max(), {}, None)
+    search = _WeightSearch(products, weights / weights.max(), {}, NEVER)
     problems = search._without_simple(search._terms())
     moving = sorted({a for problem in problems for part in problem for a, _ in part})
     e = {a: np.sqrt(q[a]) for a in moving}
