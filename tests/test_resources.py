@@ -272,7 +272,7 @@ def test_sets_of_attributes_say_what_they_take(name: str, slow: None) -> None:
     schema = ln.Schema({f"a{i}": range(4) for i in range(8)})
     cube = ln.assemble([ln.Cube(*schema.names, order=2)], schema)
     request = ask(cube, ln.PureDP(1), time_limit=8)
-    reason = method_named(name).too_much(request)
+    reason = resources.why_too_much(method_named(name).needs(request), 8)
     assert reason is not None
     assert "whatever its time limit, which is 8 s" in reason
 
