@@ -106,7 +106,7 @@ def test_replacing_records_keeps_the_goal(method: str, neighbours: Any) -> None:
     goal = ln.GDP(1, neighbours=neighbours)
     plan = ln.design(ln.assemble(queries, SCHEMA), goal, method=method)
     assert plan.strategy is not None and plan.strategy.spent <= 1
-    expected = "heuristic" if neighbours == "replace-one" else "optimal"
+    expected = "heuristic" if neighbours == "replace-one" and method == "product" else "optimal"
     assert plan.certificate.status == expected
     A = plan.strategy.dense().astype(float) / plan.strategy.scale
     columns = np.column_stack([A, np.zeros(len(A))])

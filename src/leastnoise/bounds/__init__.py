@@ -5,12 +5,14 @@
     union_directions  nuclear norms of a union over some directions of every axis
     union_questions   what a union asks of every axis, without what needs no bound
     union_norm        nuclear norms of unions of products at any scale
+    apart             weights of pairs of records by the attributes in which they differ
     product_bound     dual weights of product form, and the bound they give
     certificate       how good a plan is, proved from both sides
 
 Certificates rest on these alone.
 """
 
+from leastnoise.bounds.apart import apart_loads
 from leastnoise.bounds.certificate import (
     MOST_OPTIMAL,
     Certificate,
@@ -41,6 +43,7 @@ __all__ = [
     "ResolventBlocks",
     "Status",
     "Witness",
+    "apart_loads",
     "are_pairs",
     "certify",
     "dense_axis",

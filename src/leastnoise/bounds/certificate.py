@@ -302,6 +302,8 @@ def _proved(
     """The weights as they were used, the line of (1) that they prove, and the size of its numbers."""
     if isinstance(witness, ProductWitness):
         _refuse_product_form(spare)
+        if witness.apart is not None and not goal.relation.replaces:
+            raise DesignError("weights of pairs prove nothing where a record is added or removed")
         of_products = checked_product_witness(witness, workload, objective)
         return (
             of_products,

@@ -21,12 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.bounds.apart import apart_bound, check_apart
 from leastnoise.bounds.union_norm import union_norm_below
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import Array, RowScaled
 from leastnoise.query import (
     Axis,
     AxisRows,
+    AxisSet,
     Objective,
     Products,
     Workload,
@@ -46,12 +48,15 @@ class ProductWitness:
         rows: for (product, axis), weights of the rows that the product asks of the axis, which go with p;
             ones unless given.
         axes: those that all this speaks of; unless given, those of the workload's own products.
+        apart: where a record is replaced and only cross tables are asked for, weights of pairs of records by
+            the axes in which they differ, () for a record beside none; they take the place of q. Else None.
     """
 
     q: tuple[Array, ...]
     p: Array | None = None
     rows: Mapping[tuple[int, int], Array] = field(default_factory=dict)
     axes: tuple[Axis, ...] | None = None
+    apart: Mapping[AxisSet, float] | None = None
 
     def to_arrays(self) -> dict[str, Array]:
         """Arrays from which `product_witness_from_parts` makes it again."""
@@ -64,6 +69,10 @@ class ProductWitness:
             arrays["p_places"] = np.array(list(self.rows), dtype=np.int64).reshape(-1, 2)
             arrays["p_sizes"] = np.array([len(own) for own in self.rows.values()], dtype=np.int64)
             arrays["p_rows"] = np.concatenate(list(self.rows.values()))
+        if self.apart is not None:
+            arrays["apart"] = np.array(list(self.apart.values()), dtype=float)
+            arrays["apart_sizes"] = np.array([len(s) for s in self.apart], dtype=np.int64)
+            arrays["apart_axes"] = np.array([a for s in self.apart for a in s], dtype=np.int64)
         return arrays
 
     def axes_to_plain(self) -> list[Any] | None:
@@ -82,14 +91,26 @@ def product_witness_from_parts(arrays: Mapping[str, Array], plain_axes: Any) -> 
     if p is not None and (p.ndim != 1 or p.dtype.kind != "f"):
         raise PlanFileError("the file holds dual weights that are no lists of numbers")
     axes = None if plain_axes is None else tuple(axes_from_plain(plain_axes))
+    apart = _apart_from_arrays(arrays) if "apart" in arrays else None
     if "p_places" not in arrays:
-        return ProductWitness(tuple(q), p, axes=axes)
+        return ProductWitness(tuple(q), p, axes=axes, apart=apart)
     places = arrays["p_places"]
     rows = _cut(arrays["p_rows"], arrays["p_sizes"])
     if places.dtype.kind != "i" or places.shape != (len(rows), 2):
         raise PlanFileError("the file holds dual weights of rows that it does not name")
     named = zip(places.tolist(), rows, strict=True)
-    return ProductWitness(tuple(q), p, {(term, place): own for (term, place), own in named}, axes)
+    return ProductWitness(tuple(q), p, {(term, place): own for (term, place), own in named}, axes, apart)
+
+
+def _apart_from_arrays(arrays: Mapping[str, Array]) -> dict[AxisSet, float]:
+    weights, sizes, axes = arrays["apart"], arrays["apart_sizes"], arrays["apart_axes"]
+    are_lists = weights.ndim == sizes.ndim == axes.ndim == 1 and weights.dtype.kind == "f"
+    are_lists = are_lists and sizes.dtype.kind == axes.dtype.kind == "i" and len(sizes) == len(weights)
+    if not are_lists or (sizes < 0).any() or int(sizes.sum()) != len(axes):
+        raise PlanFileError("the file holds dual weights of pairs that are no lists of numbers")
+    ends = np.cumsum(sizes)
+    sets = [tuple(axes[e - size : e].tolist()) for e, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
+    return dict(zip(sets, weights.tolist(), strict=True))
 
 
 def _cut(values: Array, sizes: Array) -> list[Array]:
@@ -127,12 +148,14 @@ def checked_product_witness(
     given = [*witness.q, *witness.rows.values(), *([] if witness.p is None else [witness.p])]
     if not all(np.isfinite(weights).all() and (weights >= 0).all() for weights in given):
         raise DesignError("the witness must hold finite weights, zero or more")
+    if witness.apart is not None:
+        check_apart(witness.apart, products)
     caps = objective.batch_caps(workload)
     if caps is None or witness.p is None:
-        return ProductWitness(witness.q, axes=witness.axes)
+        return ProductWitness(witness.q, axes=witness.axes, apart=witness.apart)
     of_terms = per_term(caps, products)
     p = np.where(np.isfinite(of_terms), witness.p, 0)
-    return ProductWitness(witness.q, p, witness.rows, witness.axes)
+    return ProductWitness(witness.q, p, witness.rows, witness.axes, witness.apart)
 
 
 def _products(witness: ProductWitness, workload: Workload) -> Products | None:
@@ -207,6 +230,8 @@ def product_dual_bound(
     caps = objective.batch_caps(workload)
 
     def at_profile_1(weights: Array, of_rows: Products) -> float:
+        if witness.apart is not None:
+            return apart_bound(products, weights, witness.apart)
         # In units of the largest: the bound does not depend on the unit of q, nor on idle axes.
         q = [
             own / (own.max(initial=0) or 1.0)

@@ -107,7 +107,8 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
         # Where records are replaced, only the dense optimum is one.
         yield from SEARCHES.values()
     else:
-        yield from (PRODUCT, MARGINALS)
+        # Where records are replaced, cross tables have their exact optimum, and single products have not.
+        yield from (MARGINALS, PRODUCT) if goal.relation.replaces else (PRODUCT, MARGINALS)
         yield from (DENSE, RESIDUALS) if is_dense_soon(reasons) else (RESIDUALS, DENSE)
     # Noise on every cell or query comes after wavelets and trees.
     others = [method for method in METHODS if method.name not in SEARCHES]

@@ -22,11 +22,12 @@ Reference:
 from __future__ import annotations
 
 import math
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness, Status
+from leastnoise.bounds import ProductWitness, Status, apart_loads
 from leastnoise.core.errors import DesignError
 from leastnoise.planning.families import weighted_tables
 from leastnoise.planning.families.product_requests import (
@@ -42,7 +43,7 @@ from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Lattice, Products
-from leastnoise.solver import SplitSolution, least_largest, total_within
+from leastnoise.solver import SplitSolution, least_largest, optimal_weighting, total_within
 from leastnoise.solver.split import least_total
 from leastnoise.strategy import ROUNDING, BlockProposal, centred_form, identity_form
 
@@ -72,6 +73,9 @@ def _find(request: Request) -> SearchResult:
         return weighted_tables.find(request)
     question = product_request(request)
     products = question.products
+    replaced = _find_replaced(request, question) if request.privacy.relation.replaces else None
+    if replaced is not None:
+        return replaced
     whole = common_axes(products)
     lattice, A = row_variances(products, whole)
     solution = _split(request, question, A)
@@ -108,6 +112,44 @@ def _find(request: Request) -> SearchResult:
         f"nothing but cross tables: the optimum over residuals of {len(products.terms):,} cross tables, {how}"
     )
     return SearchResult(proposal, ProductWitness(uniform(products), p), kind, note, solution.ended)
+
+
+# Attributes, at most, of which all sets are weighed where a record is replaced: 1,024 kinds of pairs.
+MAX_APART = 10
+
+
+def _find_replaced(request: Request, question: ProductRequest) -> SearchResult | None:
+    """The least total variance where a record is replaced; None where attributes are many or caps are kept.
+
+    By the same symmetry two records matter by the set s of attributes in which they differ. On residuals t
+    with precision x_t they are 2 Σ_t x_t (1 − ρ_t(s)) apart, see `bounds.apart`: linear in x, one constraint
+    for every set. Nothing factors here, so that every attribute is split.
+    """
+    products = question.products
+    mentioned = sorted({a for s in products.sets for a in s})
+    several = [a for a in mentioned if products.sizes[a] > 1]
+    if request.objective.kind != "total" or len(several) > MAX_APART:
+        return None
+    lattice, A = row_variances(products, ())
+    kinds = [s for count in range(len(several) + 1) for s in combinations(several, count)]
+    found = optimal_weighting(
+        A.T @ (question.weights * table_sizes(products)),
+        apart_loads(lattice.subsets, kinds, products.sizes),
+        tol=request.tol / 4,
+        time_limit=request.deadline.left,
+        progress=request.progress,
+    )
+    forms = [[centred_form(size)] if a in mentioned else [] for a, size in enumerate(products.sizes)]
+    used = np.flatnonzero(found.x > 0)
+    blocks = tuple((lattice.subsets[s], (0,) * len(lattice.subsets[s])) for s in used)
+    proposal = BlockProposal(products.axes, tuple(map(tuple, forms)), blocks, found.x[used])
+    apart = {s: weight for s, weight in zip(kinds, found.y.tolist(), strict=True) if weight > 0}
+    note = (
+        f"nothing but cross tables: the optimum over residuals of {len(products.terms):,} cross tables, with "
+        f"weights on {len(kinds):,} kinds of pairs of records, {found.steps} steps"
+    )
+    witness = ProductWitness(uniform(products), apart=apart)
+    return SearchResult(proposal, witness, "stopped", note, found.ended)
 
 
 def _split(request: Request, question: ProductRequest, A: Any) -> SplitSolution:

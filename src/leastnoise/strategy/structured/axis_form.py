@@ -107,6 +107,11 @@ class AxisForm:
         # n − 1 once and −1 in the other rows.
         return n * (n - 1) if power == 2 else 2 * (n - 1)
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether all columns have one length, and all pairs of them one inner product."""
+        return self.rows is None
+
     def inner_products(self) -> tuple[int, int]:
         """The least and the largest inner product of two columns, a column with itself included."""
         if self.rows is None:

@@ -103,6 +103,9 @@ def _n_split_forms(forms: Sequence[Sequence[AxisForm]]) -> list[int]:
     return [len(own) if own and own[0].is_split else 0 for own in forms]
 
 
+# Axes whose sets are all gone through, at most, for what a replaced record changes: 1,024 sets.
+_MAX_SETS_OF = 10
+
 # What a record changes -----------------------------------------------------------------------------------
 
 
@@ -117,6 +120,10 @@ class Columns(Protocol):
 
     def inner_products(self) -> tuple[int, int]:
         """The least and the largest inner product of two columns, a column with itself included."""
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether all columns have one length, and all pairs of them one inner product."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +187,8 @@ class RecordCosts:
         for each axis, each within known ends. ‖a − b‖₁ ≤ ‖a‖₁ + ‖b‖₁. A block of no axis does not change.
         """
         is_squared = self.power == 2
+        if is_squared and self._are_alike:
+            return self._replaced_by_sets()
         ends = [[form.inner_products() for form in own] for own in self.columns] if is_squared else []
         total = 0
         for block, cost in zip(self.blocks, self._largest_in_blocks, strict=True):
@@ -195,6 +204,34 @@ class RecordCosts:
                 low, high = min(products), max(products)
             total += 2 * k * k * (cost - low)
         return total
+
+    @cached_property
+    def _are_alike(self) -> bool:
+        """Whether the values of every axis are alike, and axes few enough to go through all their sets."""
+        measured = [own for own in self.columns if own]
+        return len(measured) <= _MAX_SETS_OF and all(len(own) == 1 and own[0].is_alike for own in measured)
+
+    def _replaced_by_sets(self) -> int:
+        """The most that replacing a record changes, exactly, where the values of every axis are alike.
+
+        ‖a − b‖² depends on the set of axes in which two records differ, and on nothing else.
+        """
+        measured = [a for a, own in enumerate(self.columns) if own]
+        ends = {a: self.columns[a][0].inner_products() for a in measured}
+        differing = [a for a in measured if ends[a][0] != ends[a][1]]
+        largest = 0
+        for count in range(1, len(differing) + 1):
+            for chosen in combinations(differing, count):
+                apart = set(chosen)
+                total = 0
+                for block, cost in zip(self.blocks, self._largest_in_blocks, strict=True):
+                    own = self._chosen(block)
+                    if apart.isdisjoint(own):
+                        continue
+                    inner = math.prod(ends[a][0 if a in apart else 1] for a in own)
+                    total += 2 * block.multiplier**2 * (cost - inner)
+                largest = max(largest, total)
+        return largest
 
     def of_cells(self, sizes: Sequence[int]) -> Array:
         """The sum in (1) for every cell of axes of these sizes, the last axis fastest."""

@@ -45,6 +45,10 @@ class _UnitColumns:
     def largest_cost(self, power: int) -> int:
         return 1
 
+    @property
+    def is_alike(self) -> bool:
+        return True
+
     def inner_products(self) -> tuple[int, int]:
         return (0, 1)
 
