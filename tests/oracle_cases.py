@@ -114,7 +114,9 @@ def drawn(seed: int, number: int, *, is_quiet: bool = True) -> Case:
     extra = [_cell(rng, attributes) for _ in range(12)]
     probes = tuple(dict.fromkeys([*cells, *extra]))
     counts = tuple(counted.get(probe, 0) for probe in probes)
-    method = "residuals" if is_crossed and rng.random() < 0.6 else _method(rng, goal[0], n_cells)
+    method = _method(rng, goal[0], n_cells)
+    if is_crossed and rng.random() < 0.7:
+        method = rng.choice(["residuals", "residuals", "joint"])
     style = "crossed" if is_crossed else "any"
     if method in ("marginals", "datacube", "fourier") and rng.random() < 0.9:
         style = "tables"
@@ -134,7 +136,7 @@ def drawn(seed: int, number: int, *, is_quiet: bool = True) -> Case:
     if goal[0] != "PureDP" and route != "sql" and rng.random() < 0.2:
         queries = [_with_target(rng, query, is_quiet) if rng.random() < 0.7 else query for query in queries]
     has_targets = any(set(query.toml) & {"stderr", "within"} for query in queries)
-    if method == "residuals" and any(query.toml.get("kind") == "linear" for query in queries):
+    if method in ("residuals", "joint") and any(query.toml.get("kind") == "linear" for query in queries):
         method = "dense"
     objective = rng.choice([None, None, None, "max-variance", "total-variance"]) if not is_large else None
     if has_targets:

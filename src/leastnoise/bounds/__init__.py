@@ -4,6 +4,7 @@
     union_axes        one axis of a union of products, in a basis that starts with its weights
     union_directions  nuclear norms of a union over some directions of every axis
     union_questions   what a union asks of every axis, without what needs no bound
+    union_rotations   nuclear norms of a union by one rotation of every axis
     union_norm        nuclear norms of unions of products at any scale
     apart             weights of pairs of records by the attributes in which they differ
     product_bound     dual weights of product form, and the bound they give
@@ -29,9 +30,10 @@ from leastnoise.bounds.product_bound import (
     product_witness_from_parts,
     with_row_weights,
 )
-from leastnoise.bounds.union_axes import AxisRoots, dense_axis, plain_axis
+from leastnoise.bounds.union_axes import AxisRoots, dense_axis, plain_axis, root_below
 from leastnoise.bounds.union_directions import AskedKinds, Directions, ResolventBlocks
 from leastnoise.bounds.union_norm import union_bound, union_bound_work
+from leastnoise.bounds.union_rotations import UnionRotations
 
 __all__ = [
     "MOST_OPTIMAL",
@@ -42,6 +44,7 @@ __all__ = [
     "ProductWitness",
     "ResolventBlocks",
     "Status",
+    "UnionRotations",
     "Witness",
     "apart_loads",
     "are_pairs",
@@ -52,6 +55,7 @@ __all__ = [
     "plain_axis",
     "product_witness_from_parts",
     "proves_infeasible",
+    "root_below",
     "union_bound",
     "union_bound_work",
     "with_row_weights",

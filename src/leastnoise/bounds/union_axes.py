@@ -157,6 +157,14 @@ def dense_axis(q: Array, grams: Sequence[Array]) -> tuple[AxisRoots, float]:
     return _in_grown_basis([e[:, None] * V * e for V in grams], e), total
 
 
+def root_below(K: Array) -> Array:
+    """F = LᵀM for some contraction L, where K = MᵀM: K^½ but for rounding, for a bound from below."""
+    from scipy import linalg
+
+    values, E = linalg.eigh(K, check_finite=False, driver="evd")
+    return _root(K, values, E, np.eye(len(K)))[0]
+
+
 def _in_grown_basis(matrices: Sequence[Array], e: Array) -> AxisRoots:
     """The axis along (1), for the matrices K of its kinds."""
     from scipy import linalg

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from leastnoise.bounds.nuclear_norm import trace_root_below
-from leastnoise.bounds.union_axes import AxisRoots, dense_axis, plain_axis
+from leastnoise.bounds.union_axes import AxisRoots, dense_axis, plain_axis, root_below
 from leastnoise.bounds.union_directions import AskedKinds, ResolventBlocks
 from leastnoise.core.operators import Array
 from leastnoise.query import Products
@@ -125,6 +125,27 @@ class UnionQuestions:
         K = np.sqrt(q)[:, None] * self._gram(a, mixture) * np.sqrt(q)
         unit = float(np.diag(K).max(initial=0))
         return math.sqrt(unit) * trace_root_below(K / unit) if unit > 0 else 0.0
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """How many values of every axis have a weight."""
+        return {a: len(self._counted[a]) for a in self.mixtures}
+
+    def roots(self, a: int, *, with_equal_weights: bool = False) -> list[Array]:
+        """K^½ of every mixture of an axis, from below, in their order, and that of the total last.
+
+        Args:
+            with_equal_weights: instead of q.
+        """
+        q = np.ones(len(self._q[a])) if with_equal_weights else self._q[a]
+        e = np.sqrt(q / math.fsum(q))
+        found = []
+        for mixture in self.mixtures[a].values():
+            if self._is_diagonal(a, mixture):
+                found.append(np.diag(e * np.sqrt(self._values(a, mixture))))
+            else:
+                found.append(root_below(e[:, None] * self._gram(a, mixture) * e))
+        return [*found, np.outer(e, e) / float(e @ e)]
 
     def split(self, a: int) -> tuple[AxisRoots, float]:
         """An axis in a basis of its own, kinds in the order of the mixtures, and the share of q kept."""

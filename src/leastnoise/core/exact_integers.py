@@ -10,7 +10,7 @@ float appears here.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -122,6 +122,104 @@ def _by_limbs(left: Array, right: Array, limb: int) -> Array:
         shift += limb
     total += (left @ rest).astype(object) << shift  # rest is now 0 or −1 everywhere
     return total
+
+
+def products_along_axes(
+    matrices: Sequence[Array], table: Array, multiply: Multiply = product_of_limbs
+) -> Array:
+    """⊗ M_a applied to an array of integers, one matrix along each of its axes, as Python integers.
+
+    Args:
+        multiply: leftᵀ right in int64, exact wherever sums of absolute products stay below 2^52.
+
+    Guarantee:
+        Exact. The work done depends on the matrices and on the type of the table, not on its values:
+        int64 is always treated as 63 bits wide. Numbers are held as digits so short that a sum of
+        products with a row of any of the matrices stays below 2^52.
+    """
+    table = _widened(table)
+    grown = [_row_bits(matrix) for matrix in matrices]
+    digit = EXACT_BITS - max(grown, default=0) - 1
+    if table.dtype == object or digit < _SHORTEST_DIGIT:
+        for position, matrix in enumerate(matrices):
+            along = np.tensordot(matrix.astype(object), table.astype(object), axes=(1, position))
+            table = np.moveaxis(along, 0, position)
+        return np.asarray(table.astype(object))
+    width = SAFE_BITS + 1
+    digits = _cut(table, digit, -(-width // digit))
+    for position, (matrix, bits) in enumerate(zip(matrices, grown, strict=True)):
+        transposed = np.ascontiguousarray(matrix.astype(np.int64).T)
+        digits = [_along_axis(transposed, part, position, multiply) for part in digits]
+        width += bits
+        digits = _carried(digits, digit, -(-width // digit))
+    total = digits[-1].astype(object)
+    for part in digits[-2::-1]:
+        total = (total << digit) + part.astype(object)
+    return np.asarray(total)
+
+
+# Bits. With shorter digits than this, Python's own integers are quicker.
+_SHORTEST_DIGIT = 6
+
+
+def _row_bits(matrix: Array) -> int:
+    """Bits of the largest absolute sum of a row."""
+    if matrix.size == 0:
+        return 0
+    return int(np.abs(matrix.astype(object)).sum(axis=1).max()).bit_length()
+
+
+def _along_axis(transposed: Array, table: Array, position: int, multiply: Multiply) -> Array:
+    front = np.moveaxis(table, position, 0)
+    result = multiply(transposed, np.ascontiguousarray(front.reshape(len(front), -1)))
+    return np.moveaxis(result.reshape(-1, *front.shape[1:]), 0, position)
+
+
+def _carried(digits: list[Array], bits: int, count: int) -> list[Array]:
+    """The same numbers in at least `count` digits, none negative or of more bits but the last."""
+    carried, carry = [], np.zeros_like(digits[0])
+    mask = (1 << bits) - 1
+    for part in [*digits, *[np.zeros_like(carry)] * (count - len(digits))]:
+        whole = part + carry
+        carried.append(whole & mask)
+        carry = whole >> bits
+    carried[-1] += carry << bits
+    return carried
+
+
+def is_of_full_row_rank(matrix: Array) -> bool:
+    """Whether the rows of an integer matrix are independent, by a minor that is not zero modulo a prime.
+
+    Guarantee:
+        True only where they are. A matrix of full rank is taken for another only if all its largest minors
+        are divisible by each of `_PRIMES`.
+    """
+    r, n = matrix.shape
+    return r <= n and any(_rank_modulo(matrix, prime) == r for prime in _PRIMES)
+
+
+# Primes below 2^31, so that products of two residues fit int64.
+_PRIMES = (2**31 - 1, 2**31 - 19, 2**31 - 61)
+
+
+def _rank_modulo(matrix: Array, prime: int) -> int:
+    """The rank of the residues, by elimination."""
+    rest = np.array(matrix % prime, dtype=np.int64)
+    rank = 0
+    for column in range(rest.shape[1]):
+        if rank == len(rest):
+            break
+        nonzero = np.flatnonzero(rest[rank:, column])
+        if not len(nonzero):
+            continue
+        pivot = rank + int(nonzero[0])
+        rest[[rank, pivot]] = rest[[pivot, rank]]
+        unit = pow(int(rest[rank, column]), -1, prime)
+        rest[rank] = rest[rank] * unit % prime
+        below = rank + 1 + np.flatnonzero(rest[rank + 1 :, column])
+        rest[below] = (rest[below] - rest[below, column][:, None] * rest[rank] % prime) % prime
+        rank += 1
+    return rank
 
 
 def column_square_sums(matrix: Array) -> list[int]:

@@ -8,6 +8,7 @@ proved to be optimal, and keeps the best; each proposal becomes integers within 
     mechanism       what a data-dependent method is
     families        one file for each family of strategies
     oblique         the search behind `residuals`
+    joint           the search behind `joint`
     p_identity      the search behind `p-identity`
     request         what `design` was asked, checked; what earlier plans leave in every cell
     one_method      the plan that one method finds

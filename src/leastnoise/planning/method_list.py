@@ -13,6 +13,7 @@ from leastnoise.planning.families.attribute_sets import DATACUBE, FOURIER
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.eigen import EIGEN, PRINCIPAL, SEPARATION
 from leastnoise.planning.families.fixed_rows import HIERARCHICAL, IDENTITY, WAVELET, WORKLOAD
+from leastnoise.planning.families.joint import JOINT
 from leastnoise.planning.families.marginals import MARGINALS
 from leastnoise.planning.families.merged import n_directions
 from leastnoise.planning.families.product import PRODUCT
@@ -40,6 +41,7 @@ METHODS: tuple[Method, ...] = (
     PRODUCT,
     MARGINALS,
     RESIDUALS,
+    JOINT,
     P_IDENTITY,
     IDENTITY,
     WORKLOAD,

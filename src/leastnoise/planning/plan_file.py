@@ -22,7 +22,7 @@ from leastnoise.planning.one_method import data_dependent_plan
 from leastnoise.planning.plan import FORMAT, Plan
 from leastnoise.privacy import NOISES, CellCosts, Goal, goal_from_dict
 from leastnoise.query import Workload, objective_from_dict
-from leastnoise.strategy import Measured, Strategy, structured_from_parts
+from leastnoise.strategy import Measured, Strategy, joint_rows_from_parts, structured_from_parts
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -130,9 +130,10 @@ def _strategy(
     """The integers that are measured, as a matrix or as products."""
     noise, neighbours = content["noise"], privacy.neighbours
     if "structure" in content:
-        return structured_from_parts(
-            content["structure"], arrays, scale=scale, noise=noise, neighbours=neighbours
-        )
+        structure = content["structure"]
+        is_joint = isinstance(structure, dict) and structure.get("kind") == "joint"
+        from_parts = joint_rows_from_parts if is_joint else structured_from_parts
+        return from_parts(structure, arrays, scale=scale, noise=noise, neighbours=neighbours)
     rows = arrays["rows"]
     if rows.ndim != 3 or rows.dtype.kind != "i" or rows.shape[1] != workload.shape[1]:
         raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")

@@ -27,7 +27,7 @@ from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 from leastnoise.release.paid import PaidRelease
 from leastnoise.release.release import Receipt, Release
 from leastnoise.release.release_file import release_from_parts
-from leastnoise.strategy import CountTables, Measured, Structured
+from leastnoise.strategy import CountTables, Measured
 
 
 def measure(
@@ -77,7 +77,7 @@ def measure(
     """
     if not isinstance(plan, Plan):
         raise InputError(f"measure() needs a Plan from design(), got {type(plan).__name__}")
-    if isinstance(plan.strategy, Structured):
+    if plan.strategy is not None:
         plan.strategy.require_measurable()
     if ledger is not None:
         return _measured_with(ledger, plan, source, release_id, same_table_as, table)

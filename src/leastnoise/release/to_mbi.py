@@ -6,6 +6,7 @@ looks for the distribution that explains them best. A release is made of such me
     a block of `structured`        k ⊗ M_a, of the cross table of the axes that it measures
     a weighted table of `tables`   k times the cross table itself
     the rows of `strategy`         A, of the table of all cells
+    the products of `joint_rows`   k_i ⊗ T_a[i_a, :] of all i together, of the table of all cells
 
 Each is handed over once, with its own noise, and nothing that was made from it: the answers of a release
 follow from one another, and mbi would take them as independent. Numbers and noise are divided by k Π u_a,
@@ -31,7 +32,15 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
 from leastnoise.query import Schema, Total
-from leastnoise.strategy import AxisForm, Measured, Strategy, Structured, WeightedTables, identity_form
+from leastnoise.strategy import (
+    AxisForm,
+    JointRows,
+    Measured,
+    Strategy,
+    Structured,
+    WeightedTables,
+    identity_form,
+)
 
 # Rows over all cells make mbi hold all cells in one factor; with more than this it is of no use.
 MAX_CELLS = 10**6
@@ -128,6 +137,8 @@ def measurements_for_mbi(release: _Released) -> list[Any]:
     """
     mbi = _imported()
     strategy = release.plan.fixed_strategy()
+    if isinstance(strategy, JointRows):
+        return [_joint_measurement(strategy, release.measurements, mbi)]
     noise = math.sqrt(strategy.noise_variance)
     found, start = [], 0
     for clique, forms, multiplier in _parts(strategy, _schema(release)):
@@ -168,12 +179,56 @@ def _parts(strategy: Measured, schema: Schema) -> Iterator[_MeasuredPart]:
             yield _MeasuredPart(clique, tuple(forms.values()), block.multiplier)
         return
     assert isinstance(strategy, Strategy)
+    _require_few_cells(strategy)
+    yield _MeasuredPart(schema.names, (AxisForm("whole", strategy.n_cells, strategy.entries),), 1)
+
+
+def _require_few_cells(strategy: Measured) -> None:
     if strategy.n_cells > MAX_CELLS:
         raise TooLargeError(
             f"the plan measures rows over all of {in_figures(strategy.n_cells)} cells, which mbi would hold "
             f"as one table; at most {MAX_CELLS:,} are handed over. Try design() with method='residuals'."
         )
-    yield _MeasuredPart(schema.names, (AxisForm("whole", strategy.n_cells, strategy.entries),), 1)
+
+
+def _joint_measurement(strategy: JointRows, measurements: Array, mbi: Any) -> Any:
+    """All products of rows as one measurement, in units in which no coefficient exceeds one."""
+    _require_few_cells(strategy)
+    clique = tuple(name for axis in strategy.axes for name in axis.names)
+    k = strategy.multipliers.reshape(-1)
+    measured = np.flatnonzero(k)
+    divisor = int(k.max()) * math.prod(_unit(form) for form in strategy.forms)
+    return mbi.LinearMeasurement(
+        np.array([int(value) / divisor for value in measurements]),
+        clique,
+        stddev=math.sqrt(strategy.noise_variance) / divisor,
+        query=JointQuery(
+            strategy.forms, measured.tobytes(), (k[measured] / int(k.max())).astype(float).tobytes()
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class JointQuery:
+    """diag(k) ⊗ T_a/u_a of the table of all cells: a query that JAX can trace.
+
+    Attributes:
+        measured, shares: which products are measured, and k of each over the largest, as bytes of int64 and
+            float64, by which queries are compared.
+    """
+
+    forms: tuple[AxisForm, ...]
+    measured: bytes
+    shares: bytes
+
+    def __call__(self, factor: Any) -> Any:
+        """What is measured of an `mbi.Factor` over all attributes, in the order of the axes."""
+        values = BlockQuery(self.forms)(factor)
+        return values[np.frombuffer(self.measured, dtype=np.int64)] * np.frombuffer(self.shares)
+
+    def op_norm_sq(self) -> float:
+        """A bound on ‖q(μ)‖²/‖μ‖², from which mbi takes the lengths of its steps: no share exceeds one."""
+        return BlockQuery(self.forms).op_norm_sq()
 
 
 @dataclass(frozen=True)

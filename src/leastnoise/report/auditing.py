@@ -38,7 +38,7 @@ from leastnoise.planning import Plan
 from leastnoise.privacy import GAUSSIAN, LAPLACE, ApproxDP, Noise, delta_of, gaussian_delta_bounds
 from leastnoise.query import Workload
 from leastnoise.report.worst_pair import Pair, change_of, tables_of, worst_pair
-from leastnoise.strategy import Measured, Structured
+from leastnoise.strategy import Measured
 
 # Draws of each table unless others are asked for, and what m records should come to (M, or mε in the row):
 # there, noise of 0.95 of its scale is noticed with the fewest draws.
@@ -194,8 +194,7 @@ def _measurable(plan: Plan, level: float) -> Measured:
         )
     if not isinstance(level, float) or not 0.5 < level < 1:
         raise InputError.must("level", "be a number between 0.5 and 1", given=level)
-    if isinstance(plan.strategy, Structured):
-        plan.strategy.require_measurable()
+    plan.strategy.require_measurable()
     return plan.strategy
 
 

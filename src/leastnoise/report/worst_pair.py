@@ -14,8 +14,16 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.query import Workload
-from leastnoise.strategy import AxisForm, CountTables, Measured, Strategy, Structured, WeightedTables
+from leastnoise.query import Axis, Workload
+from leastnoise.strategy import (
+    AxisForm,
+    CountTables,
+    JointRows,
+    Measured,
+    Strategy,
+    Structured,
+    WeightedTables,
+)
 
 # Products of integers up to which every column, and every pair of columns, is computed again.
 _MAX_PRODUCTS = 2**22
@@ -97,6 +105,9 @@ def _costly_record(workload: Workload, strategy: Measured) -> Record:
     if isinstance(strategy, Strategy):
         costs = strategy.column_costs
         return _record(workload, max(range(len(costs)), key=costs.__getitem__))
+    if isinstance(strategy, JointRows):
+        worst = np.unravel_index(int(np.argmax(strategy.costs)), strategy.costs.shape)
+        return _record_of_axes(workload, strategy.axes, [int(i) for i in worst])
     assert isinstance(strategy, Structured)
     place = [0] * len(strategy.axes)
     power = strategy.noise.power
@@ -111,7 +122,7 @@ def _costly_record(workload: Workload, strategy: Measured) -> Record:
                     for i in range(strategy.axes[a].size)
                 ]
                 place[a] = found.index(max(found))
-    return _record_of_axes(workload, strategy, place)
+    return _record_of_axes(workload, strategy.axes, place)
 
 
 def _axis_costs(strategy: Structured, form: AxisForm, power: int) -> list[int]:
@@ -146,10 +157,10 @@ def _partners(workload: Workload, strategy: Measured, one: Record) -> list[Recor
     return [*ends, *(tuple((i + by) % n for i, n in zip(one, sizes, strict=True)) for by in (1, -1))]
 
 
-def _record_of_axes(workload: Workload, strategy: Structured, place: Sequence[int]) -> Record:
+def _record_of_axes(workload: Workload, axes: Sequence[Axis], place: Sequence[int]) -> Record:
     assert workload.schema is not None
     record = [0] * len(workload.schema.names)
-    for axis, i in zip(strategy.axes, place, strict=True):
+    for axis, i in zip(axes, place, strict=True):
         for where, value in zip(axis.places, np.unravel_index(i, axis.sizes), strict=True):
             record[where] = int(value)
     return tuple(record)

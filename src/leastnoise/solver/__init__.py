@@ -17,6 +17,7 @@
     split_path.py           caps on a split of a budget over blocks, for `path_following`
     split.py                the best split of a budget over blocks
     weighting.py            the best weights of a given list of queries to measure
+    product_weights.py      the best weights of products of rows, axis by axis
 
 Nothing here is trusted: `certificate` recomputes both bounds from the workload
 and the integer strategy alone.
@@ -28,6 +29,7 @@ from leastnoise.solver.column_generation import least_total_of_many, least_total
 from leastnoise.solver.descent import StopDescent, minimise_smooth
 from leastnoise.solver.newton import Solution, minimise_over_pairs, minimise_total_variance
 from leastnoise.solver.ordering import refined_profile
+from leastnoise.solver.product_weights import ProductWeights, product_weights, towards_cells, towards_rows
 from leastnoise.solver.rows import ImplicitRows, QueryRows
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
 from leastnoise.solver.weighting import Weighting, optimal_weighting
@@ -38,6 +40,7 @@ __all__ = [
     "Backend",
     "CappedSolution",
     "ImplicitRows",
+    "ProductWeights",
     "QueryRows",
     "Run",
     "Solution",
@@ -53,7 +56,10 @@ __all__ = [
     "minimise_smooth",
     "minimise_total_variance",
     "optimal_weighting",
+    "product_weights",
     "refined_profile",
     "total_within",
     "total_within_caps",
+    "towards_cells",
+    "towards_rows",
 ]

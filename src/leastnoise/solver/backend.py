@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,14 @@ class Backend(ABC):
     @abstractmethod
     def beside(self, left: Any, right: Any) -> Any:
         """Two matrices side by side."""
+
+    @abstractmethod
+    def stack(self, arrays: Sequence[Any]) -> Any:
+        """Arrays of one shape as one, along a new first axis."""
+
+    @abstractmethod
+    def exp(self, values: Any) -> Any:
+        """The exponential of every entry."""
 
     @abstractmethod
     def plus_diagonal(self, matrix: Any, diagonal: Array) -> Any:
@@ -123,6 +132,12 @@ class NumpyBackend(Backend):
 
     def beside(self, left: Array, right: Array) -> Array:
         return np.hstack([left, right])
+
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        return np.stack(arrays)
+
+    def exp(self, values: Array) -> Array:
+        return np.exp(values)
 
     def plus_diagonal(self, matrix: Array, diagonal: Array) -> Array:
         result = matrix.copy()
@@ -248,6 +263,12 @@ class TorchBackend(Backend):
 
     def beside(self, left: Any, right: Any) -> Any:
         return self._torch.hstack([left, right])
+
+    def stack(self, arrays: Sequence[Any]) -> Any:
+        return self._torch.stack(list(arrays))
+
+    def exp(self, values: Any) -> Any:
+        return self._torch.exp(values)
 
     def plus_diagonal(self, matrix: Any, diagonal: Array) -> Any:
         result = matrix.clone()

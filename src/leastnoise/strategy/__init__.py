@@ -28,10 +28,14 @@ A module imports only modules that stand above it here:
     budget          what a strategy may spend, and the least scale that keeps to it
     rounding        from real coefficients to integer rows
     structured      blocks of products, for domains that no matrix holds
+    joint_rows      products of rows over the axes, each with a multiplier of its own
+    joint_proposal  the same from real rows and weights
 """
 
 from leastnoise.strategy.budget import cell_costs, is_within, spare_of
 from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY, Strategy
+from leastnoise.strategy.joint_proposal import JointProposal, joint_form
+from leastnoise.strategy.joint_rows import JointRows, joint_rows_from_parts, needed_rows
 from leastnoise.strategy.measured import CountTables, Measured, Spread
 from leastnoise.strategy.rounding import GRID_TOLERANCE, LEAST_SCALE_BITS, RealStrategy, integer_strategy
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
@@ -62,6 +66,8 @@ __all__ = [
     "Basis",
     "BlockProposal",
     "CountTables",
+    "JointProposal",
+    "JointRows",
     "Measured",
     "ProductBlock",
     "RealStrategy",
@@ -77,6 +83,9 @@ __all__ = [
     "integer_basis",
     "integer_strategy",
     "is_within",
+    "joint_form",
+    "joint_rows_from_parts",
+    "needed_rows",
     "rounded_centre",
     "single_block",
     "spare_of",

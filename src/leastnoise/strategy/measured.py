@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
-from leastnoise.core.errors import DesignError
+from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import Array
 from leastnoise.privacy import Neighbours, Noise
 from leastnoise.query import InventedRecords, Workload
+
+# More integers than this are not measured: with their noise they are Python integers, some 60 bytes each.
+MAX_MEASURED = 2**25
 
 # Counts of records for each combination of values of the attributes named, a table for each tuple of
 # names; None asks for one table, of all cells.
@@ -164,6 +167,18 @@ class Measured(ABC):
     @abstractmethod
     def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
         """max_j v_j/c_j; for every batch its caps, one for all of its queries or one each."""
+
+    def require_measurable(self) -> None:
+        """Return if what is measured fits in memory.
+
+        Raises:
+            TooLargeError: with the number of integers, before anything is read.
+        """
+        if self.n_measured > MAX_MEASURED:
+            raise TooLargeError(
+                f"the plan measures {self.n_measured:,} integers; at most {MAX_MEASURED:,} are held. Ask for "
+                "fewer or coarser attributes in one plan."
+            )
 
     @abstractmethod
     def exact_answers(self, tables: CountTables) -> Array:

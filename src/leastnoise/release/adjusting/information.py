@@ -34,6 +34,7 @@ from leastnoise.release.adjusting.reduced_sums import CellSums, MeasuredRows, Re
 from leastnoise.strategy import (
     MAX_DENSE_STRATEGY,
     AxisForm,
+    JointRows,
     ProductBlock,
     Strategy,
     Structured,
@@ -297,22 +298,11 @@ class BlockInformation(Information):
         return in_schema_order(self._strategy.axes, waiting[every].reshape(-1))
 
     def total_row(self) -> TotalRow | None:
-        everyone = workload_of_query(Total(), self._schema)
-        if not self._strategy.can_answer_all(everyone):
-            return None
-        error = math.sqrt(float(self._strategy.variances_of(everyone)[0]))
-        return TotalRow(np.ones(self.n_cells), error, is_of_all=True)
+        return _total_row(self._strategy, self._schema)
 
     def sums(self) -> CellSums | None:
         tables = self._sums_of_tables()
-        return self._measured_rows() if tables is None else tables
-
-    def _measured_rows(self) -> MeasuredRows | None:
-        """The rows themselves, where they are few although they do not tell whole tables."""
-        m = self._strategy.n_measured
-        if m > min(_MAX_SUMS, _MAX_SUMS_SHARE * self.n_cells) or m * self.n_cells > MAX_DENSE_STRATEGY:
-            return None
-        return MeasuredRows(self._strategy.dense().astype(float) / math.sqrt(self._strategy.noise_variance))
+        return _measured_rows(self._strategy) if tables is None else tables
 
     def _sums_of_tables(self) -> TableSums | None:
         from scipy import linalg
@@ -342,6 +332,47 @@ class BlockInformation(Information):
 
     def _held(self, term: _Term) -> dict[int, Array | None]:
         return {a: self._grams[form] for a, form in zip(term.held, term.forms, strict=True)}
+
+
+class JointInformation(Information):
+    """Of products of rows over the axes, each with a multiplier of its own."""
+
+    def __init__(self, strategy: JointRows, schema: Schema) -> None:
+        self._strategy, self._schema = strategy, schema
+        self.n_cells = strategy.n_cells
+
+    def times(self, h: Array) -> Array:
+        axes = self._strategy.axes
+        return in_schema_order(axes, self._strategy.information_times(in_axis_order(axes, h)))
+
+    def estimates(self, measurements: Array) -> Array:
+        return self._strategy.estimates(measurements)
+
+    def linear(self, estimates: Array, measurements: Array) -> Array:
+        # The rows are independent, so that the estimates explain every measured integer.
+        return np.zeros(self.n_cells)
+
+    def total_row(self) -> TotalRow | None:
+        return _total_row(self._strategy, self._schema)
+
+    def sums(self) -> CellSums | None:
+        return _measured_rows(self._strategy)
+
+
+def _total_row(strategy: Structured | JointRows, schema: Schema) -> TotalRow | None:
+    everyone = workload_of_query(Total(), schema)
+    if not strategy.can_answer_all(everyone):
+        return None
+    error = math.sqrt(float(strategy.variances_of(everyone)[0]))
+    return TotalRow(np.ones(strategy.n_cells), error, is_of_all=True)
+
+
+def _measured_rows(strategy: Structured | JointRows) -> MeasuredRows | None:
+    """The rows themselves, where they are few although they do not tell whole tables."""
+    m, n = strategy.n_measured, strategy.n_cells
+    if m > min(_MAX_SUMS, _MAX_SUMS_SHARE * n) or m * n > MAX_DENSE_STRATEGY:
+        return None
+    return MeasuredRows(strategy.dense().astype(float) / math.sqrt(strategy.noise_variance))
 
 
 class _Term(NamedTuple):
@@ -385,6 +416,9 @@ def information_of(plan: Plan) -> Information:
     if isinstance(strategy, Structured):
         assert plan.workload.schema is not None
         return BlockInformation(strategy, plan.workload.schema)
+    if isinstance(strategy, JointRows):
+        assert plan.workload.schema is not None
+        return JointInformation(strategy, plan.workload.schema)
     assert isinstance(strategy, Strategy)
     return DenseInformation(strategy)
 

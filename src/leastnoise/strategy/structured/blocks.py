@@ -80,9 +80,6 @@ from leastnoise.strategy.structured.reconstruction import (
 )
 from leastnoise.strategy.structured.view import View
 
-# More integers than this are not measured: with their noise they are Python integers, some 60 bytes each.
-MAX_MEASURED = 2**25
-
 # Products that take more numbers than this are checked row by row.
 _MAX_CHECKED = 2**16
 
@@ -263,18 +260,6 @@ class Structured(Measured):
             for table, own, block in zip(counted, forms, blocks, strict=True)
         ]
         return np.concatenate(parts)
-
-    def require_measurable(self) -> None:
-        """Return if what is measured fits in memory.
-
-        Raises:
-            TooLargeError: with the number of integers, before anything is read.
-        """
-        if self.n_measured > MAX_MEASURED:
-            raise TooLargeError(
-                f"the plan measures {self.n_measured:,} integers; at most {MAX_MEASURED:,} are held. Ask for "
-                "fewer or coarser attributes in one plan."
-            )
 
     def _block_answers(self, table: Array, forms: Sequence[AxisForm]) -> Array:
         return integer_blocks.block_answers(table, forms)

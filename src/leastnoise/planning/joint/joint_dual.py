@@ -1,0 +1,95 @@
+"""Weights of product form for the bound of a union: those that raise the bound of `union_rotations`.
+
+With F_{j,a} = K_{j,a}^½ for K = diag(e) V diag(e) and e = √q, the bound is a function of q beside the
+rotations. It is homogeneous in every e_a, so that m_a = e ∘ (its slope in e), over its sum, are weights too;
+at the best q, q_a = m_a. Replacing q by m once after every sweep converges in 10 to 30 sweeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from leastnoise.bounds import UnionRotations, root_below, union_bound
+from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended
+from leastnoise.planning.joint.joint_problem import joint_asked
+from leastnoise.planning.oblique.dual_search import dual_weights
+from leastnoise.query import Products
+
+# Sweeps over all axes, at most.
+_SWEEPS = 60
+
+# A sweep that raises the bound by less than this share is the last.
+_LITTLE = 1e-6
+
+# No value keeps less than this share of what it has under equal weights: a zero is never lifted.
+_LEAST_SHARE = 1e-4
+
+# Combinations of values, at most: some arrays of as many numbers are held.
+_MAX_CELLS = 2**21
+
+# Values of an axis, at most.
+_MAX_SIZE = 640
+
+
+def joint_dual_weights(
+    products: Products, weights: Array, *, start: Sequence[Array], deadline: Deadline = NEVER
+) -> tuple[tuple[Array, ...], Ended]:
+    """Weights of the values of every axis that prove most, of those found by rotations and by `dual_weights`.
+
+    Args:
+        start: weights of the values of every axis; a single one where no product mentions it.
+    """
+    whole = [
+        own if kinds else np.full(size, 1 / size)
+        for own, kinds, size in zip(start, products.kinds, products.sizes, strict=True)
+    ]
+    if products.n_cells <= _MAX_CELLS and max(products.sizes) <= _MAX_SIZE:
+        rotated = _rotated(products, weights, whole, deadline)
+        if union_bound(products, weights, rotated) > union_bound(products, weights, whole):
+            whole = rotated
+    mentioned = [own if kinds else np.ones(1) for own, kinds in zip(whole, products.kinds, strict=True)]
+    return dual_weights(products, weights, start=mentioned, deadline=deadline)
+
+
+def _rotated(products: Products, weights: Array, q: Sequence[Array], deadline: Deadline) -> list[Array]:
+    asked = joint_asked(products)
+    grams = [
+        [*(np.asarray(kind.gram, dtype=float) for kind in kinds), np.ones((size, size))]
+        for kinds, size in zip(products.kinds, products.sizes, strict=True)
+    ]
+    counted = np.flatnonzero(weights > 0)
+    # From equal weights, as `union_norm` begins.
+    equal = [np.full(len(own), 1 / len(own)) for own in q]
+    search = UnionRotations(asked[counted].tolist(), weights[counted], _factors(grams, equal))
+    q = [np.maximum(own / own.sum(), _LEAST_SHARE / len(own)) for own in q]
+    search.change_factors(_factors(grams, q))
+    best, most = q, search.value()
+    for _ in range(_SWEEPS):
+        search.sweep()
+        q = [np.maximum(own, _LEAST_SHARE / len(own) * own.sum()) for own in search.masses]
+        q = [own / own.sum() for own in q]
+        search.change_factors(_factors(grams, q))
+        found, before = search.value(), most
+        if found > most:
+            best, most = q, found
+        if found <= before * (1 + _LITTLE) or deadline.is_past:
+            break
+    return best
+
+
+def _factors(grams: Sequence[Sequence[Array]], q: Sequence[Array]) -> list[list[Array]]:
+    found = []
+    for own, of_axis in zip(grams, q, strict=True):
+        e = np.sqrt(of_axis)
+        found.append([_factor(V, e) for V in own])
+    return found
+
+
+def _factor(V: Array, e: Array) -> Array:
+    if np.array_equal(V, np.eye(len(V))):
+        return np.diag(e)
+    return root_below(e[:, None] * V * e)

@@ -1,0 +1,141 @@
+"""The best weights of products of rows: a convex problem, solved axis by axis.
+
+Every axis a has rows T_a, (r_a, n_a). With C_a = T_a ∘ T_a, γ ≥ 0 and ω ≥ 0 arrays over tuples of rows,
+
+    minimise  Σ_i γ_i/ω_i   subject to   u = (⊗_a C_aᵀ) ω ≤ 1  in every cell                              (1)
+
+For any q ≥ 0, with t = (⊗_a C_a) q, no ω does better than h(q)²/Σq, h(q) = Σ_i √(γ_i t_i), and ω = √(γ/t),
+divided by max u, achieves h(q) max u. Both meet at the best q. −2 log h(q) + log Σq falls towards it; its
+gradient in q is −u/h + 1/Σq. With q = z² it has no constraint, and L-BFGS closes the gap to 1e-4 in about 300
+steps where multiplying q by u takes 20,000.
+
+Nothing larger than the cells is held: every product with ⊗ C_a goes axis by axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended
+from leastnoise.solver.backend import NUMPY, Backend
+from leastnoise.solver.descent import StopDescent, minimise_smooth
+
+
+def towards_cells(squares: Sequence[Any], weights: Any, kept: list[Any] | None = None) -> Any:
+    """(⊗ C_aᵀ) ω, an array over the cells, from one over the rows.
+
+    Args:
+        kept: filled with what each product along an axis was taken of, (rest, r_a), the last axis first.
+    """
+    sizes = [int(own.shape[1]) for own in squares]
+    values = weights
+    for own in reversed(list(squares)):
+        values = values.reshape(-1, own.shape[0])
+        if kept is not None:
+            kept.append(values)
+        # The axis that was last comes first: after all of them they are in their order again.
+        values = (values @ own).T
+    return values.reshape(sizes)
+
+
+def towards_rows(squares: Sequence[Any], q: Any, kept: list[Any] | None = None) -> Any:
+    """(⊗ C_a) q, an array over the rows, from one over the cells.
+
+    Args:
+        kept: filled with what each product along an axis was taken of, (n_a, rest), the first axis first.
+    """
+    sizes = [int(own.shape[0]) for own in squares]
+    values = q
+    for own in squares:
+        values = values.reshape(own.shape[1], -1)
+        if kept is not None:
+            kept.append(values)
+        values = (own @ values).T
+    return values.reshape(sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class ProductWeights:
+    """The weights found.
+
+    Attributes:
+        omega: ω, on the device, with max u = 1.
+        q: the dual weights of the cells, on the device, Σq = 1.
+        achieved, lower_bound: both sides, for these rows only.
+    """
+
+    omega: Any
+    q: Any
+    achieved: float
+    lower_bound: float
+    ended: Ended
+
+
+def product_weights(
+    squares: Sequence[Any],
+    gamma: Any,
+    *,
+    start: Any,
+    tol: float,
+    max_steps: int = 2_000,
+    backend: Backend = NUMPY,
+    deadline: Deadline = NEVER,
+) -> ProductWeights:
+    """ω of (1), to a relative gap.
+
+    Args:
+        squares: C_a of every axis, on the device.
+        gamma: γ, on the device; where it is zero, ω is.
+        start: q to start from, positive somewhere, on the device.
+        tol: the gap at which the search may end.
+    """
+    best: dict[str, Any] = {"achieved": math.inf, "lower_bound": 0.0}
+    floor = _LEAST_SHARE * float(start.sum()) / math.prod(start.shape)
+
+    def value(z: Array) -> tuple[float, Array]:
+        root = backend.matrix(z).reshape(start.shape)
+        q = root * root
+        total = float(q.sum())
+        t = towards_rows(squares, q) + _TINY
+        both = (gamma * t) ** 0.5
+        h = float(both.sum())
+        omega = both / t
+        u = towards_cells(squares, omega)
+        worst = float(u.max())
+        if h * worst < best["achieved"]:
+            best.update(achieved=h * worst, omega=omega / worst)
+        if h * h / total > best["lower_bound"]:
+            best.update(lower_bound=h * h / total, q=q / total)
+        if best["achieved"] <= (1 + tol) * best["lower_bound"]:
+            raise StopDescent
+        slope = 2 * root * (1 / total - u / h)
+        return -2 * math.log(h) + math.log(total), backend.numpy(slope).reshape(-1)
+
+    first = np.sqrt(np.maximum(backend.numpy(start), floor)).reshape(-1)
+    found = minimise_smooth(
+        value,
+        first / math.sqrt(float(first @ first)),
+        tol=_STEP_TOL,
+        max_steps=max_steps,
+        n_pairs=20,
+        deadline=deadline,
+    )
+    is_near = best["achieved"] <= (1 + tol) * best["lower_bound"]
+    return ProductWeights(**best, ended="converged" if is_near else found.ended)
+
+
+# Of equal shares, what a cell starts with at least: q = z² does not leave zero.
+_LEAST_SHARE = 1e-2
+
+# Added to t, so that nothing divides by zero.
+_TINY = 1e-300
+
+# A step that gains a smaller share of the value is rounding.
+_STEP_TOL = 1e-15

@@ -1,0 +1,97 @@
+"""Products of rows with joint weights, as a search proposes them, in integers and within a privacy goal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array
+from leastnoise.privacy import CellCosts, Goal
+from leastnoise.query import Axis
+from leastnoise.strategy.budget import check_spent, least_scale
+from leastnoise.strategy.joint_rows import JointRows
+from leastnoise.strategy.rounding import bits_for_scale, finer_bits
+from leastnoise.strategy.structured.axis_form import AxisForm
+
+# Bits of the largest multiplier. One that is 2^18 times smaller still has 12 bits, and rounding moves its
+# variance by a share of 2^-12, up or down.
+_MULTIPLIER_BITS = 30
+
+
+def joint_form(coefficients: Array, basis: Array | None, *, bits: int, has_total: bool) -> AxisForm:
+    """The rows of one axis in integers: every row of coefficients scaled to some bits, rounded, on the basis.
+
+    Args:
+        coefficients: real, (r, r) on the basis.
+        basis: integer rows, (r, n); None for all values.
+        has_total: whether the first row is 1ᵀ, which it then is exactly.
+
+    Raises:
+        DesignError: if they are not finite, or rounding makes them dependent.
+    """
+    if not np.isfinite(coefficients).all():
+        raise DesignError("the rows found are not finite; rescale the queries' rows")
+    largest = np.abs(coefficients).max(axis=1, keepdims=True)
+    if not largest.all():
+        raise DesignError("a row found is zero; rescale the queries' rows")
+    grid = np.rint(coefficients / largest * 2.0**bits).astype(np.int64)
+    rows = grid if basis is None else exact.as_integers(exact.product(grid, exact.as_integers(basis)))
+    if has_total:
+        rows = np.array(rows)
+        rows[0] = 1
+    if not exact.is_of_full_row_rank(rows):
+        raise DesignError("rounding would lose a direction; rescale the queries' rows")
+    return AxisForm("whole", rows.shape[1], rows)
+
+
+@dataclass(frozen=True, eq=False)
+class JointProposal:
+    """What `joint` proposes.
+
+    Attributes:
+        axes: names and sizes of the attributes of each axis.
+        forms: the integer rows of each.
+        omega: the precision of every product of rows, in any unit; zero where it is not measured.
+    """
+
+    axes: tuple[Axis, ...]
+    forms: tuple[AxisForm, ...]
+    omega: Array
+
+    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> JointRows:
+        """The integer strategy that measures this within a privacy goal.
+
+        Every k_i is the nearest integer to s √ω_i, and at least 1 where ω_i is positive: a zero would bias
+        answers.
+
+        Guarantee:
+            spent ≤ the goal's budget per record, compared in exact rationals, with the sensitivity taken from
+            the integers that are measured.
+
+        Raises:
+            DesignError: if the weights are not finite, or the goal is beyond what can be planned.
+        """
+        if not np.isfinite(self.omega).all() or (self.omega < 0).any() or not self.omega.any():
+            raise DesignError("the weights found are not finite and positive; rescale the queries' rows")
+        roots = np.sqrt(self.omega / self.omega.max())
+        # Where the budget is large, many bits, so that the noise is many steps of the grid wide.
+        bits = max(_MULTIPLIER_BITS, bits_for_scale(goal, tol)) + finer_bits(tol)
+        real = np.rint(np.ldexp(roots, min(bits, _MOST_BITS)))
+        is_wide = bits > exact.SAFE_BITS - 1
+        k = np.vectorize(int, otypes=[object])(real) if is_wide else real.astype(np.int64)
+        k = np.where((self.omega > 0) & (k < 1), 1, k)
+        if bits > _MOST_BITS:
+            k = k.astype(object) << (bits - _MOST_BITS)
+        bare = JointRows(
+            self.axes, self.forms, exact.as_integers(k), scale=1, noise=goal.noise, neighbours=goal.neighbours
+        )
+        strategy = bare.with_scale(least_scale(bare, goal, spare))
+        check_spent(strategy, goal, spare)
+        return strategy
+
+
+# Bits beyond which floats overflow; more are appended as zeros.
+_MOST_BITS = 900

@@ -1,0 +1,498 @@
+"""Integer rows that are products over the axes, each with a weight of its own: the family of `joint`.
+
+Every axis a has an integer matrix T_a, (r_a, n_a), with independent rows, and there is a multiplier k_i, zero
+or a positive integer, for every tuple i = (i_1, …, i_d) of rows. What is measured, with noise of one scale:
+
+    k_i · ⊗_a T_a[i_a, :]     for every i with k_i > 0                                                  (1)
+
+A record in cell c meets one column of every T_a, so that
+
+    Δ² = max over cells c of Σ_i k_i² Π_a T_a[i_a, c_a]² ,   an integer,                                (2)
+
+worked out for all cells axis by axis. With G_a = T_a⁺ the rows of (1) are independent, and the answer to a
+product ⊗ w_a is Σ_i Π_a (w_a G_a)[i_a] · y_i/k_i, unbiased where no i with k_i = 0 has a part in it, of
+variance
+
+    Σ_i (σ²/k_i²) Π_a (w_a G_a)[i_a]² .                                                                 (3)
+
+Products cross the axes that they mention and add up the others, which is the row 1ᵀ. Where 1ᵀ is a multiple
+of a row of T_a, exactly, adding up needs that row alone, and many k_i may be zero.
+
+No array has more entries than there are cells, or rows in what is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import DesignError, PlanFileError, TooLargeError
+from leastnoise.core.operators import AllOnes, Array, Operator, require_room
+from leastnoise.core.printable import in_figures
+from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, neighbours_named, noise_named
+from leastnoise.query import (
+    Axis,
+    InventedRecords,
+    Products,
+    ProductTerm,
+    Workload,
+    axes_from_plain,
+    axes_to_plain,
+    in_schema_order,
+    products_of,
+)
+from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY
+from leastnoise.strategy.measured import CountTables, Measured, Spread
+from leastnoise.strategy.structured.axis_form import AxisForm, form_from_parts
+from leastnoise.strategy.structured.integer_blocks import cross_tables
+
+# Cells up to this many have their spending listed one by one.
+_MAX_LISTED = 2**20
+
+
+class JointRows(Measured):
+    """Products of rows, each with a multiplier of its own; see (1).
+
+    Args:
+        axes: names and sizes of the attributes of each axis, all of the schema that tell records apart.
+        forms: T_a of each axis, of the kind "whole".
+        multipliers: k, integers, (r_1, …, r_d).
+
+    Raises:
+        DesignError: if they do not fit, or the rows of an axis are not independent, exactly.
+    """
+
+    axes: tuple[Axis, ...]
+    forms: tuple[AxisForm, ...]
+    multipliers: Array
+
+    def __init__(
+        self,
+        axes: Sequence[Axis],
+        forms: Sequence[AxisForm],
+        multipliers: Array,
+        *,
+        scale: int,
+        noise: str = GAUSSIAN,
+        neighbours: str = ADD_REMOVE,
+    ) -> None:
+        self._keep(scale=scale, noise=noise_named(noise), neighbours=neighbours_named(neighbours))
+        self._check_noise()
+        k = exact.as_integers(multipliers)
+        k.setflags(write=False)
+        self._keep(axes=tuple(axes), forms=tuple(forms), multipliers=k)
+        self._check()
+
+    def _check(self) -> None:
+        if self.noise != GAUSSIAN or self.neighbours.replaces:
+            raise DesignError("rows with joint weights are for Gaussian noise, and records added or removed")
+        fits = len(self.axes) == len(self.forms) > 0 and all(
+            form.kind == "whole" and form.size == axis.size
+            for axis, form in zip(self.axes, self.forms, strict=True)
+        )
+        if not fits or self.multipliers.shape != tuple(form.n_rows for form in self.forms):
+            raise DesignError("rows with joint weights need a matrix for every axis, and a multiplier each")
+        if self.multipliers.size == 0 or self.multipliers.min() < 0 or not self.multipliers.any():
+            raise DesignError("multipliers of rows must be whole numbers, zero or more, and not all zero")
+        for form in self.forms:
+            assert form.rows is not None
+            if not exact.is_of_full_row_rank(form.rows):
+                raise DesignError("the rows of an axis must be independent")
+
+    @cached_property
+    def _measured(self) -> Array:
+        """Where multipliers are positive, in the order of the rows."""
+        return np.flatnonzero(self.multipliers.reshape(-1) != 0)
+
+    @property
+    def n_measured(self) -> int:
+        return len(self._measured)
+
+    @property
+    def n_cells(self) -> int:
+        return math.prod(axis.size for axis in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many integers are measured, over how many cells."""
+        return self.n_measured, self.n_cells
+
+    def dense(self) -> Array:
+        if self.n_measured * self.n_cells > MAX_DENSE_STRATEGY:
+            raise TooLargeError(
+                f"the strategy has {self.n_measured:,} x {in_figures(self.n_cells)} entries; at most "
+                f"{MAX_DENSE_STRATEGY:,} are written out"
+            )
+        total: Array = np.ones((1, 1), dtype=object)
+        for form in self.forms:
+            total = np.kron(total, form.entries())
+        rows = total[self._measured] * self.multipliers.reshape(-1).astype(object)[self._measured, None]
+        return exact.as_integers(in_schema_order(self.axes, rows.T).T)
+
+    # Privacy, in integers -------------------------------------------------------------------------
+
+    @cached_property
+    def costs(self) -> Array:
+        """The sum in (2) for every cell, an array over the axes, exactly."""
+        total = self.multipliers.astype(object) ** 2
+        for position, form in enumerate(self.forms):
+            assert form.rows is not None
+            squares = exact.as_integers(form.rows.astype(object) ** 2)
+            front = np.moveaxis(total, position, 0)
+            along = exact.product(np.ascontiguousarray(squares.T), front.reshape(len(front), -1))
+            total = np.moveaxis(along.reshape(-1, *front.shape[1:]), 0, position)
+        return np.asarray(total.astype(object))
+
+    @cached_property
+    def sensitivity(self) -> int:
+        return self.neighbours.change_cost(int(self.costs.max()), self.noise)
+
+    @property
+    def column_costs(self) -> tuple[int, ...]:
+        if self.n_cells > _MAX_LISTED:
+            raise TooLargeError(
+                f"what a record spends is listed for up to {_MAX_LISTED:,} cells, there are more; "
+                "plan.spent_per_person is the most of all"
+            )
+        costs = in_schema_order(self.axes, self.costs.reshape(-1))
+        return tuple(self.neighbours.change_cost(int(cost), self.noise) for cost in costs)
+
+    # From counts to integers ------------------------------------------------------------------------
+
+    def exact_answers(self, tables: CountTables) -> Array:
+        self.require_measurable()
+        every = tuple(range(len(self.axes)))
+        table = next(iter(cross_tables(self.axes, [every], tables)))
+        answers = exact.products_along_axes([self._rows(a) for a in every], table).reshape(-1)
+        return np.asarray(
+            answers[self._measured] * self.multipliers.reshape(-1).astype(object)[self._measured]
+        )
+
+    def _rows(self, place: int) -> Array:
+        rows = self.forms[place].rows
+        assert rows is not None
+        return rows
+
+    # What is asked ----------------------------------------------------------------------------------
+
+    def products(self, workload: Workload) -> Products:
+        """A workload as products over the axes of the strategy.
+
+        Raises:
+            DesignError: if some query ties them together.
+        """
+        products = products_of(workload, self.axes)
+        if products is None:
+            raise DesignError("the strategy cannot answer queries that tie its axes together")
+        return products
+
+    def _asked(self, products: Products, term: ProductTerm) -> list[Operator | None]:
+        """What a product asks of every axis; None where it adds up all values."""
+        found: list[Operator | None] = [None] * len(self.axes)
+        for place, kind in zip(term.places, term.kinds, strict=True):
+            found[place] = products.kinds[place][kind].operator
+        return found
+
+    def can_answer_all(self, workload: Workload) -> bool:
+        return self.first_unanswerable(workload) is None
+
+    def first_unanswerable(self, workload: Workload) -> int | None:
+        products = products_of(workload, self.axes)
+        if products is None:
+            return 0
+        spans: dict[tuple[int, int], bool] = {}
+
+        def is_spanned(place: int, kind: int, operator: Operator | None) -> bool:
+            if (place, kind) not in spans:
+                form = self.forms[place]
+                spans[place, kind] = bool(needed_rows(form, operator).any()) and (
+                    form.spans(AllOnes(form.size) if operator is None else operator)
+                )
+            return spans[place, kind]
+
+        missing = self.multipliers == 0
+        for term in products.terms:
+            if products.is_zero(term):
+                continue
+            kinds = dict(zip(term.places, term.kinds, strict=True))
+            asked = self._asked(products, term)
+            if not all(is_spanned(a, kinds.get(a, -1), operator) for a, operator in enumerate(asked)):
+                return term.start
+            needed = [
+                np.flatnonzero(needed_rows(form, operator))
+                for form, operator in zip(self.forms, asked, strict=True)
+            ]
+            if missing[np.ix_(*needed)].any():
+                return term.start
+        return None
+
+    def distance_of(self, workload: Workload) -> float:
+        products = self.products(workload)
+        apart = [
+            [form.distance_of(kind.operator) if form.spans(kind.operator) else 0.0 for kind in kinds]
+            for form, kinds in zip(self.forms, products.kinds, strict=True)
+        ]
+        if not any(map(any, apart)):
+            return 0.0
+        return max(
+            math.expm1(sum(math.log1p(apart[a][k]) for a, k in zip(term.places, term.kinds, strict=True)))
+            for term in products.terms
+        )
+
+    # Accuracy ---------------------------------------------------------------------------------------
+
+    @property
+    def _variances(self) -> Array:
+        """σ²/k² of every product of rows; 0 where it is not measured, and has no part in any answer."""
+        k = self.multipliers.astype(float)
+        unit = math.sqrt(self.noise_variance)
+        return np.divide(unit, k, out=np.zeros(k.shape), where=k > 0) ** 2
+
+    def _gain(self, place: int, operator: Operator | None) -> Array:
+        """w G of every row of what is asked of an axis, (rows, r_a)."""
+        form = self.forms[place]
+        if operator is None:
+            return form.total_gain()[None, :]
+        require_room(operator.shape[0], form.n_rows, "how answers depend on what is measured")
+        return form.gain_of(operator)
+
+    def term_variances(self, products: Products, term: ProductTerm) -> Array:
+        """(3) for every query of a product, (n_rows,), in the order of its labels."""
+        values = self._variances
+        for a, operator in enumerate(self._asked(products, term)):
+            values = _along(self._gain(a, operator) ** 2, values, a)
+        return term.in_workload_order(values.reshape(-1))
+
+    def _terms(self, workload: Workload) -> Iterator[tuple[ProductTerm, Array]]:
+        """Every product of a workload, and the variances of its queries."""
+        products = self.products(workload)
+        for term in products.terms:
+            yield term, self.term_variances(products, term)
+
+    def variances_of(self, workload: Workload) -> Array:
+        require_room(workload.shape[0], 1, "the variances")
+        result = np.empty(workload.shape[0])
+        for term, variances in self._terms(workload):
+            result[term.start : term.start + term.n_rows] = variances
+        return result
+
+    def covariances_of(self, left: Workload, right: Workload) -> Array:
+        require_room(left.shape[0], right.shape[0], "the covariances")
+        result = np.empty((left.shape[0], right.shape[0]))
+        of_left, of_right = self.products(left), self.products(right)
+        for one in of_left.terms:
+            for other in of_right.terms:
+                part = self._term_covariances(self._asked(of_left, one), self._asked(of_right, other))
+                part = other.in_workload_order(one.in_workload_order(part).T).T
+                rows = slice(one.start, one.start + one.n_rows)
+                result[rows, other.start : other.start + other.n_rows] = part
+        return result
+
+    def _term_covariances(self, one: Sequence[Operator | None], other: Sequence[Operator | None]) -> Array:
+        values = self._variances
+        for a, (mine, yours) in enumerate(zip(one, other, strict=True)):
+            left, right = self._gain(a, mine), self._gain(a, yours)
+            require_room(len(left) * len(right), values.size, "the covariances")
+            pairs = left[:, None, :] * right[None, :, :]
+            # The first axis is the next one to go; pairs of rows are put last.
+            values = np.tensordot(values, pairs, axes=(0, 2))
+        n = len(self.axes)
+        order = [*range(0, 2 * n, 2), *range(1, 2 * n, 2)]
+        values = values.transpose(order)
+        return np.asarray(values.reshape(math.prod(values.shape[:n]), -1))
+
+    def spreads(self, workload: Workload) -> list[Spread]:
+        of_blocks: list[list[Array]] = [[] for _ in workload.blocks]
+        for term, variances in self._terms(workload):
+            of_blocks[term.block].append(variances)
+        result = []
+        for parts in of_blocks:
+            v = np.sort(np.concatenate(parts))
+            middle = float(v[(len(v) - 1) // 2])
+            result.append(Spread(math.sqrt(v[0]), math.sqrt(middle), math.sqrt(v[-1]), math.fsum(v) / len(v)))
+        return result
+
+    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
+        if not all(len(own) == 1 for own in weights):
+            return math.fsum(workload.per_query(weights, "the weights") * self.variances_of(workload))
+        products = self.products(workload)
+        sums: dict[tuple[int, int], Array] = {}
+        v = self._variances
+        total = []
+        for term in products.terms:
+            kinds = dict(zip(term.places, term.kinds, strict=True))
+            values = v
+            for a in reversed(range(len(self.axes))):
+                key = (a, kinds.get(a, -1))
+                if key not in sums:
+                    sums[key] = self._summed_gains(products, *key)
+                values = values @ sums[key]
+            total.append(float(weights[term.block][0]) * float(values))
+        return math.fsum(total)
+
+    def _summed_gains(self, products: Products, place: int, kind: int) -> Array:
+        """Σ (w G)² over the rows of a kind, (r_a,); of the total for kind −1."""
+        form = self.forms[place]
+        if kind < 0:
+            return form.total_gain() ** 2
+        G = form.inverse
+        return np.asarray(((products.kinds[place][kind].gram @ G) * G).sum(axis=0))
+
+    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
+        if not all(len(own) == 1 for own in caps):
+            c = workload.per_query(caps, "the caps")
+            with np.errstate(over="ignore"):
+                return float((self.variances_of(workload) / c).max(initial=0))
+        with np.errstate(over="ignore"):
+            # Squares of standard errors, which is what targets are compared with.
+            return max(
+                math.sqrt(variances.max(initial=0.0)) ** 2 / float(caps[term.block][0])
+                for term, variances in self._terms(workload)
+            )
+
+    def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
+        raise DesignError("rows with joint weights are for Gaussian noise")
+
+    # From integers to answers -------------------------------------------------------------------------
+
+    def _components(self, y: Array) -> Array:
+        """y/k of every product of rows, (r_1, …, r_d, draws); 0 where it is not measured."""
+        k = self.multipliers.reshape(-1)[self._measured]
+        # A quotient of Python integers is correctly rounded, however wide they are.
+        wide = y.dtype == object
+        values = (y / k.astype(object)[:, None]).astype(float) if wide else y / k.astype(float)[:, None]
+        placed = np.zeros((self.multipliers.size, y.shape[1]))
+        placed[self._measured] = values
+        return placed.reshape(*self.multipliers.shape, y.shape[1])
+
+    def estimates(self, measurements: Array) -> Array:
+        require_room(self.n_cells, 1, "the estimated cells")
+        cells = self._components(measurements[:, None])
+        for a, form in enumerate(self.forms):
+            cells = _along(form.inverse, cells, a)
+        return in_schema_order(self.axes, cells.reshape(-1))
+
+    def answers_of(self, workload: Workload, measurements: Array) -> Array:
+        return self._answers(workload, measurements[:, None])[:, 0]
+
+    def _answers(self, workload: Workload, y: Array) -> Array:
+        """Answers, (m, draws), from measured integers or noise alone, (n_measured, draws)."""
+        require_room(workload.shape[0], y.shape[1], "the answers")
+        products = self.products(workload)
+        result = np.empty((workload.shape[0], y.shape[1]))
+        components = self._components(y)
+        for term in products.terms:
+            values = self._term_values(products, term, components)
+            result[term.start : term.start + term.n_rows] = values
+        return result
+
+    def _term_values(self, products: Products, term: ProductTerm, components: Array) -> Array:
+        """The answers to one product, (n_rows, draws), in the order of its labels."""
+        values = components
+        for a, operator in enumerate(self._asked(products, term)):
+            if operator is None:
+                values = _along(self.forms[a].total_gain()[None, :], values, a)
+            else:
+                front = np.moveaxis(_along(self.forms[a].inverse, values, a), a, 0)
+                found = operator.apply(front.reshape(len(front), -1))
+                values = np.moveaxis(found.reshape(-1, *front.shape[1:]), 0, a)
+        return term.in_workload_order(values.reshape(term.n_rows, -1))
+
+    def noiseless_answers(
+        self, workload: Workload, records: InventedRecords, queries: Sequence[int]
+    ) -> Array:
+        products = self.products(workload)
+        components = self._components(self.exact_answers(records.tables)[:, None])
+        starts = [term.start for term in products.terms]
+        known: dict[ProductTerm, Array] = {}
+        found = []
+        for query in queries:
+            term = products.terms[bisect_right(starts, query) - 1]
+            if term not in known:
+                known[term] = self._term_values(products, term, components)
+            found.append(float(known[term][query - term.start, 0]))
+        return np.array(found)
+
+    def error_map(self, workload: Workload) -> Callable[[Array], Array]:
+        return partial(self._answers, workload)
+
+    # What cells tell about one another ----------------------------------------------------------------
+
+    def information_times(self, cells: Array) -> Array:
+        """AᵀA x/ν for numbers x of all cells, (n,), in the order of the axes; ν is the noise's variance."""
+        values = cells.reshape([axis.size for axis in self.axes])
+        for a in range(len(self.axes)):
+            values = _along(self._rows(a).astype(float), values, a)
+        k = self.multipliers.astype(float)
+        values = values * (k / math.sqrt(self.noise_variance)) ** 2
+        for a in range(len(self.axes)):
+            values = _along(self._rows(a).T.astype(float), values, a)
+        return np.asarray(values.reshape(-1))
+
+    # Files ------------------------------------------------------------------------------------------
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        arrays = {"multipliers": exact.to_limbs(self.multipliers)}
+        forms = []
+        for place, form in enumerate(self.forms):
+            plain, held = form.to_parts()
+            forms.append(plain)
+            arrays |= {f"axis{place}_{name}": array for name, array in held.items()}
+        return {"kind": "joint", "axes": axes_to_plain(self.axes), "forms": forms}, arrays
+
+    def __repr__(self) -> str:
+        return (
+            f"JointRows({self.n_measured:,} integers, {in_figures(self.n_cells)} cells, "
+            f"{self.noise} noise of scale {self.scale:,})"
+        )
+
+
+def needed_rows(form: AxisForm, operator: Operator | None) -> Array:
+    """Which rows of T_a have a part in what is asked of an axis, (r_a,), booleans; all unless known exactly.
+
+    Args:
+        operator: what is asked; None for the sum of all values.
+    """
+    assert form.rows is not None
+    is_total = operator is None
+    if operator is not None and operator.shape[0] <= _MAX_LOOKED_AT:
+        is_total = bool((np.ptp(operator.dense(), axis=1) == 0).all())
+    constant = (form.rows == form.rows[:, :1]).all(axis=1)
+    if not (is_total and constant.any()):
+        return np.ones(form.n_rows, dtype=bool)
+    # Independent rows: only one of them can be a multiple of 1ᵀ.
+    return np.asarray(constant)
+
+
+# Rows of a kind that are looked at to see whether they are multiples of the total.
+_MAX_LOOKED_AT = 64
+
+
+def _along(matrix: Array, table: Array, position: int) -> Array:
+    """A matrix applied along one axis of a table."""
+    return np.moveaxis(np.tensordot(matrix, table, axes=(1, position)), 0, position)
+
+
+def joint_rows_from_parts(
+    plain: Mapping[str, Any], arrays: Mapping[str, Array], *, scale: int, noise: str, neighbours: str
+) -> JointRows:
+    """The strategy that `JointRows.to_parts` took apart, read without trusting it.
+
+    Raises:
+        PlanFileError: if it is none.
+    """
+    axes = axes_from_plain(plain["axes"])
+    forms = [
+        form_from_parts(own, {"rows": arrays[f"axis{place}_rows"]})
+        for place, own in enumerate(plain["forms"])
+    ]
+    limbs = arrays["multipliers"]
+    if limbs.dtype.kind != "i" or limbs.ndim != len(axes) + 1:
+        raise PlanFileError("the file holds multipliers that are no whole numbers")
+    return JointRows(axes, forms, exact.from_limbs(limbs), scale=scale, noise=noise, neighbours=neighbours)
