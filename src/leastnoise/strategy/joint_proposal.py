@@ -27,7 +27,7 @@ def joint_form(coefficients: Array, basis: Array | None, *, bits: int, has_total
     Args:
         coefficients: real, (r, r) on the basis.
         basis: integer rows, (r, n); None for all values.
-        has_total: whether the first row is 1ᵀ, which it then is exactly.
+        has_total: whether the first row is a multiple of 1ᵀ, which it then is exactly.
 
     Raises:
         DesignError: if they are not finite, or rounding makes them dependent.
@@ -41,7 +41,8 @@ def joint_form(coefficients: Array, basis: Array | None, *, bits: int, has_total
     rows = grid if basis is None else exact.as_integers(exact.product(grid, exact.as_integers(basis)))
     if has_total:
         rows = np.array(rows)
-        rows[0] = 1
+        # As large as the others, or the multipliers of these would be too small to round.
+        rows[0] = 1 << bits
     if not exact.is_of_full_row_rank(rows):
         raise DesignError("rounding would lose a direction; rescale the queries' rows")
     return AxisForm("whole", rows.shape[1], rows)

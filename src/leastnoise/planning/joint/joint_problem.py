@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.merged_cells import distinct_cells
 from leastnoise.core.operators import Array
-from leastnoise.planning.families.proposals import distinct_cells, on_basis
+from leastnoise.planning.families.proposals import on_basis
 from leastnoise.planning.oblique.axis_split import asked_basis
 from leastnoise.query import AxisRows, Products
 from leastnoise.solver import Backend, towards_cells, towards_rows

@@ -36,9 +36,9 @@ def eigen_start(problem: JointProblem) -> list[Array]:
         size, turn = np.linalg.eigh(axis.columns @ axis.columns.T)
         whiten = turn / np.sqrt(np.maximum(size, size[-1] * 1e-12))
         # Shares that no two kinds have in a ratio of small numbers, so that few eigenvalues fall together.
-        mixture = sum(
-            (1 + np.sqrt(2 + kind)) * V / (float(np.trace(V)) or 1.0) for kind, V in enumerate(axis.grams)
-        )
+        mixture = np.zeros((axis.rank, axis.rank))
+        for kind, V in enumerate(axis.grams):
+            mixture += (1 + np.sqrt(2 + kind)) * V / (float(np.trace(V)) or 1.0)
         vectors = np.linalg.eigh(whiten.T @ mixture @ whiten)[1]
         C = (whiten @ vectors).T
         found.append(pinned(problem, a, C))
