@@ -61,17 +61,19 @@ class Needs:
         first: operations before its search can end for the first time.
         step: operations between two looks at the clock.
         last: operations after its search: rounding to whole numbers and the proof.
+        steps: how many steps it takes as a rule.
     """
 
     memory: float = 0.0
     first: float = 0.0
     step: float = 0.0
     last: float = 0.0
+    steps: float = USUAL_STEPS
 
     @property
     def operations(self) -> float:
         """What it takes as a rule, from the beginning to the proof."""
-        return self.first + USUAL_STEPS * self.step + self.last
+        return self.first + self.steps * self.step + self.last
 
     @property
     def least_seconds(self) -> float:

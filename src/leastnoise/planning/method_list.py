@@ -57,7 +57,9 @@ METHODS: tuple[Method, ...] = (
 
 # Those that search for the optimum under Gaussian noise. The others measure fixed rows, or weigh those of a
 # fixed basis, and have never been better.
-SEARCHES: dict[str, Method] = {method.name: method for method in (DENSE, PRODUCT, MARGINALS, RESIDUALS)}
+SEARCHES: dict[str, Method] = {
+    method.name: method for method in (DENSE, PRODUCT, MARGINALS, RESIDUALS, JOINT)
+}
 
 # The papers' own algorithms: the name of each method, its module, and what it is called there. A module is
 # loaded when somebody asks for its method, or when none of ours can serve.
@@ -111,7 +113,7 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
     else:
         # Where records are replaced, cross tables have their exact optimum, and single products have not.
         yield from (MARGINALS, PRODUCT) if goal.relation.replaces else (PRODUCT, MARGINALS)
-        yield from (DENSE, RESIDUALS) if is_dense_soon(reasons) else (RESIDUALS, DENSE)
+        yield from (DENSE, RESIDUALS, JOINT) if is_dense_soon(reasons) else (RESIDUALS, JOINT, DENSE)
     # Noise on every cell or query comes after wavelets and trees.
     others = [method for method in METHODS if method.name not in SEARCHES]
     yield from sorted(others, key=lambda method: method in (IDENTITY, WORKLOAD))

@@ -79,14 +79,11 @@ def _needs(request: Request) -> Needs:
     cells, sizes = asked.n_cells, asked.sizes
     squares = sum(size**2 for size in sizes)
     held = matrices(_HELD, 1, cells + squares)
-    each = 2.0 * cells * sum(sizes) + sum(products(3, size, size) for size in sizes)
+    # Towards cells, towards rows, and the slopes of both: six products along every axis.
+    each = 12.0 * cells * sum(sizes) + sum(products(3, size, size) for size in sizes)
     on_device = request.backend != "numpy"
-    return Needs(
-        held,
-        0.0 if on_device else _FIRST_EVALUATIONS * each,
-        0.0 if on_device else each,
-        _LAST_EVALUATIONS * each,
-    )
+    step = 0.0 if on_device else each
+    return Needs(held, _FIRST_EVALUATIONS * step, step, _LAST_EVALUATIONS * each, _EVALUATIONS)
 
 
 # Arrays over all cells held at once, those of L-BFGS included.
@@ -94,6 +91,9 @@ _HELD = 70.0
 
 # Evaluations before the search can end for the first time.
 _FIRST_EVALUATIONS = 100.0
+
+# As a rule, until it ends by itself.
+_EVALUATIONS = 2_000.0
 
 # And of rounding, the weights for integer rows, and the sensitivity.
 _LAST_EVALUATIONS = 100.0
@@ -185,6 +185,5 @@ JOINT = Method(
     "unions of products that cross ordered attributes, as strips, windows and trees on grids; with a bound",
     _refuses,
     _find,
-    is_quick=False,
     needs=_needs,
 )
