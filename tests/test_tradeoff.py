@@ -201,7 +201,7 @@ def test_a_design_that_fails_next_to_the_least_epsilon_is_told(monkeypatch: pyte
             raise DesignError("no plan; ask again")
         return true_design(*arguments, **options)
 
-    monkeypatch.setattr(sys.modules["leastnoise.report.trade_off"], "design", failing)
+    monkeypatch.setattr(sys.modules["leastnoise.report.redesign"], "design", failing)
     table = tradeoff(asked, ln.ApproxDP(1.01 * least, DELTA), epsilons=[1.01 * least])
     (point,) = table.points
     assert point.how == "scaled"
@@ -284,7 +284,7 @@ def test_a_time_limit_is_shared_and_the_own_epsilon_comes_first(
     """Two designs took all of the time, and the goal that was given had none."""
     asked = workload(**TARGETS)
     least = ln.design(asked).epsilon(delta=DELTA)
-    module, clock, true_design = sys.modules["leastnoise.report.trade_off"], Clock(), ln.design
+    module, clock, true_design = sys.modules["leastnoise.report.redesign"], Clock(), ln.design
     given: list[float] = []
 
     def design(*arguments: Any, time_limit: float, **options: Any) -> Any:

@@ -49,7 +49,7 @@ from leastnoise.report.pressure import (
     largest_shares,
     pressure_of,
 )
-from leastnoise.report.redesign import Job, Redesign, Runner
+from leastnoise.report.redesign import DesignSeries, Job, Redesign, Redesigns
 
 # Shares are read from weights that prove the optimum to this gap; others say little.
 _PROVED = MOST_OPTIMAL
@@ -114,12 +114,13 @@ def drivers(
     if jobs:
         _check_after(plan, after)
     is_compared = bool(jobs) and plan.certificate.gap > NEGLIGIBLE
-    runner = Runner(plan, method, after, time_limit, backend, progress, len(jobs) + is_compared)
-    again = runner.as_it_is() if is_compared else None
+    series = DesignSeries(time_limit, progress, len(jobs) + is_compared)
+    redesigns = Redesigns(plan, method, after, backend, series)
+    again = redesigns.as_it_is() if is_compared else None
     if again is not None and again.certificate.achieved < plan.certificate.achieved:
         known = replace(known, reference=again)
         jobs = known.jobs(most)
-    return known.table(jobs, runner.run(jobs, workers), method, again)
+    return known.table(jobs, redesigns.run(jobs, workers), method, again)
 
 
 def _is_number(value: object) -> bool:

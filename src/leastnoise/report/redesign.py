@@ -1,4 +1,4 @@
-"""Several requests designed again, at once where that is quicker, each like the plan that they vary."""
+"""Several requests designed one after another, or at once where that is quicker, within one time limit."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from typing import Any
 
 from leastnoise.core import threads
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, LeastnoiseError
 from leastnoise.core.progress import Progress
 from leastnoise.planning import Plan, Request, design, method_named
+from leastnoise.privacy import Goal
 from leastnoise.query import Workload
 from leastnoise.report.driver_table import Change
 
 
 @dataclass(frozen=True)
 class Redesign:
-    """Where `drivers` stands.
+    """Where `drivers` or `tradeoff` stands.
 
     Attributes:
-        subject: what is being designed again.
+        subject: what is being designed.
         number: which of them it is, from 1.
         n_redesigns: how many there will be.
         seconds: since it began.
@@ -35,6 +37,76 @@ class Redesign:
     n_redesigns: int
     seconds: float
     gap: float | None = None
+
+
+class OutOfTime(DesignError):
+    """Raised instead of a design for which no time is left."""
+
+
+class _Ended(Exception):
+    """Raised inside a design once nobody waits for it any more."""
+
+
+class DesignSeries:
+    """Designs of one kind within one time limit, which they share fairly; it tells where it stands."""
+
+    def __init__(
+        self, time_limit: float | None, progress: Callable[[Redesign], None] | None, n_designs: int = 1
+    ) -> None:
+        self.deadline = Deadline.after(time_limit)
+        self.progress = progress
+        self.n_designs = n_designs
+        self.n_begun = 0
+        self._is_over = threading.Event()
+        self._lock = threading.Lock()
+
+    def expect(self, n_more: int) -> None:
+        """Say how many designs there will be from now on."""
+        self.n_designs = self.n_begun + n_more
+
+    def end(self) -> None:
+        """Let the designs that run end at their next step."""
+        self._is_over.set()
+
+    def plan(
+        self,
+        subject: str,
+        workload: Workload,
+        goal: Goal | None,
+        *,
+        at_once: int = 1,
+        least_share: float = 0.0,
+        **settings: Any,
+    ) -> Plan:
+        """The plan for one request, with its part of the time that is left.
+
+        Args:
+            at_once: how many are designed at the same time.
+            least_share: of all the time, what this one has however late it begins.
+            settings: the other arguments of `design`.
+
+        Raises:
+            OutOfTime: if no time is left for it.
+        """
+        with self._lock:
+            self.n_begun += 1
+            number, n_designs = self.n_begun, max(self.n_designs, self.n_begun)
+
+        def tell(step: Progress | None = None) -> None:
+            if self._is_over.is_set():
+                raise _Ended
+            if self.progress is not None:
+                gap = None if step is None or math.isinf(step.gap) else step.gap
+                with self._lock:
+                    self.progress(Redesign(subject, number, n_designs, self.deadline.elapsed, gap))
+
+        tell()
+        if self.deadline.is_past and not least_share:
+            raise OutOfTime(f"the time limit was reached before {subject}; give more time")
+        limit = self.deadline.share_of_rest(min(at_once / (n_designs - number + 1), 1.0)).left
+        if limit is not None:
+            limit = max(limit, self.deadline.part(least_share).ends - self.deadline.began)
+        return design(workload, goal, time_limit=limit, progress=tell, **settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,59 +124,37 @@ class Job:
     read: Callable[[Plan], Change]
 
 
-class _Late(DesignError):
-    """Raised instead of a design for which no time is left."""
-
-
-class _Ended(Exception):
-    """Raised inside a design once nobody waits for it any more."""
-
-
-class Runner:
-    """Designs the jobs again, several at once, and tells where it stands."""
+class Redesigns:
+    """Variants of the workload of one plan, designed like it."""
 
     def __init__(
-        self,
-        plan: Plan,
-        method: str,
-        after: Sequence[Plan],
-        time_limit: float | None,
-        backend: str,
-        progress: Callable[[Redesign], None] | None,
-        n_jobs: int,
+        self, plan: Plan, method: str, after: Sequence[Plan], backend: str, series: DesignSeries
     ) -> None:
         self.plan, self.method, self.after, self.backend = plan, method, after, backend
-        self.progress, self.n_jobs = progress, n_jobs
-        self.n_before = 0
-        self.deadline = Deadline.after(time_limit)
-        self.is_over = threading.Event()
-        self.telling = threading.Lock()
+        self.series = series
 
     def as_it_is(self) -> Plan | None:
         """The plan that is found for the request as it is; None where none is found in the time there is."""
-        self.n_before = 1
         try:
-            return self._design("the plan as it is", self.plan.workload, 1, 1)
+            return self._design("the plan as it is", self.plan.workload)
         except DesignError:
             return None
 
     def run(self, jobs: Sequence[Job], workers: int | None) -> list[Change | str]:
         """What came of every job, in their order; a text where nothing did."""
-        at_once, first = min(self._workers(workers), len(jobs)), 1 + self.n_before
+        at_once = min(self._workers(workers), len(jobs))
         if at_once <= 1:
-            return [self._result(job, number, 1) for number, job in enumerate(jobs, first)]
+            return [self._result(job) for job in jobs]
         # Small matrices: one BLAS thread for each. Limited from outside, because designs that end at
         # different times would put back each other's limits.
         with threads.for_matrices_of(0), ThreadPoolExecutor(at_once) as pool:
-            waiting: list[Future[Change | str]] = [
-                pool.submit(self._result, job, number, at_once) for number, job in enumerate(jobs, first)
-            ]
+            waiting: list[Future[Change | str]] = [pool.submit(self._result, job, at_once) for job in jobs]
             try:
                 for done in as_completed(waiting):
                     done.result()
             except BaseException:
                 # Ctrl-C, or what a callback raised: those that run end at their next step.
-                self.is_over.set()
+                self.series.end()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
             return [one.result() for one in waiting]
@@ -119,42 +169,25 @@ class Runner:
         is_small = known.matrix_size(asked) < threads.SMALL
         return (os.cpu_count() or 1) if is_small else 1
 
-    def _result(self, job: Job, number: int, at_once: int) -> Change | str:
+    def _result(self, job: Job, at_once: int = 1) -> Change | str:
         """What came of one job, or why nothing did."""
         try:
-            return job.read(self._design(job.subject, job.workload, number, at_once))
-        except _Late:
+            return job.read(self._design(job.subject, job.workload, at_once))
+        except OutOfTime:
             return f"{job.how} was not tried: the time limit was reached before its turn; give more time"
         except LeastnoiseError as error:
             return f"{job.how} failed: {error}"
 
-    def _design(self, subject: str, workload: Workload, number: int, at_once: int) -> Plan:
-        self._tell(subject, number, None)
-        if self.deadline.is_past:
-            raise _Late
-        # What is left, shared fairly among those that still have to be designed.
-        limit = self.deadline.share_of_rest(min(at_once / (self.n_jobs - number + 1), 1.0)).left
-
-        def tell(step: Progress) -> None:
-            self._tell(subject, number, step.gap if math.isfinite(step.gap) else None)
-
-        return design(
+    def _design(self, subject: str, workload: Workload, at_once: int = 1) -> Plan:
+        return self.series.plan(
+            subject,
             workload,
             self.plan.privacy if self.plan.has_goal else None,
+            at_once=at_once,
             objective=self.plan.objective,
             method=self.method,
             options=dict(self.plan.options) if self.method != "auto" else None,
             after=self.after,
             tol=self.plan.tol,
-            time_limit=limit,
             backend=self.backend,
-            progress=tell,
         )
-
-    def _tell(self, subject: str, number: int, gap: float | None) -> None:
-        if self.is_over.is_set():
-            raise _Ended
-        if self.progress is not None:
-            passed = self.deadline.elapsed
-            with self.telling:
-                self.progress(Redesign(subject, number, self.n_jobs, passed, gap))

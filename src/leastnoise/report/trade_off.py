@@ -25,18 +25,16 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.deadline import Deadline
-from leastnoise.core.errors import DesignError, InputError, LeastnoiseError
+from leastnoise.core.errors import InputError, LeastnoiseError
 from leastnoise.core.printable import counted, printable
-from leastnoise.core.progress import Progress
 from leastnoise.core.remedies import Argument, Remedy
-from leastnoise.planning import Plan, design
+from leastnoise.planning import Plan
 from leastnoise.privacy import ApproxDP, Goal, PureDP, epsilon_of
 from leastnoise.query import Objective, Targets, TotalVariance, Workload, default_objective
 from leastnoise.report.baseline_noise import Baselines, baselines
 from leastnoise.report.plan_sentences import target_with_stderr
 from leastnoise.report.pressure import largest_shares
-from leastnoise.report.redesign import Redesign
+from leastnoise.report.redesign import DesignSeries, Redesign
 from leastnoise.report.trade_off_table import (
     AskedBatch,
     BatchAccuracy,
@@ -111,9 +109,9 @@ def tradeoff(
     wanted_factors = _numbers("factors", factors)
     chosen = default_objective(workload, objective, has_goal=privacy is not None)
     settings: dict[str, Any] = {"method": method, "options": options, "tol": tol, "backend": backend}
-    designer = _Designer(workload, settings, time_limit, progress)
+    series = DesignSeries(time_limit, progress)
     every = sorted({*wanted, *([] if asked is None else [asked])})
-    curve = _Curve(workload, goal, chosen, designer, len(every))
+    curve = _Curve(workload, goal, chosen, series, settings, len(every))
     points = [replace(point, is_asked=point.epsilon == asked) for point in curve.points(every, asked)]
     least = curve.needed_budget()
     needed = [_needed(goal, least, factor) for factor in wanted_factors] if least else []
@@ -160,58 +158,6 @@ def _numbers(what: str, given: Iterable[float]) -> list[float]:
     return sorted(set(values))
 
 
-class _Designer:
-    """Designs one plan after another, and tells where it stands."""
-
-    def __init__(
-        self,
-        workload: Workload,
-        settings: Mapping[str, Any],
-        time_limit: float | None,
-        progress: Callable[[Redesign], None] | None,
-    ) -> None:
-        self.workload, self.settings = workload, settings
-        self.progress = progress
-        self.deadline = Deadline.after(time_limit)
-        self.n_begun, self.n_designs = 0, 1
-
-    def expect(self, n_more: int) -> None:
-        """Say how many designs there will be from now on."""
-        self.n_designs = self.n_begun + n_more
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the time is up."""
-        return self.deadline.is_past
-
-    def plan(self, goal: Goal, objective: Objective, subject: str, *, is_own: bool = False) -> Plan:
-        """A plan that states its errors.
-
-        Args:
-            is_own: whether it is for the goal's own ε, which is never left out for lack of time.
-        """
-        self.n_begun += 1
-        number, n_designs = self.n_begun, max(self.n_designs, self.n_begun)
-        if self.is_late and not is_own:
-            raise DesignError(f"the time limit was reached before {subject}; give more, or fewer epsilons")
-        limit = self.deadline.share_of_rest(1 / (n_designs - number + 1)).left
-        if limit is not None and is_own:
-            limit = max(limit, self.deadline.part(_OWN_SHARE).ends - self.deadline.began)
-
-        def tell(step: Progress | None = None) -> None:
-            if self.progress is not None:
-                passed = self.deadline.elapsed
-                gap = None if step is None or math.isinf(step.gap) else step.gap
-                self.progress(Redesign(subject, number, n_designs, passed, gap))
-
-        tell()
-        plan = design(
-            self.workload, goal, objective=objective, time_limit=limit, progress=tell, **self.settings
-        )
-        plan.fixed_strategy()
-        return plan
-
-
 class _Curve:
     """What can be had at every ε, from as few designs as theory allows."""
 
@@ -220,34 +166,45 @@ class _Curve:
         workload: Workload,
         goal: ApproxDP | PureDP,
         objective: Objective,
-        designer: _Designer,
+        series: DesignSeries,
+        settings: Mapping[str, Any],
         n_points: int,
     ) -> None:
-        self.workload, self.goal, self.objective, self.designer = workload, goal, objective, designer
+        self.workload, self.goal, self.objective = workload, goal, objective
+        self.series, self.settings = series, settings
         self.is_within = objective.kind == "total-within-caps"
         self.least_total: _ScaledPlan | None = None
         self.n_designed = 0
         self.failures: list[str] = []
         self.too_late: list[float] = []
         if not self.is_within:
-            self.base = _ScaledPlan(designer.plan(goal, objective, f"the {objective}"))
+            self.base = _ScaledPlan(self._plan(goal, objective, f"the {objective}"))
             return
         # As many as there may be: what turns out not to be designed leaves its time to the others.
-        designer.expect(2 + n_points)
-        self.base = _ScaledPlan(designer.plan(goal, Targets(), "the least that meets the targets"))
+        series.expect(2 + n_points)
+        self.base = _ScaledPlan(self._plan(goal, Targets(), "the least that meets the targets"))
         assert isinstance(objective, TotalVariance)
         try:
             least = TotalVariance(relative_to=objective.relative_to)
-            self.least_total = _ScaledPlan(designer.plan(goal, least, "the least total variance"))
+            self.least_total = _ScaledPlan(self._plan(goal, least, "the least total variance"))
         except LeastnoiseError:
             # A query of weight zero may be outside what the total asks; then every ε is designed.
             self.least_total = None
+
+    def _plan(self, goal: Goal, objective: Objective, subject: str, *, is_own: bool = False) -> Plan:
+        """A plan that states its errors; one for the goal's own ε is never left out for lack of time."""
+        share = _OWN_SHARE if is_own else 0.0
+        plan = self.series.plan(
+            subject, self.workload, goal, least_share=share, objective=objective, **self.settings
+        )
+        plan.fixed_strategy()
+        return plan
 
     def points(self, epsilons: Sequence[float], asked: float | None) -> list[TradeoffPoint]:
         goals = [(epsilon, replace(self.goal, epsilon=epsilon)) for epsilon in epsilons]
         if not self.is_within:
             return [self.base.point(epsilon, goal, "scaled") for epsilon, goal in goals]
-        self.designer.expect(sum(self._is_between(goal) for _, goal in goals))
+        self.series.expect(sum(self._is_between(goal) for _, goal in goals))
         # The goal's own first, as what comes last may be too late; false sorts before true.
         in_turn = sorted(goals, key=lambda pair: pair[0] != asked)
         found = [self._within(epsilon, goal, is_own=epsilon == asked) for epsilon, goal in in_turn]
@@ -267,11 +224,11 @@ class _Curve:
             return self.least_total.point(epsilon, goal, "scaled")
         # This close to the least ε, or this late, the plan for the targets alone is all there is.
         instead = replace(self.base.point(epsilon, goal, "scaled"), gap=math.nan, status="stopped")
-        if self.designer.is_late and not is_own:
+        if self.series.deadline.is_past and not is_own:
             self.too_late.append(epsilon)
             return instead
         try:
-            plan = self.designer.plan(goal, self.objective, f"epsilon = {epsilon:.4g}", is_own=is_own)
+            plan = self._plan(goal, self.objective, f"epsilon = {epsilon:.4g}", is_own=is_own)
         except LeastnoiseError as error:
             self.failures.append(f"At epsilon = {epsilon:.4g} the targets alone were planned for: {error}")
             return instead
