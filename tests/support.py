@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,3 +16,20 @@ def extra(module: str) -> Any:
     if os.environ.get("LEASTNOISE_ALL_EXTRAS"):
         return importlib.import_module(module)
     return pytest.importorskip(module)
+
+
+@contextmanager
+def refuses(kind: type[Exception], field: str, given: object = ..., *says: str) -> Iterator[Any]:
+    """A block that raises an error about `field`.
+
+    Args:
+        given: what the error says was given; ``...`` where a test does not look at it.
+        says: what the text must hold: its place, or words that tell it from another error of the same field.
+    """
+    with pytest.raises(kind) as caught:
+        yield caught
+    error: Any = caught.value
+    assert error.field == field, f"{error.field!r}: {error}"
+    # By text, because nan does not equal itself and True equals 1.
+    assert given is ... or repr(error.given) == repr(given), f"{error.given!r}: {error}"
+    assert all(words in str(error) for words in says), str(error)

@@ -13,7 +13,7 @@ from leastnoise.app import queries_from_sql
 from leastnoise.app.specification import parse_spec
 from leastnoise.core.errors import QueryError, SpecError, UnrecordedSpending
 from leastnoise.query import Cases, query_from_dict
-from support import extra
+from support import extra, refuses
 
 SCHEMA = ln.Schema(age=range(6), sex=("F", "M"), smoker=("yes", "no"))
 LIFE = {"young": "age < 2", "grown": "2 <= age < 5", "old": "age >= 5"}
@@ -48,41 +48,30 @@ def test_headings_and_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "refusal"),
     [
-        (lambda: Cases({}), r"cases must be conditions by label, as in \{'minor'"),
-        (lambda: Cases("age < 3"), "cases must be conditions by label"),
-        (lambda: Cases({"a": 3}), r"one of them is \('a', 3\)"),
-        (lambda: Cases({"": "age < 3"}), "one of them is"),
-        (lambda: Cases([("a", "age < 3", "b")]), "one of them is"),
-        (
-            lambda: Cases([("a", "age < 3"), ("a", "age > 3")]),
-            "labels of cases must differ, 'a' is given twice",
-        ),
-        (lambda: Cases({"a": "age <"}), "case 'a': a number or a quoted text is expected at character 6"),
-        (lambda: Cases(LIFE, heading=""), "heading must be a non-empty text"),
-        (lambda: Cases({"a": "agee < 3"}).operator(SCHEMA), "there is no attribute 'agee'"),
-        (
-            lambda: Cases(LIFE, heading="sex").operator(SCHEMA),
-            "heading='sex' is the name of an attribute that some",
-        ),
-        (lambda: (Cases(LIFE) * ln.Prefix("age")).operator(SCHEMA), "'age' is on both sides"),
-        (
-            lambda: (Cases(LIFE, "x") * Cases({"f": "sex == 'F'"}, "x")).operator(SCHEMA),
-            "two columns of a product would be called 'x'",
-        ),
+        (lambda: Cases({}), ("cases", {})),
+        (lambda: Cases("age < 3"), ("cases", "age < 3")),
+        (lambda: Cases({"a": 3}), ("cases", ("a", 3))),
+        (lambda: Cases({"": "age < 3"}), ("cases", ("", "age < 3"))),
+        (lambda: Cases([("a", "age < 3", "b")]), ("cases", ("a", "age < 3", "b"))),
+        (lambda: Cases([("a", "age < 3"), ("a", "age > 3")]), ("cases", "a")),
+        (lambda: Cases({"a": "age <"}), ("condition", "")),
+        (lambda: Cases(LIFE, heading=""), ("heading", "")),
+        (lambda: Cases({"a": "agee < 3"}).operator(SCHEMA), ("attribute", "agee")),
+        (lambda: Cases(LIFE, heading="sex").operator(SCHEMA), ("heading", "sex")),
+        (lambda: (Cases(LIFE) * ln.Prefix("age")).operator(SCHEMA), ("attribute", "age")),
+        (lambda: (Cases(LIFE, "x") * Cases({"f": "sex == 'F'"}, "x")).operator(SCHEMA), ("heading", "x")),
     ],
 )
-def test_what_are_no_cases_is_refused(make: Any, words: str) -> None:
-    with pytest.raises(QueryError, match=words):
+def test_what_are_no_cases_is_refused(make: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(QueryError, *refusal):
         make()
 
 
 def test_cases_that_no_memory_holds_are_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leastnoise.query.queries.conditions.MAX_CASE_ENTRIES", 17)
-    with pytest.raises(
-        QueryError, match="3 cases over the 6 combinations of age make a table of more than 17"
-    ):
+    with refuses(QueryError, "cases", 3):
         Cases(LIFE).operator(SCHEMA)
     monkeypatch.setattr("leastnoise.query.queries.conditions.MAX_CASE_ENTRIES", 18)
     assert Cases(LIFE).operator(SCHEMA).shape == (3, SCHEMA.n_cells)
@@ -116,7 +105,7 @@ def test_a_specification_holds_cases_and_sql_with_quotes() -> None:
         ["life young", "life old"],
         ["life young, smoker == 'yes'", "life old, smoker == 'yes'"],
     ]
-    with pytest.raises(SpecError, match=r"^line 7: \[\[query\]\] number 1: case 'old': "):
+    with refuses(SpecError, "query[0].condition", ""):
         parse_spec(SPEC.replace(">= 2", ">="))
 
 

@@ -24,7 +24,7 @@ from leastnoise.data import ColumnFit, SchemaFit, vectorize
 from leastnoise.data.schema_fit import PersonFit, fit_of
 from leastnoise.query import Attribute, Bins, Categories, Integers, Schema, is_null
 from leastnoise.query.schema.attribute import float_of, whole_of
-from support import extra
+from support import extra, refuses
 
 extra("duckdb")
 
@@ -262,23 +262,20 @@ def test_every_kind_of_file_gives_the_same(run: Callable[..., Any], tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "refusal"),
     [
-        (
-            ("sex =", "Sex ="),
-            "publish would stop: .*exactly one column named 'Sex'.*; 'sex' is there for 'Sex'$",
-        ),
-        (("sex =", "zzz ="), "publish would stop: .*exactly one column named 'zzz', .* it has none$"),
+        (("sex =", "Sex ="), ("Sex", "none")),
+        (("sex =", "zzz ="), ("zzz", "none")),
     ],
 )
 def test_columns_that_are_missing_stop_it(
-    change: tuple[str, str], words: str, run: Callable[..., Any]
+    change: tuple[str, str], refusal: tuple[Any, ...], run: Callable[..., Any]
 ) -> None:
     Path("people.toml").write_text(SPEC.replace(*change), encoding="utf-8")
     done = run("people.toml", "--data", "people.csv")
     assert isinstance(done.exception, DataError)
     assert done.exit_code == 1
-    with pytest.raises(DataError, match=words):
+    with refuses(DataError, *refusal):
         raise done.exception
 
 
@@ -299,7 +296,7 @@ def test_columns_that_cannot_be_read_stop_it(run: Callable[..., Any], tmp_path: 
         engine.execute("COPY (SELECT [1] AS age, 'F' AS sex, 'north' AS region) TO 'people.parquet'")
     refused = run("people.toml", "--data", "people.parquet").exception
     assert isinstance(refused, DataError) and "publish would stop: column 'age'" in str(refused)
-    with pytest.raises(DataError, match="column 'age'"):
+    with refuses(DataError, "age", "nested"):
         vectorize("people.parquet", Schema(age=range(100), sex=("F", "M"), region=("north",))).counts()
 
 
@@ -370,7 +367,7 @@ def test_an_engine_that_fails_says_nothing(run: Callable[..., Any], monkeypatch:
 def test_tables_in_another_engine_are_refused() -> None:
     ibis = extra("ibis")
     table = ibis.memtable({"sex": ["F"]}, schema={"sex": "string"})
-    with pytest.raises(DataError, match="a table in another engine is not checked here"):
+    with refuses(DataError, "table", tuple):
         fit_of(vectorize(table, Schema(sex=("F", "M"))))
 
 

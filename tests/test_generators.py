@@ -30,6 +30,7 @@ from leastnoise.query import (
     workload_related,
 )
 from leastnoise.query.generators import workload_permuted_ranges
+from support import refuses
 from tolerances import CHANCE, ROUNDING
 
 Draw = Callable[[np.random.Generator], Workload]
@@ -289,37 +290,34 @@ G = np.random.default_rng(9)
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "refusal"),
     [
-        (lambda: workload_discrete(0, 3, generator=G), "n_queries must be a whole number, 1 or more, got 0"),
-        (lambda: workload_discrete(3, -1, generator=G), "n_cells must be a whole number, 1 or more, got -1"),
-        (lambda: workload_discrete(3, True, generator=G), "n_cells must be a whole number"),
-        (lambda: workload_discrete(3, 2, probability=1.5, generator=G), "probability must lie between 0"),
-        (
-            lambda: workload_discrete(3, 2, probability=math.nan, generator=G),
-            "probability must lie between 0",
-        ),
-        (lambda: workload_discrete(3, 2, probability=True, generator=G), "probability must lie between 0"),
-        (lambda: workload_range(2.0, 3, generator=G), "n_queries must be a whole number"),  # type: ignore[arg-type]
-        (lambda: workload_range(2, 3, generator=7), "generator must be a numpy.random.Generator, as in"),  # type: ignore[arg-type]
-        (lambda: workload_predicates(2, 3, generator=None), "must be a numpy.random.Generator"),  # type: ignore[arg-type]
-        (lambda: workload_marginal(2, (5,), generator=G), "two-way marginals need two attributes or more"),
-        (lambda: workload_marginal(2, (), generator=G), "sizes must be the numbers of values"),
-        (lambda: workload_marginal(2, (5, 0), generator=G), "every size must be a whole number, 1 or more"),
-        (lambda: workload_related(4, 5, 5, generator=G), "rank must be at most 4 for 4 queries over 5 cells"),
-        (lambda: workload_related(4, 5, 0, generator=G), "rank must be a whole number, 1 or more"),
-        (lambda: workload_all_ranges("12"), "sizes must be the numbers of values"),  # type: ignore[arg-type]
-        (lambda: workload_all_ranges([2, "3"]), "every size must be a whole number"),  # type: ignore[list-item]
-        (lambda: workload_prefix(0), "every size must be a whole number"),
-        (lambda: workload_k_way((2, 3), 3), "k must be a whole number from 0 to the 2 attributes, got 3"),
-        (lambda: workload_k_way((2, 3), -1), "k must be a whole number from 0"),
-        (lambda: workload_k_way_ranges((2, 3), 1.0), "k must be a whole number from 0"),  # type: ignore[arg-type]
-        (lambda: workload_k_way_ranges((2, 3), True), "k must be a whole number from 0"),
-        (lambda: workload_permuted_ranges(0, generator=G), "n_cells must be a whole number"),
+        (lambda: workload_discrete(0, 3, generator=G), ("n_queries", 0)),
+        (lambda: workload_discrete(3, -1, generator=G), ("n_cells", -1)),
+        (lambda: workload_discrete(3, True, generator=G), ("n_cells", True)),
+        (lambda: workload_discrete(3, 2, probability=1.5, generator=G), ("probability", 1.5)),
+        (lambda: workload_discrete(3, 2, probability=math.nan, generator=G), ("probability", math.nan)),
+        (lambda: workload_discrete(3, 2, probability=True, generator=G), ("probability", True)),
+        (lambda: workload_range(2.0, 3, generator=G), ("n_queries", 2.0)),  # type: ignore[arg-type]
+        (lambda: workload_range(2, 3, generator=7), ("generator", int)),  # type: ignore[arg-type]
+        (lambda: workload_predicates(2, 3, generator=None), ("generator", type(None))),  # type: ignore[arg-type]
+        (lambda: workload_marginal(2, (5,), generator=G), ("sizes", (5,))),
+        (lambda: workload_marginal(2, (), generator=G), ("sizes", ())),
+        (lambda: workload_marginal(2, (5, 0), generator=G), ("every size", 0)),
+        (lambda: workload_related(4, 5, 5, generator=G), ("rank", 5)),
+        (lambda: workload_related(4, 5, 0, generator=G), ("rank", 0)),
+        (lambda: workload_all_ranges("12"), ("sizes", "12")),  # type: ignore[arg-type]
+        (lambda: workload_all_ranges([2, "3"]), ("every size", "3")),  # type: ignore[list-item]
+        (lambda: workload_prefix(0), ("every size", 0)),
+        (lambda: workload_k_way((2, 3), 3), ("k", 3)),
+        (lambda: workload_k_way((2, 3), -1), ("k", -1)),
+        (lambda: workload_k_way_ranges((2, 3), 1.0), ("k", 1.0)),  # type: ignore[arg-type]
+        (lambda: workload_k_way_ranges((2, 3), True), ("k", True)),
+        (lambda: workload_permuted_ranges(0, generator=G), ("n_cells", 0)),
     ],
 )
-def test_bad_sizes_are_refused_by_words(call: Callable[[], Workload], words: str) -> None:
-    with pytest.raises(WorkloadError, match=words):
+def test_bad_sizes_are_refused_by_words(call: Callable[[], Workload], refusal: tuple[Any, ...]) -> None:
+    with refuses(WorkloadError, *refusal):
         call()
 
 
@@ -331,5 +329,5 @@ def test_what_does_not_fit_is_refused_before_it_is_drawn() -> None:
         lambda: workload_marginal(10**6, (10**3, 10**3), generator=G),
         lambda: workload_permuted_ranges(10**4, generator=G),
     ):
-        with pytest.raises(TooLargeError, match="at most 536,870,912 are built"):
+        with refuses(TooLargeError, "workload"):
             call()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from leastnoise.core.errors import QueryError, SchemaError
 from leastnoise.query import Hierarchy, Schema
-from support import extra
+from support import extra, refuses
 
 TREE = {"North": {"Uptown": ["a", "b"], "Hill": ["c"]}, "South": ["d", "e"]}
 PARENTS = {
@@ -149,23 +149,19 @@ def test_matching_by_name_and_by_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sign", "value", "words"),
+    ("sign", "value", "refusal"),
     [
-        ("<", "North", "'r' holds regions, which have no order: use == or !=, not <"),
-        (">=", "a", "no order"),
-        (
-            "==",
-            "Moon",
-            "one of its regions, 'North', 'Uptown', 'Hill', 'South', or values, 'a', 'b', .* got 'Moon'",
-        ),
-        ("!=", 3, "got 3"),
-        ("==", None, "got None"),
-        ("==", ["a"], "got"),
-        ("~", "a", "a comparison is one of ==, !=, <, <=, >, >=, got '~'"),
+        ("<", "North", ("r", "<")),
+        (">=", "a", ("r", ">=")),
+        ("==", "Moon", ("r", "Moon")),
+        ("!=", 3, ("r", 3)),
+        ("==", None, ("r", None)),
+        ("==", ["a"], ("r", ["a"])),
+        ("~", "a", ("condition", "~")),
     ],
 )
-def test_comparisons_are_refused(sign: str, value: Any, words: str) -> None:
-    with pytest.raises(QueryError, match=words):
+def test_comparisons_are_refused(sign: str, value: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(QueryError, *refusal):
         Hierarchy(TREE).matching("r", sign, value)
 
 
@@ -202,37 +198,37 @@ def test_a_public_table_makes_the_same_tree(library: str) -> None:
     assert Hierarchy.from_table(table(texts), child="id", parent="parent_id") == Hierarchy(TREE)
     codes = Hierarchy.from_table(table(numbers), child="id", parent="parent_id", other="?")
     assert codes == Hierarchy({1: [11, 12], 2: [21]}, other="?")
-    with pytest.raises(SchemaError, match="the table must have a column named 'up'"):
+    with refuses(SchemaError, "table", "up"):
         Hierarchy.from_table(table(texts), child="id", parent="up")
 
 
 @pytest.mark.parametrize(
-    ("columns", "words"),
+    ("columns", "refusal"),
     [
-        ({"c": ["a", "a"], "p": ["X", "Y"]}, "'a' has two parents; each name lies in one region"),
-        ({"c": ["a", "a"], "p": ["X", "X"]}, "'a' is listed twice"),
-        ({"c": ["a", None], "p": ["X", None]}, "every row of a hierarchy needs a name; one is missing"),
-        ({"c": ["a", "X"], "p": ["Y", None]}, "'Y', the parent of 'a', is missing; list it too"),
-        ({"c": ["a", "X", "Y"], "p": ["X", "Y", "X"]}, "'a' lies within itself; a hierarchy has no cycles"),
-        ({"c": ["a"], "p": ["a"]}, "'a' lies within itself"),
-        ({"c": ["b", "x", "y"], "p": ["R", "y", "x"]}, "'x' lies within itself"),
-        ({"c": [], "p": []}, "a hierarchy must hold at least one value"),
-        ({"c": ["a"], "p": []}, "must have one length"),
-        ({"c": [1.5], "p": ["X"]}, "must be a text or a whole number, got 1.5"),
-        ({"c": [True], "p": ["X"]}, "must be a text or a whole number, got True"),
-        ({"c": "ab", "p": ["X"]}, "a pandas, polars or Arrow table or a dict of lists, got dict"),
-        ({"c": ["a", 1], "p": ["X", "X"]}, "must be all text or all whole numbers"),
+        ({"c": ["a", "a"], "p": ["X", "Y"]}, ("tree", "a", "parents")),
+        ({"c": ["a", "a"], "p": ["X", "X"]}, ("tree", "a", "listed")),
+        ({"c": ["a", None], "p": ["X", None]}, ("tree", None)),
+        ({"c": ["a", "X"], "p": ["Y", None]}, ("tree", "Y")),
+        ({"c": ["a", "X", "Y"], "p": ["X", "Y", "X"]}, ("tree", "a", "cycles")),
+        ({"c": ["a"], "p": ["a"]}, ("tree", "a", "cycles")),
+        ({"c": ["b", "x", "y"], "p": ["R", "y", "x"]}, ("tree", "x")),
+        ({"c": [], "p": []}, ("tree", {})),
+        ({"c": ["a"], "p": []}, ("parent", "p")),
+        ({"c": [1.5], "p": ["X"]}, ("tree", 1.5, "numbers")),
+        ({"c": [True], "p": ["X"]}, ("tree", True, "numbers")),
+        ({"c": "ab", "p": ["X"]}, ("table", dict)),
+        ({"c": ["a", 1], "p": ["X", "X"]}, ("tree", ["int", "str"])),
     ],
 )
-def test_tables_are_refused(columns: Any, words: str) -> None:
-    with pytest.raises(SchemaError, match=words):
+def test_tables_are_refused(columns: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(SchemaError, *refusal):
         Hierarchy.from_table(columns, child="c", parent="p")
 
 
 def test_parents_are_given_in_a_dict() -> None:
-    with pytest.raises(SchemaError, match="parents must be a dict of name to parent, got list"):
+    with refuses(SchemaError, "parents", list):
         Hierarchy.from_parents([("a", "X")])  # type: ignore[arg-type]
-    with pytest.raises(SchemaError, match="at most 100 levels"):
+    with refuses(SchemaError, "tree", 101):
         Hierarchy.from_parents({k: k + 1 for k in range(150)})
 
 
@@ -278,32 +274,32 @@ def test_a_hierarchy_in_toml() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "words"),
+    ("tree", "refusal"),
     [
-        ("ab", r"a hierarchy must hold a dict of regions or a list of values, .* got str"),
-        ({"North": "ab"}, "'North' must hold a dict of regions or a list of values, .* got str"),
-        ({"North": None}, "'North' must hold .* got NoneType"),
-        ({}, "a hierarchy must hold at least one value"),
-        ({"North": {"Hill": []}}, "'Hill' must hold at least one value"),
-        ({"North": ["a"], "South": ["a"]}, "the values of a hierarchy must differ, 'a' appears twice"),
-        ({"North": ["a", 1]}, "the values of a hierarchy must be all text or all whole numbers"),
-        ({"North": [1.5]}, "all text or all whole numbers, got"),
-        ({"North": [["a"]]}, "all text or all whole numbers, got"),
-        ({"North": [None]}, "all text or all whole numbers, got"),
-        ({1.5: ["a"]}, "the name of a region must be a text, got 1.5"),
-        ({True: ["a"]}, "the name of a region must be a text, got True"),
-        ([{"North": ["a"]}, {"North": ["b"]}], "a hierarchy must not hold 'North' twice"),
-        ({"X": ["a", {"a": ["b"]}]}, "'X' must not hold 'a' twice"),
+        ("ab", ("tree", str)),
+        ({"North": "ab"}, ("North", str)),
+        ({"North": None}, ("North", type(None))),
+        ({}, ("tree", {})),
+        ({"North": {"Hill": []}}, ("Hill", [])),
+        ({"North": ["a"], "South": ["a"]}, ("tree", "a", "differ")),
+        ({"North": ["a", 1]}, ("tree", ["int", "str"])),
+        ({"North": [1.5]}, ("tree", ["float"])),
+        ({"North": [["a"]]}, ("tree", ["list"])),
+        ({"North": [None]}, ("tree", ["NoneType"])),
+        ({1.5: ["a"]}, ("tree", 1.5, "regions")),
+        ({True: ["a"]}, ("tree", True, "regions")),
+        ([{"North": ["a"]}, {"North": ["b"]}], ("tree", "North")),
+        ({"X": ["a", {"a": ["b"]}]}, ("X", "a")),
     ],
 )
-def test_trees_are_refused(tree: Any, words: str) -> None:
-    with pytest.raises(SchemaError, match=words):
+def test_trees_are_refused(tree: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(SchemaError, *refusal):
         Hierarchy(tree)
 
 
 @pytest.mark.parametrize("other", ["a", "Uptown", "North"])
 def test_the_other_cell_needs_a_name_of_its_own(other: str) -> None:
-    with pytest.raises(SchemaError, match=f"other= must be .* no declared value, got '{other}'"):
+    with refuses(SchemaError, "other", other):
         Hierarchy(TREE, other=other)
 
 

@@ -36,7 +36,7 @@ from leastnoise.core.errors import DataError, LeastnoiseError, SpecError
 from leastnoise.privacy import ApproxDP, PureDP
 from leastnoise.query import COMMON, QUERY_KINDS, Cube, Marginal, Query, Schema, Total
 from leastnoise.query.queries.key_shapes import key
-from support import extra
+from support import extra, refuses
 from test_spec import NAMES, NO_GOAL, QUERY, TARGET, TEXT, VALID, asking, examples, specs, written
 
 jsonschema = extra("jsonschema")
@@ -140,7 +140,7 @@ def test_only_the_first_line_of_a_text_file_is_read(tmp_path: Path) -> None:
     path.write_text('"one, with a comma"\n')
     assert columns_of(path) == [Column("one, with a comma", "")]
     (tmp_path / "people.tsv").write_text("age,sex\n")
-    with pytest.raises(DataError, match="is the separator a tab"):
+    with refuses(DataError, "header", None):
         columns_of(tmp_path / "people.tsv")
 
 
@@ -158,31 +158,33 @@ def test_types_of_parquet_are_what_the_file_states(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "refusal"),
     [
-        (b"", "names of its columns; it holds none"),
-        (b"34,1,Ann\n", "half of what it holds are numbers, so that it may be a record"),
-        (b"age,sex,age\n", "each once; some are there twice"),
-        (b'age,"Ann\nmore",x\n', "close the quotation marks"),
-        (b"age,na\xefve\n", "text in UTF-8"),
-        (b"a" * 2**20 + b",b\n", "shorter than 1,048,576"),
-        (b"age," + b"x" * 200_000 + b"\n", "The reason is withheld"),
-        (b"Ann;age;sex\n", "is the separator a comma. .* save the table again as CSV with commas"),
-        (b"Ann\tage\n", "is the separator a comma"),
+        (b"", ("header", "none")),
+        (b"34,1,Ann\n", ("header", "mostly numbers, as in a record")),
+        (b"age,sex,age\n", ("header", "some twice")),
+        (b'age,"Ann\nmore",x\n', ("header", "an open quotation")),
+        (b"age,na\xefve\n", ("header", "a longer line, or other bytes")),
+        (b"a" * 2**20 + b",b\n", ("header", "a longer line, or other bytes")),
+        (b"age," + b"x" * 200_000 + b"\n", ("table", "Error")),
+        (b"Ann;age;sex\n", ("header", None)),
+        (b"Ann\tage\n", ("header", None)),
     ],
 )
-def test_first_lines_that_are_no_names_are_refused_unseen(content: bytes, words: str, tmp_path: Path) -> None:
+def test_first_lines_that_are_no_names_are_refused_unseen(
+    content: bytes, refusal: tuple[Any, ...], tmp_path: Path
+) -> None:
     (tmp_path / "people.csv").write_bytes(content)
-    with pytest.raises(DataError, match=words) as refused:
+    with refuses(DataError, *refusal) as refused:
         columns_of(tmp_path / "people.csv")
     assert "Ann" not in str(refused.value) and refused.value.__context__ is None
 
 
 def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="there is no file"):
+    with refuses(DataError, "path"):
         columns_of(tmp_path / "none.csv")
     (tmp_path / "p.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(DataError, match="reading the names of the columns failed"):
+    with refuses(DataError, "table", "InvalidInputException"):
         columns_of(tmp_path / "p.parquet")
 
 
@@ -192,9 +194,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
 def test_a_draft_names_the_first_line_to_fill_in_and_parses_once_filled() -> None:
     text = drafted(COLUMNS)
     first = next(n for n, line in enumerate(text.split("\n"), start=1) if line.startswith("age = "))
-    with pytest.raises(
-        SpecError, match=rf"^line {first}: \[schema\] age is still to be filled in: .*; 2 more"
-    ):
+    with refuses(SpecError, "schema.age.range[0]", "<fill in>", f"line {first}: ", "2 more"):
         parse_spec(text)
     spec = parse_spec(filled(text))
     assert spec.schema.names == ("age", "sex", "income", "smokes")
@@ -243,7 +243,7 @@ def test_persons_targets_and_pure_privacy() -> None:
     assert both.privacy is not None and both.privacy.records_per_person == 2
     once = parse_spec(filled(drafted(COLUMNS, Wishes(stderr=20, person="sex", records_per_person=1))))
     assert (once.privacy, once.person, once.records_per_person) == (None, "sex", 1)
-    with pytest.raises(SpecError, match="at least one column"):
+    with refuses(SpecError, "columns", None):
         drafted([Column("born", "time")])
 
 
@@ -259,7 +259,7 @@ def test_columns_that_tell_records_apart_are_no_attributes() -> None:
         "patient_id",
         "age",
     ]
-    with pytest.raises(SpecError, match="that is no identifier"):
+    with refuses(SpecError, "columns", None):
         drafted(columns[:1])
 
 
@@ -376,7 +376,7 @@ def test_the_command_writes_a_draft(run: Callable[..., Any], tmp_path: Path) -> 
     )
     text = (tmp_path / "people.toml").read_text(encoding="utf-8")
     assert text == drafted(columns_of("people.csv"))
-    with pytest.raises(SpecError, match=r"^people\.toml:\d+: \[schema\] age is still to be filled in"):
+    with refuses(SpecError, "schema.age[0]", "<fill in>"):
         load_spec("people.toml")
     refused = run("people.csv").exception
     assert isinstance(refused, LeastnoiseError) and "--force to replace it" in str(refused)

@@ -34,6 +34,7 @@ from leastnoise.core.operators import (
     from_entries,
     require_room,
 )
+from support import refuses
 
 # ---------------------------------------------------------------- the laws
 
@@ -173,57 +174,57 @@ def test_what_is_made_of_quick_operators_is_quick() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "words"),
+    ("entries", "refusal"),
     [
-        ([[1.0, 2.0], [np.nan, 0.0]], "must be finite; row 1 holds NaN or infinity"),
-        ([[1.0, np.inf]], "must be finite; row 0 holds NaN or infinity"),
-        ([[1.0], [2.0], [-np.inf]], "must be finite; row 2 holds NaN or infinity"),
-        ([[1j, 2]], r"must be real numbers, got dtype complex128; convert with \.astype\(float\)"),
-        (np.array([[1, None]], dtype=object), "must be real numbers, got dtype object"),
-        ([[10**30, 1]], "must be real numbers, got dtype object"),
-        ([["1", "2"]], "must be real numbers, got dtype <U1"),
-        (np.array([["2020-01-01"]], dtype="datetime64[D]"), "must be real numbers, got dtype datetime64"),
-        ([1, 2, 3], r"needs two dimensions, got an array of shape \(3,\)"),
-        (5, r"needs two dimensions, got an array of shape \(\)"),
-        (np.zeros((1, 2, 3)), r"needs two dimensions, got an array of shape \(1, 2, 3\)"),
-        ([[1, 2], [3]], "the rows of a matrix must have equal lengths"),
-        (np.array([[2**63]], dtype=np.uint64), r"of 2\^62 or more are not supported; rescale the rows"),
-        (np.array([[2**62]]), r"of 2\^62 or more are not supported"),
-        (np.array([[-(2**63), 0]]), r"of 2\^62 or more are not supported"),
-        ([[1e300, 1.0]], r"between 1e-100 and 1e\+100, or be 0; that of row 0 is 1e\+300"),
-        ([[1.0, 0.5], [0.0, -1e-300]], r"that of row 1 is 1e-300. Rescale the row"),
-        (np.ma.masked_equal([[1, 2]], 2), "must be present, some are masked"),
+        ([[1.0, 2.0], [np.nan, 0.0]], ("matrix", "NaN or infinity in row 1")),
+        ([[1.0, np.inf]], ("matrix", "NaN or infinity in row 0")),
+        ([[1.0], [2.0], [-np.inf]], ("matrix", "NaN or infinity in row 2")),
+        ([[1j, 2]], ("matrix", "complex128")),
+        (np.array([[1, None]], dtype=object), ("matrix", "object")),
+        ([[10**30, 1]], ("matrix", "object")),
+        ([["1", "2"]], ("matrix", "<U1")),
+        (np.array([["2020-01-01"]], dtype="datetime64[D]"), ("matrix", "datetime64[D]")),
+        ([1, 2, 3], ("matrix", (3,))),
+        (5, ("matrix", ())),
+        (np.zeros((1, 2, 3)), ("matrix", (1, 2, 3))),
+        ([[1, 2], [3]], ("matrix", list)),
+        (np.array([[2**63]], dtype=np.uint64), ("matrix", "2^62 or more")),
+        (np.array([[2**62]]), ("matrix", "2^62 or more")),
+        (np.array([[-(2**63), 0]]), ("matrix", "2^62 or more")),
+        ([[1e300, 1.0]], ("matrix", 1e300)),
+        ([[1.0, 0.5], [0.0, -1e-300]], ("matrix", 1e-300)),
+        (np.ma.masked_equal([[1, 2]], 2), ("matrix", "masked")),
     ],
 )
-def test_a_matrix_refuses(entries: Any, words: str) -> None:
-    with pytest.raises(WorkloadError, match=words):
+def test_a_matrix_refuses(entries: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(WorkloadError, *refusal):
         from_entries(entries)
 
 
 @pytest.mark.parametrize(
-    ("entries", "words"),
+    ("entries", "refusal"),
     [
-        (np.array([[1.0, 0.0], [0.0, np.nan]]), "must be finite; row 1 holds NaN or infinity"),
-        (np.array([[np.inf, 0.0]]), "must be finite; row 0 holds NaN or infinity"),
-        (np.array([[1j]]), "must be real numbers, got dtype complex128"),
-        (np.array([[0.0, 0.0], [1e-200, 0.0]]), "that of row 1 is 1e-200. Rescale the row"),
-        (np.array([[2**62]]), r"of 2\^62 or more are not supported"),
+        (np.array([[1.0, 0.0], [0.0, np.nan]]), ("matrix", "NaN or infinity in row 1")),
+        (np.array([[np.inf, 0.0]]), ("matrix", "NaN or infinity in row 0")),
+        (np.array([[1j]]), ("matrix", "complex128")),
+        (np.array([[0.0, 0.0], [1e-200, 0.0]]), ("matrix", 1e-200)),
+        (np.array([[2**62]]), ("matrix", "2^62 or more")),
     ],
 )
-def test_a_sparse_matrix_refuses(entries: Array, words: str) -> None:
+def test_a_sparse_matrix_refuses(entries: Array, refusal: tuple[Any, ...]) -> None:
     for made in (scipy.sparse.coo_array, scipy.sparse.csr_matrix, scipy.sparse.csc_array):
-        with pytest.raises(WorkloadError, match=words):
+        with refuses(WorkloadError, *refusal):
             from_entries(made(entries))
 
 
 def test_a_sparse_vector_is_no_matrix() -> None:
-    with pytest.raises(WorkloadError, match=r"needs two dimensions, got an array of shape \(2,\)"):
+    with refuses(WorkloadError, "matrix", (2,)):
         from_entries(scipy.sparse.coo_array(np.array([1, 2])))
 
 
 def test_a_long_double_beyond_float64_is_refused() -> None:
     huge = np.array([[np.longdouble(1e300) * np.longdouble(1e300)]])
-    with pytest.raises(WorkloadError, match="row 0 holds NaN or infinity"):
+    with refuses(WorkloadError, "matrix", "NaN or infinity in row 0"):
         Matrix(huge)
 
 
@@ -285,9 +286,9 @@ def test_dense_refuses_an_integer_type_too_narrow() -> None:
     operator = Kronecker([Matrix([[100]]), Matrix([[3]])])
     assert operator.dense(np.int16).tolist() == [[300]]
     for narrow in (np.int8, np.uint8):
-        with pytest.raises(WorkloadError, match="integer entries were asked"):
+        with refuses(WorkloadError, "matrix", None):
             operator.dense(narrow)
-    with pytest.raises(WorkloadError, match="integer entries were asked"):
+    with refuses(WorkloadError, "matrix", None):
         Kronecker([Matrix([[2**40]]), Matrix([[2**40]])]).dense(np.int64)
 
 
@@ -324,20 +325,18 @@ def test_the_entries_are_read_only(dtype: type) -> None:
 
 
 def test_ill_formed_combinations_are_refused() -> None:
-    with pytest.raises(WorkloadError, match="a product needs at least one factor"):
+    with refuses(WorkloadError, "factors", ()):
         Kronecker([])
-    with pytest.raises(WorkloadError, match="a stack needs at least one operator"):
+    with refuses(WorkloadError, "parts", ()):
         Stack([])
-    with pytest.raises(
-        WorkloadError, match=r"equal numbers of cells, got \[Identity\(2 x 2\), AllOnes\(1 x 3\)"
-    ):
+    with refuses(WorkloadError, "parts"):
         Stack([Identity(2), AllOnes(3)])
-    with pytest.raises(WorkloadError, match=r"2 rows need as many factors, got \(3,\)"):
+    with refuses(WorkloadError, "factors", (3,)):
         RowScaled(Identity(2), np.ones(3))
-    with pytest.raises(WorkloadError, match="as many lower ends as upper ends"):
+    with refuses(WorkloadError, "ranges", ((2,), (1,))):
         SomeRanges(3, [0, 1], [2])
     for low, high in ((-1, 0), (2, 1), (0, 3)):
-        with pytest.raises(WorkloadError, match="each range needs 0 <= low <= high < 3"):
+        with refuses(WorkloadError, "ranges"):
             SomeRanges(3, [0, low], [1, high])
     with pytest.raises(IndexError, match="row numbers must lie between 0 and 3"):
         Kronecker([Identity(2), Identity(2)]).rows([4])
@@ -356,51 +355,49 @@ def test_sizes_beyond_sixty_four_bits_are_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "words"),
+    ("ask", "refusal"),
     [
+        (lambda: EveryRange(10**6).dense(), ("workload", (500000500000, 1000000))),
+        (lambda: EveryRange(10**6).rows([0]), ("workload", (500000500000, 2))),
+        (lambda: EveryRange(10**6).gram(), ("workload", (1000000, 1000000))),
+        (lambda: AllOnes(10**5).gram(), ("workload", (100000, 100000))),
+        (lambda: Identity(10**5).gram(), ("workload", (100000, 100000))),
+        (lambda: CumulativeSum(10**5).gram(), ("workload", (100000, 100000))),
+        (lambda: SomeRanges(10**5, [0], [1]).gram(), ("workload", (100000, 100000))),
+        (lambda: Matrix(np.ones((1, 10**5))).gram(), ("workload", (100000, 100000))),
+        (lambda: from_entries(scipy.sparse.coo_array((1, 10**5))).gram(), ("workload", (100000, 100000))),
         (
-            lambda: EveryRange(10**6).dense(),
-            r"the dense matrix would hold 500,000,500,000 x 1,000,000 numbers",
+            lambda: from_entries(scipy.sparse.coo_array((10**6, 10**6))).dense(),
+            ("workload", (1000000, 1000000)),
         ),
-        (lambda: EveryRange(10**6).rows([0]), "the ends of every range would hold 500,000,500,000 x 2"),
-        (lambda: EveryRange(10**6).gram(), "the Gram matrix would hold 1,000,000 x 1,000,000"),
-        (lambda: AllOnes(10**5).gram(), "the Gram matrix would hold 100,000 x 100,000"),
-        (lambda: Identity(10**5).gram(), "the Gram matrix would hold 100,000 x 100,000"),
-        (lambda: CumulativeSum(10**5).gram(), "the Gram matrix would hold"),
-        (lambda: SomeRanges(10**5, [0], [1]).gram(), "the Gram matrix would hold"),
-        (lambda: Matrix(np.ones((1, 10**5))).gram(), "the Gram matrix would hold"),
-        (lambda: from_entries(scipy.sparse.coo_array((1, 10**5))).gram(), "the Gram matrix would hold"),
-        (lambda: from_entries(scipy.sparse.coo_array((10**6, 10**6))).dense(), "the dense matrix would hold"),
-        (lambda: RowScaled(AllOnes(10**5), np.ones(1)).gram(), "the Gram matrix would hold"),
-        (lambda: Stack([AllOnes(10**5)] * 2).gram(), "the Gram matrix would hold"),
-        (lambda: Identity(10**5).weighted_gram(np.ones(10**5)), "the Gram matrix would hold"),
-        (lambda: AllOnes(10**5).weighted_gram(np.ones(1)), "the Gram matrix would hold"),
-        (lambda: CumulativeSum(10**5).weighted_gram(np.ones(10**5)), "the Gram matrix would hold"),
-        (lambda: SomeRanges(10**5, [0], [1]).weighted_gram(np.ones(1)), "the Gram matrix would hold"),
-        (lambda: Matrix(np.ones((1, 10**5))).weighted_gram(np.ones(1)), "the Gram matrix would hold"),
-        (lambda: Padded(AllOnes(2), 10**5).weighted_gram(np.ones(1)), "the Gram matrix would hold"),
-        (lambda: Stack([AllOnes(10**5)] * 2).weighted_gram(np.ones(2)), "the Gram matrix would hold"),
-        (CELLS.dense, f"the dense matrix would hold {10**20:,} x {10**20:,} numbers"),
-        (CELLS.gram, f"the Gram matrix would hold {10**20:,} x {10**20:,} numbers"),
-        (CELLS.column_norms, f"the norms of the columns would hold {10**20:,} x 1"),
-        (lambda: CELLS.rows([5]), f"the rows would hold 1 x {10**20:,}"),
-        (lambda: Stack([CELLS] * 3).rows([5]), f"the rows would hold 1 x {10**20:,}"),
-        (lambda: AllOnes(10**20).rows([0]), "the rows would hold"),
-        (lambda: Identity(10**20).column_norms(), "the norms of the columns would hold"),
+        (lambda: RowScaled(AllOnes(10**5), np.ones(1)).gram(), ("workload", (100000, 100000))),
+        (lambda: Stack([AllOnes(10**5)] * 2).gram(), ("workload", (100000, 100000))),
+        (lambda: Identity(10**5).weighted_gram(np.ones(10**5)), ("workload", (100000, 100000))),
+        (lambda: AllOnes(10**5).weighted_gram(np.ones(1)), ("workload", (100000, 100000))),
+        (lambda: CumulativeSum(10**5).weighted_gram(np.ones(10**5)), ("workload", (100000, 100000))),
+        (lambda: SomeRanges(10**5, [0], [1]).weighted_gram(np.ones(1)), ("workload", (100000, 100000))),
+        (lambda: Matrix(np.ones((1, 10**5))).weighted_gram(np.ones(1)), ("workload", (100000, 100000))),
+        (lambda: Padded(AllOnes(2), 10**5).weighted_gram(np.ones(1)), ("workload", (100000, 100000))),
+        (lambda: Stack([AllOnes(10**5)] * 2).weighted_gram(np.ones(2)), ("workload", (100000, 100000))),
+        (CELLS.dense, ("workload", (100000000000000000000, 100000000000000000000))),
+        (CELLS.gram, ("workload", (100000000000000000000, 100000000000000000000))),
+        (CELLS.column_norms, ("workload", (100000000000000000000, 1))),
+        (lambda: CELLS.rows([5]), ("workload", (1, 100000000000000000000))),
+        (lambda: Stack([CELLS] * 3).rows([5]), ("workload", (1, 100000000000000000000))),
+        (lambda: AllOnes(10**20).rows([0]), ("workload", (100000000000000000000, 1))),
+        (lambda: Identity(10**20).column_norms(), ("workload", (100000000000000000000, 1))),
     ],
 )
-def test_what_would_not_fit_is_refused_with_the_number(ask: Any, words: str) -> None:
-    with pytest.raises(TooLargeError, match=words):
+def test_what_would_not_fit_is_refused_with_the_number(ask: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(TooLargeError, *refusal):
         ask()
 
 
 def test_room_ends_exactly_where_it_says() -> None:
     require_room(MAX_ENTRIES, 1, "it")
-    with pytest.raises(
-        TooLargeError, match=rf"it would hold {MAX_ENTRIES + 1:,} x 1 numbers; at most"
-    ) as caught:
+    with refuses(TooLargeError, "workload", (536870913, 1)) as caught:
         require_room(MAX_ENTRIES + 1, 1, "it")
-    assert "Ask for fewer queries or coarser attributes." in str(caught.value)
+    assert "ask for fewer queries or coarser attributes" in str(caught.value)
     assert isinstance(caught.value, MemoryError)
 
 

@@ -26,6 +26,7 @@ from leastnoise.query import (
     satisfying,
 )
 from leastnoise.query.predicates import parse
+from support import refuses
 
 SCHEMA = Schema(
     {
@@ -165,38 +166,38 @@ def test_texts_are_understood(text: str, meaning: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "refusal"),
     [
-        ("", "a number or a quoted text is expected at character 1"),
-        ("age", "a comparison such as >= 18 is expected at character 4"),
-        ("age >=", "a number or a quoted text is expected at character 7"),
-        ("age >= 18 and", "expected at character 14"),
-        ("(age >= 18", r"'\)' is expected at character 11"),
-        ("age >= 18)", r"'\)' is not expected at character 10"),
-        ("age >= sex", "an attribute must be compared with a value; rewrite the comparison at character 8"),
-        ("1 < 2", "an attribute must be compared with a value"),
-        ("age >= 18 sex == 'F'", "'sex' is not expected at character 11"),
-        ("age in 3", r"'\(' is expected at character 8"),
-        ("age in ()", "a number or a quoted text is expected"),
-        ("3 in (3)", "an attribute is expected at character 1"),
-        ("age between 3", "'and' is expected"),
-        ("age not 3", "'in' or 'between' is expected at character 9"),
-        ("age == 'F", "unexpected text at character 8"),
-        ("age == 3x", "unexpected text at character 8"),
-        ("age == __import__('os')", "compared with a value"),
-        ("age; drop table", "unexpected text at character 4"),
-        ("age == -'F'", "a number or a quoted text is expected"),
-        ("(" * (MAX_DEPTH + 2) + "age > 1", "nested too deeply"),
-        ("not " * (MAX_DEPTH + 2) + "age > 1", "nested too deeply"),
+        ("", ("condition", "", "number")),
+        ("age", ("condition", "", "comparison")),
+        ("age >=", ("condition", "", "number")),
+        ("age >= 18 and", ("condition", "", "number")),
+        ("(age >= 18", ("condition", "", "')' is")),
+        ("age >= 18)", ("condition", ")", "')' is")),
+        ("age >= sex", ("condition", "sex")),
+        ("1 < 2", ("condition", "2")),
+        ("age >= 18 sex == 'F'", ("condition", "sex == 'F'")),
+        ("age in 3", ("condition", "3", "'(' is")),
+        ("age in ()", ("condition", ")", "number")),
+        ("3 in (3)", ("condition", "3 in (3)")),
+        ("age between 3", ("condition", "", "between")),
+        ("age not 3", ("condition", "3", "'between'")),
+        ("age == 'F", ("condition", "'F")),
+        ("age == 3x", ("condition", "3x")),
+        ("age == __import__('os')", ("condition", "__import__('os')")),
+        ("age; drop table", ("condition", "; drop table")),
+        ("age == -'F'", ("condition", "'F'")),
+        ("(" * (MAX_DEPTH + 2) + "age > 1", ("condition", "(age > 1")),
+        ("not " * (MAX_DEPTH + 2) + "age > 1", ("condition", "not age > 1")),
     ],
 )
-def test_what_is_not_understood_is_pointed_at(text: str, words: str) -> None:
-    with pytest.raises(QueryError, match=words):
+def test_what_is_not_understood_is_pointed_at(text: str, refusal: tuple[Any, ...]) -> None:
+    with refuses(QueryError, *refusal):
         parse(text)
 
 
 def test_a_condition_is_a_text() -> None:
-    with pytest.raises(QueryError, match='a condition is a text such as "age >= 18", got int'):
+    with refuses(QueryError, "condition", int):
         parse(3)  # type: ignore[arg-type]
 
 
@@ -211,11 +212,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def test_an_unknown_attribute_is_named() -> None:
-    with pytest.raises(QueryError, match="there is no attribute 'income2'; the schema declares age, sex"):
+    with refuses(QueryError, "attribute", "income2"):
         satisfying(parse("income2 > 1 and age > 1"), SCHEMA)
 
 
 def test_conditions_that_tie_too_much_together_are_refused() -> None:
     wide = Schema({f"a{i}": range(1000) for i in range(5)})
-    with pytest.raises(QueryError, match="Join conditions on different attributes with 'and'"):
+    with refuses(QueryError, "condition", ("a0", "a1", "a2", "a3", "a4")):
         satisfying(parse(" or ".join(f"a{i} > 1" for i in range(5))), wide)

@@ -20,6 +20,7 @@ from leastnoise.query import workload_of_query
 from leastnoise.release import Release, adjust, quantiles
 from leastnoise.release.intervals import half_widths
 from leastnoise.report import write_quantiles
+from support import refuses
 from tolerances import CHANCE, ROUNDING
 
 SCHEMA = ln.Schema(sex=("F", "M"), age=range(20, 80, 2), region=("n", "s"))
@@ -229,29 +230,29 @@ def test_refusals() -> None:
     release = measured(
         plan_for(ln.GDP(1), ln.Marginal("age"), ln.Marginal("sex", "region")), np.ones(120, int)
     )
-    with pytest.raises(QueryError, match="order, declared as a range or as Bins; 'sex' is categories"):
+    with refuses(QueryError, "attribute", "sex"):
         release.quantiles("sex", [0.5])
-    with pytest.raises(SchemaError, match="no attribute 'height'"):
+    with refuses(SchemaError, "attribute", "height"):
         release.quantiles("height", [0.5])
-    with pytest.raises(QueryError, match=r"add Prefix\('age'\) \* Marginal\('sex'\) to the workload"):
+    with refuses(QueryError, "attribute", "age", "determine"):
         release.quantiles("age", [0.5], by="sex")
-    with pytest.raises(QueryError, match="another attribute"):
+    with refuses(QueryError, "by", "age"):
         release.quantiles("age", [0.5], by="age")
     for shares in ([0.0], [1.0], [math.nan], ["half"], [True], [50]):
-        with pytest.raises(QueryError, match="shares between 0 and 1"):
+        with refuses(QueryError, "shares"):
             release.quantiles("age", shares)
-    with pytest.raises(QueryError, match="at least one share"):
+    with refuses(QueryError, "shares", []):
         release.quantiles("age", [])
-    with pytest.raises(InputError, match="level must lie between 0 and 1"):
+    with refuses(InputError, "level", 95):
         release.quantiles("age", [0.5], level=95)  # type: ignore[arg-type]
 
 
 def test_plans_that_do_not_tell_are_refused() -> None:
     release = measured(plan_for(ln.GDP(1), ln.Marginal("sex")), np.ones(120, int))
-    with pytest.raises(QueryError, match=r"does not determine.*add Prefix\('age'\) to the workload"):
+    with refuses(QueryError, "attribute", "age", "determine"):
         release.quantiles("age", [0.5])
     matrix = ln.design(ln.Workload.from_matrix(np.eye(3)), ln.GDP(1))
-    with pytest.raises(QueryError, match="without a schema"):
+    with refuses(QueryError, "attribute", "age", "quantiles"):
         measured(matrix, [1, 2, 3]).quantiles("age", [0.5])
     plan = ln.design(ln.assemble([ln.Prefix("a")], ln.Schema(a=range(8))), ln.PureDP(1), method="dawa")
     with pytest.raises(MethodError, match="depends on the data"):

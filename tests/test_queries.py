@@ -39,6 +39,7 @@ from leastnoise.query import (
     query_from_dict,
 )
 from leastnoise.query.queries import Product
+from support import refuses
 from tolerances import ROUNDING
 
 examples = settings(deadline=None, derandomize=True, max_examples=150)
@@ -375,16 +376,16 @@ def test_a_large_sparse_query_is_written_without_its_zeros() -> None:
 
 
 def test_linear_needs_a_column_for_every_cell() -> None:
-    with pytest.raises(QueryError, match="one column for each of the schema's 4 cells, got 2"):
+    with refuses(QueryError, "matrix", 2):
         Linear([[1, 2]]).operator(Schema(a=range(4)))
-    with pytest.raises(WorkloadError, match="row 0 holds NaN"):
+    with refuses(WorkloadError, "matrix", "NaN or infinity in row 0"):
         Linear([[math.nan]])
-    for labels, words in (
-        (["a"], "2 rows need as many labels, got 1"),
-        ("ab", "labels must be a list of texts, one per row"),
-        ([1, 2], "labels must be a list of texts, one per row"),
+    for labels, refusal in (
+        (["a"], ("labels", 1)),
+        ("ab", ("labels", tuple)),
+        ([1, 2], ("labels", tuple)),
     ):
-        with pytest.raises(QueryError, match=words):
+        with refuses(QueryError, *refusal):
             Linear([[1], [2]], labels)  # type: ignore[arg-type]
     assert Linear([[1], [2]], (text for text in "ab")).row_labels == ("a", "b")  # type: ignore[arg-type]
 
@@ -468,11 +469,11 @@ def test_having_changes_what_is_said_and_nothing_else(query: Query) -> None:
     assert other.having(stderr=4) == changed
     assert other.having(within=None).target is None
     assert other.having(weight=5).within == (10, 0.9)
-    with pytest.raises(QueryError, match="not both"):
+    with refuses(QueryError, "stderr", 1):
         query.having(stderr=1, within=(1, 0.5))
-    with pytest.raises(QueryError, match="a query has name, weight, stderr and within, not colour, size"):
+    with refuses(QueryError, "query", ["colour", "size"]):
         query.having(size=3, colour="red")
-    with pytest.raises(QueryError, match="weight must be a finite number, zero or more, got -1"):
+    with refuses(QueryError, "weight", -1):
         query.having(weight=-1)
 
 
@@ -485,45 +486,45 @@ def test_a_product_multiplies_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("common", "words"),
+    ("common", "refusal"),
     [
-        ({"weight": -1}, "weight must be a finite number, zero or more, got -1"),
-        ({"weight": math.nan}, "weight must be a finite number, zero or more, got nan"),
-        ({"weight": math.inf}, "weight must be a finite number, zero or more, got inf"),
-        ({"weight": np.float64("nan")}, "weight must be a finite number, zero or more"),
-        ({"weight": 10**400}, "weight must be a finite number, zero or more, got 1000"),
-        ({"weight": True}, "weight must be a finite number, zero or more, got True"),
-        ({"weight": "2"}, "weight must be a finite number, zero or more, got '2'"),
-        ({"weight": None}, "weight must be a finite number, zero or more, got None"),
-        ({"weight": 1j}, "weight must be a finite number, zero or more, got 1j"),
-        ({"stderr": 0}, "stderr must be a positive, finite number, got 0"),
-        ({"stderr": -2}, "stderr must be a positive, finite number, got -2"),
-        ({"stderr": math.nan}, "stderr must be a positive, finite number, got nan"),
-        ({"stderr": math.inf}, "stderr must be a positive, finite number, got inf"),
-        ({"stderr": 10**400}, "stderr must be a positive, finite number, got 1000"),
-        ({"stderr": "5"}, "stderr must be a positive, finite number, got '5'"),
-        ({"stderr": False}, "stderr must be a positive, finite number, got False"),
-        ({"stderr": 1, "within": (1, 0.5)}, "give a target as stderr= or as within=, not both"),
-        ({"within": 100}, r"within must be \(half-width, level\), as in within=\(100, 0.95\), got 100"),
-        ({"within": (100,)}, r"within must be \(half-width, level\)"),
-        ({"within": (1, 2, 3)}, r"within must be \(half-width, level\)"),
-        ({"within": "ab"}, r"within must be \(half-width, level\), .* got 'ab'"),
-        ({"within": ("1", 0.5)}, r"within must be \(half-width, level\)"),
-        ({"within": (0, 0.5)}, r"a positive half-width and a level between 0 and 1, got \(0, 0.5\)"),
-        ({"within": (-1, 0.5)}, "a positive half-width and a level between 0 and 1"),
-        ({"within": (math.inf, 0.5)}, "a positive half-width and a level between 0 and 1"),
-        ({"within": (math.nan, 0.5)}, "a positive half-width and a level between 0 and 1"),
-        ({"within": (1, 0)}, "a positive half-width and a level between 0 and 1"),
-        ({"within": (1, 1)}, "a positive half-width and a level between 0 and 1"),
-        ({"within": (1, 95)}, "a positive half-width and a level between 0 and 1"),
-        ({"within": (1, math.nan)}, "a positive half-width and a level between 0 and 1"),
-        ({"within": (1, 1e-20)}, "needs a standard error outside the range"),
-        ({"within": (1e308, 0.01)}, "needs a standard error outside the range"),
-        ({"name": ""}, "a query's name must be a non-empty text, got ''"),
-        ({"name": 5}, "a query's name must be a non-empty text, got 5"),
+        ({"weight": -1}, ("weight", -1)),
+        ({"weight": math.nan}, ("weight", math.nan)),
+        ({"weight": math.inf}, ("weight", float("inf"))),
+        ({"weight": np.float64("nan")}, ("weight",)),
+        ({"weight": 10**400}, ("weight",)),
+        ({"weight": True}, ("weight", True)),
+        ({"weight": "2"}, ("weight", "2")),
+        ({"weight": None}, ("weight", None)),
+        ({"weight": 1j}, ("weight", 1j)),
+        ({"stderr": 0}, ("stderr", 0)),
+        ({"stderr": -2}, ("stderr", -2)),
+        ({"stderr": math.nan}, ("stderr", math.nan)),
+        ({"stderr": math.inf}, ("stderr", float("inf"))),
+        ({"stderr": 10**400}, ("stderr",)),
+        ({"stderr": "5"}, ("stderr", "5")),
+        ({"stderr": False}, ("stderr", False)),
+        ({"stderr": 1, "within": (1, 0.5)}, ("stderr", 1)),
+        ({"within": 100}, ("within", 100)),
+        ({"within": (100,)}, ("within", (100,))),
+        ({"within": (1, 2, 3)}, ("within", (1, 2, 3))),
+        ({"within": "ab"}, ("within", "ab")),
+        ({"within": ("1", 0.5)}, ("within", ("1", 0.5))),
+        ({"within": (0, 0.5)}, ("within", (0, 0.5))),
+        ({"within": (-1, 0.5)}, ("within", (-1, 0.5))),
+        ({"within": (math.inf, 0.5)}, ("within",)),
+        ({"within": (math.nan, 0.5)}, ("within",)),
+        ({"within": (1, 0)}, ("within", (1, 0))),
+        ({"within": (1, 1)}, ("within", (1, 1))),
+        ({"within": (1, 95)}, ("within", (1, 95))),
+        ({"within": (1, math.nan)}, ("within",)),
+        ({"within": (1, 1e-20)}, ("within", (1, 1e-20))),
+        ({"within": (1e308, 0.01)}, ("within", (1e308, 0.01))),
+        ({"name": ""}, ("name", "")),
+        ({"name": 5}, ("name", 5)),
     ],
 )
-def test_names_weights_and_targets_are_refused(common: dict[str, Any], words: str) -> None:
+def test_names_weights_and_targets_are_refused(common: dict[str, Any], refusal: tuple[Any, ...]) -> None:
     for make in (
         lambda: Total(**common),
         lambda: Marginal("a", **common),
@@ -531,41 +532,35 @@ def test_names_weights_and_targets_are_refused(common: dict[str, Any], words: st
         lambda: Linear([[1]], **common),
         lambda: Product(Total(), Total(), **common),
     ):
-        with pytest.raises(QueryError, match=words):
+        with refuses(QueryError, *refusal):
             make()
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "refusal"),
     [
-        (
-            lambda: Marginal(),
-            r"Marginal needs at least one attribute; for the number of records use Total\(\)",
-        ),
-        (lambda: Marginal("a", "b", "a"), "Marginal needs different attributes, got a, b, a"),
-        (lambda: Marginal(["a", "b"]), r"as in Marginal\('age'\), got \['a', 'b'\]"),
-        (lambda: Prefix(["a"]), r"Prefix takes the names of attributes, as in Prefix\('age'\), got \['a'\]"),
-        (lambda: AllRanges(3), "AllRanges takes the names of attributes, .* got 3"),
-        (lambda: Ranges(None, [(0, 1)]), "Ranges takes the names of attributes, .* got None"),
-        (lambda: Ranges("a", []), r"Ranges needs at least one \(low, high\) pair"),
-        (lambda: Ranges("a", (0, 5)), r"ranges must be a list of \(low, high\) pairs, got \(0, 5\)"),
-        (lambda: Ranges("a", [(0, 1, 2)]), r"ranges must be a list of \(low, high\) pairs"),
-        (lambda: Ranges("a", 5), r"ranges must be a list of \(low, high\) pairs, got 5"),
-        (lambda: Ranges("a", ["xy"]), r"ranges must be a list of \(low, high\) pairs, got \['xy'\]"),
-        (lambda: Product(Total(), 5), "a product crosses two queries, got int"),
-        (lambda: Linear([[1]]) * Total(), "Linear already covers every attribute and cannot be crossed"),
-        (lambda: Total() * Linear([[1]]), "Linear already covers every attribute and cannot be crossed"),
-        (
-            lambda: Total(stderr=5) * Total(),
-            r"give the target to the product: \(a \* b\).having\(stderr=50\)",
-        ),
-        (lambda: Total() * Total(within=(1, 0.5)), "give the target to the product"),
-        (lambda: Total(weight=1e300) * Total(weight=1e300), "weight must be a finite number"),
-        (lambda: Total(weight=1e-300) * Total(weight=1e-300), "multiply to less than the smallest float"),
+        (lambda: Marginal(), ("attributes", (), "name at")),
+        (lambda: Marginal("a", "b", "a"), ("attributes", ("a", "b", "a"))),
+        (lambda: Marginal(["a", "b"]), ("attribute", ["a", "b"])),
+        (lambda: Prefix(["a"]), ("attribute", ["a"])),
+        (lambda: AllRanges(3), ("attribute", 3)),
+        (lambda: Ranges(None, [(0, 1)]), ("attribute", None)),
+        (lambda: Ranges("a", []), ("ranges", [])),
+        (lambda: Ranges("a", (0, 5)), ("ranges", (0, 5), "a list")),
+        (lambda: Ranges("a", [(0, 1, 2)]), ("ranges", [(0, 1, 2)])),
+        (lambda: Ranges("a", 5), ("ranges", 5)),
+        (lambda: Ranges("a", ["xy"]), ("ranges", ["xy"])),
+        (lambda: Product(Total(), 5), ("query", int)),
+        (lambda: Linear([[1]]) * Total(), ("query", Linear)),
+        (lambda: Total() * Linear([[1]]), ("query", Linear)),
+        (lambda: Total(stderr=5) * Total(), ("stderr", 5.0)),
+        (lambda: Total() * Total(within=(1, 0.5)), ("stderr", 1.482602218505602)),
+        (lambda: Total(weight=1e300) * Total(weight=1e300), ("weight", float("inf"))),
+        (lambda: Total(weight=1e-300) * Total(weight=1e-300), ("weight", (1e-300, 1e-300))),
     ],
 )
-def test_an_ill_formed_query_is_refused(make: Any, words: str) -> None:
-    with pytest.raises(QueryError, match=words):
+def test_an_ill_formed_query_is_refused(make: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(QueryError, *refusal):
         make()
 
 
@@ -582,23 +577,23 @@ SCHEMA = Schema(age=range(10), sex=("F", "M"), income=Bins([0, 10, 20]))
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        (Marginal("age") * Prefix("age"), "a product crosses different attributes, 'age' is on both sides"),
-        (Marginal("age", "sex") * (Total() * Prefix("sex")), "'sex' is on both sides"),
-        (Ranges("age", [(0, 3), (20, 30)]), r"\(20, 30\) holds no declared value of 'age', which is 0–9"),
-        (Ranges("age", [(5, 3)]), r"\(5, 3\) holds no declared value of 'age'"),
-        (Ranges("age", [(math.nan, 3)]), r"\(nan, 3\) holds no declared value of 'age'"),
-        (Ranges("age", [("F", "M")]), r"\('F', 'M'\) holds no declared value of 'age'"),
-        (Ranges("age", [(None, 3)]), r"\(None, 3\) holds no declared value of 'age'"),
-        (Ranges("sex", [("M", "F")]), r"\('M', 'F'\) holds no declared value of 'sex', which is F, M"),
-        (Ranges("sex", [("F", "X")]), r"\('F', 'X'\) holds no declared value of 'sex'"),
-        (Ranges("income", [(0, 5)]), r"the edges are 0, 10, 20"),
-        (Ranges("income", [(10, 10)]), "runs from one of its edges to a larger one"),
+        (Marginal("age") * Prefix("age"), ("attribute", "age", "product")),
+        (Marginal("age", "sex") * (Total() * Prefix("sex")), ("attribute", "sex", "product")),
+        (Ranges("age", [(0, 3), (20, 30)]), ("ranges", (20, 30))),
+        (Ranges("age", [(5, 3)]), ("ranges", (5, 3))),
+        (Ranges("age", [(math.nan, 3)]), ("ranges",)),
+        (Ranges("age", [("F", "M")]), ("ranges", ("F", "M"))),
+        (Ranges("age", [(None, 3)]), ("ranges", (None, 3))),
+        (Ranges("sex", [("M", "F")]), ("ranges", ("M", "F"))),
+        (Ranges("sex", [("F", "X")]), ("ranges", ("F", "X"))),
+        (Ranges("income", [(0, 5)]), ("ranges", (0, 5), "'income'")),
+        (Ranges("income", [(10, 10)]), ("ranges", (10, 10))),
     ],
 )
-def test_a_query_that_does_not_fit_the_schema_is_refused(query: Query, words: str) -> None:
-    with pytest.raises(QueryError, match=words):
+def test_a_query_that_does_not_fit_the_schema_is_refused(query: Query, words: tuple[Any, ...]) -> None:
+    with refuses(QueryError, *words):
         query.operator(SCHEMA)
-    with pytest.raises(QueryError, match=words):
+    with refuses(QueryError, *words):
         query.labels(SCHEMA)
 
 
@@ -608,46 +603,34 @@ def test_a_query_that_does_not_fit_the_schema_is_refused(query: Query, words: st
     ids=repr,
 )
 def test_an_unknown_attribute_is_refused(query: Query) -> None:
-    with pytest.raises(SchemaError, match="no attribute 'height'; the schema declares age, sex, income"):
+    with refuses(SchemaError, "attribute", "height"):
         query.operator(SCHEMA)
 
 
 @pytest.mark.parametrize(
-    ("written", "words"),
+    ("written", "refusal"),
     [
-        ({}, "a query's kind must be one of total, marginal, .* got None"),
-        ({"kind": "mean"}, "a query's kind must be one of .* got 'mean'"),
-        ({"kind": ["total"]}, r"a query's kind must be one of .* got \['total'\]"),
-        ("total", "a query must be a table with its kind, got str"),
-        (
-            {"kind": "total", "colour": 1},
-            "a total query takes name, weight, stderr, within, expected; got colour",
-        ),
-        (
-            {"kind": "prefix"},
-            "a prefix query takes attribute, name, weight, stderr, within, expected; got nothing",
-        ),
-        (
-            {"kind": "ranges", "attribute": "a"},
-            "a ranges query takes attribute, ranges, name, .* got attribute",
-        ),
-        ({"kind": "marginal", "attributes": ["a"], "x": 1}, "a marginal query takes attributes, name"),
-        ({"kind": "marginal", "attributes": "age"}, "attributes must be a list of names, got 'age'"),
-        (
-            {"kind": "marginal", "attributes": [["a"]]},
-            r"Marginal takes the names of attributes, .* got \['a'\]",
-        ),
-        ({"kind": "linear"}, "a linear query takes matrix, labels, name"),
-        ({"kind": "linear", "matrix": {"shape": [1, 1]}}, "a table of shape, rows, columns and values"),
-        ({"kind": "product", "left": {"kind": "total"}}, "a query's kind must be one of .* got None"),
-        ({"kind": "product", "left": "ab", "right": 5}, "a query must be a table with its kind, got str"),
-        ({"kind": "total", "weight": "2"}, "weight must be a finite number"),
-        ({"kind": "total", "within": [1]}, r"within must be \(half-width, level\)"),
-        ({"kind": "total", "name": ["x"]}, "a query's name must be a non-empty text"),
+        ({}, ("kind", None)),
+        ({"kind": "mean"}, ("kind", "mean")),
+        ({"kind": ["total"]}, ("kind", ["total"])),
+        ("total", ("query", str)),
+        ({"kind": "total", "colour": 1}, ("query", ["colour"])),
+        ({"kind": "prefix"}, ("query", [])),
+        ({"kind": "ranges", "attribute": "a"}, ("query", ["attribute"])),
+        ({"kind": "marginal", "attributes": ["a"], "x": 1}, ("query", ["attributes", "x"])),
+        ({"kind": "marginal", "attributes": "age"}, ("attributes", "age")),
+        ({"kind": "marginal", "attributes": [["a"]]}, ("attribute", ["a"])),
+        ({"kind": "linear"}, ("query", [])),
+        ({"kind": "linear", "matrix": {"shape": [1, 1]}}, ("matrix", dict)),
+        ({"kind": "product", "left": {"kind": "total"}}, ("kind", None)),
+        ({"kind": "product", "left": "ab", "right": 5}, ("query", str)),
+        ({"kind": "total", "weight": "2"}, ("weight", "2")),
+        ({"kind": "total", "within": [1]}, ("within", (1,))),
+        ({"kind": "total", "name": ["x"]}, ("name", ["x"])),
     ],
 )
-def test_a_written_query_is_refused(written: Any, words: str) -> None:
-    with pytest.raises(QueryError, match=words):
+def test_a_written_query_is_refused(written: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(QueryError, *refusal):
         query_from_dict(written)
 
 
@@ -771,31 +754,28 @@ def test_a_condition_that_ties_attributes_can_be_crossed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "refusal"),
     [
-        (lambda: Cube(), "Cube needs different attributes, got none"),
-        (lambda: Cube("a", "a"), "Cube needs different attributes, got a, a"),
-        (
-            lambda: Cube("a", order=2),
-            "order must be a number from 0 to 1, or a list of different",
-        ),
-        (lambda: Cube("a", order=()), "order must be a number"),
-        (lambda: Cube("a", order=(0, 0)), "order must be a number"),
-        (lambda: Cube("a", order=True), "order must be a number"),
-        (lambda: Cube("age", "who").operator(TOWN), "there is no attribute 'who'"),
-        (lambda: Levels("age").operator(TOWN), r"Levels needs an attribute declared as Hierarchy\(tree\)"),
-        (lambda: Sum("sex").operator(TOWN), "Sum needs an attribute of whole numbers"),
-        (lambda: Sum("income").operator(TOWN), "Sum needs an attribute of whole numbers"),
-        (lambda: Where("age >"), "a number or a quoted text is expected"),
-        (lambda: Where("who == 1").operator(TOWN), "there is no attribute 'who'"),
-        (lambda: (Where("age > 1") * Prefix("age")).operator(TOWN), "'age' is on both sides"),
-        (lambda: (Cube("age", "sex") * Marginal("sex")).operator(TOWN), "'sex' is on both sides"),
-        (lambda: Product(Total(weight=2), Total()), r"give the weight to the product: \(a \* b\).having"),
-        (lambda: query_from_dict({"kind": "cube", "attributes": "ab"}), "attributes must be a list"),
+        (lambda: Cube(), ("attributes", (), "different,")),
+        (lambda: Cube("a", "a"), ("attributes", ("a", "a"))),
+        (lambda: Cube("a", order=2), ("order", 2)),
+        (lambda: Cube("a", order=()), ("order", ())),
+        (lambda: Cube("a", order=(0, 0)), ("order", (0, 0))),
+        (lambda: Cube("a", order=True), ("order", True)),
+        (lambda: Cube("age", "who").operator(TOWN), ("attribute", "who")),
+        (lambda: Levels("age").operator(TOWN), ("attribute", "age", "declared")),
+        (lambda: Sum("sex").operator(TOWN), ("attribute", "sex", "numbers,")),
+        (lambda: Sum("income").operator(TOWN), ("attribute", "income")),
+        (lambda: Where("age >"), ("condition", "")),
+        (lambda: Where("who == 1").operator(TOWN), ("attribute", "who")),
+        (lambda: (Where("age > 1") * Prefix("age")).operator(TOWN), ("attribute", "age", "product")),
+        (lambda: (Cube("age", "sex") * Marginal("sex")).operator(TOWN), ("attribute", "sex", "product")),
+        (lambda: Product(Total(weight=2), Total()), ("weight", 2.0)),
+        (lambda: query_from_dict({"kind": "cube", "attributes": "ab"}), ("attributes", "ab")),
     ],
 )
-def test_the_wider_queries_refuse_by_words(make: Callable[[], object], words: str) -> None:
-    with pytest.raises((QueryError, SchemaError), match=words):
+def test_the_wider_queries_refuse_by_words(make: Callable[[], object], refusal: tuple[Any, ...]) -> None:
+    with refuses((QueryError, SchemaError), *refusal):
         make()
 
 
@@ -806,12 +786,12 @@ def test_the_weights_of_the_sides_multiply_and_are_written_once() -> None:
     again = query_from_dict(json.loads(json.dumps(crossed.to_dict())))
     assert again == crossed
     left = {"kind": "marginal", "attributes": ["age"], "weight": 2.0}
-    with pytest.raises(QueryError, match="give the weight to the product"):
+    with refuses(QueryError, "weight", 2.0):
         query_from_dict({"kind": "product", "left": left, "right": {"kind": "total"}})
 
 
 def test_a_cube_with_too_many_tables_is_refused_before_they_are_listed() -> None:
     """Order 20 of 40 attributes is 6e11 tables: it ran out of memory after minutes."""
     schema = Schema({f"x{i}": range(2) for i in range(40)})
-    with pytest.raises(TooLargeError, match=r"asks for 618,679,078,298 tables; at most 1,000,000"):
+    with refuses(TooLargeError, "order", 20):
         Cube(*schema.names, order=20).operator(schema)

@@ -8,7 +8,6 @@ import json
 import math
 import operator
 import pickle
-import re
 import sys
 from fractions import Fraction
 from typing import Any
@@ -20,7 +19,7 @@ from hypothesis import strategies as st
 
 from leastnoise.core.errors import InputError, QueryError, SchemaError, TooLargeError
 from leastnoise.query import Attribute, Bins, Categories, Hierarchy, Integers, Schema
-from support import extra
+from support import extra, refuses
 
 examples = settings(deadline=None, derandomize=True)
 
@@ -160,7 +159,7 @@ def test_equal_ranges_are_written_alike() -> None:
 
 def test_the_largest_range() -> None:
     assert Schema(a=range(sys.maxsize)).n_cells == sys.maxsize
-    with pytest.raises(SchemaError, match="'a': a range holds at most 9,223,372,036,854,775,807 values"):
+    with refuses(SchemaError, "a.range", range(0, 1000000000000000000000000000000)):
         Schema(a=range(10**30))
     far = Integers(range(10**30, 10**30 + 3))
     assert far.position(10**30 + 1) == 1
@@ -390,34 +389,25 @@ def test_text_is_placed_as_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "refusal"),
     [
-        (
-            lambda: Integers(range(3), outside="ignore"),
-            "outside= must be 'drop', 'clamp' or 'other', got 'ignore'",
-        ),
-        (lambda: Integers(range(3), null="clamp"), "null= must be 'drop' or 'other', got 'clamp'"),
-        (lambda: Categories(("F",), outside="clamp"), "outside='clamp' is for whole numbers and bins"),
-        (lambda: Hierarchy({"r": ["F"]}, outside="clamp"), "outside='clamp' is for whole numbers and bins"),
-        (lambda: Bins([0, 1], outside="other"), "outside='other' needs the label of that cell, as in other="),
-        (lambda: Bins([0, 1], null="other"), "null='other' needs the label of that cell"),
-        (lambda: Bins([0, 1], other="[0, 1)"), "other= must be a text that names no declared value"),
-        (lambda: Integers(range(3), other="2"), "other= must be a text that names no declared value"),
-        (lambda: Categories((1, 2), other="2"), "other= must be a text that names no declared value"),
-        (
-            lambda: Integers(range(3), other="x", outside="drop"),
-            "other='x' makes a cell that no record would be in",
-        ),
-        (
-            lambda: Integers(range(3), other="x", outside="clamp"),
-            "no record would be in; leave it out",
-        ),
-        (lambda: Integers([1, 2]), "whole numbers are declared as a range, got list"),
-        (lambda: Integers(range(sys.maxsize), other="x"), "a range holds at most"),
+        (lambda: Integers(range(3), outside="ignore"), ("outside", "ignore")),
+        (lambda: Integers(range(3), null="clamp"), ("null", "clamp")),
+        (lambda: Categories(("F",), outside="clamp"), ("outside", "clamp")),
+        (lambda: Hierarchy({"r": ["F"]}, outside="clamp"), ("outside", "clamp")),
+        (lambda: Bins([0, 1], outside="other"), ("other", None)),
+        (lambda: Bins([0, 1], null="other"), ("other", None)),
+        (lambda: Bins([0, 1], other="[0, 1)"), ("other", "[0, 1)")),
+        (lambda: Integers(range(3), other="2"), ("other", "2")),
+        (lambda: Categories((1, 2), other="2"), ("other", "2")),
+        (lambda: Integers(range(3), other="x", outside="drop"), ("other", "x")),
+        (lambda: Integers(range(3), other="x", outside="clamp"), ("other", "x")),
+        (lambda: Integers([1, 2]), ("range", list)),
+        (lambda: Integers(range(sys.maxsize), other="x"), ("range", range(0, 9223372036854775807))),
     ],
 )
-def test_policies_are_refused(make: Any, words: str) -> None:
-    with pytest.raises(SchemaError, match=words.replace("(", r"\(").replace("[", r"\[")):
+def test_policies_are_refused(make: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(SchemaError, *refusal):
         make()
     assert Integers(range(3), other="3").size == 4
 
@@ -491,34 +481,36 @@ def test_names_are_compared_by_equality() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attribute", "sign", "value", "words"),
+    ("attribute", "sign", "value", "refusal"),
     [
-        (Integers(range(3)), ">=", "18", "'a' holds whole numbers and is compared with a number, got '18'"),
-        (Integers(range(3), other="x"), "==", "y", "got 'y'; the other cell is 'x', by == or !="),
-        (Integers(range(3)), "==", True, "compared with a number, got True"),
-        (Integers(range(3)), "==", math.nan, "compared with a number, got nan"),
-        (Integers(range(3)), "=", 1, "a comparison is one of ==, !=, <, <=, >, >=, got '='"),
-        (Categories(("F", "M")), "==", "f", "'a' is compared with one of its values, 'F', 'M', got 'f'"),
-        (Categories(("F", "M")), "<", "F", "'a' holds names, which have no order: use == or !=, not <"),
-        (Categories((1, 2)), "==", 3, "one of its values, 1, 2, got 3"),
-        (Categories((1, 2)), "==", "1", "one of its values, 1, 2, got '1'"),
-        (Categories((1, 2)), "<", "1", "compared with a number, got '1'"),
-        (Categories(list(range(50))), "==", 99, "10, 11, …, got 99"),
-        (Bins([0, 10, 20]), ">", 10, "compare by >= or < with one of the edges 0, 10, 20, not by >"),
-        (Bins([0, 10, 20]), "==", 10, "not by =="),
-        (Bins([0, 10, 20]), ">=", 5, "compare by >= or < with one of the edges 0, 10, 20, got 5"),
-        (Bins([-math.inf, 10, math.inf]), "<", 5, "one of the edges -inf, 10, inf, got 5"),
-        (Bins([0, 10]), "<", "10", "got '10'"),
-        (Bins(range(99)), "<", 5.5, "10, 11, …, got 5.5"),
+        (Integers(range(3)), ">=", "18", ("a", "18")),
+        (Integers(range(3), other="x"), "==", "y", ("a", "y")),
+        (Integers(range(3)), "==", True, ("a", True)),
+        (Integers(range(3)), "==", math.nan, ("a", math.nan)),
+        (Integers(range(3)), "=", 1, ("condition", "=")),
+        (Categories(("F", "M")), "==", "f", ("a", "f")),
+        (Categories(("F", "M")), "<", "F", ("a", "<")),
+        (Categories((1, 2)), "==", 3, ("a", 3)),
+        (Categories((1, 2)), "==", "1", ("a", "1", "values,")),
+        (Categories((1, 2)), "<", "1", ("a", "1", "number")),
+        (Categories(list(range(50))), "==", 99, ("a", 99)),
+        (Bins([0, 10, 20]), ">", 10, ("a", ">")),
+        (Bins([0, 10, 20]), "==", 10, ("a", "==")),
+        (Bins([0, 10, 20]), ">=", 5, ("a", 5)),
+        (Bins([-math.inf, 10, math.inf]), "<", 5, ("a", 5)),
+        (Bins([0, 10]), "<", "10", ("a", "10")),
+        (Bins(range(99)), "<", 5.5, ("a", 5.5)),
     ],
 )
-def test_comparisons_are_refused(attribute: Attribute, sign: str, value: Any, words: str) -> None:
-    with pytest.raises(QueryError, match=re.escape(words)):
+def test_comparisons_are_refused(
+    attribute: Attribute, sign: str, value: Any, refusal: tuple[Any, ...]
+) -> None:
+    with refuses(QueryError, *refusal):
         attribute.matching("a", sign, value)
 
 
 def test_a_range_too_long_to_list_is_refused() -> None:
-    with pytest.raises(TooLargeError, match="'a' has 1,000,000,000,000 cells; at most"):
+    with refuses(TooLargeError, "a", 1000000000000):
         Integers(range(10**12)).matching("a", "<", 5)
     with pytest.raises(TooLargeError):
         Integers(range(10**12)).numbers()
@@ -590,24 +582,24 @@ def test_a_specification_may_be_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "words"),
+    ("declared", "refusal"),
     [
-        (("F", "M", "F"), "attribute 'a': categories must differ, 'F' appears twice"),
-        ((1, 2, 1), "categories must differ, 1 appears twice"),
-        ((), "a list of categories must hold at least one"),
-        ([], "a list of categories must hold at least one"),
-        (("F", 1), r"all text or all whole numbers, got \['int', 'str'\]; use Bins for measured numbers"),
-        ((1.5, 2.5), r"got \['float'\]; use Bins for measured numbers"),
-        ((True, False), r"got \['bool'\]"),
-        ((None, "a"), r"got \['NoneType', 'str'\]"),
-        (([1], [2]), r"got \['list'\]"),
-        (range(0), r"a range of values must run upwards and hold at least one, got range\(0, 0\)"),
-        (range(5, 0, -1), r"must run upwards and hold at least one, got range\(5, 0, -1\)"),
-        (range(0, 5, -1), "must run upwards"),
+        (("F", "M", "F"), ("a.categories", "F")),
+        ((1, 2, 1), ("a.categories", 1)),
+        ((), ("a.categories", [])),
+        ([], ("a.categories", [])),
+        (("F", 1), ("a.categories", ["int", "str"])),
+        ((1.5, 2.5), ("a.categories", ["float"])),
+        ((True, False), ("a.categories", ["bool"])),
+        ((None, "a"), ("a.categories", ["NoneType", "str"])),
+        (([1], [2]), ("a.categories", ["list"])),
+        (range(0), ("a.range", range(0, 0))),
+        (range(5, 0, -1), ("a.range", range(5, 0, -1))),
+        (range(0, 5, -1), ("a.range", range(0, 5, -1))),
     ],
 )
-def test_a_list_of_values_is_refused(declared: Any, words: str) -> None:
-    with pytest.raises(SchemaError, match=words):
+def test_a_list_of_values_is_refused(declared: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(SchemaError, *refusal):
         Schema(a=declared)
 
 
@@ -617,7 +609,7 @@ def test_a_list_of_values_is_refused(declared: Any, words: str) -> None:
     ids=type,
 )
 def test_only_written_out_values_declare_an_attribute(declared: Any) -> None:
-    with pytest.raises(SchemaError, match=rf"or Bins\(edges\), got {type(declared).__name__}\.") as caught:
+    with refuses(SchemaError, "sex", type(declared)) as caught:
         Schema(sex=declared)
     assert "never read from the table" in str(caught.value)
     assert "Schema(sex=range(116)) or Schema(sex=('F', 'M'))" in str(caught.value)
@@ -625,10 +617,10 @@ def test_only_written_out_values_declare_an_attribute(declared: Any) -> None:
 
 def test_a_column_of_the_table_is_no_declaration() -> None:
     column = extra("pandas").Series(["F", "M", "secret"])
-    with pytest.raises(SchemaError, match=r"got Series\. The values are public knowledge") as caught:
+    with refuses(SchemaError, "sex") as caught:
         Schema(sex=column)
     assert "secret" not in str(caught.value)
-    with pytest.raises(SchemaError, match=r"as in Categories\(\['F', 'M'\]\), got Series") as caught:
+    with refuses(SchemaError, "categories") as caught:
         Categories(column)
     assert "secret" not in str(caught.value)
 
@@ -636,80 +628,80 @@ def test_a_column_of_the_table_is_no_declaration() -> None:
 @pytest.mark.parametrize("values", ["FM", b"FM", 5, frozenset({"F"}), np.array(["F"])], ids=repr)
 def test_categories_are_written_out_in_a_list(values: Any) -> None:
     """Categories("FM") used to mean F and M."""
-    with pytest.raises(SchemaError, match=rf"written out in a list, as in .* got {type(values).__name__};"):
+    with refuses(SchemaError, "categories", type(values)):
         Categories(values)
 
 
 @pytest.mark.parametrize("other", ["F", 5, True, ["x"]], ids=repr)
 def test_the_other_category_needs_a_name_of_its_own(other: Any) -> None:
-    with pytest.raises(SchemaError, match="other= must be a text that names no declared value, got"):
+    with refuses(SchemaError, "other"):
         Categories(("F", "M"), other=other)
 
 
 @pytest.mark.parametrize(
-    ("given_edges", "words"),
+    ("given_edges", "refusal"),
     [
-        ([0], r"bins need at least two edges, got \[0\]"),
-        ([], r"bins need at least two edges, got \[\]"),
-        ([0, 2, 1], "bin edges must increase, got 2 before 1"),
-        ([0, 1, 1], "bin edges must increase, got 1 before 1"),
-        ([0, 1.0, 1], "bin edges must increase, got 1 before 1"),
-        ([0.0, -0.0], "bin edges must increase, got 0 before 0"),
-        ([2**53, 2.0**53], "bin edges must increase"),
-        ([0, math.nan], "bin edges must be finite numbers, got nan"),
-        ([math.nan, math.nan, 1], "bin edges must be finite numbers, got nan"),
-        ([0, -math.inf], "finite numbers, got -inf; only the first may be -inf and the last inf"),
-        ([np.float64("inf"), 0], "bin edges must be finite numbers, got inf; only the first"),
-        ([-math.inf, -math.inf], "bin edges must be finite numbers, got -inf; only the first"),
-        ([False, True], "bin edges must be finite numbers, got False"),
-        ([0, "1"], "bin edges must be finite numbers, got '1'"),
-        ([0, None], "bin edges must be finite numbers, got None"),
-        ([0, 1j], "bin edges must be finite numbers, got 1j"),
-        ("01", "bins need a list of edges, .* got str; they are public"),
-        (5, r"bins need a list of edges, as in Bins\(\[0, 18, 65\]\), got int"),
+        ([0], ("edges", [0])),
+        ([], ("edges", [])),
+        ([0, 2, 1], ("edges", (2, 1))),
+        ([0, 1, 1], ("edges", (1, 1))),
+        ([0, 1.0, 1], ("edges", (1, 1))),
+        ([0.0, -0.0], ("edges", (0, 0))),
+        ([2**53, 2.0**53], ("edges", (9007199254740992, 9007199254740992))),
+        ([0, math.nan], ("edges", math.nan)),
+        ([math.nan, math.nan, 1], ("edges", math.nan)),
+        ([0, -math.inf], ("edges", float("-inf"))),
+        ([np.float64("inf"), 0], ("edges", float("inf"))),
+        ([-math.inf, -math.inf], ("edges", float("-inf"))),
+        ([False, True], ("edges", False)),
+        ([0, "1"], ("edges", "1")),
+        ([0, None], ("edges", None)),
+        ([0, 1j], ("edges", 1j)),
+        ("01", ("edges", str)),
+        (5, ("edges", int)),
     ],
 )
-def test_edges_are_refused(given_edges: Any, words: str) -> None:
-    with pytest.raises(SchemaError, match=words):
+def test_edges_are_refused(given_edges: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(SchemaError, *refusal):
         Bins(given_edges)
 
 
 @pytest.mark.parametrize(
-    ("written", "words"),
+    ("written", "refusal"),
     [
-        ({}, r"a schema needs at least one attribute, as in Schema\(sex=\('F', 'M'\)\)"),
-        ({"a": "FM"}, "attribute 'a' must be a list or a table, got str"),
-        ({"a": 5}, "attribute 'a' must be a list or a table, got int"),
-        ({"a": {}}, r"must be \{range = \[start, stop\]\}, .* got the keys \[\]"),
-        ({"a": {"bin": [0, 1]}}, r"got the keys \['bin'\]"),
-        ({"a": {"bins": [0, 1], "others": "x"}}, r"got the keys \['bins', 'others'\]"),
-        ({"a": {"other": "x"}}, r"got the keys \['other'\]"),
-        ({"a": {"hierarchy": "x"}}, r"got the keys \['hierarchy'\]"),
-        ({"a": {"hierarchy": {"x": []}}}, "attribute 'a': 'x' must hold at least one value"),
-        ({"a": {"range": [3], "outside": "other"}}, "attribute 'a': outside='other' needs the label"),
-        ({"a": {"bins": [0, 1], "other": 5}}, "attribute 'a': other= must be a text that names no"),
-        ({"a": {"range": [0, 1], "bins": [0, 1]}}, r"got the keys \['bins', 'range'\]"),
-        ({"a": {"range": 5}}, r"got the keys \['range'\]"),
-        ({"a": {"categories": "FM"}}, r"got the keys \['categories'\]"),
-        ({"a": {"range": []}}, r"attribute 'a': range must be \[start, stop\] in whole numbers"),
-        ({"a": {"range": [0, 1, 1, 1]}}, r"range must be \[start, stop\] in whole numbers"),
-        ({"a": {"range": [0.0, 5.0]}}, r"range must be \[start, stop\] in whole numbers"),
-        ({"a": {"range": [False, True]}}, r"range must be \[start, stop\] in whole numbers"),
-        ({"a": {"range": [0, 5, 0]}}, "attribute 'a': the step of a range must be 1 or more, got 0"),
-        ({"a": {"range": [5, 0]}}, "attribute 'a': a range of values must run upwards"),
-        ({"a": {"bins": [1, 0]}}, "attribute 'a': bin edges must increase, got 1 before 0"),
-        ({"a": {"categories": ["x", 1]}}, "attribute 'a': categories must be all text or all whole numbers"),
-        ({"a": {"categories": ["x"], "other": "x"}}, "attribute 'a': other= must be a text that names no"),
-        ({"a": ["x", "x"]}, "attribute 'a': categories must differ, 'x' appears twice"),
+        ({}, ("schema", {})),
+        ({"a": "FM"}, ("a", str)),
+        ({"a": 5}, ("a", int)),
+        ({"a": {}}, ("a", [])),
+        ({"a": {"bin": [0, 1]}}, ("a", ["bin"])),
+        ({"a": {"bins": [0, 1], "others": "x"}}, ("a", ["bins", "others"])),
+        ({"a": {"other": "x"}}, ("a", ["other"])),
+        ({"a": {"hierarchy": "x"}}, ("a", ["hierarchy"])),
+        ({"a": {"hierarchy": {"x": []}}}, ("a.x", [])),
+        ({"a": {"range": [3], "outside": "other"}}, ("a.other", None)),
+        ({"a": {"bins": [0, 1], "other": 5}}, ("a.other", 5)),
+        ({"a": {"range": [0, 1], "bins": [0, 1]}}, ("a", ["bins", "range"])),
+        ({"a": {"range": 5}}, ("a", ["range"])),
+        ({"a": {"categories": "FM"}}, ("a", ["categories"])),
+        ({"a": {"range": []}}, ("a.range", [])),
+        ({"a": {"range": [0, 1, 1, 1]}}, ("a.range", [0, 1, 1, 1])),
+        ({"a": {"range": [0.0, 5.0]}}, ("a.range", [0.0, 5.0])),
+        ({"a": {"range": [False, True]}}, ("a.range", [False, True])),
+        ({"a": {"range": [0, 5, 0]}}, ("a.range", [0, 5, 0])),
+        ({"a": {"range": [5, 0]}}, ("a.range", range(5, 0))),
+        ({"a": {"bins": [1, 0]}}, ("a.edges", (1, 0))),
+        ({"a": {"categories": ["x", 1]}}, ("a.categories", ["int", "str"])),
+        ({"a": {"categories": ["x"], "other": "x"}}, ("a.other", "x")),
+        ({"a": ["x", "x"]}, ("a.categories", "x")),
     ],
 )
-def test_a_specification_is_refused(written: Any, words: str) -> None:
-    with pytest.raises(SchemaError, match=words):
+def test_a_specification_is_refused(written: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(SchemaError, *refusal):
         Schema.from_dict(written)
 
 
 def test_an_unknown_attribute_is_named_with_the_known_ones() -> None:
-    with pytest.raises(SchemaError, match="there is no attribute 'height'; the schema declares age, sex"):
+    with refuses(SchemaError, "attribute", "height"):
         Schema(age=range(3), sex=("F",))["height"]
     with pytest.raises(InputError):
         Schema()

@@ -40,6 +40,7 @@ from leastnoise.query import (
     TotalVariance,
     Where,
 )
+from support import refuses
 
 examples = settings(deadline=None, derandomize=True, max_examples=100)
 
@@ -368,9 +369,9 @@ def test_every_objective(text: str, objective: Objective) -> None:
 
 def test_text_outside_unicode_cannot_be_written() -> None:
     """A lone surrogate used to reach the file and fail there."""
-    with pytest.raises(SpecError, match=r"text in UTF-8, which cannot hold 'a\\udc80'"):
+    with refuses(SpecError, "value", "a\udc80"):
         Spec(Schema(a=("a\udc80",)), (Total(),), GDP(1)).to_toml()
-    with pytest.raises(SpecError, match="a specification cannot hold set"):
+    with refuses(SpecError, "value", set):
         Spec(Schema(a=("x",)), (Total(),), GDP(1), {"options": {1, 2}}).to_toml()
 
 
@@ -378,173 +379,104 @@ def test_text_outside_unicode_cannot_be_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "refusal"),
     [
-        ("[schema\n", r"^this is not TOML: .*line 1"),
-        ("a = 1\n\nb = = 2", r"this is not TOML: .*line 3"),
-        ("a = " + "1" * 5000, "this is not TOML: Exceeds the limit"),
-        ("a = " + "[" * 5000, "this is not TOML: .*recursion"),
-        (
-            asking() + "\n[extra]\nx = 1",
-            r"unknown table 'extra'; there are \[schema\], \[privacy\], \[\[query\]\]",
-        ),
-        (asking() + "\n[queries]", "unknown table 'queries'"),
-        ("", r"a \[schema\] table is needed"),
-        ("schema = 3\n", r"a \[schema\] table is needed"),
-        ("[schema]\n[privacy]\nmu = 1\n" + QUERY, r"a \[schema\] table is needed"),
-        ("[schema]\na = ['x']\n" + QUERY, r"a \[privacy\] table is needed"),
-        ("[schema]\na = ['x']\n[privacy]\n" + TARGET, r"a \[privacy\] table is needed$"),
-        (
-            "[schema]\na = ['x']\n" + QUERY + "[design]\nobjective='targets'",
-            r"a \[privacy\] table is needed$",
-        ),
-        (
-            NO_GOAL + TARGET + "[design]\nobjective = 'max-variance'",
-            r"a \[privacy\] table is needed for objective = 'max-variance'",
-        ),
-        (
-            asking() + "[design]\nobjective = 'least'",
-            r"^\[design\]: objective must be one of total-variance, max",
-        ),
-        (
-            asking() + "[design]\nrelative_to = 'uniform'",
-            r"^\[design\]: relative_to must be \"uniform\", beside an",
-        ),
+        ("[schema\n", ("toml", None, "line 1")),
+        ("a = 1\n\nb = = 2", ("toml", None, "line 3")),
+        ("a = " + "1" * 5000, ("toml", None)),
+        ("a = " + "[" * 5000, ("toml", None)),
+        (asking() + "\n[extra]\nx = 1", ("extra", None)),
+        (asking() + "\n[queries]", ("queries", None)),
+        ("", ("schema", None)),
+        ("schema = 3\n", ("schema", None)),
+        ("[schema]\n[privacy]\nmu = 1\n" + QUERY, ("schema", None)),
+        ("[schema]\na = ['x']\n" + QUERY, ("privacy", None)),
+        ("[schema]\na = ['x']\n[privacy]\n" + TARGET, ("privacy", None)),
+        ("[schema]\na = ['x']\n" + QUERY + "[design]\nobjective='targets'", ("privacy", None)),
+        (NO_GOAL + TARGET + "[design]\nobjective = 'max-variance'", ("design.objective", "max-variance")),
+        (asking() + "[design]\nobjective = 'least'", ("design.objective", "least")),
+        (asking() + "[design]\nrelative_to = 'uniform'", ("design.relative_to", "uniform")),
         (
             asking() + "[design]\nobjective = 'total-variance'\nrelative_to = [1, 2]",
-            r"^\[design\]: relative_to must be .*; another prior is given in Python",
+            ("design.relative_to", [1, 2]),
         ),
         (
             asking() + "[design]\nobjective = 'targets'\nrelative_to = 'uniform'",
-            r"^\[design\]: relative_to goes with a total variance, not with 'targets'",
+            ("design.objective.relative_to", "targets"),
         ),
-        (TEXT, r"at least one \[\[query\]\] is needed"),
-        (TEXT + "[query]\nkind = 'total'", r"write \[\[query\]\] in double brackets"),
-        ("query = [1]\n" + TEXT, r"at least one \[\[query\]\] is needed"),
-        ("query = []\n" + TEXT, r"at least one \[\[query\]\] is needed"),
-        (TEXT.replace("[0, 6]", "[6, 0]") + QUERY, r"^\[schema\]: attribute 'age': .*upwards"),
-        (TEXT.replace("[0, 6]", "[0, 0.5]") + QUERY, r"^\[schema\]: attribute 'age': range must be"),
-        (TEXT.replace('"M"', '"F"') + QUERY, r"^\[schema\]: attribute 'sex': .*'F' appears twice"),
-        (
-            TEXT.replace("range", "rang") + QUERY,
-            r"^\[schema\]: attribute 'age' must be .*got the keys \['rang'\]",
-        ),
-        (TEXT.replace("range", "surprise = 1, range") + QUERY, r"^\[schema\]: attribute 'age' must be"),
-        (
-            TEXT.replace("[0, 1.5, 9]", "[0, 9, 1.5]") + QUERY,
-            r"^\[schema\]: attribute 'income': .*must increase",
-        ),
-        (
-            TEXT.replace("epsilon", "epsillon") + QUERY,
-            r"^\[privacy\] must hold .*it holds 'epsillon', 'delta'",
-        ),
-        (TEXT.replace("delta", "rho") + QUERY, r"^\[privacy\] must hold epsilon and delta, or"),
-        (TEXT.replace("1e-6", "1e-6\nsurprise = 1") + QUERY, r"^\[privacy\] must hold .*'surprise'"),
-        (TEXT.replace("1e-6", "1e-6\ngoal = 'GDP'") + QUERY, r"^\[privacy\] must hold .*'goal'"),
-        (TEXT.replace("1e-6", "1") + QUERY, r"^\[privacy\]: delta must lie strictly between 0 and 1, got 1"),
-        (TEXT.replace("1e-6", "0") + QUERY, r"^\[privacy\]: delta must be positive, got 0"),
-        (TEXT.replace("1.0", "-1.0") + QUERY, r"^\[privacy\]: epsilon must be positive, got -1.0"),
-        (TEXT.replace("1.0", "nan") + QUERY, r"^\[privacy\]: epsilon must be finite, got nan"),
-        (TEXT.replace("1.0", "true") + QUERY, r"^\[privacy\]: epsilon must be a number .*got True"),
-        (
-            TEXT.replace("1.0", "'one'") + QUERY,
-            r"^\[privacy\]: epsilon .* without quotes, got 'one'",
-        ),
-        (TEXT.replace("1e-6", "1e-6\nneighbours = 'all'") + QUERY, r"^\[privacy\]: neighbours must be"),
-        (TEXT.replace("1e-6", "1e-6\nrecords_per_person = 1.5") + QUERY, r"^\[privacy\]: records_per_person"),
-        (TEXT.replace("1e-6", "1e-6\ncalibration = 'mine'") + QUERY, r"^\[privacy\]: calibration must be"),
-        (
-            TEXT.replace("1e-6", "1e-6\nperson = 3") + QUERY,
-            r"^\[privacy\]: person must be the name of a column",
-        ),
-        (TEXT.replace("1e-6", "1e-6\nperson = ''") + QUERY, r"^\[privacy\]: person must be .*, got ''"),
-        (NO_GOAL + "[privacy]\nperson = 'id'\n" + QUERY, r"^\[privacy\] must hold .*it holds 'person'"),
+        (TEXT, ("query", None)),
+        (TEXT + "[query]\nkind = 'total'", ("query", None, "double brackets")),
+        ("query = [1]\n" + TEXT, ("query", None)),
+        ("query = []\n" + TEXT, ("query", None)),
+        (TEXT.replace("[0, 6]", "[6, 0]") + QUERY, ("schema.age.range", range(6, 0))),
+        (TEXT.replace("[0, 6]", "[0, 0.5]") + QUERY, ("schema.age.range", [0, 0.5])),
+        (TEXT.replace('"M"', '"F"') + QUERY, ("schema.sex.categories", "F")),
+        (TEXT.replace("range", "rang") + QUERY, ("schema.age", ["rang"])),
+        (TEXT.replace("range", "surprise = 1, range") + QUERY, ("schema.age", ["range", "surprise"])),
+        (TEXT.replace("[0, 1.5, 9]", "[0, 9, 1.5]") + QUERY, ("schema.income.edges", (9, 1.5))),
+        (TEXT.replace("epsilon", "epsillon") + QUERY, ("privacy", ["delta", "epsillon"])),
+        (TEXT.replace("delta", "rho") + QUERY, ("privacy", ["epsilon", "rho"])),
+        (TEXT.replace("1e-6", "1e-6\nsurprise = 1") + QUERY, ("privacy", ["delta", "epsilon", "surprise"])),
+        (TEXT.replace("1e-6", "1e-6\ngoal = 'GDP'") + QUERY, ("privacy", ["delta", "epsilon", "goal"])),
+        (TEXT.replace("1e-6", "1") + QUERY, ("privacy.delta", 1)),
+        (TEXT.replace("1e-6", "0") + QUERY, ("privacy.delta", 0)),
+        (TEXT.replace("1.0", "-1.0") + QUERY, ("privacy.epsilon", -1.0)),
+        (TEXT.replace("1.0", "nan") + QUERY, ("privacy.epsilon", math.nan)),
+        (TEXT.replace("1.0", "true") + QUERY, ("privacy.epsilon", True)),
+        (TEXT.replace("1.0", "'one'") + QUERY, ("privacy.epsilon", "one")),
+        (TEXT.replace("1e-6", "1e-6\nneighbours = 'all'") + QUERY, ("privacy.neighbours", "all")),
+        (TEXT.replace("1e-6", "1e-6\nrecords_per_person = 1.5") + QUERY, ("privacy.records_per_person", 1.5)),
+        (TEXT.replace("1e-6", "1e-6\ncalibration = 'mine'") + QUERY, ("privacy.calibration", "mine")),
+        (TEXT.replace("1e-6", "1e-6\nperson = 3") + QUERY, ("privacy.person", 3)),
+        (TEXT.replace("1e-6", "1e-6\nperson = ''") + QUERY, ("privacy.person", "")),
+        (NO_GOAL + "[privacy]\nperson = 'id'\n" + QUERY, ("privacy", ["person"])),
         (
             NO_GOAL + "[privacy]\nperson = 'id'\nrecords_per_person = 3\n" + TARGET,
-            r"^\[privacy\]: records_per_person = 3 needs a budget beside it; give an epsilon and a delta "
-            r"too, and leastnoise tradeoff says the least epsilon that meets the targets",
+            ("privacy.records_per_person", 3),
         ),
         (
             NO_GOAL + "[privacy]\nneighbours = 'replace-one'\n" + TARGET,
-            r"^\[privacy\]: neighbours = 'replace-one' needs a budget beside it",
+            ("privacy.neighbours", "replace-one"),
         ),
-        (
-            NO_GOAL + "[privacy]\nrecords_per_person = true\n" + TARGET,
-            r"^\[privacy\]: records_per_person = True needs",
-        ),
-        (
-            asking('kind = "total"', 'kind = "tottal"'),
-            r"^\[\[query\]\] number 2: .*kind must be one of total, marg",
-        ),
-        (asking('name = "x"'), r"^\[\[query\]\] number 1: .*got None"),
-        (
-            asking('kind = "total"\nnmae = "x"'),
-            r"^\[\[query\]\] number 1: a total query takes name, .*got nmae",
-        ),
-        (
-            asking('kind = "marginal"\nattribute = "age"'),
-            r"number 1: a marginal query takes attributes, .*attribute",
-        ),
-        (asking('kind = "marginal"\nattributes = "age"'), "number 1: attributes must be a list of names"),
-        (
-            asking('kind = "prefix"\nattribute = "agge"'),
-            r"number 1: there is no attribute 'agge'.*age, sex, income",
-        ),
-        (asking('kind = "total"\nweight = -1'), r"number 1: weight must be a finite number"),
-        (asking('kind = "total"\nstderr = 1\nwithin = [1, 0.5]'), "number 1: give a target as stderr= or"),
-        (
-            asking('kind = "ranges"\nattribute = "age"\nranges = [[9, 99]]'),
-            "number 1: .*holds no declared value",
-        ),
-        (asking('kind = "linear"\nmatrix = [[1, 2]]'), "number 1: .*24 cells, got 2"),
-        (
-            asking('kind = "linear"\nmatrix = { shape = [1, 24] }'),
-            "number 1: a sparse matrix must be a table",
-        ),
-        (
-            asking('kind = "total"\nname = "x"', 'kind = "total"\nname = "x"'),
-            r"^\[\[query\]\] number 2: .*'x' is given twice",
-        ),
-        (asking('kind = "total"\nweight = 0'), r"^\[\[query\]\]: at least one query needs a positive weight"),
-        (
-            asking() + "[design]\nmethods = 'dense'",
-            r"^\[design\] does not know 'methods'; it may hold objective, relative_to, method, opt",
-        ),
-        (asking() + "[design]\nmethod = 3", r"^\[design\]: method must be a text, got 3"),
-        (asking() + "[design]\nbackend = []", r"^\[design\]: backend must be a text, got \[\]"),
-        (asking() + "[design]\noptions = 3", r"^\[design\]: options must be a table, .*got 3"),
-        (asking() + "[design]\ntol = '1e-6'", r"^\[design\]: tol must be a positive number, got '1e-6'"),
-        (asking() + "[design]\ntol = true", r"^\[design\]: tol must be a positive number, got True"),
-        (asking() + "[design]\ntol = 0", r"^\[design\]: tol must be a positive number, got 0"),
-        (asking() + "[design]\ntol = nan", r"^\[design\]: tol must be a positive number, got nan"),
-        (
-            asking() + "[design]\ntime_limit = inf",
-            r"^\[design\]: time_limit must be a positive number, got inf",
-        ),
-        (
-            asking() + "[design]\ntime_limit = -2",
-            r"^\[design\]: time_limit must be a positive number, got -2",
-        ),
-        ("design = 3\n" + asking(), r"^\[design\] must be a table"),
-        (
-            TEXT.replace("[0, 6]", f"[0, 0x{'f' * 5000}]") + QUERY,
-            r"a whole number must lie within ±1.8e\+308",
-        ),
+        (NO_GOAL + "[privacy]\nrecords_per_person = true\n" + TARGET, ("privacy.records_per_person", True)),
+        (asking('kind = "total"', 'kind = "tottal"'), ("query[1].kind", "tottal")),
+        (asking('name = "x"'), ("query[0].kind", None)),
+        (asking('kind = "total"\nnmae = "x"'), ("query[0].query", ["nmae"])),
+        (asking('kind = "marginal"\nattribute = "age"'), ("query[0].query", ["attribute"])),
+        (asking('kind = "marginal"\nattributes = "age"'), ("query[0].attributes", "age")),
+        (asking('kind = "prefix"\nattribute = "agge"'), ("query[0].attribute", "agge")),
+        (asking('kind = "total"\nweight = -1'), ("query[0].weight", -1)),
+        (asking('kind = "total"\nstderr = 1\nwithin = [1, 0.5]'), ("query[0].stderr", 1)),
+        (asking('kind = "ranges"\nattribute = "age"\nranges = [[9, 99]]'), ("query[0].ranges", (9, 99))),
+        (asking('kind = "linear"\nmatrix = [[1, 2]]'), ("query[0].matrix", 2)),
+        (asking('kind = "linear"\nmatrix = { shape = [1, 24] }'), ("query[0].matrix", dict)),
+        (asking('kind = "total"\nname = "x"', 'kind = "total"\nname = "x"'), ("query[1]", "x")),
+        (asking('kind = "total"\nweight = 0'), ("query.weight", 0)),
+        (asking() + "[design]\nmethods = 'dense'", ("design.methods", "dense")),
+        (asking() + "[design]\nmethod = 3", ("design.method", 3)),
+        (asking() + "[design]\nbackend = []", ("design.backend", [])),
+        (asking() + "[design]\noptions = 3", ("design.options", 3)),
+        (asking() + "[design]\ntol = '1e-6'", ("design.tol", "1e-6")),
+        (asking() + "[design]\ntol = true", ("design.tol", True)),
+        (asking() + "[design]\ntol = 0", ("design.tol", 0)),
+        (asking() + "[design]\ntol = nan", ("design.tol", math.nan)),
+        (asking() + "[design]\ntime_limit = inf", ("design.time_limit", float("inf"))),
+        (asking() + "[design]\ntime_limit = -2", ("design.time_limit", -2)),
+        ("design = 3\n" + asking(), ("design", None)),
+        (TEXT.replace("[0, 6]", f"[0, 0x{'f' * 5000}]") + QUERY, ("schema.age.range[1]", int)),
         (
             asking(
                 'kind = "linear"\nmatrix = { shape = [1, 24], rows = [0], columns = [0], values = [inf] }'
             ).replace("rows = [0]", f"rows = [{2**70}]"),
-            r"^\[\[query\]\] number 1: ",
+            ("query[0].matrix", dict),
         ),
-        (f"{TEXT}\n[[query]]\n{'left.' * 3000}kind = 'total'\n", "number 1: a query's kind"),
+        (f"{TEXT}\n[[query]]\n{'left.' * 3000}kind = 'total'\n", ("query[0].kind", None)),
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_refusals_say_where_and_what_must_hold(text: str, words: str) -> None:
-    with pytest.raises(SpecError) as refused:
+def test_refusals_say_where_and_what_must_hold(text: str, refusal: tuple[Any, ...]) -> None:
+    with refuses(SpecError, *refusal):
         parse_spec(text)
-    # Where it stands is for the tests of lines below.
-    assert re.search(words, re.sub(r"^line \d+: ", "", str(refused.value)))
 
 
 @pytest.mark.thorough
@@ -557,25 +489,25 @@ def test_products_nested_without_end_are_refused() -> None:
 
     parse_spec(nested(200))
     for depth in (201, 600):
-        with pytest.raises(SpecError, match="must not be nested more than 200 deep"):
+        with refuses(SpecError, "query[0].query", 201):
             parse_spec(nested(depth))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"^there is no file '.*none\.toml'$"):
+    with refuses(SpecError, "path"):
         load_spec(tmp_path / "none.toml")
-    with pytest.raises(SpecError, match="cannot be read: Is a directory"):
+    with refuses(SpecError, "path"):
         load_spec(tmp_path)
     path = tmp_path / "town.toml"
     path.write_bytes(asking().encode() + b"\n# \xff\n")
-    with pytest.raises(SpecError, match=r"^town\.toml: a specification is text in UTF-8$"):
+    with refuses(SpecError, "path", "town.toml", "specification is"):
         load_spec(path)
     path.write_text("[schema\n")
-    with pytest.raises(SpecError, match=r"^town\.toml:1: this is not TOML: .*line 1"):
+    with refuses(SpecError, "toml", None, "line 1"):
         load_spec(path)
     with path.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
-    with pytest.raises(SpecError, match=r"^town\.toml: a specification holds at most 16,777,216 bytes$"):
+    with refuses(SpecError, "path", "town.toml", "16,777,216"):
         load_spec(path)
 
 
@@ -583,7 +515,7 @@ def test_a_device_without_end_is_refused() -> None:
     """Its size is zero, and reading it used to go on until memory was full."""
     if not Path("/dev/zero").exists():
         pytest.skip("this system has no /dev/zero")
-    with pytest.raises(SpecError, match="holds at most"):
+    with refuses(SpecError, "path", "zero"):
         load_spec("/dev/zero")
 
 
@@ -802,40 +734,37 @@ def test_a_key_is_not_there_before_its_line(spec: Spec) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "refusal"),
     [
-        (asking('kind = "total"', 'kind = "tottal"'), r"^line 14: \[\[query\]\] number 2: "),
-        (TEXT.replace("[0, 1.5, 9]", "[0, 9, 1.5]") + QUERY, r"^line 5: \[schema\]: attribute 'income'"),
-        (TEXT.replace("1e-6", "2") + QUERY, r"^line 9: \[privacy\]: delta must"),
-        (TEXT.replace("delta", "dleta") + QUERY, r"^line 7: \[privacy\] must hold"),
-        (asking() + "\n[design]\nmethod = 'dense'\ntol = 0\n", r"^line 16: \[design\]: tol must"),
-        (asking() + "\n[extra]\nx = 1\n", "^line 14: unknown table 'extra'"),
-        (
-            asking('kind = "total"\nname = "x"', 'kind = "total"\nname = "x"'),
-            r"^line 15: \[\[query\]\] number 2: .*twice",
-        ),
-        ("a = 1\n\nb = = 2", "^line 3: this is not TOML: "),
-        ("", r"^a \[schema\] table is needed"),
-        (TEXT.replace("[0, 6]", f"[0, 0x{'f' * 5000}]") + QUERY, "^line 3: a whole number must lie within"),
+        (asking('kind = "total"', 'kind = "tottal"'), ("query[1].kind", "tottal", "line 14")),
+        (TEXT.replace("[0, 1.5, 9]", "[0, 9, 1.5]") + QUERY, ("schema.income.edges", (9, 1.5), "line 5")),
+        (TEXT.replace("1e-6", "2") + QUERY, ("privacy.delta", 2, "line 9")),
+        (TEXT.replace("delta", "dleta") + QUERY, ("privacy", ["dleta", "epsilon"], "line 7")),
+        (asking() + "\n[design]\nmethod = 'dense'\ntol = 0\n", ("design.tol", 0, "line 16")),
+        (asking() + "\n[extra]\nx = 1\n", ("extra", None, "line 14")),
+        (asking('kind = "total"\nname = "x"', 'kind = "total"\nname = "x"'), ("query[1]", "x", "line 15")),
+        ("a = 1\n\nb = = 2", ("toml", None, "line 3")),
+        ("", ("schema", None)),
+        (TEXT.replace("[0, 6]", f"[0, 0x{'f' * 5000}]") + QUERY, ("schema.age.range[1]", int, "line 3")),
     ],
 )
-def test_refusals_name_the_line(text: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=words):
+def test_refusals_name_the_line(text: str, refusal: tuple[Any, ...], tmp_path: Path) -> None:
+    with refuses(SpecError, *refusal) as refused:
         parse_spec(text)
     (tmp_path / "town.toml").write_text(text, encoding="utf-8")
-    in_file = re.sub(r"^\^line (\d+)", r"^town\\.toml:\1", words)
-    in_file = in_file if in_file != words else words.replace("^", r"^town\.toml: ")
-    with pytest.raises(SpecError, match=in_file):
+    with refuses(SpecError, *refusal[:2]) as in_file:
         load_spec(tmp_path / "town.toml")
+    message = str(refused.value)
+    is_placed = message.startswith("line ")
+    where = f"town.toml:{message.removeprefix('line ')}" if is_placed else f"town.toml: {message}"
+    assert str(in_file.value) == where
 
 
 def test_places_to_be_filled_in_are_named() -> None:
     text = TEXT.replace('["F", "M"]', f'["{FILL_IN}"]').replace("[0, 6]", f'["{FILL_IN}", "{FILL_IN}"]')
-    with pytest.raises(
-        SpecError, match=r"^line 3: \[schema\] age is still to be filled in: .*; 1 more after it"
-    ):
+    with refuses(SpecError, "schema.age.range[0]", "<fill in>", "line 3"):
         parse_spec(text + QUERY)
-    with pytest.raises(SpecError, match=r"^line 4: \[schema\] sex is still to be filled in: .*delete it$"):
+    with refuses(SpecError, "schema.sex[0]", "<fill in>", "line 4"):
         parse_spec(text.replace(f'["{FILL_IN}", "{FILL_IN}"]', "[0, 6]") + QUERY)
     # Categories that merely look like a question are categories.
     assert parse_spec(TEXT.replace('"M"', '"?"') + QUERY).schema["sex"] == Categories(["F", "?"])
@@ -872,21 +801,18 @@ def test_one_sql_text_may_ask_several_queries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "words"),
+    ("query", "refusal"),
     [
-        ("sql = 'SELECT AVG(age) FROM t'", r"^line 11: \[\[query\]\] number 1: line 1, column 8: an average"),
-        ("sql = 3", "SQL is given as a text, got int"),
-        (
-            "sql = 'SELECT COUNT(*) FROM t'\nkind = 'total'",
-            "sql stands with name, weight, .* and not with kind",
-        ),
-        ("sql = 'SELECT COUNT(*) FROM t'\nstderr = -1", "stderr must be a positive"),
-        ("sql = 'SELECT COUNT(*), SUM(age) FROM t'\nname = ''", "name must be a non-empty text"),
-        ("sql = 'SELECT COUNT(*) FROM t'\nnmae = 'x'", "and not with nmae"),
+        ("sql = 'SELECT AVG(age) FROM t'", ("query[0].sql", "AVG(age)", "line 11", "line 1, column 8")),
+        ("sql = 3", ("query[0].sql", int)),
+        ("sql = 'SELECT COUNT(*) FROM t'\nkind = 'total'", ("query[0].sql", ["kind"])),
+        ("sql = 'SELECT COUNT(*) FROM t'\nstderr = -1", ("query[0].stderr", -1)),
+        ("sql = 'SELECT COUNT(*), SUM(age) FROM t'\nname = ''", ("query[0].name", "")),
+        ("sql = 'SELECT COUNT(*) FROM t'\nnmae = 'x'", ("query[0].sql", ["nmae"])),
     ],
 )
-def test_refused_sql_names_the_query(query: str, words: str) -> None:
-    with pytest.raises(SpecError, match=words):
+def test_refused_sql_names_the_query(query: str, refusal: tuple[Any, ...]) -> None:
+    with refuses(SpecError, *refusal):
         parse_spec(asking(query))
 
 

@@ -31,6 +31,7 @@ from leastnoise.query import (
     assemble,
 )
 from leastnoise.query.workload import MAX_WEIGHT_RATIO
+from support import refuses
 from test_queries import cell_by_cell, queries, schemas
 from tolerances import ROUNDING
 
@@ -147,12 +148,12 @@ def test_names_are_numbered_around_those_given() -> None:
 
 
 def test_names_given_twice_are_refused() -> None:
-    with pytest.raises(WorkloadError, match="query names must differ, 'b' is given twice"):
+    with refuses(WorkloadError, "name", "b"):
         assemble([Total(name="a"), Total(name="b"), Prefix("age", name="b")], SCHEMA)
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(QueryError, match="there is no query named 'x'; there are 'total', 'sex'"):
+    with refuses(QueryError, "query", "x", "'total', 'sex'"):
         assemble([Total(), Marginal("sex")], SCHEMA).rows_of("x")
 
 
@@ -180,12 +181,11 @@ def test_the_weighted_gram_counts_each_row_by_its_weight(weights: Any, sparse: b
 
 def test_weights_too_far_apart_are_refused() -> None:
     """1e300 beside 1e-300 used to overflow on the way to the refusal."""
-    words = r"weights from 1e-300 to 1e\+300 span more than 1e\+24; .* closer together, or use 0"
-    with pytest.raises(WorkloadError, match=words):
+    with refuses(WorkloadError, "weight", (1e-300, 1e300)):
         assemble([Total(weight=1e300), Marginal("sex", weight=1e-300)], SCHEMA)
-    with pytest.raises(WorkloadError, match=words):
+    with refuses(WorkloadError, "weight", (1e-300, 1e300)):
         Workload.from_matrix(np.eye(2), weights=[1e300, 1e-300])
-    with pytest.raises(WorkloadError, match="span more than"):
+    with refuses(WorkloadError, "weight", (5e-324, 1.0)):
         Workload.from_matrix(np.eye(2), weights=[5e-324, 1])
     assert Workload.from_matrix(np.eye(2), weights=[1, MAX_WEIGHT_RATIO]).weights[1] == MAX_WEIGHT_RATIO
     for alone in (1e300, 1e-300):
@@ -312,53 +312,53 @@ def test_one_cell_makes_a_workload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("W", "given_rest", "words"),
+    ("W", "given_rest", "refusal"),
     [
-        (np.zeros((0, 3)), {}, "a workload needs at least one query and one cell, got 0 x 3"),
-        (np.zeros((3, 0)), {}, "a workload needs at least one query and one cell, got 3 x 0"),
-        (scipy.sparse.coo_array((0, 3)), {}, "a workload needs at least one query and one cell, got 0 x 3"),
-        ([1, 2], {}, "a matrix needs two dimensions"),
-        ([[math.nan]], {}, "must be finite; row 0 holds NaN or infinity"),
-        ([["a"]], {}, "must be real numbers"),
-        ([[1, 2]], {"schema": SCHEMA}, "2 columns were given for a schema of 10 cells"),
-        ([[1]], {"weights": -1}, "weights must be finite numbers, zero or more"),
-        ([[1]], {"weights": math.inf}, "weights must be finite numbers, zero or more"),
-        ([[1]], {"weights": math.nan}, "weights must be one number or 1 of them, none NaN"),
-        ([[1], [2]], {"weights": [1, 2, 3]}, "weights must be one number or 2 of them, none NaN"),
-        ([[1], [2]], {"weights": []}, "weights must be one number or 2 of them, none NaN"),
-        ([[1]], {"weights": "heavy"}, "weights must be one number or 1 of them, got other values"),
-        ([[1]], {"weights": [1j]}, "weights must be one number or 1 of them, got other values"),
-        ([[1], [2]], {"weights": [[1], [2, 3]]}, "weights must be one number or 2 of them, got other values"),
-        ([[1]], {"weights": 0}, "at least one query needs a positive weight"),
-        ([[1]], {"stderr": 0}, "stderr must be positive"),
-        ([[1]], {"stderr": -1}, "stderr must be positive"),
-        ([[1], [2]], {"stderr": [1, math.nan]}, "stderr must be one number or 2 of them, none NaN"),
-        ([[1]], {"stderr": "x"}, "stderr must be one number or 1 of them, got other values"),
+        (np.zeros((0, 3)), {}, ("matrix", (0, 3))),
+        (np.zeros((3, 0)), {}, ("matrix", (3, 0))),
+        (scipy.sparse.coo_array((0, 3)), {}, ("matrix", (0, 3))),
+        ([1, 2], {}, ("matrix", (2,))),
+        ([[math.nan]], {}, ("matrix", "NaN or infinity in row 0")),
+        ([["a"]], {}, ("matrix", "<U1")),
+        ([[1, 2]], {"schema": SCHEMA}, ("matrix", (1, 2))),
+        ([[1]], {"weights": -1}, ("weights", -1.0)),
+        ([[1]], {"weights": math.inf}, ("weights", float("inf"))),
+        ([[1]], {"weights": math.nan}, ("weights", 1)),
+        ([[1], [2]], {"weights": [1, 2, 3]}, ("weights", 3)),
+        ([[1], [2]], {"weights": []}, ("weights", 0)),
+        ([[1]], {"weights": "heavy"}, ("weights", str)),
+        ([[1]], {"weights": [1j]}, ("weights", list)),
+        ([[1], [2]], {"weights": [[1], [2, 3]]}, ("weights", list)),
+        ([[1]], {"weights": 0}, ("weight", 0)),
+        ([[1]], {"stderr": 0}, ("stderr", 0.0)),
+        ([[1]], {"stderr": -1}, ("stderr", -1.0)),
+        ([[1], [2]], {"stderr": [1, math.nan]}, ("stderr", 2)),
+        ([[1]], {"stderr": "x"}, ("stderr", str)),
         (
             [[1, 0], [0, 1]],
             {"schema": Schema(a=range(2)), "weights": [1, 2]},
-            r"weights and stderr must be one number; .* several Linear queries in assemble\(\)",
+            ("weights", None),
         ),
         (
             [[1, 0], [0, 1]],
             {"schema": Schema(a=range(2)), "stderr": [1, 2]},
-            "with a schema, weights and stderr must be one number",
+            ("weights", None),
         ),
     ],
 )
-def test_a_matrix_workload_is_refused(W: Any, given_rest: dict[str, Any], words: str) -> None:
-    with pytest.raises(WorkloadError, match=words):
+def test_a_matrix_workload_is_refused(W: Any, given_rest: dict[str, Any], refusal: tuple[Any, ...]) -> None:
+    with refuses(WorkloadError, *refusal):
         Workload.from_matrix(W, **given_rest)
 
 
 def test_labels_of_a_matrix_are_one_per_row() -> None:
-    with pytest.raises(QueryError, match="1 rows need as many labels, got 2"):
+    with refuses(QueryError, "labels", 2):
         Workload.from_matrix([[1]], labels=["a", "b"])
 
 
 def test_only_one_matrix_goes_without_a_schema() -> None:
     written = assemble([Total()], SCHEMA).to_dict() | {"schema": None, "weights": [1], "targets": [None]}
-    with pytest.raises(WorkloadError, match="a workload without a schema holds one matrix"):
+    with refuses(WorkloadError, "schema", None):
         Workload.from_dict(written)
 
 
@@ -366,31 +366,31 @@ def test_only_one_matrix_goes_without_a_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "schema", "words"),
+    ("batch", "schema", "refusal"),
     [
-        ([], SCHEMA, r"a workload needs at least one query, as in assemble\(\[Total\(\)\], schema\)"),
-        ([Total()], {"age": range(5)}, r"assemble\(\) needs a Schema, got dict"),
-        ([Total()], None, r"assemble\(\) needs a Schema, got NoneType"),
-        (["total"], SCHEMA, r"assemble\(\) takes queries such as Total\(\), got str"),
-        ([Total], SCHEMA, r"assemble\(\) takes queries such as Total\(\), got type"),
-        ("age", SCHEMA, r"assemble\(\) takes queries such as Total\(\), got str"),
-        (5, SCHEMA, r"assemble\(\) takes queries such as Total\(\), got int"),
-        ([Total(weight=0)], SCHEMA, "at least one query needs a positive weight"),
-        ([Linear(np.zeros((0, 10)))], SCHEMA, "query 'linear' has no rows; leave it out"),
-        ([Total(), Linear(np.zeros((0, 10)), name="none")], SCHEMA, "query 'none' has no rows"),
+        ([], SCHEMA, ("queries", [])),
+        ([Total()], {"age": range(5)}, ("schema", dict)),
+        ([Total()], None, ("schema", type(None))),
+        (["total"], SCHEMA, ("queries", str)),
+        ([Total], SCHEMA, ("queries", type)),
+        ("age", SCHEMA, ("queries", str)),
+        (5, SCHEMA, ("queries", int)),
+        ([Total(weight=0)], SCHEMA, ("weight", 0)),
+        ([Linear(np.zeros((0, 10)))], SCHEMA, ("queries", "linear")),
+        ([Total(), Linear(np.zeros((0, 10)), name="none")], SCHEMA, ("queries", "none")),
     ],
 )
-def test_a_batch_is_refused(batch: Any, schema: Any, words: str) -> None:
-    with pytest.raises(WorkloadError, match=words):
+def test_a_batch_is_refused(batch: Any, schema: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(WorkloadError, *refusal):
         assemble(batch, schema)
 
 
 def test_a_query_that_does_not_fit_is_refused_when_assembled() -> None:
-    with pytest.raises(SchemaError, match="there is no attribute 'height'; the schema declares age, sex"):
+    with refuses(SchemaError, "attribute", "height"):
         assemble([Marginal("height")], SCHEMA)
-    with pytest.raises(QueryError, match="'age' is on both sides"):
+    with refuses(QueryError, "attribute", "age"):
         assemble([Prefix("age") * AllRanges("age")], SCHEMA)
-    with pytest.raises(QueryError, match="one column for each of the schema's 10 cells, got 3"):
+    with refuses(QueryError, "matrix", 3):
         assemble([Linear(np.eye(3))], SCHEMA)
 
 
@@ -428,13 +428,13 @@ def test_ten_to_the_forty_cells_assemble() -> None:
     assert "1.00e40 cells" in repr(workload)
     assert not workload.has_targets
     assert Workload.from_dict(workload.to_dict()).digest == workload.digest
-    for ask, words in (
-        (workload.dense, "the dense matrix would hold"),
-        (workload.weighted_gram, "the Gram matrix would hold"),
-        (lambda: workload.weights, "the weights would hold"),
-        (lambda: workload.targets, "the targets would hold"),
+    for ask, refusal in (
+        (workload.dense, ("workload",)),
+        (workload.weighted_gram, ("workload",)),
+        (lambda: workload.weights, ("workload", (10000000000000000000100000000000000000001, 1))),
+        (lambda: workload.targets, ("workload", (10000000000000000000100000000000000000001, 1))),
     ):
-        with pytest.raises(TooLargeError, match=words):
+        with refuses(TooLargeError, *refusal):
             ask()
 
 

@@ -39,7 +39,7 @@ EDUCATION = ("none yet", "school", "apprenticeship", "university")
 def draw_people(n_people: int, generator: np.random.Generator) -> dict[str, Array]:
     """Columns region, age, sex, education and income of that many invented people."""
     if n_people < 0:
-        raise InputError(f"the number of people must be zero or more, got {n_people}")
+        raise InputError.must("n_people", "be zero or more", given=n_people)
     age = _ages(n_people, generator)
     # Boys are born slightly more often; women live longer.
     share_female = np.clip(0.487 + 0.0022 * np.maximum(age - 50, 0), 0, 0.8)
@@ -141,7 +141,7 @@ def run_demo(
     from rich.console import Console
 
     if glob.has_magic(str(folder.absolute())):
-        raise InputError(f"the folder's name must not hold * ? or [, got {str(folder.absolute())!r}")
+        raise InputError.must("folder", "not hold * ? or [", given=str(folder.absolute()))
     console = Console(highlight=False, markup=False, emoji=False)
     spec = publication(epsilon=epsilon)
     assert spec.privacy is not None

@@ -64,8 +64,11 @@ def _members(kind: str, content: Mapping[str, Any], arrays: Mapping[str, Array])
     body = json.dumps(dict(content), sort_keys=True).encode()
     if len(body) > MAX_JSON_BYTES:
         raise TooLargeError(
-            f"the description of the workload takes {len(body):,} bytes, at most {MAX_JSON_BYTES:,} are "
-            "saved; give large matrices as SciPy sparse arrays or as queries over a schema"
+            f"the description of the workload takes {len(body):,} bytes, at most "
+            f"{MAX_JSON_BYTES:,} are saved",
+            field="workload",
+            given=len(body),
+            remedy="give large matrices as SciPy sparse arrays or as queries over a schema",
         )
     head = {"kind": kind, "digest": _digest(body, parts)}
     return {"head.json": json.dumps(head).encode(), "content.json": body, **parts}
@@ -122,9 +125,13 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]
         with source.open("rb") as file:
             return _unpacked(file, source.name, kind)
     except FileNotFoundError:
-        raise PlanFileError(f"there is no file {str(source)!r}") from None
+        raise PlanFileError(f"there is no file {str(source)!r}", field="path", given=str(source)) from None
     except OSError:
-        raise PlanFileError(f"{source.name!r} cannot be read: it is damaged or no leastnoise file") from None
+        raise PlanFileError(
+            f"{source.name!r} cannot be read: it is damaged or no leastnoise file",
+            field="path",
+            given=source.name,
+        ) from None
 
 
 def from_bytes(data: bytes, kind: str, name: str) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -149,11 +156,15 @@ def _unpacked(source: BinaryIO, name: str, kind: str) -> tuple[dict[str, Any], d
     except zipfile.BadZipFile:
         is_spec = name.lower().endswith(".toml")
         hint = "; a specification goes to `leastnoise design` or `leastnoise publish`" if is_spec else ""
-        raise PlanFileError(f"{name!r} cannot be read: it is damaged or no leastnoise file{hint}") from None
+        raise PlanFileError(
+            f"{name!r} cannot be read: it is damaged or no leastnoise file{hint}", field="path", given=name
+        ) from None
     except _DAMAGE as error:
         if isinstance(error, PlanFileError):
             raise
-        raise PlanFileError(f"{name!r} cannot be read: it is damaged or no leastnoise file") from None
+        raise PlanFileError(
+            f"{name!r} cannot be read: it is damaged or no leastnoise file", field="path", given=name
+        ) from None
     return _decoded(name, kind, data)
 
 
@@ -185,10 +196,13 @@ def _whole_size(source: BinaryIO, name: str) -> int:
     if begins.startswith(_DATABASE):
         if begins[68:72] == _LEDGER:
             raise PlanFileError(
-                f"{name!r} is a ledger; `leastnoise ledger fetch {name} ID` hands out a release that it "
-                f"stores, `leastnoise ledger show {name}` lists them"
+                f"{name!r} is a ledger",
+                field="path",
+                given=name,
+                remedy=f"`leastnoise ledger fetch {name} ID` hands out a release that it stores, `leastnoise "
+                f"ledger show {name}` lists them",
             )
-        raise PlanFileError(f"{name!r} is a database, not a saved plan or release")
+        raise PlanFileError.must("path", "be a saved plan or release, not a database", given=name)
     source.seek(max(0, size - _END_BYTES))
     ends = source.read(_END_BYTES)
     is_whole = ends.startswith(_END_BEGINS) and ends.endswith(_NO_COMMENT)
@@ -202,37 +216,50 @@ def _decoded(name: str, kind: str, data: dict[str, bytes]) -> tuple[dict[str, An
         head = json.loads(data.pop("head.json"))
         body = data.pop("content.json")
         if head["kind"] != kind:
-            raise PlanFileError(f"{name!r} is no saved {kind}{_instead.get(str(head['kind']), '')}")
+            raise PlanFileError(
+                f"{name!r} is no saved {kind}{_instead.get(str(head['kind']), '')}", field="path", given=name
+            )
         if head["digest"] != _digest(body, data):
-            raise PlanFileError(f"{name!r} was altered or damaged after it was saved; save it again")
+            raise PlanFileError(
+                f"{name!r} was altered or damaged after it was saved",
+                field="path",
+                given=name,
+                remedy="save it again",
+            )
         content = json.loads(body)
         arrays = {part.removesuffix(".npy"): _array(content) for part, content in data.items()}
     except (LookupError, TypeError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, PlanFileError):
             raise
-        raise PlanFileError(f"{name!r} cannot be read: it is damaged or no leastnoise file") from None
+        raise PlanFileError(
+            f"{name!r} cannot be read: it is damaged or no leastnoise file", field="path", given=name
+        ) from None
     if not isinstance(content, dict):
-        raise PlanFileError(f"{name!r} cannot be read: it is no leastnoise file")
+        raise PlanFileError(f"{name!r} cannot be read: it is no leastnoise file", field="path", given=name)
     return content, arrays
 
 
 def _check_members(name: str, members: list[zipfile.ZipInfo], size: int) -> None:
     names = [member.filename for member in members]
     if len(names) > MAX_MEMBERS or len(set(names)) < len(names):
-        raise PlanFileError(f"{name!r} has too many parts or repeats one")
+        raise PlanFileError(f"{name!r} has too many parts or repeats one", field="path", given=name)
     # Sizes are claims of the file; together, the parts cannot be larger than it is.
     claimed = sum(member.compress_size for member in members)
     if sum(member.file_size for member in members) > MAX_ARRAY_BYTES:
-        raise PlanFileError(f"{name!r} would unpack to more than a leastnoise file holds")
+        raise PlanFileError(
+            f"{name!r} would unpack to more than a leastnoise file holds", field="path", given=name
+        )
     for member in members:
         is_json = member.filename in ("head.json", "content.json")
         stem, dot, suffix = member.filename.partition(".")
         if not is_json and not (stem.isidentifier() and dot + suffix == ".npy"):
-            raise PlanFileError(f"{name!r} holds parts that no leastnoise file has")
+            raise PlanFileError(f"{name!r} holds parts that no leastnoise file has", field="path", given=name)
         limit = MAX_JSON_BYTES if is_json else MAX_ARRAY_BYTES
         is_packed_here = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         if member.file_size > limit or _is_bloated(member) or claimed > size or not is_packed_here:
-            raise PlanFileError(f"{name!r} would unpack to more than a leastnoise file holds")
+            raise PlanFileError(
+                f"{name!r} would unpack to more than a leastnoise file holds", field="path", given=name
+            )
 
 
 def _npy(array: Array) -> bytes:

@@ -37,7 +37,7 @@ for Python or for the command line; no program has to read it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NoReturn, Self
 
@@ -89,22 +89,48 @@ class LeastnoiseError(Exception):
         ('time_limit must be a positive number of seconds, got -1', 'time_limit', -1)
     """
 
-    def __init__(self, *message: Part | Remedy, field: str | None = None, given: object = None) -> None:
-        super().__init__(*message)
+    def __init__(
+        self,
+        *message: Part | Remedy,
+        field: str | None = None,
+        given: object = None,
+        remedy: Remedy | str | None = None,
+    ) -> None:
+        super().__init__(*message, *_as_parts(remedy))
         self.field = field
         self.given = given
 
     @classmethod
-    def must(cls, field: str, requirement: str, *, given: object, remedy: Remedy | None = None) -> Self:
+    def must(cls, field: str, requirement: str, *, given: object, remedy: Remedy | str | None = None) -> Self:
         """The error of an argument that is not what it must be.
 
         Args:
             given: what was given instead; its type where the value is long, or may be private.
         """
-        further = () if remedy is None else ("; ", remedy)
         subject = Argument(field, is_subject=True)
         shown = given.__name__ if isinstance(given, type) else repr(given)
-        return cls(subject, f" must {requirement}, got {shown}", *further, field=field, given=given)
+        message = f" must {requirement}, got {shown}"
+        return cls(subject, message, *_as_parts(remedy), field=field, given=given)
+
+    @classmethod
+    def unknown(cls, field: str, given: object, known: Iterable[str]) -> Self:
+        """The error of a name that nothing has.
+
+        Example:
+            >>> str(InputError.unknown("attribute", "agge", ("age", "sex")))
+            "there is no attribute 'agge'; there are age, sex"
+        """
+        message = f"there is no {field} {given!r}; there are {', '.join(known)}"
+        return cls(message, field=field, given=given)
+
+    @classmethod
+    def at(cls, place: str, error: LeastnoiseError, *, field: str | None = None) -> Self:
+        """Another error with its place before it, which is about the same.
+
+        Args:
+            field: what it is about at that place, if that has another name there.
+        """
+        return cls(f"{place}: ", *error.args, field=field or error.field, given=error.given)
 
     @property
     def remedy(self) -> Remedy | None:
@@ -113,6 +139,13 @@ class LeastnoiseError(Exception):
 
     def __str__(self) -> str:
         return "".join(map(str, self.args))
+
+
+def _as_parts(remedy: Remedy | str | None) -> tuple[Part | Remedy, ...]:
+    """A remedy as the end of a message."""
+    if remedy is None:
+        return ()
+    return "; ", Remedy(remedy) if isinstance(remedy, str) else remedy
 
 
 class InputError(LeastnoiseError, ValueError):

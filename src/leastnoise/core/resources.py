@@ -112,7 +112,7 @@ def memory_limit() -> float:
     except ValueError:
         gigabytes = math.nan
     if not 0 < gigabytes < math.inf:
-        raise InputError(f"{MEMORY_VARIABLE} must be a positive number of gigabytes, got {given!r}")
+        raise InputError.must(MEMORY_VARIABLE, "be a positive number of gigabytes", given=given)
     return gigabytes * 1e9
 
 

@@ -77,7 +77,11 @@ def check_folder(path: Path) -> None:
         InputError: naming the folder.
     """
     if not path.parent.is_dir():
-        raise InputError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+        raise InputError(
+            f"there is no folder {str(path.parent)!r} to write {path.name!r} to",
+            field="path",
+            given=str(path),
+        )
 
 
 def check_replaceable(path: Path) -> None:
@@ -87,7 +91,12 @@ def check_replaceable(path: Path) -> None:
         InputError: if something else than a plain file is there.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise InputError(f"{str(path)!r} cannot be written; choose another place with --out")
+        raise InputError(
+            f"{str(path)!r} cannot be written",
+            field="path",
+            given=str(path),
+            remedy="choose another place with --out",
+        )
 
 
 def _umask() -> int:

@@ -17,8 +17,10 @@ def column_places(columns: Sequence[Any], names: Sequence[str], delimiter: str =
             # A header may hold what should not be shown, in a file without one; it is not printed.
             hint = f". {doubt}" if (doubt := other_separator(columns, delimiter)) else ""
             raise DataError(
-                f"the table must have exactly one column named {name!r}, with exactly this spelling; it has "
-                f"{'several' if name in texts else 'none'}{hint}"
+                f"the table must have exactly one column named {name!r}, with exactly this spelling; "
+                f"it has {('several' if name in texts else 'none')}{hint}",
+                field=name,
+                given="several" if name in texts else "none",
             )
     return [texts.index(name) for name in names]
 
@@ -62,6 +64,8 @@ def check_kind(name: str, kind: ValueKind | None, family: str) -> None:
     if family == "plain" or (family == "time" and kind in (None, "text")):
         return
     raise DataError(
-        f"column {name!r}, which {_WANTED[kind]}, holds {_REFUSED[family]}; make a plain column of it in the "
-        "table, or declare another"
+        f"column {name!r}, which {_WANTED[kind]}, holds {_REFUSED[family]}",
+        field=name,
+        given=family,
+        remedy="make a plain column of it in the table, or declare another",
     )

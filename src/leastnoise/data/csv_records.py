@@ -161,9 +161,11 @@ class CsvReader:
             stop = walk.advance(self._rest, 0, self._is_end)
             line = _without_line_end(self._rest[:stop])
             if walk.state == "unclosed" and len(self._rest):
-                raise DataError("the first line of a table must close the quotation marks that it opens")
+                raise DataError.must(
+                    "header", "close the quotation marks that it opens", given="an open quotation"
+                )
             if len(line) > MAX_RECORD:
-                raise DataError(f"the first line of a table must be shorter than {MAX_RECORD:,} bytes")
+                raise DataError.must("header", f"be shorter than {MAX_RECORD:,} bytes", given="a longer line")
             if walk.state == "ended" or self._is_end:
                 break
         self._take(stop)

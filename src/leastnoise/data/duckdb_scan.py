@@ -74,7 +74,7 @@ def scanner(
 
         yield scan
     if before is not None and digest_of_files(source) != before:
-        raise DataError(CHANGED)
+        raise DataError(CHANGED, field="table")
 
 
 class OpenedTable(NamedTuple):
@@ -183,7 +183,9 @@ def _engine(source: Any) -> Iterator[Any]:
     try:
         import duckdb
     except ImportError:
-        raise MissingExtraError("counting a table needs DuckDB; type: pip install duckdb") from None
+        raise MissingExtraError(
+            "counting a table needs DuckDB; type: pip install duckdb", field="duckdb"
+        ) from None
     with duckdb.connect(":memory:") as engine:
         engine.execute("SET allowed_paths = $files", {"files": source if isinstance(source, list) else []})
         for setting in _SETTINGS:
@@ -215,7 +217,9 @@ def _engine_type(rule: Placement) -> str:
     numbers = search.values if isinstance(search, OneOf) else (search.low, search.high)
     bound = max(abs(int(number)) for number in numbers)
     if bound >= 2**125:
-        raise DataError("whole numbers in a schema must be below 2^125 to be counted in a table")
+        raise DataError.must(
+            "range", "hold whole numbers below 2^125 to be counted in a table", given="2^125 or more"
+        )
     return "BIGINT" if bound < 2**62 else "HUGEINT"
 
 

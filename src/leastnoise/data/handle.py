@@ -136,7 +136,7 @@ class Data:
                             found[place] = summed(x, block, subset, self.schema)
         # What no engine should let happen; a version held wrongly would show here first.
         if len(totals) > 1:
-            raise DataError(CHANGED)
+            raise DataError(CHANGED, field="table")
         return [found[place] for place in range(len(asked))]
 
     @contextmanager
@@ -157,17 +157,16 @@ class Data:
 
     def _checked_subset(self, subset: Iterable[str]) -> Subset:
         if isinstance(subset, str) or not isinstance(subset, Iterable):
-            raise DataError(
-                "a table is named by its attributes, as in ('age', 'sex'), or ('age',) for one; got "
-                f"{subset!r}"
+            raise DataError.must(
+                "tables", "name attributes, as in ('age', 'sex'), or ('age',) for one", given=subset
             )
         attributes = tuple(subset)
         for name in attributes:
             if not isinstance(name, str):
-                raise DataError(f"attributes must be given by name, got {type(name).__name__}")
+                raise DataError.must("attributes", "be names", given=type(name))
             self.schema[name]
         if len(set(attributes)) < len(attributes):
-            raise DataError(f"each attribute may be named once, got {', '.join(attributes)}")
+            raise DataError.must("attributes", "be different", given=attributes)
         return attributes
 
     def _check_size(self, asked: list[Subset]) -> None:
@@ -178,12 +177,17 @@ class Data:
         if len(asked) == 1:
             raise TooLargeError(
                 f"counts over {', '.join(asked[0])} would hold {sizes[0]:,} cells; at most "
-                f"{MAX_ENTRIES:,} are built. Ask for fewer attributes or declare coarser ones."
+                f"{MAX_ENTRIES:,} are built",
+                field="tables",
+                given=asked[0],
+                remedy="ask for fewer attributes or declare coarser ones",
             )
         raise TooLargeError(
-            f"{len(asked):,} tables would hold {sum(sizes):,} cells together; at most {MAX_ENTRIES:,} are "
-            f"built, the largest holds {max(sizes):,}. Ask for fewer tables at a time, or declare coarser "
-            "attributes."
+            f"{len(asked):,} tables would hold {sum(sizes):,} cells together; at most "
+            f"{MAX_ENTRIES:,} are built, the largest holds {max(sizes):,}",
+            field="tables",
+            given=len(asked),
+            remedy="ask for fewer tables at a time, or declare coarser attributes",
         )
 
     def _check_truncation(self, records_per_person: object) -> None:
@@ -245,8 +249,10 @@ def vectorize(
     if isinstance(source, Data):
         if source.schema != schema:
             raise DataError(
-                f"this data was made with {source.schema!r}, not with {schema!r}; call vectorize() on the "
-                "table itself with the schema of the plan"
+                f"this data was made with {source.schema!r}, not with {schema!r}",
+                field="schema",
+                given=source.schema,
+                remedy="call vectorize() on the table itself with the schema of the plan",
             )
         if who not in (None, source.who):
             raise DataError(
@@ -268,7 +274,7 @@ def vectorize(
         library = base.__module__.lstrip("_").partition(".")[0]
         if (library, base.__name__) in OPENERS:
             return _opened(source, library, base.__name__, schema, who)
-    raise DataError(f"a table must be {ACCEPTED}; got {type(source).__name__}")
+    raise DataError.must("table", f"be {ACCEPTED}", given=type(source))
 
 
 def _opened(source: Any, library: str, name: str, schema: Schema, who: Person | None) -> Data:
@@ -323,17 +329,28 @@ def counts_from_vector(source: Any, n: int, shape: tuple[int, ...] | None = None
     given = withheld("reading the counts", lambda: np.array(source, dtype=dtype, ndmin=1))
     if given.ndim > 1 and given.shape != shape:
         wanted = "" if shape is None else f", or an array of {' x '.join(map(str, shape))}"
-        raise DataError(f"counts must be a plain list of {n:,} numbers{wanted}, in the order of the schema")
+        raise DataError.must(
+            "counts",
+            f"be a plain list of {n:,} numbers{wanted}, in the order of the schema",
+            given=type(source),
+        )
     x = given.ravel()
     if x.size != n:
-        raise DataError(f"counts must be given for every cell, {n:,} in all, zeros included")
+        raise DataError.must(
+            "counts", f"be given for every cell, {n:,} in all, zeros included", given=type(source)
+        )
     is_whole = x.dtype.kind in "iu" or (
         x.dtype.kind == "O" and all(isinstance(c, (int, np.integer)) and not isinstance(c, bool) for c in x)
     )
     if not is_whole:
-        raise DataError("counts are whole numbers of an integer type; convert with .astype(int)")
+        raise DataError.must(
+            "counts",
+            "be whole numbers of an integer type",
+            given=type(source),
+            remedy="convert with .astype(int)",
+        )
     if (x < 0).any():
-        raise DataError("counts must not be negative")
+        raise DataError("counts must not be negative", field="counts")
     if x.dtype.kind != "i" and (x > 2**63 - 1).any():
         return np.array([int(count) for count in x], dtype=object)
     return x.astype(np.int64)

@@ -77,14 +77,17 @@ def check_type(name: str, rule: Placement | None, dtype: Any) -> None:
     is_fine_decimal = dtype.is_decimal() and (dtype.scale or 0) > 6
     if family == "time" or (rule is None and (family == "date" or is_fine_decimal)):
         raise DataError(
-            f"column {name!r} holds values that engines write out differently; make a text column of it in "
-            "the table, as in table.mutate(day=table.day.strftime('%Y-%m-%d'))"
+            f"column {name!r} holds values that engines write out differently",
+            field=name,
+            remedy="make a text column of it in the table, as in "
+            "table.mutate(day=table.day.strftime('%Y-%m-%d'))",
         )
     search = None if rule is None else rule.search
     if isinstance(search, Steps) and _is_far(search) and (search.is_clamped or search.n_values > _MAX_LISTED):
         raise DataError(
-            f"the range of {name!r} goes beyond {FAR:,}, which this engine does not count; declare Bins, or "
-            f"at most {_MAX_LISTED:,} values that are not clamped"
+            f"the range of {name!r} goes beyond {FAR:,}, which this engine does not count",
+            field=name,
+            remedy=f"declare Bins, or at most {_MAX_LISTED:,} values that are not clamped",
         )
 
 

@@ -73,8 +73,10 @@ def check_table(table: Any, schema: Schema, person: Person | None) -> None:
     engine = table.get_backend().name
     if engine not in ENGINES:
         raise DataError(
-            f"tables are counted in {', '.join(ENGINES)}, not in {engine}; write this one to a file, as in "
-            "table.to_parquet('people.parquet'), and count that"
+            f"tables are counted in {', '.join(ENGINES)}, not in {engine}",
+            field="table",
+            given=engine,
+            remedy="write this one to a file, as in table.to_parquet('people.parquet'), and count that",
         )
     names = schema.names if person is None else (*schema.names, person.column)
     places = column_places(table.columns, names)
@@ -136,7 +138,8 @@ def _ask(
         )
     raise MissingExtraError(
         f"counting this Ibis table needs the package {missing}; type: pip install "
-        f"'ibis-framework[{backend.name}]'"
+        f"'ibis-framework[{backend.name}]'",
+        field=missing,
     )
 
 
@@ -163,9 +166,11 @@ def probe(backend: Any) -> None:
         expected = np.bincount([int(_PROBE[name].place(v) or 0) for v in _AWKWARD], minlength=found.size)
         if not np.array_equal(found, expected):
             raise DataError(
-                f"this version of {backend.name} does not read numbers or text as other engines do, so its "
-                "counts would differ; write the table to a file, as in table.to_parquet('people.parquet'), "
-                "and count that"
+                f"this version of {backend.name} does not read numbers or text as other engines do, so "
+                "its counts would differ",
+                field="table",
+                given=backend.name,
+                remedy="write the table to a file, as in table.to_parquet('people.parquet'), and count that",
             )
 
 

@@ -73,9 +73,12 @@ def held_version(table: Any, names: Sequence[str]) -> Iterator[Any]:
     holders = {"postgres": _held_by_postgres, "duckdb": _held_by_duckdb, "pyspark": _held_by_spark}
     if backend.name not in holders:
         raise DataError(
-            f"this request takes several queries, and {backend.name} cannot hold one version of the table "
-            "across them; ask for fewer tables at a time, or write the table to a file, as in "
-            "table.to_parquet('people.parquet'), and count that"
+            f"this request takes several queries, and {backend.name} cannot hold one version of "
+            "the table across them",
+            field="table",
+            given=backend.name,
+            remedy="ask for fewer tables at a time, or write the table to a file, as in "
+            "table.to_parquet('people.parquet'), and count that",
         )
     with holders[backend.name](backend, table, names) as held:
         yield held
@@ -89,8 +92,10 @@ def _held_by_postgres(backend: Any, table: Any, names: Sequence[str]) -> Iterato
         level = connection.execute("SHOW transaction_isolation").fetchone()[0]
         if level not in ("repeatable read", "serializable"):
             raise DataError(
-                "the connection is within a transaction that may see two versions of the table; commit it or "
-                "roll it back first, or begin it with ISOLATION LEVEL REPEATABLE READ"
+                "the connection is within a transaction that may see two versions of the table",
+                field="table",
+                given="an open transaction",
+                remedy="commit it or roll it back first, or begin it with ISOLATION LEVEL REPEATABLE READ",
             )
         yield table
         return

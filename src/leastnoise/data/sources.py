@@ -49,14 +49,19 @@ def files_named(source: str | Path) -> list[str]:
     """The absolute paths of the files that a path or glob stands for."""
     found = [str(source)] if Path(source).exists() else sorted(glob.glob(str(source), recursive=True))
     if not found:
-        raise DataError(f"there is no file {str(source)!r}; name a table by the path or a glob of {_FILES}")
+        raise DataError(
+            f"there is no file {str(source)!r}",
+            field="path",
+            given=str(source),
+            remedy=f"name a table by the path or a glob of {_FILES}",
+        )
     paths = [str(Path(name).absolute()) for name in found]
     for path in paths:
         _format(path)
         if not Path(path).is_file():
-            raise DataError(f"{path!r} is a folder; name its files, as in 'folder/*.parquet'")
+            raise DataError.must("path", "name files, as in 'folder/*.parquet', not their folder", given=path)
         if glob.has_magic(path):
-            raise DataError(f"the name of a file must not hold * ? or [, got {path!r}; rename it")
+            raise DataError.must("path", "not hold * ? or [", given=path, remedy="rename the file")
     return paths
 
 
@@ -65,7 +70,7 @@ def suffix_of(path: str) -> str:
     for suffix in _SUFFIXES:
         if path.lower().endswith(suffix):
             return suffix
-    raise DataError(f"a file's name must end in {', '.join(_SUFFIXES)}, got {path!r}")
+    raise DataError.must("path", f"end in {', '.join(_SUFFIXES)}", given=path)
 
 
 def _format(path: str) -> tuple[str, str]:

@@ -23,7 +23,9 @@ def withheld(step: str, run: Callable[[], _T]) -> _T:
     except Exception as error:
         kind = type(error).__name__
     raise DataError(
-        f"{step} failed ({kind}). The reason is withheld, because it can hold values of the table. Check "
-        "that the table opens in its own program, that its columns are plain text or numbers, and that "
-        "there is enough memory."
+        f"{step} failed ({kind}). The reason is withheld, because it can hold values of the table",
+        field="table",
+        given=kind,
+        remedy="check that the table opens in its own program, that its columns are plain text or "
+        "numbers, and that there is enough memory",
     )

@@ -302,10 +302,14 @@ def goal_from_dict(d: Mapping[str, Any]) -> Goal:
     known = [f.name for f in fields(goal)]
     unknown = [repr(key) for key in values if key not in known]
     if unknown:
-        raise PrivacyError(f"{name} does not know {', '.join(unknown)}; it takes {', '.join(known)}")
+        raise PrivacyError(
+            f"{name} does not know {', '.join(unknown)}; it takes {', '.join(known)}",
+            field=name,
+            given=unknown,
+        )
     missing = [key for key in goal._parameters if key not in values]
     if missing:
-        raise PrivacyError(f"{name} needs {', '.join(missing)}")
+        raise PrivacyError(f"{name} needs {', '.join(missing)}", field=name, given=missing)
     for key in goal._parameters:
         values[key] = _from_json(values[key])
     return goal(**values)

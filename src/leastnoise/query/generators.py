@@ -68,7 +68,7 @@ def workload_marginal(n_queries: int, sizes: Sequence[int], *, generator: np.ran
 
     schema = _schema(sizes)
     if len(schema.shape) < 2:
-        raise WorkloadError("two-way marginals need two attributes or more, got one size")
+        raise WorkloadError.must("sizes", "hold two sizes or more, one for each attribute", given=sizes)
     m, n = _shape(n_queries, schema.n_cells)
     pairs = list(combinations(range(len(schema.shape)), 2))
     tables = [(schema.shape[a], schema.shape[b]) for a, b in pairs]
@@ -97,8 +97,8 @@ def workload_related(n_queries: int, n_cells: int, rank: int, *, generator: np.r
     m, n = _shape(n_queries, n_cells)
     s = _whole("rank", rank)
     if s > min(m, n):
-        raise WorkloadError(
-            f"rank must be at most {min(m, n):,} for {m:,} queries over {n:,} cells, got {s:,}"
+        raise WorkloadError.must(
+            "rank", f"be at most {min(m, n):,} for {m:,} queries over {n:,} cells", given=s
         )
     draw = _checked(generator)
     A = draw.standard_normal((s, n))
@@ -268,8 +268,9 @@ def _whole(name: str, value: int) -> int:
 
 def _checked(generator: np.random.Generator) -> np.random.Generator:
     if not isinstance(generator, np.random.Generator):
-        raise WorkloadError(
-            "generator must be a numpy.random.Generator, as in numpy.random.default_rng(1), "
-            f"got {type(generator).__name__}"
+        raise WorkloadError.must(
+            "generator",
+            "be a numpy.random.Generator, as in numpy.random.default_rng(1)",
+            given=type(generator),
         )
     return generator

@@ -41,7 +41,10 @@ class Lattice:
         if pairs > MAX_PAIRS:
             raise TooLargeError(
                 f"the queries mention sets of attributes with {pairs:,} subsets in all; at most "
-                f"{MAX_PAIRS:,} are supported. Cross fewer attributes in one query."
+                f"{MAX_PAIRS:,} are supported",
+                field="workload",
+                given=pairs,
+                remedy="cross fewer attributes in one query",
             )
         self.sets = tuple(sets)
         self.n_axes = n_axes

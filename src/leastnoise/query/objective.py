@@ -188,8 +188,11 @@ class MaxVariance(Objective):
             with np.errstate(divide="ignore", over="ignore"):
                 caps.append(1 / w)
             if (np.isinf(caps[-1]) & (w > 0)).any():
-                raise InputError(
-                    "weights must be 0 or at least 1e-307 for the largest variance; scale them up"
+                raise InputError.must(
+                    "weight",
+                    "be 0 or at least 1e-307 for the largest variance",
+                    given=float(w[w > 0].min()),
+                    remedy="scale the weights up",
                 )
         return caps
 
@@ -248,7 +251,12 @@ def objective_from_dict(plain: Mapping[str, Any]) -> Objective:
     if relative_to is None:
         return OBJECTIVES[name]
     if not name.startswith("total-variance"):
-        raise InputError(f"relative_to goes with a total variance, not with {name!r}; leave it out")
+        raise InputError(
+            f"relative_to goes with a total variance, not with {name!r}",
+            field="relative_to",
+            given=name,
+            remedy="leave it out",
+        )
     return TotalVariance(within_targets="within" in name, relative_to=relative_to)
 
 
@@ -266,9 +274,8 @@ def default_objective(workload: Workload, objective: Objective | None, *, has_go
     if objective is None:
         objective = TotalVariance(within_targets=True) if has_goal else Targets()
     if not isinstance(objective, Objective):
-        raise InputError(
-            f"objective must be TotalVariance(), MaxVariance() or Targets(), got {objective!r}; "
-            "with the brackets"
+        raise InputError.must(
+            "objective", "be TotalVariance(), MaxVariance() or Targets(), with the brackets", given=objective
         )
     # Found now rather than after a long search: missing targets, a prior over other cells.
     objective.batch_weights(workload)
@@ -315,8 +322,10 @@ def first_not_spanned(workload: Workload, objective: Objective) -> str | None:
     if _too_many(workload):
         if open_to_doubt is None:
             raise TooLargeError(
-                f"queries over {workload.shape[1]:,} cells can be compared only if they are products; give "
-                "every query a target or a weight"
+                f"queries over {workload.shape[1]:,} cells can be compared only if they are products",
+                field="workload",
+                given=workload.shape[1],
+                remedy="give every query a target or a weight",
             )
         return workload.blocks[open_to_doubt].name
     counts = workload.per_query(in_batches, "the caps")
@@ -350,8 +359,11 @@ def _not_spanned(name: str, objective: Objective) -> DesignError:
     lacks = "weight 0" if isinstance(objective, MaxVariance) else "no target"
     give = "a weight" if isinstance(objective, MaxVariance) else "a target (stderr= or within=)"
     return DesignError(
-        f"query {name!r} has {lacks} and does not follow from the queries that have one, so any noise "
-        f"would do for it; give it {give} or leave it out"
+        f"query {name!r} has {lacks} and does not follow from the queries that have one, so "
+        "any noise would do for it",
+        field="stderr",
+        given=name,
+        remedy=f"give it {give} or leave it out",
     )
 
 
@@ -396,11 +408,17 @@ def _squared_targets(workload: Workload, objective: Objective) -> list[Array]:
     asked = np.concatenate([block.targets[np.isfinite(block.targets)] for block in workload.blocks])
     if asked.size == 0:
         raise InputError(
-            f"{objective!r} needs queries with a target, as in Total(stderr=50) or "
-            "Total(within=(100, 0.95)); give some, or use TotalVariance() or MaxVariance()"
+            f"{objective!r} needs queries with a target, as in Total(stderr=50) or Total(within=(100, 0.95))",
+            field="objective",
+            given=objective,
+            remedy="give some, or use TotalVariance() or MaxVariance()",
         )
     if asked.min() < _MIN_TARGET or asked.max() > _MAX_TARGET:
-        raise InputError(f"targets must be standard errors between {_MIN_TARGET:.0e} and {_MAX_TARGET:.0e}")
+        raise InputError.must(
+            "stderr",
+            f"lie between {_MIN_TARGET:.0e} and {_MAX_TARGET:.0e}",
+            given=(float(asked.min()), float(asked.max())),
+        )
     return [block.targets**2 for block in workload.blocks]
 
 
@@ -408,20 +426,25 @@ def _prior(given: Any) -> str | tuple[float, ...] | None:
     """ "uniform", None, or positive numbers scaled to sum 1."""
     if given is None or (isinstance(given, str) and given == "uniform"):
         return given
-    wanted = 'relative_to must be "uniform" or one positive number for every cell'
+    wanted = 'be "uniform" or one positive, finite number for every cell'
     if isinstance(given, str):
-        raise InputError(f"{wanted}, got {given!r}")
+        raise InputError.must("relative_to", wanted, given=given)
     try:
         values = np.array(given, dtype=float)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{wanted}, got {type(given).__name__}") from None
+        raise InputError.must("relative_to", wanted, given=type(given)) from None
     if values.ndim != 1 or values.size == 0:
-        raise InputError(f"{wanted}, got an array of shape {values.shape}")
+        raise InputError.must("relative_to", wanted, given=values.shape)
     if not (np.isfinite(values).all() and (values > 0).all()):
-        raise InputError(f"{wanted}, some are zero, negative or not finite")
+        raise InputError.must("relative_to", wanted, given=(float(values.min()), float(values.max())))
     shares = values / values.max()
     if float(shares.min()) < 1e-100:
-        raise InputError(f"{wanted}, these span more than 1e100; bring them closer together")
+        raise InputError.must(
+            "relative_to",
+            "span at most a factor of 1e100",
+            given=(float(values.min()), float(values.max())),
+            remedy="bring the numbers closer together",
+        )
     # What sums to 1 already stays as it is, so that a prior read back from a file is the same.
     if abs(float(values.sum()) - 1) > 1e-12:
         values = shares / math.fsum(shares)
@@ -442,7 +465,9 @@ def _relative_weights(workload: Workload, prior: str | tuple[float, ...]) -> Arr
 def _sized_by(workload: Workload, prior: str | tuple[float, ...]) -> Array:
     m, n = workload.shape
     if isinstance(prior, tuple) and len(prior) != n:
-        raise InputError(f"relative_to holds {len(prior):,} numbers, the workload has {n:,} cells")
+        raise InputError.must(
+            "relative_to", f"hold one number for each of the workload's {n:,} cells", given=len(prior)
+        )
     if isinstance(prior, str) and _is_counting(workload):
         # Counts of cells: 0.01 s for the 524,800 ranges of 1,024 cells, row by row 7 s.
         squares = n * workload.operator.apply(np.ones(n))
@@ -452,10 +477,17 @@ def _sized_by(workload: Workload, prior: str | tuple[float, ...]) -> Array:
             workload, np.full(n, n) if isinstance(prior, str) else 1 / np.array(prior)
         )
     if not np.isfinite(weights).all():
-        raise InputError("the relative weights are too large for floats; scale the queries up")
+        raise InputError.must(
+            "relative_to",
+            "leave weights that floats can hold",
+            given="weights too large for floats",
+            remedy="scale the queries up",
+        )
     if not (weights > 0).any():
         raise InputError(
-            "relative_to leaves no query with a weight, because all coefficients are zero; add other queries"
+            "relative_to leaves no query with a weight, because all coefficients are zero",
+            field="relative_to",
+            remedy="add other queries",
         )
     check_spread(weights)
     weights.setflags(write=False)

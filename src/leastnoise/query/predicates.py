@@ -128,15 +128,16 @@ def satisfying(condition: Condition, schema: Schema) -> tuple[tuple[str, ...], A
     """
     unknown = condition.attributes - set(schema.names)
     if unknown:
-        raise QueryError(
-            f"there is no attribute {sorted(unknown)[0]!r}; the schema declares {', '.join(schema.names)}"
-        )
+        raise QueryError.unknown("attribute", sorted(unknown)[0], schema.names)
     axes = tuple(name for name in schema if name in condition.attributes)
     shape = tuple(schema[name].size for name in axes)
     if math.prod(shape) > MAX_ENTRIES:
         raise QueryError(
             f"a condition that ties {', '.join(axes)} together needs {math.prod(shape):,} combinations; "
-            f"at most {MAX_ENTRIES:,} are built. Join conditions on different attributes with 'and'."
+            f"at most {MAX_ENTRIES:,} are built",
+            field="condition",
+            given=axes,
+            remedy="join conditions on different attributes with 'and'",
         )
     return axes, np.broadcast_to(condition.mask(schema, axes), shape)
 
@@ -175,7 +176,7 @@ def parse(text: str) -> Condition:
         ComparisonCondition(attribute='age', sign='>=', value=18)
     """
     if not isinstance(text, str):
-        raise QueryError(f'a condition is a text such as "age >= 18", got {type(text).__name__}')
+        raise QueryError.must("condition", "be a text such as 'age >= 18'", given=type(text))
     reader = _ConditionParser(text)
     condition = reader.alternatives(0)
     reader.expect_end()
@@ -215,7 +216,8 @@ class _ConditionParser:
         return tokens
 
     def _error(self, position: int, what: str) -> QueryError:
-        return QueryError(f"{what} at character {position + 1} of the condition {self._text!r}")
+        where = f"{what} at character {position + 1} of the condition"
+        return QueryError(f"{where} {self._text!r}", field="condition", given=self._text[position:])
 
     @property
     def _token(self) -> _Token:

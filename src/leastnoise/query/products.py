@@ -329,8 +329,11 @@ class _ProductBuilder:
         else:
             if size > MAX_AXIS:
                 raise TooLargeError(
-                    f"{' and '.join(self.axes[place].names)} has {size:,} values; at most {MAX_AXIS:,} are "
-                    "supported if more than plain counts is asked of it. Declare it coarser."
+                    f"{' and '.join(self.axes[place].names)} has {size:,} values; at most "
+                    f"{MAX_AXIS:,} are supported if more than plain counts is asked of it",
+                    field="workload",
+                    given=size,
+                    remedy="declare it coarser",
                 )
             content = (operator.shape, _digest(operator.gram()), _first_rows(operator))
         known = self._by_content[place]

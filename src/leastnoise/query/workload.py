@@ -113,7 +113,7 @@ class Workload:
             if block.name == name:
                 return slice(start, start + block.n_rows)
             start += block.n_rows
-        raise QueryError(f"there is no query named {name!r}; there are {', '.join(map(repr, self.names))}")
+        raise QueryError.unknown("query", name, map(repr, self.names))
 
     def only(self, name: str) -> Workload:
         """The batch of that name as a workload of its own."""
@@ -215,7 +215,7 @@ class Workload:
             return assemble(queries, Schema.from_dict(dict(plain["schema"])))
         (query,) = queries
         if not isinstance(query, Linear):
-            raise WorkloadError("a workload without a schema holds one matrix")
+            raise WorkloadError.must("schema", "be given with queries other than one matrix", given=None)
         weights = np.array(plain["weights"], dtype=float)
         targets = np.array([np.inf if t is None else t for t in plain["targets"]])
         return cls((_matrix_block(query, weights, targets),), None)
@@ -241,15 +241,20 @@ class Workload:
         query = Linear(W, labels, name="rows")
         m, n = query.matrix.shape
         if m == 0 or n == 0:
-            raise WorkloadError(f"a workload needs at least one query and one cell, got {m} x {n}")
+            raise WorkloadError.must("matrix", "hold at least one query and one cell", given=(m, n))
         if schema is not None and schema.n_cells != n:
-            raise WorkloadError(f"{n:,} columns were given for a schema of {schema.n_cells:,} cells")
+            raise WorkloadError.must(
+                "matrix", f"have one column for each of the schema's {schema.n_cells:,} cells", given=(m, n)
+            )
         weight = _per_row("weights", 1.0 if weights is None else weights, m)
         target = _per_row("stderr", np.inf if stderr is None else stderr, m)
-        if not (np.isfinite(weight).all() and (weight >= 0).all()):
-            raise WorkloadError("weights must be finite numbers, zero or more")
+        is_weight = np.isfinite(weight) & (weight >= 0)
+        if not is_weight.all():
+            raise WorkloadError.must(
+                "weights", "be finite numbers, zero or more", given=float(weight[~is_weight][0])
+            )
         if not (target > 0).all():
-            raise WorkloadError("stderr must be positive")
+            raise WorkloadError.must("stderr", "be positive", given=float(target.min()))
         if schema is not None and len(weight) == 1 and len(target) == 1:
             common: dict[str, Any] = {"weight": float(weight[0])}
             if np.isfinite(target[0]):
@@ -257,8 +262,9 @@ class Workload:
             return assemble([query.having(**common)], schema)
         if schema is not None:
             raise WorkloadError(
-                "with a schema, weights and stderr must be one number; give different ones to "
-                "several Linear queries in assemble()"
+                "with a schema, weights and stderr must be one number",
+                field="weights",
+                remedy="give different ones to several Linear queries in assemble()",
             )
         check_spread(weight)
         return cls((_matrix_block(query, weight, target),), None)
@@ -280,20 +286,22 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
     if isinstance(queries, Query):
         queries = [queries]
     if not isinstance(queries, Iterable):
-        raise WorkloadError(f"assemble() takes queries such as Total(), got {type(queries).__name__}")
+        raise WorkloadError.must("queries", "be queries such as Total()", given=type(queries))
     given = list(queries)
     if not given:
-        raise WorkloadError("a workload needs at least one query, as in assemble([Total()], schema)")
+        raise WorkloadError.must("queries", "hold at least one, as in assemble([Total()], schema)", given=[])
     if not isinstance(schema, Schema):
-        raise WorkloadError(f"assemble() needs a Schema, got {type(schema).__name__}")
+        raise WorkloadError.must("schema", "be a Schema", given=type(schema))
     for query in given:
         if not isinstance(query, Query):
-            raise WorkloadError(f"assemble() takes queries such as Total(), got {type(query).__name__}")
+            raise WorkloadError.must("queries", "be queries such as Total()", given=type(query))
     blocks = []
     for query, name in zip(given, _names(given), strict=True):
         operator = query.operator(schema)
         if operator.shape[0] == 0:
-            raise WorkloadError(f"query {name!r} has no rows; leave it out")
+            raise WorkloadError(
+                f"query {name!r} has no rows", field="queries", given=name, remedy="leave it out"
+            )
         blocks.append(
             QueryBlock(
                 name=name,
@@ -339,9 +347,9 @@ def _per_row(what: str, given: npt.ArrayLike, m: int) -> Array:
     try:
         values = np.array(given, dtype=float).reshape(-1)
     except (TypeError, ValueError, OverflowError):
-        raise WorkloadError(f"{what} must be one number or {m} of them, got other values") from None
+        raise WorkloadError.must(what, f"be one number or {m} of them", given=type(given)) from None
     if len(values) not in (1, m) or np.isnan(values).any():
-        raise WorkloadError(f"{what} must be one number or {m} of them, none NaN")
+        raise WorkloadError.must(what, f"be one number or {m} of them, none NaN", given=len(values))
     return _read_only(values)
 
 
@@ -358,12 +366,14 @@ def check_spread(weights: Array) -> None:
     """
     positive = weights[weights > 0]
     if positive.size == 0:
-        raise WorkloadError("at least one query needs a positive weight")
+        raise WorkloadError.must("weight", "be positive for at least one query", given=0)
     if float(positive.max()) > MAX_WEIGHT_RATIO * float(positive.min()):
         raise WorkloadError(
             f"weights from {positive.min():.3g} to {positive.max():.3g} span more than "
-            f"{MAX_WEIGHT_RATIO:.0e}; queries of small weight would be lost to rounding. Bring the weights "
-            "closer together, or use 0."
+            f"{MAX_WEIGHT_RATIO:.0e}; queries of small weight would be lost to rounding",
+            field="weight",
+            given=(float(positive.min()), float(positive.max())),
+            remedy="bring the weights closer together, or use 0",
         )
 
 
@@ -373,7 +383,7 @@ def _names(queries: Sequence[Query]) -> list[str]:
     taken = [query.name for query in queries if query.name is not None]
     if len(set(taken)) < len(taken):
         twice = next(name for name in taken if taken.count(name) > 1)
-        raise WorkloadError(f"query names must differ, {twice!r} is given twice")
+        raise WorkloadError.must("name", "differ from those of the other queries", given=twice)
     for query in queries:
         name = query.name or query.title()
         number = 2

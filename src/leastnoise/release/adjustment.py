@@ -170,7 +170,9 @@ def adjustment_from_parts(
     cells = arrays.get("adjusted_cells")
     if plain is None and cells is None:
         return None
-    unfit = PlanFileError(f"{name!r} holds adjusted cells that are not what it says they are")
+    unfit = PlanFileError(
+        f"{name!r} holds adjusted cells that are not what it says they are", field="path", given=name
+    )
     if (
         not isinstance(plain, dict)
         or sorted(set(plain) - set(_OPTIONAL)) != ["integer", "nonnegative", "precision"]

@@ -26,9 +26,16 @@ def opened_source(workload: Workload, source: Any) -> Data | Array:
     if is_count_vector(source):
         return counts_from_vector(source, n, None if schema is None else schema.shape)
     if schema is None:
-        raise DataError(f"a plan made from a matrix without a schema needs a vector of {n:,} integer counts")
+        raise DataError.must(
+            "data", f"be a vector of {n:,} integer counts for a plan without a schema", given=type(source)
+        )
     if isinstance(source, Data) and source.schema != schema:
-        raise DataError("the data was vectorized with another schema than the plan's; vectorize it again")
+        raise DataError(
+            "the data was vectorized with another schema than the plan's",
+            field="data",
+            given=source.schema,
+            remedy="vectorize it again",
+        )
     return vectorize(source, schema)
 
 

@@ -48,8 +48,9 @@ def half_widths(
     if not isinstance(level, (float, np.floating)) or not 0 < level < 1:
         raise InputError.must("level", "lie between 0 and 1, as in 0.95", given=level)
     if generator is not None and not isinstance(generator, np.random.Generator):
-        given = type(generator).__name__
-        raise InputError(f"generator must be a NumPy one, as in np.random.default_rng(1), got {given}")
+        raise InputError.must(
+            "generator", "be a NumPy one, as in np.random.default_rng(1)", given=type(generator)
+        )
     n_random = int((stderr > 0).sum())
     if n_random == 0:
         return np.zeros_like(stderr)

@@ -76,7 +76,7 @@ def measure(
         RandomnessError: if the system's generator fails; nothing is released, and what was spent stays so.
     """
     if not isinstance(plan, Plan):
-        raise InputError(f"measure() needs a Plan from design(), got {type(plan).__name__}")
+        raise InputError.must("plan", "be a Plan from design()", given=type(plan))
     if plan.strategy is not None:
         plan.strategy.require_measurable()
     if ledger is not None:
@@ -168,8 +168,9 @@ def _read_once(ledger: Ledger, plan: Plan, source: Any) -> tuple[Array, bytes | 
     read = _read(plan, count_tables(plan.workload, opened, plan.privacy.records_per_person))
     if version_digest(opened, ledger.new_digest()) != version:
         raise DataError(
-            "the table changed while it was counted; count a copy or a snapshot that stays as it is. Nothing "
-            "was spent"
+            "the table changed while it was counted",
+            field="data",
+            remedy="count a copy or a snapshot that stays as it is. Nothing was spent",
         )
     return read, version
 
@@ -185,10 +186,12 @@ def _check_readable(plan: Plan) -> None:
         is_same = plan_from_parts(content, arrays, "plan").digest == plan.digest
     except PlanFileError as error:
         raise PlanFileError(
-            f"this plan could not be read back from a ledger: {error}. Nothing was spent"
+            f"this plan could not be read back from a ledger: {error}. Nothing was spent", field="plan"
         ) from None
     if not is_same:
-        raise PlanFileError("this plan would be read back as another from a ledger. Nothing was spent")
+        raise PlanFileError(
+            "this plan would be read back as another from a ledger. Nothing was spent", field="plan"
+        )
 
 
 def _bytes_of(plan: Plan) -> int:

@@ -93,7 +93,7 @@ class PaidRelease:
             found = self.ledger.fetch(name, keep_waiting=goes_on)
         if found is None or found[0].head != self.entry.head or found[1] != self.body:
             raise LedgerMismatchError(
-                "the answers that the ledger has stored are not those that it was given."
+                "the answers that the ledger has stored are not those that it was given.", field="answers"
             )
 
     def _unstored(self, reason: str) -> UnstoredError:

@@ -160,15 +160,14 @@ def _ordered(plan: Plan, attribute: str) -> tuple[Schema, Attribute]:
     schema = plan.workload.schema
     if schema is None:
         raise QueryError(
-            "quantiles need an attribute, and this plan was made from a matrix without a schema; give a "
-            "schema to Workload.from_matrix()"
+            "quantiles need an attribute, and this plan was made from a matrix without a schema",
+            field="attribute",
+            given=attribute,
+            remedy="give a schema to Workload.from_matrix()",
         )
     values = schema[attribute]
     if not isinstance(values, (Integers, Bins)):
-        raise QueryError(
-            f"quantiles need an attribute with an order, declared as a range or as Bins; {attribute!r} is "
-            f"{values.kind}"
-        )
+        raise QueryError.must("attribute", "have an order, declared as a range or as Bins", given=attribute)
     return schema, values
 
 
@@ -177,11 +176,9 @@ def _checked(shares: Sequence[float]) -> list[float]:
     for share in given:
         is_number = isinstance(share, (int, float, np.integer, np.floating)) and not isinstance(share, bool)
         if not is_number or not 0 < share < 1:
-            raise QueryError(
-                f"quantiles are asked by shares between 0 and 1, as in [0.25, 0.5], got {share!r}"
-            )
+            raise QueryError.must("shares", "lie between 0 and 1, as in [0.25, 0.5]", given=share)
     if not given:
-        raise QueryError("quantiles need at least one share, as in [0.5]")
+        raise QueryError.must("shares", "hold at least one share, as in [0.5]", given=[])
     return [float(share) for share in given]
 
 

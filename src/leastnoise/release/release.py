@@ -213,7 +213,9 @@ class Release:
         try:
             import polars
         except ImportError:
-            raise MissingExtraError("a Polars frame needs Polars: pip install 'leastnoise[polars]'") from None
+            raise MissingExtraError(
+                "a Polars frame needs Polars: pip install 'leastnoise[polars]'", field="polars"
+            ) from None
         return polars.DataFrame(in_unicode(self.columns(level=level, simultaneous=simultaneous)))
 
     def to_arrow(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
@@ -225,7 +227,9 @@ class Release:
         try:
             import pyarrow
         except ImportError:
-            raise MissingExtraError("an Arrow table needs PyArrow: pip install 'leastnoise[arrow]'") from None
+            raise MissingExtraError(
+                "an Arrow table needs PyArrow: pip install 'leastnoise[arrow]'", field="pyarrow"
+            ) from None
         table = pyarrow.table(in_unicode(self.columns(level=level, simultaneous=simultaneous)))
         said = {} if self.adjusted is None else {"adjusted": self.adjusted.statement()}
         return table.replace_schema_metadata(said or None)

@@ -33,15 +33,20 @@ def stored_release(ledger: Ledger, release_id: str) -> Release:
     found = ledger.fetch(release_id)
     if found is None:
         raise LedgerMismatchError(
-            f"the ledger {ledger.name!r} knows no release {release_id!r}; `leastnoise ledger show`, or "
-            "ledger.entries in Python, lists those it does"
+            f"the ledger {ledger.name!r} knows no release {release_id!r}",
+            field="release_id",
+            given=release_id,
+            remedy="`leastnoise ledger show`, or ledger.entries in Python, lists those it does",
         )
     entry, body = found
     release = release_from_parts(*container.from_bytes(body, "release", release_id), release_id)
     receipt = Receipt(ledger.dataset, release_id, entry.head)
     if release.plan.digest != entry.charge.plan_digest or release.receipt != receipt:
         raise LedgerFileError(
-            f"what is stored as release {release_id!r} is not what was paid for; restore the file"
+            f"what is stored as release {release_id!r} is not what was paid for",
+            field="release_id",
+            given=release_id,
+            remedy="restore the file",
         )
     return release
 
@@ -79,22 +84,24 @@ def release_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], 
         PlanFileError: if they are not those of a release, or its measurements do not fit its plan.
     """
     if not isinstance(content.get("plan"), dict) or "measurements" not in arrays:
-        raise PlanFileError(f"{name!r} is no saved release")
+        raise PlanFileError.must("path", "be a saved release", given=name)
     plan = plan_from_parts(content["plan"], arrays, name)
     limbs = arrays["measurements"]
     if limbs.ndim != 2 or limbs.dtype.kind != "i" or not limbs.size:
-        raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
+        raise PlanFileError(f"{name!r} holds measurements that do not fit its plan", field="path", given=name)
     measurements = exact.from_limbs(limbs).astype(object)
     if plan.mechanism is not None:
         fits = plan.mechanism.fits(measurements)
     else:
         fits = len(measurements) == plan.fixed_strategy().n_measured
     if not fits:
-        raise PlanFileError(f"{name!r} holds measurements that do not fit its plan")
+        raise PlanFileError(f"{name!r} holds measurements that do not fit its plan", field="path", given=name)
     adjusted = adjustment_from_parts(content.get("adjusted"), arrays, plan.workload.shape[1], name)
     is_truncated = content.get("is_truncated")
     if not isinstance(is_truncated, bool | None):
-        raise PlanFileError(f"{name!r} does not say whether records of one person were left out")
+        raise PlanFileError(
+            f"{name!r} does not say whether records of one person were left out", field="path", given=name
+        )
     return Release(plan, measurements, _receipt(content.get("receipt"), name), adjusted, is_truncated)
 
 
@@ -103,7 +110,7 @@ def _receipt(plain: Any, name: str) -> Receipt | None:
         return None
     fields = ("dataset", "release_id", "head")
     if not isinstance(plain, dict) or sorted(plain) != sorted(fields):
-        raise PlanFileError(f"{name!r} holds a receipt that no ledger gave")
+        raise PlanFileError(f"{name!r} holds a receipt that no ledger gave", field="path", given=name)
     if not all(isinstance(plain[field], str) for field in fields):
-        raise PlanFileError(f"{name!r} holds a receipt that no ledger gave")
+        raise PlanFileError(f"{name!r} holds a receipt that no ledger gave", field="path", given=name)
     return Receipt(**plain)

@@ -82,8 +82,11 @@ class ForMbi:
         """
         if self.estimated_total is None:
             raise QueryError(
-                "this release does not tell how many records there are; pass known_total= where that is "
-                "public, or add Total() to the workload and call design() again"
+                "this release does not tell how many records there are",
+                field="known_total",
+                given=None,
+                remedy="pass known_total= where that is public, or add Total() to the workload and call "
+                "design() again",
             )
         return max(1.0, self.estimated_total)
 
@@ -186,8 +189,11 @@ def _parts(strategy: Measured, schema: Schema) -> Iterator[_MeasuredPart]:
 def _require_few_cells(strategy: Measured) -> None:
     if strategy.n_cells > MAX_CELLS:
         raise TooLargeError(
-            f"the plan measures rows over all of {in_figures(strategy.n_cells)} cells, which mbi would hold "
-            f"as one table; at most {MAX_CELLS:,} are handed over. Try design() with method='residuals'."
+            f"the plan measures rows over all of {in_figures(strategy.n_cells)} cells, which mbi "
+            f"would hold as one table; at most {MAX_CELLS:,} are handed over",
+            field="plan",
+            given=strategy.n_cells,
+            remedy="try design() with method='residuals'",
         )
 
 
@@ -316,8 +322,10 @@ def _schema(release: _Released) -> Schema:
     schema = release.plan.workload.schema
     if schema is None:
         raise WorkloadError(
-            "mbi needs attributes, and this plan was made from a matrix without a schema; give a schema to "
-            "Workload.from_matrix()"
+            "mbi needs attributes, and this plan was made from a matrix without a schema",
+            field="schema",
+            given=None,
+            remedy="give a schema to Workload.from_matrix()",
         )
     return schema
 
@@ -330,5 +338,7 @@ def _imported() -> Any:
         mbi = None
     # Earlier versions have other estimators, and queries without norms.
     if not hasattr(mbi, "DatavectorQuery"):
-        raise MissingExtraError("handing a release to mbi needs mbi 2: pip install 'leastnoise[mbi]'")
+        raise MissingExtraError(
+            "handing a release to mbi needs mbi 2: pip install 'leastnoise[mbi]'", field="mbi"
+        )
     return mbi

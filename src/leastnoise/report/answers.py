@@ -152,16 +152,17 @@ def answers_writer(path: str | Path, *, n_answers: int | None = None) -> Writer:
     """
     suffix = Path(path).suffix.lower()
     if suffix not in _WRITERS:
-        raise InputError(
-            f"answers are written to files that end in {', '.join(_WRITERS)}, got {str(path)!r}; CSV opens "
-            "in every spreadsheet"
+        raise InputError.must(
+            "path", f"end in {', '.join(_WRITERS)}", given=str(path), remedy="CSV opens in every spreadsheet"
         )
     if suffix == ".xlsx":
         _imported_excel()
         if n_answers is not None and n_answers >= _EXCEL_ROWS:
             raise TooLargeError(
-                f"a sheet of Excel holds {_EXCEL_ROWS - 1:,} answers, there are {n_answers:,}; write "
-                ".parquet or .csv instead"
+                f"a sheet of Excel holds {_EXCEL_ROWS - 1:,} answers, there are {n_answers:,}",
+                field="path",
+                given=n_answers,
+                remedy="write .parquet or .csv instead",
             )
     return _WRITERS[suffix]
 
@@ -307,7 +308,9 @@ def _imported_excel() -> Any:
     try:
         import xlsxwriter
     except ImportError:
-        raise MissingExtraError("an Excel file needs XlsxWriter: pip install 'leastnoise[excel]'") from None
+        raise MissingExtraError(
+            "an Excel file needs XlsxWriter: pip install 'leastnoise[excel]'", field="xlsxwriter"
+        ) from None
     return xlsxwriter
 
 

@@ -186,11 +186,13 @@ def audit(plan: Plan, *, draws: int | None = None, level: float = 0.9999) -> Aud
 def _measurable(plan: Plan, level: float) -> Measured:
     """The strategy of a plan that can be audited at some level."""
     if not isinstance(plan, Plan):
-        raise InputError(f"audit() needs a Plan from design(), got {type(plan).__name__}")
+        raise InputError.must("plan", "be a Plan from design()", given=type(plan))
     if plan.strategy is None:
         raise MethodError(
-            f"method {plan.method!r} depends on the data, so there is no worst pair of tables to try; the "
-            "proof of its noise is in its module"
+            f"method {plan.method!r} depends on the data, so there is no worst pair of tables to "
+            "try; the proof of its noise is in its module",
+            field="plan",
+            given=plan.method,
         )
     if not isinstance(level, float) or not 0.5 < level < 1:
         raise InputError.must("level", "be a number between 0.5 and 1", given=level)

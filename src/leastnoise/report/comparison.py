@@ -236,7 +236,7 @@ def compare(
         MethodError: if it names one that there is not.
     """
     if methods is not None and len(methods) == 0:
-        raise InputError("methods must name at least one method, or be left out for all of them")
+        raise InputError.must("methods", "name at least one method, or be left out for all of them", given=[])
     limit = TIME_LIMIT if time_limit is None else time_limit
     request = checked_request(workload, privacy, objective, None, (), 1e-6, limit, "numpy", None)
     chosen = all_methods() if methods is None else tuple(method_named(name) for name in methods)

@@ -97,7 +97,7 @@ def drivers(
         PrivacyError: if the plan was designed after others and these are not they.
     """
     if not isinstance(plan, Plan):
-        raise InputError(f"drivers() takes a plan from design(), got {type(plan).__name__}")
+        raise InputError.must("plan", "be a Plan from design()", given=type(plan))
     if not _is_number(relax) or not 1 < relax < math.inf:
         raise InputError.must("relax", "be a number above 1, as 2 for twice as wide", given=relax)
     if type(most) is not int or most < 0:

@@ -172,8 +172,8 @@ class Drivers:
         for driver in self.drivers:
             if driver.name == name:
                 return driver
-        known = ", ".join(repr(printable(driver.name)) for driver in self.drivers)
-        raise InputError(f"there is no batch named {printable(str(name))!r}; there are {known}")
+        known = [repr(printable(driver.name)) for driver in self.drivers]
+        raise InputError.unknown("batch", name, known)
 
     def to_frame(self) -> Any:
         """One line for every batch and change, as a pandas DataFrame."""

@@ -77,7 +77,8 @@ def design_without_delta(
     given = plan.privacy
     if not isinstance(given, ApproxDP) or not plan.has_goal or plan.after:
         raise InputError(
-            "only a plan that was designed for ApproxDP, and after no other, has a delta to leave out"
+            "only a plan that was designed for ApproxDP, and after no other, has a delta to leave out",
+            field="plan",
         )
     goal = without_delta(given)
     asked = {**settings, "objective": plan.objective, "time_limit": time_limit, "progress": progress}

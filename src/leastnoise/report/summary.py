@@ -72,7 +72,7 @@ class Report:
 def summarize(subject: Release | Plan) -> Report:
     """A report on a release or a plan: print it, or take `.text()` or `.to_html(path)`."""
     if not isinstance(subject, (Plan, Release)):
-        raise InputError(f"summarize() takes a Plan or a Release, got {type(subject).__name__}")
+        raise InputError.must("subject", "be a Plan or a Release", given=type(subject))
     return Report(subject)
 
 

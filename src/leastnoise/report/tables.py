@@ -76,7 +76,9 @@ def cross_table(release: Release, name: str, *, level: float = 0.95) -> Any:
     block = workload.blocks[workload.names.index(name)]
     factors = (workload.schema and block.query.factors(workload.schema)) or []
     if len(factors) != 2:
-        raise QueryError(f"a cross table has two attributes, query {name!r} has {len(factors)}")
+        raise QueryError(
+            f"a cross table has two attributes, query {name!r} has {len(factors)}", field="name", given=name
+        )
     down, across = factors
     shape = (down.labels.length, across.labels.length)
     answers = release.answers[rows].reshape(shape)

@@ -101,7 +101,7 @@ def tradeoff(
         MethodError: where a method depends on the data, so that its errors are not known.
     """
     if not isinstance(workload, Workload):
-        raise InputError(f"tradeoff() needs a Workload from assemble(), got {type(workload).__name__}")
+        raise InputError.must("workload", "be a Workload from assemble()", given=type(workload))
     if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
         raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
     goal, asked = _goal(privacy, delta)

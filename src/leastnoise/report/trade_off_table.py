@@ -238,9 +238,13 @@ def check_kind(path: str | Path) -> None:
     """
     target = Path(path)
     if target.suffix.lower() not in KINDS:
-        raise InputError(f"a trade-off is written as {', '.join(KINDS)}, by its ending; got {str(path)!r}")
+        raise InputError.must("path", f"end in {', '.join(KINDS)}", given=str(path))
     if not target.parent.is_dir():
-        raise InputError(f"there is no folder {str(target.parent)!r} to write {target.name!r} to")
+        raise InputError(
+            f"there is no folder {str(target.parent)!r} to write {target.name!r} to",
+            field="path",
+            given=str(path),
+        )
     if target.suffix.lower() != ".csv":
         check_charts()
 

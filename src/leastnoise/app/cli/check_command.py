@@ -47,7 +47,9 @@ def check(
             fit = fit_of(table, records_per_person=limit, n_examples=_N_SHOWN if show_values else 0)
     except DataError as error:
         hint = alike_columns(data, asked.schema, person)
-        raise DataError(f"publish would stop: {error}{hint}") from None
+        raise DataError(
+            "publish would stop: ", *error.args, hint, field=error.field, given=error.given
+        ) from None
     say(f"{_WARNING}\n")
     say("\n".join(_lines(fit, asked, person, limit, show_values)))
 

@@ -50,7 +50,7 @@ def init(
         typer.echo(schema_text(), nl=False)
         return
     if table is None:
-        raise InputError("name the table, as in: leastnoise init people.csv")
+        raise InputError("name the table, as in: leastnoise init people.csv", field="table", given=None)
     target = _new_file(out, table, force=force)
     columns = columns_of(table)
     wishes = _wishes(columns, person, records_per_person, may_ask=not yes)
@@ -65,10 +65,17 @@ def _new_file(out: Path | None, table: str, *, force: bool) -> Path:
     """Where the draft goes, once it is known that it may be written there."""
     target = out or Path(Path(table).name.split(".")[0].replace("*", "") or "people").with_suffix(".toml")
     if target.suffix.lower() != ".toml":
-        raise InputError(f"a specification's name ends in .toml, got {str(target)!r}")
+        raise InputError(
+            f"a specification's name ends in .toml, got {str(target)!r}", field="out", given=str(target)
+        )
     check_folder(target)
     if target.exists() and not force:
-        raise InputError(f"{str(target)!r} exists; give another --out, or --force to replace it")
+        raise InputError(
+            f"{str(target)!r} exists",
+            field="out",
+            given=str(target),
+            remedy="give another --out, or --force to replace it",
+        )
     return target
 
 
@@ -80,17 +87,21 @@ def _wishes(
     if person is None:
         if records_per_person is not None and records_per_person > 1:
             raise InputError(
-                "--records-per-person needs --person, the column that tells whose record is whose"
+                "--records-per-person needs --person, the column that tells whose record is whose",
+                field="person",
+                given=None,
             )
         return ask_wishes(columns, _ask, _note) if is_asked else Wishes()
     try:
         column_named(person, [column.name for column in columns])
     except ValueError as error:
-        raise InputError(f"--person: {error}") from None
+        raise InputError(f"--person: {error}", field="person", given=person) from None
     if records_per_person is None and not is_asked:
         raise InputError(
-            "--person needs --records-per-person, how many records of one person count at most; what is "
-            "beyond it is left out, and the noise grows with it"
+            "--person needs --records-per-person, how many records of one person count at most; what "
+            "is beyond it is left out, and the noise grows with it",
+            field="records_per_person",
+            given=None,
         )
     most = ask_records(_ask, _note) if records_per_person is None else records_per_person
     return Wishes(person=person, records_per_person=most)

@@ -85,7 +85,12 @@ def create(
     """Create a ledger for a dataset, with a limit on the privacy loss over all releases."""
     file, name = file_of(place), typed(place)
     if exists(place):
-        raise InputError(f"{name!r} exists; a ledger is begun once. See: leastnoise ledger show {name}")
+        raise InputError(
+            f"{name!r} exists already",
+            field="path",
+            given=name,
+            remedy=f"see it with: leastnoise ledger show {name}",
+        )
     given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     people = {"neighbours": neighbours, "records_per_person": records_per_person}
     if spec is not None:
@@ -94,11 +99,18 @@ def create(
         ]
         if others:
             raise InputError(
-                f"--for finds the limit by the specification's own [privacy]; leave out {others[0]}"
+                "--for finds the limit by the specification's own [privacy]",
+                field="limit",
+                given=others[0],
+                remedy=f"leave out {others[0]}",
             )
         limit = _limit_for(spec, times or 1)
     elif times is not None:
-        raise InputError("--times says how often a specification is released; name it with --for SPEC.toml")
+        raise InputError(
+            "--times says how often a specification is released",
+            field="times",
+            remedy="name it with --for SPEC.toml",
+        )
     else:
         named: dict[str, Any] = {name: value for name, value in people.items() if value is not None}
         limit = _limit(epsilon, delta, rho, mu, **named)
@@ -297,8 +309,9 @@ def _limit(
     given = [name for name, value in (("epsilon", epsilon), ("rho", rho), ("mu", mu)) if value is not None]
     if len(given) != 1 or (delta is not None and epsilon is None):
         raise InputError(
-            "give the limit as --epsilon (with --delta, unless pure), as --rho or as --mu, or have it found "
-            "for a specification: --for SPEC.toml --times N"
+            "give the limit as --epsilon (with --delta, unless pure), as --rho or as --mu, or have "
+            "it found for a specification: --for SPEC.toml --times N",
+            field="limit",
         )
     if rho is not None:
         return ZCDP(rho, **people)

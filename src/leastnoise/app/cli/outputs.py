@@ -68,14 +68,29 @@ def outputs_of(
 def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
     """Refuse what cannot be written, or would replace what is read."""
     if len(set(outputs)) < len(outputs):
-        raise InputError(f"--out is for the answers; {outputs[0]} is kept for the release beside it")
+        raise InputError(
+            "--out is for the answers",
+            field="out",
+            given=str(outputs[0]),
+            remedy=f"{outputs[0]} is kept for the release beside it",
+        )
     for path in outputs:
         check_folder(path)
         if path.exists() and any(known.exists() and path.samefile(known) for known in inputs):
-            raise InputError(f"writing {str(path)!r} would replace what is read; choose another --out")
+            raise InputError(
+                f"writing {str(path)!r} would replace what is read",
+                field="out",
+                given=str(path),
+                remedy="choose another --out",
+            )
         check_replaceable(path)
         if not os.access(path.parent, os.W_OK):
-            raise InputError(f"{str(path)!r} cannot be written; choose another place with --out")
+            raise InputError(
+                f"{str(path)!r} cannot be written",
+                field="out",
+                given=str(path),
+                remedy="choose another place with --out",
+            )
 
 
 def check_new(path: Path, *, force: bool, again: str = "") -> None:
@@ -85,7 +100,11 @@ def check_new(path: Path, *, force: bool, again: str = "") -> None:
         again: a sentence on what replacing it would mean.
     """
     if path.exists() and not force:
-        raise InputError(f"{str(path)!r} exists. {again}Give another --out, or --force to replace it")
+        raise InputError(
+            f"{str(path)!r} exists. {again}Give another --out, or --force to replace it",
+            field="out",
+            given=str(path),
+        )
 
 
 def save(result: Release, outputs: Outputs) -> None:

@@ -122,9 +122,11 @@ class Payment:
         known = entry.release_id
         fetch = f"leastnoise ledger fetch {typed(self.ledger.address)} {shlex.quote(known)}"
         raise LedgerMismatchError(
-            f"this plan was released already as {known!r}; `{fetch}` gives its answers at no cost. For a "
-            "table that has changed give the new release an id of its own: --release-id NEW. Nothing was "
-            "spent."
+            f"this plan was released already as {known!r}; `{fetch}` gives its answers at no "
+            "cost. For a table that has changed give the new release an id of its own: --release-id "
+            "NEW. Nothing was spent.",
+            field="release_id",
+            given=known,
         )
 
     def stored_for(self, spec: Spec) -> Release | None:
@@ -145,8 +147,10 @@ class Payment:
         difference = _difference(release.plan, spec)
         if difference is not None:
             raise LedgerMismatchError(
-                f"release {self.release_id!r} is of another plan, {difference}; use a new --release-id, or "
-                "have the stored one with: leastnoise ledger fetch. Nothing was spent."
+                f"release {self.release_id!r} is of another plan, {difference}; use a new "
+                "--release-id, or have the stored one with: leastnoise ledger fetch. Nothing was spent.",
+                field="release_id",
+                given=self.release_id,
             )
         if not _is_what_design_gives(release.plan, spec):
             return None
@@ -191,10 +195,18 @@ def payment(
     if ledger is None:
         if release_id is not None:
             raise InputError(
-                "--release-id is what a ledger knows a release by; give --ledger too, or neither"
+                "--release-id is what a ledger knows a release by",
+                field="release_id",
+                given=release_id,
+                remedy="give --ledger too, or neither",
             )
         if same_table_as is not None or table is not None:
-            raise InputError("--same-table-as and --table are for a ledger; give --ledger too")
+            raise InputError(
+                "--same-table-as and --table are for a ledger",
+                field="ledger",
+                given=None,
+                remedy="give --ledger too",
+            )
         return Payment(None, None)
     kept = opened(ledger)
     if same_table_as is not None:
@@ -208,10 +220,12 @@ def check_known(ledger: Ledger, release_id: str) -> None:
     if release_id in known:
         return
     some = ", ".join(map(repr, known[-3:])) or "none yet"
+    others = " and others" if len(known) > 3 else ""
     raise InputError(
-        f"the ledger {ledger.name!r} knows no release {release_id!r}, only {some}"
-        f"{' and others' if len(known) > 3 else ''}; `leastnoise ledger show {typed(ledger.address)}` lists "
-        "them"
+        f"the ledger {ledger.name!r} knows no release {release_id!r}, only {some}{others}",
+        field="release_id",
+        given=release_id,
+        remedy=f"`leastnoise ledger show {typed(ledger.address)}` lists them",
     )
 
 
@@ -219,8 +233,10 @@ def opened(place: str) -> Ledger:
     """The ledger in a file or a database, which must exist."""
     if file_of(place) is not None and not exists(place):
         raise InputError(
-            f"there is no ledger {place!r}; begin one with: leastnoise ledger create {place} "
-            "--dataset NAME --epsilon E --delta D"
+            f"there is no ledger {place!r}",
+            field="ledger",
+            given=place,
+            remedy=f"begin one with: leastnoise ledger create {place} --dataset NAME --epsilon E --delta D",
         )
     return Ledger(place)
 

@@ -119,7 +119,9 @@ def _measure(
 ) -> Release:
     schema = plan.workload.schema
     if schema is None:
-        raise InputError("a plan without a schema is measured on counts, in Python; a table needs a schema")
+        raise InputError(
+            "a plan without a schema is measured on counts, in Python; a table needs a schema", field="plan"
+        )
     payer.check_plan(plan)
     known = payer.known_ids
     try:
@@ -140,7 +142,9 @@ def _measure(
                 except UnstoredError:
                     raise AlreadySpentError(
                         f"release {error.release_id!r} is paid for and its answers are lost; its budget "
-                        "stays spent. A new --release-id pays again"
+                        "stays spent. A new --release-id pays again",
+                        field="release_id",
+                        given=error.release_id,
                     ) from None
     except KeyboardInterrupt:
         for release_id in payer.stored_ids - known:
@@ -160,7 +164,8 @@ def _table(data: str, schema: Schema, person: str | None, person_unknown: Iterab
     try:
         return vectorize(data, schema, person=person, person_unknown=person_unknown)
     except DataError as error:
-        raise DataError(f"{error}{alike_columns(data, schema, person)}") from None
+        hint = alike_columns(data, schema, person)
+        raise DataError(*error.args, hint, field=error.field, given=error.given) from None
 
 
 def _warn_of_trust(records_per_person: int, person: str | None, payer: Payment, how: str) -> None:

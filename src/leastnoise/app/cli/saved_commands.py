@@ -39,11 +39,20 @@ def report(
 
 def _check(target: Path, force: bool) -> None:
     if target.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"a report is written as HTML: --out must end in .html, got {str(target)!r}")
+        raise InputError(
+            f"a report is written as HTML: --out must end in .html, got {str(target)!r}",
+            field="out",
+            given=str(target),
+        )
     check_folder(target)
     check_replaceable(target)
     if target.exists() and not force:
-        raise InputError(f"{str(target)!r} exists; give another --out, or --force to replace it")
+        raise InputError(
+            f"{str(target)!r} exists",
+            field="out",
+            given=str(target),
+            remedy="give another --out, or --force to replace it",
+        )
 
 
 def adjust(
@@ -163,18 +172,31 @@ _OTHER_FILES = {
 def _check_kind(source: Path) -> None:
     """Refuse what is surely no release or plan, and name the one that was probably meant."""
     if not source.name:
-        raise InputError(f"{str(source)!r} is no file; name a release, as in x.release")
+        raise InputError(
+            f"{str(source)!r} is no file",
+            field="source",
+            given=str(source),
+            remedy="name a release, as in x.release",
+        )
     kind = _OTHER_FILES.get(source.suffix.lower())
     if kind is None:
         return
     is_a = f"{str(source)!r} is {kind}, not a saved release or plan"
     for near in (source.with_suffix(".release"), source.with_suffix(".plan")):
         if near.is_file():
-            raise InputError(f"{is_a}; the one beside it is meant: {near}")
+            raise InputError(
+                f"{is_a}", field="source", given=str(source), remedy=f"the one beside it is meant: {near}"
+            )
     if kind == "a specification":
         raise InputError(
-            f"{is_a}; `leastnoise design {source}` saves a plan, `leastnoise publish {source}` a release"
+            f"{is_a}",
+            field="source",
+            given=str(source),
+            remedy=f"`leastnoise design {source}` saves a plan, `leastnoise publish {source}` a release",
         )
     raise InputError(
-        f"{is_a}; `leastnoise publish` writes NAME-answers.release beside the answers: name that one"
+        f"{is_a}",
+        field="source",
+        given=str(source),
+        remedy="`leastnoise publish` writes NAME-answers.release beside the answers: name that one",
     )

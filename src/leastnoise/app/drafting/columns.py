@@ -102,25 +102,30 @@ def _of_text(path: str) -> list[Column]:
     except UnicodeDecodeError:
         first_line = ""
     if len(line) >= _MAX_HEADER or (line and not first_line):
-        raise DataError(f"the first line of a table must be text in UTF-8 and shorter than {_MAX_HEADER:,}")
+        raise DataError.must(
+            "header",
+            f"be text in UTF-8 and shorter than {_MAX_HEADER:,} bytes",
+            given="a longer line, or other bytes",
+        )
     if first_line.count('"') % 2:
-        raise DataError("the first line of a table must close the quotation marks that it opens")
+        raise DataError.must("header", "close the quotation marks that it opens", given="an open quotation")
     header = next(csv.reader([first_line], delimiter=delimiter), [])
     doubt = other_separator(header, delimiter)
     if doubt:
         raise DataError(
-            f"{doubt} A .csv file has commas between its fields and a .tsv file tabs; where a spreadsheet "
-            "wrote semicolons, save the table again as CSV with commas"
+            f"{doubt} A .csv file has commas between its fields and a .tsv file tabs",
+            field="header",
+            remedy="where a spreadsheet wrote semicolons, save the table again as CSV with commas",
         )
     return [Column(name, "") for name in header]
 
 
 def _check_names(names: Sequence[str]) -> None:
-    told = "the first line of a table must hold the names of its columns"
+    wanted = "hold the names of the columns"
     if not names:
-        raise DataError(f"{told}; it holds none")
+        raise DataError.must("header", wanted, given="none")
     if len(set(names)) < len(names):
-        raise DataError(f"{told}, each once; some are there twice")
+        raise DataError.must("header", f"{wanted}, each once", given="some twice")
     n_numbers = sum(re.fullmatch(r"\s*[+-]?[\d.,]+\s*", name) is not None for name in names)
     if 2 * n_numbers >= len(names):
-        raise DataError(f"{told}; half of what it holds are numbers, so that it may be a record")
+        raise DataError.must("header", wanted, given="mostly numbers, as in a record")

@@ -113,7 +113,9 @@ def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: s
     names = [column.name for column in columns if _is_published(column, wishes)]
     if not names:
         raise SpecError(
-            "a specification needs at least one column of text, numbers or truth values that is no identifier"
+            "a specification needs at least one column of text, numbers or truth values that is no "
+            "identifier",
+            field="columns",
         )
     commands = "\n".join(f"#   {command}" for command in next_commands(wishes, spec=spec, table=table))
     head = _HEAD.format(spec=printable(spec), table=printable(table), mark=FILL_IN, commands=commands)

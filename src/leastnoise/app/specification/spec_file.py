@@ -40,7 +40,7 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -142,18 +142,26 @@ def load_spec(path: str | Path) -> Spec:
         with source.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise SpecError(f"there is no file {str(source)!r}") from None
+        raise SpecError(f"there is no file {str(source)!r}", field="path", given=str(source)) from None
     except OSError as error:
-        raise SpecError(f"{str(source)!r} cannot be read: {error.strerror}") from None
+        raise SpecError(
+            f"{str(source)!r} cannot be read: {error.strerror}", field="path", given=str(source)
+        ) from None
     if len(content) > MAX_BYTES:
-        raise SpecError(f"{source.name}: a specification holds at most {MAX_BYTES:,} bytes")
+        raise SpecError(
+            f"{source.name}: a specification holds at most {MAX_BYTES:,} bytes",
+            field="path",
+            given=source.name,
+        )
     try:
         # Some editors put a byte order mark first, which TOML does not know.
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         is_saved = content.startswith(b"PK")
         hint = "; this is a saved plan or release, for `leastnoise measure` or `explain`" if is_saved else ""
-        raise SpecError(f"{source.name}: a specification is text in UTF-8{hint}") from None
+        raise SpecError(
+            f"{source.name}: a specification is text in UTF-8{hint}", field="path", given=source.name
+        ) from None
     return _parse(text, lambda line: f"{source.name}: " if line is None else f"{source.name}:{line}: ")
 
 
@@ -169,9 +177,23 @@ def parse_spec(text: str) -> Spec:
 class _Refusal(SpecError):
     """What is wrong with a specification, and the table or key that holds it."""
 
-    def __init__(self, message: str, *place: str | int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *place: str | int, given: object = None) -> None:
+        super().__init__(message, field=_key_of(place), given=given)
         self.place = place
+
+    @classmethod
+    def of(cls, table: str, error: InputError, *place: str | int) -> _Refusal:
+        """An error of what a table describes, which becomes one of the table."""
+        refusal = cls(f"{table}: {error}", *place, given=error.given)
+        inner = "" if error.field is None else error.field.removeprefix(str(place[-1])).removeprefix(".")
+        refusal.field = f"{refusal.field}.{inner}" if inner else refusal.field
+        return refusal
+
+
+def _key_of(place: Sequence[str | int]) -> str:
+    """The key at a place, as "privacy.epsilon" or "query[0]"."""
+    keys = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in place)
+    return "".join(keys).removeprefix(".")
 
 
 def _parse(text: str, where: Callable[[int | None], str]) -> Spec:
@@ -183,16 +205,18 @@ def _parse(text: str, where: Callable[[int | None], str]) -> Spec:
         hint = "; write [[query]] in double brackets before each query" if is_table else ""
         line = _line_of(error)
         slip = "" if line is None else slip_in(text.split("\n")[line - 1])
-        raise SpecError(f"{where(line)}this is not TOML: {error}{hint}{slip}") from None
+        raise SpecError(f"{where(line)}this is not TOML: {error}{hint}{slip}", field="toml") from None
     try:
         _check_values(content)
         return _read(content)
     except _Refusal as refusal:
         # Looked for only now: a file that is right needs no lines.
         line = Lines(text).of(*refusal.place) if refusal.place else None
-        raise SpecError(f"{where(line)}{refusal}") from None
+        raise SpecError(f"{where(line)}{refusal}", field=refusal.field, given=refusal.given) from None
     except RecursionError:
-        raise SpecError(f"{where(None)}a specification's tables must not be nested that deeply") from None
+        raise SpecError(
+            f"{where(None)}a specification's tables must not be nested that deeply", field="toml"
+        ) from None
 
 
 def _line_of(error: Exception) -> int | None:
@@ -214,7 +238,7 @@ def _check_values(content: dict[str, Any]) -> None:
         if value == FILL_IN:
             unfilled.append(place)
         elif isinstance(value, int) and abs(value) > sys.float_info.max:
-            raise _Refusal(f"a whole number must lie within ±{sys.float_info.max:.1e}", *place)
+            raise _Refusal(f"a whole number must lie within ±{sys.float_info.max:.1e}", *place, given=int)
     # A range has two ends: they are one thing to fill in.
     wanted = list(dict.fromkeys(place[:2] for place in unfilled))
     if wanted:
@@ -225,6 +249,7 @@ def _check_values(content: dict[str, Any]) -> None:
             f"[{table}]{name} is still to be filled in: put what is public knowledge in the place of "
             f'"{FILL_IN}", as the comment above it says, or delete it{more}',
             *unfilled[0],
+            given=FILL_IN,
         )
 
 
@@ -264,7 +289,7 @@ def _read(content: dict[str, Any]) -> Spec:
         for query in _queries(number, plain, schema):
             if query.name is not None and query.name in taken:
                 words = f"query names must differ, {query.name!r} is given twice"
-                raise _Refusal(f"[[query]] number {number + 1}: {words}", "query", number)
+                raise _Refusal(f"[[query]] number {number + 1}: {words}", "query", number, given=query.name)
             taken |= {query.name} if query.name is not None else set()
             asked.append(query)
     privacy = content.get("privacy", {})
@@ -274,11 +299,11 @@ def _read(content: dict[str, Any]) -> Spec:
     spec = Spec(schema, tuple(asked), goal, _settings(content.get("design", {})), *_person(privacy))
     if goal is None and spec.design.get("objective", "targets") != "targets":
         words = f"a [privacy] table is needed for objective = {spec.design['objective']!r}"
-        raise _Refusal(words, "design", "objective")
+        raise _Refusal(words, "design", "objective", given=spec.design["objective"])
     try:
         spec.workload  # noqa: B018 - assembled once here, so that weights far apart are found at once
     except InputError as error:
-        raise _Refusal(f"[[query]]: {error}", "query") from None
+        raise _Refusal.of("[[query]]", error, "query") from None
     return spec
 
 
@@ -287,7 +312,7 @@ def _schema(plain: dict[str, Any]) -> Schema:
         try:
             Schema.from_dict({name: given})
         except InputError as error:
-            raise _Refusal(f"[schema]: {error}", "schema", name) from None
+            raise _Refusal.of("[schema]", error, "schema", name) from None
     return Schema.from_dict(plain)
 
 
@@ -308,7 +333,7 @@ def _queries(number: int, plain: dict[str, Any], schema: Schema) -> list[Query]:
             query.targets(schema)
         return found
     except InputError as error:
-        raise _Refusal(f"[[query]] number {number + 1}: {error}", "query", number) from None
+        raise _Refusal.of(f"[[query]] number {number + 1}", error, "query", number) from None
     except OverflowError:
         words = f"[[query]] number {number + 1}: its matrix holds numbers beyond 64 bits"
         raise _Refusal(words, "query", number) from None
@@ -319,13 +344,13 @@ def _from_sql(plain: dict[str, Any], schema: Schema) -> list[Query]:
     common = {key: value for key, value in plain.items() if key != "sql"}
     unknown = sorted(set(common) - set(COMMON))
     if unknown:
-        raise SpecError(f"sql stands with {', '.join(COMMON)}, if any, and not with {', '.join(unknown)}")
+        raise SpecError.must("sql", f"stand with no keys but {', '.join(COMMON)}", given=unknown)
     found = queries_from_sql(plain["sql"], schema)
     name = common.pop("name", None)
     if name is not None and len(found) == 1:
         return [found[0].having(name=name, **common)]
     if name is not None and (not isinstance(name, str) or not name):
-        raise SpecError(f"a query's name must be a non-empty text, got {name!r}")
+        raise SpecError.must("name", "be a non-empty text", given=name)
     if name is None:
         return [query.having(**common) for query in found]
     names: list[str] = []
@@ -350,6 +375,7 @@ def _check_without_numbers(plain: dict[str, Any]) -> None:
                 "too, and leastnoise tradeoff says the least epsilon that meets the targets, to be put there",
                 "privacy",
                 name,
+                given=plain[name],
             )
 
 
@@ -358,7 +384,7 @@ def _person(plain: dict[str, Any]) -> tuple[str | None, tuple[str | int, ...]]:
     person = plain.get(PERSON)
     if PERSON in plain and (not isinstance(person, str) or not person):
         words = f"[privacy]: person must be the name of a column, in quotes, got {person!r}"
-        raise _Refusal(words, "privacy", PERSON)
+        raise _Refusal(words, "privacy", PERSON, given=person)
     unknown = plain.get(PERSON_UNKNOWN, [])
     is_list = isinstance(unknown, list) and all(type(one) in (str, int) for one in unknown)
     if not is_list or (unknown and person is None):
@@ -366,7 +392,7 @@ def _person(plain: dict[str, Any]) -> tuple[str | None, tuple[str | int, ...]]:
             "[privacy]: person_unknown lists ids of the column that person names, as in "
             f'person = "patient_id" and person_unknown = ["unknown", 0]; got {unknown!r}'
         )
-        raise _Refusal(words, "privacy", PERSON_UNKNOWN)
+        raise _Refusal(words, "privacy", PERSON_UNKNOWN, given=unknown)
     return person, tuple(unknown)
 
 
@@ -379,16 +405,17 @@ def _goal(given: dict[str, Any]) -> Goal:
             "neighbours, records_per_person, person and person_unknown); it holds "
             f"{', '.join(map(repr, given))}",
             "privacy",
+            given=sorted(given),
         )
     for name, value in plain.items():
         if name != "neighbours" and isinstance(value, str) and "/" not in value and name != "calibration":
             words = f"[privacy]: {name} must be a number, written without quotes, got {value!r}"
-            raise _Refusal(words, "privacy", name)
+            raise _Refusal(words, "privacy", name, given=value)
     try:
         return goal_from_dict({"goal": goal.__name__, **plain})
     except InputError as error:
         place = () if error.field is None else (error.field,)
-        raise _Refusal(f"[privacy]: {error}", "privacy", *place) from None
+        raise _Refusal.of("[privacy]", error, "privacy", *place) from None
 
 
 def _settings(plain: Any) -> dict[str, Any]:
@@ -398,26 +425,29 @@ def _settings(plain: Any) -> dict[str, Any]:
     for name, value in plain.items():
         if name not in DESIGN:
             words = f"[design] does not know {name!r}; it may hold {', '.join(DESIGN)}"
-            raise _Refusal(words, "design", name)
+            raise _Refusal(words, "design", name, given=value)
         if name in ("objective", "method", "backend") and not isinstance(value, str):
-            raise _Refusal(f"[design]: {name} must be a text, got {value!r}", "design", name)
+            raise _Refusal(f"[design]: {name} must be a text, got {value!r}", "design", name, given=value)
         if name == "options" and not isinstance(value, dict):
             words = f"[design]: options must be a table, as in {{ branching = 4 }}, got {value!r}"
-            raise _Refusal(words, "design", name)
+            raise _Refusal(words, "design", name, given=value)
         if name in ("tol", "time_limit"):
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not is_number or not 0 < value < math.inf:
-                raise _Refusal(f"[design]: {name} must be a positive number, got {value!r}", "design", name)
+                raise _Refusal(
+                    f"[design]: {name} must be a positive number, got {value!r}", "design", name, given=value
+                )
         if name == "relative_to" and (value != "uniform" or "objective" not in plain):
             raise _Refusal(
                 '[design]: relative_to must be "uniform", beside an objective = "total-variance"; another '
                 "prior is given in Python, to TotalVariance(relative_to=...)",
                 "design",
                 name,
+                given=value,
             )
         if name == "objective":
             try:
                 objective_from_dict(plain)
             except InputError as error:
-                raise _Refusal(f"[design]: {error}", "design", name) from None
+                raise _Refusal.of("[design]", error, "design", name) from None
     return plain

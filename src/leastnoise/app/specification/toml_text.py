@@ -38,13 +38,15 @@ def value_text(value: Any) -> str:
         return f"[{', '.join(value_text(item) for item in value)}]"
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key_text(k)} = {value_text(v)}" for k, v in value.items()) + " }"
-    raise SpecError(f"a specification cannot hold {type(value).__name__}")
+    raise SpecError(f"a specification cannot hold {type(value).__name__}", field="value", given=type(value))
 
 
 def _quoted(text: str) -> str:
     escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     if any("\ud800" <= c <= "\udfff" for c in text):
-        raise SpecError(f"a specification is text in UTF-8, which cannot hold {text!r}")
+        raise SpecError(
+            f"a specification is text in UTF-8, which cannot hold {text!r}", field="value", given=text
+        )
     # TOML allows most controls as they are; a terminal that shows the file would obey them.
     shown = replace_controls("".join(escapes.get(c, c) for c in text), lambda c: f"\\u{ord(c):04X}")
     return f'"{shown}"'

@@ -44,19 +44,21 @@ def queries_from_sql(sql: str, schema: Schema) -> list[Query]:
         ('n', ['sex F', 'sex M'])
     """
     if not isinstance(sql, str):
-        raise SqlError(f"SQL is given as a text, got {type(sql).__name__}")
+        raise SqlError.must("sql", "be a text", given=type(sql))
     if not isinstance(schema, Schema):
-        raise SqlError(f"queries_from_sql() needs a Schema, got {type(schema).__name__}")
+        raise SqlError.must("schema", "be a Schema", given=type(schema))
     try:
         # Here and not above, so that `import leastnoise` also runs where only NumPy and SciPy are.
         from leastnoise.app.sql.statements import read_statements
         from leastnoise.app.sql.to_queries import MAX_QUERIES, Namer, queries_for
     except ModuleNotFoundError:
-        raise MissingExtraError("SQL is parsed by sqlglot; install it with: pip install sqlglot") from None
+        raise MissingExtraError(
+            "SQL is parsed by sqlglot; install it with: pip install sqlglot", field="sqlglot"
+        ) from None
     namer = Namer()
     queries: list[Query] = []
     for asked in read_statements(sql, schema):
         queries += queries_for(asked, schema, namer)
         if len(queries) > MAX_QUERIES:
-            raise asked.error(f"the text asks more than {MAX_QUERIES:,} queries; divide it")
+            raise asked.error(f"the text asks more than {MAX_QUERIES:,} queries", "divide it")
     return queries

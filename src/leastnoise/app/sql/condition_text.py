@@ -77,7 +77,10 @@ def exactly(name: str, schema: Schema, i: int) -> Condition:
     told = _told(name, schema, mask)
     if not told:
         raise InputError(
-            f"a value of {name!r} and a region share the name {schema[name].label(i)!r}; rename one"
+            f"a value of {name!r} and a region share the name {schema[name].label(i)!r}",
+            field=name,
+            given=schema[name].label(i),
+            remedy="rename one",
         )
     return told[0]
 

@@ -29,20 +29,25 @@ class Text:
     def __init__(self, sql: str) -> None:
         self.sql = sql
 
-    def error(self, node: Any, message: str) -> SqlError:
+    def error(self, node: Any, message: str, remedy: str | None = None) -> SqlError:
         """The refusal of a parsed expression, with the line and column where it begins."""
+        place = self.place(node)
+        where = "" if place is None else f"{place}: "
+        return SqlError(f"{where}{message}", field="sql", given=self.shown(node), remedy=remedy)
+
+    def place(self, node: Any) -> str | None:
+        """The line and column where a parsed expression begins, if that is known."""
         while node is not None:
             starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
             if starts:
-                return self.error_at(min(starts), message)
+                return self.place_at(min(starts))
             node = node.parent  # NULL and a few others have no place of their own
-        return SqlError(message)
+        return None
 
-    def error_at(self, start: int, message: str) -> SqlError:
-        """The refusal of what begins at a character of the text."""
+    def place_at(self, start: int) -> str:
+        """The line and column of a character of the text."""
         line = self.sql.count("\n", 0, start) + 1
-        column = start - self.sql.rfind("\n", 0, start)
-        return SqlError(f"line {line}, column {column}: {message}")
+        return f"line {line}, column {start - self.sql.rfind(chr(10), 0, start)}"
 
     def shown(self, node: Any) -> str:
         """An expression in the words of the text, short enough for a message."""
@@ -64,7 +69,7 @@ _MAX_DIGITS = 300
 _SIGNS = {exp.EQ: "==", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CONDITIONS = (*_SIGNS, exp.In, exp.Between, exp.And, exp.Or, exp.Not)
-_SUBQUERY = "subqueries are not understood; only comparisons of attributes with constants are"
+_SUBQUERY = ("subqueries are not supported", "compare attributes with constants")
 _PATTERNS = (exp.Like, exp.ILike, exp.SimilarTo, exp.RegexpLike, exp.RegexpFullMatch, exp.Glob)
 
 
@@ -99,7 +104,7 @@ class Conditions:
         for key, value in node.args.items():
             if value and key not in known:
                 raise self._text.error(
-                    node, f"{self._text.shown(node)!r} is more than is understood here; leave {key} out"
+                    node, f"{self._text.shown(node)!r} is not supported here", f"leave {key} out"
                 )
 
     def attribute(self, column: Any, tables: Iterable[str] = ()) -> str:
@@ -107,9 +112,9 @@ class Conditions:
         self.only(column, "this", "table")
         identifier, table = column.this, column.args.get("table")
         if isinstance(identifier, exp.Star):
-            raise self._text.error(column, "* stands for all columns; name those that are grouped by")
+            raise self._text.error(column, "* stands for all columns", "name those that are grouped by")
         if table is not None and table.name.lower() not in {name.lower() for name in tables}:
-            raise self._text.error(column, f"{table.name!r} is not the table asked about; leave it out")
+            raise self._text.error(column, f"{table.name!r} is not the table asked about", "leave it out")
         name: str = identifier.name
         if name in self._schema:
             return name
@@ -118,7 +123,7 @@ class Conditions:
             return alike[0]
         close = alike or difflib.get_close_matches(name, self._schema.names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"there are {_listed(self._schema.names)}"
-        raise self._text.error(column, f"the schema declares no attribute {name!r}; {hint}")
+        raise self._text.error(column, f"the schema declares no attribute {name!r}", hint)
 
     def is_condition(self, node: Any) -> bool:
         """Whether an expression is true or false of a record."""
@@ -138,7 +143,7 @@ class Conditions:
             return negated(self.condition(node.this, tables, depth + 1))
         if isinstance(node, exp.In):
             if node.args.get("query") is not None:
-                raise self._text.error(node, _SUBQUERY)
+                raise self._text.error(node, *_SUBQUERY)
             self.only(node, "this", "expressions")
             attribute = self._column(node.this, node, tables)
             return joined(
@@ -152,7 +157,7 @@ class Conditions:
             return joined("and", ends)
         sign = _SIGNS.get(type(node))
         if sign is None:
-            raise self._text.error(node, self._no_condition(node))
+            raise self._text.error(node, *self._no_condition(node))
         left, right = node.this.unnest(), node.expression.unnest()
         if isinstance(left, exp.Column) == isinstance(right, exp.Column):
             raise self._text.error(
@@ -218,29 +223,40 @@ class Conditions:
             return "true" if node.this else "false"  # as truth values are written out where they are counted
         if isinstance(node, exp.Null):
             raise self._text.error(
-                node, "no record has a null once the schema's policies are applied; leave NULL out"
+                node, "no record has a null once the schema's policies are applied", "leave NULL out"
             )
         if isinstance(node, exp.Column):
             raise self._text.error(
-                node, f"a constant is needed, not the column {self._text.shown(node)!r}; quote text 'so'"
+                node, f"a constant is needed, not the column {self._text.shown(node)!r}", "quote text 'so'"
             )
         raise self._text.error(
-            node, f"{self._text.shown(node)!r} is no plain number or quoted text; work it out and write that"
+            node,
+            f"{self._text.shown(node)!r} is no plain number or quoted text",
+            "work it out and write that",
         )
 
-    def _no_condition(self, node: Any) -> str:
+    def _no_condition(self, node: Any) -> tuple[str, str | None]:
+        """Why an expression is no condition, and what to write instead."""
+        words = self._text.shown(node)
         if isinstance(node, exp.Is):
             return (
                 "no record has a null once the schema's policies are applied: they are left out, or counted "
-                'in the other cell, as in sex = \'unknown\' for a schema with null="other", other="unknown"'
+                "in the other cell",
+                'ask for that cell, as in sex = \'unknown\' for a schema with null="other", other="unknown"',
             )
         if isinstance(node, _PATTERNS):
-            return "patterns are not matched; list the declared values, as in region IN ('North', 'South')"
+            return (
+                "patterns are not supported",
+                "list the declared values, as in region IN ('North', 'South')",
+            )
         if node.find(exp.Select) is not None:
             return _SUBQUERY
         if isinstance(node, exp.Column):
-            return f"a comparison is needed, as in {self._text.shown(node)} = 'yes'"
-        return f"{self._text.shown(node)!r} is no comparison of an attribute with a constant, as in age >= 18"
+            return "an attribute alone is no condition", f"compare it, as in {words} = 'yes'"
+        return (
+            f"{words!r} does not compare an attribute with a constant",
+            "write a comparison, as in age >= 18",
+        )
 
     def _number(self, node: Any, text: str) -> int | float:
         if len(text) <= _MAX_DIGITS:
@@ -250,7 +266,7 @@ class Conditions:
                     return number
             except ValueError:
                 pass
-        raise self._text.error(node, "this number cannot be read; write one that a table could hold")
+        raise self._text.error(node, "this number cannot be read", "write one that a table could hold")
 
     def _group(self, node: Any) -> Value | None:
         """The constant that a branch gives; None for null."""
@@ -264,7 +280,9 @@ class Conditions:
         node = node.unnest()
         if not isinstance(node, exp.Column):
             raise self._text.error(
-                whole, f"{self._text.shown(node)!r} is no attribute; only an attribute itself can be compared"
+                whole,
+                f"{self._text.shown(node)!r} is no attribute",
+                "only an attribute itself can be compared",
             )
         return self.attribute(node, tables)
 
@@ -272,7 +290,7 @@ class Conditions:
         self._n_comparisons += 1
         if self._n_comparisons > MAX_COMPARISONS:
             raise self._text.error(
-                node, f"the text holds more than {MAX_COMPARISONS:,} comparisons; divide it"
+                node, f"the text holds more than {MAX_COMPARISONS:,} comparisons", "divide it"
             )
         declared = self._schema[attribute]
         try:
@@ -298,7 +316,8 @@ class Conditions:
         if not is_within:
             raise self._text.error(
                 node,
-                f"{attribute!r} is declared as {label}, and {value!r} is none of it; write a declared value",
+                f"{attribute!r} is declared as {label}, and {value!r} is none of it",
+                "write a declared value",
             )
 
 

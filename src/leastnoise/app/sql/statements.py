@@ -21,41 +21,55 @@ MAX_CHARACTERS = 2_000_000
 MAX_TABLES = 4096
 
 Key = str | Buckets
+# What is wrong, and what to do.
+Refusal = tuple[str, str | None]
 
-_CLAUSES = {
-    "with_": "WITH is not understood; ask about the table itself",
-    "distinct": "DISTINCT is not understood; counts are grouped with GROUP BY",
-    "joins": "JOIN is not understood: one table is asked about. Join first, and declare the joined table",
-    "laterals": "LATERAL is not understood; one table is asked about",
-    "having": "HAVING would choose rows by their true counts; leave it out and choose among the answers",
-    "qualify": "QUALIFY would choose rows by their true counts; leave it out and choose among the answers",
-    "windows": "window functions are not understood; ask for the counts and combine the answers",
-    "order": "ORDER BY is not understood: answers come in the schema's order. Leave it out and sort them",
-    "limit": "LIMIT would choose rows by their true counts; leave it out and choose among the answers",
-    "offset": "OFFSET would choose rows by their true counts; leave it out and choose among the answers",
-    "sample": "samples are not understood; the whole table is asked about",
-    "into": "INTO is not understood; nothing is written",
+
+def _by_true_counts(clause: str) -> Refusal:
+    return f"{clause} would choose rows by their true counts", "leave it out and choose among the answers"
+
+
+_WINDOWS = ("window functions are not supported", "ask for the counts and combine the answers")
+_QUANTILE = ("a quantile needs a distribution", "ask for Prefix(attribute), then call release.quantiles()")
+_EXTREME = "ask for a distribution with Prefix(attribute)"
+_SPREAD = (
+    "a variance needs counts",
+    "ask for COUNT(*) grouped by the attribute and compute it from the answers",
+)
+_DISTINCT = ("distinct values are not counted: which of them occur must stay hidden", None)
+_CLAUSES: dict[str, Refusal] = {
+    "with_": ("WITH is not supported", "ask about the table itself"),
+    "distinct": ("DISTINCT is not supported", "group counts with GROUP BY"),
+    "joins": ("JOIN is not supported", "join the tables first, and declare the joined table"),
+    "laterals": ("LATERAL is not supported", "ask about one table"),
+    "having": _by_true_counts("HAVING"),
+    "qualify": _by_true_counts("QUALIFY"),
+    "windows": _WINDOWS,
+    "order": ("ORDER BY is not supported: answers come in the schema's order", "leave it out and sort them"),
+    "limit": _by_true_counts("LIMIT"),
+    "offset": _by_true_counts("OFFSET"),
+    "sample": ("samples are not supported", "ask about the whole table"),
+    "into": ("INTO is not supported: nothing is written", "leave it out"),
 }
-_INSTEAD: dict[type[Any], str] = {
-    exp.Avg: "an average is not asked for in one; ask SUM and COUNT(*) apart and divide the answers",
-    exp.Min: "the smallest value belongs to one person; ask for a distribution with Prefix(attribute)",
-    exp.Max: "the largest value belongs to one person; ask for a distribution with Prefix(attribute)",
-    exp.Median: "a median is read off a distribution: ask for Prefix(attribute), then release.quantiles()",
-    exp.Quantile: "a quantile is read off a distribution: Prefix(attribute), then release.quantiles()",
-    exp.PercentileCont: "a quantile is read off a distribution: Prefix(attribute), then release.quantiles()",
-    exp.PercentileDisc: "a quantile is read off a distribution: Prefix(attribute), then release.quantiles()",
-    exp.ApproxDistinct: "distinct values are not counted: which occur is what must stay hidden",
-    exp.Window: "window functions are not understood; ask for the counts and combine the answers",
-    exp.Stddev: "ask for COUNT(*) grouped by the attribute, and compute it from the answers",
-    exp.StddevSamp: "ask for COUNT(*) grouped by the attribute, and compute it from the answers",
-    exp.StddevPop: "ask for COUNT(*) grouped by the attribute, and compute it from the answers",
-    exp.Variance: "ask for COUNT(*) grouped by the attribute, and compute it from the answers",
-    exp.VariancePop: "ask for COUNT(*) grouped by the attribute, and compute it from the answers",
-    exp.Subquery: "subqueries are not understood; ask each count by a statement of its own",
-    exp.Star: "* stands for all columns; name those that are grouped by, and COUNT(*)",
-    exp.Literal: "a constant tells nothing; name the count instead, as in COUNT(*) AS adults",
+_INSTEAD: dict[type[Any], Refusal] = {
+    exp.Avg: ("AVG is not supported", "ask for SUM and COUNT(*) and divide the answers"),
+    exp.Min: ("the smallest value belongs to one person", _EXTREME),
+    exp.Max: ("the largest value belongs to one person", _EXTREME),
+    exp.Median: _QUANTILE,
+    exp.Quantile: _QUANTILE,
+    exp.PercentileCont: _QUANTILE,
+    exp.PercentileDisc: _QUANTILE,
+    exp.ApproxDistinct: _DISTINCT,
+    exp.Window: _WINDOWS,
+    exp.Stddev: _SPREAD,
+    exp.StddevSamp: _SPREAD,
+    exp.StddevPop: _SPREAD,
+    exp.Variance: _SPREAD,
+    exp.VariancePop: _SPREAD,
+    exp.Subquery: ("subqueries are not supported", "ask for each count in a statement of its own"),
+    exp.Star: ("* stands for all columns", "name those to group by, and COUNT(*)"),
+    exp.Literal: ("a constant says nothing", "name the count instead, as in COUNT(*) AS adults"),
 }
-_DISTINCT = "distinct values are not counted: which of them occur is what must stay hidden"
 
 
 @dataclass(frozen=True)
@@ -78,51 +92,64 @@ class CountRequest:
     text: Text
     node: Any
 
-    def error(self, message: str) -> SqlError:
+    def error(self, message: str, remedy: str | None = None) -> SqlError:
         """The refusal of this count, with its place."""
-        return self.text.error(self.node, message)
+        return self.text.error(self.node, message, remedy)
 
 
 def read_statements(sql: str, schema: Schema) -> Iterator[CountRequest]:
     """Every count and sum of a text, in order.
 
     Raises:
-        SqlError: pointing at what is not understood.
+        SqlError: pointing at what is not supported.
     """
     text = Text(sql)
     reader = _StatementReader(text, schema)
     try:
         selects = [select for statement in _parsed(text) for select in reader.selects(statement)]
         if not selects:
-            raise SqlError("the text holds no statement; write one, as SELECT COUNT(*) FROM people")
+            raise SqlError(
+                "the text holds no statement",
+                field="sql",
+                given=text.sql,
+                remedy="write one, as SELECT COUNT(*) FROM people",
+            )
         for select in selects:
             yield from reader.read(select)
     except RecursionError:
-        raise SqlError("the SQL is nested too deeply; write it with fewer parentheses") from None
+        raise SqlError(
+            "the SQL is nested too deeply", field="sql", remedy="write it with fewer parentheses"
+        ) from None
 
 
 def _parsed(text: Text) -> list[Any]:
     """The statements of a text."""
     if len(text.sql) > MAX_CHARACTERS:
-        raise SqlError(f"a text of SQL holds at most {MAX_CHARACTERS:,} characters; divide it")
+        raise SqlError.must(
+            "sql", f"hold at most {MAX_CHARACTERS:,} characters", given=len(text.sql), remedy="divide it"
+        )
     try:
         _check_beginnings(text, sqlglot.tokenize(text.sql, read="duckdb"))
         found = sqlglot.parse(text.sql, read="duckdb")
     except SqlError:
         raise
     except TokenError:
-        raise SqlError("this is not SQL that can be read; is a quotation or a comment left open?") from None
+        raise SqlError(
+            "this is not SQL that can be read", field="sql", remedy="is a quotation or a comment left open?"
+        ) from None
     except ParseError as error:
         places = [place for place in error.errors if place.get("line")]
         if not places:
-            raise SqlError("this is not SQL that can be read") from None
+            raise SqlError("this is not SQL that can be read", field="sql") from None
         # The parser points at the end of what it could not place.
         line, end, word = (places[0].get(key) for key in ("line", "col", "highlight"))
         near = f" near {word[:40]!r}" if word else ""
         column = max(1, end - len(word or "") + 1)
-        raise SqlError(f"line {line}, column {column}: this is not SQL that can be read{near}") from None
+        raise SqlError(
+            f"line {line}, column {column}: this is not SQL that can be read{near}", field="sql", given=word
+        ) from None
     except (SqlglotError, ValueError):  # for example an escape of a character that does not exist
-        raise SqlError("this is not SQL that can be read") from None
+        raise SqlError("this is not SQL that can be read", field="sql") from None
     return [
         statement for statement in found if statement is not None and not isinstance(statement, exp.Semicolon)
     ]
@@ -134,7 +161,11 @@ def _check_beginnings(text: Text, tokens: list[Any]) -> None:
     for token in tokens:
         kind = token.token_type.name
         if before == "SEMICOLON" and kind not in ("SELECT", "L_PAREN", "WITH", "FROM", "SEMICOLON"):
-            raise text.error_at(token.start, f"a statement begins with SELECT, not with {token.text[:20]!r}")
+            word = token.text[:20]
+            where = text.place_at(token.start)
+            raise SqlError(
+                f"{where}: a statement begins with SELECT, not with {word!r}", field="sql", given=word
+            )
         before = kind
 
 
@@ -160,7 +191,8 @@ class _StatementReader:
                 if current.args.get("distinct"):
                     raise self._text.error(
                         current.expression,
-                        "UNION would drop equal counts; write UNION ALL, or two statements",
+                        "UNION would drop equal counts",
+                        "write UNION ALL, or two statements",
                     )
                 self._check_clauses(current, "this", "expression")
                 parts.append(current.expression)
@@ -171,7 +203,7 @@ class _StatementReader:
             return [select for part in [current, *reversed(parts)] for select in self.selects(part)]
         if not isinstance(current, exp.Select):
             raise self._text.error(
-                current, f"only SELECT and UNION ALL are understood, not {type(current).__name__.upper()}"
+                current, f"only SELECT and UNION ALL are supported, not {type(current).__name__.upper()}"
             )
         return [current]
 
@@ -194,7 +226,7 @@ class _StatementReader:
                     item, f"{self._text.shown(item)!r} must stand in GROUP BY, or in COUNT or SUM"
                 )
         if not counted:
-            raise self._text.error(select, "nothing is counted; add COUNT(*) or SUM(attribute)")
+            raise self._text.error(select, "nothing is counted", "add COUNT(*) or SUM(attribute)")
         for item in counted:
             yield self._asked(item, condition, sets, tuple(key for _, _, key in titled))
 
@@ -203,9 +235,10 @@ class _StatementReader:
     def _check_clauses(self, node: Any, *known: str) -> None:
         for key, value in node.args.items():
             if value and key not in known:
-                reason = _CLAUSES.get(key, f"{key.strip('_').upper()} is not understood; leave it out")
+                clause = key.strip("_").upper()
+                reason = _CLAUSES.get(key, (f"{clause} is not supported", "leave it out"))
                 place = value[0] if isinstance(value, list) else value
-                raise self._text.error(place if hasattr(place, "walk") else node, reason)
+                raise self._text.error(place if hasattr(place, "walk") else node, *reason)
 
     def _names_of_table(self, select: Any) -> tuple[str, ...]:
         """What columns may be qualified with."""
@@ -214,14 +247,13 @@ class _StatementReader:
             raise self._text.error(select, "FROM is needed, with the name of the table")
         table = source.this
         if isinstance(table, exp.Subquery):
-            raise self._text.error(table, "subqueries are not understood; ask about the table itself")
+            raise self._text.error(table, "subqueries are not supported", "ask about the table itself")
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             raise self._text.error(table, "FROM must name one table, as in FROM people")
         for key, value in table.args.items():
             if value and key not in ("this", "db", "catalog", "alias"):
-                raise self._text.error(
-                    table, _CLAUSES.get(key, f"{key} is not understood after a table; leave it out")
-                )
+                reason = _CLAUSES.get(key, (f"{key} is not supported after a table", "leave it out"))
+                raise self._text.error(table, *reason)
         alias = table.args.get("alias")
         if alias is not None:
             self._conditions.only(alias, "this")
@@ -243,11 +275,11 @@ class _StatementReader:
             return self._named_key(node, titled)
         is_sorted = isinstance(node, (exp.Case, exp.If)) or self._conditions.is_condition(node)
         if not is_sorted:
-            raise self._text.error(node, self._instead(node))
+            raise self._text.error(node, *self._instead(node))
         found = self._conditions.buckets(node, self._tables, title)
         if title is not None and any(title.lower() == name.lower() for name in self._schema):
             raise self._text.error(
-                item, f"{title!r} is also an attribute; call the expression something else"
+                item, f"{title!r} is also an attribute", "call the expression something else"
             )
         # Written out again in GROUP BY, it keeps the name that SELECT gave it.
         known = [key for _, _, key in titled if key == found]
@@ -262,7 +294,7 @@ class _StatementReader:
                 )
                 if is_same and name in self._schema and key != name:
                     raise self._text.error(
-                        column, f"{name!r} is an attribute and also the name of another column; rename that"
+                        column, f"{name!r} is an attribute and also the name of another column", "rename that"
                     )
                 if is_same:
                     return key
@@ -323,8 +355,9 @@ class _StatementReader:
         told = f"{number:,}" if number < 10**12 else f"2 to the power of {round(math.log2(number))}"
         return self._text.error(
             element,
-            f"this asks for {told} cross tables; at most {MAX_TABLES:,} are asked at once. List those that "
-            "will be published in GROUPING SETS, or ask Cube(*attributes, order=3) in Python",
+            f"this asks for {told} cross tables",
+            f"at most {MAX_TABLES:,} are asked at once. List those that will be published in "
+            "GROUPING SETS, or ask Cube(*attributes, order=3) in Python",
         )
 
     # ---------------------------------------------------------------- SELECT
@@ -351,7 +384,7 @@ class _StatementReader:
             sum_of, further = self._summed(node)
             conditions += further
         else:
-            raise self._text.error(item, self._instead(node))
+            raise self._text.error(item, *self._instead(node))
         whom = joined("and", conditions) if conditions else None
         asked = CountRequest(sum_of, whom, sets, columns, item.alias or None, self._text, item)
         return asked if sum_of is None else replace(asked, sum_of=self._summable(asked))
@@ -360,13 +393,15 @@ class _StatementReader:
         self._conditions.only(node, "this", "big_int")
         inside = node.this
         if isinstance(inside, exp.Distinct):
-            raise self._text.error(node, _DISTINCT)
+            raise self._text.error(node, *_DISTINCT)
         if isinstance(inside, exp.Star) or (isinstance(inside, exp.Literal) and inside.name):
             self._conditions.only(inside, "this", "is_string")
             return []
         if not isinstance(inside, (exp.Case, exp.If)):
             raise self._text.error(
-                node, "records are counted with COUNT(*); what is null was left out by the schema's policies"
+                node,
+                "records are counted with COUNT(*)",
+                "what is null was left out by the schema's policies",
             )
         held = []
         for value, holds in self._conditions.cases(inside, self._tables):
@@ -374,10 +409,10 @@ class _StatementReader:
                 if not isinstance(value, exp.Literal):
                     raise self._text.error(value, "COUNT(CASE …) must give constants, such as THEN 1")
                 if value.name == "0":
-                    raise self._text.error(value, "COUNT counts zeros too; leave out ELSE 0, or write SUM")
+                    raise self._text.error(value, "COUNT counts zeros too", "leave out ELSE 0, or write SUM")
                 held.append(holds)
         if not held:
-            raise self._text.error(node, "this counts nothing; write THEN 1 for those to be counted")
+            raise self._text.error(node, "this counts nothing", "write THEN 1 for those to be counted")
         return [joined("or", held)]
 
     def _summed(self, node: Any) -> tuple[str | None, list[Condition]]:
@@ -385,7 +420,7 @@ class _StatementReader:
         self._conditions.only(node, "this")
         inside = node.this.unnest()
         if isinstance(inside, exp.Distinct):
-            raise self._text.error(node, _DISTINCT)
+            raise self._text.error(node, *_DISTINCT)
         if isinstance(inside, exp.Column):
             return self._conditions.attribute(inside, self._tables), []
         if isinstance(inside, exp.Literal) and not inside.is_string and inside.name == "1":
@@ -393,8 +428,9 @@ class _StatementReader:
         if not isinstance(inside, (exp.Case, exp.If)):
             raise self._text.error(
                 node,
-                f"SUM adds up an attribute, or ones and zeros, as in SUM(CASE WHEN age < 18 THEN 1 ELSE 0 "
-                f"END), not {self._text.shown(inside)!r}; combine the answers afterwards",
+                "SUM adds up an attribute, or ones and zeros, as in SUM(CASE WHEN age < 18 THEN 1 ELSE 0 "
+                f"END), not {self._text.shown(inside)!r}",
+                "combine the answers afterwards",
             )
         wanted: dict[str | None, list[Condition]] = {}
         for value, holds in self._conditions.cases(inside, self._tables):
@@ -408,11 +444,11 @@ class _StatementReader:
                 and self._conditions.constant(value) != 0
             ):
                 raise self._text.error(
-                    value, "SUM(CASE …) adds up ones or an attribute, and zeros; nothing else"
+                    value, "SUM(CASE …) adds up ones or an attribute, and zeros", "nothing else"
                 )
         if len(wanted) != 1:
             raise self._text.error(
-                node, "SUM(CASE …) adds up ones, or one attribute; ask for each by its own SUM"
+                node, "SUM(CASE …) adds up ones, or one attribute", "ask for each by its own SUM"
             )
         ((attribute, held),) = wanted.items()
         return attribute, [joined("or", held)]
@@ -424,23 +460,25 @@ class _StatementReader:
             raise asked.error(f"{asked.sum_of!r} holds numbers beyond 64 bits, which are not added up")
         if numbers is None:
             raise asked.error(
-                f"SUM needs whole numbers, declared as a range or as numbered categories; {asked.sum_of!r} "
-                "is none. Count it with GROUP BY and weigh the counts"
+                "SUM needs whole numbers, declared as a range or as numbered categories, and "
+                f"{asked.sum_of!r} has none",
+                "count it with GROUP BY and weigh the counts",
             )
         return asked.sum_of
 
-    def _instead(self, node: Any) -> str:
+    def _instead(self, node: Any) -> Refusal:
         """Why an expression cannot be asked for, and what can."""
         for part in node.walk():
-            for kind, told in _INSTEAD.items():
+            for kind, reason in _INSTEAD.items():
                 if isinstance(part, kind) and (part is node or kind not in (exp.Literal, exp.Star)):
-                    return told
+                    return reason
         words = self._text.shown(node)
         if node.find(exp.AggFunc) is not None or isinstance(node, exp.Binary):
             return (
-                f"{words!r} is computed from counts or values; ask for counts, and compute from the answers"
+                f"{words!r} is computed from counts or values",
+                "ask for counts, and compute from the answers",
             )
-        return f"{words!r} is not understood; COUNT(*), SUM(attribute), attributes and CASE are"
+        return f"{words!r} is not supported", "ask for COUNT(*), SUM(attribute), attributes or CASE"
 
 
 def _is_aggregate(item: Any) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 from leastnoise.app.sql.condition_text import ConditionPart, exactly, parts_of, shortly
 from leastnoise.app.sql.conditions import Buckets, joined
 from leastnoise.app.sql.statements import CountRequest
-from leastnoise.core.errors import InputError
+from leastnoise.core.errors import InputError, SqlError
 from leastnoise.core.operators import Array, Matrix
 from leastnoise.query import (
     MAX_CASE_ENTRIES,
@@ -129,8 +129,11 @@ def groups_of(tied: Tied, schema: Schema) -> list[Group]:
                 further.append(Group(label, inside, (*group.conditions, condition)))
             if len(further) > most:
                 raise InputError(
-                    f"{', '.join(axes)} are tied together by conditions and make more than {most:,} "
-                    "groups, each with a condition of its own. Group by fewer, or join conditions with AND"
+                    f"{', '.join(axes)} are tied together by conditions and make more than {most:,} groups, "
+                    "each with a condition of its own",
+                    field="sql",
+                    given=axes,
+                    remedy="group by fewer, or join conditions with AND",
                 )
         found = further
     return _with_condition(found, conditions, axes, schema)
@@ -156,8 +159,11 @@ def mask_of(conditions: Sequence[Condition], axes: tuple[str, ...], schema: Sche
     shape = tuple(schema[name].size for name in axes)
     if math.prod(shape) > MAX_CASE_ENTRIES:
         raise InputError(
-            f"conditions tie {', '.join(axes)} together, which have {math.prod(shape):,} combinations; at "
-            f"most {MAX_CASE_ENTRIES:,} are looked at. Join conditions on different attributes with AND"
+            f"conditions tie {', '.join(axes)} together, which have {math.prod(shape):,} combinations; "
+            f"at most {MAX_CASE_ENTRIES:,} are looked at",
+            field="sql",
+            given=axes,
+            remedy="join conditions on different attributes with AND",
         )
     mask = np.ones(shape, dtype=bool)
     for condition in conditions:
@@ -175,8 +181,11 @@ def _values(
     values = np.flatnonzero(mask.any(axis=others)).tolist()
     if len(values) > MAX_GROUPS:
         raise InputError(
-            f"a condition ties {key!r} to others and leaves {len(values):,} of its values to group by, each "
-            f"with a condition of its own; at most {MAX_GROUPS:,} are made. Join conditions with AND"
+            f"a condition ties {key!r} to others and leaves {len(values):,} of its values to "
+            f"group by, each with a condition of its own; at most {MAX_GROUPS:,} are made",
+            field="sql",
+            given=key,
+            remedy="join conditions with AND",
         )
     return [(schema[key].label(i), exactly(key, schema, i)) for i in values]
 
@@ -211,8 +220,10 @@ def queries_for(asked: CountRequest, schema: Schema, namer: Namer) -> Iterator[Q
     """The queries that answer one count or sum, each cross table with a name of its own."""
     try:
         found = list(_all(asked, schema))
+    except SqlError:
+        raise
     except InputError as error:
-        raise asked.error(str(error)) from None
+        raise SqlError.at(asked.text.place(asked.node) or "SQL", error, field="sql") from None
     if not found:
         raise asked.error("no declared value satisfies the condition, so that nothing would be counted")
     n_tables = len({table for table, _ in found})
@@ -229,7 +240,7 @@ def _all(asked: CountRequest, schema: Schema) -> Iterator[tuple[str, Query]]:
     families = _families(asked)
     # Before any is made: a family is one cross table or more.
     if len(families) > MAX_QUERIES:
-        raise asked.error(f"this asks more than {MAX_QUERIES:,} cross tables; group by fewer")
+        raise asked.error(f"this asks more than {MAX_QUERIES:,} cross tables", "group by fewer")
     for (shared, buckets), free in families.items():
         tied = tied_together(parts, buckets, shared, schema)
         for table, rest in _tables(free, shared, buckets, schema):
@@ -334,7 +345,10 @@ def _singles(name: str, values: Attribute, mask: Array) -> Query | None:
     if len(chosen) > MAX_LISTED:
         raise InputError(
             f"the condition leaves {len(chosen):,} values of {name!r} to group by, and at most "
-            f"{MAX_LISTED:,} are listed; leave the condition out"
+            f"{MAX_LISTED:,} are listed",
+            field="sql",
+            given=name,
+            remedy="leave the condition out",
         )
     if isinstance(values, Bins):
         ends = [(values.edges[i], values.edges[i + 1]) for i in chosen if i < values.n_values]

@@ -39,8 +39,10 @@ def require_room(rows: int, columns: int, what: str) -> None:
     """
     if rows * columns > MAX_ENTRIES:
         raise TooLargeError(
-            f"{what} would hold {rows:,} x {columns:,} numbers; at most {MAX_ENTRIES:,} are built. "
-            "Ask for fewer queries or coarser attributes."
+            f"{what} would hold {rows:,} x {columns:,} numbers; at most {MAX_ENTRIES:,} are built",
+            field="workload",
+            given=(rows, columns),
+            remedy="ask for fewer queries or coarser attributes",
         )
 
 
@@ -111,7 +113,9 @@ class Operator(ABC):
         require_room(m, n, "the dense matrix")
         wanted = np.dtype(dtype)
         if wanted.kind in "iu" and not (self.is_integer and self.largest < min(2**62, np.iinfo(wanted).max)):
-            raise WorkloadError("integer entries were asked of a matrix that holds other numbers")
+            raise WorkloadError(
+                "integer entries were asked of a matrix that holds other numbers", field="matrix"
+            )
         return self._dense(wanted)
 
     def _dense(self, wanted: np.dtype[Any]) -> Array:

@@ -99,7 +99,9 @@ class Groups(Operator):
     def __init__(self, groups: Sequence[int] | Array, n_groups: int) -> None:
         self.groups = np.array(groups, dtype=np.intp)
         if self.groups.ndim != 1 or not ((self.groups >= -1) & (self.groups < n_groups)).all():
-            raise WorkloadError(f"groups must be numbered from 0 to {n_groups - 1}, or be -1 for none")
+            raise WorkloadError.must(
+                "groups", f"be numbered from 0 to {n_groups - 1}, or be -1 for none", given=type(groups)
+            )
         self.groups.setflags(write=False)
         self.shape = (n_groups, len(self.groups))
 

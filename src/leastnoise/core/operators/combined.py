@@ -33,7 +33,7 @@ class Kronecker(Operator):
 
     def __init__(self, factors: Sequence[Operator]) -> None:
         if not factors:
-            raise WorkloadError("a product needs at least one factor")
+            raise WorkloadError.must("factors", "hold at least one operator", given=())
         self.factors = tuple(factors)
         self.shape = (
             math.prod(f.shape[0] for f in self.factors),
@@ -151,9 +151,9 @@ class Stack(Operator):
 
     def __init__(self, parts: Sequence[Operator]) -> None:
         if not parts:
-            raise WorkloadError("a stack needs at least one operator")
+            raise WorkloadError.must("parts", "hold at least one operator", given=())
         if len({part.shape[1] for part in parts}) > 1:
-            raise WorkloadError(f"stacked operators need equal numbers of cells, got {list(parts)}")
+            raise WorkloadError.must("parts", "have equal numbers of cells", given=list(parts))
         self.parts = tuple(parts)
         self.shape = (sum(part.shape[0] for part in parts), parts[0].shape[1])
 
@@ -241,7 +241,9 @@ class RowScaled(Operator):
         self.inner = inner
         self.factors = np.array(factors, dtype=float)
         if self.factors.shape != (inner.shape[0],):
-            raise WorkloadError(f"{inner.shape[0]} rows need as many factors, got {self.factors.shape}")
+            raise WorkloadError.must(
+                "factors", f"be as many as the {inner.shape[0]} rows", given=self.factors.shape
+            )
         self.shape = inner.shape
 
     @property
@@ -304,7 +306,9 @@ class Padded(_SameRows):
 
     def __init__(self, inner: Operator, n: int) -> None:
         if n < inner.shape[1]:
-            raise WorkloadError(f"{inner.shape[1]} cells cannot be padded to {n}")
+            raise WorkloadError.must(
+                "n_cells", f"be at least the {inner.shape[1]} cells that are padded", given=n
+            )
         self.inner = inner
         self.shape = (inner.shape[0], n)
 
@@ -356,7 +360,9 @@ class Reordered(_SameRows):
 
     def __init__(self, inner: Operator, shape: Sequence[int], order: Sequence[int]) -> None:
         if sorted(order) != list(range(len(shape))) or math.prod(shape) != inner.shape[1]:
-            raise WorkloadError(f"{list(order)} is no order of attributes with {list(shape)} values")
+            raise WorkloadError.must(
+                "order", f"be an order of attributes with {list(shape)} values", given=list(order)
+            )
         self.inner = inner
         self.axes = tuple(shape)
         self.order = tuple(order)

@@ -62,7 +62,7 @@ class SparseMatrix(Operator):
 
     def __init__(self, entries: Any) -> None:
         if len(entries.shape) != 2:
-            raise WorkloadError(f"a matrix needs two dimensions, got an array of shape {entries.shape}")
+            raise WorkloadError.must("matrix", "have two dimensions", given=entries.shape)
         # Widened before summing: two uint8 entries of 200 and 100 at one place make 300, not 44.
         given = entries.tocoo()
         matrix = given.astype(_wide_dtype(given.data)).tocsr().copy()
@@ -118,13 +118,15 @@ def from_entries(entries: Any) -> Operator:
 def _checked_entries(entries: npt.ArrayLike) -> Array:
     """A read-only copy of a matrix, int64 if every entry is an integer, float64 otherwise."""
     if np.ma.is_masked(entries):
-        raise WorkloadError("matrix entries must be present, some are masked; fill them first")
+        raise WorkloadError.must(
+            "matrix", "have all its entries, none of them masked", given="masked", remedy="fill them first"
+        )
     try:
         array = np.array(entries)
     except ValueError:
-        raise WorkloadError("the rows of a matrix must have equal lengths") from None
+        raise WorkloadError.must("matrix", "have rows of equal lengths", given=type(entries)) from None
     if array.ndim != 2:
-        raise WorkloadError(f"a matrix needs two dimensions, got an array of shape {array.shape}")
+        raise WorkloadError.must("matrix", "have two dimensions", given=array.shape)
     with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite, and is refused below
         array = array.astype(_wide_dtype(array))
     return _settled(array, np.abs(array.astype(float)).max(axis=1, initial=0))
@@ -133,13 +135,15 @@ def _checked_entries(entries: npt.ArrayLike) -> Array:
 def _wide_dtype(values: Array) -> type[np.int64] | type[np.float64]:
     """The dtype that holds these numbers and their sums without wrapping."""
     if values.dtype.kind not in "biuf":
-        raise WorkloadError(
-            f"matrix entries must be real numbers, got dtype {values.dtype}; convert with .astype(float)"
+        raise WorkloadError.must(
+            "matrix", "hold real numbers", given=str(values.dtype), remedy="convert with .astype(float)"
         )
     if values.dtype.kind == "f":
         return np.float64
     if values.size and max(int(values.max()), -int(values.min())) >= 2**62:
-        raise WorkloadError("matrix entries of 2^62 or more are not supported; rescale the rows")
+        raise WorkloadError.must(
+            "matrix", "hold entries below 2^62", given="2^62 or more", remedy="rescale the rows"
+        )
     return np.int64
 
 
@@ -147,16 +151,21 @@ def _settled(values: Array, largest: Array) -> Array:
     """The same numbers read-only, as int64 if all are integers; `largest` is that of each row."""
     if values.dtype.kind == "f":
         for j in np.flatnonzero(~np.isfinite(largest)):
-            raise WorkloadError(f"matrix entries must be finite; row {j} holds NaN or infinity")
+            raise WorkloadError.must("matrix", "hold finite entries", given=f"NaN or infinity in row {j}")
         low, high = _ROW_SCALE
         for j in np.flatnonzero((largest > 0) & ((largest < low) | (largest > high))):
             raise WorkloadError(
                 f"the largest entry of a row must lie between {low:.0e} and {high:.0e}, or be 0; "
-                f"that of row {j} is {largest[j]:.3g}. Rescale the row."
+                f"that of row {j} is {largest[j]:.3g}",
+                field="matrix",
+                given=float(largest[j]),
+                remedy="rescale the row",
             )
         if (values == np.rint(values)).all() and largest.max(initial=0) < EXACT_FLOAT:
             values = values.astype(np.int64)
     elif largest.max(initial=0) >= 2**62:
-        raise WorkloadError("matrix entries of 2^62 or more are not supported; rescale the rows")
+        raise WorkloadError.must(
+            "matrix", "hold entries below 2^62", given="2^62 or more", remedy="rescale the rows"
+        )
     values.setflags(write=False)
     return values

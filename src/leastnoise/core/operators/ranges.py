@@ -161,10 +161,16 @@ class SomeRanges(_Intervals):
         self.low = np.array(low, dtype=np.intp)
         self.high = np.array(high, dtype=np.intp)
         if self.low.shape != self.high.shape or self.low.ndim != 1:
-            raise WorkloadError("a list of ranges needs as many lower ends as upper ends")
+            raise WorkloadError.must(
+                "ranges", "have as many lower ends as upper ends", given=(self.low.shape, self.high.shape)
+            )
         inside = (self.low >= 0) & (self.low <= self.high) & (self.high < n)
         if not inside.all():
-            raise WorkloadError(f"each range needs 0 <= low <= high < {n}")
+            raise WorkloadError.must(
+                "ranges",
+                f"have 0 <= low <= high < {n}",
+                given=(int(self.low[~inside][0]), int(self.high[~inside][0])),
+            )
         self.shape = (len(self.low), n)
 
     def gram(self) -> Array:

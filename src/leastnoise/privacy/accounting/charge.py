@@ -45,13 +45,17 @@ class CellCosts(Sequence[Fraction]):
 
     def __post_init__(self) -> None:
         if not self.numerators or type(self.unit) is not int or self.unit < 1:
-            raise PrivacyError("the costs of cells need at least one cell and a positive whole unit")
+            raise PrivacyError(
+                "the costs of cells need at least one cell and a positive whole unit", field="cells"
+            )
         if not all(type(cost) is int and cost >= 0 for cost in self.numerators):
-            raise PrivacyError("the costs of cells must be Python integers of at least zero")
+            raise PrivacyError("the costs of cells must be Python integers of at least zero", field="cells")
         if len(self.numerators) > MAX_CELLS or len(self.numerators) * self._width > _MAX_PROFILE_BYTES:
             raise TooLargeError(
-                f"the costs of {len(self.numerators):,} cells are too many to keep (at most {MAX_CELLS:,}); "
-                "charge the plan by its largest cell, per_cell=None"
+                f"the costs of {len(self.numerators):,} cells are too many to keep (at most {MAX_CELLS:,})",
+                field="cells",
+                given=len(self.numerators),
+                remedy="charge the plan by its largest cell, per_cell=None",
             )
 
     @classmethod
@@ -105,16 +109,18 @@ class CellCosts(Sequence[Fraction]):
         n, width = measures.get("cells"), measures.get("width")
         unit = fraction_from_text(measures.get("unit"))
         if type(n) is not int or type(width) is not int or unit.denominator != 1 or len(measures) != 3:
-            raise PrivacyError("the cell costs in the ledger have been modified since they were written")
+            raise PrivacyError(
+                "the cell costs in the ledger have been modified since they were written", field="cells"
+            )
         if not (1 <= n <= MAX_CELLS and width >= 1 and n * width <= _MAX_PROFILE_BYTES):
-            raise PrivacyError("the cell costs in the ledger have an invalid size")
+            raise PrivacyError("the cell costs in the ledger have an invalid size", field="cells")
         unpacking = zlib.decompressobj()
         try:
             planes = unpacking.decompress(packed, n * width + 1)
         except zlib.error:
-            raise PrivacyError("the costs of cells are damaged") from None
+            raise PrivacyError("the costs of cells are damaged", field="cells") from None
         if len(planes) != n * width or not unpacking.eof or unpacking.unused_data:
-            raise PrivacyError("the costs of cells are damaged")
+            raise PrivacyError("the costs of cells are damaged", field="cells")
         raw = np.frombuffer(planes, np.uint8).reshape(width, n).T.tobytes()
         numerators = (int.from_bytes(raw[i : i + width], "big") for i in range(0, n * width, width))
         return cls(tuple(numerators), unit.numerator)
@@ -155,12 +161,14 @@ class Charge:
                 "records_per_person", "be a positive whole number", given=self.records_per_person
             )
         if not isinstance(self.worst, Fraction) or self.worst < 0:
-            raise PrivacyError("a charge must be a Fraction of at least zero")
+            raise PrivacyError.must("worst", "be a Fraction of at least zero", given=self.worst)
         if self.per_cell is not None and self.per_cell.largest != self.worst:
-            raise PrivacyError("the worst that a charge holds must be the largest of its cells")
+            raise PrivacyError.must("worst", "be the largest of the cell costs", given=self.worst)
         for name in ("cells", "plan_digest"):
             if not is_short_text(getattr(self, name)):
-                raise PrivacyError(f"{name} must be a text of 1 to {_MAX_TEXT} printable characters")
+                raise PrivacyError.must(
+                    name, f"be a text of 1 to {_MAX_TEXT} printable characters", given=getattr(self, name)
+                )
 
     @property
     def noise_kind(self) -> Noise:
@@ -230,10 +238,10 @@ def charge_from_parts(content: Mapping[str, Any], packed: bytes | None) -> Charg
     """
     names = {"noise", "neighbours", "records_per_person", "worst", "per_cell", "cells", "plan"}
     if set(content) != names:
-        raise PrivacyError("the ledger entry has been modified since it was written")
+        raise PrivacyError("the ledger entry has been modified since it was written", field="charge")
     measures = content["per_cell"]
     if (measures is None) != (packed is None) or not (measures is None or isinstance(measures, dict)):
-        raise PrivacyError("the ledger entry holds only part of its cell costs")
+        raise PrivacyError("the ledger entry holds only part of its cell costs", field="cells")
     return Charge(
         noise=content["noise"],
         neighbours=content["neighbours"],
@@ -266,7 +274,11 @@ def shown(value: Fraction) -> str:
 def _fraction_to_text(value: Fraction) -> str:
     # Comparing with a power of ten first: printing more digits is refused by Python itself.
     if max(value.numerator, value.denominator) >= 10**4000:
-        raise TooLargeError("a charge has more than 4000 digits; round the plan's noise scale to fewer")
+        raise TooLargeError(
+            "a charge has more than 4000 digits",
+            field="charge",
+            remedy="round the plan's noise scale to fewer",
+        )
     return f"{value.numerator}/{value.denominator}"
 
 
@@ -278,8 +290,10 @@ def fraction_from_text(text: Any) -> Fraction:
     """
     found = _FRACTION.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise PrivacyError("an exact number in the ledger has been modified since it was written")
+        raise PrivacyError(
+            "an exact number in the ledger has been modified since it was written", field="charge"
+        )
     value = Fraction(int(found[1]), int(found[2]))
     if value.denominator != int(found[2]):
-        raise PrivacyError("an exact number is not in lowest terms")
+        raise PrivacyError("an exact number is not in lowest terms", field="charge")
     return value

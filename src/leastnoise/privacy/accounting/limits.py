@@ -65,7 +65,7 @@ def within(limit: Goal, charges: Iterable[Charge] | Tally, *, planned: bool = Fa
     """
     tally = charges if isinstance(charges, Tally) else _fitting_tally(limit, charges)
     if limit.noise.is_pure and tally.has_gaussian:
-        raise PrivacyError(_NEVER_PURE)
+        raise PrivacyError(_NEVER_PURE, field="limit")
     if _spent(limit, tally) <= _allowed(limit, tally):
         return True
     if not (planned and isinstance(limit, ApproxDP)):
@@ -82,8 +82,9 @@ def check_limit(limit: Goal) -> None:
     most = limit.noise.unit(2**120)
     if not Fraction(1, most) <= limit.budget <= most:
         raise PrivacyError(
-            "a limit must have an epsilon or mu per record between 1e-36 and 1e36; no plan can be designed "
-            "for any other"
+            "a limit must have an epsilon or mu per record between 1e-36 and 1e36; no plan can be "
+            "designed for any other",
+            field="limit",
         )
 
 
@@ -110,7 +111,7 @@ def check_kind(limit: Goal, charge: Charge) -> None:
             given=charge.records_per_person,
         )
     if limit.noise.is_pure and not charge.noise_kind.is_pure:
-        raise PrivacyError(_NEVER_PURE)
+        raise PrivacyError(_NEVER_PURE, field="limit")
 
 
 def _design_with(what: str, name: str, value: object) -> Remedy:
@@ -162,7 +163,12 @@ def least_limit(goal: Goal, times: int) -> Goal:
             check_limit(limit)
             return limit
         value += Decimal(1).scaleb(value.adjusted() - 3)
-    raise PrivacyError(f"no limit was found under which a plan for {goal} fits {times:,} times; give one")
+    raise PrivacyError(
+        f"no limit was found under which a plan for {goal} fits {times:,} times",
+        field="limit",
+        given=str(goal),
+        remedy="give one",
+    )
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class SummedCosts:
         """
         n, unit, new = len(costs), costs.unit, costs.numerators
         if self.count and len(self.floors) != n:
-            raise PrivacyError("two charges name the same cells and differ in their number")
+            raise PrivacyError("two charges name the same cells and differ in their number", field="cells")
         before = self.by_unit.get(unit)
         after = new if before is None else tuple(map(add, before, new))
         found: dict[tuple[int, int], int] = {}
@@ -109,8 +109,9 @@ class _Group:
     def plus(self, charge: Charge) -> _Group:
         if self.terms != _terms(charge):
             raise PrivacyError(
-                "costs are added cell by cell only between charges for the same schema and the same number "
-                "of records per person"
+                "costs are added cell by cell only between charges for the same schema and the same "
+                "number of records per person",
+                field="cells",
             )
         assert charge.per_cell is not None
         sums = SummedCosts().plus(self.first) if self.sums is None else self.sums
@@ -188,8 +189,10 @@ class Tally:
         """
         if self.neighbours not in (None, charge.neighbours):
             raise PrivacyError(
-                f"charges for {self.neighbours} and {charge.neighbours} neighbours do not add up; "
-                "keep one ledger for each notion"
+                f"charges for {self.neighbours} and {charge.neighbours} neighbours do not add up",
+                field="neighbours",
+                given=str(charge.neighbours),
+                remedy="keep one ledger for each notion",
             )
         if not charge.worst or not times:
             return replace(self, neighbours=charge.neighbours)

@@ -74,7 +74,11 @@ def is_address(path: Any) -> bool:
     """
     if not isinstance(path, str):
         if str(path).startswith(("postgresql:/", "postgres:/")):
-            raise InputError("the address of a ledger in PostgreSQL is a text, not a Path; give it as str")
+            raise InputError(
+                "the address of a ledger in PostgreSQL is a text, not a Path",
+                field="address",
+                remedy="give it as str",
+            )
         return False
     return path.startswith(_BEGINNINGS)
 
@@ -99,13 +103,18 @@ def parsed(text: str) -> Address:
     ledger = found.pop("ledger", "")
     if not _NAME.fullmatch(ledger) or ledger.startswith("pg_") or ledger in ("public", "information_schema"):
         raise InputError(
-            "the address must name the ledger, as in postgresql://host/database?ledger=town: a schema of its "
-            "own, named in lower-case letters, digits and _; not public, and nothing that begins with pg_"
+            "the address must name the ledger, as in postgresql://host/database?ledger=town: a "
+            "schema of its own, named in lower-case letters, digits and _",
+            field="address",
+            remedy="not public, and nothing that begins with pg_",
         )
     if "dbname" not in found and "service" not in found:
-        raise InputError("the address must name the database, as in postgresql://host/database?ledger=town")
+        raise InputError(
+            "the address must name the database, as in postgresql://host/database?ledger=town",
+            field="address",
+        )
     if any("\0" in value for value in found.values()):
-        raise InputError("the address holds a character that PostgreSQL does not take")
+        raise InputError("the address holds a character that PostgreSQL does not take", field="address")
     return Address(ledger, _shown(found, ledger, brief=True), _shown(found, ledger), found)
 
 
@@ -127,7 +136,9 @@ def _hosts(text: str) -> dict[str, str]:
     for one in text.split(","):
         match = re.fullmatch(r"(\[[^\]]*\]|[^:\[\]]*)(?::(\d*))?", one)
         if match is None:
-            raise InputError("the address must be like postgresql://user@host:5432/database?ledger=town")
+            raise InputError(
+                "the address must be like postgresql://user@host:5432/database?ledger=town", field="address"
+            )
         hosts.append(unquote(match[1].strip("[]")))
         ports.append(match[2] or "")
     return {"host": ",".join(hosts)} | ({"port": ",".join(ports)} if any(ports) else {})
@@ -138,7 +149,7 @@ def _settings(query: str) -> dict[str, str]:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError:
         raise InputError(
-            "what follows the ? of the address must be like ledger=town&sslmode=require"
+            "what follows the ? of the address must be like ledger=town&sslmode=require", field="address"
         ) from None
     known = {"ledger", *_SHOWN, *_SECRET, *_PLACE}
     names = [name for name, _ in pairs]
@@ -146,10 +157,11 @@ def _settings(query: str) -> dict[str, str]:
         if name not in known:
             # Shown only as a kind: a mistyped password may stand here.
             raise InputError(
-                f"the address has a setting that a ledger does not take; it takes {', '.join(sorted(known))}"
+                f"the address has a setting that a ledger does not take; it takes {', '.join(sorted(known))}",
+                field="address",
             )
         if names.count(name) > 1:
-            raise InputError(f"the address gives {name} twice")
+            raise InputError(f"the address gives {name} twice", field="address", given=name)
     return dict(pairs)
 
 

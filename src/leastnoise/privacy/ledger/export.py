@@ -36,7 +36,7 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:
             writer.writeheader()
             writer.writerows(map(no_formulas, rows))
     else:
-        raise InputError(f"a ledger is exported to a .csv or .jsonl file, got {target.name!r}")
+        raise InputError.must("path", "end in .csv or .jsonl", given=target.name)
     return target
 
 

@@ -119,17 +119,29 @@ class History:
         content = opened(opening, NOTHING, 0)
         texts_fit = all(is_short_text(content.get(name)) for name in ("dataset", "at"))
         if opening.kind != "open" or opening.profile is not None or not texts_fit:
-            raise LedgerFileError("the first row of the ledger is not a valid opening; restore the file")
+            raise LedgerFileError(
+                "the first row of the ledger is not a valid opening",
+                field="row",
+                given=0,
+                remedy="restore the file",
+            )
         if (
             set(content) != {"format", "dataset", "limit", "planned", "at"}
             or type(content["format"]) is not int
             or content["format"] not in _FORMATS
         ):
             raise LedgerFileError(
-                "this version of leastnoise does not know the format of the ledger; update leastnoise"
+                "this version of leastnoise does not know the format of the ledger",
+                field="format",
+                remedy="update leastnoise",
             )
         if type(content["planned"]) is not bool or not isinstance(content["limit"], dict):
-            raise LedgerFileError("the first row of the ledger is not a valid opening; restore the file")
+            raise LedgerFileError(
+                "the first row of the ledger is not a valid opening",
+                field="row",
+                given=0,
+                remedy="restore the file",
+            )
         self.dataset: str = content["dataset"]
         self.planned: bool = content["planned"]
         self.limit: Goal = _limit(content["limit"])
@@ -250,7 +262,10 @@ class History:
                 raise _InvalidRow
         except (_InvalidRow, PrivacyError, TooLargeError):
             raise LedgerFileError(
-                f"row {row.number} of the ledger is not a valid entry; restore the file"
+                f"row {row.number} of the ledger is not a valid entry",
+                field="row",
+                given=row.number,
+                remedy="restore the file",
             ) from None
         self.digests.append(row.digest)
 
@@ -359,7 +374,9 @@ def _limit(content: Mapping[str, Any]) -> Goal:
             return goal
     except (PrivacyError, TypeError, ValueError):
         pass
-    raise LedgerFileError("the ledger's limit has been modified since it was written; restore the file")
+    raise LedgerFileError(
+        "the ledger's limit has been modified since it was written", field="limit", remedy="restore the file"
+    )
 
 
 def opening_row(dataset: str, limit: Goal, planned: bool) -> Row:
@@ -379,7 +396,9 @@ def opening_row(dataset: str, limit: Goal, planned: bool) -> Row:
         }
         return sealed(NOTHING, 0, "open", content, None)
     except ValueError:
-        raise InputError("the limit has more digits than can be written; round it") from None
+        raise InputError(
+            "the limit has more digits than can be written", field="limit", remedy="round it"
+        ) from None
 
 
 def spend_row(

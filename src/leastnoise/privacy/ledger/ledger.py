@@ -120,7 +120,9 @@ class Ledger:
         kept_in = self._seen.storage
         if isinstance(kept_in, LedgerFile):
             return kept_in.path
-        raise InputError("this ledger is kept in a database and has no file; ledger.address says where")
+        raise InputError(
+            "this ledger is kept in a database and has no file; ledger.address says where", field="path"
+        )
 
     @property
     def address(self) -> str:
@@ -187,7 +189,9 @@ class Ledger:
         """
         kept_in = self._seen.storage
         if isinstance(kept_in, LedgerFile) and Path(path).exists() and Path(path).samefile(kept_in.path):
-            raise InputError("the ledger itself would be overwritten; export to another file")
+            raise InputError(
+                "the ledger itself would be overwritten", field="path", remedy="export to another file"
+            )
         return write_rows(self.rows, path)
 
     # -------------------------------------------------------------- the three steps
@@ -376,7 +380,10 @@ class Ledger:
         name = self.name
         if dataset is not None and dataset != history.dataset:
             raise LedgerMismatchError(
-                f"the ledger {name!r} is for the dataset {history.dataset!r}, not {dataset!r}; use its own"
+                f"the ledger {name!r} is for the dataset {history.dataset!r}, not {dataset!r}",
+                field="dataset",
+                given=dataset,
+                remedy="use its own",
             )
         if limit is not None and limit != history.limit:
             raise LedgerMismatchError(
@@ -387,7 +394,9 @@ class Ledger:
             )
         if planned is not None and planned != history.planned:
             raise LedgerMismatchError(
-                f"the ledger {name!r} was made with planned={history.planned}, which is fixed; leave it out"
+                f"the ledger {name!r} was made with planned={history.planned}, which is fixed",
+                field="planned",
+                remedy="leave it out",
             )
 
 

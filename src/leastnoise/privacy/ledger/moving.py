@@ -63,10 +63,11 @@ def move_ledger(
     old, new = storage_at(source), storage_at(target)
     if isinstance(old, LedgerFile) and isinstance(new, LedgerFile):
         raise InputError(
-            "to move a ledger from one file to another, move the file itself while nobody uses it"
+            "to move a ledger from one file to another, move the file itself while nobody uses it",
+            field="target",
         )
     if old.name == new.name:
-        raise InputError("source and target of the move are the same ledger")
+        raise InputError("source and target of the move are the same ledger", field="target")
     # Opened as everybody opens it: pages, chain and sums are checked.
     from_there = Ledger(source, timeout=timeout)
     seen = from_there._seen
@@ -131,7 +132,9 @@ def _closed_copy(log: Log, history: History, target: Storage, timeout: float) ->
             raise LedgerMismatchError(
                 f"{target.name!r} already holds something that this ledger cannot continue in: another "
                 "ledger, or a copy that an interrupted move left before more was spent. Such a copy was "
-                "never in use: remove it and move again. Nothing was moved"
+                "never in use: remove it and move again. Nothing was moved",
+                field="target",
+                given=target.name,
             )
         return last[0]
 
@@ -141,8 +144,14 @@ def _go_on(source: SeenLedger, target: Storage, timeout: float) -> None:
     with source.reading() as (_, history):
         closed, head = history.closed, history.head
     if closed is None:
-        raise LedgerFileError("the source of the move is not closed; run the same move again")
-    elsewhere = LedgerMismatchError(f"the ledger was moved to {closed.to!r}, and not to {target.name!r}")
+        raise LedgerFileError(
+            "the source of the move is not closed", field="source", remedy="run the same move again"
+        )
+    elsewhere = LedgerMismatchError(
+        f"the ledger was moved to {closed.to!r}, and not to {target.name!r}",
+        field="target",
+        given=target.name,
+    )
     # By its name, too: while both are closed, the source itself would do for a move the other way.
     if closed.to != _called(target) or not target.exists():
         raise elsewhere

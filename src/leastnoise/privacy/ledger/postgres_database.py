@@ -359,4 +359,6 @@ def _driver() -> Any:
         pass
     else:
         return psycopg
-    raise MissingExtraError("a ledger in PostgreSQL needs psycopg: pip install 'leastnoise[postgres]'")
+    raise MissingExtraError(
+        "a ledger in PostgreSQL needs psycopg: pip install 'leastnoise[postgres]'", field="psycopg"
+    )

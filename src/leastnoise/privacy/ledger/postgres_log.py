@@ -116,9 +116,11 @@ def grants_for(address: str, role: str) -> str:
         GRANT SELECT ON town.secret TO "analysts";
     """
     if not is_address(address):
-        raise InputError("a ledger in a file has no roles; give it to those who may read the file")
+        raise InputError(
+            "a ledger in a file has no roles", field="role", remedy="give it to those who may read the file"
+        )
     if not is_short_text(role):
-        raise InputError("a role is named by a text of 1 to 200 printable characters")
+        raise InputError("a role is named by a text of 1 to 200 printable characters", field="role")
     schema, quoted = parsed(address).ledger, '"' + role.replace('"', '""') + '"'
     return "\n".join(
         (
@@ -195,7 +197,10 @@ class PostgresLog:
             )
         if found != _expected():
             raise LedgerFileError(
-                f"the schema {self._schema!r} holds other tables or triggers than a ledger has; restore it"
+                f"the schema {self._schema!r} holds other tables or triggers than a ledger has",
+                field="tables",
+                given=self._schema,
+                remedy="restore it",
             )
 
     def begin(self, key: bytes) -> None:
@@ -270,7 +275,9 @@ class PostgresLog:
         found = self._run("SELECT number, key, digest FROM secret").fetchall()
         if len(found) == 1 and found[0][0] == 0 and found[0][2] == hashlib.sha256(found[0][1]).digest():
             return bytes(found[0][1])
-        raise LedgerFileError("the ledger's private key is missing or altered; restore the database")
+        raise LedgerFileError(
+            "the ledger's private key is missing or altered", field="key", remedy="restore the database"
+        )
 
     def upgrade(self, key: Callable[[], bytes]) -> None:
         """Nothing to do: a ledger in PostgreSQL has had its private tables from the beginning."""
@@ -294,7 +301,9 @@ class PostgresLog:
         # Bytes in binary (%b): as text they would take twice their size.
         done = self._run(_INSERT[table], values)
         if done.rowcount != 1:
-            raise LedgerFileError("the database rejected a row of the ledger; restore it")
+            raise LedgerFileError(
+                "the database rejected a row of the ledger", field="row", remedy="restore it"
+            )
 
     def _one(self, statement: str, value: Any, *, binary: bool = False) -> tuple[Any, ...] | None:
         found: tuple[Any, ...] | None = self._run(statement, (value,), binary=binary).fetchone()

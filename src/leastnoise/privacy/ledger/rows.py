@@ -72,7 +72,12 @@ def opened(row: Row, before: str, number: int) -> dict[str, Any]:
                 return content
         except (ValueError, RecursionError):
             pass
-    raise LedgerFileError(f"row {number} of the ledger is missing, altered or damaged; restore the file")
+    raise LedgerFileError(
+        f"row {number} of the ledger is missing, altered or damaged",
+        field="row",
+        given=number,
+        remedy="restore the file",
+    )
 
 
 def digest_of(before: str, number: int, kind: str, content: str, profile: bytes | None) -> str:

@@ -69,11 +69,13 @@ class PaymentRequest:
     def __post_init__(self) -> None:
         after = self.after
         if not isinstance(self.charge, Charge):
-            raise InputError(f"a Charge is needed, got {type(self.charge).__name__}")
+            raise InputError.must("charge", "be a Charge", given=type(self.charge))
         if not is_short_text(self.release_id):
             raise no_short_text("release_id")
         if isinstance(after, str) or not all(map(is_short_text, after)) or len(after) > _MAX_AFTER:
-            raise InputError(f"after must be a sequence of at most {_MAX_AFTER:,} plan digests")
+            raise InputError.must(
+                "after", f"be a sequence of at most {_MAX_AFTER:,} plan digests", given=None
+            )
         if self.table is not None and not isinstance(self.table, CountedTable):
             raise InputError.must("table", "be a CountedTable", given=type(self.table))
 
@@ -123,8 +125,10 @@ def spend(seen: SeenLedger, request: PaymentRequest) -> Entry:
     def steps(adding: Appending, history: History) -> Entry:
         if history.entry(request.release_id) is not None:
             raise AlreadySpentError(
-                f"release {request.release_id!r} was paid for in the meantime; ask for it again to have its "
-                "answers once they are stored, or use a new release id"
+                f"release {request.release_id!r} was paid for in the meantime",
+                field="release_id",
+                given=request.release_id,
+                remedy="ask for it again to have its answers once they are stored, or use a new release id",
             )
         base = _check_charge(seen.storage.name, history, request)
         if base is not None and version is not None:
@@ -148,20 +152,30 @@ def store(
 ) -> None:
     """Keep the answers of a release that was paid for. See `Ledger.store`."""
     if not isinstance(entry, Entry) or not isinstance(answers, bytes):
-        raise InputError("store() needs the Entry that spend() returned, and bytes")
+        raise InputError("store() needs the Entry that spend() returned, and bytes", field="entry")
     if len(answers) > storage.MAX_ANSWER_BYTES:
         raise TooLargeError(
             f"the answers take {len(answers):,} bytes, and a ledger keeps at most "
-            f"{storage.MAX_ANSWER_BYTES:,}. The release is paid for; its answers must not be handed out"
+            f"{storage.MAX_ANSWER_BYTES:,}. The release is paid for; its answers must not be "
+            "handed out",
+            field="answers",
+            given=len(answers),
         )
 
     def steps(adding: Appending, history: History) -> None:
         known = history.entry(entry.release_id)
         if known is None or (known.number, known.head) != (entry.number, entry.head):
-            raise LedgerMismatchError(f"release {entry.release_id!r} was not paid for from this ledger")
+            raise LedgerMismatchError(
+                f"release {entry.release_id!r} was not paid for from this ledger",
+                field="release_id",
+                given=entry.release_id,
+            )
         if known.is_stored:
             raise LedgerMismatchError(
-                f"release {entry.release_id!r} has answers already; ask for it again to have those"
+                f"release {entry.release_id!r} has answers already",
+                field="release_id",
+                given=entry.release_id,
+                remedy="ask for it again to have those",
             )
         _check_open(seen.storage.name, history, _NOT_STORED)
         adding.log.add_answers(entry.number, answers)
@@ -216,7 +230,9 @@ def _replayed(log: Log, entry: Entry, charge: Charge) -> bytes:
     """The stored answers of a release that is asked for again."""
     if entry.charge.plan_digest != charge.plan_digest:
         raise LedgerMismatchError(
-            f"release {entry.release_id!r} is of another plan; use a new release id. {NOTHING_SPENT}"
+            f"release {entry.release_id!r} is of another plan; use a new release id. {NOTHING_SPENT}",
+            field="release_id",
+            given=entry.release_id,
         )
     return stored_answers(log, entry)
 
@@ -226,7 +242,7 @@ def _version_of(request: PaymentRequest) -> Version | None:
     if request.table is None or not request.has_digest:
         return None
     if request.table.version is None:
-        raise InputError("the table must be read before it is paid for: version= is missing")
+        raise InputError("the table must be read before it is paid for: version= is missing", field="version")
     return Version(new_secret(), request.table.version)
 
 
@@ -234,8 +250,10 @@ def _check_same_version(base: Entry, known: Version | None, found: Version) -> N
     """Refuse a table that is not the one of an earlier release; for the owner, because it tells of it."""
     if base.table is None or known is None or not opens(known, base.table.commitment):
         raise LedgerFileError(
-            f"the version of the table that release {base.release_id!r} is about is missing or altered in "
-            f"the ledger; restore the file. {NOTHING_SPENT}"
+            f"the version of the table that release {base.release_id!r} is about is missing or "
+            f"altered in the ledger; restore the file. {NOTHING_SPENT}",
+            field="version",
+            given=base.release_id,
         )
     if not hmac.compare_digest(known.digest, found.digest):
         raise LedgerMismatchError(

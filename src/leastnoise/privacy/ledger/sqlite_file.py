@@ -60,14 +60,19 @@ def checked_path(path: Any) -> Path:
         LedgerFileError: if its folder does not exist.
     """
     if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
-        raise InputError(f"a ledger is named by a path, got {path!r}")
+        raise InputError.must("path", "be the path of a file", given=path)
     given = Path(path)
     if given.name in ("", ".."):
-        raise InputError(f"a ledger is one file, got the folder {str(path)!r}")
+        raise InputError.must("path", "be one file, not a folder", given=str(path))
     try:
         return given.parent.resolve(strict=True) / given.name
     except (OSError, RuntimeError):
-        raise LedgerFileError(f"there is no folder {str(given.parent)!r}; make it first") from None
+        raise LedgerFileError(
+            f"there is no folder {str(given.parent)!r}",
+            field="path",
+            given=str(given.parent),
+            remedy="make it first",
+        ) from None
 
 
 class LedgerFile:
@@ -101,7 +106,9 @@ class LedgerFile:
                 handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
             except OSError as error:
                 raise LedgerFileError(
-                    f"no ledger can be made in {str(path.parent)!r}: {error.strerror}"
+                    f"no ledger can be made in {str(path.parent)!r}: {error.strerror}",
+                    field="path",
+                    given=str(path),
                 ) from None
             os.close(handle)
             try:
@@ -120,7 +127,10 @@ class LedgerFile:
                 return False
             except OSError as error:
                 raise LedgerFileError(
-                    f"no ledger can be made at {str(path)!r}: {error.strerror}; use a local disk"
+                    f"no ledger can be made at {str(path)!r}: {error.strerror}",
+                    field="path",
+                    given=str(path),
+                    remedy="use a local disk",
                 ) from None
             finally:
                 Path(name).unlink(missing_ok=True)
@@ -237,22 +247,42 @@ def _check_file(path: Path) -> None:
         ) from None
     if not stat.S_ISREG(facts.st_mode):
         kind = "a link" if stat.S_ISLNK(facts.st_mode) else "no regular file"
-        raise LedgerFileError(f"{str(path)!r} is {kind}; name the ledger's own file")
+        raise LedgerFileError(
+            f"{str(path)!r} is {kind}", field="path", given=str(path), remedy="name the ledger's own file"
+        )
     if facts.st_nlink > 1:
         # The journal is found by the file's name, so a second name could miss it.
         _drop_leftover(path, facts)
         if path.lstat().st_nlink > 1:
-            raise LedgerFileError(f"{str(path)!r} has a second name (a hard link); remove that")
+            raise LedgerFileError(
+                f"{str(path)!r} has a second name (a hard link)",
+                field="path",
+                given=str(path),
+                remedy="remove that",
+            )
     if os.name == "posix" and facts.st_mode & stat.S_IWOTH:
-        raise LedgerFileError(f"{str(path)!r} may be written by everybody; run: chmod o-w {path.name}")
+        raise LedgerFileError(
+            f"{str(path)!r} may be written by everybody",
+            field="path",
+            given=str(path),
+            remedy=f"run: chmod o-w {path.name}",
+        )
     with path.open("rb") as file:
         header = file.read(100)
     if header[: len(_BEGINS)] != _BEGINS[: len(header)]:
         raise LedgerFileError(
-            f"{str(path)!r} is no ledger; name the file that `leastnoise ledger create` or Ledger() made"
+            f"{str(path)!r} is no ledger",
+            field="path",
+            given=str(path),
+            remedy="name the file that `leastnoise ledger create` or Ledger() made",
         )
     if not _is_header(header):
-        raise LedgerFileError(f"{str(path)!r} is damaged, cut short or no ledger; restore it")
+        raise LedgerFileError(
+            f"{str(path)!r} is damaged, cut short or no ledger",
+            field="path",
+            given=str(path),
+            remedy="restore it",
+        )
 
 
 def _is_header(header: bytes) -> bool:
@@ -279,11 +309,21 @@ def _check_tables(path: Path, connection: sqlite3.Connection) -> None:
     # Now that no journal waits to be rolled back, the file is as long as it says.
     [pages] = connection.execute("PRAGMA page_count").fetchone()
     if path.stat().st_size != pages * _PAGE:
-        raise LedgerFileError(f"the ledger {path.name!r} was cut short or added to; restore it")
+        raise LedgerFileError(
+            f"the ledger {path.name!r} was cut short or added to",
+            field="path",
+            given=path.name,
+            remedy="restore it",
+        )
     [layout] = connection.execute("PRAGMA user_version").fetchone()
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master").fetchall())
     if found != SCHEMAS.get(layout):
-        raise LedgerFileError(f"the ledger {path.name!r} holds other tables than a ledger has; restore it")
+        raise LedgerFileError(
+            f"the ledger {path.name!r} holds other tables than a ledger has",
+            field="tables",
+            given=path.name,
+            remedy="restore it",
+        )
 
 
 def _drop_leftover(path: Path, facts: os.stat_result) -> None:

@@ -117,7 +117,9 @@ class SqliteLog:
             [(number, key, digest)] = found
             if number == 0 and isinstance(key, bytes) and digest == hashlib.sha256(key).digest():
                 return key
-        raise LedgerFileError("the ledger's private key is missing or altered; restore the file")
+        raise LedgerFileError(
+            "the ledger's private key is missing or altered", field="key", remedy="restore the file"
+        )
 
     def upgrade(self, key: Callable[[], bytes]) -> None:
         """Give a file of the first layout the tables of the second."""

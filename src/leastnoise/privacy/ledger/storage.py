@@ -39,8 +39,10 @@ def check_size(needed: int) -> None:
     """
     if needed > MAX_ANSWER_BYTES:
         raise TooLargeError(
-            f"the release would take {needed:,} bytes, and a ledger keeps at most {MAX_ANSWER_BYTES:,}; "
-            "split the workload"
+            f"the release would take {needed:,} bytes, and a ledger keeps at most {MAX_ANSWER_BYTES:,}",
+            field="answers",
+            given=needed,
+            remedy="split the workload",
         )
 
 

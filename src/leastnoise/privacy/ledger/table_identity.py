@@ -61,7 +61,7 @@ class CountedTable:
         if self.by not in WAYS:
             raise InputError.must("by", 'be "digest", "held" or None', given=self.by)
         if not is_rules(self.rules):
-            raise InputError(f"rules must be at most {_MAX_RULES} short texts with names")
+            raise InputError(f"rules must be at most {_MAX_RULES} short texts with names", field="rules")
         if self.label is not None and not is_short_text(self.label):
             raise InputError(
                 Argument("table", is_subject=True),
@@ -75,9 +75,9 @@ class CountedTable:
                 field="same_table_as",
             )
         if self.version is not None and (self.by != "digest" or not _is_secret(self.version)):
-            raise InputError("a version must be what Ledger.new_digest() makes")
+            raise InputError("a version must be what Ledger.new_digest() makes", field="version")
         if (self.held is not None) != (self.by == "held"):
-            raise InputError("a table that is held in memory needs the object that holds it")
+            raise InputError("a table that is held in memory needs the object that holds it", field="table")
 
 
 def is_rules(rules: Any) -> bool:

@@ -35,15 +35,19 @@ class Verification:
 def check_pages(name: str, log: Log) -> None:
     """Refuse a file whose pages SQLite finds wrong."""
     if log.damage() is not None:
-        raise LedgerFileError(f"the ledger {name!r} is damaged; restore it")
+        raise LedgerFileError(
+            f"the ledger {name!r} is damaged", field="path", given=name, remedy="restore it"
+        )
 
 
 def check_spent(name: str, history: History) -> None:
     """Refuse a history that was beyond its own limit by the rule of the time it was written."""
     if not history.is_sound:
         raise LedgerFileError(
-            f"the ledger {name!r} records more than its limit allows, so it has been "
-            "modified; restore the file"
+            f"the ledger {name!r} records more than its limit allows, so it has been modified",
+            field="limit",
+            given=name,
+            remedy="restore the file",
         )
 
 
@@ -52,7 +56,10 @@ def check_head(name: str, history: History, head: str) -> None:
     if head not in history.digests:
         raise LedgerFileError(
             f"the ledger {name!r} does not contain the head {head!r}: it was replaced, or is "
-            "older than the release that printed it; find the newest copy and release nothing until then"
+            "older than the release that printed it",
+            field="head",
+            given=head,
+            remedy="find the newest copy and release nothing until then",
         )
 
 
@@ -69,11 +76,19 @@ def check_answers(name: str, log: Log, history: History) -> None:
     expected = [entry.number for entry in history.entries if entry.is_stored]
     if log.answer_numbers() != expected:
         raise LedgerFileError(
-            f"the ledger {name!r} holds answers that no row records, or lacks some; restore it"
+            f"the ledger {name!r} holds answers that no row records, or lacks some",
+            field="answers",
+            given=name,
+            remedy="restore it",
         )
     for entry in history.entries:
         if entry.stored is not None and len(_answers(log, entry)) != entry.stored.size:
-            raise LedgerFileError(f"the size of release {entry.release_id!r} is wrong; restore the file")
+            raise LedgerFileError(
+                f"the size of release {entry.release_id!r} is wrong",
+                field="answers",
+                given=entry.release_id,
+                remedy="restore the file",
+            )
 
 
 def check_versions(name: str, log: Log, history: History) -> None:
@@ -90,7 +105,10 @@ def check_versions(name: str, log: Log, history: History) -> None:
     log.key()
     if not is_right:
         raise LedgerFileError(
-            f"the ledger {name!r} does not hold the versions of tables that its rows commit to; restore it"
+            f"the ledger {name!r} does not hold the versions of tables that its rows commit to",
+            field="version",
+            given=name,
+            remedy="restore it",
         )
 
 
@@ -105,7 +123,10 @@ def stored_answers(log: Log, entry: Entry) -> bytes:
         raise AlreadySpentError(
             f"release {entry.release_id!r} was paid for and its answers were never stored: another "
             "process is still working on it, or was stopped before it stored them. Its budget stays "
-            "spent; use a new release id, which pays again"
+            "spent",
+            field="release_id",
+            given=entry.release_id,
+            remedy="use a new release id, which pays again",
         )
     return _answers(log, entry)
 
@@ -115,6 +136,9 @@ def _answers(log: Log, entry: Entry) -> bytes:
     body = log.answers(entry.number)
     if body is None or hashlib.sha256(body).hexdigest() != entry.stored.sha256:
         raise LedgerFileError(
-            f"the stored answers of release {entry.release_id!r} are missing or altered; restore the file"
+            f"the stored answers of release {entry.release_id!r} are missing or altered",
+            field="answers",
+            given=entry.release_id,
+            remedy="restore the file",
         )
     return body

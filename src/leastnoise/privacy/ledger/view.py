@@ -159,7 +159,7 @@ class SeenLedger:
         if known is None:
             first = next(rows, None)
             if first is None:
-                raise LedgerFileError("the ledger has no rows; restore the file")
+                raise LedgerFileError("the ledger has no rows", field="row", remedy="restore the file")
             known = History(first)
         for row in rows:
             known.add(row)
@@ -176,8 +176,9 @@ class SeenLedger:
         number, digest = self._last_seen
         if log.digest_at(number) != digest:
             raise LedgerFileError(
-                "rows that the ledger held a moment ago are gone or changed: the file was replaced, perhaps "
-                "by an older copy; restore the newest one"
+                "rows that the ledger held a moment ago are gone or changed: the file was replaced, "
+                "perhaps by an older copy; restore the newest one",
+                field="row",
             )
 
 

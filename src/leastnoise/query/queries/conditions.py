@@ -116,7 +116,7 @@ class Cases(Query):
             try:
                 found.append(parse(condition))
             except QueryError as error:
-                raise QueryError(f"case {label!r}: {error}") from None
+                raise QueryError.at(f"case {label!r}", error) from None
         return tuple(found)
 
     @property
@@ -126,17 +126,19 @@ class Cases(Query):
 
     def terms(self, schema: Schema) -> list[Term]:
         if self.heading in schema and any(self.heading not in one.attributes for one in self.parsed):
-            raise QueryError(
-                f"heading={self.heading!r} is the name of an attribute that some case does not use; "
-                "give another heading"
+            raise QueryError.must(
+                "heading", "not be an attribute that some case does not use", given=self.heading
             )
         # Unknown attributes and too many combinations are reported for all conditions together.
         axes, _ = satisfying(Combination("or", self.parsed), schema)
         shape = tuple(schema[name].size for name in axes)
         if len(self.parsed) * math.prod(shape) > MAX_CASE_ENTRIES:
             raise QueryError(
-                f"{len(self.parsed):,} cases over the {math.prod(shape):,} combinations of {', '.join(axes)} "
-                f"make a table of more than {MAX_CASE_ENTRIES:,} entries; ask fewer at a time"
+                f"{len(self.parsed):,} cases over the {math.prod(shape):,} combinations of "
+                f"{', '.join(axes)} make a table of more than {MAX_CASE_ENTRIES:,} entries",
+                field="cases",
+                given=len(self.parsed),
+                remedy="ask fewer at a time",
             )
         rows = [np.broadcast_to(one.mask(schema, axes), shape).reshape(-1) for one in self.parsed]
         matrix = Matrix(np.array(rows).astype(np.int64))
@@ -160,17 +162,17 @@ def labelled_factor(
 
 
 def _checked_pairs(given: object) -> tuple[tuple[str, str], ...]:
-    wanted = "cases must be conditions by label, as in {'minor': 'age < 18', 'adult': 'age >= 18'}"
+    wanted = "be conditions by label, as in {'minor': 'age < 18', 'adult': 'age >= 18'}"
     listed = list(given.items()) if isinstance(given, Mapping) else given
     if not isinstance(listed, (list, tuple)) or not listed:
-        raise QueryError(f"{wanted}, got {given!r}")
+        raise QueryError.must("cases", wanted, given=given)
     pairs: list[tuple[str, str]] = []
     for pair in listed:
         is_pair = isinstance(pair, (list, tuple)) and len(pair) == 2
         if not is_pair or not all(isinstance(part, str) and part for part in pair):
-            raise QueryError(f"{wanted}, and one of them is {pair!r}")
+            raise QueryError.must("cases", wanted, given=pair)
         label, condition = pair
         if any(label == other for other, _ in pairs):
-            raise QueryError(f"the labels of cases must differ, {label!r} is given twice")
+            raise QueryError.must("cases", "have different labels", given=label)
         pairs.append((label, condition))
     return tuple(pairs)

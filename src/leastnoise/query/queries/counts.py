@@ -26,6 +26,7 @@ from leastnoise.query.queries.key_shapes import COUNTS, NAMES, PAIR, TEXT, key
 from leastnoise.query.queries.meaning import Aspect, Table, interval_aspect
 from leastnoise.query.queries.query import Factor, Labels, Query, Term, check_attribute, set_common, to_plain
 from leastnoise.query.schema import Attribute, Bins, Hierarchy, Schema
+from leastnoise.query.schema.numeric import listed_edges
 
 # Tables that one cube may ask for. A hundred attributes have 166,751 of up to three; a million of them take
 # about 2 GB of memory to list.
@@ -81,9 +82,14 @@ class Marginal(_OfAttributes):
     def __init__(self, *attributes: str, **common: Any) -> None:
         self._set_attributes(attributes, common)
         if not attributes:
-            raise QueryError("Marginal needs at least one attribute; for the number of records use Total()")
+            raise QueryError.must(
+                "attributes",
+                "name at least one attribute",
+                given=attributes,
+                remedy="for the number of records use Total()",
+            )
         if len(set(attributes)) < len(attributes):
-            raise QueryError(f"Marginal needs different attributes, got {', '.join(attributes)}")
+            raise QueryError.must("attributes", "be different", given=attributes)
         self.__post_init__()
 
     def having(self, **changes: Any) -> Query:
@@ -114,7 +120,7 @@ class Cube(_OfAttributes):
         self._set_attributes(attributes, common)
         object.__setattr__(self, "order", tuple(order) if isinstance(order, (list, tuple)) else order)
         if not attributes or len(set(attributes)) < len(attributes):
-            raise QueryError(f"Cube needs different attributes, got {', '.join(attributes) or 'none'}")
+            raise QueryError.must("attributes", "be different, at least one", given=attributes)
         wanted = self.order if isinstance(self.order, tuple) else (0 if self.order is None else self.order,)
         is_valid = all(type(size) is int and 0 <= size <= len(attributes) for size in wanted)
         if not is_valid or not wanted or len(set(wanted)) < len(wanted):
@@ -151,8 +157,11 @@ class Cube(_OfAttributes):
         n_tables = sum(math.comb(len(self.attributes), size) for size in self.orders)
         if n_tables > MAX_TABLES:
             raise TooLargeError(
-                f"a cube over {len(self.attributes)} attributes of order {self.order} asks for {n_tables:,} "
-                f"tables; at most {MAX_TABLES:,} are listed. Give a smaller order=, or fewer attributes."
+                f"a cube over {len(self.attributes)} attributes of order {self.order} asks for "
+                f"{n_tables:,} tables; at most {MAX_TABLES:,} are listed",
+                field="order",
+                given=self.order,
+                remedy="give a smaller order=, or fewer attributes",
             )
 
     def title(self) -> str:
@@ -244,7 +253,7 @@ class Ranges(_OfOneAttribute):
         except (TypeError, ValueError):
             raise QueryError.must("ranges", "be a list of (low, high) pairs", given=self.ranges) from None
         if not pairs:
-            raise QueryError("Ranges needs at least one (low, high) pair")
+            raise QueryError.must("ranges", "hold at least one (low, high) pair", given=self.ranges)
         object.__setattr__(self, "ranges", pairs)
 
     def terms(self, schema: Schema) -> list[Term]:
@@ -276,9 +285,11 @@ class Levels(_OfOneAttribute):
     def terms(self, schema: Schema) -> list[Term]:
         values = schema[self.attribute]
         if not isinstance(values, Hierarchy):
-            raise QueryError(
-                f"Levels needs an attribute declared as Hierarchy(tree), and {self.attribute!r} is not one; "
-                "for its values use Marginal"
+            raise QueryError.must(
+                "attribute",
+                "be declared as Hierarchy(tree)",
+                given=self.attribute,
+                remedy="for its values use Marginal",
             )
         names = [label for level in values.levels for label in level.labels]
         rows = EveryLevel([Groups(level.groups, len(level.labels)) for level in values.levels])
@@ -323,9 +334,11 @@ class Sum(_OfOneAttribute):
         values = schema[self.attribute]
         numbers = values.numbers()
         if numbers is None:
-            raise QueryError(
-                f"Sum needs an attribute of whole numbers, declared as a range or as numbered categories; "
-                f"{self.attribute!r} is not. For bins, count them with Marginal and weigh the counts."
+            raise QueryError.must(
+                "attribute",
+                "hold whole numbers, declared as a range or as numbered categories",
+                given=self.attribute,
+                remedy="for bins, count them with Marginal and weigh the counts",
             )
         row = [*numbers, *([0] * (values.size - values.n_values))]
         return [[Factor((self.attribute,), Matrix([row]), Labels(1, lambda j: "sum"))]]
@@ -372,13 +385,15 @@ def _span(name: str, values: Attribute, low: Any, high: Any) -> tuple[int, int]:
     span = values.span(to_plain(low), to_plain(high))
     if span is None:
         if isinstance(values, Bins):
-            edges = ", ".join(f"{edge:,}" for edge in values.edges[:12]) + (", …" if values.size > 11 else "")
-            raise QueryError(
-                f"a range of {name!r} runs from one of its edges to a larger one, got ({low!r}, {high!r}); "
-                f"the edges are {edges}"
+            raise QueryError.must(
+                "ranges",
+                f"run from one edge of {name!r} to a larger one, of the edges {listed_edges(values)}",
+                given=(low, high),
             )
-        raise QueryError(
-            f"({low!r}, {high!r}) holds no declared value of {name!r}, which is "
-            f"{values.cells_label()}; give the smaller end first"
+        raise QueryError.must(
+            "ranges",
+            f"hold declared values of {name!r}, which is {values.cells_label()}",
+            given=(low, high),
+            remedy="give the smaller end first",
         )
     return span

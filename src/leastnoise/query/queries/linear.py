@@ -47,9 +47,11 @@ class Linear(Query):
         if given is not None and (
             isinstance(labels, str) or not all(isinstance(text, str) for text in given)
         ):
-            raise QueryError("labels must be a list of texts, one per row")
+            raise QueryError.must("labels", "be a list of texts, one per row", given=type(given))
         if given is not None and len(given) != self.matrix.shape[0]:
-            raise QueryError(f"{self.matrix.shape[0]} rows need as many labels, got {len(given)}")
+            raise QueryError.must(
+                "labels", f"be as many as the {self.matrix.shape[0]} rows", given=len(given)
+            )
         self.__post_init__()
 
     @classmethod
@@ -78,9 +80,10 @@ class Linear(Query):
 
     def operator(self, schema: Schema) -> Operator:
         if self.matrix.shape[1] != schema.n_cells:
-            raise QueryError(
-                f"Linear needs one column for each of the schema's {schema.n_cells:,} cells, "
-                f"got {self.matrix.shape[1]:,}"
+            raise QueryError.must(
+                "matrix",
+                f"have one column for each of the schema's {schema.n_cells:,} cells",
+                given=self.matrix.shape[1],
             )
         return self.matrix
 
@@ -155,4 +158,6 @@ def sparse_from_plain(plain: dict[str, Any]) -> Any:
             raise TypeError
         return coo_array((np.array(plain["values"]), places), shape=tuple(plain["shape"]))
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise QueryError("a sparse matrix must be a table of shape, rows, columns and values") from None
+        raise QueryError.must(
+            "matrix", "be a table of shape, rows, columns and values", given=type(plain)
+        ) from None

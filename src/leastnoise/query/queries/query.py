@@ -165,13 +165,13 @@ class Query:
 
     def __post_init__(self) -> None:
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
-            raise QueryError(f"a query's name must be a non-empty text, got {self.name!r}")
+            raise QueryError.must("name", "be a non-empty text", given=self.name)
         weight = to_float(self.weight)
         if weight is None or not 0 <= weight < math.inf:
             raise QueryError.must("weight", "be a finite number, zero or more", given=self.weight)
         object.__setattr__(self, "weight", weight)
         if self.stderr is not None and self.within is not None:
-            raise QueryError("give a target as stderr= or as within=, not both")
+            raise QueryError.must("stderr", "be left out where within= is given", given=self.stderr)
         object.__setattr__(self, "expected", checked_expected(self.expected))
         if self.stderr is not None:
             object.__setattr__(self, "stderr", checked_stderr(self.stderr, self.expected))
@@ -179,8 +179,10 @@ class Query:
             object.__setattr__(self, "within", checked_within(self.within, self.expected))
         if not all(0 < one < math.inf for one in self._targets()):
             raise QueryError(
-                f"{self.target_to_text()} needs a standard error outside the range of floats; give a "
-                "larger or a smaller target"
+                f"{self.target_to_text()} needs a standard error outside the range of floats",
+                field="stderr",
+                given=self.stderr,
+                remedy="give a larger or a smaller target",
             )
 
     @property
@@ -201,7 +203,10 @@ class Query:
                 first = shown + (", …" if labels.length > 3 else "")
                 raise QueryError(
                     f"expected holds {len(self.expected):,} sizes and the query has {labels.length:,} rows, "
-                    f"{first}; give one for each, in that order, or one number for all"
+                    f"{first}",
+                    field="expected",
+                    given=len(self.expected),
+                    remedy="give one for each, in that order, or one number for all",
                 )
         return np.array(self._targets() or (math.inf,))
 
@@ -243,9 +248,8 @@ class Query:
         common = {name: getattr(self, name) for name in COMMON}
         unknown = set(changes) - set(common)
         if unknown:
-            raise QueryError(
-                f"a query has name, weight, stderr and within, not {', '.join(sorted(unknown))}; and "
-                "expected, for targets in per cent"
+            raise QueryError.must(
+                "query", "have no keys but name, weight, stderr, within and expected", given=sorted(unknown)
             )
         if changes.get("stderr") is not None or changes.get("within") is not None:
             common |= {"stderr": None, "within": None}
@@ -301,9 +305,11 @@ class Query:
             return NotImplemented
         weight = self.weight * other.weight
         if weight == 0 < min(self.weight, other.weight):
-            raise QueryError(
-                f"the weights {self.weight!r} and {other.weight!r} multiply to less than the smallest float; "
-                "scale them up"
+            raise QueryError.must(
+                "weight",
+                "multiply to more than the smallest float",
+                given=(self.weight, other.weight),
+                remedy="scale the weights up",
             )
         return Product(self.having(weight=1.0), other.having(weight=1.0), weight=weight)
 
@@ -334,13 +340,19 @@ class Product(Query):
         super().__post_init__()
         for side in (self.left, self.right):
             if not isinstance(side, Query):
-                raise QueryError(f"a product crosses two queries, got {type(side).__name__}")
+                raise QueryError.must("query", "be crossed with another query", given=type(side))
             if side.kind == "linear":
-                raise QueryError("Linear already covers every attribute and cannot be crossed")
+                raise QueryError.must(
+                    "query", "not be crossed, as it covers every attribute already", given=type(side)
+                )
             if side.target is not None:
-                raise QueryError("give the target to the product: (a * b).having(stderr=50)")
+                raise QueryError.must(
+                    "stderr", "be given to the product: (a * b).having(stderr=50)", given=side.target
+                )
             if side.weight != 1.0:
-                raise QueryError("give the weight to the product: (a * b).having(weight=2)")
+                raise QueryError.must(
+                    "weight", "be given to the product: (a * b).having(weight=2)", given=side.weight
+                )
 
     def terms(self, schema: Schema) -> list[Term]:
         return [
@@ -359,12 +371,12 @@ class Product(Query):
     def _crossed(self, left: Term, right: Term, schema: Schema) -> Term:
         for name in {name for factor in left for name in factor.attributes}:
             if any(name in factor.attributes for factor in right):
-                raise QueryError(f"a product crosses different attributes, {name!r} is on both sides")
+                raise QueryError.must("attribute", "stand on one side of a product only", given=name)
         crossed = sorted([*left, *right], key=lambda factor: schema.names.index(factor.attributes[0]))
         titles = [factor.title for factor in crossed]
         twice = next((title for title in titles if titles.count(title) > 1), None)
         if twice is not None:
-            raise QueryError(f"two columns of a product would be called {twice!r}; give one another title")
+            raise QueryError.must("heading", "differ between the two sides of a product", given=twice)
         return crossed
 
     def title(self) -> str:
@@ -383,10 +395,7 @@ def set_common(query: Query, common: dict[str, Any]) -> None:
 def check_attribute(query: Query, name: object) -> None:
     """Return if a name is a text."""
     if not isinstance(name, str):
-        raise QueryError(
-            f"{type(query).__name__} takes the names of attributes, as in {type(query).__name__}('age'), "
-            f"got {name!r}"
-        )
+        raise QueryError.must("attribute", f"be a name, as in {type(query).__name__}('age')", given=name)
 
 
 def to_plain(value: Any) -> Any:

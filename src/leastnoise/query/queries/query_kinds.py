@@ -28,13 +28,15 @@ def query_from_dict(plain: dict[str, Any]) -> Query:
 
 def _read(plain: dict[str, Any], depth: int) -> Query:
     if not isinstance(plain, dict):
-        raise QueryError(f"a query must be a table with its kind, got {type(plain).__name__}")
+        raise QueryError.must("query", "be a table with its kind", given=type(plain))
     given = dict(plain)
     kind = given.pop("kind", None)
     if not isinstance(kind, str) or kind not in QUERY_KINDS:
-        raise QueryError(f"a query's kind must be one of {', '.join(QUERY_KINDS)}, got {kind!r}")
+        raise QueryError.must("kind", f"be one of {', '.join(QUERY_KINDS)}", given=kind)
     if depth > MAX_NESTED:
-        raise QueryError(f"queries must not be nested more than {MAX_NESTED} deep; use fewer products")
+        raise QueryError.must(
+            "query", f"not be nested more than {MAX_NESTED} deep", given=depth, remedy="use fewer products"
+        )
     if isinstance(given.get("within"), list):
         given["within"] = tuple(given["within"])
     own = {f.metadata["written"] or f.name: f for f in fields(QUERY_KINDS[kind]) if not f.kw_only}
@@ -44,7 +46,8 @@ def _read(plain: dict[str, Any], depth: int) -> Query:
     try:
         return QUERY_KINDS[kind].from_plain(given)
     except TypeError:
-        raise QueryError(
-            f"a {kind} query takes {', '.join([*own, *COMMON])}; "
-            f"got {', '.join(sorted(set(plain) - {'kind'})) or 'nothing'}"
+        raise QueryError.must(
+            "query",
+            f"have the keys of a {kind} query, {', '.join([*own, *COMMON])}",
+            given=sorted(set(plain) - {"kind"}),
         ) from None

@@ -26,6 +26,7 @@ WithinTarget = tuple[CountOrShare, float]
 # One public size for all rows of a query, or one for each.
 Expected = float | tuple[float, ...]
 
+_PUBLIC_SIZE = "be a positive, finite number that is public, never a count of the data"
 # Digits as people write them: float() alone would also take "1e3", "nan" and "٥".
 _PERCENT = re.compile(r"\s*([0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})\s*%\s*", re.ASCII)
 
@@ -42,14 +43,12 @@ def checked_expected(expected: object) -> Expected | None:
         return _checked_sizes(expected)
     size = to_float(expected)
     if size is None or not 0 < size < math.inf:
-        how = (
-            "; for rows of different sizes give a list, in the order of the query's labels"
-            if isinstance(expected, (dict, set, str))
-            else ""
-        )
-        raise QueryError(
-            f"expected must be one positive, finite number that is public, never a count of the data, or a "
-            f"list with one for each row; got {expected!r}{how}"
+        how = "for rows of different sizes give a list, in the order of the query's labels"
+        raise QueryError.must(
+            "expected",
+            f"{_PUBLIC_SIZE}, or a list with one for each row",
+            given=expected,
+            remedy=how if isinstance(expected, (dict, set, str)) else None,
         )
     return size
 
@@ -57,19 +56,20 @@ def checked_expected(expected: object) -> Expected | None:
 def _checked_sizes(given: Iterable[object]) -> tuple[float, ...]:
     """One public size for each row of a query."""
     sizes = []
-    for number, one in enumerate(given, start=1):
+    for number, one in enumerate(given):
         size = to_float(one)
         if size is None or not 0 < size < math.inf:
             nested = isinstance(one, (list, tuple, np.ndarray))
-            how = "; a cross table's are given in one list, in the order of its labels" if nested else ""
-            shown = "a list" if nested else repr(one)
-            raise QueryError(
-                f"number {number} of expected must be a positive, finite number that is public, never a "
-                f"count of the data, got {shown}{how}"
+            how = "a cross table's are given in one list, in the order of its labels"
+            raise QueryError.must(
+                f"expected[{number}]",
+                _PUBLIC_SIZE,
+                given=type(one) if nested else one,
+                remedy=how if nested else None,
             )
         sizes.append(size)
     if not sizes:
-        raise QueryError("expected must hold one size for each row of the query, and holds none")
+        raise QueryError.must("expected", "hold one size for each row of the query", given=())
     return tuple(sizes)
 
 
@@ -85,8 +85,8 @@ def checked_stderr(stderr: object, expected: Expected | None) -> CountOrShare:
         return share
     number = to_float(stderr)
     if number is None or not 0 < number < math.inf:
-        hint = "; or a share of expected=, such as '5%'" if isinstance(stderr, str) else ""
-        raise QueryError(f"stderr must be a positive, finite number, got {stderr!r}{hint}")
+        hint = "or a share of expected=, such as '5%'" if isinstance(stderr, str) else None
+        raise QueryError.must("stderr", "be a positive, finite number", given=stderr, remedy=hint)
     return number
 
 
@@ -96,23 +96,25 @@ def checked_within(pair: object, expected: Expected | None) -> WithinTarget:
     Raises:
         QueryError: if it is not such a pair, or asks for a standard error that no float can hold.
     """
-    wanted = f"within must be (half-width, level), as in within=(100, 0.95), got {pair!r}"
+    wanted = "be (half-width, level), as in within=(100, 0.95)"
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise QueryError(wanted)
+        raise QueryError.must("within", wanted, given=pair)
     half_width: CountOrShare | None = to_float(pair[0])
     level = to_float(pair[1])
     if is_percent(pair[0]):
         half_width = _checked_percent("within", pair[0])
         _require_expected(f"within={pair!r}", "within=('10%', 0.95)", expected)
     if half_width is None or level is None:
-        raise QueryError(wanted)
+        raise QueryError.must("within", wanted, given=pair)
     sizes = in_counts(half_width, expected)
     if not all(0 < size < math.inf for size in sizes) or not 0 < level < 1:
-        raise QueryError(f"within needs a positive half-width and a level between 0 and 1, got {pair!r}")
+        raise QueryError.must("within", "be a positive half-width and a level between 0 and 1", given=pair)
     if not all(0 < stderr_within(size, level) < math.inf for size in sizes):
-        raise QueryError(
-            f"within={pair!r} needs a standard error outside the range of floats; give a larger or a "
-            "smaller target"
+        raise QueryError.must(
+            "within",
+            "need a standard error that a float can hold",
+            given=pair,
+            remedy="give a larger or a smaller target",
         )
     return half_width, level
 
@@ -132,9 +134,8 @@ def _checked_percent(what: str, given: object) -> str:
     found = _PERCENT.fullmatch(str(given))
     number = float(found[1]) if found else 0.0
     if not 0 < number < math.inf:
-        raise QueryError(
-            f"{what} in per cent must be a positive number with a per cent sign, as '5%' or '0.5%', got "
-            f"{given!r}"
+        raise QueryError.must(
+            what, "be a positive number with a per cent sign, as '5%' or '0.5%', if in per cent", given=given
         )
     return _percent(number)
 
@@ -146,8 +147,10 @@ def _percent(number: float) -> str:
 def _require_expected(given: str, example: str, expected: Expected | None) -> None:
     if expected is None:
         raise QueryError(
-            f"{given} is a share of a size that is not given; say how large the counts are expected to be, "
-            f"from public knowledge and not from the data: Total(expected=20_000, {example})"
+            f"{given} is a share of a size that is not given",
+            field="expected",
+            remedy="say how large the counts are expected to be, from public knowledge and not from the "
+            f"data: Total(expected=20_000, {example})",
         )
 
 

@@ -98,20 +98,24 @@ class Attribute(ABC):
         if outside is None:
             outside = "drop" if other is None else "other"
         if outside == "clamp" and not self.has_ends:
-            raise SchemaError("outside='clamp' is for whole numbers and bins; use 'drop' or 'other'")
+            raise SchemaError.must("outside", "be 'drop' or 'other' for values without ends", given=outside)
         if outside not in ("drop", "clamp", "other"):
-            raise SchemaError(f"outside= must be 'drop', 'clamp' or 'other', got {outside!r}")
+            raise SchemaError.must("outside", "be 'drop', 'clamp' or 'other'", given=outside)
         if null not in ("drop", "other"):
-            raise SchemaError(f"null= must be 'drop' or 'other', got {null!r}")
+            raise SchemaError.must("null", "be 'drop' or 'other'", given=null)
         if other is None and "other" in (outside, null):
             which = "outside" if outside == "other" else "null"
-            raise SchemaError(f"{which}='other' needs the label of that cell, as in other='unknown'")
+            raise SchemaError.must(
+                "other", f"be the label of a cell if {which}='other', as in other='unknown'", given=None
+            )
         if other is not None and (not isinstance(other, str) or self._names(other)):
-            raise SchemaError(f"other= must be a text that names no declared value, got {other!r}")
+            raise SchemaError.must("other", "be a text that names no declared value", given=other)
         if other is not None and "other" not in (outside, null):
-            raise SchemaError(
-                f"other={other!r} makes a cell that no record would be in; leave it out, or say "
-                "outside='other' or null='other'"
+            raise SchemaError.must(
+                "other",
+                "be left out where no record would be in its cell",
+                given=other,
+                remedy="or say outside='other' or null='other'",
             )
         for field, value in {"outside": outside, "null": null, "other": other}.items():
             object.__setattr__(self, field, value)
@@ -207,7 +211,7 @@ class Attribute(ABC):
             QueryError: if this kind of attribute cannot be compared that way.
         """
         if sign not in SIGNS:
-            raise QueryError(f"a comparison is one of {', '.join(SIGNS)}, got {sign!r}")
+            raise QueryError.must("condition", f"compare by one of {', '.join(SIGNS)}", given=sign)
         self._check_listable(name)
         value = plain(value)
         mask = np.zeros(self.size, dtype=bool)
@@ -241,13 +245,16 @@ class Attribute(ABC):
 
     def _check_listable(self, name: str) -> None:
         if self.size > MAX_ENTRIES:
-            raise TooLargeError(
-                f"{name!r} has {self.size:,} cells; at most {MAX_ENTRIES:,} are listed. Declare Bins instead."
+            raise TooLargeError.must(
+                name,
+                f"have at most {MAX_ENTRIES:,} cells to be listed",
+                given=self.size,
+                remedy="declare Bins instead",
             )
 
-    def _or_other(self) -> str:
-        """The end of a message that says what a value is compared with."""
-        return "" if self.other is None else f"; the other cell is {self.other!r}, by == or !="
+    def _or_other(self) -> str | None:
+        """How the other cell is compared with, where there is one."""
+        return None if self.other is None else f"the other cell is {self.other!r}, by == or !="
 
 
 def listed(values: Sequence[Any]) -> str:

@@ -109,9 +109,11 @@ class Categories(Named):
         null: str = "drop",
     ) -> None:
         if not isinstance(values, Sequence) or isinstance(values, (str, bytes)):
-            raise SchemaError(
-                f"categories must be written out in a list, as in Categories(['F', 'M']), got "
-                f"{type(values).__name__}; they are public knowledge and never read from the table"
+            raise SchemaError.must(
+                "categories",
+                "be written out in a list, as in Categories(['F', 'M'])",
+                given=type(values),
+                remedy="they are public knowledge and never read from the table",
             )
         object.__setattr__(self, "values", checked_names([plain(value) for value in values], "categories"))
         self._set_policies(outside, null, other)
@@ -123,16 +125,14 @@ class Categories(Named):
         if sign in ("==", "!="):
             found = self._position(value)
             if found is None:
-                raise QueryError(
-                    f"{name!r} is compared with one of its values, {listed(self.values)}, got "
-                    f"{value!r}{self._or_other()}"
-                )
+                wanted = f"be compared with one of its values, {listed(self.values)}"
+                raise QueryError.must(name, wanted, given=value, remedy=self._or_other())
             mask = np.arange(self.n_values) == found
             return mask if sign == "==" else ~mask
         if self.is_text:
-            raise QueryError(f"{name!r} holds names, which have no order: use == or !=, not {sign}")
+            raise QueryError.must(name, "be compared by == or !=, as names have no order", given=sign)
         if not is_number(value):
-            raise QueryError(f"{name!r} holds whole numbers and is compared with a number, got {value!r}")
+            raise QueryError.must(name, "be compared with a number", given=value)
         # One by one in Python, where numbers beyond 64 bits compare exactly.
         return np.array([compare_numbers(sign, own, value) for own in self.values], dtype=bool)
 
@@ -143,17 +143,19 @@ class Categories(Named):
 def checked_names(values: Sequence[Any], what: str) -> tuple[Value, ...]:
     """The values, if they are all text or all whole numbers and differ."""
     if not values:
-        raise SchemaError(f"a list of {what} must hold at least one")
+        raise SchemaError.must(what, "hold at least one value", given=[])
     kinds = {type(value) for value in values}
     if not (kinds <= {str} or kinds <= {int}):
-        raise SchemaError(
-            f"{what} must be all text or all whole numbers, got "
-            f"{sorted(kind.__name__ for kind in kinds)}; use Bins for measured numbers"
+        raise SchemaError.must(
+            what,
+            "be all text or all whole numbers",
+            given=sorted(kind.__name__ for kind in kinds),
+            remedy="use Bins for measured numbers",
         )
     seen: set[Value] = set()
     for value in values:
         if value in seen:
-            raise SchemaError(f"{what} must differ, {value!r} appears twice")
+            raise SchemaError.must(what, "differ", given=value)
         seen.add(value)
     return tuple(values)
 
@@ -213,7 +215,7 @@ class Hierarchy(Named):
     ) -> None:
         object.__setattr__(self, "children", _children(tree, ()))
         leaves = [path[-1] for path in _leaf_paths(self.children)]
-        object.__setattr__(self, "values", checked_names(leaves, "the values of a hierarchy"))
+        object.__setattr__(self, "values", checked_names(leaves, "tree"))
         self._set_policies(outside, null, other)
 
     @classmethod
@@ -250,7 +252,7 @@ class Hierarchy(Named):
         """
         names, parents = (_column(table, column) for column in (child, parent))
         if len(names) != len(parents):
-            raise SchemaError(f"the columns {child!r} and {parent!r} must have one length")
+            raise SchemaError.must("parent", f"be a column as long as {child!r}", given=parent)
         return cls(_tree_of(zip(names, parents, strict=True)), **policies)
 
     @cached_property
@@ -289,17 +291,16 @@ class Hierarchy(Named):
 
     def _compared(self, name: str, sign: str, value: Any) -> Mask:
         if sign not in ("==", "!="):
-            raise QueryError(f"{name!r} holds regions, which have no order: use == or !=, not {sign}")
+            raise QueryError.must(name, "be compared by == or !=, as regions have no order", given=sign)
         is_name = isinstance(value, (str, int)) and not isinstance(value, bool)
         chosen = list(self._regions.get(str(value), [])) if is_name else []
         leaf = self._position(value)
         if leaf is not None:
             chosen.append(leaf)
         if not chosen:
-            raise QueryError(
-                f"{name!r} is compared with one of its regions, {listed(list(self._regions))}, or values, "
-                f"{listed(self.values)}, got {value!r}{self._or_other()}"
-            )
+            names = f"{listed(list(self._regions))}, or values, {listed(self.values)}"
+            wanted = f"be compared with one of its regions, {names}"
+            raise QueryError.must(name, wanted, given=value, remedy=self._or_other())
         mask = np.zeros(self.n_values, dtype=bool)
         mask[chosen] = True
         return mask if sign == "==" else ~mask
@@ -311,17 +312,17 @@ class Hierarchy(Named):
 
 def _children(tree: Any, path: tuple[str, ...]) -> tuple[Node | Value, ...]:
     """What lies in a region, from its dict or list."""
-    where = f"{path[-1]!r}" if path else "a hierarchy"
+    where = path[-1] if path else "tree"
     if len(path) >= _MAX_DEPTH:
-        raise SchemaError(f"a hierarchy has at most {_MAX_DEPTH} levels")
+        raise SchemaError.must("tree", f"have at most {_MAX_DEPTH} levels", given=_MAX_DEPTH + 1)
     if isinstance(tree, Mapping):
         parts: list[Any] = [tree]
     elif isinstance(tree, (list, tuple)):
         parts = list(tree)
     else:
-        raise SchemaError(
-            f"{where} must hold a dict of regions or a list of values, as in "
-            f"Hierarchy({{'North': ['a', 'b'], 'South': ['c']}}), got {type(tree).__name__}"
+        wanted = "be a dict of regions or a list of values"
+        raise SchemaError.must(
+            where, f"{wanted}, as in {{'North': ['a', 'b'], 'South': ['c']}}", given=type(tree)
         )
     children: list[Node | Value] = []
     for part in parts:
@@ -331,15 +332,15 @@ def _children(tree: Any, path: tuple[str, ...]) -> tuple[Node | Value, ...]:
         for key, inner in part.items():
             name = plain(key)
             if not isinstance(name, (str, int)) or isinstance(name, bool):
-                raise SchemaError(f"the name of a region must be a text, got {name!r}")
+                raise SchemaError.must("tree", "name regions by texts", given=name)
             children.append(Node(str(name), _children(inner, (*path, str(name)))))
     if not children:
-        raise SchemaError(f"{where} must hold at least one value")
+        raise SchemaError.must(where, "hold at least one value", given=tree)
     names = [child.name for child in children if isinstance(child, Node)]
     seen: set[str] = {str(child) for child in children if not isinstance(child, Node)} if names else set()
     for name in names:
         if name in seen:
-            raise SchemaError(f"{where} must not hold {name!r} twice")
+            raise SchemaError.must(where, "not hold a name twice", given=name)
         seen.add(name)
     return tuple(children)
 
@@ -378,11 +379,10 @@ def _column(table: Any, name: str) -> list[Any]:
         column = column.to_pylist() if hasattr(column, "to_pylist") else column
         column = column.to_list() if hasattr(column, "to_list") else column
     except Exception:
-        raise SchemaError(f"the table must have a column named {name!r}") from None
+        raise SchemaError.must("table", "have the column", given=name) from None
     if not isinstance(column, (list, tuple)):
-        raise SchemaError(
-            f"a table of parents must be a pandas, polars or Arrow table or a dict of lists, got "
-            f"{type(table).__name__}"
+        raise SchemaError.must(
+            "table", "be a pandas, polars or Arrow table or a dict of lists", given=type(table)
         )
     return list(column)
 
@@ -395,7 +395,7 @@ def _name(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise SchemaError(f"a name in a hierarchy must be a text or a whole number, got {value!r}")
+        raise SchemaError.must("tree", "hold texts or whole numbers as names", given=value)
     return value
 
 
@@ -406,21 +406,23 @@ def _tree_of(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
     for given_child, given_parent in pairs:
         child, parent = _name(given_child), _name(given_parent)
         if child is None:
-            raise SchemaError("every row of a hierarchy needs a name; one is missing")
+            raise SchemaError.must("tree", "hold a name in every row", given=None)
         if child in parent_of:
             again = "is listed twice" if parent_of[child] == parent else "has two parents"
-            raise SchemaError(f"{child!r} {again}; each name lies in one region")
+            raise SchemaError(f"{child!r} {again}; each name lies in one region", field="tree", given=child)
         parent_of[child] = parent
         if parent is not None:
             inside.setdefault(parent, []).append(child)
     if not parent_of:
-        raise SchemaError("a hierarchy must hold at least one value")
+        raise SchemaError.must("tree", "hold at least one value", given={})
     has_roots = any(parent is None for parent in parent_of.values())
     for child, parent in parent_of.items():
         if parent is not None and parent not in parent_of and has_roots:
             raise SchemaError(
-                f"{parent!r}, the parent of {child!r}, is missing; list it too, with no parent if it is "
-                "an outermost region"
+                f"{parent!r}, the parent of {child!r}, is missing",
+                field="tree",
+                given=parent,
+                remedy="list it too, with no parent if it is an outermost region",
             )
     roots = {
         child if parent is None else parent
@@ -435,7 +437,7 @@ def _tree_of(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
     reached = set(order)
     lost = next((child for child in parent_of if child not in reached), None)
     if lost is not None:
-        raise SchemaError(f"{lost!r} lies within itself; a hierarchy has no cycles")
+        raise SchemaError.must("tree", "have no cycles", given=lost)
     # From the innermost outwards, without recursion. Regions keep the order in which they, or
     # anything in them, are first listed.
     listed_at = {child: i for i, child in enumerate(parent_of)}

@@ -39,13 +39,15 @@ class Integers(Attribute):
         self, values: range, *, outside: str | None = None, null: str = "drop", other: str | None = None
     ) -> None:
         if not isinstance(values, range):
-            raise SchemaError(f"whole numbers are declared as a range, got {type(values).__name__}")
+            raise SchemaError.must("range", "be a range of whole numbers", given=type(values))
         start, stop, step = values.start, values.stop, values.step
         if step < 1 or stop <= start:
-            raise SchemaError(f"a range of values must run upwards and hold at least one, got {values}")
+            raise SchemaError.must("range", "run upwards and hold at least one value", given=values)
         # One cell less than an index can count, for the other cell.
         if (stop - start - 1) // step >= sys.maxsize - (other is not None):
-            raise SchemaError(f"a range holds at most {sys.maxsize:,} values, got {values}; use Bins")
+            raise SchemaError.must(
+                "range", f"hold at most {sys.maxsize:,} values", given=values, remedy="use Bins"
+            )
         # Ranges that hold the same numbers are equal; written alike, they also have one digest.
         last = values[-1]
         object.__setattr__(self, "values", range(start, last + 1, step if last > start else 1))
@@ -98,9 +100,7 @@ class Integers(Attribute):
 
     def _compared(self, name: str, sign: str, value: Any) -> Mask:
         if not is_number(value):
-            raise QueryError(
-                f"{name!r} holds whole numbers and is compared with a number, got {value!r}{self._or_other()}"
-            )
+            raise QueryError.must(name, "be compared with a number", given=value, remedy=self._or_other())
         below, upto = bisect.bisect_left(self.values, value), bisect.bisect_right(self.values, value)
         start, stop = {
             "==": (below, upto),
@@ -156,9 +156,11 @@ class Bins(Attribute):
     ) -> None:
         # A column of a table is neither: edges are public knowledge and never read from it.
         if not isinstance(edges, (Sequence, np.ndarray)) or isinstance(edges, (str, bytes)):
-            raise SchemaError(
-                f"bins need a list of edges, as in Bins([0, 18, 65]), got {type(edges).__name__}; they are "
-                "public knowledge and never read from the table"
+            raise SchemaError.must(
+                "edges",
+                "be a list, as in Bins([0, 18, 65])",
+                given=type(edges),
+                remedy="they are public knowledge and never read from the table",
             )
         given = [plain(edge) for edge in edges]
         object.__setattr__(self, "edges", tuple(_whole_as_int(edge) for edge in given))
@@ -167,18 +169,17 @@ class Bins(Attribute):
 
     def _check(self) -> None:
         if len(self.edges) < 2:
-            raise SchemaError(f"bins need at least two edges, got {list(self.edges)}")
+            raise SchemaError.must("edges", "be at least two", given=list(self.edges))
         for i, edge in enumerate(self.edges):
             if isinstance(edge, bool) or not isinstance(edge, (int, float)) or edge != edge:
-                raise SchemaError(f"bin edges must be finite numbers, got {edge!r}")
+                raise SchemaError.must("edges", "be finite numbers", given=edge)
             if abs(edge) == math.inf and i != (0 if edge < 0 else len(self.edges) - 1):
-                raise SchemaError(
-                    f"bin edges must be finite numbers, got {edge!r}; only the first may be -inf and the "
-                    "last inf"
+                raise SchemaError.must(
+                    "edges", "be finite numbers, but for a first -inf and a last inf", given=edge
                 )
         for low, high in zip(self.edges, self.edges[1:], strict=False):
             if not low < high:
-                raise SchemaError(f"bin edges must increase, got {low!r} before {high!r}")
+                raise SchemaError.must("edges", "increase", given=(low, high))
 
     @property
     def n_values(self) -> int:
@@ -226,17 +227,11 @@ class Bins(Attribute):
         return self._position(number)
 
     def _compared(self, name: str, sign: str, value: Any) -> Mask:
-        known = ", ".join(f"{edge:,}" for edge in self.edges[:12]) + (", …" if len(self.edges) > 12 else "")
+        wanted = f"be compared by >= or < with one of its edges, {listed_edges(self)}"
         if sign not in ("<", ">="):
-            raise QueryError(
-                f"{name!r} is known by intervals that hold their lower edge: compare by >= or < with one of "
-                f"the edges {known}, not by {sign}{self._or_other()}"
-            )
+            raise QueryError.must(name, wanted, given=sign, remedy=self._or_other())
         if not is_number(value) or (self.edges[0] < value < self.edges[-1] and value not in self.edges):
-            raise QueryError(
-                f"{name!r} is known by intervals only: compare by >= or < with one of the edges {known}, "
-                f"got {value!r}"
-            )
+            raise QueryError.must(name, wanted, given=value)
         at_least = np.array([edge >= value for edge in self.edges[:-1]], dtype=bool)
         return at_least if sign == ">=" else ~at_least
 
@@ -247,3 +242,8 @@ class Bins(Attribute):
 def _whole_as_int(edge: Any) -> Any:
     """0.0 as 0, so that equal bins print alike and have one digest; above 1e16 floats print as 1e+16."""
     return int(edge) if isinstance(edge, float) and abs(edge) < 1e16 and edge == int(edge) else edge
+
+
+def listed_edges(bins: Bins) -> str:
+    """The first dozen edges, for a message."""
+    return ", ".join(f"{edge:,}" for edge in bins.edges[:12]) + (", …" if len(bins.edges) > 12 else "")

@@ -29,15 +29,17 @@ class Schema:
     def __init__(self, named: Mapping[str, Any] | None = None, /, **attributes: Any) -> None:
         # A mapping serves names that are no Python words: Schema({"years lived here": range(100)}).
         if named is not None and not isinstance(named, Mapping):
-            raise SchemaError(
-                f"a schema is given by name, as in Schema(sex=('F', 'M')), got {type(named).__name__}"
+            raise SchemaError.must(
+                "schema", "be given by name, as in Schema(sex=('F', 'M'))", given=type(named)
             )
         attributes = {**(named or {}), **attributes}
         for name in attributes:
             if not isinstance(name, str):
-                raise SchemaError(f"an attribute's name must be a text, got {name!r}")
+                raise SchemaError.must("schema", "name attributes by texts", given=name)
         if not attributes:
-            raise SchemaError("a schema needs at least one attribute, as in Schema(sex=('F', 'M'))")
+            raise SchemaError.must(
+                "schema", "have at least one attribute, as in Schema(sex=('F', 'M'))", given={}
+            )
         object.__setattr__(
             self, "_attributes", {name: _declared(name, given) for name, given in attributes.items()}
         )
@@ -70,9 +72,7 @@ class Schema:
         try:
             return self._attributes[name]
         except KeyError:
-            raise SchemaError(
-                f"there is no attribute {name!r}; the schema declares {', '.join(self.names)}"
-            ) from None
+            raise SchemaError.unknown("attribute", name, self.names) from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._attributes
@@ -109,19 +109,21 @@ def _from_plain(name: str, given: Any) -> Any:
     if isinstance(given, list):
         return given
     if not isinstance(given, dict):
-        raise SchemaError(f"attribute {name!r} must be a list or a table, got {type(given).__name__}")
+        raise SchemaError.must(name, "be a list or a table", given=type(given))
     kinds = [key for key in _KINDS if key in given]
     if len(kinds) != 1 or set(given) - {kinds[0], *_POLICIES} or not _is_written(kinds[0], given):
         raise SchemaError(
-            f"attribute {name!r} must be {{range = [start, stop]}}, {{bins = [edges]}}, "
-            "{categories = [values]} or {hierarchy = regions}, with outside, null and other if wanted, "
-            f"got the keys {sorted(given)}"
+            f"attribute {name!r} must be {{range = [start, stop]}}, {{bins = [edges]}}, {{categories = "
+            "[values]} or {hierarchy = regions}, with outside, null and other if wanted, got the "
+            f"keys {sorted(given)}",
+            field=name,
+            given=sorted(given),
         )
     try:
         policies = {key: value for key, value in given.items() if key in _POLICIES}
         return _KINDS[kinds[0]](given[kinds[0]], **policies)
     except SchemaError as error:
-        raise SchemaError(f"attribute {name!r}: {error}") from None
+        raise SchemaError.at(f"attribute {name!r}", error, field=f"{name}.{error.field}") from None
 
 
 def _is_written(kind: str, given: dict[str, Any]) -> bool:
@@ -130,9 +132,9 @@ def _is_written(kind: str, given: dict[str, Any]) -> bool:
 
 def _integers(bounds: list[Any], **policies: Any) -> Integers:
     if not 1 <= len(bounds) <= 3 or not all(type(bound) is int for bound in bounds):
-        raise SchemaError("range must be [start, stop] in whole numbers")
+        raise SchemaError.must("range", "be [start, stop] in whole numbers", given=bounds)
     if len(bounds) == 3 and bounds[2] < 1:
-        raise SchemaError(f"the step of a range must be 1 or more, got {bounds[2]}")
+        raise SchemaError.must("range", "have a step of 1 or more", given=bounds)
     return Integers(range(*bounds), **policies)
 
 
@@ -153,9 +155,12 @@ def _declared(name: str, given: Any) -> Attribute:
         if isinstance(given, (list, tuple)):
             return Categories(given)
     except SchemaError as error:
-        raise SchemaError(f"attribute {name!r}: {error}") from None
+        raise SchemaError.at(f"attribute {name!r}", error, field=f"{name}.{error.field}") from None
     raise SchemaError(
-        f"attribute {name!r} must be declared as a range, a list of categories, Hierarchy(tree) or "
-        f"Bins(edges), got {type(given).__name__}. The values are public knowledge and are never read from "
-        f"the table: write them out, as in Schema({name}=range(116)) or Schema({name}=('F', 'M'))"
+        f"attribute {name!r} must be declared as a range, a list of categories, "
+        f"Hierarchy(tree) or Bins(edges), got {type(given).__name__}. The values are public "
+        "knowledge and are never read from the table",
+        field=name,
+        given=type(given),
+        remedy=f"write them out, as in Schema({name}=range(116)) or Schema({name}=('F', 'M'))",
     )

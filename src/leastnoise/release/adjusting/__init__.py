@@ -107,7 +107,7 @@ def adjust(
 def _check_arguments(release: Release, *, nonnegative: bool, integer: bool, time_limit: float | None) -> None:
     """Return if they are as `adjust` says, and the release is not adjusted, or in this way."""
     if not isinstance(release, Release):
-        raise InputError(f"adjust() takes a Release from measure(), got {type(release).__name__}")
+        raise InputError.must("release", "be a Release from measure()", given=type(release))
     for name, given in {"nonnegative": nonnegative, "integer": integer}.items():
         if not isinstance(given, (bool, np.bool_)):
             raise InputError.must(name, "be True or False", given=given)
@@ -115,8 +115,11 @@ def _check_arguments(release: Release, *, nonnegative: bool, integer: bool, time
     done = release.adjusted
     if done is not None and (done.nonnegative, done.integer) != (nonnegative, integer):
         raise InputError(
-            f"this release is adjusted already ({done.kinds}); adjust what was measured instead, "
-            f"as in adjust(release.unadjusted, nonnegative={bool(nonnegative)}, integer={bool(integer)})"
+            f"this release is adjusted already ({done.kinds})",
+            field="release",
+            given=done.kinds,
+            remedy="adjust what was measured instead, as in adjust(release.unadjusted, "
+            f"nonnegative={bool(nonnegative)}, integer={bool(integer)})",
         )
 
 

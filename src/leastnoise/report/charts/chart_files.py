@@ -43,9 +43,13 @@ def to_svg(chart: Any) -> str:
     try:
         svg = str(vl_convert.vegalite_to_svg(spec, vl_version=_version(), allowed_base_urls=[]))
     except ValueError as error:
-        raise InputError(f"this chart cannot be drawn: {printable(str(error).splitlines()[-1])}") from None
+        raise InputError(
+            f"this chart cannot be drawn: {printable(str(error).splitlines()[-1])}", field="chart"
+        ) from None
     if re.search(r"<image[^>]*href=\"(?!data:)", svg):
-        raise InputError("this chart shows pictures from elsewhere; put them in as data: addresses")
+        raise InputError(
+            "this chart shows pictures from elsewhere", field="chart", remedy="put them in as data: addresses"
+        )
     return svg
 
 
@@ -80,7 +84,7 @@ def _spec(chart: Any) -> dict[str, Any]:
     """What a chart shows, in Vega-Lite, with all of its data."""
     altair, _ = _packages()
     if not isinstance(chart, altair.TopLevelMixin):
-        raise InputError(f"an Altair chart is needed, got {type(chart).__name__}")
+        raise InputError.must("chart", "be an Altair chart", given=type(chart))
     # Altair refuses more than 5,000 rows unless asked; how many are shown is for the caller to say.
     with altair.data_transformers.enable("default", max_rows=None):
         spec: dict[str, Any] = chart.to_dict()
@@ -89,7 +93,10 @@ def _spec(chart: Any) -> dict[str, Any]:
     address = _first_address(spec)
     if address is not None:
         raise InputError(
-            f"this chart would load its data from {printable(address)!r}; read it first and give the values"
+            f"this chart would load its data from {printable(address)!r}",
+            field="chart",
+            given=address,
+            remedy="read it first and give the values",
         )
     return spec
 
@@ -147,4 +154,6 @@ def _packages() -> tuple[Any, Any]:
 
 
 def _missing() -> MissingExtraError:
-    return MissingExtraError("a chart needs Altair and vl-convert: pip install 'leastnoise[charts]'")
+    return MissingExtraError(
+        "a chart needs Altair and vl-convert: pip install 'leastnoise[charts]'", field="altair"
+    )
