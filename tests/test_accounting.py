@@ -31,7 +31,7 @@ from leastnoise.privacy.accounting import (
 )
 from leastnoise.privacy.accounting.tally import SummedCosts
 from leastnoise.privacy.gaussian_curve import delta_of, epsilon_of, gaussian_delta_bounds
-from support import extra
+from support import extra, refuses
 from tolerances import ROUNDING
 
 # Where outcomes are listed, what `mixed_delta` may be above the truth: losses are rounded up to 64 bits.
@@ -111,21 +111,21 @@ def test_costs_that_were_not_written_here_are_refused(measures: dict[str, Any], 
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "refusal"),
     [
-        ({"noise": "uniform"}, "noise must be"),
-        ({"neighbours": "none"}, "neighbours must be"),
-        ({"records_per_person": 0}, "records_per_person must be"),
-        ({"records_per_person": True}, "records_per_person must be"),
-        ({"worst": 0.5}, "must be a Fraction"),
-        ({"worst": Fraction(-1)}, "at least zero"),
-        ({"worst": Fraction(1, 3)}, "largest of its cells"),
-        ({"cells": ""}, "cells must be a text"),
-        ({"plan_digest": "a\nb"}, "plan_digest must be a text"),
-        ({"plan_digest": "x" * 201}, "plan_digest must be a text"),
+        ({"noise": "uniform"}, ("noise", "uniform")),
+        ({"neighbours": "none"}, ("neighbours", "none")),
+        ({"records_per_person": 0}, ("records_per_person", 0)),
+        ({"records_per_person": True}, ("records_per_person", True)),
+        ({"worst": 0.5}, ("worst", 0.5)),
+        ({"worst": Fraction(-1)}, ("worst", ..., "at least zero")),
+        ({"worst": Fraction(1, 3)}, ("worst",)),
+        ({"cells": ""}, ("cells", "")),
+        ({"plan_digest": "a\nb"}, ("plan_digest", "a\nb")),
+        ({"plan_digest": "x" * 201}, ("plan_digest", ..., "plan_digest must be a text")),
     ],
 )
-def test_a_charge_that_means_nothing_is_refused(change: dict[str, Any], message: str) -> None:
+def test_a_charge_that_means_nothing_is_refused(change: dict[str, Any], refusal: tuple[Any, ...]) -> None:
     right = {
         "noise": "gaussian",
         "neighbours": "add-remove",
@@ -136,7 +136,7 @@ def test_a_charge_that_means_nothing_is_refused(change: dict[str, Any], message:
         "plan_digest": "p",
     }
     Charge(**right)
-    with pytest.raises(PrivacyError, match=message):
+    with refuses(PrivacyError, *refusal):
         Charge(**(right | change))
 
 
@@ -144,9 +144,9 @@ def test_costs_of_cells_are_python_integers() -> None:
     for numerators, unit in [((np.int64(1),), 1), ((1,), 0), ((), 1), ((-1,), 1), ((1,), 2.0), ((0.5,), 1)]:
         with pytest.raises(PrivacyError):
             CellCosts(numerators, unit)  # type: ignore[arg-type]
-    with pytest.raises(TooLargeError, match="per_cell=None"):
+    with refuses(TooLargeError, "cells", 4194305):
         CellCosts((0,) * (2**22 + 1), 1)
-    with pytest.raises(TooLargeError, match="4000 digits"):
+    with refuses(TooLargeError, "charge", None, "4000 digits"):
         flat(Fraction(1, 10**4001)).to_parts()
 
 
@@ -270,20 +270,20 @@ def test_exactly_6400_charges_pass_and_one_more_does_not() -> None:
 
 
 def test_what_does_not_add_up_is_refused() -> None:
-    with pytest.raises(PrivacyError, match="one ledger for each notion"):
+    with refuses(PrivacyError, "neighbours", "replace-one"):
         tally_of([charge(1), charge(1, neighbours="replace-one")])
-    with pytest.raises(PrivacyError, match="differ in their number"):
+    with refuses(PrivacyError, "cells", None, "differ in their number"):
         of_one_table([charge(1, 0), charge(1)])
     for other in (charge(0, 1, k=2), charge(0, 1, cells="others")):
-        with pytest.raises(PrivacyError, match="same schema and the same number"):
+        with refuses(PrivacyError, "cells", None, "same schema and the same number"):
             Tally().plus(charge(1, 0), group="town").plus(other, group="town")
-    with pytest.raises(PrivacyError, match="neighbours='replace-one'"):
+    with refuses(PrivacyError, "neighbours", "add-remove"):
         within(GDP(1, neighbours="replace-one"), [charge(1)])
-    with pytest.raises(PrivacyError, match="records_per_person=3"):
+    with refuses(PrivacyError, "records_per_person", 1):
         within(GDP(1, records_per_person=3), [charge(1)])
-    with pytest.raises(PrivacyError, match="never satisfies"):
+    with refuses(PrivacyError, "limit", None, "never satisfies"):
         within(PureDP(1), [charge(Fraction(1, 9))])
-    with pytest.raises(PrivacyError, match="never satisfies"):
+    with refuses(PrivacyError, "limit", None, "never satisfies"):
         within(PureDP(1), tally_of([charge(Fraction(1, 9))]))
 
 
@@ -292,7 +292,7 @@ def test_what_costs_nothing_changes_nothing() -> None:
     pure, nothing = flat("1/2", noise="laplace"), charge(0, 0)
     assert within(ApproxDP(1, 1e-6), [nothing, pure, nothing, pure])
     assert tally_of([nothing]).has_gaussian is False
-    with pytest.raises(PrivacyError, match="one ledger for each notion"):
+    with refuses(PrivacyError, "neighbours", "replace-one"):
         tally_of([nothing, charge(1, neighbours="replace-one")])
 
 

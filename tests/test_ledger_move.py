@@ -14,6 +14,7 @@ from leastnoise.privacy import GDP, Ledger
 from leastnoise.privacy.ledger import move_ledger
 from ledger_stress import TABLE, UNIT, charge_of, is_live, new_ledger
 from postgres_server import Server
+from support import refuses
 from test_ledger_stress import run
 
 pytestmark = pytest.mark.xdist_group("engines")
@@ -128,14 +129,14 @@ def test_what_an_interrupted_move_left_is_no_ledger_once_more_was_spent(
         with pytest.raises(Killed):
             move_ledger(source, target)
     ledger.store(ledger.spend(charge_of(), "meanwhile"), b"x")
-    with pytest.raises(
-        LedgerMismatchError, match=r"never in use: remove it and move again. Nothing was moved"
+    with refuses(
+        LedgerMismatchError, "target", ..., "never in use: remove it and move again. Nothing was moved"
     ):
         move_ledger(source, target)
     assert (is_live(source), is_live(target)) == (True, False)
     other = server.url(next(names))
     assert len(move_ledger(source, other).entries) == 4
-    with pytest.raises(LedgerMismatchError, match="was moved to"):
+    with refuses(LedgerMismatchError, "target", ..., "was moved to"):
         move_ledger(source, target)
     assert (is_live(source), is_live(target), is_live(other)) == (False, False, True)
 
@@ -151,7 +152,7 @@ def test_what_an_interrupted_move_left_goes_on_under_its_own_name_only(
         with pytest.raises(Killed):
             move_ledger(source, target)
     renamed = Path(target).rename(tmp_path / "renamed.ledger")
-    with pytest.raises(LedgerMismatchError, match=r"'renamed\.ledger' already holds something"):
+    with refuses(LedgerMismatchError, "target", "renamed.ledger"):
         move_ledger(source, renamed)
     assert is_live(source)
     renamed.rename(target)
@@ -162,17 +163,19 @@ def test_a_ledger_does_not_move_over_another_or_away_from_a_release(server: Serv
     source, target = places(server, tmp_path, "to database")
     ledger = filled(source)
     filled(target)
-    with pytest.raises(LedgerMismatchError, match=r"already holds something"):
+    with refuses(LedgerMismatchError, "target", ..., "already holds something"):
         move_ledger(source, target)
     assert is_live(source)
     assert is_live(target)
-    with pytest.raises(InputError, match="move the file itself"):
+    with refuses(InputError, "target", None, "move the file itself"):
         move_ledger(source, tmp_path / "other.ledger")
-    with pytest.raises(InputError, match="the same ledger"):
+    with refuses(InputError, "target", None, "the same ledger"):
         move_ledger(target, target)
     entry = ledger.spend(charge_of(), "at work")
     empty = server.url(next(names))
-    with pytest.raises(LedgerMismatchError, match=r"1 release paid for but not stored \('at work'\)"):
+    with refuses(
+        LedgerMismatchError, "abandon_unstored", None, "1 release paid for but not stored", "paid for"
+    ):
         move_ledger(source, empty)
     assert not is_live(empty)
     moved = move_ledger(source, empty, abandon_unstored=True)

@@ -27,6 +27,7 @@ from leastnoise.release import counts_of
 from leastnoise.release.release_file import stored_release
 from leastnoise.report import page
 from leastnoise.report.plan_sentences import who_is_protected
+from support import refuses
 from test_data import EXTRAS, PLAIN, SOURCES, Table, as_csv, as_pandas, as_parquet, as_parts
 
 SCHEMA = Schema(
@@ -284,7 +285,7 @@ def test_files_of_earlier_versions_do_not_say_and_lies_are_refused(tmp_path: Pat
     assert "is_truncated" not in older._to_parts()[0]
     for wrong in (1, "yes", [True]):
         path = container.write(tmp_path / "bad", "release", {**content, "is_truncated": wrong}, arrays)
-        with pytest.raises(PlanFileError, match="does not say whether records of one person were left out"):
+        with refuses(PlanFileError, "path", "bad"):
             ln.load_release(path)
 
 
@@ -322,18 +323,18 @@ def test_the_page_says_who_is_protected(person: str | None) -> None:
 def test_refusals() -> None:
     table = pandas.DataFrame({"id": [1], "x": [0]})
     schema = Schema(x=range(2))
-    with pytest.raises(DataError, match=r"name it, as in vectorize\(source, schema, person='id'\)"):
+    with refuses(DataError, "person", None, "source, schema, person='id'"):
         vectorize(table, schema).vector(records_per_person=1)
     data = vectorize(table, schema, person="id")
     for k in (0, -1, 1.5, True, "2"):
-        with pytest.raises(DataError, match="records_per_person must be a positive whole number, got"):
+        with refuses(DataError, "records_per_person"):
             data.counts("x", records_per_person=k)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="person must be the name of a column, got int"):
+    with refuses(DataError, "person", int):
         vectorize(table, schema, person=3)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="exactly one column named 'who'"):
+    with refuses(DataError, "who", "none"):
         vectorize(table, schema, person="who").vector(records_per_person=1)
     assert vectorize(data, schema) is vectorize(data, schema, person="id") is data
-    with pytest.raises(DataError, match=r"made with person='id', not 'x', or with .* call vectorize\(\) on"):
+    with refuses(DataError, "person", "x"):
         vectorize(data, schema, person="x")
 
 
@@ -380,7 +381,7 @@ def test_placeholders_belong_to_nobody() -> None:
     for wrong in ("unknown", 3, [1.5], [None]):
         with pytest.raises(DataError, match="person_unknown"):
             _kept_of([0, 1], 1, person_unknown=wrong)
-    with pytest.raises(DataError, match="name it too"):
+    with refuses(DataError, "person_unknown", None, "name it too"):
         vectorize(pandas.DataFrame({"x": [0]}), Schema(x=range(1)), person_unknown=[0])
 
 
