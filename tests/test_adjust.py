@@ -22,6 +22,7 @@ from leastnoise.release.adjusting.information import BlockInformation, informati
 from leastnoise.release.adjusting.nonnegative import PRECISION, nearest_nonnegative, nearest_of_total
 from leastnoise.release.adjusting.rounding import rounded
 from leastnoise.release.adjustment import has_no_negative_entry
+from support import refuses
 from tolerances import CHANCE, ROUNDING
 
 SCHEMA = ln.Schema(age=range(6), sex=("F", "M"), region=("n", "e", "s"))
@@ -414,7 +415,7 @@ def test_adjusting_twice_changes_nothing_or_is_refused() -> None:
     release = measured(plan_of("cube", "gaussian", "marginals"), sparse_counts(36))
     adjusted = adjust(release)
     assert adjust(adjusted) is adjusted
-    with pytest.raises(InputError, match=r"adjust\(release.unadjusted, nonnegative=True, integer=True\)"):
+    with refuses(InputError, "release", "non-negative"):
         adjust(adjusted, integer=True)
 
 
@@ -445,24 +446,24 @@ def test_files_whose_cells_are_not_as_said_are_refused(spoil: Any, tmp_path: Any
     content, arrays = adjusted._to_parts()
     content["adjusted"], arrays["adjusted_cells"] = spoil(content["adjusted"], arrays["adjusted_cells"])
     path = container.write(tmp_path / "a.release", "release", content, arrays)
-    with pytest.raises(PlanFileError, match="adjusted cells that are not what it says"):
+    with refuses(PlanFileError, "path", "a.release"):
         load_release(path)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "refusal"),
     [
-        ({"time_limit": 0}, "time_limit must be a positive number of seconds"),
-        ({"time_limit": "an hour"}, "time_limit must be a positive number of seconds"),
-        ({"integer": 1}, "integer must be True or False"),
-        ({"nonnegative": "yes"}, "nonnegative must be True or False"),
+        ({"time_limit": 0}, ("time_limit", 0)),
+        ({"time_limit": "an hour"}, ("time_limit", "an hour")),
+        ({"integer": 1}, ("integer", 1)),
+        ({"nonnegative": "yes"}, ("nonnegative", "yes")),
     ],
 )
-def test_refusals(changes: dict[str, Any], message: str) -> None:
+def test_refusals(changes: dict[str, Any], refusal: tuple[Any, ...]) -> None:
     release = measured(plan_of("few", "gaussian", "auto"), sparse_counts(36))
-    with pytest.raises(InputError, match=message):
+    with refuses(InputError, *refusal):
         adjust(release, **changes)
-    with pytest.raises(InputError, match="takes a Release"):
+    with refuses(InputError, "release"):
         adjust(release.plan)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ import pytest
 from browser import BROWSER, dom_of, requests_of
 from leastnoise.core.errors import InputError, MissingExtraError
 from leastnoise.report import to_page, to_svg
-from support import extra
+from support import extra, refuses
 
 HOSTILE = "</script><script>document.title='taken'</script>"
 
@@ -97,14 +97,14 @@ def test_a_label_does_not_end_the_script_that_it_stands_in():
 
 def test_data_from_elsewhere_are_refused():
     for make in (to_svg, lambda chart: to_page(chart, title="x")):
-        with pytest.raises(InputError, match=r"would load its data from 'https://example\.com/a\.csv'"):
+        with refuses(InputError, "chart", "https://example.com/a.csv"):
             make(chart_of(url="https://example.com/a.csv"))
     alt = extra("altair")
     inner = chart_of() & chart_of(url="elsewhere.csv")
-    with pytest.raises(InputError, match=r"elsewhere\.csv"):
+    with refuses(InputError, "chart", "elsewhere.csv"):
         to_svg(inner)
     pictures = alt.Chart(alt.Data(values=[{"u": "https://example.com/x.png"}])).mark_image().encode(url="u:N")
-    with pytest.raises(InputError, match="pictures from elsewhere"):
+    with refuses(InputError, "chart", None, "pictures from elsewhere"):
         to_svg(pictures)
     # A column may be called url; its values are no addresses to load.
     assert "<svg" in to_svg(
@@ -121,14 +121,14 @@ def test_what_is_no_chart_is_refused():
     for make in (to_svg, lambda chart: to_page(chart, title="x")):
         extra("altair")
         extra("vl_convert")
-        with pytest.raises(InputError, match="an Altair chart is needed, got dict"):
+        with refuses(InputError, "chart", dict):
             make({"mark": "bar"})
 
 
 @pytest.mark.parametrize("module", ["altair", "vl_convert"])
 def test_without_the_packages_the_line_to_type_is_given(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'leastnoise[charts]'")):
+    with refuses(MissingExtraError, "altair", None, "pip install 'leastnoise"):
         to_svg(None)
 
 

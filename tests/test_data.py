@@ -28,7 +28,7 @@ from leastnoise.core.errors import DataError, SchemaError, TooLargeError
 from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
 from leastnoise.data import duckdb_scan as counting
 from leastnoise.query import Bins, Categories, Hierarchy, Integers, Schema
-from support import extra
+from support import extra, refuses
 
 # A table in plain Python: for each column its type and its values.
 Table = dict[str, tuple[str, list[Any]]]
@@ -392,7 +392,7 @@ def test_range_over_nearly_all_integers() -> None:
     """The difference of two declared numbers does not fit 64 bits."""
     whole = range(-(2**63), 2**63 - 1, 2**61)
     assert counted(whole, [-(2**63), 0, 1, 2**63 - 1, 2**62], "int64") == [1, 0, 0, 0, 1, 0, 1, 0]
-    with pytest.raises(DataError, match=r"below 2\^125"):
+    with refuses(DataError, "range", "2^125 or more"):
         counted(range(2**126, 2**126 + 2), ["1"])
 
 
@@ -519,16 +519,16 @@ def test_counts_are_sums_of_the_vector() -> None:
 def test_a_question_too_large_is_refused_and_a_small_one_is_not() -> None:
     wide = Schema(**{f"a{k}": range(100) for k in range(10)})
     data = vectorize(pandas.DataFrame({f"a{k}": [7] for k in range(10)}), wide)
-    with pytest.raises(TooLargeError, match="100,000,000,000,000,000,000 cells; at most 536,870,912"):
+    with refuses(TooLargeError, "tables", ("a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9")):
         data.vector()
     assert data.counts("a3", "a1")[7, 7] == 1
 
 
 def test_unknown_and_repeated_attributes_are_refused() -> None:
     data = vectorize(pandas.DataFrame({"a": [1]}), Schema(a=range(3)))
-    with pytest.raises(SchemaError, match="there is no attribute 'b'"):
+    with refuses(SchemaError, "attribute", "b"):
         data.counts("b")
-    with pytest.raises(DataError, match="each attribute may be named once, got a, a"):
+    with refuses(DataError, "attributes", ("a", "a")):
         data.counts("a", "a")
 
 
@@ -536,7 +536,7 @@ def test_a_handle_does_not_change_and_is_reused() -> None:
     schema = Schema(a=range(3))
     data = vectorize(pandas.DataFrame({"a": [1]}), schema)
     assert vectorize(data, Schema(a=range(3))) is data
-    with pytest.raises(DataError, match=r"call vectorize\(\) on the table itself"):
+    with refuses(DataError, "schema", ..., "on the table itself"):
         vectorize(data, Schema(a=range(4)))
     with pytest.raises(AttributeError):
         data.schema = Schema(b=range(2))  # type: ignore[misc]
@@ -583,7 +583,7 @@ def test_csv_reads_the_same_two_records(content: bytes, tmp_path: Path) -> None:
 
 def test_delimiter_is_declared_by_the_suffix(tmp_path: Path) -> None:
     assert csv_counts(b"x\ty\n1\ta\n", tmp_path, "t.tsv") == [1, 0, 0, 0]
-    with pytest.raises(DataError, match=r"exactly one column named 'x'.* it has none$"):
+    with refuses(DataError, "x", "none"):
         csv_counts(b"", tmp_path)
 
 
@@ -600,7 +600,7 @@ def test_a_header_of_one_field_hints_at_the_separator(
         vectorize(tmp_path / name, Schema(x=range(3)))
     assert CANARY not in str(caught.value)
     (tmp_path / name).write_bytes(b"y\n1\n")
-    with pytest.raises(DataError, match=r"it has none$"):
+    with refuses(DataError, "x", "none"):
         vectorize(tmp_path / name, Schema(x=range(3)))
 
 
@@ -639,19 +639,19 @@ def test_refusals_say_what_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "t.xlsx").write_bytes(b"")
     (tmp_path / "t[1].csv").write_text("x\n1\n")
     (tmp_path / "d.parquet").mkdir()
-    with pytest.raises(DataError, match=r"must end in \.csv, \.csv\.gz.*t\.xlsx"):
+    with refuses(DataError, "path", ..., "must end in .csv, .csv.gz"):
         vectorize(tmp_path / "t.xlsx", schema)
-    with pytest.raises(DataError, match=r"there is no file .*none\.csv"):
+    with refuses(DataError, "path", ..., "there is no file"):
         vectorize(tmp_path / "none.csv", schema)
-    with pytest.raises(DataError, match=r"there is no file 'https://example.org/t.csv'"):
+    with refuses(DataError, "path", "https://example.org/t.csv"):
         vectorize("https://example.org/t.csv", schema)
-    with pytest.raises(DataError, match="is a folder; name its files"):
+    with refuses(DataError, "path"):
         vectorize(tmp_path / "d.parquet", schema)
-    with pytest.raises(DataError, match=r"must not hold .* rename it"):
+    with refuses(DataError, "path"):
         vectorize(tmp_path / "t[1].csv", schema)
-    with pytest.raises(DataError, match=r"a table must be a path or glob of .* got dict"):
+    with refuses(DataError, "table", dict):
         vectorize({"x": [1]}, schema)
-    with pytest.raises(DataError, match="schema must be a Schema, got dict"):
+    with refuses(DataError, "schema", dict):
         vectorize(tmp_path, {"x": range(3)})  # type: ignore[arg-type]
 
 
@@ -659,7 +659,7 @@ def test_refusals_say_what_is_accepted(tmp_path: Path) -> None:
 @SOURCES
 def test_missing_column_is_named_and_the_others_are_not(source: Any, tmp_path: Path) -> None:
     table = source(people(5), tmp_path)
-    with pytest.raises(DataError, match=r"must have exactly one column named 'Age', .* none") as caught:
+    with refuses(DataError, "Age", "none") as caught:
         vectorize(table, Schema(Age=range(3))).vector()
     assert "region" not in str(caught.value)
 
@@ -667,15 +667,15 @@ def test_missing_column_is_named_and_the_others_are_not(source: Any, tmp_path: P
 @pytest.mark.parametrize("source", [as_csv, as_gzip, as_parquet, as_parts], ids=lambda s: s.__name__)
 def test_a_file_without_a_column_is_refused_before_anything_is_counted(source: Any, tmp_path: Path) -> None:
     table = source(people(5), tmp_path)
-    with pytest.raises(DataError, match="exactly one column named 'Age'"):
+    with refuses(DataError, "Age", "none"):
         vectorize(table, Schema(Age=range(3)))
-    with pytest.raises(DataError, match="exactly one column named 'id'"):
+    with refuses(DataError, "id", "none"):
         vectorize(table, Schema(age=range(3)), person="id")
 
 
 def test_repeated_column_is_refused() -> None:
     table = pandas.DataFrame([[1, 2]], columns=["x", "x"])
-    with pytest.raises(DataError, match=r"exactly one column named 'x', .* several"):
+    with refuses(DataError, "x", "several"):
         vectorize(table, Schema(x=range(3))).vector()
 
 
@@ -721,9 +721,7 @@ def test_no_failure_tells_on_the_table(tmp_path: Path, caplog: Any, capfd: Any) 
 
 def test_failure_names_the_step_and_what_to_check() -> None:
     data = vectorize(duckdb.connect().sql(f"SELECT CAST('{CANARY}' AS INTEGER) AS x"), Schema(x=range(3)))
-    with pytest.raises(
-        DataError, match=r"counting the table failed \(\w+\)\. The reason is withheld.* Check that"
-    ):
+    with refuses(DataError, "table", "InvalidInputException", "reason is withheld"):
         data.vector()
 
 
@@ -787,9 +785,11 @@ def test_count_vectors_become_int64(given_counts: Any) -> None:
 @pytest.mark.parametrize("shape", [(3, 2), (6, 1), (1, 6), (2, 3, 1)], ids=str)
 def test_counts_in_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     """A transposed table once went through, with every count in the wrong cell."""
-    with pytest.raises(DataError, match="a plain list of 6 numbers, or an array of 2 x 3, in the order"):
+    with refuses(
+        DataError, "counts", np.ndarray, "a plain list of 6 numbers, or an array of 2 x 3, in the order"
+    ):
         counts_from_vector(np.ones(shape, dtype=int), 6, (2, 3))
-    with pytest.raises(DataError, match="a plain list of 6 numbers, in the order of the schema"):
+    with refuses(DataError, "counts", np.ndarray, "a plain list of 6 numbers, in the order of the schema"):
         counts_from_vector(np.ones(shape, dtype=int), 6)
 
 
@@ -810,27 +810,27 @@ def test_count_vector_is_a_copy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_counts", "words"),
+    ("given_counts", "refusal"),
     [
-        ([1.0, 731.0], "whole numbers of an integer type; convert with .astype"),
-        (np.array([1.0, 731.0]), "whole numbers of an integer type; convert with .astype"),
-        ([1, 731.5], "whole numbers"),
-        ([1, None], "whole numbers"),
-        (["1", "731"], "whole numbers"),
-        ([True, False], "whole numbers"),
-        (np.array([True, False]), "whole numbers"),
-        (np.array([1, 731j]), "whole numbers"),
-        ([1, -731], "must not be negative"),
-        (np.array([1, -731]), "must not be negative"),
-        ([1, -(2**70)], "must not be negative"),
-        ([1, 731, 7], "for every cell, 2 in all"),
-        ([[1, 731], [7]], "for every cell|failed|whole numbers"),
-        (np.ma.array([1, 731], mask=[False, True]), "a plain array, got MaskedArray"),
-        ({1: 731}, "a plain array, got dict"),
+        ([1.0, 731.0], ("counts", list, "numbers")),
+        (np.array([1.0, 731.0]), ("counts", np.ndarray, "integer")),
+        ([1, 731.5], ("counts", list, "whole numbers")),
+        ([1, None], ("counts", list, "whole numbers")),
+        (["1", "731"], ("counts", list, "whole numbers")),
+        ([True, False], ("counts", list, "whole numbers")),
+        (np.array([True, False]), ("counts", np.ndarray, "whole numbers")),
+        (np.array([1, 731j]), ("counts", np.ndarray, "whole numbers")),
+        ([1, -731], ("counts", None, "must not be negative")),
+        (np.array([1, -731]), ("counts", None, "must not be negative")),
+        ([1, -(2**70)], ("counts", None, "must not be negative")),
+        ([1, 731, 7], ("counts", list, "for every cell, 2 in all")),
+        ([[1, 731], [7]], ("counts", list, "whole numbers")),
+        (np.ma.array([1, 731], mask=[False, True]), ("counts", ..., "a plain array, got MaskedArray")),
+        ({1: 731}, ("counts", dict)),
     ],
 )
-def test_bad_counts_are_refused_without_a_value(given_counts: Any, words: str) -> None:
-    with pytest.raises(DataError, match=words) as caught:
+def test_bad_counts_are_refused_without_a_value(given_counts: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(DataError, *refusal) as caught:
         counts_from_vector(given_counts, 2)
     assert "731" not in str(caught.value) and "1180591620717411303424" not in str(caught.value)
     assert caught.value.__context__ is None

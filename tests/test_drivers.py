@@ -29,6 +29,7 @@ from leastnoise.report import Drivers, Redesign, drivers
 from leastnoise.report.cost_drivers import Change, known_of
 from leastnoise.report.pressure import ALIKE, Pressure, bound_if_relaxed, pressure_of
 from leastnoise.report.tables import drivers_lines, drivers_table
+from support import refuses
 from tolerances import ROUNDING, SOLVER
 
 N = 8
@@ -457,12 +458,10 @@ def test_after_earlier_plans() -> None:
             again = ln.design(relaxed(plan, b, 2), goal, after=[first])
             assert change.after == pytest.approx(again.certificate.achieved, rel=SOLVER)
     tight = ln.design(later, goal, after=[first], objective=ln.Targets())
-    with pytest.raises(
-        PrivacyError, match=r"designed after 1 plan, .* give them, in their order, with after="
-    ):
+    with refuses(PrivacyError, "after", None, "give them, in their order, with after="):
         drivers(tight)
     assert drivers(tight, most=0).drivers
-    with pytest.raises(PrivacyError, match="designed after no other; leave after= out"):
+    with refuses(PrivacyError, "after", None, "designed after no other; leave after= out"):
         drivers(first, after=[first])
 
 
@@ -518,31 +517,31 @@ def test_a_time_limit_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "refusal"),
     [
-        ({"relax": 1}, "relax must be a number above 1, as 2 for twice as wide, got 1"),
-        ({"relax": math.inf}, "relax must be a number above 1"),
-        ({"relax": math.nan}, "relax must be a number above 1"),
-        ({"relax": "2"}, "relax must be a number above 1, .* got '2'"),
-        ({"most": -1}, "most must be a whole number, zero or more, got -1"),
-        ({"most": 1.5}, "most must be a whole number"),
-        ({"workers": 0}, "workers must be a positive whole number, got 0"),
-        ({"time_limit": 0}, "time_limit must be a positive number of seconds, got 0"),
-        ({"time_limit": math.nan}, "time_limit must be a positive number of seconds"),
+        ({"relax": 1}, ("relax", 1)),
+        ({"relax": math.inf}, ("relax", float("inf"))),
+        ({"relax": math.nan}, ("relax", math.nan)),
+        ({"relax": "2"}, ("relax", "2")),
+        ({"most": -1}, ("most", -1)),
+        ({"most": 1.5}, ("most", 1.5)),
+        ({"workers": 0}, ("workers", 0)),
+        ({"time_limit": 0}, ("time_limit", 0)),
+        ({"time_limit": math.nan}, ("time_limit", math.nan)),
     ],
 )
-def test_arguments_are_refused(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
+def test_arguments_are_refused(arguments: dict[str, Any], refusal: tuple[Any, ...]) -> None:
+    with refuses(InputError, *refusal):
         drivers(plans()["dense targets"], **arguments)
 
 
 def test_what_is_no_plan_or_has_no_errors_is_refused() -> None:
-    with pytest.raises(InputError, match=r"drivers\(\) takes a plan from design\(\), got Workload"):
+    with refuses(InputError, "plan"):
         drivers(plans()["dense targets"].workload)  # type: ignore[arg-type]
     dependent = ln.design(ln.assemble([ln.Prefix("a")], CELLS), ln.PureDP(1), method="dawa")
     with pytest.raises(MethodError, match="depends on the data"):
         drivers(dependent)
-    with pytest.raises(InputError, match="there is no batch named 'b'; there are 'a', 'total'"):
+    with refuses(InputError, "batch", "b"):
         drivers(ln.design(counts_and_total(1, 3)), most=0)["b"]
 
 

@@ -37,7 +37,7 @@ from leastnoise.data import table_cover as blocks
 from leastnoise.data.people import Person
 from leastnoise.query import Bins, Categories, Hierarchy, Integers, Schema
 from postgres_server import Server, missing
-from support import extra
+from support import extra, refuses
 from test_data import CAREFUL, PEOPLE, Table, brute_force, people, schemas_with_tables
 
 pytestmark = [
@@ -504,34 +504,30 @@ Untouched.__module__, Untouched.__name__ = "pandas.core.frame", "DataFrame"
 
 
 @pytest.mark.parametrize(
-    ("subsets", "error", "words"),
+    ("subsets", "error", "refusal"),
     [
-        ([("a", "nobody")], SchemaError, "there is no attribute 'nobody'"),
-        ([("b",), ("a", "b", "a")], DataError, "each attribute may be named once, got a, b, a"),
-        (["ab"], DataError, r"named by its attributes, as in \('age', 'sex'\).* got 'ab'"),
-        ([3], DataError, "named by its attributes"),
-        ([("a", 3)], DataError, "attributes must be given by name, got int"),
-        ([("a", ["b"])], DataError, "attributes must be given by name, got list"),
+        ([("a", "nobody")], SchemaError, ("attribute", "nobody")),
+        ([("b",), ("a", "b", "a")], DataError, ("attributes", ("a", "b", "a"))),
+        (["ab"], DataError, ("tables", "ab")),
+        ([3], DataError, ("tables", 3)),
+        ([("a", 3)], DataError, ("attributes", int)),
+        ([("a", ["b"])], DataError, ("attributes", list)),
     ],
 )
 def test_a_table_that_cannot_be_is_refused_before_anything_is_read(
-    subsets: Any, error: type[LeastnoiseError], words: str
+    subsets: Any, error: type[LeastnoiseError], refusal: tuple[Any, ...]
 ) -> None:
     data = vectorize(Untouched(), SMALL)
-    with pytest.raises(error, match=words):
+    with refuses(error, *refusal):
         data.tables(subsets)
-    with pytest.raises(DataError, match="positive whole number"):
+    with refuses(DataError, "records_per_person", 0):
         data.tables([("a",)], records_per_person=0)
 
 
 def test_tables_too_large_together_are_refused_before_anything_is_read() -> None:
     wide = Schema(**{name: range(30_000) for name in "abcde"})
     data = vectorize(Untouched(), wide)
-    words = (
-        r"2 tables would hold 900,030,000 cells together; at most 536,870,912 are built, the largest holds "
-        r"900,000,000\. Ask for fewer tables at a time"
-    )
-    with pytest.raises(TooLargeError, match=words):
+    with refuses(TooLargeError, "tables", 2, "the largest holds 900,000,000; ask for fewer tables at a time"):
         data.tables([("a", "b"), ("c",)])
     assert data.tables([]) == []
 
@@ -870,7 +866,7 @@ def test_an_engine_that_reads_differently_fails_its_probe(
         reads = own.number_in_text
         twin = replace(own, number_in_text=lambda text: text.startswith("1e9").ifelse(null, reads(text)))
     monkeypatch.setattr(engines, "dialect_of", lambda name: twin)
-    with pytest.raises(DataError, match=r"does not read numbers or text as other engines do.*to_parquet"):
+    with refuses(DataError, "table"):
         engines.probe(engine)
 
 
@@ -994,7 +990,7 @@ def test_the_embedded_engine_refuses_the_same_types() -> None:
         ):
             vectorize(source, Schema(x=range(3))).vector()
     source = duckdb.connect().sql("SELECT [1] AS id, 1 AS x")
-    with pytest.raises(DataError, match="which is read from plain text or whole numbers, holds lists"):
+    with refuses(DataError, "id", "nested"):
         vectorize(source, Schema(x=range(3)), person="id").vector(records_per_person=1)
 
 
@@ -1005,14 +1001,14 @@ def test_a_range_too_far_is_refused(engine: Any) -> None:
         range(0, 10**19, 10**13),
         range(0, 2**60, 2),
     ):
-        with pytest.raises(DataError, match=r"the range of 'x' goes beyond .* declare Bins"):
+        with refuses(DataError, "x", None, "the range of 'x' goes beyond"):
             vectorize(source, Schema(x=attribute))
 
 
 def test_an_engine_that_is_not_known_is_refused() -> None:
     ibis = extra("ibis")
     table = ibis.sqlite.connect().create_table("t", schema=ibis.schema({"x": "int64"}))
-    with pytest.raises(DataError, match=r"are counted in duckdb, .* not in sqlite; .* table\.to_parquet"):
+    with refuses(DataError, "table", "sqlite"):
         vectorize(table, Schema(x=range(3)))
 
 
@@ -1028,8 +1024,8 @@ def test_a_package_that_is_missing_is_named(embedded: Any, monkeypatch: pytest.M
 
     monkeypatch.setattr(engines, "_answer", fail)
     data = vectorize(loaded(embedded, {"x": ("int", [1])}), Schema(x=range(3)))
-    with pytest.raises(
-        MissingExtraError, match=r"pyarrow_hotfix; type: pip install 'ibis-framework\[duckdb\]'"
+    with refuses(
+        MissingExtraError, "pyarrow_hotfix", None, "pyarrow_hotfix; type: pip install 'ibis-framework"
     ):
         data.vector()
 
@@ -1122,7 +1118,7 @@ def test_a_file_removed_between_scans_leaves_nothing(
     path = tmp_path / "t.parquet"
     relation({"x": ("text", [CANARY]), "y": ("text", ["a"])}).write_parquet(str(path))
     data = vectorize(path, Schema(x=Categories(["a", "b"], other="?"), y=("a", "b")))
-    with pytest.raises(DataError, match="counting the table failed") as caught:
+    with refuses(DataError, "table", "PermissionException") as caught:
         data.tables([("x",), ("y",)], progress=lambda state: state.scan == 2 and path.unlink(missing_ok=True))
     assert CANARY not in "".join(traceback.format_exception(caught.value))
 

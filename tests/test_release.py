@@ -29,6 +29,7 @@ from leastnoise.core.errors import (
 from leastnoise.query import QUERY_KINDS
 from leastnoise.release import measuring
 from leastnoise.release.noise import discrete_laplace, rounded_gaussian
+from support import refuses
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(5), sex=ln.Hierarchy({"all": ["F", "M"]}), income=ln.Bins([0, 10, 20, 50]))
@@ -484,7 +485,7 @@ def test_a_matrix_release_answers_by_name(no_noise):
     workload = ln.Workload.from_matrix(np.tri(3), labels=["a", "b", "c"])
     given = measured(ln.design(workload, ln.PureDP(1)), [1, 2, 3])
     assert given["rows"]["answer"].round(6).to_dict() == {"a": 1, "b": 3, "c": 6}
-    with pytest.raises(QueryError, match="made from a matrix without a schema"):
+    with refuses(QueryError, "query", ..., "made from a matrix without a schema"):
         given.answer(ln.Total())
 
 
@@ -502,14 +503,14 @@ def test_a_query_outside_the_row_space_is_named():
     words = r'query 1 \("sex M"\) cannot be answered by this plan; add it to the workload and call design'
     with pytest.raises(QueryError, match=words):
         given.answer(ln.Linear(np.vstack([np.ones(N), np.tile([0, 0, 0, 1, 1, 1], 5)]), ["all", "sex M"]))
-    with pytest.raises(QueryError, match=r'query 0 \("sex F"\) cannot be answered'):
+    with refuses(QueryError, "query", "sex F"):
         given.answer(ln.Marginal("sex"))
 
 
 @pytest.mark.parametrize("query", ["age", None, 3, ln.Total, [ln.Total()]], ids=str)
 def test_answer_takes_a_query(query):
     given = measured(schema_plan(), [1] * N)
-    with pytest.raises(QueryError, match=r"a query such as Total\(\) is needed, got"):
+    with refuses(QueryError, "query"):
         given.answer(query)
 
 
@@ -641,7 +642,7 @@ def test_altered_measurements_are_noticed_by_the_digest(tmp_path, monkeypatch):
         patched.setattr(container, "_digest", lambda *args: kept)
         container.write(path, "release", {"plan": content}, other)
         assert not is_same(ln.load_release(path), given), "without the digest, the change passes"
-    with pytest.raises(PlanFileError, match="was altered or damaged after it was saved"):
+    with refuses(PlanFileError, "path", "a.release", "was altered or damaged after it was saved"):
         ln.load_release(path)
 
 
@@ -661,25 +662,27 @@ def test_measurements_that_do_not_fit_are_refused(measurements, tmp_path):
     content, arrays = small_release().plan.to_parts()
     path = tmp_path / "a.release"
     container.write(path, "release", {"plan": content}, {**arrays, "measurements": measurements})
-    with pytest.raises(PlanFileError, match=r"'a\.release' holds measurements that do not fit its plan"):
+    with refuses(
+        PlanFileError, "path", "a.release", "'a.release' holds measurements that do not fit its plan"
+    ):
         ln.load_release(path)
 
 
 def test_files_of_another_kind_are_refused(tmp_path):
     given = small_release()
     plan_file = given.plan.save(tmp_path / "a.plan")
-    with pytest.raises(PlanFileError, match=r"'a\.plan' is no saved release"):
+    with refuses(PlanFileError, "path", "a.plan"):
         ln.load_release(plan_file)
-    with pytest.raises(PlanFileError, match=r"'a\.release' is no saved plan"):
+    with refuses(PlanFileError, "path", "a.release", "'a.release' is no saved plan"):
         ln.load_plan(given.save(tmp_path / "a.release"))
     content, arrays = given.plan.to_parts()
     for parts in (({"plan": content}, arrays), ({"plan": 3}, {**arrays, "measurements": arrays["rows"]})):
-        with pytest.raises(PlanFileError, match="is no saved release"):
+        with refuses(PlanFileError, "path", "b"):
             ln.load_release(container.write(tmp_path / "b", "release", *parts))
-    with pytest.raises(PlanFileError, match="there is no file"):
+    with refuses(PlanFileError, "path", ..., "there is no file"):
         ln.load_release(tmp_path / "missing")
     (tmp_path / "text").write_text("not a zip archive")
-    with pytest.raises(PlanFileError, match="damaged or no leastnoise file"):
+    with refuses(PlanFileError, "path", "text"):
         ln.load_release(tmp_path / "text")
 
 
@@ -702,5 +705,5 @@ def test_a_plan_without_a_schema_answers_rows_only():
     frame = release.answer(ln.Linear([[1, 1, 1]], labels=["everyone"]))
     assert list(frame.index) == ["everyone"]
     assert frame["answer"].iloc[0] == pytest.approx(release.estimates.sum(), rel=ROUNDING)
-    with pytest.raises(QueryError, match="answers Linear rows over its 3 cells only"):
+    with refuses(QueryError, "query", ..., "answers Linear rows over its 3 cells only"):
         release.answer(ln.Total())

@@ -36,6 +36,7 @@ from leastnoise.query import (
 from leastnoise.release import Release, measure
 from leastnoise.report import cost_table, cross_table, write_answers
 from leastnoise.report.baseline_noise import baselines
+from support import refuses
 from tolerances import ROUNDING
 
 # The module, which a function of the same name hides in its package.
@@ -346,7 +347,7 @@ def test_cross_table_refuses_other_shapes() -> None:
     for name, attributes in (("n", 0), ("a", 1), ("l", 0)):
         with pytest.raises(QueryError, match=f"two attributes, query '{name}' has {attributes}"):
             cross_table(release, name)
-    with pytest.raises(QueryError, match="there is no query named 'x'"):
+    with refuses(QueryError, "query", "x"):
         cross_table(release, "x")
 
 

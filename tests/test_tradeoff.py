@@ -22,7 +22,7 @@ from leastnoise.privacy import epsilon_of
 from leastnoise.report import Redesign, Tradeoff, tradeoff, write_tradeoff
 from leastnoise.report.baseline_noise import baselines
 from leastnoise.report.trade_off import TradeoffPoint
-from support import extra
+from support import extra, refuses
 from tolerances import ROUNDING, SOLVER
 
 SCHEMA = ln.Schema(age=range(6), sex=("F", "M"))
@@ -238,28 +238,28 @@ def test_the_classic_calibration_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "refusal"),
     [
-        ({"epsilons": []}, "epsilons must be a list of positive numbers"),
-        ({"epsilons": [0]}, "epsilons must be a list of positive numbers"),
-        ({"epsilons": [1, math.nan]}, "epsilons must be a list of positive numbers"),
-        ({"epsilons": ["x"]}, "epsilons must be a list of positive numbers"),
-        ({"epsilons": 3}, "epsilons must be a list of positive numbers, got 3"),
-        ({"privacy": ln.ApproxDP(1, DELTA), "delta": 1e-5}, "says already which delta to keep"),
-        ({"privacy": 1}, "privacy must be PureDP, ApproxDP, ZCDP or GDP, got int"),
-        ({"time_limit": 0}, "time_limit must be a positive number of seconds"),
-        ({"objective": ln.Targets()}, "needs queries with a target"),
+        ({"epsilons": []}, ("epsilons", [])),
+        ({"epsilons": [0]}, ("epsilons", [0])),
+        ({"epsilons": [1, math.nan]}, ("epsilons", ..., "epsilons must be a list of positive numbers")),
+        ({"epsilons": ["x"]}, ("epsilons", ["x"])),
+        ({"epsilons": 3}, ("epsilons", 3)),
+        ({"privacy": ln.ApproxDP(1, DELTA), "delta": 1e-5}, ("delta", 1e-05)),
+        ({"privacy": 1}, ("privacy", int)),
+        ({"time_limit": 0}, ("time_limit", 0)),
+        ({"objective": ln.Targets()}, ("objective", ..., "needs queries with a target")),
     ],
 )
-def test_arguments_are_refused(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
+def test_arguments_are_refused(arguments: dict[str, Any], refusal: tuple[Any, ...]) -> None:
+    with refuses(InputError, *refusal):
         tradeoff(workload(), **arguments)
 
 
 def test_other_refusals() -> None:
-    with pytest.raises(InputError, match=r"tradeoff\(\) needs a Workload from assemble\(\), got Schema"):
+    with refuses(InputError, "workload"):
         tradeoff(SCHEMA)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="factors must be a list of positive numbers"):
+    with refuses(InputError, "factors", [-1]):
         tradeoff(workload(**TARGETS), factors=[-1])
     alone = ln.assemble([ln.Prefix("age")], ln.Schema(age=range(6)))
     with pytest.raises(MethodError, match="depends on the data"):
@@ -412,9 +412,9 @@ def test_pictures_and_pages_load_nothing(table: Tradeoff, tmp_path: Path) -> Non
 
 
 def test_other_files_are_refused(table: Tradeoff, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is written as \.svg, \.html, \.csv, by its ending; got"):
+    with refuses(InputError, "path"):
         write_tradeoff(table, tmp_path / "a.png")
-    with pytest.raises(InputError, match="there is no folder"):
+    with refuses(InputError, "path", ..., "there is no folder"):
         write_tradeoff(table, tmp_path / "none" / "a.csv")
 
 

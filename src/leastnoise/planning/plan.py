@@ -273,20 +273,27 @@ class Plan:
             QueryError: naming the query and what to do.
         """
         if not isinstance(query, Query):
-            raise QueryError(f"a query such as Total() is needed, got {type(query).__name__}")
+            raise QueryError.must("query", "be a query such as Total()", given=type(query))
         schema = self.workload.schema
         is_matrix = isinstance(query, Linear) and query.matrix.shape[1] == self.workload.shape[1]
         if schema is None and not is_matrix:
             raise QueryError(
                 f"this plan was made from a matrix without a schema and answers Linear rows over its "
-                f"{self.workload.shape[1]:,} cells only; give a schema to Workload.from_matrix() to ask more"
+                f"{self.workload.shape[1]:,} cells only",
+                field="query",
+                given=type(query),
+                remedy="give a schema to Workload.from_matrix() to ask more",
             )
         workload = workload_of_query(query, schema)
         j = None if self.strategy is None else self.strategy.first_unanswerable(workload)
         if j is not None:
+            label = printable(workload.labels[j])
             raise QueryError(
-                f'query {j} ("{printable(workload.labels[j])}") cannot be answered by this plan; add it to '
-                "the workload and call design() again (measuring the new plan spends privacy again)"
+                f'query {j} ("{label}") cannot be answered by this plan',
+                field="query",
+                given=label,
+                remedy="add it to the workload and call design() again (measuring the new plan spends "
+                "privacy again)",
             )
         return workload
 
