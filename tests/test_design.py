@@ -41,7 +41,7 @@ from leastnoise.query import (
     Workload,
     assemble,
 )
-from support import extra
+from support import extra, refuses
 from tolerances import SOLVER
 
 AGES = Schema(age=range(10))
@@ -340,13 +340,13 @@ def test_wrong_types_are_refused_by_name() -> None:
 
 @pytest.mark.parametrize("tol", [0, -1e-6, math.nan, math.inf])
 def test_tolerances_that_mean_nothing_are_refused(tol: float) -> None:
-    with pytest.raises(InputError, match="tol must be a positive number, got"):
+    with refuses(InputError, "tol"):
         design(PREFIX, GDP(1), tol=tol)
 
 
 @pytest.mark.parametrize("limit", [0, -1, math.nan])
 def test_time_limits_that_mean_nothing_are_refused(limit: float) -> None:
-    with pytest.raises(InputError, match="time_limit must be a positive number of seconds, got"):
+    with refuses(InputError, "time_limit"):
         design(PREFIX, GDP(1), time_limit=limit)
 
 
@@ -365,7 +365,7 @@ def test_targets_are_not_ignored_silently() -> None:
 
 
 def test_unknown_backends_are_refused() -> None:
-    with pytest.raises(InputError, match="backend must be one of numpy, torch, cuda, got 'jax'"):
+    with refuses(InputError, "backend", "jax"):
         design(PREFIX, GDP(1), backend="jax")
 
 

@@ -49,7 +49,7 @@ from leastnoise.query import (
 )
 from leastnoise.report import compare
 from leastnoise.strategy import Strategy
-from support import extra
+from support import extra, refuses
 from test_certificate import bare
 from tolerances import JUDGE, ROUNDING, SOLVER
 
@@ -136,41 +136,41 @@ def test_relative_weights_of_large_workloads_need_little_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prior", "words"),
+    ("prior", "refusal"),
     [
-        ("even", "must be \"uniform\" or one positive number for every cell, got 'even'"),
-        (3, r"got an array of shape \(\)"),
-        ([], r"got an array of shape \(0,\)"),
-        ([[1, 2]], r"got an array of shape \(1, 2\)"),
-        ([1, 0], "some are zero, negative or not finite"),
-        ([1, -1], "some are zero, negative or not finite"),
-        ([1, math.nan], "some are zero, negative or not finite"),
-        ([1, math.inf], "some are zero, negative or not finite"),
-        ([1, 1e-120], "these span more than 1e100"),
-        ({"a": 1}, "got dict"),
-        (["a", "b"], "got list"),
+        ("even", ("relative_to", "even")),
+        (3, ("relative_to", ())),
+        ([], ("relative_to", (0,))),
+        ([[1, 2]], ("relative_to", (1, 2))),
+        ([1, 0], ("relative_to", (0.0, 1.0))),
+        ([1, -1], ("relative_to", (-1.0, 1.0))),
+        ([1, math.nan], ("relative_to",)),
+        ([1, math.inf], ("relative_to",)),
+        ([1, 1e-120], ("relative_to", (1e-120, 1.0))),
+        ({"a": 1}, ("relative_to", dict)),
+        (["a", "b"], ("relative_to", list)),
     ],
     ids=repr,
 )
-def test_priors_that_mean_nothing_are_refused(prior: Any, words: str) -> None:
-    with pytest.raises(InputError, match=words):
+def test_priors_that_mean_nothing_are_refused(prior: Any, refusal: tuple[Any, ...]) -> None:
+    with refuses(InputError, *refusal):
         TotalVariance(relative_to=prior)
 
 
 def test_what_does_not_fit_the_workload_is_refused_at_once() -> None:
-    for objective, words in (
-        (TotalVariance(relative_to=[1, 2]), "relative_to holds 2 numbers, the workload has 12 cells"),
-        ("total-variance", r"objective must be TotalVariance\(\), MaxVariance\(\) or Targets\(\), got"),
-        (TotalVariance, r"objective must be TotalVariance\(\)"),
+    for objective, refusal in (
+        (TotalVariance(relative_to=[1, 2]), ("relative_to", 2)),
+        ("total-variance", ("objective", "total-variance")),
+        (TotalVariance, ("objective", TotalVariance)),
     ):
-        with pytest.raises(InputError, match=words):
+        with refuses(InputError, *refusal):
             design(ASKED, GDP(1), objective=objective)  # type: ignore[arg-type]
     zero = matrix(np.zeros((2, 3)))
-    with pytest.raises(InputError, match="relative_to leaves no query with a weight"):
+    with refuses(InputError, "relative_to", None, "relative_to leaves no query with a weight"):
         design(zero, GDP(1), objective=TotalVariance(relative_to="uniform"))
-    with pytest.raises(InputError, match="within_targets must be True or False, got 1"):
+    with refuses(InputError, "within_targets", 1):
         TotalVariance(within_targets=1)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="weights must be 0 or at least 1e-307"):
+    with refuses(InputError, "weight", 1e-310):
         MaxVariance().caps(matrix(np.eye(2), weights=1e-310))
 
 
@@ -198,12 +198,12 @@ def test_objectives_compare_print_and_travel() -> None:
         "TotalVariance(relative_to='uniform')",
         "TotalVariance(within_targets=True, relative_to=<a prior over 2 cells>)",
     ]
-    for plain, words in (
-        ({"objective": "least"}, "objective must be one of total-variance, max-variance, targets, total-var"),
-        ({"objective": 3}, "objective must be one of"),
-        ({"objective": "targets", "relative_to": "uniform"}, "relative_to goes with a total variance, not"),
+    for plain, refusal in (
+        ({"objective": "least"}, ("objective", "least")),
+        ({"objective": 3}, ("objective", 3)),
+        ({"objective": "targets", "relative_to": "uniform"}, ("relative_to", "targets")),
     ):
-        with pytest.raises(InputError, match=words):
+        with refuses(InputError, *refusal):
             objective_from_dict(plain)
 
 
@@ -216,7 +216,7 @@ def test_the_default_follows_targets_and_goal() -> None:
     assert default_objective(ASKED, MaxVariance(), has_goal=True) == MaxVariance()
     needy: tuple[Objective, ...] = (Targets(), WITHIN)
     for objective in needy:
-        with pytest.raises(InputError, match=r"needs queries with a target, as in Total\(stderr=50\) or"):
+        with refuses(InputError, "objective", ..., "needs queries with a target, as in Total"):
             design(plain, GDP(1), objective=objective)
     with pytest.raises(InputError, match=r"design\(\) needs a privacy goal, .* or targets that say how much"):
         design(plain)
@@ -224,7 +224,7 @@ def test_the_default_follows_targets_and_goal() -> None:
         with pytest.raises(InputError, match="and no other objective"):
             design(ASKED, objective=objective)
     for extreme in (1e-101, 1e101):
-        with pytest.raises(InputError, match="targets must be standard errors between 1e-100 and 1e\\+100"):
+        with refuses(InputError, "stderr"):
             design(matrix([[1]], stderr=extreme))
 
 
@@ -234,23 +234,23 @@ def test_queries_that_count_for_nothing_must_follow_from_others() -> None:
         (
             assemble([Marginal("a", stderr=2), Marginal("b", name="outside")], schema),
             Targets(),
-            "query 'outside' has no target and does not follow from the queries that have one",
+            ("stderr", "outside"),
         ),
         (
             assemble([Marginal("a"), Marginal("b", name="outside", weight=0)], schema),
             MaxVariance(),
-            "query 'outside' has weight 0 and does not follow from the queries that have one",
+            ("stderr", "outside"),
         ),
         (
             assemble([Marginal("a", stderr=2), Marginal("b", name="outside", weight=0)], schema),
             WITHIN,
-            "query 'outside' has no target",
+            ("stderr", "outside"),
         ),
-        (matrix(np.eye(3), stderr=[1, np.inf, 1]), Targets(), "query 'rows' has no target"),
+        (matrix(np.eye(3), stderr=[1, np.inf, 1]), Targets(), ("stderr", "rows")),
     ):
-        with pytest.raises(DesignError, match=words):
+        with refuses(DesignError, *words):
             check_spanned(workload, objective)
-        with pytest.raises(DesignError, match=words):
+        with refuses(DesignError, *words):
             design(workload, None if objective == Targets() else GDP(1), objective=objective)
     for workload, objective in (
         (assemble([Marginal("a", "b", stderr=2), Marginal("b")], schema), Targets()),

@@ -34,6 +34,7 @@ from leastnoise.query import (
     assemble,
 )
 from leastnoise.strategy import Strategy
+from support import refuses
 from test_container import members, rewritten
 from tolerances import ROUNDING
 
@@ -121,20 +122,17 @@ def test_variance_of_every_kind_of_query(plan: Plan, query: Query) -> None:
 def test_a_query_outside_the_row_space_is_refused_by_name() -> None:
     plan = plans()[3]
     assert plan.variance(Ranges("age", [(2, 4)])) > 0
-    with pytest.raises(
-        QueryError,
-        match=r'query 1 \("sex M"\) cannot be answered by this plan; add it to the workload and call',
-    ):
+    with refuses(QueryError, "query", "sex M"):
         plan.variance(Linear(np.vstack([np.ones(36), np.tile([0, 0, 0, 1, 1, 1], 6)]), ["all", "sex M"]))
-    with pytest.raises(QueryError, match=r'query 0 \("sex F"\) cannot be answered by this plan'):
+    with refuses(QueryError, "query", "sex F"):
         plan.variance(Marginal("sex"))
 
 
 def test_further_queries_need_a_schema_and_a_query() -> None:
-    with pytest.raises(QueryError, match=r"answers Linear rows over its 5 cells only"):
+    with refuses(QueryError, "query", Total):
         plans()[4].variance(Total())
     for query in ("Total", None, [Total()]):
-        with pytest.raises(QueryError, match=r"a query such as Total\(\) is needed, got"):
+        with refuses(QueryError, "query"):
             plans()[0].variance(query)  # type: ignore[arg-type]
 
 
@@ -409,10 +407,10 @@ def test_a_matrix_that_claims_a_trillion_rows_is_refused(tmp_path: Path) -> None
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlanFileError, match="there is no file"):
+    with refuses(PlanFileError, "path", ..., "there is no file"):
         load_plan(tmp_path / "none")
     container.write(tmp_path / "other", "release", {}, {})
-    with pytest.raises(PlanFileError, match="'other' is no saved plan"):
+    with refuses(PlanFileError, "path", "other"):
         load_plan(tmp_path / "other")
 
 

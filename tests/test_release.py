@@ -338,7 +338,7 @@ def refused(error, words, plan, source, **options):
     "plan", [None, "plan.ln", ln.GDP(1), object()], ids=lambda given: type(given).__name__
 )
 def test_plan_must_be_one(plan):
-    refused(InputError, r"measure\(\) needs a Plan from design\(\), got", plan, [1])
+    refused(InputError, r"plan must be a Plan from design\(\), got", plan, [1])
 
 
 def test_data_of_another_schema_is_refused():
