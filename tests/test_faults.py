@@ -96,13 +96,14 @@ def matrix(W: Any, **options: Any) -> Workload:
 
 
 def everything_in(error: BaseException) -> str:
-    """The message and arguments of an error and of all it came from, suppressed or not."""
+    """The message, arguments and values of an error and of all it came from, suppressed or not."""
     texts, seen, waiting = [], set(), [error]
     while waiting:
         current = waiting.pop()
         if current is not None and id(current) not in seen:
             seen.add(id(current))
-            texts += [str(current), repr(current.args), *getattr(current, "__notes__", [])]
+            given = repr(getattr(current, "given", None))
+            texts += [str(current), repr(current.args), given, *getattr(current, "__notes__", [])]
             waiting += [current.__cause__, current.__context__]
     return "\n".join(texts)
 
@@ -226,7 +227,7 @@ def test_row_01_entries_that_are_not_finite(bad: float, form: Any) -> None:
 
 def check_entries_are_finite(bad: float, form: Any) -> None:
     W = form(np.array([[1, 0, 0, 1], [0, bad, 1, 0]]))
-    words = "matrix entries must be finite; row 1 holds NaN or infinity"
+    words = "matrix must hold finite entries, got 'NaN or infinity in row 1'"
     refused(all_the_way(lambda: matrix(W, schema=SCHEMA)), WorkloadError, words)
     refused(all_the_way(lambda: ln.assemble([ln.Linear(W)], SCHEMA)), WorkloadError, words)
 
@@ -278,10 +279,10 @@ def test_row_05_a_workload_of_zeros_costs_nothing(goal: Any) -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: ln.assemble([], SCHEMA), "needs at least one query, as in assemble"),
-        (lambda: matrix(np.zeros((0, 4))), "at least one query and one cell, got 0 x 4"),
-        (lambda: matrix(np.zeros((4, 0))), "at least one query and one cell, got 4 x 0"),
-        (lambda: matrix(scipy.sparse.csr_array((0, 4))), "at least one query and one cell, got 0 x 4"),
+        (lambda: ln.assemble([], SCHEMA), "queries must hold at least one, as in assemble"),
+        (lambda: matrix(np.zeros((0, 4))), r"at least one query and one cell, got \(0, 4\)"),
+        (lambda: matrix(np.zeros((4, 0))), r"at least one query and one cell, got \(4, 0\)"),
+        (lambda: matrix(scipy.sparse.csr_array((0, 4))), r"at least one query and one cell, got \(0, 4\)"),
         (lambda: ln.assemble([ln.Linear(np.zeros((0, 4)))], SCHEMA), "has no rows; leave it out"),
     ],
 )
@@ -353,14 +354,14 @@ def test_row_12_one_cell(goal: Any) -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: matrix([[1, 2, 3]], schema=SCHEMA), "3 columns were given for a schema of 4 cells"),
+        (lambda: matrix([[1, 2, 3]], schema=SCHEMA), "one column for each of .* 4 cells, got .*3"),
         (lambda: ln.assemble([ln.Linear([[1, 2]])], SCHEMA), "one column for each of .* 4 cells, got 2"),
-        (lambda: matrix([[1, 2], [3]]), "rows of a matrix must have equal lengths"),
-        (lambda: matrix([1, 2, 3, 4]), r"needs two dimensions, got an array of shape \(4,\)"),
-        (lambda: matrix(np.ones((1, 2, 2))), r"needs two dimensions, got an array of shape \(1, 2, 2\)"),
+        (lambda: matrix([[1, 2], [3]]), "matrix must have rows of equal lengths"),
+        (lambda: matrix([1, 2, 3, 4]), r"must have two dimensions, got \(4,\)"),
+        (lambda: matrix(np.ones((1, 2, 2))), r"must have two dimensions, got \(1, 2, 2\)"),
         (lambda: matrix(MATRIX, weights=[1, 2, 3]), "weights must be one number or 2 of them"),
         (lambda: matrix(MATRIX, stderr=[1, 2, 3]), "stderr must be one number or 2 of them"),
-        (lambda: matrix(MATRIX, labels=["one"]), "2 rows need as many labels, got 1"),
+        (lambda: matrix(MATRIX, labels=["one"]), "labels must be as many as the 2 rows, got 1"),
     ],
 )
 def test_row_13_shapes_that_do_not_fit(build: Any, words: str) -> None:
@@ -376,10 +377,10 @@ def test_row_13_counts_that_do_not_fit() -> None:
 @pytest.mark.parametrize("dtype", ["complex128", "object", "U3", "S3", "datetime64[s]"])
 def test_row_14_entries_of_another_type(dtype: str) -> None:
     W = MATRIX.astype(dtype)
-    refused(all_the_way(lambda: matrix(W, schema=SCHEMA)), WorkloadError, "must be real numbers, got dtype")
+    refused(all_the_way(lambda: matrix(W, schema=SCHEMA)), WorkloadError, "must hold real numbers, got")
     if dtype == "complex128":
         sparse = scipy.sparse.csr_array(W)
-        refused(all_the_way(lambda: matrix(sparse)), WorkloadError, "must be real numbers, got dtype")
+        refused(all_the_way(lambda: matrix(sparse)), WorkloadError, "must hold real numbers, got")
 
 
 @pytest.mark.parametrize("form", [np.array, scipy.sparse.csr_array])
