@@ -22,7 +22,13 @@ from leastnoise.planning.one_method import data_dependent_plan
 from leastnoise.planning.plan import FORMAT, Plan
 from leastnoise.privacy import NOISES, CellCosts, Goal, goal_from_dict
 from leastnoise.query import Workload, objective_from_dict
-from leastnoise.strategy import Measured, Strategy, joint_rows_from_parts, structured_from_parts
+from leastnoise.strategy import (
+    Measured,
+    Strategy,
+    joint_rows_from_parts,
+    query_rows_from_plain,
+    structured_from_parts,
+)
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -131,8 +137,10 @@ def _strategy(
     noise, neighbours = content["noise"], privacy.neighbours
     if "structure" in content:
         structure = content["structure"]
-        is_joint = isinstance(structure, dict) and structure.get("kind") == "joint"
-        from_parts = joint_rows_from_parts if is_joint else structured_from_parts
+        kind = structure.get("kind") if isinstance(structure, dict) else None
+        if kind == "queries":
+            return query_rows_from_plain(structure, workload, scale=scale, noise=noise, neighbours=neighbours)
+        from_parts = joint_rows_from_parts if kind == "joint" else structured_from_parts
         return from_parts(structure, arrays, scale=scale, noise=noise, neighbours=neighbours)
     rows = arrays["rows"]
     if rows.ndim != 3 or rows.dtype.kind != "i" or rows.shape[1] != workload.shape[1]:

@@ -27,6 +27,7 @@ A module imports only modules that stand above it here:
     integer_rows    integer rows over all cells, and the scale of their noise
     budget          what a strategy may spend, and the least scale that keeps to it
     rounding        from real coefficients to integer rows
+    query_rows      queries as they are asked, each answered by its own measurement
     structured      blocks of products, for domains that no matrix holds
     joint_rows      products of rows over the axes, each with a multiplier of its own
     joint_proposal  the same from real rows and weights
@@ -37,6 +38,7 @@ from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY, Strategy
 from leastnoise.strategy.joint_proposal import JointProposal, joint_form
 from leastnoise.strategy.joint_rows import JointRows, joint_rows_from_parts, needed_rows
 from leastnoise.strategy.measured import CountTables, Measured, Spread
+from leastnoise.strategy.query_rows import QueryProposal, QueryRows, query_rows_from_plain
 from leastnoise.strategy.rounding import GRID_TOLERANCE, LEAST_SCALE_BITS, RealStrategy, integer_strategy
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
 from leastnoise.strategy.structured.axis_form import (
@@ -70,6 +72,8 @@ __all__ = [
     "JointRows",
     "Measured",
     "ProductBlock",
+    "QueryProposal",
+    "QueryRows",
     "RealStrategy",
     "Spread",
     "Strategy",
@@ -86,6 +90,7 @@ __all__ = [
     "joint_form",
     "joint_rows_from_parts",
     "needed_rows",
+    "query_rows_from_plain",
     "rounded_centre",
     "single_block",
     "spare_of",

@@ -249,14 +249,17 @@ class Strategy(Operator, Measured):
         gains = workload.operator.apply(self.pseudo_inverse)
         return lambda noise: np.asarray(gains @ noise)
 
+    def gains_of(self, workload: Workload, index: Array) -> Array:
+        """The map from noisy row answers to the answers of some queries, (len(index), r)."""
+        return np.asarray(workload.operator.rows(index) @ self.pseudo_inverse)
+
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
-        operator = workload.operator
+        m = workload.shape[0]
         block = max(1, 2**24 // max(self.shape))
 
         def gains() -> Iterator[Array]:
-            for start in range(0, operator.shape[0], block):
-                index = np.arange(start, min(start + block, operator.shape[0]))
-                yield operator.rows(index) @ self.pseudo_inverse
+            for start in range(0, m, block):
+                yield self.gains_of(workload, np.arange(start, min(start + block, m)))
 
         return laplace_tails.half_widths(gains, scale=self.scale, alpha=alpha)
 

@@ -68,7 +68,7 @@ def integer_strategy(
     if not np.isfinite(C.astype(float)).all():
         raise DesignError("the strategy found is not finite; rescale the workload's rows")
     if C.dtype.kind == "i":
-        bits = _grid_bits_of_integers(C, goal, tol)
+        bits = grid_bits_of_integers(C, goal, tol)
         is_wide = exact.bit_length(C) + bits > exact.SAFE_BITS
         scaled = C.astype(object if is_wide else np.int64) << bits
     else:
@@ -131,8 +131,8 @@ def bits_for_scale(goal: Goal, tol: float) -> int:
     return max(20, LEAST_SCALE_BITS + root) + finer_bits(tol)
 
 
-def _grid_bits_of_integers(C: Array, goal: Goal, tol: float) -> int:
-    # Integer rows need no rounding; the factor only makes the grid of the noise fine.
+def grid_bits_of_integers(C: Array, goal: Goal, tol: float) -> int:
+    """Bits by which integer rows, which need no rounding, grow to make the grid of the noise fine."""
     return max(bits_for_scale(goal, tol), 30 - exact.bit_length(C))
 
 

@@ -1,7 +1,8 @@
 """Noise on rows that do not depend on the queries' weights: every cell, every query, a tree, wavelets.
 
     identity       every cell; queries are added up afterwards
-    workload       every query as it is asked, then least squares to make the answers agree
+    workload       every different query, then least squares to make the answers agree
+    queries        every query as it is asked, twice if asked twice, and no least squares
     hierarchical   every node of a tree over each attribute, crossed over attributes
     wavelet        Haar wavelet coefficients of each attribute, crossed over attributes
 
@@ -46,7 +47,7 @@ from leastnoise.planning.method import (
     shown,
     uniform_weights,
 )
-from leastnoise.strategy import RealStrategy
+from leastnoise.strategy import QueryProposal, RealStrategy
 
 
 def _refuses_identity(request: Request) -> str | None:
@@ -97,6 +98,26 @@ def _find_workload(request: Request) -> SearchResult:
         f"noise on each of {len(rows):,} different queries",
         "converged",
     )
+
+
+def _find_queries(request: Request) -> SearchResult:
+    m = request.workload.shape[0]
+    return SearchResult(
+        QueryProposal(request.workload),
+        uniform_weights(request.workload),
+        "heuristic",
+        f"noise on each of {m:,} queries as asked, no least squares",
+        "converged",
+    )
+
+
+QUERIES = Method(
+    "queries",
+    "noise on every query as asked, twice if asked twice, and no least squares; only when named",
+    _refuses_workload,
+    _find_queries,
+    needs=dense_needs(held=4.2, first=3, step=0, rounded=None, spans=True),
+)
 
 
 WORKLOAD = Method(

@@ -38,7 +38,7 @@ from leastnoise.release.adjusting.nonnegative import PRECISION, nearest_nonnegat
 from leastnoise.release.adjusting.rounding import rounded
 from leastnoise.release.adjustment import NEAR_ENOUGH, Adjustment
 from leastnoise.release.release import Release
-from leastnoise.strategy import Structured
+from leastnoise.strategy import QueryRows, Structured
 
 __all__ = ["AdjustProgress", "adjust"]
 
@@ -150,8 +150,10 @@ def _err_no_more(release: Release, precision: float | None) -> bool:
 
 
 def _may_disagree(release: Release) -> bool:
-    """Whether answers come from several blocks of the same axes, and not all from the same cells."""
+    """Whether answers come from several measurements of the same, and not all from the same cells."""
     strategy = release.plan.strategy
+    if isinstance(strategy, QueryRows):
+        return True
     return isinstance(strategy, Structured) and not strategy.is_consistent
 
 
@@ -169,6 +171,9 @@ def _cells(
     if not nonnegative and not _may_disagree(release):
         return estimates, 0.0, "converged"
     linear = information.linear(estimates, release.measurements)
+    if not nonnegative and not isinstance(information, BlockInformation):
+        # Those of rows over all cells are of least squares already.
+        return estimates, 0.0, "converged"
     if not nonnegative:
         assert isinstance(information, BlockInformation)
         return least_squares_cells(information, estimates, linear, watch)

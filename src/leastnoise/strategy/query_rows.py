@@ -1,0 +1,190 @@
+"""Queries measured as they are asked, each answered by its own measurement alone.
+
+A query that is asked twice is measured twice, and its two answers differ by their noise. One that counts
+nothing is not measured: its answer is 0. Queries that were not asked are answered by least squares over all
+measurements, as from any other rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import PlanFileError
+from leastnoise.core.operators import MAX_ENTRIES, Array, Matrix, require_room
+from leastnoise.privacy import ADD_REMOVE, CellCosts, Goal
+from leastnoise.query import Workload
+from leastnoise.strategy.budget import check_spent, least_scale
+from leastnoise.strategy.integer_rows import Strategy
+from leastnoise.strategy.rounding import grid_bits_of_integers
+
+# The place of a query that counts nothing, and of one that is not measured.
+_NOTHING = -1
+_ABSENT = -2
+
+# The finest grid a file may ask for, in bits: floats hold the rows on it.
+_MAX_BITS = 512
+
+# Coefficients lie below this, so that rows on any such grid are exact.
+MAX_COEFFICIENT = 2**30
+
+
+class QueryRows(Strategy):
+    """The rows of a workload but those of zeros, times 2^bits, in the order in which they are asked.
+
+    Attributes:
+        bits: every answer is its measurement over 2^bits.
+        names: of the batches of queries.
+        places: for every batch, where its queries are measured; −1 where a query counts nothing.
+    """
+
+    bits: int
+    names: tuple[str, ...]
+    places: tuple[Array, ...]
+
+    def __init__(
+        self, workload: Workload, *, bits: int, scale: int, noise: str, neighbours: str = ADD_REMOVE
+    ) -> None:
+        rows = workload.operator.dense(np.int64)
+        counts = rows.any(axis=1)
+        kept = rows[counts] if counts.any() else rows[:1]
+        is_wide = exact.bit_length(kept) + bits > exact.SAFE_BITS
+        super().__init__(
+            kept.astype(object if is_wide else np.int64) << bits,
+            scale=scale,
+            noise=noise,
+            neighbours=neighbours,
+        )
+        places = np.where(counts, np.cumsum(counts) - 1, _NOTHING)
+        names = tuple(workload.names)
+        self._keep(bits=bits, names=names, places=tuple(places[workload.rows_of(name)] for name in names))
+
+    @cached_property
+    def _own_places(self) -> dict[str, Array]:
+        return dict(zip(self.names, self.places, strict=True))
+
+    @cached_property
+    def _place_of_row(self) -> dict[bytes, int]:
+        """Where each different row is measured first."""
+        found: dict[bytes, int] = {}
+        for place, row in enumerate(self._floats):
+            found.setdefault(row.tobytes(), place)
+        return found
+
+    def places_of(self, workload: Workload) -> Array:
+        """Where each query is measured, (m,): those of a batch by its name, others by their row."""
+        rows = np.ldexp(workload.operator.dense(float), self.bits) + 0.0
+        found = []
+        for name in workload.names:
+            here = rows[workload.rows_of(name)]
+            own = self._own_places.get(name)
+            if own is not None and self._are(here, own):
+                found.append(own)
+            else:
+                found.append(np.array([self._place(row) for row in here], dtype=np.intp))
+        return np.concatenate(found)
+
+    def _are(self, rows: Array, places: Array) -> bool:
+        """Whether these rows are the ones measured there."""
+        if len(rows) != len(places):
+            return False
+        measured = np.where((places >= 0)[:, None], self._floats[np.maximum(places, 0)], 0.0)
+        return bool((rows == measured).all())
+
+    def _place(self, row: Array) -> int:
+        return self._place_of_row.get(row.tobytes(), _ABSENT) if row.any() else _NOTHING
+
+    @property
+    def _gain(self) -> float:
+        return math.ldexp(1.0, -self.bits)
+
+    def gains_of(self, workload: Workload, index: Array) -> Array:
+        places = self.places_of(workload)[index]
+        gains = np.zeros((len(index), self.shape[0]))
+        measured = np.flatnonzero(places >= 0)
+        gains[measured, places[measured]] = self._gain
+        absent = np.flatnonzero(places == _ABSENT)
+        if len(absent):
+            gains[absent] = workload.operator.rows(index[absent]) @ self.pseudo_inverse
+        return gains
+
+    def variances_of(self, workload: Workload) -> Array:
+        places = self.places_of(workload)
+        variances = np.where(places >= 0, self.noise_variance * self._gain**2, 0.0)
+        absent = np.flatnonzero(places == _ABSENT)
+        if len(absent):
+            variances[absent] = self.variances(Matrix(workload.operator.rows(absent)))
+        return variances
+
+    def covariances_of(self, left: Workload, right: Workload) -> Array:
+        require_room(left.shape[0], right.shape[0], "the covariances")
+        gains = [self.gains_of(asked, np.arange(asked.shape[0])) for asked in (left, right)]
+        return np.asarray(self.noise_variance * (gains[0] @ gains[1].T))
+
+    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
+        return float(workload.per_query(weights, "the weights") @ self.variances_of(workload))
+
+    def answers_of(self, workload: Workload, measurements: Array) -> Array:
+        return self._answered(workload, lambda: self.estimates(measurements), measurements.astype(float))
+
+    def error_map(self, workload: Workload) -> Callable[[Array], Array]:
+        return lambda noise: self._answered(workload, lambda: self.pseudo_inverse @ noise, noise)
+
+    def _answered(self, workload: Workload, cells: Callable[[], Array], measured: Array) -> Array:
+        """Answers from noisy integers or noise; cells are worked out where a query is not measured."""
+        places = self.places_of(workload)
+        answers = measured[np.maximum(places, 0)] * self._gain
+        answers[places < 0] = 0.0
+        absent = np.flatnonzero(places == _ABSENT)
+        if len(absent):
+            answers[absent] = workload.operator.rows(absent) @ cells()
+        return np.asarray(answers)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        # The rows are those of the plan's own queries.
+        return {"kind": "queries", "bits": self.bits}, {}
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("Strategy(", "QueryRows(", 1)
+
+
+def query_rows_from_plain(
+    plain: Any, workload: Workload, *, scale: int, noise: str, neighbours: str
+) -> QueryRows:
+    """The strategy that `QueryRows.to_parts` took apart, for the queries of its plan.
+
+    Raises:
+        PlanFileError: if it is none.
+    """
+    bits, operator = plain.get("bits"), workload.operator
+    is_small = math.prod(operator.shape) <= MAX_ENTRIES // 8 and operator.largest < MAX_COEFFICIENT
+    if type(bits) is not int or not 0 <= bits <= _MAX_BITS or not (operator.is_integer and is_small):
+        raise PlanFileError("the file holds a strategy of a kind that this version does not know")
+    return QueryRows(workload, bits=bits, scale=scale, noise=noise, neighbours=neighbours)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryProposal:
+    """Every query of a workload with whole coefficients, as it is asked."""
+
+    workload: Workload
+
+    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> QueryRows:
+        """The queries with the least noise that a privacy goal allows, the same for each.
+
+        Guarantee:
+            spent ≤ the goal's budget per record, or in every cell what is spare there, compared in exact
+            rationals, with the sensitivity of all rows that are measured, repeated ones included.
+        """
+        rows = self.workload.operator.dense(np.int64)
+        bits = grid_bits_of_integers(rows, goal, tol)
+        bare = QueryRows(self.workload, bits=bits, scale=1, noise=goal.noise, neighbours=goal.neighbours)
+        strategy = bare.with_scale(least_scale(bare, goal, spare))
+        check_spent(strategy, goal, spare)
+        return strategy
