@@ -254,7 +254,7 @@ def test_their_error_is_simulated_and_marked() -> None:
         c = by_name(table)[name]
         assert c.is_simulated and c.achieved is not None and c.gap is None
         assert c.rms_stderr == pytest.approx(math.sqrt(c.achieved / 10), rel=ROUNDING)
-        (row,) = (line for line in str(table).splitlines() if line.startswith(name))
+        (row,) = (line for line in str(table).splitlines() if line.startswith(f"{name} "))
         assert "simulated" in row
     assert f"Simulated: mean squared error over {N_RUNS} runs on the data given." in str(table)
     again = by_name(compare(PREFIX, PureDP(1), methods=DATA_DEPENDENT, data=COUNTS))
@@ -323,3 +323,14 @@ def test_without_altair_the_line_to_type_is_given(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "altair", None)
     with refuses(MissingExtraError, "altair", None, "pip install 'leastnoise"):
         compare(PREFIX, GDP(1), methods=["identity"]).plot()
+
+
+def test_mwem_as_printed_stands_beside_mwem_as_recommended() -> None:
+    counts = np.repeat([40, 5, 12, 1], 2)
+    workload = assemble([AllRanges("v")], Schema(v=range(8)))
+    found = compare(workload, PureDP(1), methods=["mwem", "identity"], data=counts)
+    simulated = {c.method: c.achieved for c in found.contenders if c.is_simulated}
+    assert set(simulated) == {"mwem", "mwem, as printed"}
+    assert len(set(simulated.values())) == 2, "another algorithm, another error"
+    without = compare(workload, PureDP(1), methods=["mwem"])
+    assert [c.method for c in without.contenders] == ["mwem"], "left out once"

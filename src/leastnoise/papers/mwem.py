@@ -192,4 +192,5 @@ MWEM = Method(
     },
     is_quick=False,
     is_data_dependent=True,
+    variants={"as printed": {"passes": 0}},
 )

@@ -128,6 +128,8 @@ class Method:
         is_data_dependent: whether what it measures depends on the data. It is used only when named.
         matrix_size: how many rows its matrices have, which says how many threads pay; all cells as a rule.
         takes_spare: whether it plans within what earlier plans have left of each cell.
+        variants: options that make another method of it, by what to call that; `compare` tries each one
+            where the method itself can serve.
         needs: the memory and time it takes, by which `Reasons` refuses before anything is allocated. Methods
             that never hold a matrix over all cells may leave it out.
     """
@@ -141,6 +143,7 @@ class Method:
     is_data_dependent: bool = False
     matrix_size: Callable[[Request], int] = _n_cells
     takes_spare: bool = False
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     needs: Callable[[Request], Needs] = _nothing
 
     def why_unfit(self, request: Request) -> str | None:

@@ -22,6 +22,7 @@ from leastnoise.planning import (
     Method,
     Plan,
     Reasons,
+    Request,
     all_methods,
     checked_request,
     method_named,
@@ -291,28 +292,47 @@ class _Race:
                 self.progress(Turn(method.name, number, n_turns, passed, None if step is None else step.gap))
 
         tell()
-        name = f"{method.name}{_NO_DELTA}" if is_aside else method.name
-        began = time.monotonic()
+        mark = _NO_DELTA if is_aside else ""
         try:
             reason = reasons.why_not(method)
             if reason is not None:
                 raise MethodError(reason)
             request = replace(reasons.request, progress=tell)
-            plan = plan_from_search(method, request, has_goal, reasons.needs(method))
-            if plan.mechanism is None:
-                placed = self._known(plan, name, began, is_aside)
-            elif self.counts is None:
-                raise MethodError(
-                    "its error depends on the data; it is simulated where public data= is given"
+            placed = self._place(method, f"{method.name}{mark}", request, reasons, has_goal, is_aside)
+            # Where a method serves, so do its variants.
+            variants = [
+                self._place(
+                    method,
+                    f"{method.name}, {variant}{mark}",
+                    replace(request, options=options),
+                    reasons,
+                    has_goal,
+                    is_aside,
                 )
-            else:
-                placed = self._simulated(plan, self.counts, name, began)
+                for variant, options in method.variants.items()
+            ]
         except LeastnoiseError as error:
             if not is_aside:
                 reason = getattr(error, "misses", str(error))
                 self.left_out.append(Contender(method.name, None, None, None, 0.0, reason))
             return
-        self.placed.append(replace(placed, is_without_delta=is_aside))
+        self.placed += [replace(one, is_without_delta=is_aside) for one in (placed, *variants)]
+
+    def _place(
+        self, method: Method, name: str, request: Request, reasons: Reasons, has_goal: bool, is_aside: bool
+    ) -> Contender:
+        """What a method gives with the options of a request.
+
+        Raises:
+            LeastnoiseError: if it gives nothing, or depends on data and there are none.
+        """
+        began = time.monotonic()
+        plan = plan_from_search(method, request, has_goal, reasons.needs(method))
+        if plan.mechanism is None:
+            return self._known(plan, name, began, is_aside)
+        if self.counts is None:
+            raise MethodError("its error depends on the data; it is simulated where public data= is given")
+        return self._simulated(plan, self.counts, name, began)
 
     def _known(self, plan: Plan, name: str, began: float, is_aside: bool) -> Contender:
         found = plan.certificate
