@@ -77,7 +77,8 @@ def time_limit_of(request: Request) -> float:
 def methods_to_try(methods: Iterable[Method], reasons: Reasons) -> list[Method]:
     """The methods that serve a request: quick ones and those that search; slow ones if there is no other."""
     m, n = reasons.request.workload.shape
-    willing = [method for method in methods if not method.is_data_dependent and reasons.unfit(method) is None]
+    tried = [method for method in methods if not (method.is_data_dependent or method.is_only_named)]
+    willing = [method for method in tried if reasons.unfit(method) is None]
     quick = [method for method in willing if method.is_quick]
     is_low_rank = n <= _LOWRANK_CELLS or _LOWRANK_SHARE * m <= n
     searches = [

@@ -126,6 +126,7 @@ class Method:
         is_quick: whether it takes seconds at most at every size that it accepts. Others search for
             long and stop at a time limit; under pure privacy method="auto" takes few of them.
         is_data_dependent: whether what it measures depends on the data. It is used only when named.
+        is_only_named: whether it is used only when named for another reason: some method is never worse.
         matrix_size: how many rows its matrices have, which says how many threads pay; all cells as a rule.
         takes_spare: whether it plans within what earlier plans have left of each cell.
         variants: options that make another method of it, by what to call that; `compare` tries each one
@@ -141,6 +142,7 @@ class Method:
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     is_quick: bool = True
     is_data_dependent: bool = False
+    is_only_named: bool = False
     matrix_size: Callable[[Request], int] = _n_cells
     takes_spare: bool = False
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

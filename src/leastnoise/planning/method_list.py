@@ -45,6 +45,7 @@ METHODS: tuple[Method, ...] = (
     P_IDENTITY,
     IDENTITY,
     WORKLOAD,
+    QUERIES,
     HIERARCHICAL,
     WAVELET,
     FOURIER,
@@ -55,8 +56,8 @@ METHODS: tuple[Method, ...] = (
     WEIGHTED_BASIS,
 )
 
-# Taken only when named: least squares after the same noise is never worse.
-NAMED_ONLY: tuple[Method, ...] = (QUERIES,)
+# Those that method="auto" may take.
+_TRIED = tuple(method for method in METHODS if not method.is_only_named)
 
 # Those that search for the optimum under Gaussian noise. The others measure fixed rows, or weigh those of a
 # fixed basis, and have never been better.
@@ -80,7 +81,7 @@ PAPERS: tuple[tuple[str, str, str], ...] = (
 
 def all_methods() -> tuple[Method, ...]:
     """Every method, the papers' own after ours."""
-    return (*METHODS, *NAMED_ONLY, *_paper_methods())
+    return (*METHODS, *_paper_methods())
 
 
 def _paper_methods() -> Iterator[Method]:
@@ -106,7 +107,7 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
         products = (PRODUCT, MARGINALS, RESIDUALS)
         first, last = ((), products) if n <= SMALL else (products, ())
         yield from first
-        yield from (method for method in METHODS if method not in first + last)
+        yield from (method for method in _TRIED if method not in first + last)
         yield from _paper_methods()
         yield from last
         return
@@ -118,7 +119,7 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
         yield from (MARGINALS, PRODUCT) if goal.relation.replaces else (PRODUCT, MARGINALS)
         yield from (DENSE, RESIDUALS, JOINT) if is_dense_soon(reasons) else (RESIDUALS, JOINT, DENSE)
     # Noise on every cell or query comes after wavelets and trees.
-    others = [method for method in METHODS if method.name not in SEARCHES]
+    others = [method for method in _TRIED if method.name not in SEARCHES]
     yield from sorted(others, key=lambda method: method in (IDENTITY, WORKLOAD))
     yield from _paper_methods()
 
@@ -144,11 +145,11 @@ def method_named(name: str) -> Method:
     Raises:
         MethodError: for an unknown name, listing those there are.
     """
-    for method in (*METHODS, *NAMED_ONLY):
+    for method in METHODS:
         if method.name == name:
             return method
     for own, module, attribute in PAPERS:
         if own == name:
             return _loaded(module, attribute)
-    known = [method.name for method in (*METHODS, *NAMED_ONLY)] + [own for own, _, _ in PAPERS]
+    known = [method.name for method in METHODS] + [own for own, _, _ in PAPERS]
     raise MethodError(f"there is no method {name!r}; there are {', '.join(known)}")

@@ -116,6 +116,7 @@ QUERIES = Method(
     "noise on every query as asked, twice if asked twice, and no least squares; only when named",
     _refuses_workload,
     _find_queries,
+    is_only_named=True,
     needs=dense_needs(held=4.2, first=3, step=0, rounded=None, spans=True),
 )
 
