@@ -16,7 +16,7 @@ from leastnoise.papers.reproductions.verdicts import Check, statement_about
 
 # Instances of each size.
 N_QUICK = 20
-N_FULL = 200
+N_FULL = 100
 
 # Shares are shown between these, so that a logarithmic axis holds them.
 _LEAST_SHARE = 1e-9
