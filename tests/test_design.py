@@ -29,11 +29,11 @@ from leastnoise.planning import (
     one_method,
     trials,
 )
+from leastnoise.planning.families import dense
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.query import (
     AllRanges,
     Marginal,
-    MaxVariance,
     Prefix,
     Schema,
     Total,
@@ -213,8 +213,8 @@ def test_of_two_methods_the_better_plan_is_kept(
     is_better_first: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     """The first that accepted the request was taken, however far it was from the optimum."""
-    dense = method_named("dense")
-    only(monkeypatch, *((dense, WORSE) if is_better_first else (WORSE, dense)))
+    best = method_named("dense")
+    only(monkeypatch, *((best, WORSE) if is_better_first else (WORSE, best)))
     plan = design(PREFIX, GDP(1))
     assert plan.method == "dense" and plan.certificate.status == "optimal" and plan.ended == "converged"
     if is_better_first:
@@ -232,19 +232,19 @@ def test_of_two_methods_the_better_plan_is_kept(
     assert again.tried == plan.tried and again.digest == plan.digest
 
 
-@pytest.mark.thorough
-def test_where_records_are_replaced_no_method_that_searches_is_ahead_of_auto() -> None:
-    """Where the dense method only scales the optimum for records added or removed, others may be better."""
-    goal, schema = GDP(1, neighbours="replace-one"), Schema(x=range(12), y=range(12))
-    for queries in (
-        [Prefix("x") * Marginal("y"), Marginal("x") * Prefix("y")],
-        [Marginal("x"), Marginal("y"), Prefix("x")],
-    ):
+def test_where_no_method_is_proved_none_that_searches_is_ahead_of_auto(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the optimum for records added or removed is scaled to records replaced, others may be better."""
+    monkeypatch.setattr(dense, "MAX_PAIRED_CELLS", 0)
+    goal, schema = GDP(1, neighbours="replace-one"), Schema(x=range(4), y=range(3))
+    for queries in ([Prefix("x") * Marginal("y")], [Marginal("x"), Marginal("y"), Prefix("x")]):
         workload = assemble(queries, schema)
-        plan = design(workload, goal, objective=MaxVariance())
-        assert len(plan.tried) > 1 and plan.certificate.gap > 1e-4
-        for name in ("dense", "residuals"):
-            own = design(workload, goal, objective=MaxVariance(), method=name).certificate.achieved
+        plan = design(workload, goal)
+        names = [trial.name for trial in plan.tried]
+        assert {"dense", "residuals"} <= set(names) and plan.certificate.status == "heuristic"
+        for name in names:
+            own = design(workload, goal, method=name).certificate.achieved
             assert plan.certificate.achieved <= own * (1 + 1e-9)
 
 
