@@ -320,7 +320,7 @@ def test_ranges_keep_to_the_declared_values() -> None:
     clipped = Ranges("age", [(-50, 15), (85, math.inf)])
     assert clipped.operator(schema).rows([0, 1]).sum(axis=1).tolist() == [4, 2]
     assert list(clipped.labels(schema)) == ["age 0–10", "age 90"]
-    assert list(Ranges("income", [(0, 20)]).labels(schema)) == ["income [0, 20)"]
+    assert list(Ranges("income", [(0, 20)]).labels(schema)) == ["income 0–19"]
     assert Ranges("age", np.array([[0, 20]])) == Ranges("age", ((0, 20),))  # type: ignore[arg-type]
 
 

@@ -36,7 +36,7 @@ SCHEMA = ln.Schema(age=range(5), sex=ln.Hierarchy({"all": ["F", "M"]}), income=l
 SIZES = (5, 2, 3)
 N = 30
 SEX = ("F", "M")
-INCOME = ("[0, 10)", "[10, 20)", "[20, 50)")
+INCOME = ("0–9", "10–19", "20–49")
 
 
 class SeededBits:
@@ -361,10 +361,10 @@ def test_data_of_another_schema_is_refused():
         (np.ones(N, dtype=bool), "whole numbers of an integer type"),
         (np.ones(N, dtype=complex), "whole numbers of an integer type"),
         (np.ma.masked_array([1] * N), "counts must be a list, a tuple or a plain array, got MaskedArray"),
-        (["1"] * N, "a table must be"),
-        (None, "a table must be"),
-        (7, "a table must be"),
-        ({"age": [1]}, "a table must be"),
+        (["1"] * N, "table must be"),
+        (None, "table must be"),
+        (7, "table must be"),
+        ({"age": [1]}, "table must be"),
         ("nowhere.csv", "there is no file"),
     ],
     ids=str,
@@ -375,7 +375,7 @@ def test_counts_that_are_none_are_refused(counts, words):
 
 def test_a_matrix_plan_needs_a_vector():
     plan = ln.design(ln.Workload.from_matrix(np.eye(3)), ln.GDP(1))
-    words = "a plan made from a matrix without a schema needs a vector of 3 integer counts"
+    words = "data must be a vector of 3 integer counts for a plan without a schema"
     for source in ("people.csv", pd.DataFrame({"age": [1]}), None, ["a", "b", "c"]):
         refused(DataError, words, plan, source)
 

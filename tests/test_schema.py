@@ -8,6 +8,7 @@ import json
 import math
 import operator
 import pickle
+import re
 import sys
 from fractions import Fraction
 from typing import Any
@@ -95,7 +96,7 @@ def test_an_attribute_may_have_any_name() -> None:
 
 def test_a_schema_prints_its_values() -> None:
     schema = Schema(age=range(116), sex=("F", "M"), income=Bins([0, 10_000, 50_000.5]))
-    assert repr(schema) == "Schema(age: 0–115, sex: F, M, income: [0, 50,000.5); 464 cells)"
+    assert repr(schema) == "Schema(age: 0–115; sex: F, M; income: [0, 50,000.5); 464 cells)"
 
 
 # ---------------------------------------------------------------- whole numbers
@@ -279,6 +280,30 @@ def test_labels_of_bins() -> None:
     assert attribute.span_label(0, 1) == "[0, 50,000.5)"
 
 
+@pytest.mark.parametrize(
+    ("edges", "labels"),
+    [
+        ([17, 25, 85], ["17–24", "25–84"]),
+        ([0, 10_000, 50_000.0], ["0–9,999", "10,000–49,999"]),
+        ([-math.inf, 0, 65, math.inf], ["below 0", "0–64", "65 or more"]),
+        ([-10, -5, 0], ["-10–-6", "-5–-1"]),
+        ([0, 1, 5], ["[0, 1)", "[1, 5)"]),
+        ([0, 0.5, 10], ["[0, 0.5)", "[0.5, 10)"]),
+        ([0, 10, 1e20], ["[0, 10)", "[10, 1e+20)"]),
+    ],
+)
+def test_bins_of_whole_numbers_name_the_numbers_inside(edges: list[float], labels: list[str]) -> None:
+    """They were written half-open, and a bin from 0 to 1 must not read as 0 alone."""
+    bins = Bins(edges)
+    assert [bins.label(i) for i in range(bins.size)] == labels
+    wholes = [re.fullmatch(r"(-?[\d,]+)–(-?[\d,]+)", label) for label in labels]
+    for i, found in enumerate(wholes):
+        if found is not None:
+            low, high = (int(end.replace(",", "")) for end in found.groups())
+            inside = [v for v in (low - 1, low, high, high + 1) if bins.position(v) == i]
+            assert inside == [low, high]
+
+
 def test_equal_bins_are_written_alike() -> None:
     whole, floats, arrays = Bins([0, 1, 2]), Bins([0.0, 1.0, 2.0]), Bins(np.arange(3))  # type: ignore[arg-type]
     assert whole == floats == arrays
@@ -290,7 +315,7 @@ def test_equal_bins_are_written_alike() -> None:
 
 def test_open_ends_hold_everything_beyond() -> None:
     attribute = Bins([-math.inf, 10, 80, math.inf], other="not said")
-    assert [attribute.label(i) for i in range(4)] == ["below 10", "[10, 80)", "80 or more", "not said"]
+    assert [attribute.label(i) for i in range(4)] == ["below 10", "10–79", "80 or more", "not said"]
     assert [attribute.position(v) for v in (-math.inf, -1e308, 10, 80, 10**400, math.inf)] == [
         0,
         0,

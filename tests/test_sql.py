@@ -449,7 +449,7 @@ def test_sums_under_a_condition_that_ties_an_attribute_of_one_cell() -> None:
     statement = "SELECT x, SUM(u) FROM p WHERE u <> -3 OR NOT (x >= 12500 OR x < 12500) GROUP BY CUBE (x)"
     workload = assemble(queries_from_sql(statement, schema), schema)
     assert workload.dense().tolist() == [[0, -2, -1]] * 2
-    assert list(workload.labels) == ["u sum, u >= -2, x [1,000, 12,500)", "u sum, u >= -2"]
+    assert list(workload.labels) == ["u sum, u >= -2, x 1,000–12,499", "u sum, u >= -2"]
 
 
 def test_sums_under_a_condition_on_what_is_added_up() -> None:

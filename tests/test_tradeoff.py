@@ -451,7 +451,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["epsilon"] for row in csv.DictReader(lines)] == ["0.5", "1.0", "2.0"]
     # Refused before anything is designed.
     monkeypatch.setattr(sys.modules["leastnoise.report.trade_off"], "tradeoff", None)
-    for out, words in (("t.png", "by its ending"), ("none/t.csv", "there is no folder")):
+    for out, words in (("t.png", "must end in .svg"), ("none/t.csv", "there is no folder")):
         refused = command("town.toml", "--out", out)
         assert isinstance(refused.exception, InputError)
         assert words in str(refused.exception)

@@ -55,7 +55,7 @@ _EXAMPLES = {
     "more named": ('{ categories = ["north", "south"], other = "elsewhere" }', "or with a cell for the rest"),
     "whole": ("{ range = [0, 116] }", "0, 1, … 115: the first value, and the last plus one"),
     "clamped": ('{ range = [0, 100], outside = "clamp" }', "or with 130 counted as 99"),
-    "measured": ("{ bins = [0, 18, 65, inf] }", "[0, 18), [18, 65), 65 or more"),
+    "measured": ("{ bins = [0, 18, 65, inf] }", "0–17, 18–64, 65 or more"),
 }
 _SHOWN = {
     "": ("named", "whole", "measured"),

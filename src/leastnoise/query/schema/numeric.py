@@ -7,6 +7,8 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -129,6 +131,10 @@ class Bins(Attribute):
     The first edge may be -inf and the last one inf: that end is then open, and
     holds the infinite values too.
 
+    Where all edges are whole numbers and at least 2 apart, labels name the whole numbers
+    inside, "17–24" for [17, 25): a fraction such as 24.5 is counted with 24. Other intervals
+    are written half-open, as "[0.5, 1.5)".
+
     Args:
         edges: numbers that increase.
         outside: "drop", "clamp" or "other".
@@ -138,7 +144,7 @@ class Bins(Attribute):
     Example:
         >>> bins = Bins([float("-inf"), 10, 80, float("inf")])
         >>> [bins.label(i) for i in range(bins.size)]
-        ['below 10', '[10, 80)', '80 or more']
+        ['below 10', '10–79', '80 or more']
     """
 
     edges: tuple[float, ...]
@@ -192,7 +198,16 @@ class Bins(Attribute):
         low, high = self.edges[first], self.edges[last + 1]
         if low == -math.inf:
             return "any number" if high == math.inf else f"below {high:,}"
-        return f"{low:,} or more" if high == math.inf else f"[{low:,}, {high:,})"
+        if high == math.inf:
+            return f"{low:,} or more"
+        return f"{low:,}–{high - 1:,}" if self._is_whole else f"[{low:,}, {high:,})"
+
+    @cached_property
+    def _is_whole(self) -> bool:
+        """Whether labels name whole numbers; not between 0 and 1, where fractions are meant."""
+        finite = [edge for edge in self.edges if abs(edge) != math.inf]
+        is_wide = all(high - low >= 2 for low, high in pairwise(finite))
+        return is_wide and all(isinstance(edge, int) for edge in finite)
 
     def prefix_label(self, i: int) -> str:
         if i == self.n_values:

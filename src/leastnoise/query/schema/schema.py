@@ -20,7 +20,7 @@ class Schema:
 
     Example:
         >>> Schema(age=range(116), sex=("F", "M"))
-        Schema(age: 0–115, sex: F, M; 232 cells)
+        Schema(age: 0–115; sex: F, M; 232 cells)
     """
 
     __slots__ = ("_attributes",)
@@ -88,7 +88,7 @@ class Schema:
 
     def __repr__(self) -> str:
         parts = [f"{name}: {a.cells_label()}" for name, a in self._attributes.items()]
-        return f"Schema({', '.join(parts)}; {in_figures(self.n_cells)} cells)"
+        return f"Schema({'; '.join(parts)}; {in_figures(self.n_cells)} cells)"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `from_dict` reads back, attributes in order."""
