@@ -273,12 +273,17 @@ def test_a_method_that_comes_first_leaves_time_to_the_optimum(monkeypatch: pytes
 
         return replace(method, find=find)
 
-    only(monkeypatch, noting(WORSE), noting(method_named("dense")))
+    only(monkeypatch, noting(WORSE), noting(replace(WORSE, name="joint")), noting(method_named("dense")))
     design(PREFIX, GDP(1), time_limit=600)
     assert limits["residuals"] == pytest.approx(300, rel=0.01)
+    assert limits["joint"] == pytest.approx(300, rel=0.01)
     assert limits["dense"] == pytest.approx(600, rel=0.01)
     design(PREFIX, GDP(1))
-    assert limits == {"residuals": None, "dense": None}
+    assert limits == {"residuals": None, "joint": None, "dense": None}
+    only(monkeypatch, noting(replace(WORSE, name="joint")), noting(WORSE))
+    monkeypatch.setattr(choice, "DENSE", replace(method_named("dense"), refuses=lambda _: "it cannot"))
+    design(PREFIX, GDP(1), time_limit=600)
+    assert limits["residuals"] == pytest.approx(600, rel=0.01)
 
 
 def test_few_operations_put_the_dense_optimum_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from leastnoise.core.progress import Progress
 from leastnoise.planning.families.dense import DENSE
+from leastnoise.planning.families.joint import JOINT
 from leastnoise.planning.families.residuals import RESIDUALS
 from leastnoise.planning.laplace_search import best_with_laplace_noise
 from leastnoise.planning.method import Method, Reasons
@@ -79,8 +80,9 @@ def design(
     return _best_with_gaussian_noise(reasons, has_goal)
 
 
-# Of the time left, what a method may take that is mostly near the optimum, where a search for it comes after.
-_SHARE_BEFORE_DENSE = 0.5
+# Of the time left, what a method may take that is mostly near the optimum, where one comes after that may be
+# nearer.
+_SHARE_BEFORE_OTHERS = 0.5
 
 
 def _best_with_gaussian_noise(reasons: Reasons, has_goal: bool) -> Plan:
@@ -120,9 +122,13 @@ def _may_join(trials: Trials, method: Method) -> bool:
 
 
 def _share(trials: Trials, method: Method) -> float:
-    """The share of the time left for a method: all of it, unless one that is proved comes after it."""
-    is_before_dense = method.name == RESIDUALS.name and not trials.has_tried(DENSE.name)
-    if trials.request.time_limit is None or not is_before_dense or trials.reasons.unfit(DENSE) is not None:
+    """The share of the time left for a method: all of it, unless one that may be better comes after it."""
+    if trials.request.time_limit is None or method.name not in (RESIDUALS.name, JOINT.name):
         return 1.0
-    too_much = trials.reasons.too_much(DENSE, (1 - _SHARE_BEFORE_DENSE) * trials.left)
-    return 1.0 if too_much is not None else _SHARE_BEFORE_DENSE
+    reasons, left = trials.reasons, (1 - _SHARE_BEFORE_OTHERS) * trials.left
+    is_followed = any(
+        reasons.unfit(later) is None and reasons.too_much(later, left) is None
+        for later in (JOINT, DENSE)
+        if later.name != method.name and not trials.has_tried(later.name)
+    )
+    return _SHARE_BEFORE_OTHERS if is_followed else 1.0
