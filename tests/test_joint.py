@@ -287,3 +287,68 @@ def test_information_about_cells_is_that_of_the_rows() -> None:
     h = np.random.default_rng(1).standard_normal(16)
     expected = A.T @ (A @ h) / strategy.noise_variance
     np.testing.assert_allclose(strategy.information_times(h), expected, rtol=1e-9)
+
+
+@cache
+def with_targets(n: int) -> ln.Workload:
+    along_x, along_y = strips(n).blocks
+    queries = [along_x.query.having(stderr=3.0), along_y.query.having(stderr=2.0)]
+    schema = strips(n).schema
+    assert schema is not None
+    return ln.assemble(queries, schema)
+
+
+@pytest.mark.thorough
+def test_largest_variance_is_near_the_dense_optimum() -> None:
+    plan, dense = (
+        ln.design(strips(8), ln.GDP(1), objective=ln.MaxVariance(), method=method)
+        for method in ("joint", "dense")
+    )
+    assert plan.certificate.lower_bound <= dense.certificate.achieved * (1 + 1e-6)
+    assert dense.certificate.lower_bound <= plan.certificate.achieved <= 1.015 * dense.certificate.achieved
+
+
+@pytest.mark.thorough
+def test_targets_cost_about_what_they_must_and_totals_within_them_too() -> None:
+    asked = with_targets(5)
+    plan, dense = ln.design(asked, method="joint"), ln.design(asked, method="dense")
+    assert plan.factor is not None and plan.factor <= 1
+    assert plan.mu is not None and dense.mu is not None
+    assert dense.mu * (1 - 1e-6) <= plan.mu <= 1.01 * dense.mu
+    assert plan.certificate.lower_bound <= dense.mu**2 * (1 + 1e-6)
+    with pytest.raises(DesignError):
+        ln.design(asked, ln.GDP(0.8 * dense.mu), method="joint")
+    for times in (1.1,):
+        goal = ln.GDP(times * dense.mu)
+        within, best = (ln.design(asked, goal, method=method) for method in ("joint", "dense"))
+        assert within.factor is not None and within.factor <= 1
+        assert within.certificate.lower_bound <= best.certificate.achieved * (1 + 1e-6)
+        assert best.certificate.lower_bound * (1 - 1e-9) <= within.certificate.achieved
+        assert within.certificate.achieved <= 1.02 * best.certificate.achieved
+
+
+@pytest.mark.parametrize("is_total", [False, True])
+def test_slopes_under_caps_are_those_of_differences(is_total: bool) -> None:
+    from leastnoise.planning.joint.joint_caps import CappedProblem, _Merit
+    from leastnoise.planning.joint.joint_problem import JointProblem
+    from leastnoise.planning.joint.joint_search import JointVariables
+    from leastnoise.planning.joint.joint_start import haar_start
+    from leastnoise.solver import NUMPY
+
+    for seed in range(6):
+        products = products_of(random_union(seed))
+        assert products is not None
+        rng = np.random.default_rng(seed)
+        n = len(products.terms)
+        problem = JointProblem(products, 1 + rng.random(n), pins=bool(seed % 2), backend=NUMPY)
+        variables = JointVariables(problem)
+        capped = CappedProblem(problem, 1 + rng.random(n))
+        merit = _Merit(capped, variables, is_total, multiplier=0.7)
+        z = variables.packed(haar_start(problem, rng), np.exp(0.3 * rng.standard_normal(problem.shape)))
+        for value in (variables.value, merit.value):
+            _, slope = value(z, 8.0)
+            for place in rng.integers(len(z), size=4).tolist():
+                step = np.zeros(len(z))
+                step[place] = 1e-6
+                rise = (value(z + step, 8.0)[0] - value(z - step, 8.0)[0]) / 2e-6
+                assert rise == pytest.approx(slope[place], rel=1e-4, abs=1e-5)

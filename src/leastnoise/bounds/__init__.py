@@ -29,6 +29,7 @@ from leastnoise.bounds.product_bound import (
     per_term,
     product_witness_from_parts,
     with_row_weights,
+    with_weighted_terms,
 )
 from leastnoise.bounds.union_axes import AxisRoots, dense_axis, plain_axis, root_below
 from leastnoise.bounds.union_directions import AskedKinds, Directions, ResolventBlocks
@@ -59,4 +60,5 @@ __all__ = [
     "union_bound",
     "union_bound_work",
     "with_row_weights",
+    "with_weighted_terms",
 ]

@@ -203,6 +203,15 @@ def with_row_weights(products: Products, rows: Mapping[tuple[int, int], Array]) 
     return Products(products.axes, tuple(map(tuple, kinds)), tuple(terms))
 
 
+def with_weighted_terms(products: Products, rows: Mapping[tuple[int, int], Array]) -> Products:
+    """The products, and behind them the same once more, with rows multiplied by the roots of their weights.
+
+    With weights w and then p, W of both together is diag(w + p ⊗ π)^½ W.
+    """
+    weighted = with_row_weights(products, rows)
+    return Products(products.axes, weighted.kinds, (*products.terms, *weighted.terms))
+
+
 def per_term(of_batches: Sequence[Array], products: Products) -> Array:
     """One number for every product, from those of its query.
 
@@ -252,8 +261,12 @@ def product_dual_bound(
     if p is None or caps is None or not p.any():
         size = unit_variance * at_profile_1(w, products)
         return size, size
-    size = unit_variance * at_profile_1(w + p, products)
-    return size - _allowed(p, caps, products, {}), size
+    if not witness.rows:
+        size = unit_variance * at_profile_1(w + p, products)
+        return size - _allowed(p, caps, products, {}), size
+    both = with_weighted_terms(products, witness.rows)
+    size = unit_variance * at_profile_1(np.concatenate([w, p]), both)
+    return size - _allowed(p, caps, products, witness.rows), size
 
 
 def _allowed(

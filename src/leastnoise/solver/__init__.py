@@ -18,6 +18,7 @@
     split.py                the best split of a budget over blocks
     weighting.py            the best weights of a given list of queries to measure
     product_weights.py      the best weights of products of rows, axis by axis
+    capped_product_weights.py  the same where every query has a cap
 
 Nothing here is trusted: `certificate` recomputes both bounds from the workload
 and the integer strategy alone.
@@ -25,6 +26,12 @@ and the integer strategy alone.
 
 from leastnoise.solver.backend import BACKENDS, NUMPY, Backend, load_backend
 from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
+from leastnoise.solver.capped_product_weights import (
+    CappedQueries,
+    CappedWeights,
+    least_largest_weights,
+    total_within_weights,
+)
 from leastnoise.solver.column_generation import least_total_of_many, least_total_of_many_pairs
 from leastnoise.solver.descent import StopDescent, minimise_smooth
 from leastnoise.solver.newton import Solution, minimise_over_pairs, minimise_total_variance
@@ -38,7 +45,9 @@ __all__ = [
     "BACKENDS",
     "NUMPY",
     "Backend",
+    "CappedQueries",
     "CappedSolution",
+    "CappedWeights",
     "ImplicitRows",
     "ProductWeights",
     "QueryRows",
@@ -48,6 +57,7 @@ __all__ = [
     "StopDescent",
     "Weighting",
     "least_largest",
+    "least_largest_weights",
     "least_profile",
     "least_total_of_many",
     "least_total_of_many_pairs",
@@ -60,6 +70,7 @@ __all__ = [
     "refined_profile",
     "total_within",
     "total_within_caps",
+    "total_within_weights",
     "towards_cells",
     "towards_rows",
 ]

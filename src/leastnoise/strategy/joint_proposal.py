@@ -16,9 +16,9 @@ from leastnoise.strategy.joint_rows import JointRows
 from leastnoise.strategy.rounding import bits_for_scale, finer_bits
 from leastnoise.strategy.structured.axis_form import AxisForm
 
-# Bits of the largest multiplier. One that is 2^18 times smaller still has 12 bits, and rounding moves its
-# variance by a share of 2^-12, up or down.
-_MULTIPLIER_BITS = 30
+# Bits of the largest multiplier. One that is 2^18 times smaller still has 22 bits, and rounding moves its
+# variance by a share of 2^-22, up or down.
+_MULTIPLIER_BITS = 40
 
 
 def joint_form(coefficients: Array, basis: Array | None, *, bits: int, has_total: bool) -> AxisForm:

@@ -5,53 +5,86 @@ rows one precision; where two ordered attributes are crossed cell by cell, as ru
 y and along y for every x, the optimum is not of that form, and residuals end 12 to 23 % above it. This family
 holds products (ω of rank one), residuals of one centre (ω constant on blocks) and weighted bases (T fixed).
 
-The search is that of `planning.joint`. It is not convex, so the plan carries the bound of product form that
-`residuals` has, and its gap is reported as it is.
+The search is that of `planning.joint`. It is not convex, so the plan carries a bound of product form, as
+`residuals` does, and its gap is reported as it is.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness
+from leastnoise.bounds import ProductWitness, union_bound, with_row_weights, with_weighted_terms
 from leastnoise.core.deadline import Deadline
+from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.core.resources import Needs, matrices, products, seconds_for
 from leastnoise.planning.families.product_requests import (
+    ProductRequest,
     product_request,
     refuse_unstructured,
     table_sizes,
 )
+from leastnoise.planning.joint.joint_caps import (
+    WITHIN_NORMS,
+    WITHIN_STEPS,
+    CappedPoint,
+    CappedProblem,
+    capped_descent,
+    capped_weights,
+)
 from leastnoise.planning.joint.joint_dual import joint_dual_weights
 from leastnoise.planning.joint.joint_problem import JointProblem
-from leastnoise.planning.joint.joint_rounding import integer_proposal
-from leastnoise.planning.joint.joint_search import COMPARED_TOL, JointPoint, descended, weighted
+from leastnoise.planning.joint.joint_rounding import WEIGHTS_TOL, integer_bases, joint_proposal
+from leastnoise.planning.joint.joint_search import (
+    COMPARED_TOL,
+    FIRST_NORMS,
+    FIRST_STEPS,
+    NORMS,
+    STEPS,
+    JointPoint,
+    descended,
+    weighted,
+)
 from leastnoise.planning.joint.joint_start import eigen_start, haar_start, unit_start
 from leastnoise.planning.method import Method, Request, SearchResult
-from leastnoise.planning.oblique.proposal import with_small_weights
+from leastnoise.planning.oblique.proposal import with_loose_caps, with_small_weights
+from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Products, first_not_spanned
 from leastnoise.solver import load_backend
+from leastnoise.strategy import AxisForm
 
-# Cells. A search holds 50 arrays of as many numbers.
+# Cells. A search holds 70 arrays of as many numbers.
 MAX_CELLS = 2**21
 
-# Norms of the profile, and steps for each, by which starts are compared.
-_FIRST_NORMS = (8.0, 32.0)
-_FIRST_STEPS = 60
+# Queries, where each has a cap of its own to keep.
+MAX_CAPPED = 2**21
+
+# Rows of one kind over one axis, where single queries have caps.
+MAX_CAPPED_ROWS = 2**14
 
 # Shares of the time that are over when a part of the search must end: starts have been compared, ...
 _COMPARING = 0.2
+
+# ... with targets within a goal, the largest variance is known, ...
+_KEEPING = 0.4
 
 # ... the descent has ended, ...
 _SEARCHING = 0.7
 
 # ... and weights have been worked out for integer rows; what is left is for the bound.
 _WEIGHING = 0.8
+
+# The gap to which ω is worked out before the first step.
+_ROUGH = 1e-1
+
+# What rounding to integers adds to a variance must not take it over its cap.
+_ROUNDING_ROOM = 1e-5
 
 
 def _refuses(request: Request) -> str | None:
@@ -62,15 +95,18 @@ def _refuses(request: Request) -> str | None:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
     if request.privacy.relation.replaces:
         return "it is for records that are added or removed, not replaced"
-    if request.objective.kind != "total":
-        return "it minimises the total variance"
     asked = product_request(request).products
     if not asked.axes:
         return "there is a single cell"
     if asked.n_cells > MAX_CELLS:
-        return (
-            f"it holds a weight for every cell, at most {MAX_CELLS:,}; there are {in_figures(asked.n_cells)}"
-        )
+        return f"it takes at most {MAX_CELLS:,} cells; this workload has {in_figures(asked.n_cells)}"
+    if request.objective.kind != "total":
+        n_queries = sum(term.n_rows for term in asked.terms)
+        if n_queries > MAX_CAPPED:
+            return f"it tells at most {MAX_CAPPED:,} queries with targets apart; there are {n_queries:,}"
+        most = max((kind.n_rows for kinds in asked.kinds for kind in kinds), default=1)
+        if most > MAX_CAPPED_ROWS:
+            return f"it tells at most {MAX_CAPPED_ROWS:,} rows of an attribute apart; there are {most:,}"
     return None
 
 
@@ -81,8 +117,11 @@ def _needs(request: Request) -> Needs:
     held = matrices(_HELD, 1, cells + squares)
     # Towards cells, towards rows, and the slopes of both: six products along every axis.
     each = 12.0 * cells * sum(sizes) + sum(products(3, size, size) for size in sizes)
-    on_device = request.backend != "numpy"
-    step = 0.0 if on_device else each
+    if request.objective.kind != "total":
+        n_queries = sum(float(term.n_rows) for term in asked.terms)
+        held += matrices(_HELD, 1, n_queries)
+        each += 24.0 * n_queries * sum(sizes)
+    step = 0.0 if request.backend != "numpy" else each
     return Needs(held, _FIRST_EVALUATIONS * step, step, _LAST_EVALUATIONS * each, _EVALUATIONS)
 
 
@@ -101,83 +140,296 @@ _LAST_EVALUATIONS = 100.0
 
 def _find(request: Request) -> SearchResult:
     question = product_request(request)
-    weights = question.weights
-    if (weights == 0).any() and first_not_spanned(request.workload, request.objective) is None:
-        weights = with_small_weights(weights, table_sizes(question.products))
-    deadline = request.deadline.before(seconds_for(_needs(request).last))
-    told = _Teller(request)
-    tried: list[tuple[JointProblem, JointPoint]] = []
-    backend = load_backend(request.backend)
-    # The same start for the same request.
-    rng = np.random.default_rng(request.workload.shape[1])
-    plain = JointProblem(question.products, weights, pins=False, backend=backend)
-    starts = [(plain, haar_start(plain, rng)), (plain, unit_start(plain, rng))]
-    if any(axis.has_total for axis in plain.axes):
-        held = JointProblem(question.products, weights, pins=True, backend=backend)
-        starts.append((held, haar_start(held, rng)))
-    early = deadline.part(_COMPARING)
-    for problem, bases in starts:
-        first = weighted(problem, bases, tol=_ROUGH, deadline=early)
-        tried.append((problem, _improved(problem, first, _FIRST_NORMS, _FIRST_STEPS, early, told)))
-    problem, point = min(tried, key=lambda pair: pair[1].total)
-    point = _improved(problem, point, None, None, deadline.part(_SEARCHING), told)
-    # Where Gram matrices commute this is the optimum; elsewhere a descent from it ends too high.
-    commuting = weighted(plain, eigen_start(plain), tol=COMPARED_TOL, deadline=deadline.part(_SEARCHING))
-    if commuting.total < point.total:
-        problem, point = plain, commuting
-    proposal, found = integer_proposal(problem, point, deadline=deadline.part(_WEIGHING))
-    q, proved = _proof(question.products, weights, problem, found.q, deadline)
-    note = f"joint weights over free bases of {len(problem.axes)} axes, {told.steps:,} steps"
-    ended = worst_ending([found.ended, proved])
-    witness = ProductWitness(q, axes=question.products.axes)
-    return SearchResult(proposal, witness, "stopped", note, ended)
+    search = _Search(request, question)
+    if request.objective.kind == "total":
+        return search.total()
+    if request.objective.kind == "largest":
+        return search.largest()
+    return search.total_within_caps()
 
 
-# The gap to which ω is worked out before the first step.
-_ROUGH = 1e-1
+class _Search:
+    """One request: its time, its starts, and what becomes of them."""
 
+    def __init__(self, request: Request, question: ProductRequest) -> None:
+        self._request, self._question = request, question
+        self._deadline = request.deadline.before(seconds_for(_needs(request).last))
+        self._backend = load_backend(request.backend)
+        self._steps = 0
 
-def _improved(
-    problem: JointProblem,
-    point: JointPoint,
-    norms: tuple[float, ...] | None,
-    steps: int | None,
-    deadline: Deadline,
-    told: _Teller,
-) -> JointPoint:
-    """The point where a descent ends, with the best weights there, or the point itself if that is better."""
-    given = {} if norms is None else {"norms": norms}
-    limits = {} if steps is None else {"steps": steps}
-    bases, _, ended = descended(problem, point, **given, **limits, deadline=deadline, told=told)  # type: ignore[arg-type]
-    found = weighted(problem, bases, tol=COMPARED_TOL, ended=ended, deadline=deadline)
-    return found if found.total < point.total else point
-
-
-class _Teller:
-    """Counts evaluations, and tells the listener of each; the gap is known only at the end."""
-
-    def __init__(self, request: Request) -> None:
-        self._request, self.steps = request, 0
-
-    def __call__(self) -> None:
-        self.steps += 1
+    def _told(self) -> None:
+        """Count an evaluation, and tell the listener; the gap is known only at the end."""
+        self._steps += 1
         if self._request.progress is not None:
-            self._request.progress(Progress(self.steps, math.inf, self._request.deadline.elapsed))
+            self._request.progress(Progress(self._steps, math.inf, self._request.deadline.elapsed))
+
+    def _starts(self, weights: Array) -> list[tuple[JointProblem, list[Array]]]:
+        """Problems with free bases, and with 1ᵀ held on axes that are added up, each with bases."""
+        # The same start for the same request.
+        rng = np.random.default_rng(self._request.workload.shape[1])
+        asked = self._question.products
+        plain = JointProblem(asked, weights, pins=False, backend=self._backend)
+        starts = [(plain, haar_start(plain, rng)), (plain, unit_start(plain, rng))]
+        if any(axis.has_total for axis in plain.axes):
+            held = JointProblem(asked, weights, pins=True, backend=self._backend)
+            starts.append((held, haar_start(held, rng)))
+        return starts
+
+    # Total variance -----------------------------------------------------------------------------------
+
+    def total(self) -> SearchResult:
+        question = self._question
+        weights = question.weights
+        if (weights == 0).any() and first_not_spanned(
+            self._request.workload, self._request.objective
+        ) is None:
+            weights = with_small_weights(weights, table_sizes(question.products))
+        problem, point = self._least_total(weights, self._deadline.part(_SEARCHING))
+        forms, bases = integer_bases(problem, point.bases)
+        found = weighted(
+            problem,
+            bases,
+            tol=WEIGHTS_TOL,
+            start=point.q,
+            ended=point.ended,
+            deadline=self._deadline.part(_WEIGHING),
+        )
+        start = _sums_along_axes(problem, found.q)
+        q, proved = joint_dual_weights(question.products, weights, start=start, deadline=self._deadline)
+        witness = ProductWitness(q, axes=question.products.axes)
+        return self._result(problem, forms, found.omega, witness, [found.ended, proved])
+
+    def _least_total(self, weights: Array, deadline: Deadline) -> tuple[JointProblem, JointPoint]:
+        early = self._deadline.part(_COMPARING)
+        tried: list[tuple[JointProblem, JointPoint]] = []
+        for problem, bases in self._starts(weights):
+            first = weighted(problem, bases, tol=_ROUGH, deadline=early)
+            tried.append((problem, self._improved(problem, first, FIRST_NORMS, FIRST_STEPS, early)))
+        plain = tried[0][0]
+        problem, point = min(tried, key=lambda pair: pair[1].total)
+        point = self._improved(problem, point, NORMS, STEPS, deadline)
+        # Where Gram matrices commute this is the optimum; elsewhere a descent from it ends too high.
+        commuting = weighted(plain, eigen_start(plain), tol=COMPARED_TOL, deadline=deadline)
+        return (plain, commuting) if commuting.total < point.total else (problem, point)
+
+    def _improved(
+        self,
+        problem: JointProblem,
+        point: JointPoint,
+        norms: Sequence[float],
+        steps: int,
+        deadline: Deadline,
+    ) -> JointPoint:
+        """Where a descent ends, with the best weights there, or the point itself if that is better."""
+        bases, _, ended = descended(
+            problem, point, norms=norms, steps=steps, deadline=deadline, told=self._told
+        )
+        found = weighted(problem, bases, tol=COMPARED_TOL, ended=ended, deadline=deadline)
+        return found if found.total < point.total else point
+
+    # Caps ---------------------------------------------------------------------------------------------
+
+    def largest(self) -> SearchResult:
+        caps = self._question.caps
+        assert caps is not None
+        capped, point = self._least_largest(with_loose_caps(caps), self._deadline.part(_SEARCHING))
+        forms, bases = integer_bases(capped.problem, point.bases)
+        found = capped_weights(
+            capped,
+            bases,
+            keeping=None,
+            tol=WEIGHTS_TOL,
+            start=point,
+            ended=point.ended,
+            deadline=self._deadline.part(_WEIGHING),
+        )
+        witness, proved = self._proof_of_largest(capped, found, np.isfinite(caps))
+        return self._result(capped.problem, forms, found.omega, witness, [found.ended, proved])
+
+    def _least_largest(self, caps: Array, deadline: Deadline) -> tuple[CappedProblem, CappedPoint]:
+        """Bases and weights for the least largest variance beside the caps, at profile 1."""
+        early = self._deadline.part(_COMPARING)
+        tried: list[tuple[CappedProblem, CappedPoint]] = []
+        for problem, bases in self._starts(1 / caps):
+            capped = CappedProblem(problem, caps)
+            omega = weighted(problem, bases, tol=_ROUGH, deadline=early).omega
+            found = self._lowered(capped, bases, omega, None, FIRST_NORMS, FIRST_STEPS, early)
+            tried.append((capped, found))
+        capped, first = min(tried, key=lambda pair: pair[1].achieved)
+        best = self._lowered(capped, first.bases, first.omega, None, NORMS, STEPS, deadline)
+        return capped, min((first, best), key=lambda point: point.achieved)
+
+    def _lowered(
+        self,
+        capped: CappedProblem,
+        bases: Sequence[Array],
+        omega: Array,
+        keeping: CappedPoint | None,
+        norms: Sequence[float],
+        steps: int,
+        deadline: Deadline,
+    ) -> CappedPoint:
+        """Where a descent ends: for the largest variance, or for the total beside weights that keep caps."""
+        found, _, ended = capped_descent(
+            capped,
+            bases,
+            omega,
+            is_total=keeping is not None,
+            norms=norms,
+            steps=steps,
+            deadline=deadline,
+            told=self._told,
+        )
+        point = capped_weights(capped, found, keeping=None, tol=COMPARED_TOL, ended=ended, deadline=deadline)
+        if keeping is None:
+            return point
+        if point.achieved > 1:
+            return keeping
+        return capped_weights(capped, found, keeping=point, tol=COMPARED_TOL, ended=ended, deadline=deadline)
+
+    def total_within_caps(self) -> SearchResult:
+        question = self._question
+        assert question.caps is not None
+        # At profile 1.
+        caps = question.caps * float(self._request.privacy.column_budget) * (1 - _ROUNDING_ROOM)
+        weights = with_small_weights(question.weights, table_sizes(question.products))
+        loose, kept = self._least_largest(with_loose_caps(caps), self._deadline.part(_KEEPING))
+        if kept.achieved > 1:
+            raise self._infeasible(loose, kept)
+        is_held = any(loose.problem.pinned)
+        problem = JointProblem(question.products, weights, pins=is_held, backend=self._backend)
+        capped = CappedProblem(problem, caps)
+        safe = capped_weights(capped, kept.bases, keeping=None, tol=COMPARED_TOL)
+        deadline = self._deadline.part(_SEARCHING)
+        tried = [capped_weights(capped, kept.bases, keeping=safe, tol=COMPARED_TOL, deadline=deadline)]
+        alone = weighted(problem, kept.bases, tol=_ROUGH)
+        alone = self._improved(problem, alone, NORMS, STEPS, deadline)
+        for bases, omega in ((kept.bases, kept.omega), (alone.bases, alone.omega)):
+            tried.append(self._lowered(capped, bases, omega, tried[0], WITHIN_NORMS, WITHIN_STEPS, deadline))
+        point = min(tried, key=lambda one: one.achieved)
+        forms, bases = integer_bases(problem, point.bases)
+        safe = capped_weights(capped, bases, keeping=None, tol=WEIGHTS_TOL)
+        if safe.achieved > 1:
+            raise self._infeasible(loose, kept)
+        found = capped_weights(
+            capped,
+            bases,
+            keeping=safe,
+            tol=WEIGHTS_TOL,
+            start=point,
+            ended=point.ended,
+            deadline=self._deadline.part(_WEIGHING),
+        )
+        witness, proved = self._proof_within_caps(capped, found, caps)
+        return self._result(problem, forms, found.omega, witness, [found.ended, proved])
+
+    # Proofs -------------------------------------------------------------------------------------------
+
+    def _proof_of_largest(
+        self, capped: CappedProblem, point: CappedPoint, has_cap: Array
+    ) -> tuple[ProductWitness, Ended]:
+        asked = self._question.products
+        p, rows = _row_weights(capped, asked, point.p)
+        p = np.where(has_cap, p, 0.0)
+        rows = {key: own for key, own in rows.items() if p[key[0]] > 0}
+        start = _sums_along_axes(capped.problem, point.q)
+        q, ended = joint_dual_weights(with_row_weights(asked, rows), p, start=start, deadline=self._deadline)
+        return ProductWitness(q, p, rows, asked.axes), ended
+
+    def _proof_within_caps(
+        self, capped: CappedProblem, point: CappedPoint, caps: Array
+    ) -> tuple[ProductWitness, Ended]:
+        """Dual weights of the caps, or that share of them that proves most, beside those of the values."""
+        asked, weights = self._question.products, self._question.weights
+        p, rows = _row_weights(capped, asked, point.p)
+        both = with_weighted_terms(asked, rows)
+        start = _sums_along_axes(capped.problem, point.q)
+        q, ended = joint_dual_weights(
+            both, np.concatenate([weights, p]), start=start, deadline=self._deadline
+        )
+        whole = [
+            own if kinds else np.full(size, 1 / size)
+            for own, kinds, size in zip(q, asked.kinds, asked.sizes, strict=True)
+        ]
+        allowed = float(p @ np.where(np.isfinite(caps), caps, 0.0))
+
+        def bound(share: float) -> float:
+            return union_bound(both, np.concatenate([weights, share * p]), whole) - share * allowed
+
+        best = max(_SHARES_OF_CAPS, key=bound) if p.any() else 0.0
+        if best == 0.0:
+            q, ended = joint_dual_weights(asked, weights, start=start, deadline=self._deadline)
+            return ProductWitness(q, axes=asked.axes), ended
+        # The certificate compares with caps at the goal's own profile.
+        return ProductWitness(q, best * p, rows, asked.axes), ended
+
+    def _infeasible(self, capped: CappedProblem, point: CappedPoint) -> InfeasibleError:
+        question, workload = self._question, self._request.workload
+        assert question.caps is not None
+        witness, _ = self._proof_of_largest(capped, point, np.isfinite(question.caps))
+        assert witness.p is not None
+        shares = np.zeros(len(workload.blocks))
+        for term, weight, cap in zip(question.products.terms, witness.p, question.caps, strict=True):
+            shares[term.block] += weight * cap if weight > 0 else 0.0
+        try:
+            return infeasible_products(
+                workload, self._request.privacy, witness, math.sqrt(point.achieved), shares
+            )
+        except DesignError as error:
+            if not self._deadline.part(_KEEPING).is_past:
+                raise
+            raise not_found_yet(error) from None
+
+    def _result(
+        self,
+        problem: JointProblem,
+        forms: Sequence[AxisForm],
+        omega: Array,
+        witness: ProductWitness,
+        endings: Sequence[Ended],
+    ) -> SearchResult:
+        note = f"joint weights over free bases of {len(problem.axes)} axes, {self._steps:,} steps"
+        proposal = joint_proposal(problem, forms, omega)
+        return SearchResult(proposal, witness, "stopped", note, worst_ending(endings))
 
 
-def _proof(
-    products: Products, weights: Array, problem: JointProblem, q: Array, deadline: Deadline
-) -> tuple[tuple[Array, ...], Ended]:
-    """Weights of product form for the bound, from the sums of the dual weights along every axis."""
-    start = []
-    for a, (axis, kinds) in enumerate(zip(problem.axes, products.kinds, strict=True)):
+# Shares of the dual weights of caps, of which that is taken which proves most: F² − Σ p c is what is left of
+# two numbers that may be large.
+_SHARES_OF_CAPS = (1.0, 0.8, 0.5, 0.2, 0.0)
+
+
+def _sums_along_axes(problem: JointProblem, q: Array) -> list[Array]:
+    """Weights of the values of every axis, from those of all cells; a single one where none is mentioned."""
+    found = []
+    for a, (axis, kinds) in enumerate(zip(problem.axes, problem.products.kinds, strict=True)):
         if not kinds:
-            start.append(np.ones(1))
+            found.append(np.ones(1))
             continue
         sums = q.sum(axis=tuple(b for b in range(q.ndim) if b != a))
         counts = np.bincount(axis.kind_of_value, minlength=len(sums))
-        start.append((sums / counts)[axis.kind_of_value])
-    return joint_dual_weights(products, weights, start=start, deadline=deadline)
+        found.append((sums / counts)[axis.kind_of_value])
+    return found
+
+
+def _row_weights(
+    capped: CappedProblem, products: Products, p: Sequence[Array]
+) -> tuple[Array, dict[tuple[int, int], Array]]:
+    """Dual weights of the queries as products: the sum of each product, and shares of its rows on each axis.
+
+    Of products that ask the same, the first with the least cap has them all.
+    """
+    of_terms = np.zeros(len(products.terms))
+    rows: dict[tuple[int, int], Array] = {}
+    asked = [tuple(own) for own in capped.problem.asked.tolist()]
+    for (kinds, cap), own in zip(capped.asked.items(), p, strict=True):
+        number = next(j for j, one in enumerate(asked) if one == kinds and capped.caps[j] == cap)
+        total = float(own.sum())
+        if total <= 0:
+            continue
+        of_terms[number] = total
+        for a in products.terms[number].places:
+            rows[number, a] = own.sum(axis=tuple(b for b in range(own.ndim) if b != a)) / total
+    return of_terms, rows
 
 
 JOINT = Method(

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.merged_cells import distinct_cells
-from leastnoise.core.operators import Array
+from leastnoise.core.operators import Array, Operator
 from leastnoise.planning.families.proposals import on_basis
 from leastnoise.planning.oblique.axis_split import asked_basis
 from leastnoise.query import AxisRows, Products
@@ -40,6 +40,7 @@ class JointAxis:
         grams: V of every kind on `columns`, (r, r) each; the total last, where it is asked.
         has_total: whether some product adds the axis up.
         total: the coefficients of 1ᵀ on `columns`, (r,), where it is asked.
+        operators: the rows of every kind but the total, over all values.
     """
 
     basis: Array | None
@@ -49,6 +50,15 @@ class JointAxis:
     grams: tuple[Array, ...]
     has_total: bool
     total: Array | None
+    operators: tuple[Operator, ...] = ()
+
+    def rows(self, kind: int) -> Array:
+        """L of a kind, (m, r): its rows on the basis."""
+        if kind == len(self.operators):
+            assert self.total is not None
+            return self.total[None, :]
+        rows = self.operators[kind].dense()
+        return rows if self.basis is None else on_basis(rows, self.basis) * self.lengths
 
     @property
     def rank(self) -> int:
@@ -96,14 +106,17 @@ def _axis(kinds: Sequence[AxisRows], size: int, has_total: bool) -> JointAxis:
         ones = np.ones((1, 1))
         everyone = np.ones((1, size), dtype=np.int64)
         return JointAxis(everyone, ones, np.ones(1), np.zeros(size, dtype=np.intp), (ones,), True, np.ones(1))
-    basis = asked_basis([kind.operator for kind in kinds], with_total=has_total)
+    operators = tuple(kind.operator for kind in kinds)
+    basis = asked_basis(operators, with_total=has_total)
     if basis is None:
         total = np.ones(size) if has_total else None
         grams = [np.asarray(kind.gram, dtype=float) for kind in kinds]
         whole = np.eye(size)
         if total is not None:
             grams.append(np.outer(total, total))
-        return JointAxis(None, whole, np.ones(size), np.arange(size), tuple(grams), has_total, total)
+        return JointAxis(
+            None, whole, np.ones(size), np.arange(size), tuple(grams), has_total, total, operators
+        )
     rows = basis.astype(float)
     lengths = np.sqrt((rows**2).sum(axis=1))
     cells = distinct_cells(rows / lengths[:, None], np.ones(size, dtype=bool))
@@ -114,7 +127,9 @@ def _axis(kinds: Sequence[AxisRows], size: int, has_total: bool) -> JointAxis:
         total = on_basis(np.ones((1, size)), basis)[0] * lengths
         grams.append(np.outer(total, total))
     columns = (rows / lengths[:, None])[:, cells.first]
-    return JointAxis(basis, columns, lengths, np.asarray(cells.kind), tuple(grams), has_total, total)
+    return JointAxis(
+        basis, columns, lengths, np.asarray(cells.kind), tuple(grams), has_total, total, operators
+    )
 
 
 def _on_both_sides(V: Array, inverse: Array) -> Array:
@@ -138,17 +153,18 @@ class JointProblem:
 
     Attributes:
         axes: what is asked of every axis.
+        asked: for every product the kind that it asks of each axis, (products, axes).
         pinned: for every axis, whether its first row is held at 1ᵀ.
         groups: for every axis, the first that is asked alike and changes places with it: they share C.
     """
 
     def __init__(self, products: Products, weights: Array, *, pins: bool, backend: Backend) -> None:
         self.backend = backend
-        self.axes, asked = joint_axes(products)
+        self.axes, self.asked = joint_axes(products)
         self.pinned = tuple(pins and axis.has_total for axis in self.axes)
         self.products = products
         merged: dict[tuple[int, ...], float] = {}
-        for row, weight in zip(asked.tolist(), weights.tolist(), strict=True):
+        for row, weight in zip(self.asked.tolist(), weights.tolist(), strict=True):
             if weight > 0:
                 merged[tuple(row)] = merged.get(tuple(row), 0.0) + weight
         self.terms = merged

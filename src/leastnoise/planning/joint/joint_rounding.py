@@ -1,14 +1,14 @@
-"""The bases found, in integers, and the best weights for those."""
+"""The bases found, in integers; weights are then worked out again for those."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.planning.families.proposals import on_basis
 from leastnoise.planning.joint.joint_problem import JointProblem
-from leastnoise.planning.joint.joint_search import JointPoint, weighted
 from leastnoise.strategy import AxisForm, JointProposal, joint_form
 
 # Bits of the largest coefficient of a row. The optimum over ω takes up what rounding moves to first order:
@@ -16,34 +16,35 @@ from leastnoise.strategy import AxisForm, JointProposal, joint_form
 _BITS = 14
 
 # The gap to which ω is worked out for the integers.
-_WEIGHTS_TOL = 1e-5
+WEIGHTS_TOL = 1e-5
 
 
-def integer_proposal(
-    problem: JointProblem, point: JointPoint, *, deadline: Deadline = NEVER
-) -> tuple[JointProposal, JointPoint]:
-    """What is measured, and the point that it is, at profile 1."""
+def integer_bases(problem: JointProblem, bases: Sequence[Array]) -> tuple[list[AxisForm], list[Array]]:
+    """The rows of every axis in integers, and C of them, every row in units of its largest entry."""
     forms: list[AxisForm] = []
-    bases: list[Array] = []
+    found: list[Array] = []
     for a, axis in enumerate(problem.axes):
         first = problem.groups[a]
         if first < a:
             forms.append(forms[first])
-            bases.append(bases[first])
+            found.append(found[first])
             continue
-        coefficients = point.bases[a] / axis.lengths
-        form = joint_form(coefficients, axis.basis, bits=_BITS, has_total=problem.pinned[a])
-        forms.append(form)
+        form = joint_form(bases[a] / axis.lengths, axis.basis, bits=_BITS, has_total=problem.pinned[a])
         assert form.rows is not None
         rows = form.rows.astype(float)
         exact = rows if axis.basis is None else on_basis(rows, axis.basis) * axis.lengths
-        # In units of the largest entry; the unit of a row is a matter of ω.
-        unit = np.abs(rows).max(axis=1, keepdims=True)
-        bases.append(exact / unit)
-    found = weighted(problem, bases, tol=_WEIGHTS_TOL, start=point.q, ended=point.ended, deadline=deadline)
-    omega = found.omega
+        forms.append(form)
+        found.append(exact / _units(form)[:, None])
+    return forms, found
+
+
+def joint_proposal(problem: JointProblem, forms: Sequence[AxisForm], omega: Array) -> JointProposal:
+    """What is measured, for weights of rows in units of their largest entries."""
     for a, form in enumerate(forms):
-        assert form.rows is not None
-        unit = np.abs(form.rows.astype(float)).max(axis=1)
-        omega = omega / (unit**2).reshape([-1 if b == a else 1 for b in range(len(forms))])
-    return JointProposal(problem.products.axes, tuple(forms), omega), found
+        omega = omega / (_units(form) ** 2).reshape([-1 if b == a else 1 for b in range(len(forms))])
+    return JointProposal(problem.products.axes, tuple(forms), omega)
+
+
+def _units(form: AxisForm) -> Array:
+    assert form.rows is not None
+    return np.asarray(np.abs(form.rows.astype(float)).max(axis=1))

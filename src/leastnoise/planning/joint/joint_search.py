@@ -22,10 +22,14 @@ from leastnoise.planning.joint.joint_problem import JointProblem
 from leastnoise.solver import ProductWeights, StopDescent, minimise_smooth, product_weights
 
 # The norms of the profile, in turn.
-_NORMS = (8.0, 32.0, 128.0, 512.0, 2048.0)
+NORMS = (8.0, 32.0, 128.0, 512.0, 2048.0)
 
 # Steps for each of them, at most.
-_STEPS = 300
+STEPS = 300
+
+# Norms and steps for each, by which starts are compared.
+FIRST_NORMS = (8.0, 32.0)
+FIRST_STEPS = 60
 
 # Pairs of steps and gradients that stand for the Hessian.
 _PAIRS = 20
@@ -96,13 +100,13 @@ def descended(
     problem: JointProblem,
     point: JointPoint,
     *,
-    norms: Sequence[float] = _NORMS,
-    steps: int = _STEPS,
+    norms: Sequence[float] = NORMS,
+    steps: int = STEPS,
     deadline: Deadline = NEVER,
     told: Callable[[], None] = lambda: None,
 ) -> tuple[list[Array], Array, Ended]:
     """Bases and weights where the descent (1) ends, and how it ended."""
-    variables = _Variables(problem)
+    variables = JointVariables(problem)
     z = variables.packed(point.bases, point.omega)
     ended: Ended = "converged"
     for norm in norms:
@@ -119,7 +123,7 @@ def descended(
     return [problem.backend.numpy(C) for C in bases], problem.backend.numpy(omega), ended
 
 
-class _Variables:
+class JointVariables:
     """C of the axes, those of one group once and without rows that are held, and log ω, as one list."""
 
     def __init__(self, problem: JointProblem) -> None:
@@ -149,7 +153,7 @@ class _Variables:
         return [own[group] for group in problem.groups], omega
 
     def value(self, z: Array, norm: float) -> tuple[float, Array]:
-        problem, backend = self._problem, self._problem.backend
+        problem = self._problem
         bases, omega = self.unpacked(z)
         states = problem.states(bases)
         gamma = problem.gamma(states) * problem.needed
@@ -164,13 +168,18 @@ class _Variables:
         whole = float(powers.sum())
         q = powers / (u + _TINY) / whole
         slopes, priced = problem.slopes(states, inverse / total, kept, q)
+        of_omega = omega * priced - gamma * inverse / total
+        gradient = self.gradient(slopes, of_omega)
+        return math.log(total) + math.log(top) + math.log(whole) / norm, gradient
+
+    def gradient(self, slopes: Sequence[Any], of_omega: Any) -> Array:
+        """The slopes in the variables, from those in every C and in log ω."""
+        problem, backend = self._problem, self._problem.backend
         own: dict[int, Any] = {}
         for slope, group in zip(slopes, problem.groups, strict=True):
             own[group] = own[group] + slope if group in own else slope
-        of_omega = omega * priced - gamma * inverse / total
         parts = [backend.numpy(own[a][self._held[a] :]).reshape(-1) for a in self._first]
-        gradient = np.concatenate([*parts, backend.numpy(of_omega).reshape(-1)])
-        return math.log(total) + math.log(top) + math.log(whole) / norm, gradient
+        return np.concatenate([*parts, backend.numpy(of_omega).reshape(-1)])
 
 
 # Beside the mean of γ, what is added to every γ.
