@@ -64,6 +64,10 @@ def total_variance_bound(workload: Workload, q: Array, weights: Array | None = N
             return unit
         F = unit * nuclear_norm_below(rows / unit * np.sqrt(q)) / math.sqrt(math.fsum(q))
         return F * F  # infinite where F ** 2 would raise
+    support = np.flatnonzero(q)
+    if 2 * len(support) <= workload.shape[1] and np.count_nonzero(w) * len(support) <= _SKETCHED_ENTRIES:
+        # Columns without weight add nothing: a bound over a million cells has weights on some thousands.
+        return _bound_of_columns(workload.operator.columns(support) * np.sqrt(w)[:, None], q[support])
     if np.count_nonzero(w) * workload.shape[1] <= _SKETCHED_ENTRIES:
         of_few = _few_directions_below(counted_rows(workload, w), np.sqrt(q))
         if of_few is not None:
@@ -86,6 +90,21 @@ def total_variance_bound(workload: Workload, q: Array, weights: Array | None = N
         return scale
     K /= scale
     return scale * (trace_root_below(K) ** 2 / math.fsum(q))
+
+
+def _bound_of_columns(rows: Array, q: Array) -> float:
+    """F²/Σq from the rows times √w at the columns that have weights; the rows are overwritten."""
+    unit = float(np.abs(rows).max(initial=0))
+    if not 0 < unit < math.inf:
+        return unit
+    rows /= unit
+    rows *= np.sqrt(q)
+    if rows.size <= _SVD_ENTRIES:
+        F = unit * nuclear_norm_below(rows)
+    else:
+        F = unit * trace_root_below(rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows)
+    F /= math.sqrt(math.fsum(q))
+    return F * F
 
 
 def pair_variance_bound(workload: Workload, q: Array, pairs: Array, weights: Array | None = None) -> float:

@@ -24,7 +24,14 @@ from leastnoise.core.resources import NOTHING, Needs, matrices, products, why_to
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.privacy import CellCosts, Goal
 from leastnoise.query import Objective, TotalVariance, Workload
-from leastnoise.strategy import BlockProposal, JointProposal, QueryProposal, RealStrategy, spare_of
+from leastnoise.strategy import (
+    BlockProposal,
+    CombinedProposal,
+    JointProposal,
+    QueryProposal,
+    RealStrategy,
+    spare_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +79,7 @@ class SearchResult:
     `ended` to say how that ended; a search of several parts ends like the worst of them.
     """
 
-    proposal: RealStrategy | BlockProposal | JointProposal | QueryProposal
+    proposal: RealStrategy | BlockProposal | CombinedProposal | JointProposal | QueryProposal
     q: Array | ProductWitness
     claim: Status
     note: str

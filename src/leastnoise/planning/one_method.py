@@ -29,7 +29,14 @@ from leastnoise.planning.refusals import misses_targets
 from leastnoise.privacy import GDP, Goal
 from leastnoise.query import Targets, Workload
 from leastnoise.solver import load_backend
-from leastnoise.strategy import BlockProposal, JointProposal, Measured, QueryProposal, RealStrategy
+from leastnoise.strategy import (
+    BlockProposal,
+    CombinedProposal,
+    JointProposal,
+    Measured,
+    QueryProposal,
+    RealStrategy,
+)
 
 
 def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
@@ -156,7 +163,9 @@ _ROUNDING_ROOM = 1e-10
 
 
 def meeting_targets(
-    proposal: RealStrategy | BlockProposal | JointProposal | QueryProposal, workload: Workload, tol: float
+    proposal: RealStrategy | BlockProposal | CombinedProposal | JointProposal | QueryProposal,
+    workload: Workload,
+    tol: float,
 ) -> tuple[Measured, Goal]:
     """The integer strategy that meets every target with the most noise, and the least μ that allows it.
 

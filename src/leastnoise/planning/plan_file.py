@@ -25,6 +25,7 @@ from leastnoise.query import Workload, objective_from_dict
 from leastnoise.strategy import (
     Measured,
     Strategy,
+    combined_rows,
     joint_rows_from_parts,
     query_rows_from_plain,
     structured_from_parts,
@@ -135,6 +136,13 @@ def _strategy(
 ) -> Measured:
     """The integers that are measured, as a matrix or as products."""
     noise, neighbours = content["noise"], privacy.neighbours
+    if isinstance(content.get("structure"), dict) and content["structure"].get("kind") == "combined":
+        positions, rows = arrays["combined"], arrays["rows"]
+        fits = positions.ndim == 1 and positions.dtype.kind == "i" and bool((np.diff(positions) > 0).all())
+        fits = fits and len(positions) > 0 and 0 <= positions[0] <= positions[-1] < workload.shape[0]
+        if not fits or rows.ndim != 3 or rows.dtype.kind != "i":
+            raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+        return combined_rows(exact.from_limbs(rows), workload, positions, scale, noise, neighbours)
     if "structure" in content:
         structure = content["structure"]
         kind = structure.get("kind") if isinstance(structure, dict) else None

@@ -34,6 +34,7 @@ from leastnoise.planning import Plan
 from leastnoise.query import Schema, Total
 from leastnoise.strategy import (
     AxisForm,
+    CombinedRows,
     JointRows,
     Measured,
     Strategy,
@@ -181,13 +182,13 @@ def _parts(strategy: Measured, schema: Schema) -> Iterator[_MeasuredPart]:
                 forms = {a: identity_form(form.size) for a, form in forms.items()}
             yield _MeasuredPart(clique, tuple(forms.values()), block.multiplier)
         return
-    assert isinstance(strategy, Strategy)
     _require_few_cells(strategy)
+    assert isinstance(strategy, Strategy)
     yield _MeasuredPart(schema.names, (AxisForm("whole", strategy.n_cells, strategy.entries),), 1)
 
 
 def _require_few_cells(strategy: Measured) -> None:
-    if strategy.n_cells > MAX_CELLS:
+    if strategy.n_cells > MAX_CELLS or isinstance(strategy, CombinedRows):
         raise TooLargeError(
             f"the plan measures rows over all of {in_figures(strategy.n_cells)} cells, which mbi "
             f"would hold as one table; at most {MAX_CELLS:,} are handed over",

@@ -17,6 +17,7 @@ from leastnoise.core.operators import Array
 from leastnoise.query import Axis, Workload
 from leastnoise.strategy import (
     AxisForm,
+    CombinedRows,
     CountTables,
     JointRows,
     Measured,
@@ -108,6 +109,8 @@ def _costly_record(workload: Workload, strategy: Measured) -> Record:
     if isinstance(strategy, JointRows):
         worst = np.unravel_index(int(np.argmax(strategy.costs)), strategy.costs.shape)
         return _record_of_axes(workload, strategy.axes, [int(i) for i in worst])
+    if isinstance(strategy, CombinedRows):
+        return _record(workload, strategy.costliest_cell)
     assert isinstance(strategy, Structured)
     place = [0] * len(strategy.axes)
     power = strategy.noise.power
@@ -151,6 +154,8 @@ def _partners(workload: Workload, strategy: Measured, one: Record) -> list[Recor
         apart = A - A[:, [cell]]
         power = strategy.noise.power
         return [_record(workload, int(np.argmax((np.abs(apart) ** power).sum(axis=0))))]
+    if isinstance(strategy, CombinedRows):
+        return []
     assert workload.schema is not None
     sizes = workload.schema.shape
     ends = [tuple(size - 1 - i for i, size in zip(one, sizes, strict=True))]

@@ -32,7 +32,11 @@ from leastnoise.solver.capped_product_weights import (
     least_largest_weights,
     total_within_weights,
 )
-from leastnoise.solver.column_generation import least_total_of_many, least_total_of_many_pairs
+from leastnoise.solver.column_generation import (
+    generated_total,
+    least_total_of_many,
+    least_total_of_many_pairs,
+)
 from leastnoise.solver.descent import StopDescent, minimise_smooth
 from leastnoise.solver.newton import Solution, minimise_over_pairs, minimise_total_variance
 from leastnoise.solver.ordering import refined_profile
@@ -56,6 +60,7 @@ __all__ = [
     "SplitSolution",
     "StopDescent",
     "Weighting",
+    "generated_total",
     "least_largest",
     "least_largest_weights",
     "least_profile",

@@ -198,7 +198,15 @@ def least_total_of_many_pairs(R: Array, run: Run) -> Solution:
 
 
 def _least_total(columns: Columns, run: Run) -> tuple[Generated, Array]:
-    """The best noise, and weights of all columns.
+    """The best noise, and weights of all columns."""
+    found = generated_total(columns, run)
+    q = np.zeros(columns.shape[1])
+    q[found.index] = found.q
+    return found, q
+
+
+def generated_total(columns: Columns, run: Run) -> Generated:
+    """The noise of least total variance with profile at most 1 for any columns.
 
     The interior-point method solves working sets: it has no trouble with columns that need no weight.
     """
@@ -209,10 +217,7 @@ def _least_total(columns: Columns, run: Run) -> tuple[Generated, Array]:
             found.strategy, found.q, found.achieved, found.lower_bound, found.steps, found.ended
         )
 
-    found = generate_columns(columns, solve, tol=run.tol, watch=run.watch)
-    q = np.zeros(columns.shape[1])
-    q[found.index] = found.q
-    return found, q
+    return generate_columns(columns, solve, tol=run.tol, watch=run.watch)
 
 
 def _solution(found: Generated, root: Array, q: Array, run: Run) -> Solution:

@@ -28,12 +28,19 @@ A module imports only modules that stand above it here:
     budget          what a strategy may spend, and the least scale that keeps to it
     rounding        from real coefficients to integer rows
     query_rows      queries as they are asked, each answered by its own measurement
+    combined_rows   combinations of a workload's own queries, for few of them over many cells
     structured      blocks of products, for domains that no matrix holds
     joint_rows      products of rows over the axes, each with a multiplier of its own
     joint_proposal  the same from real rows and weights
 """
 
 from leastnoise.strategy.budget import cell_costs, is_within, spare_of
+from leastnoise.strategy.combined_rows import (
+    CombinedProposal,
+    CombinedRows,
+    combined_rows,
+    smallest_columns,
+)
 from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY, Strategy
 from leastnoise.strategy.joint_proposal import JointProposal, joint_form
 from leastnoise.strategy.joint_rows import JointRows, joint_rows_from_parts, needed_rows
@@ -67,6 +74,8 @@ __all__ = [
     "AxisForm",
     "Basis",
     "BlockProposal",
+    "CombinedProposal",
+    "CombinedRows",
     "CountTables",
     "JointProposal",
     "JointRows",
@@ -82,6 +91,7 @@ __all__ = [
     "basis_of",
     "cell_costs",
     "centred_form",
+    "combined_rows",
     "factor_gram",
     "identity_form",
     "integer_basis",
@@ -93,6 +103,7 @@ __all__ = [
     "query_rows_from_plain",
     "rounded_centre",
     "single_block",
+    "smallest_columns",
     "spare_of",
     "split_form",
     "structured_from_parts",

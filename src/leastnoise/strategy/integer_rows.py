@@ -19,7 +19,7 @@ from leastnoise.core.operators import MAX_MULTIPLIED, Array, Operator, require_r
 from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload
 from leastnoise.strategy import laplace_tails
-from leastnoise.strategy.measured import CountTables, Measured, Spread
+from leastnoise.strategy.measured import CountTables, Measured, Spread, spreads_of
 
 # A published strategy beyond this many entries is left implicit.
 MAX_DENSE_STRATEGY = 10**7
@@ -189,17 +189,7 @@ class Strategy(Operator, Measured):
         return np.asarray(self.noise_variance * (gains[0] @ gains[1].T))
 
     def spreads(self, workload: Workload) -> list[Spread]:
-        variances = self.variances_of(workload)
-        parts = [variances[workload.rows_of(name)] for name in workload.names]
-        return [
-            Spread(
-                math.sqrt(part.min()),
-                float(np.median(np.sqrt(part))),
-                math.sqrt(part.max()),
-                float(part.mean()),
-            )
-            for part in parts
-        ]
+        return spreads_of(self.variances_of(workload), workload)
 
     def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
         w = workload.per_query(weights, "the weights")

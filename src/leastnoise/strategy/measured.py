@@ -9,12 +9,15 @@ workload over the same cells. Sizes are Python integers: a structured strategy m
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
+
+import numpy as np
 
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import Array
@@ -37,6 +40,20 @@ class Spread:
     median: float
     high: float
     mean_square: float
+
+
+def spreads_of(variances: Array, workload: Workload) -> list[Spread]:
+    """Standard errors of each batch from the variance of every query."""
+    parts = [variances[workload.rows_of(name)] for name in workload.names]
+    return [
+        Spread(
+            math.sqrt(part.min()),
+            float(np.median(np.sqrt(part))),
+            math.sqrt(part.max()),
+            float(part.mean()),
+        )
+        for part in parts
+    ]
 
 
 class Measured(ABC):

@@ -72,7 +72,8 @@ def integer_strategy(
         is_wide = exact.bit_length(C) + bits > exact.SAFE_BITS
         scaled = C.astype(object if is_wide else np.int64) << bits
     else:
-        scaled = _rounded(C, proposal.basis, goal, tol)
+        rows_of = C if proposal.basis is None else C @ proposal.basis.astype(float)
+        scaled = rounded_triangle(C, float(np.sqrt((rows_of**2).sum(axis=0)).max(initial=0)), goal, tol)
     rows = exact.as_integers(scaled)
     if proposal.basis is not None:
         rows = exact.as_integers(exact.product(rows, exact.as_integers(proposal.basis)))
@@ -87,11 +88,14 @@ def _scaled_to(goal: Goal, rows: Array, spare: CellCosts | None) -> Strategy:
     return strategy
 
 
-def _rounded(C: Array, basis: Array | None, goal: Goal, tol: float) -> Array:
+def rounded_triangle(C: Array, longest: float, goal: Goal, tol: float) -> Array:
     """The coefficients on a dyadic grid fine enough that rounding costs about GRID_TOLERANCE, or tol/100.
 
     C must be square and upper triangular: then a nonzero diagonal, seen on the
     integers, proves that no direction was lost.
+
+    Args:
+        longest: the length of the longest column of what is measured.
     """
     from scipy import linalg
 
@@ -102,10 +106,7 @@ def _rounded(C: Array, basis: Array | None, goal: Goal, tol: float) -> Array:
         )
     if k == 0:
         return C.astype(object)
-    largest_column = np.sqrt((C**2).sum(axis=0)).max()
-    if basis is not None:
-        largest_column = np.sqrt(((C @ basis.astype(float)) ** 2).sum(axis=0)).max()
-    normal = C / (largest_column or 1.0)
+    normal = C / (longest or 1.0)
     if not np.diag(normal).all():
         raise DesignError("the strategy found lost a direction; rescale the workload's rows")
     # Rounding errors E are spread over ±½ step: the relative change of the noise

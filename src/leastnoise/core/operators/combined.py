@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.errors import WorkloadError
-from leastnoise.core.operators.axes import arranged
 from leastnoise.core.operators.base import Array, Operator, require_room
 from leastnoise.core.operators.cells import Identity
 
@@ -216,8 +215,13 @@ class Stack(Operator):
         return np.concatenate([part.columns(index) for part in self.parts])
 
     def column_norms(self, order: int = 2) -> Array:
-        norms = [part.column_norms(order) for part in self.parts]
-        return np.sum(norms, axis=0) if order == 1 else np.sqrt(np.sum(np.square(norms), axis=0))
+        # One part at a time: hundreds of conditions over a million cells would be gigabytes together.
+        self._check_order(order)
+        total = np.zeros(self.shape[1])
+        for part in self.parts:
+            norms = part.column_norms(order)
+            total += norms if order == 1 else norms**2
+        return total if order == 1 else np.sqrt(total)
 
     def quadratic(self, Y: Array) -> Array:
         return np.concatenate([part.quadratic(Y) for part in self.parts])
@@ -368,37 +372,52 @@ class Reordered(_SameRows):
         self.order = tuple(order)
         self.shape = inner.shape
 
-    @cached_property
+    # Lists of places would be kept for every one of hundreds of conditions: 8 MB each for a million cells.
+
+    def _to_inner(self, cells: Array) -> Array:
+        """The values of all cells, (n, ...), in the order of the inner operator."""
+        tensor = cells.reshape(*self.axes, -1)
+        return tensor.transpose(*self.order, len(self.axes)).reshape(cells.shape)
+
+    def _to_schema(self, cells: Array) -> Array:
+        """The values of all cells of the inner operator, (n, ...), in schema order."""
+        tensor = cells.reshape(*[self.axes[a] for a in self.order], -1)
+        back = np.argsort(self.order).tolist()
+        return tensor.transpose(*back, len(self.axes)).reshape(cells.shape)
+
+    @property
     def _places(self) -> Array:
         """For each cell of the inner operator, its place in schema order."""
         require_room(self.shape[1], 1, "the order of the cells")
-        cells = np.arange(self.shape[1]).reshape(self.axes)
-        return arranged(cells, range(len(self.axes)), self.order).ravel()
+        return self._to_inner(np.arange(self.shape[1]))
 
-    @cached_property
+    @property
     def _back(self) -> Array:
-        return np.argsort(self._places)
+        return self._to_schema(np.arange(self.shape[1]))
 
     def apply(self, x: Array) -> Array:
-        return self.inner.apply(x[self._places])
+        return self.inner.apply(self._to_inner(x))
 
     def adjoint(self, y: Array) -> Array:
-        return self.inner.adjoint(y)[self._back]
+        return self._to_schema(self.inner.adjoint(y))
 
     def gram(self) -> Array:
-        return self.inner.gram()[np.ix_(self._back, self._back)]
+        back = self._back
+        return self.inner.gram()[np.ix_(back, back)]
 
     def weighted_gram(self, weights: Array) -> Array:
-        return self.inner.weighted_gram(weights)[np.ix_(self._back, self._back)]
+        back = self._back
+        return self.inner.weighted_gram(weights)[np.ix_(back, back)]
 
     def rows(self, index: Sequence[int] | Array) -> Array:
-        return self.inner.rows(index)[:, self._back]
+        return np.ascontiguousarray(self._to_schema(self.inner.rows(index).T).T)
 
     def column_norms(self, order: int = 2) -> Array:
-        return self.inner.column_norms(order)[self._back]
+        return self._to_schema(self.inner.column_norms(order))
 
     def quadratic(self, Y: Array) -> Array:
-        return self.inner.quadratic(Y[np.ix_(self._places, self._places)])
+        places = self._places
+        return self.inner.quadratic(Y[np.ix_(places, places)])
 
     def basis(self) -> Operator:
         basis = self.inner.basis()

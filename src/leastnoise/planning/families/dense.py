@@ -29,6 +29,7 @@ from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Progress, worst_ending
 from leastnoise.core.resources import Needs
+from leastnoise.planning.families import few_queries
 from leastnoise.planning.families.dense_capped import find_within_caps, room_of
 from leastnoise.planning.families.merged import (
     kinds_of,
@@ -107,6 +108,8 @@ def _refuses_size(request: Request) -> str | None:
     m, n = request.workload.shape
     if n <= MAX_CELLS:
         return None
+    if is_implicit(request):
+        return None
     k, d = n_directions(request)
     if k * n > MAX_ROW_ENTRIES:
         return refuse_many_cells(n, MAX_CELLS)
@@ -118,11 +121,19 @@ def _refuses_size(request: Request) -> str | None:
     )
 
 
+def is_implicit(request: Request) -> bool:
+    """Whether there are too many cells for rows over all of them."""
+    m, n = request.workload.shape
+    return n > MAX_CELLS and min(m, n) * n > MAX_ROW_ENTRIES and few_queries.refuses(request) is None
+
+
 def _find(request: Request) -> SearchResult:
     flag_option("refine", DENSE.option(request, "refine"))
     trivial = nothing_asked(request)
     if trivial is not None:
         return trivial
+    if is_implicit(request):
+        return few_queries.find(request)
     n = request.workload.shape[1]
     cells = kinds_of(request) if n > _PLAIN else None
     if cells is not None and (len(cells.first) <= _WORTH_MERGING * n or len(cells.first) < n > MAX_CELLS):
@@ -268,6 +279,8 @@ _NEEDS = {
 
 
 def _needs(request: Request) -> Needs:
+    if is_implicit(request):
+        return few_queries.needs(request)
     return _NEEDS[request.objective.kind](request)
 
 

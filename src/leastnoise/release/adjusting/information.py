@@ -34,6 +34,7 @@ from leastnoise.release.adjusting.reduced_sums import CellSums, MeasuredRows, Re
 from leastnoise.strategy import (
     MAX_DENSE_STRATEGY,
     AxisForm,
+    CombinedRows,
     JointRows,
     ProductBlock,
     Strategy,
@@ -419,6 +420,12 @@ def information_of(plan: Plan) -> Information:
     if isinstance(strategy, JointRows):
         assert plan.workload.schema is not None
         return JointInformation(strategy, plan.workload.schema)
+    if isinstance(strategy, CombinedRows):
+        raise TooLargeError(
+            f"the plan measures combinations of {strategy.n_measured:,} queries over {strategy.n_cells:,} "
+            "cells, too many for rows over all of them, from which answers that fit together are made. The "
+            "answers as released come from one measurement, and agree already"
+        )
     assert isinstance(strategy, Strategy)
     return DenseInformation(strategy)
 

@@ -1,0 +1,171 @@
+"""The certified optimum for few queries over so many cells that no matrix over all of them is held.
+
+The dual needs the queries' columns only: R = G W' with W' (m, d) one column of each kind of cell, in as few
+bytes as its entries need, and G a root of the queries' weights. Columns are generated
+(`solver.column_generation`), and what is measured are combinations of the queries themselves
+(`strategy.combined_rows`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from leastnoise.core.deadline import Deadline, Watch
+from leastnoise.core.errors import DesignError
+from leastnoise.core.merged_cells import Cells
+from leastnoise.core.numerical_rank import of_unit_length, strongest_rows
+from leastnoise.core.operators import Array
+from leastnoise.core.resources import Needs, products
+from leastnoise.planning.families.merged import kinds_of
+from leastnoise.planning.method import Request, SearchResult
+from leastnoise.privacy import GAUSSIAN
+from leastnoise.solver import Run, generated_total
+from leastnoise.strategy import CombinedProposal, smallest_columns
+
+# Queries, at most: their columns are worked on in coordinates of as many numbers.
+MAX_QUERIES = 1_024
+
+# Bytes of the columns of all kinds of cells, at most.
+MAX_COLUMN_BYTES = 2**30
+
+# The gap at which the search ends where a smaller one is asked for: each pass over 500 queries and a million
+# cells takes some ten seconds, and gaps below this need many more cells with weights.
+LEAST_GAP = 4e-4
+
+# Columns worked on at a time.
+_BLOCK = 2**15
+
+# Random combinations of cells in which the rank is sought beyond the number of queries.
+_OVERSAMPLING = 64
+
+# Passes over all columns of a search that ends soon, and after it.
+_PASSES = 12.0
+_PASSES_AFTER = 6.0
+
+
+def refuses(request: Request) -> str | None:
+    """The reason why a request cannot be served, or None."""
+    operator = request.workload.operator
+    m, n = operator.shape
+    if request.objective.kind != "total" or request.spare is not None or request.privacy.noise != GAUSSIAN:
+        return "over so many cells it minimises the total variance only, without earlier plans"
+    if request.privacy.relation.replaces:
+        return "over so many cells it serves records that are added or removed only"
+    if m > MAX_QUERIES or m * n > MAX_COLUMN_BYTES:
+        return (
+            f"it holds at most {MAX_QUERIES:,} queries with {MAX_COLUMN_BYTES:,} coefficients over so many "
+            f"cells; this workload has {m:,} over {n:,} cells"
+        )
+    if not operator.is_integer or operator.largest > np.iinfo(np.int8).max:
+        return "over so many cells it takes queries with whole coefficients below 128 only"
+    return None
+
+
+def needs(request: Request) -> Needs:
+    """The memory and time that it takes."""
+    m, n = request.workload.shape
+    one = products(1, m, n)
+    # The columns in one byte each, twice while they are collected, and blocks of floats.
+    return Needs(2.0 * m * n + 16.0 * m * _BLOCK + 6e8, _PASSES * one, one, _PASSES_AFTER * one)
+
+
+@dataclass(frozen=True, eq=False)
+class CompactColumns:
+    """Columns G w_i of whole numbers w_i that are held in few bytes."""
+
+    G: Array  # (k, m)
+    entries: Array  # (m, d)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(k, d)."""
+        return self.G.shape[0], self.entries.shape[1]
+
+    def take(self, index: Array) -> Array:
+        """Some of them, (k, len(index))."""
+        return np.asarray(self.G @ self.entries[:, index].astype(float))
+
+    def prices(self, M: Array) -> Array:
+        """‖M G w_i‖² for every column, in single precision: the integers' own are exact afterwards."""
+        root = (M @ self.G).astype(np.float32)
+        found = np.empty(self.entries.shape[1])
+        for start in range(0, len(found), _BLOCK):
+            image = root @ self.entries[:, start : start + _BLOCK].astype(np.float32)
+            found[start : start + _BLOCK] = np.einsum("ki,ki->i", image, image)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Queries:
+    """The queries over one cell of each kind, and which of them span all."""
+
+    entries: Array  # (m, d)
+    weights: Array  # (m,)
+
+    @cached_property
+    def _sketch(self) -> Array:
+        """Random combinations of the cells, (m, m + _OVERSAMPLING)."""
+        m, d = self.entries.shape
+        generator = np.random.default_rng(0)
+        total = np.zeros((m, m + _OVERSAMPLING))
+        for start in range(0, d, _BLOCK):
+            block = self.entries[:, start : start + _BLOCK]
+            signs = generator.integers(0, 2, size=(block.shape[1], m + _OVERSAMPLING), dtype=np.int8)
+            # Sums of at most 2^15 whole numbers below 2^7 are exact in single precision.
+            total += block.astype(np.float32) @ (2 * signs.astype(np.float32) - 1)
+        return total
+
+    @cached_property
+    def positions(self) -> Array:
+        """Queries that span all, rising."""
+        return np.sort(strongest_rows(of_unit_length(self._sketch)))
+
+    def root(self) -> Array:
+        """G, (k, k), with GᵀG = Lᵀ diag(w) L, W = L B and B the queries at `positions`."""
+        from scipy import linalg
+
+        m = len(self.entries)
+        if len(self.positions) == m:
+            S = np.diag(self.weights)
+        else:
+            L = linalg.lstsq(self._sketch[self.positions].T, self._sketch.T)[0].T
+            S = L.T @ (L * self.weights[:, None])
+        try:
+            return np.asarray(linalg.cholesky(S / S.diagonal().max()))
+        except linalg.LinAlgError:
+            raise DesignError(
+                "a query has weight 0 and asks for something no other query does, so any noise would do for "
+                "it; give it a weight or leave it out"
+            ) from None
+
+
+def find(request: Request) -> SearchResult:
+    """The least total variance."""
+    from scipy import linalg
+
+    workload = request.workload
+    n = workload.shape[1]
+    deadline = Deadline.after(request.time_limit)
+    cells = kinds_of(request) or Cells.all_of(n)
+    counted = request.objective.weights(workload)
+    queries = _Queries(smallest_columns(workload.operator, cells.first), counted)
+    positions, G = queries.positions, queries.root()
+    entries = queries.entries if len(positions) == workload.shape[0] else queries.entries[positions]
+    columns = CompactColumns(G, entries)
+    tol = max(request.tol / 2, LEAST_GAP)
+    found = generated_total(columns, Run(tol, Watch(deadline, request.progress), request.backend))
+    C = linalg.qr(found.M @ G, mode="r", check_finite=False)[0]
+    q = np.zeros(n)
+    q[cells.first[found.index]] = found.q
+    ended = found.ended if request.tol / 2 >= LEAST_GAP or found.ended == "deadline" else "exhausted"
+    return SearchResult(
+        CombinedProposal(np.triu(C), workload, positions, 1.0),
+        q,
+        "stopped",
+        f"interior-point method with generated columns on the dual, {found.steps} steps, over "
+        f"{len(cells.first):,} kinds of cells, combining the queries themselves",
+        ended,
+    )

@@ -1,0 +1,399 @@
+"""Integer combinations of a workload's own queries: what is measured where no matrix over all cells is held.
+
+Few queries over a million cells need k² numbers, not k times a million: the rows are A = C·B with C (k, k)
+whole numbers, upper triangular, and B the queries themselves, an operator. Cells that B does not tell apart
+are one kind, and the columns of the kinds are held in as few bytes as their entries need.
+
+    measured      A x = C (B x), exactly
+    sensitivity   Δ² = max_i ‖C b_i‖², exactly: floats with a bound on their error leave a few columns, which
+                  are then worked out in integers
+    answers       W = L B, with L from columns that span all directions; the noise of W x is L C⁻¹ ξ
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import DesignError, TooLargeError
+from leastnoise.core.merged_cells import Cells, merged_cells, row_blocks
+from leastnoise.core.numerical_rank import SPAN_TOL
+from leastnoise.core.operators import Array, Operator, require_room
+from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, CellCosts, Goal, neighbours_named, noise_named
+from leastnoise.query import InventedRecords, Workload
+from leastnoise.strategy.budget import check_spent, least_scale
+from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY
+from leastnoise.strategy.measured import CountTables, Measured, Spread, spreads_of
+from leastnoise.strategy.rounding import rounded_triangle
+
+# Columns worked on at a time.
+_BLOCK = 2**15
+
+# What a record of each cell spends is listed up to this many cells.
+_MAX_LISTED = 2**17
+
+# Kinds of cells whose pairs are compared exactly, at most; beyond, twice the longest column is the bound.
+_MAX_PAIRED = 4_096
+
+# Columns for each direction from which those that span all directions are chosen.
+_CANDIDATES = 8
+
+# A direction of which the chosen columns have less than this share is not spanned by them.
+_SPANNED = 1e-7
+
+# Bits of a limb of the counts. With 2^21 cells and entries below 2^20 sums stay below 2^62.
+_LIMB = 21
+
+# Random vectors by which queries are compared with what is measured.
+_PROBES = 3
+
+# Beside the length of a row, a probe of what is left over may be this many times as long as that itself.
+_PROBE_FACTOR = 4.0
+
+
+def smallest_columns(operator: Operator, cells: Array) -> Array:
+    """Some columns of an operator of whole numbers, (m, len(cells)), in as few bytes as its entries need."""
+    largest = int(operator.largest)
+    dtype = next(t for t in (np.int8, np.int16, np.int32, np.int64) if largest <= np.iinfo(t).max)
+    found = np.empty((operator.shape[0], len(cells)), dtype=dtype)
+    for at, block in row_blocks(operator):
+        found[at] = block[:, cells]
+    return found
+
+
+class CombinedRows(Measured):
+    """Integer combinations of queries, the integer scale of the noise on each, and against what.
+
+    Args:
+        coefficients: C, (k, k), whole numbers, upper triangular with a diagonal of which none is 0.
+        queries: B, (k, n), an operator of whole numbers.
+        positions: which queries of the workload these are, for files.
+    """
+
+    def __init__(
+        self,
+        coefficients: Array,
+        queries: Operator,
+        positions: Array,
+        *,
+        scale: int,
+        noise: str,
+        neighbours: str = ADD_REMOVE,
+    ) -> None:
+        self._keep(scale=scale, noise=noise_named(noise), neighbours=neighbours_named(neighbours))
+        self._check_noise()
+        C = exact.as_integers(coefficients)
+        k = queries.shape[0]
+        if self.noise != GAUSSIAN:
+            raise DesignError("combinations of queries are measured with Gaussian noise only")
+        if not queries.is_integer or C.shape != (k, k) or np.tril(C, -1).any() or not C.diagonal().all():
+            raise DesignError("combinations of queries need whole numbers, a triangle with a full diagonal")
+        if queries.largest * queries.shape[1] * 2.0**_LIMB >= 2.0**62:
+            raise DesignError("the queries have entries too large for sums over all cells; rescale the rows")
+        C.setflags(write=False)
+        self._keep(coefficients=C, queries=queries, positions=positions)
+
+    coefficients: Array
+    queries: Operator
+    positions: Array
+
+    @property
+    def n_measured(self) -> int:
+        return len(self.coefficients)
+
+    @property
+    def n_cells(self) -> int:
+        return self.queries.shape[1]
+
+    @cached_property
+    def _cells(self) -> Cells:
+        return merged_cells(self.queries, up_to_sign=not self.neighbours.replaces)
+
+    @cached_property
+    def _columns(self) -> Array:
+        """The queries' entries for one cell of each kind, (k, d)."""
+        return smallest_columns(self.queries, self._cells.first)
+
+    def _blocks(self) -> Iterator[Array]:
+        for start in range(0, self._columns.shape[1], _BLOCK):
+            yield self._columns[:, start : start + _BLOCK]
+
+    @cached_property
+    def _triangle(self) -> Array:
+        return self.coefficients.astype(float)
+
+    # Privacy, in integers -------------------------------------------------------------------------
+
+    @cached_property
+    def sensitivity(self) -> int:
+        if self.neighbours.replaces and self._columns.shape[1] <= _MAX_PAIRED:
+            rows = exact.product(self.coefficients, self._columns.astype(np.int64))
+            largest = max(exact.largest_pair_costs(rows, 2), default=0)
+        else:
+            # ‖a − b‖ ≤ ‖a‖ + ‖b‖ is at most twice the longest.
+            largest = (4 if self.neighbours.replaces else 1) * self._longest_column[0]
+        return self.neighbours.change_cost(largest, self.noise)
+
+    @property
+    def costliest_cell(self) -> int:
+        """A cell whose record spends most, where records are added or removed."""
+        return int(self._cells.first[self._longest_column[1]])
+
+    @cached_property
+    def _longest_column(self) -> tuple[int, int]:
+        """max_i ‖C b_i‖², exactly, and a kind of cells that has it.
+
+        Guarantee:
+            A column is left out only where its squared length in floats, with the largest error that rounding
+            can have, is below another's less its error. A product of k terms errs by at most
+            (k + 2) ε |C| |b|, so ‖C b‖ by at most (k + 2) ε ‖C‖_F ‖b‖.
+        """
+        C = self._triangle
+        k = len(C)
+        unit = float(np.abs(C).max(initial=0)) or 1.0
+        C = C / unit  # a power of two or not, one more rounding of each entry
+        size, eps = float(np.linalg.norm(C)), float(np.finfo(float).eps)
+        lengths, errors = [], []
+        for block in self._blocks():
+            b = block.astype(float)
+            lengths.append(np.sqrt(((C @ b) ** 2).sum(axis=0)))
+            errors.append((k + 8) * eps * size * np.sqrt((b**2).sum(axis=0)))
+        found = np.concatenate([*lengths, [0.0]])
+        error = np.concatenate([*errors, [0.0]]) + (k + 8) * eps * found
+        candidates = np.flatnonzero(found + error >= float((found - error).max()))
+        candidates = candidates[candidates < self._columns.shape[1]]
+        best = (0, 0)
+        for start in range(0, len(candidates), 512):
+            some = candidates[start : start + 512]
+            rows = exact.product(self.coefficients, self._columns[:, some].astype(np.int64))
+            best = max([best, *zip(exact.column_square_sums(rows), some.tolist(), strict=True)])
+        return best
+
+    @cached_property
+    def column_costs(self) -> tuple[int, ...]:
+        if self.n_cells > _MAX_LISTED:
+            raise TooLargeError(
+                f"what a record spends is listed for up to {_MAX_LISTED:,} cells, there are more; "
+                "plan.spent_per_person is the most of all"
+            )
+        if self.neighbours.replaces:
+            return (self.sensitivity,) * self.n_cells
+        costs: list[int] = []
+        for block in self._blocks():
+            costs += exact.column_square_sums(exact.product(self.coefficients, block.astype(np.int64)))
+        every = np.zeros(self.n_cells, dtype=object)
+        every[self._cells.used] = np.array(costs, dtype=object)[self._cells.kind]
+        return tuple(self.neighbours.change_cost(int(cost), self.noise) for cost in every)
+
+    def dense(self) -> Array:
+        if self.n_measured * self.n_cells > MAX_DENSE_STRATEGY:
+            raise TooLargeError(
+                f"the strategy has {self.n_measured:,} x {self.n_cells:,} entries; at most "
+                f"{MAX_DENSE_STRATEGY:,} are written out"
+            )
+        return exact.as_integers(exact.product(self.coefficients, self.queries.dense(np.int64)))
+
+    # From counts to integers ----------------------------------------------------------------------
+
+    def exact_answers(self, tables: CountTables) -> Array:
+        """C (B x) as Python integers.
+
+        int64 counts are cut into limbs of which none can wrap, always three, whatever their values.
+        """
+        rest = np.asarray(tables(None)[0]).reshape(-1)
+        if rest.dtype == object:
+            parts = [
+                exact.matrix_times_counts(block.astype(np.int64), rest)
+                for _, block in row_blocks(self.queries)
+            ]
+            return np.asarray(self.coefficients.astype(object) @ np.concatenate(parts))
+        rest = rest.astype(np.int64, casting="safe")
+        answers: Array = np.zeros(self.n_measured, dtype=object)
+        for shift in range(0, 63, _LIMB):
+            limb = rest & ((1 << _LIMB) - 1)
+            answers = answers + (self.queries.apply(limb).astype(np.int64).astype(object) << shift)
+            rest = rest >> _LIMB
+        # Counts are not negative, so that nothing is left.
+        return np.asarray(self.coefficients.astype(object) @ answers)
+
+    # From integers to answers ---------------------------------------------------------------------
+
+    @cached_property
+    def _spanning(self) -> Array:
+        """Kinds of cells whose columns span all directions, a few for each."""
+        from scipy import linalg
+
+        k, d = self._columns.shape
+        chosen = np.unique(np.linspace(0, d - 1, min(d, _CANDIDATES * k)).astype(np.intp))
+        # One cell that each query counts, which a sample may miss.
+        first = [int(np.argmax(row != 0)) for row in self._columns]
+        chosen = np.union1d(chosen, first)
+        while True:
+            some = self._columns[:, chosen].astype(float)
+            some /= np.sqrt((some**2).sum(axis=0))
+            Q, triangle, _ = linalg.qr(some, mode="economic", pivoting=True, check_finite=False)
+            diagonal = np.abs(np.diag(triangle))
+            rank = int((diagonal > _SPANNED * diagonal[0]).sum())
+            if rank == k:
+                return chosen
+            shares = self._shares_outside(Q[:, :rank])
+            joining = np.argsort(-shares)[: k - rank]
+            joining = joining[shares[joining] > _SPANNED**2]
+            if len(joining) == 0:
+                raise DesignError("the queries measured depend on one another; design the plan again")
+            chosen = np.union1d(chosen, joining)
+
+    def _shares_outside(self, Q: Array) -> Array:
+        """How much of every column lies outside what Q spans, of its squared length."""
+        shares = []
+        for block in self._blocks():
+            b = block.astype(float)
+            squares = (b**2).sum(axis=0)
+            shares.append(1 - ((Q.T @ b) ** 2).sum(axis=0) / np.where(squares > 0, squares, 1))
+        return np.concatenate(shares)
+
+    @cached_property
+    def _coordinates(self) -> tuple[Array, Array]:
+        """An orthogonal and a triangular factor of the transposed columns that span all directions."""
+        from scipy import linalg
+
+        Q, triangle = linalg.qr(self._columns[:, self._spanning].T.astype(float), mode="economic")
+        return Q, triangle
+
+    def _combinations(self, operator: Operator) -> Array:
+        """L, (m, k), with L B nearest to the rows of an operator on the columns that span all directions."""
+        from scipy import linalg
+
+        Q, triangle = self._coordinates
+        rows = operator.columns(self._cells.first[self._spanning])
+        return np.asarray(linalg.solve_triangular(triangle, (rows @ Q).T).T)
+
+    def _gains(self, operator: Operator) -> Array:
+        """L C⁻¹, (m, k): how the noise on what is measured enters every answer."""
+        from scipy import linalg
+
+        return np.asarray(linalg.solve_triangular(self._triangle, self._combinations(operator).T, trans=1).T)
+
+    def _within_reach(self, operator: Operator) -> Array:
+        """Which rows of an operator are combinations of the queries, (m,) booleans, by random vectors."""
+        n = self.n_cells
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(n, _PROBES))
+        left = operator.apply(signs) - self._combinations(operator) @ self.queries.apply(signs)
+        lengths = np.sqrt(sum_of_squares_by_row(operator))
+        return np.asarray(np.abs(left).max(axis=1) <= _PROBE_FACTOR * SPAN_TOL * np.maximum(lengths, 1e-300))
+
+    def can_answer_all(self, workload: Workload) -> bool:
+        return bool(self._within_reach(workload.operator).all())
+
+    def first_unanswerable(self, workload: Workload) -> int | None:
+        answerable = self._within_reach(workload.operator)
+        return None if answerable.all() else int(np.argmin(answerable))
+
+    def distance_of(self, workload: Workload) -> float:
+        """0: the queries that are measured are the workload's own."""
+        return 0.0
+
+    def variances_of(self, workload: Workload) -> Array:
+        return np.asarray(self.noise_variance * (self._gains(workload.operator) ** 2).sum(axis=1))
+
+    def covariances_of(self, left: Workload, right: Workload) -> Array:
+        require_room(left.shape[0], right.shape[0], "the covariances")
+        gains = [self._gains(workload.operator) for workload in (left, right)]
+        return np.asarray(self.noise_variance * (gains[0] @ gains[1].T))
+
+    def spreads(self, workload: Workload) -> list[Spread]:
+        return spreads_of(self.variances_of(workload), workload)
+
+    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
+        w = workload.per_query(weights, "the weights")
+        return float(w @ self.variances_of(workload))
+
+    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
+        c = workload.per_query(caps, "the caps")
+        with np.errstate(over="ignore"):
+            return float((self.variances_of(workload) / c).max(initial=0))
+
+    def _query_estimates(self, measurements: Array) -> Array:
+        """C⁻¹ y: the answers to the queries that are combined."""
+        from scipy import linalg
+
+        y = measurements.astype(float)
+        found = linalg.solve_triangular(self._triangle, y)
+        # Once more on what the first pass misses.
+        return np.asarray(found + linalg.solve_triangular(self._triangle, y - self._triangle @ found))
+
+    def estimates(self, measurements: Array) -> Array:
+        from scipy import linalg
+
+        gram = np.zeros((self.n_measured, self.n_measured))
+        for start, block in zip(range(0, self._columns.shape[1], _BLOCK), self._blocks(), strict=True):
+            b = block.astype(float)
+            gram += (b * self._cells.counts[start : start + _BLOCK]) @ b.T
+        return np.asarray(self.queries.adjoint(linalg.solve(gram, self._query_estimates(measurements))))
+
+    def answers_of(self, workload: Workload, measurements: Array) -> Array:
+        return np.asarray(self._combinations(workload.operator) @ self._query_estimates(measurements))
+
+    def noiseless_answers(
+        self, workload: Workload, records: InventedRecords, queries: Sequence[int]
+    ) -> Array:
+        return self.answers_of(workload, self.exact_answers(records.tables))[list(queries)]
+
+    def error_map(self, workload: Workload) -> Callable[[Array], Array]:
+        gains = self._gains(workload.operator)
+        return lambda noise: np.asarray(gains @ noise)
+
+    def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
+        raise DesignError("combinations of queries are measured with Gaussian noise only")
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return {"kind": "combined"}, {
+            "combined": self.positions.astype(np.int64),
+            "rows": exact.to_limbs(self.coefficients),
+        }
+
+
+def sum_of_squares_by_row(operator: Operator) -> Array:
+    """‖w_j‖² of every row, (m,), some rows at a time."""
+    return np.concatenate([(block**2).sum(axis=1) for _, block in row_blocks(operator)])
+
+
+class CombinedProposal:
+    """What a method proposes: rows C·B with real coefficients of queries.
+
+    Attributes:
+        coefficients: C, (k, k), real and upper triangular; any positive multiple of it is the same proposal.
+        workload: whose queries they are.
+        positions: of those that are combined, rising.
+        longest: the largest ‖C b_i‖.
+    """
+
+    def __init__(self, coefficients: Array, workload: Workload, positions: Array, longest: float) -> None:
+        self.coefficients, self.workload = coefficients, workload
+        self.positions, self.longest = positions, longest
+
+    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> CombinedRows:
+        """The integer strategy that measures this within a privacy goal.
+
+        Guarantee:
+            spent ≤ the goal's budget per record, compared in exact rationals, with the sensitivity taken from
+            the integers that are measured.
+        """
+        assert spare is None, "combinations of queries give every cell the same budget"
+        C = rounded_triangle(self.coefficients, self.longest, goal, tol)
+        bare = combined_rows(C, self.workload, self.positions, 1, goal.noise, goal.neighbours)
+        strategy = bare.with_scale(least_scale(bare, goal))
+        check_spent(strategy, goal, None)
+        return strategy
+
+
+def combined_rows(
+    C: Array, workload: Workload, positions: Array, scale: int, noise: str, neighbours: str
+) -> CombinedRows:
+    """Combinations of some queries of a workload."""
+    queries = workload.operator_at(positions)
+    return CombinedRows(C, queries, positions, scale=scale, noise=noise, neighbours=neighbours)
