@@ -142,7 +142,7 @@ def smii(
     tol: float = 1e-3,
     step_tol: float = 1e-4,
     cg_steps: int = 5,
-    max_steps: int = 20_000,
+    max_steps: int = 1_000_000,
     time_limit: float | None = None,
     progress: Callable[[Step], None] | None = None,
 ) -> SmiiResult:
@@ -358,7 +358,7 @@ SMII = Method(
         "tol": (1e-3, "TOL, the paper's gap (cells + queries)/t at which it stops"),
         "step_tol": (1e-4, "NTTOL, the predicted decrease at which the soft maxima sharpen"),
         "cg_steps": (5, "MAXCG, conjugate gradients per step"),
-        "max_steps": (20_000, "MAXITER"),
+        "max_steps": (1_000_000, "MAXITER"),
     },
     is_quick=False,
     needs=dense_needs(held=14, first=60, step=30, rounded=None),
