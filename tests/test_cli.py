@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import pytest
 from typer.testing import CliRunner
 
+import golden_cli
 import leastnoise
 from leastnoise.app.cli.main import app
 from leastnoise.core.errors import UnrecordedSpending
@@ -42,24 +43,7 @@ WROTE = (
     "wrote town-answers.html (open it in a browser)\n"
 )
 
-SPEC = """
-[schema]
-age = { range = [0, 4] }
-sex = ["F", "M"]
-
-[privacy]
-epsilon = 1.0
-delta   = 1e-6
-
-[[query]]
-kind       = "marginal"
-attributes = ["age", "sex"]
-
-[[query]]
-kind      = "prefix"
-attribute = "age"
-name      = "ages"
-"""
+SPEC = golden_cli.SPEC + 'name      = "ages"\n'
 
 
 @pytest.fixture

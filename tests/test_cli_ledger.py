@@ -216,7 +216,7 @@ def test_fetching_replaces_nothing_unasked(folder: Path) -> None:
     succeed(*PUBLISH, "--release-id", "spring")
     succeed("ledger", "fetch", "town.db", "spring")
     assert Path("spring-answers.csv").read_bytes() == Path("town-answers.csv").read_bytes()
-    assert "'spring-answers.csv' exists. Give another --out" in refuse("ledger", "fetch", "town.db", "spring")
+    assert "'spring-answers.csv' exists; give another --out" in refuse("ledger", "fetch", "town.db", "spring")
     succeed("ledger", "fetch", "town.db", "spring", "--out", "b.json")
     assert Path("b.json").exists() and Path("b.html").exists()
     succeed("ledger", "fetch", "town.db", "spring", "--force")
@@ -593,7 +593,7 @@ def test_no_command_replaces_a_file_unasked(folder: Path) -> None:
     succeed("design", "town.toml")
     before = Path("town.plan").read_bytes()
     respecified(("epsilon = 1.0", "epsilon = 2.0"))
-    assert "'town.plan' exists. Give another --out, or --force" in refuse("design", "town.toml")
+    assert "'town.plan' exists; give another --out, or --force" in refuse("design", "town.toml")
     assert Path("town.plan").read_bytes() == before
     succeed("design", "town.toml", "--force")
     assert Path("town.plan").read_bytes() != before

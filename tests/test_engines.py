@@ -875,9 +875,15 @@ class Offline:
 
     def __init__(self, name: str) -> None:
         compilers = extra("ibis.backends.sql.compilers")
-        names = {"bigquery": "BigQuery", "snowflake": "Snowflake", "trino": "Trino", "athena": "Athena"}
+        made = {
+            "athena": compilers.AthenaCompiler,
+            "bigquery": compilers.BigQueryCompiler,
+            "databricks": compilers.DatabricksCompiler,
+            "snowflake": compilers.SnowflakeCompiler,
+            "trino": compilers.TrinoCompiler,
+        }
         self.name = name
-        self._compiler = getattr(compilers, names.get(name, "Databricks") + "Compiler")()
+        self._compiler = made[name]()
         self.dialect = self._compiler.dialect
 
     def compile(self, expression: Any) -> str:

@@ -37,7 +37,8 @@ class InOneCell(Neighbours):
     records = MOST
 
     def statement(self, records_per_person: int, *, by_person: bool = False) -> str:
-        return f"adding or removing a person with up to {self.records} records, all in one cell"
+        cells = "all in one cell" if records_per_person == 1 else f"in each of {records_per_person} cells"
+        return f"adding or removing a person with up to {self.records} records, {cells}"
 
 
 class ForgetsHowMany(InOneCell):
@@ -186,6 +187,7 @@ def test_plans_keep_their_promise_and_prove_what_they_should(case: str, tmp_path
     again = ln.load_plan(plan.save(tmp_path / "plan.lnp"))
     assert again.privacy == plan.privacy and again.digest == plan.digest
     assert "up to 3 records, all in one cell" in plan.privacy.statement()
+    assert "in each of 2 cells" in ln.GDP(1, neighbours=NAME, records_per_person=2).statement()
 
 
 def test_what_is_released_tells_no_neighbour_better_than_promised() -> None:

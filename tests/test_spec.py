@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import leastnoise.app.specification.toml_text
+from leastnoise.app.specification.json_schema import FILE, schema_text
 from leastnoise.app.specification.spec_file import FILL_IN, MAX_BYTES, Spec, load_spec, parse_spec
 from leastnoise.app.specification.toml_text import Lines
 from leastnoise.core.errors import SpecError
@@ -376,6 +377,13 @@ def test_text_outside_unicode_cannot_be_written() -> None:
 
 
 # ---------------------------------------------------------------- refusals
+
+
+def test_the_json_schema_in_the_package_is_up_to_date() -> None:
+    """It was looked at by the tests of another command only."""
+    assert FILE.read_text(encoding="utf-8") == schema_text(), (
+        "run: python -m leastnoise.app.specification.json_schema"
+    )
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ def _privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None) -> dic
 def _proof(plan: Plan, *, is_released: bool) -> dict[str, Any]:
     """The certificate; no rows where nothing is proved."""
     if plan.strategy is None:
-        return {"note": plan.note, "rows": []}
+        return {"note": plan.note, "tried": trials_to_text(plan.tried), "rows": []}
     proof = plan.certificate
     rows = [
         ("achieved", f"{proof.achieved:,.9g}", proof.unit),

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from leastnoise.app.cli.outputs import check_new
 from leastnoise.app.cli.terminal import say
 from leastnoise.app.drafting.columns import Column, columns_of
 from leastnoise.app.drafting.draft import Wishes, draft_spec, next_commands
@@ -69,13 +70,7 @@ def _new_file(out: Path | None, table: str, *, force: bool) -> Path:
             f"a specification's name ends in .toml, got {str(target)!r}", field="out", given=str(target)
         )
     check_folder(target)
-    if target.exists() and not force:
-        raise InputError(
-            f"{str(target)!r} exists",
-            field="out",
-            given=str(target),
-            remedy="give another --out, or --force to replace it",
-        )
+    check_new(target, force=force)
     return target
 
 

@@ -51,7 +51,7 @@ def outputs_of(
     Args:
         source: what the files are named after unless ``out`` is given.
         inputs: what is read, and never replaced.
-        again: a sentence on what a second release costs, for whoever has one already.
+        again: what a second release costs, after a semicolon, for whoever has one already.
     """
     answers = out or source.with_name(f"{source.stem}-answers.csv")
     # "." and "/" have no name to put a suffix to, and are refused below.
@@ -97,14 +97,11 @@ def check_new(path: Path, *, force: bool, again: str = "") -> None:
     """Refuse to replace a file that exists, unless told to.
 
     Args:
-        again: a sentence on what replacing it would mean.
+        again: what replacing it would mean, after a semicolon.
     """
     if path.exists() and not force:
-        raise InputError(
-            f"{str(path)!r} exists. {again}Give another --out, or --force to replace it",
-            field="out",
-            given=str(path),
-        )
+        remedy = "give another --out, or --force to replace it"
+        raise InputError(f"{str(path)!r} exists{again}", field="out", given=str(path), remedy=remedy)
 
 
 def save(result: Release, outputs: Outputs) -> None:

@@ -188,7 +188,7 @@ def _outputs(
     ledger: str | None,
     release_id: str | None,
 ) -> Outputs:
-    again = "A second release spends privacy again; keep the first. "
+    again = "; a second release spends privacy again, so keep the first"
     if release_id is not None:
         again = "A release whose id the ledger knows costs nothing. "
     elif ledger is not None:

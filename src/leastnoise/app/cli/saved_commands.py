@@ -46,13 +46,7 @@ def _check(target: Path, force: bool) -> None:
         )
     check_folder(target)
     check_replaceable(target)
-    if target.exists() and not force:
-        raise InputError(
-            f"{str(target)!r} exists",
-            field="out",
-            given=str(target),
-            remedy="give another --out, or --force to replace it",
-        )
+    check_new(target, force=force)
 
 
 def adjust(
