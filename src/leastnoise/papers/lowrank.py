@@ -35,8 +35,8 @@ Reference:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -158,6 +158,7 @@ class LowRankResult:
         ended: which rule ended it.
         strategy: L + B⁺(W − BL) of the round with the least error; None if B never had full rank.
         best: the number of that round, from 1.
+        pairs: for each gamma of `keep_at` that was reached, the round and its B and L.
     """
 
     B: Array
@@ -169,6 +170,7 @@ class LowRankResult:
     ended: LowRankRule
     strategy: Array | None
     best: int
+    pairs: Mapping[float, tuple[int, Array, Array]] = field(default_factory=dict)
 
     @property
     def residual(self) -> float:
@@ -187,6 +189,7 @@ def low_rank(
     schedule: Schedule = SCHEDULES["paper"],
     backend: str = "numpy",
     time_limit: float | None = None,
+    keep_at: Sequence[float] = (),
     watch: Callable[[int, float, float], None] | None = None,
 ) -> LowRankResult:
     """Algorithm 1 on W, (m, n), from a start L, (r, n).
@@ -197,6 +200,7 @@ def low_rank(
         beta: the first penalty; 1 in the paper.
         schedule: how the penalty rises, and the steps of Algorithm 2.
         time_limit: seconds, looked at after every step within a round; a round that it ends still counts.
+        keep_at: larger gammas, at which the same search would have ended before: its B and L there are kept.
         watch: called with the round, trace BᵀB and seconds.
 
     Raises:
@@ -212,6 +216,7 @@ def low_rank(
     B, pi = arrays.matrix(np.zeros((len(W), len(start)))), 0 * W
     ball = _BALLS[norm](arrays)
     rounds = _Rounds(schedule.max_lost_rounds)
+    pairs: dict[float, tuple[int, Array, Array]] = {}
     ended: LowRankRule | None = None
     for number in range(1, max_iterations + 1):
         B, L = _alternated(B, L, beta * W + pi, beta, ball, schedule.nesterov_steps, arrays, end)
@@ -221,6 +226,9 @@ def low_rank(
         repaired = unbiased(W, B, L, rank, arrays)
         error = math.inf if repaired is None else squared_error(W, repaired, norm, arrays)
         rounds.add(scale, residual, seconds, repaired, error)
+        for larger in keep_at:
+            if residual <= larger and larger not in pairs:
+                pairs[larger] = number, arrays.numpy(B), arrays.numpy(L)
         if watch is not None:
             watch(number, scale, seconds)
         ended = rounds.ending(gamma, beta, end.is_past)
@@ -229,7 +237,7 @@ def low_rank(
         if number % schedule.rounds_per_beta == 0:
             beta = min(beta * schedule.beta_factor, max(beta, schedule.largest_beta))
         pi = pi + beta * missing
-    return rounds.result(B, L, ended or "iterations", arrays)
+    return rounds.result(B, L, ended or "iterations", arrays, pairs)
 
 
 class _Rounds:
@@ -254,7 +262,14 @@ class _Rounds:
             self.strategy, self.best, self.least = repaired, len(self.errors), error
         self.lost = 0 if repaired is not None else self.lost + 1
 
-    def result(self, B: Any, L: Any, ended: LowRankRule, arrays: Backend) -> LowRankResult:
+    def result(
+        self,
+        B: Any,
+        L: Any,
+        ended: LowRankRule,
+        arrays: Backend,
+        pairs: Mapping[float, tuple[int, Array, Array]],
+    ) -> LowRankResult:
         """Where a start ended, with the last pair."""
         return LowRankResult(
             arrays.numpy(B),
@@ -266,6 +281,7 @@ class _Rounds:
             ended,
             None if self.strategy is None else arrays.numpy(self.strategy),
             self.best,
+            pairs,
         )
 
     def ending(self, gamma: float, beta: float, is_late: bool) -> LowRankRule | None:

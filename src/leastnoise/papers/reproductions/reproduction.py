@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from leastnoise.papers.reproductions.printed import Printed, printed
-from leastnoise.papers.reproductions.rows import Plain, Row
+from leastnoise.papers.reproductions.rows import Plain, Row, was_cut
 from leastnoise.papers.reproductions.verdicts import Check
 from leastnoise.report import Drawing as Drawing
 
@@ -17,6 +17,9 @@ Size = Literal["quick", "full"]
 # Where a matrix of this many columns is decomposed again and again, one GPU does in minutes what two
 # cores do in hours (docs/benchmarks.md).
 MAX_CELLS_WITHOUT_GPU = 4096
+
+# Seconds that one search may take in the quick size.
+QUICK_SECONDS = 8.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ class Setting:
     def is_quick(self) -> bool:
         """Whether minutes matter more than the papers' own sizes."""
         return self.size == "quick"
+
+    @property
+    def search_seconds(self) -> float:
+        """Seconds after which a search is cut off: the one limit of all reproductions but those of time."""
+        return min(self.time_limit, QUICK_SECONDS) if self.is_quick else self.time_limit
 
     def backend_for(self, n_cells: int) -> str:
         """The backend for a matrix of this many columns: a GPU only where it helps."""
@@ -117,5 +125,30 @@ class Reproduction:
         return ", ".join(f"{work.__module__}.{work.__qualname__}" for work in works)
 
     def checks(self, rows: Sequence[Row]) -> tuple[Check, ...]:
-        """What is printed, beside what came out."""
-        return tuple(self.judge(self.printed, rows))
+        """What is printed, beside what came out.
+
+        A search that our time limit ended is judged in no check: nobody knows where it would have come to.
+        One that has used up its own steps has ended by its own rule, and is judged.
+        """
+        finished = [row for row in rows if not was_cut(row)]
+        judged = tuple(self.judge(self.printed, finished))
+        if len(finished) == len(rows):
+            return judged
+        needs_cut = {check.claim for check in self.judge(self.printed, rows) if check.verdict != "not run"}
+        why = f"cut off by our time limit: {self._cut(rows)}"
+        return tuple(
+            replace(check, why=why) if check.verdict == "not run" and check.claim in needs_cut else check
+            for check in judged
+        )
+
+    def _cut(self, rows: Sequence[Row]) -> str:
+        """Which searches were cut off, and where."""
+        at: dict[str, dict[str, None]] = {}
+        for row in rows:
+            if was_cut(row):
+                at.setdefault(self.drawing.series_of(row), {})[_shown(row.get(self.drawing.x))] = None
+        return "; ".join(f"{series} at {self.drawing.x} {', '.join(places)}" for series, places in at.items())
+
+
+def _shown(value: Plain) -> str:
+    return f"{value:,g}" if isinstance(value, (int, float)) else str(value)

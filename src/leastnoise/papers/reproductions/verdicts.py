@@ -10,6 +10,29 @@ from typing import Literal, TypeVar
 
 Verdict = Literal["reached", "better", "differs", "not run"]
 
+# How a lower number of ours is known: by a proved bound, as the exact variance of a plan, or by simulation.
+Evidence = Literal["certified", "exact", "simulated"]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a printed number or claim is not what comes out; one cause may stand behind many checks.
+
+    Attributes:
+        what: the cause in one sentence; where none was found, what does not fit.
+        tested: the run that shows it, and what it gave; empty where no cause was found.
+        tried: where none was found, what was tried.
+    """
+
+    what: str
+    tested: str = ""
+    tried: str = ""
+
+    @property
+    def is_found(self) -> bool:
+        """Whether a run has shown it to be the cause."""
+        return bool(self.tested)
+
 
 @dataclass(frozen=True)
 class Check:
@@ -19,7 +42,9 @@ class Check:
         claim: what is compared, in words.
         printed: the paper's number or statement.
         ours: what came out.
-        why: where it differs or was not run, the reason; where it is better, what makes it so.
+        why: where it differs or was not run, what is particular to it; where it is better, what makes it so.
+        cause: where it differs, the cause.
+        evidence: where it is better, how that is known.
     """
 
     claim: str
@@ -27,9 +52,17 @@ class Check:
     ours: str
     verdict: Verdict
     why: str = ""
+    cause: Cause | None = None
+    evidence: Evidence | None = None
+
+    @property
+    def reason(self) -> str:
+        """The cause and what is particular to this check, or what makes it better."""
+        cause = "" if self.cause is None else self.cause.what
+        return "; ".join(part for part in (cause, self.why, self.evidence) if part)
 
     def __str__(self) -> str:
-        reason = f" ({self.why})" if self.why else ""
+        reason = f" ({self.reason})" if self.reason else ""
         beside = "" if self.printed == "yes" else f"printed {self.printed}, ours "
         return f"{self.verdict:<8} {self.claim}: {beside}{self.ours}{reason}"
 
@@ -42,6 +75,8 @@ def number(
     slack: float = 0.0,
     is_lower_better: bool = False,
     why: str = "",
+    cause: Cause | None = None,
+    evidence: Evidence = "exact",
 ) -> Check:
     """A printed number beside ours.
 
@@ -53,7 +88,8 @@ def number(
         printed: as it stands in the paper, so that its digits are known: "42.41", "1.30".
         ours: None where it was not run.
         is_lower_better: whether a lower number is an improvement rather than a difference.
-        why: the reason of a difference or of a gain; left out where the number is reached or was not run.
+        why, cause: of a difference or of a gain; left out where the number is reached or was not run.
+        evidence: how a lower number is known.
     """
     if ours is None or math.isnan(ours):
         return statement(claim, None, printed=printed)
@@ -64,8 +100,8 @@ def number(
     if abs(ours - value) <= room * (1 + 1e-9):
         return Check(claim, printed, shown, "reached")
     if is_lower_better and ours < value:
-        return Check(claim, printed, shown, "better", why)
-    return Check(claim, printed, shown, "differs", why)
+        return Check(claim, printed, shown, "better", why, evidence=evidence)
+    return Check(claim, printed, shown, "differs", why, cause)
 
 
 def statement(
@@ -76,13 +112,17 @@ def statement(
     printed: str = "yes",
     is_better: bool = False,
     why: str = "",
+    cause: Cause | None = None,
+    evidence: Evidence = "exact",
 ) -> Check:
     """A claim of the text beside what came out; `holds` is None where it was not run."""
     if holds is None:
         return Check(claim, printed, ours, "not run", why or "no such point in this size")
     if is_better:
-        return Check(claim, printed, ours, "better", why)
-    return Check(claim, printed, ours, "reached" if holds else "differs", "" if holds else why)
+        return Check(claim, printed, ours, "better", why, evidence=evidence)
+    if holds:
+        return Check(claim, printed, ours, "reached")
+    return Check(claim, printed, ours, "differs", why, cause)
 
 
 Found = TypeVar("Found", bound=Sized)
@@ -97,11 +137,22 @@ def statement_about(
     printed: str = "yes",
     is_better: Callable[[Found], bool] = lambda found: False,
     why: str = "",
+    cause: Cause | None = None,
+    evidence: Evidence = "exact",
 ) -> Check:
     """A claim about some numbers, in a list or by size; without any it was not run."""
     if not found:
         return statement(claim, None, printed=printed)
-    return statement(claim, holds(found), ours(found), printed=printed, is_better=is_better(found), why=why)
+    return statement(
+        claim,
+        holds(found),
+        ours(found),
+        printed=printed,
+        is_better=is_better(found),
+        why=why,
+        cause=cause,
+        evidence=evidence,
+    )
 
 
 def verdict_of(checks: Iterable[Check]) -> Verdict:

@@ -202,7 +202,7 @@ def planned(
         method=name,
         options={**fixed, **(options or {})},
         objective=objective,
-        time_limit=setting.time_limit,
+        time_limit=setting.search_seconds,
         backend=setting.backend_for(n) if name == "dense" else "numpy",
     )
 

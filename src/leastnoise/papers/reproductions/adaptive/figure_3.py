@@ -26,6 +26,10 @@ from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
 )
 from leastnoise.papers.reproductions.adaptive.adult_and_census import COARSE, TABLES, counts_of
 from leastnoise.papers.reproductions.adaptive.checks import (
+    AS_MUCH_AS,
+    DATA,
+    NOT_DATA,
+    SHAPE,
     ErrorRatios,
     band,
     certified,
@@ -139,39 +143,26 @@ def _workload_checks(kind: str, known: Printed, rows: Sequence[Row]) -> Iterator
     """What section 5.1 and the introduction say of workload errors."""
     found = ratios(rows, _FIELDS)
     if kind == "ranges":
-        not_printed = "shapes are not printed"
-        yield band(
-            found,
-            known,
-            f"{_cells(rows)}; the shapes of the domain and the number of random ranges are not printed",
-        )
+        yield band(found, known, SHAPE)
         yield near_bound(found, known)
     else:
-        not_printed = _fourier_is_datacube(found)
         yield statement_about(
             [1 / ratio.bound for ratio in found if ratio.bound],
             known.says["bound"],
             lambda over: max(over) <= 1.00005,
             lambda over: f"at most {max(over):.6f} times the bound",
         )
-        yield band(found, known, f"{_cells(rows)}; {not_printed}")
+        yield band(found, known, NOT_DATA)
     for competitor in FOR_RANGES if kind == "ranges" else FOR_MARGINALS:
         gains = [ratio.competitors[competitor] for ratio in found if competitor in ratio.competitors]
-        joint = ", " if kind == "ranges" else "; "
         yield number(
             f"{known.says['as much as']} ({competitor})",
             known.number(gain=f"over {competitor}"),
             max(gains, default=None),
-            why="the largest of several workloads, errors and relative errors alike; "
-            f"{_cells(rows)}{joint}{not_printed}",
+            why="" if kind == "ranges" else _fourier_is_datacube(found),
+            cause=AS_MUCH_AS,
         )
     yield certified(found)
-
-
-def _cells(rows: Sequence[Row]) -> str:
-    """Of how many cells the rows speak."""
-    cells = [n_cells(str(row["shape"])) for row in rows if row.get("error") is not None]
-    return f"ours over {max(cells):,} cells" if cells else ""
 
 
 def _fourier_is_datacube(found: Sequence[ErrorRatios]) -> str:
@@ -188,15 +179,11 @@ def _fourier_is_datacube(found: Sequence[ErrorRatios]) -> str:
     )
 
 
-def _relative_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
+def _relative_checks(kind: str, known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     """What section 5.1 says of relative errors."""
     # The factors are the same at every ε.
     found = ratios(where(rows, epsilon=EPSILON), ("table", "workload", "shape"), "relative_error")
-    yield band(
-        found,
-        known,
-        "the US Census extract is stood in for, and how small counts were divided by is not printed",
-    )
+    yield band(found, known, DATA if kind == "ranges" else NOT_DATA)
     yield never_beaten(found, known.says["less"])
     ours = [ratio.ours for ratio in found if ratio.ours is not None]
     yield statement_about(
@@ -248,7 +235,7 @@ FIGURE_3 = tuple(
         f"adaptive/figure-3{part}",
         title,
         partial(_relative_tasks if is_relative else _error_tasks, kind),
-        _relative_checks if is_relative else partial(_workload_checks, kind),
+        partial(_relative_checks if is_relative else _workload_checks, kind),
         _RELATIVE if is_relative else _ERRORS,
         (*(_TABLE_NOTES if is_relative else _SHAPES), _DRAWS[kind]),
     )

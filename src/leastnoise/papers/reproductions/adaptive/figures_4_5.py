@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from leastnoise.papers.reproductions.adaptive.adaptive_tasks import EIGEN, OURS, error_of, n_cells
-from leastnoise.papers.reproductions.adaptive.checks import SOLVER, least_to_largest, nearly_best
+from leastnoise.papers.reproductions.adaptive.checks import NEWTON, SOLVER, least_to_largest, nearly_best
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Plain, Row, cell, number_in, where
@@ -165,8 +165,7 @@ def _faster(known: Printed, rows: Sequence[Row]) -> Check:
         lambda gains: min(gains) >= known.limits["faster"],
         lambda gains: f"{min(gains):.1f} to {max(gains):.1f} times faster",
         printed=f"{known.limits['faster']:g} times",
-        why="the weights are found by a Newton method here, in a handful of factorisations instead of O(n⁴), "
-        "which leaves little to save",
+        cause=NEWTON,
     )
 
 

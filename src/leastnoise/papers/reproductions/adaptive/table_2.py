@@ -13,6 +13,14 @@ from leastnoise.papers.reproductions.adaptive.adaptive_tasks import (
     n_cells,
 )
 from leastnoise.papers.reproductions.adaptive.checks import (
+    BASIS_QUERIES,
+    CELLS_DECIDE,
+    DATA,
+    NOT_DATA,
+    PERMUTED,
+    PREDICATES,
+    PREDICATES_DECIDE,
+    SHAPE,
     ErrorRatios,
     certified,
     near_bound,
@@ -24,7 +32,7 @@ from leastnoise.papers.reproductions.adaptive.figure_3 import SANITY, relative_o
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row, mean, where
-from leastnoise.papers.reproductions.verdicts import Check, number, statement_about
+from leastnoise.papers.reproductions.verdicts import Cause, Check, number, statement_about
 
 # The workloads, the shape that 2,048 cells have in each, that of a quick run, and the competitors.
 _LINE = "2048"
@@ -111,14 +119,6 @@ def _estimate(shape: str, method: str) -> float:
 
 # Checks --------------------------------------------------------------------------------------
 
-_NO_CHOICE = "no draw is left, and the number of cells alone decides"
-_WHY = {
-    "DataCube": "marginals chosen by BMAX, then used by least squares",
-    "Wavelet": "how many queries were drawn, over which shape, is not printed",
-    "Hierarchical": "the shape of the domain is not printed",
-}
-_STAND_IN = "the US Census extract is stood in for, and how small counts were divided by is not printed"
-
 
 def checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     """Every printed ratio, and what section 5.1 says of them."""
@@ -132,12 +132,12 @@ def checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
         if kind == "bound":
             over = _bounds(among)
             claim = f"{workload}: bound over the eigen strategy's error"
-            why = _why_bound(errors, workload)
+            cause = CELLS_DECIDE
         else:
             over = _over_eigen(among, competitor, "relative_error" if kind == "relative" else "error")
             claim = f"{workload}: {kind} error of {competitor} over the eigen strategy's"
-            why = _why(errors, workload, kind, competitor) if over else ""
-        yield number(claim, entry.value, mean(over), slack=share_between(over), why=why)
+            cause = _cause(workload, kind, competitor)
+        yield number(claim, entry.value, mean(over), slack=share_between(over), cause=cause)
     by_workload = ratios(_on_most_cells(errors), _FIELDS)
     yield from _statements(known, by_workload, ratios(relative, ("workload", "shape"), "relative_error"))
 
@@ -158,37 +158,17 @@ def _on_most_cells(errors: Sequence[Row]) -> list[Row]:
     return [row for row in errors if n_cells(str(row["shape"])) == most[str(row["workload"])]]
 
 
-def _why(errors: Sequence[Row], workload: str, kind: str, competitor: str) -> str:
-    """What was tried where a printed ratio is not reached."""
-
-    def there(shape: str, competitor: str = competitor) -> float | None:
-        return mean(_over_eigen(where(errors, workload=workload, shape=shape), competitor, "error"))
-
+def _cause(workload: str, kind: str, competitor: str) -> Cause:
+    """Why a printed ratio is not reached."""
     if kind == "relative":
-        return _STAND_IN
-    shape, small, _ = WORKLOADS[workload]
-    if workload == "CDF":
-        found = there(small)
-        return _NO_CHOICE + (f"; {small} give {found:.3f}" if found is not None else "")
-    if workload == "permuted ranges":
-        draws = _over_eigen(where(errors, workload=workload, shape=shape), competitor, "error")
-        share = share_between(draws)
-        return f"the number of cells is not printed; {len(draws)} permutations differ by {share:.2%}"
-    if competitor == "Fourier":
-        cells = there(shape, CELLS)
-        other = f", {cells:.2f} times" if cells is not None else ""
-        return (
-            "with the queries that no marginal needs left out, as the paper says; with none left out Fourier "
-            f"is noise on every cell{other}"
-        )
-    found = there(_OTHER_CUBE)
-    return _WHY[competitor] + (f"; {_OTHER_CUBE} cells give {found:.2f}" if found is not None else "")
-
-
-def _why_bound(errors: Sequence[Row], workload: str) -> str:
-    small = WORKLOADS[workload][1]
-    there = mean(_bounds(where(errors, workload=workload, shape=small)))
-    return "" if there is None else f"{small} cells give {there:.3f}"
+        if workload == "predicates":
+            return PREDICATES_DECIDE
+        return DATA if workload in ("permuted ranges", "CDF") else NOT_DATA
+    if workload in ("CDF", "permuted ranges"):
+        return CELLS_DECIDE if workload == "CDF" else PERMUTED
+    if workload == "predicates":
+        return PREDICATES
+    return BASIS_QUERIES if competitor == "Fourier" else SHAPE
 
 
 def _statements(
@@ -208,27 +188,29 @@ def _statements(
         lambda gains: not low,
         lambda gains: f"gains of {spread_of(gains)}",
         why=f"below it to the digit that is printed: {'; '.join(low)}",
+        cause=SHAPE,
     )
     yield statement_about(
         _gains(relative_others),
         f"{says['beats']}, relative error",
         lambda gains: not low_relative,
         lambda gains: f"gains of {spread_of(gains)}",
-        why=f"{_STAND_IN}: {'; '.join(low_relative)}",
+        why="; ".join(low_relative),
+        cause=NOT_DATA,
     )
     yield statement_about(
         _gains(cdf),
         says["cdf"],
         lambda gains: all(1 - 0.005 <= gain <= 1.05 for gain in gains),
         lambda gains: f"gains of {spread_of(gains)}",
-        why="; ".join(f"{r.about}: {gain:.3f}" for r, gain in cdf),
+        cause=CELLS_DECIDE,
     )
     yield statement_about(
         _gains(relative_cdf),
         says["cdf relative"],
         lambda gains: max(gains) < 1,
         lambda gains: f"the best competitor has {spread_of(gains)} of the eigen strategy's relative error",
-        why=_STAND_IN,
+        cause=DATA,
     )
     yield near_bound(found, known)
     yield certified(found)

@@ -31,7 +31,7 @@ from leastnoise.papers.reproductions.adaptive.checks import (
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import IS_CUT, Row, cell, mean, where
-from leastnoise.papers.reproductions.verdicts import Check, number, statement, statement_about
+from leastnoise.papers.reproductions.verdicts import Cause, Check, number, statement, statement_about
 from leastnoise.planning import design
 from leastnoise.privacy import GDP, PureDP
 from leastnoise.query import Cube, Schema, Workload, assemble
@@ -61,7 +61,7 @@ def example(setting: Setting, *, method: str) -> Iterator[Row]:
     """One row: the error of one method on the workload of figure 1(b), in the unit of the printed ones."""
     workload = Workload.from_matrix(np.array(STUDENTS))
     m = len(STUDENTS)
-    plan = design(workload, GDP(1), method=method, time_limit=setting.time_limit)
+    plan = design(workload, GDP(1), method=method, time_limit=setting.search_seconds)
     found = plan.certificate
     achieved = found.achieved
     if method == "workload":
@@ -78,20 +78,38 @@ def tasks_example(setting: Setting) -> list[Task]:
     return [Task(example, {"method": method}, seconds=0.1, n_cells=8) for method in _EXAMPLE]
 
 
+OUTLIER = Cause(
+    "the identity's printed error is on another scale than the others'",
+    tested="workload and wavelet share one scale to five digits; the identity's number is 0.07 % above it, "
+    "and on its scale neither of the two is reached",
+)
+BOUND_DIGIT = Cause(
+    "the printed bound is 0.05 % lower",
+    tried="the scale of workload and wavelet (29.19) and the identity's (29.21)",
+)
+
+
 def checks_example(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
-    """The five printed errors, and the certified optimum."""
-    scales = "the printed errors do not share one scale to their last digit"
-    for method in _EXAMPLE[:-1]:
+    """The five printed errors on the scale that the workload's implies, and the certified optimum."""
+    workload = cell(rows, "error", method="workload")
+    unit = None if workload is None else float(known.number(method="workload")) / workload
+
+    def scaled(column: str, method: str) -> float | None:
+        value = cell(rows, column, method=method)
+        return None if value is None or unit is None else value * unit
+
+    for method in ("wavelet", "identity", "eigen"):
         yield number(
-            f"error with the {method} strategy",
+            f"error with the {method} strategy, where the workload's is {known.number(method='workload')}",
             known.number(method=method),
-            cell(rows, "error", method=method),
+            scaled("error", method),
             is_lower_better=method == "eigen",
-            why="Program 1 solved to the end, columns completed" if method == "eigen" else scales,
+            why="Program 1 solved to the end, columns completed" if method == "eigen" else "",
+            cause=OUTLIER,
         )
-    bound, eigen = (cell(rows, column, method="eigen") for column in ("lower_bound", "error"))
-    optimum, proved = (cell(rows, column, method="dense") for column in ("error", "lower_bound"))
-    yield number(known.says["bound"], known.number(method="bound"), bound, why=scales)
+    bound, eigen = (scaled(column, "eigen") for column in ("lower_bound", "error"))
+    optimum, proved = (scaled(column, "dense") for column in ("error", "lower_bound"))
+    yield number(known.says["bound"], known.number(method="bound"), bound, cause=BOUND_DIGIT)
     yield _near(known.says["near"], bound, eigen, optimum, proved)
 
 
@@ -108,6 +126,7 @@ def _near(
         f"the optimum is {optimum:.3f}, and {proved:.3f} is proved",
         is_better=is_optimum and optimum < eigen * (1 - SOLVER),
         why="leastnoise searches all strategies, and proves its optimum",
+        evidence="certified",
     )
 
 
@@ -270,7 +289,6 @@ def pure_gain(
         else paper_workload(workload, shape, seed).workload
     )
     options: dict[str, Any] = {}
-    limit = setting.time_limit
     if method == _EQUAL:
         name = METHODS[basis][0]
     elif method == _WEIGHED:
@@ -278,10 +296,10 @@ def pure_gain(
     elif method == _EIGEN_QUERIES:
         name, options = "weighted-basis", {"basis": "eigen"}
     elif method == OURS:
-        name, limit = "auto", min(limit, 5.0 if setting.is_quick else 120.0)
+        name = "auto"
     else:
         raise InputError(f"there is no {method!r} in section 3.5")
-    plan = design(question, PureDP(EPSILON), method=name, options=options, time_limit=limit)
+    plan = design(question, PureDP(EPSILON), method=name, options=options, time_limit=setting.search_seconds)
     m = question.shape[0]
     yield {
         "error": math.sqrt(plan.certificate.achieved / m),
@@ -350,7 +368,6 @@ def checks_section_3_5(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
             known.number(basis=basis, workload=workload),
             mean(gains),
             slack=share_between(gains),
-            why=f"over {cubes[0]['shape'] if cubes else ''} cells; how many were used is not printed",
         )
     yield statement_about(
         eigen,
@@ -375,8 +392,9 @@ EXAMPLE_4 = Reproduction(
     checks_example,
     Drawing("method", "error", "method", y_title="root mean square error"),
     (
-        "The printed errors are in units of √(8 log₂(2/δ))/ε at ε = 0.5 and δ = 0.0001, which is not the "
-        "P(ε, δ) of the paper's proposition 4; their ratios do not depend on it.",
+        "The printed errors are in units near √(8 log₂(2/δ))/ε at ε = 0.5 and δ = 0.0001, which is not the "
+        "P(ε, δ) of the paper's proposition 4; the checks are on the scale that the workload's error "
+        "implies.",
         "The workload itself is measured without least squares afterwards.",
     ),
 )

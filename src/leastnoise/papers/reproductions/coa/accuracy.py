@@ -6,13 +6,21 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from leastnoise.papers.reproductions.coa.setup import (
+    ENDS_EARLY,
+    IMPOSSIBLE,
     KINDS,
+    LOST_RANK,
+    NEAR_OPTIMUM,
     NEGLIGIBLE,
     NOTES,
     ORDER,
     OTHERS,
     PAPER_NAMES,
-    TIME_LIMIT,
+    RUN_ON,
+    SLOW_ESM,
+    STABLE,
+    STAGES,
+    WITHOUT_ORDER,
     claim_for_each,
     is_similar,
     ratios,
@@ -21,12 +29,13 @@ from leastnoise.papers.reproductions.coa.setup import (
 )
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import Row, listed, number_in
+from leastnoise.papers.reproductions.rows import Row, listed
 from leastnoise.papers.reproductions.verdicts import Check, statement, statement_about
 
 METHODS = (
     "dense",
     "coa",
+    RUN_ON,
     "coa-homotopy",
     "lowrank",
     "eigen",
@@ -40,6 +49,7 @@ METHODS = (
 # Beyond this many cells: the weights of 4,096 eigen-queries take a core ten minutes, eleven stages of COA
 # eleven times one, and matrices of trees over 8,192 cells ten minutes again.
 _UP_TO = {
+    RUN_ON: 512,
     "eigen": 2048,
     "coa-homotopy": 1024,
     "lowrank": 4096,
@@ -47,20 +57,6 @@ _UP_TO = {
     "wavelet": 4096,
     "hierarchical": 4096,
 }
-
-# With 600 steps, or 200 conjugate gradients in each, what is left of COA's distance from the optimum is due
-# to θ: all of it for 64 cells and 128 queries; for 256 cells and 64 queries 8.2 of 8.2 % (WRange), 3.8 of
-# 13.4 % (WDiscrete), 1.4 of 4.1 % (WMarginal), 2.9 of 14.2 % (WRelated). The rest is where the listing ends.
-EARLY = (
-    "θ is part of what COA minimises, and the listing's rules may end it before; figure 1 tells them apart"
-)
-
-# 32 queries over 256 cells of WDiscrete: five stages of nine ended after 30 steps.
-STAGES = (
-    "its stages end as COA does, after 30 steps or when one gains less than 1e-5; where queries are few, "
-    "most do so short of their own optimum"
-)
-OPEN = "so it came out; the cause was not looked into"
 
 # Figures 2 to 5 ------------------------------------------------------------------------------
 
@@ -104,7 +100,7 @@ def _best_and_certified(known: Printed, rows: Sequence[Row], along: str) -> Iter
         ratios(rows, "coa", "lowrank", along),
         is_similar,
         what="COA over LRM",
-        why="one of the two searches ended early, see the column how",
+        cause=ENDS_EARLY,
     )
     for key, method in (("coa-best", "coa"), ("lrm-best", "lowrank")):
         yield _best(known, key, rows, method, along)
@@ -117,7 +113,8 @@ def _best_and_certified(known: Printed, rows: Sequence[Row], along: str) -> Iter
             gaps,
             lambda gap: gap <= NEGLIGIBLE,
             what=f"{method} above the proved lower bound by a share of",
-            why=EARLY if method == "coa" else STAGES,
+            why=_run_on(rows, along) if method == "coa" else "",
+            cause=ENDS_EARLY if method == "coa" else STAGES,
         )
 
 
@@ -145,18 +142,20 @@ def _best(known: Printed, key: str, rows: Sequence[Row], method: str, along: str
     ours = f"the best other method has {spread(seen)} times its error"
     if beaten:
         ours += "; below it " + ", ".join(f"{other} at {along} {listed(at)}" for other, at in beaten.items())
-    why = EARLY if method == "coa" else _how(rows, method, along, [x for at in beaten.values() for x in at])
-    return statement(known.says[key], not beaten, ours, why=why)
+    why = _run_on(rows, along) if method == "coa" else ""
+    cause = ENDS_EARLY if method == "coa" else LOST_RANK
+    return statement(known.says[key], not beaten, ours, why=why, cause=cause)
 
 
-def _how(rows: Sequence[Row], method: str, along: str, at: Sequence[float]) -> str:
-    """What a method says of itself where it was beaten."""
-    notes = {
-        str(row.get("how")) + ("; cut off by our time limit" if row.get("is_cut") else "")
-        for row in rows
-        if row.get("method") == method and number_in(row, along) in at
+def _run_on(rows: Sequence[Row], along: str) -> str:
+    """How far COA run on, and the homotopy, are from the proved bound: what its 30 steps and θ cost."""
+    shares = {
+        told: {x: value - 1 for x, value in _over_bound(rows, method, along).items()}
+        for told, method in (("30 steps", "coa"), ("run on", RUN_ON), ("homotopy", "coa-homotopy"))
     }
-    return "; ".join(sorted(notes))
+    at = set.intersection(*map(set, shares.values()))
+    told = (f"{name} {spread({x: found[x] for x in at})}" for name, found in shares.items())
+    return f"share above the bound at {listed(sorted(at))}: {', '.join(told)}" if at else ""
 
 
 def _over_gm(known: Printed, rows: Sequence[Row]) -> Check:
@@ -169,7 +168,8 @@ def _over_gm(known: Printed, rows: Sequence[Row]) -> Check:
         large,
         lambda ratio: ratio >= ORDER**2,
         what="GM over COA",
-        why=f"even the certified optimum gains a factor of {max(best.values(), default=0):.3g} at most",
+        why=f"the certified optimum gains a factor of {max(best.values(), default=0):.3g} at most",
+        cause=IMPOSSIBLE if max(best.values(), default=0) < ORDER**2 else ENDS_EARLY,
     )
 
 
@@ -198,7 +198,7 @@ def _ranges(known: Printed, rows: Sequence[Row], along: str) -> Iterator[Check]:
         known.says["wm-hm-comparable"],
         lambda found: all(map(is_similar, found.values())),
         lambda found: f"WM and HM over COA and LRM {spread(found)}",
-        why="both were made for ranges, and stay further from the optimum than a factor of two",
+        cause=ENDS_EARLY,
     )
 
 
@@ -212,7 +212,13 @@ def _distances(rows: Sequence[Row], along: str) -> str:
 def _am_like_esm(known: Printed, rows: Sequence[Row], along: str) -> Check:
     found = ratios(rows, "smoothing", "eigen", along)
     return claim_for_each(
-        known, "am-esm-similar", found, is_similar, what="ESM over AM", why=_distances(rows, along)
+        known,
+        "am-esm-similar",
+        found,
+        is_similar,
+        what="ESM over AM",
+        why=_distances(rows, along),
+        cause=SLOW_ESM,
     )
 
 
@@ -230,7 +236,9 @@ def _usually_worse(known: Printed, key: str, rows: Sequence[Row], along: str, fa
     ours = ", ".join(f"{pair} in {exceeded[pair]} of {len(values)}" for pair, values in found.items())
     by = "" if factor == 1 else f" by more than {factor:g} times"
     holds = all(2 * exceeded[pair] > len(values) for pair, values in found.items())
-    return statement(known.says[key], holds, f"worse{by}: {ours}", why=_distances(rows, along))
+    return statement(
+        known.says[key], holds, f"worse{by}: {ours}", why=_distances(rows, along), cause=NEAR_OPTIMUM
+    )
 
 
 def _unstable(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
@@ -242,7 +250,7 @@ def _unstable(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
             known.says[key],
             lambda found: not is_similar(max(found.values()) / min(found.values())),
             lambda found, method=method: f"{PAPER_NAMES[method]} over the bound {spread(found)}",  # type: ignore[misc]
-            why="its distance from the optimum changes little from one n to the next",
+            cause=STABLE,
         )
 
 
@@ -275,9 +283,7 @@ def _wm_hm_and_gm(known: Printed, rows: Sequence[Row], kind: str) -> Iterator[Ch
             ratios(rows, method, "identity", "m"),
             (lambda ratio: ratio > 1) if is_marginal else (lambda ratio: ratio < 1),
             what=f"{PAPER_NAMES[method]} over GM",
-            why="normal coefficients have no order along which a tree or a wavelet could gain"
-            if kind == "WRelated"
-            else OPEN,
+            cause=WITHOUT_ORDER,
         )
 
 
@@ -300,7 +306,7 @@ def _rank_tasks(setting: Setting) -> Sequence[Task]:
     size = 64 if setting.is_quick else 1024
     shares = (0.1, 0.4, 0.7, 1.0)
     draws = (1, 2) if setting.is_quick else (1,)
-    methods = METHODS if setting.is_quick else tuple(m for m in METHODS if m != "coa-homotopy")
+    methods = METHODS if setting.is_quick else tuple(m for m in METHODS if m not in ("coa-homotopy", RUN_ON))
     return [p for share in shares for p in tasks_of("WRelated", size, size, methods, draws, share)]
 
 
@@ -314,8 +320,8 @@ def _rank_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
             ratios(rows, other, "coa", "share"),
             lambda ratio: ratio >= ORDER,
             what=f"{PAPER_NAMES[other]} over COA",
-            why=f"the certified optimum is below it by a factor of at most "
-            f"{max(gaps.values(), default=0):.3g}",
+            why="over the certified optimum " + ", ".join(f"{gap:.3g} at {x:g}" for x, gap in gaps.items()),
+            cause=IMPOSSIBLE,
         )
     for other, gaps in to_optimum.items():
         ends = [(share, gaps[share]) for share in (min(gaps), max(gaps))] if len(gaps) > 1 else []
@@ -323,7 +329,7 @@ def _rank_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
         claim = known.says[f"closes-{PAPER_NAMES[other]}"]
         if ends:
             ours = f"{PAPER_NAMES[other]} over ours {shown}"
-            yield statement(claim, ends[1][1] < ends[0][1], ours, why=OPEN)
+            yield statement(claim, ends[1][1] < ends[0][1], ours)
         else:
             yield statement(claim, None)
 
@@ -334,7 +340,7 @@ _QUICK = (
     "The quick size has the paper's numbers of cells and queries divided by 8 or 16, in the same proportion."
 )
 _CUT = (
-    f"Every search may take {TIME_LIMIT:g} s. Above 1,024 cells the homotopy is left out, above 2,048 AM, "
+    "Above 1,024 cells the homotopy is left out, above 2,048 AM, "
     "above 4,096 LRM, ESM, WM and HM, and at 2,048 LRM and ESM; ESM takes 2,000 cells at most without a GPU."
 )
 _DOMAIN_NOTE = "Figure {} of the KDD version too, whose text says n up to 8,192, and the full version 4,096."

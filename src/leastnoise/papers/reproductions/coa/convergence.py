@@ -12,10 +12,11 @@ import leastnoise as ln
 from leastnoise.core.operators import Array
 from leastnoise.papers.coa import coa, coa_homotopy
 from leastnoise.papers.reproductions.coa.setup import (
+    ENDS_EARLY,
+    GRADIENT,
     KINDS,
     NEGLIGIBLE,
     NOTES,
-    TIME_LIMIT,
     drawn,
     noise_scale,
 )
@@ -61,7 +62,7 @@ def steps_of_coa(setting: Setting, *, workload: str, m: int, n: int, draw: int) 
     queries = drawn(workload, m, n, draw)
     W = queries.dense().astype(float)
     gram = W.T @ W
-    whole = coa(gram, theta=_THETA, time_limit=setting.time_limit)
+    whole = coa(gram, theta=_THETA, time_limit=setting.search_seconds)
     generator = np.random.default_rng(draw)
     for step, objective in enumerate(whole.objectives):
         X = whole.X if step == whole.iterations else coa(gram, theta=_THETA, max_iterations=step).X
@@ -91,7 +92,7 @@ def stages_of_homotopy(setting: Setting, *, workload: str, m: int, n: int, draw:
     queries = drawn(workload, m, n, draw)
     gram = queries.weighted_gram(np.ones(m))
     steps = 0
-    for stage in coa_homotopy(gram, time_limit=min(setting.time_limit, TIME_LIMIT)):
+    for stage in coa_homotopy(gram, time_limit=setting.search_seconds):
         steps += stage.iterations
         yield {
             "method": "coa-homotopy",
@@ -105,7 +106,9 @@ def stages_of_homotopy(setting: Setting, *, workload: str, m: int, n: int, draw:
 
 def optimum(setting: Setting, *, workload: str, m: int, n: int, draw: int) -> Iterator[Row]:
     """The certified optimum and its proof, as a line over all steps."""
-    plan = ln.design(drawn(workload, m, n, draw), ln.GDP(1), method="dense", time_limit=setting.time_limit)
+    plan = ln.design(
+        drawn(workload, m, n, draw), ln.GDP(1), method="dense", time_limit=setting.search_seconds
+    )
     found = plan.certificate
     for iteration in (0, 30):
         yield {
@@ -122,7 +125,7 @@ def optimum_with_theta(setting: Setting, *, workload: str, m: int, n: int, draw:
     W = drawn(workload, m, n, draw).dense().astype(float)
     theta = _THETA * float(np.mean(np.square(W).sum(axis=0)))
     whole = Workload.from_matrix(np.vstack([W, np.sqrt(theta) * np.eye(n)]))
-    found = ln.design(whole, ln.GDP(1), method="dense", time_limit=setting.time_limit).certificate
+    found = ln.design(whole, ln.GDP(1), method="dense", time_limit=setting.search_seconds).certificate
     yield {
         "method": "dense, with θ",
         "iteration": 30,
@@ -152,7 +155,7 @@ def _checks_of(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
             lambda values: (
                 f"{values[0]:.4g} to {values[-1]:.4g}, {_n_rises(values)} of {len(values) - 1} steps up"
             ),
-            why="a lower objective is all that a step is taken for; entries of the gradient may grow",
+            cause=GRADIENT,
         )
     yield statement_about(
         numbers(by_coa, "test_error"),
@@ -166,7 +169,7 @@ def _checks_of(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
         known.says["stable"],
         lambda later: later[0] <= NEGLIGIBLE,
         lambda later: f"after step {_STABLE} it falls by another {100 * later[0]:.2g} %",
-        why="the thirty steps of the listing gain to the end",
+        cause=ENDS_EARLY,
     )
     bound = mean(numbers(rows, "lower_bound", method="dense"))
     for key, method in (("converged", "coa"), ("homotopy", "coa-homotopy")):
@@ -177,6 +180,7 @@ def _checks_of(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
             lambda gap: gap[0] <= NEGLIGIBLE,
             lambda gap: f"{100 * gap[0]:.3g} % above the proved lower bound",
             why=_why(last[0] if last else None, mean(numbers(rows, "objective_bound"))),
+            cause=ENDS_EARLY,
         )
 
 

@@ -9,13 +9,22 @@ import numpy as np
 
 import leastnoise as ln
 from leastnoise.papers.coa import coa
-from leastnoise.papers.reproductions.coa.setup import KINDS, NOTES, SIMILAR, drawn, spread
+from leastnoise.papers.reproductions.coa.setup import ENDS_EARLY, KINDS, NOTES, SIMILAR, drawn, spread
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row, number_in, numbers, where
-from leastnoise.papers.reproductions.verdicts import Check, statement_about
+from leastnoise.papers.reproductions.verdicts import Cause, Check, statement_about
 from leastnoise.papers.sdp import sdp
 from leastnoise.query import Workload, workload_all_ranges, workload_prefix
+
+SHRINKS = Cause(
+    "the proof bounds the minimum; F has no upper bound among feasible X, as X may shrink to zero",
+    tested="F at I/6, which is feasible, is 6 times the bound",
+)
+UNBOUNDED = Cause(
+    "without a limit on X program (19) has infimum 0",
+    tested="solved as printed it comes to 0; with diag X ≤ 1 to the Gaussian optimum",
+)
 
 # Interior points stop at about this share of the value.
 _SOLVER = 1e-4
@@ -59,8 +68,8 @@ def within_bounds(setting: Setting, *, workload: str, n: int, theta: float) -> I
     upper = float(np.trace(gram)) + added * n
     # The rows √θ·I ask for the rest of V, so that the optimum of the whole is that of Program (9).
     whole = Workload.from_matrix(np.vstack([W, np.sqrt(added) * np.eye(n)]))
-    certified = ln.design(whole, ln.GDP(1), method="dense", time_limit=setting.time_limit).certificate
-    by_coa = coa(gram, theta=theta, time_limit=setting.time_limit)
+    certified = ln.design(whole, ln.GDP(1), method="dense", time_limit=setting.search_seconds).certificate
+    by_coa = coa(gram, theta=theta, time_limit=setting.search_seconds)
     values = {
         "lower bound of the lemma": lower,
         "dense, proved bound": certified.lower_bound,
@@ -103,7 +112,7 @@ def _lemma_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
         known.says["upper-any"],
         lambda found: max(found.values()) <= room,
         lambda found: f"F at I/6, which is feasible, over the upper bound {spread(found)}",
-        why="its proof bounds the minimum; F has no upper bound among feasible X, as X may shrink to zero",
+        cause=SHRINKS,
     )
     yield statement_about(
         over("over_lower", "dense, proved bound"),
@@ -131,7 +140,7 @@ def programs(setting: Setting, *, workload: str, n: int) -> Iterator[Row]:
     values: dict[str, tuple[float, float, float]] = {}
     for method in ("dense", "coa", "sdp"):
         began = time.process_time()
-        found = ln.design(queries, ln.GDP(1), method=method, time_limit=setting.time_limit).certificate
+        found = ln.design(queries, ln.GDP(1), method=method, time_limit=setting.search_seconds).certificate
         values[method] = found.achieved, found.lower_bound, time.process_time() - began
     W = queries.dense().astype(float)
     _, d, Vt = np.linalg.svd(W, full_matrices=False)
@@ -141,7 +150,7 @@ def programs(setting: Setting, *, workload: str, n: int) -> Iterator[Row]:
         # The L1 programs have twice the constraints; what they show does not depend on the size.
         for method, is_bounded in (("(19), diag X at most 1", True), ("(19) as printed", False)):
             began = time.process_time()
-            result = sdp(R, l1=True, is_bounded=is_bounded, time_limit=setting.time_limit)
+            result = sdp(R, l1=True, is_bounded=is_bounded, time_limit=setting.search_seconds)
             values[method] = result.value, float("nan"), time.process_time() - began
     bound = values["dense"][1]
     for method, (value, lower, seconds) in values.items():
@@ -169,14 +178,14 @@ def _sdp_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
         known.says["coa"],
         lambda found: max(found) - 1 <= _SOLVER,
         lambda found: f"COA over the proved bound {_close(found)}",
-        why="θ is part of what COA minimises, and its rules may end it before; figure 1 tells them apart",
+        cause=ENDS_EARLY,
     )
     yield statement_about(
         numbers(rows, "over_bound", method="(19) as printed"),
         known.says["relaxation"],
         lambda found: min(found) >= _SOLVER,
         lambda found: f"(19) as printed over the Gaussian optimum {_close(found)}",
-        why="without a limit on X the program has infimum 0 and says nothing",
+        cause=UNBOUNDED,
     )
     yield statement_about(
         numbers(rows, "over_bound", method="(19), diag X at most 1"),

@@ -119,7 +119,6 @@ _NOTES = (
     "that need no matrix.",
     "HM is the tree of Qardaji's formula over all cells in one row: up to "
     "128 cells the root and the cells alone.",
-    "SM-II is stopped after 8 s in the quick size and 150 s in the full one.",
 )
 
 _TITLES = {

@@ -87,7 +87,7 @@ def _plan(workload: Workload, method: str, setting: Setting) -> Plan:
         PureDP(1.0),
         method=names.get(method, "lowrank"),
         options=options,
-        time_limit=setting.time_limit,
+        time_limit=setting.search_seconds,
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ import numpy as np
 
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.papers.lowrank import LowRankResult, low_rank, random_start
+from leastnoise.papers.lowrank import low_rank, random_start
 from leastnoise.papers.reproductions.reproduction import Setting
 from leastnoise.papers.reproductions.rows import IS_CUT, Plain, Row
 from leastnoise.planning import design
@@ -66,30 +66,20 @@ _MIN_GPU_ENTRIES = 300_000
 # Rows of L over the rank of W, the paper's default.
 RATIO = 1.2
 
-# Seconds that a task searches at most, whatever the setting allows.
-MAX_SECONDS = 240.0
-
-# LRM, which the paper let run for hours, may take this many times as long.
-LRM_TIMES = 2.5
-
 # Steps of Algorithm 2 until Algorithm 1 ends, in a few dozen rounds: an estimate.
 _STEPS = 8_000
 
 # Seconds of a search on a GPU: an estimate.
 GPU_SECONDS = 30.0
 
-# Seconds that `design` may search under pure privacy, up to this many cells; more in proportion beyond.
-_PLAN_SECONDS = 10.0
-_PLAN_CELLS = 256
-
-# Seconds that it may search in the quick size.
-_QUICK_SECONDS = 4.0
-
 # A relative gap that moves no point of a figure.
 _BOUND_TOL = 1e-2
 
 # Starts that lose rank are followed by one with ten times the penalty, as in the method itself.
 _MAX_STARTS = 5
+
+# Rounds of Algorithm 1 by which its own rule, β = 1e12, has ended it: β doubles every ten.
+_MAX_ROUNDS = 410
 
 
 def rank_of(workload: str, m: int, n: int, share: float = SHARE) -> int:
@@ -123,7 +113,7 @@ def search_seconds(setting: Setting, n_rows: float, n_cells: int) -> float:
     if searching_on(setting, n_rows, n_cells) == "cuda":
         return GPU_SECONDS
     guess = _STEPS * (4 * n_rows * n_rows * n_cells / 2e10 + n_rows * n_cells * 4e-8)
-    return min(MAX_SECONDS, 0.2 + guess)
+    return 0.2 + guess
 
 
 # Figures 4 to 9 ------------------------------------------------------------------------------
@@ -151,7 +141,7 @@ def mechanism(
         method: one of the names above.
     """
     began = time.process_time()
-    limit = min(setting.time_limit, MAX_SECONDS) / draws
+    limit = setting.search_seconds / draws
     errors, bounds, notes, are_cut = [], [], [], []
     for draw in range(seed, seed + draws):
         problem = _DrawnProblem(drawn(workload, m, n, s, draw), s, setting, epsilon, draw, limit)
@@ -224,14 +214,13 @@ def _planned(
 
 
 def _low_rank(problem: _DrawnProblem) -> MechanismResult:
-    return _planned(problem, "lowrank", LRM_TIMES * problem.limit, problem.searching_on(), seed=problem.draw)
+    return _planned(problem, "lowrank", problem.limit, problem.searching_on(), seed=problem.draw)
 
 
 def _low_rank_of_all_rows(problem: _DrawnProblem) -> MechanismResult:
     n = problem.workload.shape[1]
     rows = max(n, math.ceil(RATIO * problem.s))
-    limit = LRM_TIMES * problem.limit
-    return _planned(problem, "lowrank", limit, problem.searching_on(rows), seed=problem.draw, r=rows)
+    return _planned(problem, "lowrank", problem.limit, problem.searching_on(rows), seed=problem.draw, r=rows)
 
 
 def _matrix(problem: _DrawnProblem) -> MechanismResult:
@@ -239,8 +228,7 @@ def _matrix(problem: _DrawnProblem) -> MechanismResult:
 
 
 def _ours(problem: _DrawnProblem) -> MechanismResult:
-    own = _PLAN_SECONDS * max(1.0, problem.workload.shape[1] / _PLAN_CELLS)
-    return _planned(problem, "auto", min(problem.limit, _QUICK_SECONDS if problem.setting.is_quick else own))
+    return _planned(problem, "auto", problem.limit)
 
 
 def _bound(problem: _DrawnProblem) -> MechanismResult:
@@ -336,51 +324,53 @@ def decomposition(
     shrink: int,
     seed: int,
     ratio: float,
-    gamma: float,
+    gammas: str,
 ) -> Iterator[Row]:
-    """Six rows: one run of Algorithm 1, as printed and made unbiased, at the paper's three ε.
+    """Six rows for each γ: Algorithm 1, as printed and made unbiased, at the paper's three ε.
 
+    γ only says when Algorithm 1 ends, so one run to the least of them passes through the ends of all others.
     As printed, answers have the noise of Lemma 1 and miss the truth by (W − BL)x, whose square is added, x
-    being the stand-in. Unbiased, they come from L + B⁺(W − BL) of the best round.
+    being the stand-in. Unbiased, they come from L + B⁺(W − BL) of the best round so far.
 
     Args:
         ratio: rows of L over the rank of W. Below 1, W = BL is out of reach, and what 20 rounds from
             β = 10 give is taken.
-        gamma: the paper's. Smaller matrices are shorter, so that γ is divided by `shrink`.
+        gammas: the paper's, separated by spaces. Smaller matrices are shorter: γ is divided by `shrink`.
     """
     W = drawn(workload, m, n, s, seed).dense().astype(float)
     rank = int(np.linalg.matrix_rank(W))
     r = math.ceil(ratio * rank) if ratio >= 1 else max(1, math.floor(ratio * rank))
-    limit = min(setting.time_limit, MAX_SECONDS)
-    found, starts, seconds = _started(W, r, rank, gamma / shrink, seed, searching_on(setting, r, n), limit)
-    sensitivity = float(np.abs(found.L).sum(axis=0).max())
-    noise = 2 * found.scales[-1] * sensitivity**2 / m
-    missed = float((((W - found.B @ found.L) @ stand_in(n)) ** 2).sum()) / m
-    least = min(found.errors)
-    for epsilon in EPSILONS:
-        of_both: dict[str, Plain] = {
-            "epsilon": epsilon,
-            "panel": panel(workload, epsilon),
-            "distance": gamma / shrink,
-            "residual": found.residual,
-            "rounds": len(found.scales),
-            "starts": starts,
-            "ended": found.ended,
-            IS_CUT: found.ended == "time",
-            "seconds": seconds,
-        }
-        yield {
-            "method": "LRM as printed",
-            "error": noise / epsilon**2 + missed,
-            "noise": noise / epsilon**2,
-            "missed": missed,
-            **of_both,
-        }
-        yield {
-            "method": "LRM unbiased",
-            "error": 2 * least / m / epsilon**2 if math.isfinite(least) else None,
-            **of_both,
-        }
+    by_distance = {float(gamma) / shrink: float(gamma) for gamma in gammas.split()}
+    for distance, end in _ends(W, r, rank, list(by_distance), seed, setting):
+        sensitivity = float(np.abs(end.L).sum(axis=0).max())
+        noise = 2 * float((end.B**2).sum()) * sensitivity**2 / m
+        missing = W - end.B @ end.L
+        missed = float(((missing @ stand_in(n)) ** 2).sum()) / m
+        for epsilon in EPSILONS:
+            of_both: dict[str, Plain] = {
+                "gamma": by_distance[distance],
+                "epsilon": epsilon,
+                "panel": panel(workload, epsilon),
+                "distance": distance,
+                "residual": float(np.linalg.norm(missing)),
+                "rounds": end.rounds,
+                "starts": end.starts,
+                "ended": end.ended,
+                IS_CUT: end.ended == "time",
+                "seconds": end.seconds,
+            }
+            yield {
+                "method": "LRM as printed",
+                "error": noise / epsilon**2 + missed,
+                "noise": noise / epsilon**2,
+                "missed": missed,
+                **of_both,
+            }
+            yield {
+                "method": "LRM unbiased",
+                "error": 2 * end.least / m / epsilon**2 if math.isfinite(end.least) else None,
+                **of_both,
+            }
 
 
 def panel(workload: str, epsilon: float) -> str:
@@ -388,19 +378,63 @@ def panel(workload: str, epsilon: float) -> str:
     return f"{workload}, epsilon {epsilon:g}"
 
 
-def _started(
-    W: Array, r: int, rank: int, gamma: float, seed: int, backend: str, limit: float
-) -> tuple[LowRankResult, int, float]:
-    """The first start that keeps its rank; how many there were, and the seconds that the last took."""
+class _LowRankEnd(NamedTuple):
+    """Where Algorithm 1 ends for one γ.
+
+    Attributes:
+        least: the squared error per unit of noise of the best unbiased answers up to there.
+        rounds: of the last start.
+        starts: how many there were; all but the last had lost rank.
+        ended: the rule that ended it.
+        seconds: of the last start.
+    """
+
+    B: Array
+    L: Array
+    least: float
+    rounds: int
+    starts: int
+    ended: str
+    seconds: float
+
+
+def _ends(
+    W: Array, r: int, rank: int, gammas: Sequence[float], seed: int, setting: Setting
+) -> Iterator[tuple[float, _LowRankEnd]]:
+    """Every γ with its end. A start that loses rank is followed by one with ten times the penalty."""
     first = 0 if r >= rank else 1
+    backend = searching_on(setting, r, W.shape[1])
+    left = sorted(gammas, reverse=True)
     for number in range(first, _MAX_STARTS):
-        start = random_start(r, W.shape[1], 1, np.random.default_rng(seed))
         began = time.process_time()
-        found = low_rank(W, start, norm=1, gamma=gamma, beta=10.0**number, backend=backend, time_limit=limit)
-        seconds = time.process_time() - began
-        if found.ended != "lost rank" or r < rank:
-            break
-    return found, number + 1 - first, seconds
+        found = low_rank(
+            W,
+            random_start(r, W.shape[1], 1, np.random.default_rng(seed)),
+            norm=1,
+            gamma=left[-1],
+            beta=10.0**number,
+            max_iterations=_MAX_ROUNDS,
+            backend=backend,
+            time_limit=setting.search_seconds,
+            keep_at=left,
+        )
+        # Another process may hold the core, but not this one's time. What a GPU does is on no such clock.
+        pace = (time.process_time() - began) / found.seconds[-1] if backend == "numpy" else 1.0
+        is_last = found.ended != "lost rank" or r < rank or number == _MAX_STARTS - 1
+        for gamma in list(left):
+            if gamma in found.pairs:
+                rounds, B, L = found.pairs[gamma]
+                ended = "gamma"
+            elif is_last:
+                rounds, B, L, ended = len(found.scales), found.B, found.L, found.ended
+            else:
+                continue
+            left.remove(gamma)
+            seconds = pace * found.seconds[rounds - 1]
+            least = min(found.errors[:rounds])
+            yield gamma, _LowRankEnd(B, L, least, rounds, number + 1 - first, ended, seconds)
+        if not left:
+            return
 
 
 def references(

@@ -91,7 +91,7 @@ _TABLES = {"rand": _rand, "census": _census}
 def _published(setting: Setting, table: str, method: str, runs: int) -> Iterator[Row]:
     """One row for each batch of queries: the error foretold, the error met, and how often intervals held."""
     workload, counts = _TABLES[table]()
-    plan = design(workload, _GOAL, method=method, time_limit=setting.time_limit)
+    plan = design(workload, _GOAL, method=method, time_limit=setting.search_seconds)
     truth = workload.operator.apply(counts.astype(float))
     starts = np.cumsum([0, *(block.n_rows for block in workload.blocks)])
     foretold = np.square(plan.known_stderr())
