@@ -24,13 +24,13 @@ from leastnoise.papers.reproductions import catalogue as names
 from leastnoise.papers.reproductions import printed as printed_numbers
 from leastnoise.papers.reproductions import running
 from leastnoise.papers.reproductions.cache import key_of, source_digest
-from leastnoise.papers.reproductions.command import duration, listing, progress_to_text
-from leastnoise.papers.reproductions.page import write_pages
+from leastnoise.papers.reproductions.command import duration, listing, progress_to_text, summarise
+from leastnoise.papers.reproductions.page import read_records, write_pages
 from leastnoise.papers.reproductions.printed import Printed, PrintedNumber, errata, printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import NOTE, Row, cell
 from leastnoise.papers.reproductions.running import Outcome, RunProgress, run
-from leastnoise.papers.reproductions.verdicts import Check, number, statement, verdict_of
+from leastnoise.papers.reproductions.verdicts import Cause, Check, number, statement, verdict_of
 from leastnoise.papers.reproductions.writing import as_markdown, as_text, pivot, to_text, with_printed, write
 from support import extra
 
@@ -43,6 +43,11 @@ def squares(setting: Setting, n: int) -> Iterator[Row]:
     CALLS.append(n)
     yield {"n": n, "method": "ours", "value": n**2 / 4}
     yield {"n": n, "method": "theirs", "value": n**2 / 2}
+
+
+def cut_off(setting: Setting, n: int) -> Iterator[Row]:
+    yield {"n": n, "method": "ours", "value": n**2 / 4}
+    yield {"n": n, "method": "theirs", "value": n**2 / 2, "is_cut": True}
 
 
 def refused(setting: Setting, n: int) -> Iterator[Row]:
@@ -328,7 +333,7 @@ def test_progress_says_what_is_left(tmp_path: Path) -> None:
 
 def test_printed_numbers_stand_beside_ours(tmp_path: Path) -> None:
     found = outcome(tmp_path)
-    rows = with_printed(found.rows, found.reproduction.printed)
+    rows = with_printed(found.rows, found.reproduction.printed, found.reproduction.drawing)
     head, body = pivot(rows, found.reproduction.drawing)
     assert head == ["n", "ours", "theirs"]
     assert body == [["2", "1", "2 (2)"], ["3", "2.25", "4.5"]]
@@ -363,18 +368,60 @@ def test_files_hold_rows_pictures_and_verdict(tmp_path: Path) -> None:
     assert rows[1] == {"n": "2", "method": "theirs", "value": "2.0", "printed": "2.0"}
     judged = json.loads((tmp_path / "made-up" / "table-1.json").read_text())
     assert judged["verdict"] == "better" and len(judged["checks"]) == 3
+    page = (tmp_path / "made-up" / "table-1.html").read_text()
+    assert "<td>two, ours</td>" in page and "<td>2 (2)</td>" in page
     svg = (tmp_path / "made-up" / "table-1.svg").read_text()
     assert svg.startswith("<svg") and "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", svg)
 
 
-def test_pages_link_every_number_to_its_function(tmp_path: Path) -> None:
-    found = outcome(tmp_path)
-    import datetime
+def test_a_search_that_was_cut_off_is_marked_and_judged_in_no_check(tmp_path: Path) -> None:
+    """Tables showed the errors of searches that time had ended, and checks were reached or differed by "
+    "them."""
+    finished = outcome(tmp_path, lambda setting: [Task(squares, {"n": 2}), Task(squares, {"n": 9})])
+    assert finished.checks[2].verdict == "reached"
+    found = outcome(tmp_path, lambda setting: [Task(squares, {"n": 2}), Task(cut_off, {"n": 9})])
+    assert [check.verdict for check in found.checks] == ["reached", "better", "not run"]
+    assert found.checks[2].why == "cut off by our time limit: theirs at n 9"
+    assert pivot(found.rows, found.reproduction.drawing)[1] == [["2", "1", "2"], ["9", "20.25", "40.5†"]]
+    assert "† cut off by our time limit" in to_text(found)
 
-    write_pages([found], tmp_path, tmp_path / "docs", datetime.date(2026, 11, 15))
-    text = (tmp_path / "docs" / "index.md").read_text()
-    assert "2026-11-15" in text and "1 are reached, 1 better, 0 differ and 1 were not run" in text
-    assert "## Where the papers and we disagree\n\nNowhere.\n\n## Errata of the papers\n" in text
+
+def paged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *found: Outcome) -> Path:
+    """The folder of pages of some outcomes, without their pictures."""
+    monkeypatch.setattr("leastnoise.papers.reproductions.page.PAPERS", {"made-up": "Made up"})
+    monkeypatch.setattr("leastnoise.papers.reproductions.writing._pictures", lambda *given: [])
+    for one in found:
+        write(one, tmp_path)
+    write_pages(found, tmp_path, tmp_path / "docs")
+    return tmp_path / "docs"
+
+
+def test_a_page_sets_printed_and_ours_side_by_side_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = paged(tmp_path, monkeypatch, outcome(tmp_path))
+    text = (docs / "made-up" / "table-1.md").read_text()
+    assert "Of 3 checks: 1 reached, 1 better, 1 not run." in text
+    first, table = text.index("| two | 2.0 | 2.00 | reached |"), text.index("<details")
+    assert first < text.index("table-1.svg") < table
+    assert "squares" in text, "every number leads to its function"
+    index = (docs / "index.md").read_text()
+    assert "| [Made up](made-up.md) | 1 | 1 | 1 | 0 | 0 | 1 |" in index
+
+
+def test_running_one_name_again_leaves_the_pages_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = outcome(tmp_path)
+    other = dataclasses.replace(first, reproduction=dataclasses.replace(first.reproduction, name=OTHER_NAME))
+    docs = paged(tmp_path, monkeypatch, first)
+    before = (docs / "made-up" / "table-1.md").read_bytes()
+    paged(tmp_path, monkeypatch, other)
+    assert (docs / "made-up" / "table-1.md").read_bytes() == before
+    assert "| all | 2 | 2 | 2 | 0 | 0 | 2 |" in (docs / "index.md").read_text()
+    assert summarise(docs).splitlines()[-1].split() == ["all", "2", "2", "2", "0", "0", "2"]
+    with pytest.raises(InputError, match="there are no results"):
+        summarise(tmp_path / "nowhere")
 
 
 def test_errata_lead_to_reproductions() -> None:
@@ -383,29 +430,24 @@ def test_errata_lead_to_reproductions() -> None:
     assert seen and seen <= known
 
 
-def test_disagreements_with_one_reason_stand_under_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import datetime
-
-    monkeypatch.setattr("leastnoise.papers.reproductions.page.PAPERS", {"made-up": "Made up"})
-    whys = ("a table is stood in for", "θ differs", "a table is stood in for", "")
+def test_differences_stand_under_their_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slip = Cause("a slip", tested="run without it, the number is reached")
+    unknown = Cause("it is lower", tried="two other draws")
     found = dataclasses.replace(
         outcome(tmp_path),
-        checks=tuple(Check(f"claim {i}", "1", str(i), "differs", why) for i, why in enumerate(whys)),
+        checks=(
+            Check("claim 0", "1", "0", "differs", "by one", slip),
+            Check("claim 1", "1", "3", "differs", "", unknown),
+            Check("claim 2", "1", "2", "differs", "", slip),
+        ),
     )
-    write_pages([found], tmp_path, tmp_path / "docs", datetime.date(2026, 11, 15))
-    told = (tmp_path / "docs" / "index.md").read_text().partition("disagree\n")[2].partition("## Errata")[0]
-    link = "[table-1](made-up.md#made-uptable-1)"
-    assert told.strip().splitlines() == [
-        "### Made up",
-        "",
-        "- *A table is stood in for*",
-        f"  - {link}, claim 0: printed 1, ours 0",
-        f"  - {link}, claim 2: printed 1, ours 2",
-        f"- {link}, claim 1: printed 1, ours 1. *θ differs*",
-        f"- {link}, claim 3: printed 1, ours 3",
-    ]
+    docs = paged(tmp_path, monkeypatch, found)
+    told = (docs / "made-up" / "table-1.md").read_text()
+    under = told.partition("**A slip.** Tested: run without it, the number is reached.")[2]
+    assert under.partition("**")[0].split("\n")[2:4] == ["- claim 0: by one", "- claim 2"]
+    assert "**It is lower.** No cause found. Tried: two other draws." in told
+    assert "- A slip (2)." in (docs / "index.md").read_text()
+    assert "| 0 | 0 | 2 | 1 | 0 |" in (docs / "index.md").read_text()
 
 
 # The catalogue
@@ -444,6 +486,29 @@ def test_names_are_found_and_mistyped_ones_helped() -> None:
         names.named(["fitness-for-us/table-2"])
     with pytest.raises(InputError, match="nothing printed is known"):
         printed("nowhere/table-1")
+
+
+def test_estimates_are_what_was_measured() -> None:
+    """The list promised 9 s for what took 0.4 s, and 12 s for 60: estimates hold within a factor of two."""
+    folder = Path(__file__).parents[1] / "docs" / "reproductions"
+    for record in read_records(folder):
+        found = names.named([str(record["name"])])[0]
+        assert names._timings()[found.name].keys() == {"quick", "full"}
+        told, measured = names.recorded_seconds(found, record["size"]), record["seconds"]
+        assert told / 2 - 1 <= measured <= 2 * told + 1, found.name
+
+
+def test_every_published_difference_has_a_cause_and_every_gain_its_evidence() -> None:
+    records = read_records(Path(__file__).parents[1] / "docs" / "reproductions")
+    assert len(records) >= 50
+    for record in records:
+        for check in record["checks"]:
+            if check["verdict"] == "differs":
+                assert check["cause"] and (check["cause"]["tested"] or check["cause"]["tried"]), record[
+                    "name"
+                ]
+            if check["verdict"] == "better":
+                assert check["evidence"] in ("certified", "exact", "simulated"), record["name"]
 
 
 def test_the_list_names_all() -> None:

@@ -86,17 +86,23 @@ def reproduce(
     fresh: Annotated[bool, typer.Option("--fresh", help="recompute results that exist")] = False,
     time_limit: Annotated[
         float,
-        typer.Option(help="seconds per method and task; 2.5 times as long for the low-rank mechanism"),
+        typer.Option(help="seconds per method and task; a search cut off by it is judged in no check"),
     ] = 600.0,
     budget: Annotated[
         float | None, typer.Option(help="start no further task after this many seconds; the rest is listed")
     ] = None,
     docs: Annotated[Path | None, typer.Option(help="also write documentation pages to this folder")] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="counts of verdicts in --docs, or in --out; runs nothing")
+    ] = False,
 ) -> None:
     """Reproduce the papers' tables and figures, next to the printed numbers. Resumes where it stopped."""
     command = import_module("leastnoise.papers.reproductions.command")
     reproduction = import_module("leastnoise.papers.reproductions.reproduction")
 
+    if summary:
+        say(command.summarise(docs or out))
+        return
     if not names:
         say(command.listing())
         return

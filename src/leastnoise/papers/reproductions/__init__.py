@@ -14,7 +14,7 @@ check; and how to draw it. Needs NumPy and SciPy alone, PyTorch where asked for;
     verdicts       what is printed beside what came out: reached, better, differs or not run
     reproduction   a table or figure: its tasks, its judge, its drawing
     tallies        lemmas and theorems: how often each held on random instances
-    catalogue      all of them, by name
+    catalogue      all of them, by name, and how long they take, from timings.toml
     cache          one file for each finished task
     running        tasks in a pool of processes, outcomes as they are complete
     writing, page  an outcome as text, as files, and as a page of the documentation

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from leastnoise.core.errors import LeastnoiseError
-from leastnoise.papers.reproductions.command import listing, progress_to_text, reproduce
+from leastnoise.papers.reproductions.command import listing, progress_to_text, reproduce, summarise
 from leastnoise.papers.reproductions.reproduction import Setting
 from leastnoise.papers.reproductions.running import RunProgress
 
@@ -32,9 +32,10 @@ def main() -> int:
         "--time-limit",
         type=float,
         default=600.0,
-        help="seconds for one method at one task; 2.5 times as long for the low-rank mechanism",
+        help="seconds for one method at one task",
     )
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds after which nothing is begun")
+    parser.add_argument("--summary", action="store_true", help="counts of verdicts in --docs, or --out")
     parser.add_argument("--docs", type=Path, help="also write the pages of the documentation here")
     given = parser.parse_args()
 
@@ -45,6 +46,13 @@ def main() -> int:
     def tell(progress: RunProgress) -> None:
         sys.stderr.write(progress_to_text(progress) + "\n")
 
+    try:
+        if given.summary:
+            say(summarise(given.docs or given.out))
+            return 0
+    except LeastnoiseError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
     if not given.names:
         say(listing())
         return 0

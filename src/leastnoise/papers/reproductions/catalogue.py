@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import tomllib
 from collections.abc import Sequence
 from functools import cache
+from importlib import resources
 
 from leastnoise.core.errors import InputError
-from leastnoise.papers.reproductions.reproduction import Reproduction
+from leastnoise.papers.reproductions.reproduction import Reproduction, Setting, Size
 
 # Short names and titles, in the order of the list.
 PAPERS = {
@@ -27,6 +29,18 @@ def catalogue() -> tuple[Reproduction, ...]:
 
     papers = (adaptive, low_rank, coa, fitness_for_use, open_data)
     return tuple(found for paper in papers for found in paper.REPRODUCTIONS)
+
+
+@cache
+def _timings() -> dict[str, dict[str, float]]:
+    text = resources.files(__package__).joinpath("timings.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def recorded_seconds(found: Reproduction, size: Size) -> float:
+    """Seconds of work on one core as they were measured, from timings.toml; else the tasks' own estimates."""
+    measured = _timings().get(found.name, {}).get(size)
+    return sum(task.seconds for task in found.tasks(Setting(size))) if measured is None else measured
 
 
 def named(wanted: Sequence[str]) -> tuple[Reproduction, ...]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from leastnoise.core.errors import InputError, MissingExtraError
-from leastnoise.papers.reproductions.catalogue import PAPERS, catalogue, named
-from leastnoise.papers.reproductions.page import write_pages
+from leastnoise.papers.reproductions.catalogue import PAPERS, catalogue, named, recorded_seconds
+from leastnoise.papers.reproductions.page import read_records, summary, write_pages
 from leastnoise.papers.reproductions.reproduction import Setting
 from leastnoise.papers.reproductions.running import Outcome, RunProgress, run
 from leastnoise.papers.reproductions.writing import to_text, write
@@ -25,15 +24,27 @@ def listing() -> str:
         lines.append(paper)
         for entry in found:
             if entry.paper == paper:
-                quick, full = (
-                    sum(task.seconds for task in entry.tasks(Setting(size))) for size in ("quick", "full")
-                )
+                quick, full = (recorded_seconds(entry, size) for size in ("quick", "full"))
                 lines.append(
                     f"  {entry.name:<{width}}  {duration(quick):>7}  {duration(full):>7}  {entry.title}"
                 )
-    head = f"  {'name':<{width}}  {'--quick':>7}  {'full':>7}  what it shows (estimated work on one core)"
+    head = f"  {'name':<{width}}  {'--quick':>7}  {'full':>7}  what it shows (work on one core, as measured)"
     tail = "Run one by its name, all of a paper by the paper's, or `all`."
     return "\n".join([head, *lines, "", tail])
+
+
+def summarise(folder: Path) -> str:
+    """The counts of verdicts in a folder of results, paper by paper.
+
+    Raises:
+        InputError: if it holds none.
+    """
+    records = read_records(folder)
+    if not records:
+        raise InputError(
+            f"there are no results in {str(folder)!r}; run `leastnoise reproduce` with names first"
+        )
+    return summary(records)
 
 
 def reproduce(
@@ -63,7 +74,7 @@ def reproduce(
         outcomes |= _written(run_here(missing, replace(setting, size="quick")), out, say)
     in_order = [outcomes[entry.name] for entry in chosen]
     if docs is not None:
-        for path in write_pages(in_order, out, docs, datetime.date.today()):
+        for path in write_pages(in_order, out, docs):
             say(f"wrote {path}")
     if len(in_order) > 1:
         say("\n".join(f"{outcome.reproduction.name:<32} {outcome.verdict}" for outcome in in_order))

@@ -1,171 +1,277 @@
-"""The outcomes as pages of the documentation: one for each paper, and one that draws them together."""
+"""Pages of the documentation: one for each table or figure, one for each paper, and one for all of them.
+
+The page of a table or figure is made from its outcome. The others are made from the records of all that a
+folder holds, so that running one name again leaves the rest as it is.
+"""
 
 from __future__ import annotations
 
-import datetime
+import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from leastnoise.core.whole_file import written_whole
-from leastnoise.papers.reproductions.catalogue import PAPERS
+from leastnoise.papers.reproductions.catalogue import PAPERS, catalogue
 from leastnoise.papers.reproductions.printed import errata
 from leastnoise.papers.reproductions.rows import NOTE
 from leastnoise.papers.reproductions.running import Outcome
-from leastnoise.papers.reproductions.verdicts import Verdict
-from leastnoise.papers.reproductions.writing import as_markdown, caption, pivot, with_printed
+from leastnoise.papers.reproductions.verdicts import KINDS, Check, kind_of
+from leastnoise.papers.reproductions.writing import (
+    as_markdown,
+    as_text,
+    caption,
+    checks_table,
+    pivot,
+    with_printed,
+)
+
+# A table of more lines than this is folded.
+_MAX_OPEN_LINES = 12
+
+# What `write` has written of an outcome, as it is read back.
+Record = Mapping[str, Any]
 
 
-def write_pages(outcomes: Sequence[Outcome], files: Path, folder: Path, today: datetime.date) -> list[Path]:
-    """Write the pages, with the pictures and tables that `write` has put under `files`; gives their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    pages = {folder / "index.md": _index(outcomes, today)}
+def write_pages(outcomes: Sequence[Outcome], files: Path, folder: Path) -> list[Path]:
+    """Write the pages of these outcomes, and those that list everything; gives their paths.
+
+    Args:
+        files: where `write` has put pictures, tables and records.
+    """
+    pages: dict[Path, str] = {}
+    for outcome in outcomes:
+        name = outcome.reproduction.name
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        for suffix in (".csv", ".svg", ".json"):
+            source = files / f"{name}{suffix}"
+            if source.exists():
+                shutil.copyfile(source, folder / f"{name}{suffix}")
+        pages[folder / f"{name}.md"] = _page(outcome)
+    records = read_records(folder)
+    pages[folder / "index.md"] = _index(records)
     for paper in PAPERS:
-        chosen = [outcome for outcome in outcomes if outcome.reproduction.paper == paper]
-        if chosen:
-            pages[folder / f"{paper}.md"] = _paper(paper, chosen)
-            for outcome in chosen:
-                _copy(outcome, files, folder)
+        mine = [record for record in records if _paper_of(record) == paper]
+        if mine:
+            pages[folder / f"{paper}.md"] = _paper(paper, mine)
     for path, text in pages.items():
         with written_whole(path) as new:
             new.write_text(text, encoding="utf-8")
     return list(pages)
 
 
-def _copy(outcome: Outcome, files: Path, folder: Path) -> None:
-    target = folder / outcome.reproduction.paper
-    target.mkdir(exist_ok=True)
-    for suffix in (".csv", ".svg"):
-        source = files / f"{outcome.reproduction.name}{suffix}"
-        if source.exists():
-            shutil.copyfile(source, target / source.name)
+def read_records(folder: Path) -> list[Record]:
+    """The records in a folder of results or of documentation, in the order of the list of names."""
+    places = {found.name: place for place, found in enumerate(catalogue())}
+    records: list[Record] = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*/*.json"))]
+    return sorted(records, key=lambda record: places.get(str(record["name"]), len(places)))
 
 
-def _index(outcomes: Sequence[Outcome], today: datetime.date) -> str:
-    machines = list(dict.fromkeys(machine for outcome in outcomes for machine in outcome.machines))
-    n_of = {
-        verdict: sum(check.verdict == verdict for outcome in outcomes for check in outcome.checks)
-        for verdict in ("reached", "better", "differs", "not run")
-    }
-    shown = [paper for paper in PAPERS if any(o.reproduction.paper == paper for o in outcomes)]
+def summary(records: Sequence[Record]) -> str:
+    """How many checks of each paper were reached, better, differ, or were not run, for a terminal."""
+    head, body = _counts(records)
+    return as_text(head, body)
+
+
+def _counts(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    body = []
+    for paper, title in PAPERS.items():
+        mine = [record for record in records if _paper_of(record) == paper]
+        if mine:
+            body.append([title, str(len(mine)), *_tally(mine)])
+    return ["paper", "tables and figures", *KINDS], [*body, ["all", str(len(records)), *_tally(records)]]
+
+
+def _tally(records: Iterable[Record]) -> list[str]:
+    found = Counter(check["kind"] for record in records for check in record["checks"])
+    return [str(found[kind]) for kind in KINDS]
+
+
+def _paper_of(record: Record) -> str:
+    return str(record["name"]).partition("/")[0]
+
+
+# One table or figure -------------------------------------------------------------------------
+
+
+def _page(outcome: Outcome) -> str:
+    found = outcome.reproduction
+    stem = found.name.partition("/")[2]
+    tally = Counter(map(kind_of, outcome.checks))
+    told = ", ".join(f"{tally[kind]} {kind}" for kind in KINDS if tally[kind])
+    smaller = " **Smaller than the paper's own sizes.**" if outcome.setting.is_quick else ""
+    rows = with_printed(outcome.rows, found.printed, found.drawing)
     lines = [
-        "# Reproductions",
+        f"# {found.name}",
         "",
-        "Every table and figure of the five papers that leastnoise builds on, computed again, with the "
-        "printed numbers beside ours and the certified optimum beside both. Any of them can be run:",
+        f"{_sentence(found.title)}. Printed in {found.printed.page}.{smaller}",
         "",
-        "```bash",
-        "leastnoise reproduce                             # the list",
-        "leastnoise reproduce fitness-for-use/table-2     # one, at the paper's own size",
-        "leastnoise reproduce all --quick                 # all, small, in minutes",
-        "```",
+        f"Of {len(outcome.checks)} checks: {told}.",
         "",
-        "A check is *reached* within half a unit of the last printed digit (or the spread of random draws, "
-        "where the paper drew its workload), *better* where ours is lower and lower is better, and *differs* "
-        "otherwise, with the reason. *Not run* is what this size or this machine does not hold.",
+        as_markdown(*checks_table(outcome)),
         "",
-        f"Made on {today.isoformat()} by `leastnoise reproduce all --docs docs/reproductions --time-limit "
-        f"{outcomes[0].setting.time_limit:g}`, on {'; '.join(machines)}. What could not be run at full "
-        "size in the time that the machines were had for is noted, or shown at the quick size.",
+        *_reasons(outcome.checks),
+        f"![{found.title}]({stem}.svg)",
         "",
-        f"Of {sum(n_of.values()):,} checks {n_of['reached']:,} are reached, {n_of['better']:,} better, "
-        f"{n_of['differs']:,} differ and {n_of['not run']:,} were not run.",
+    ]
+    head, body = pivot(rows, found.drawing)
+    table = as_markdown(head, body) if body else "No point of this size has such a number."
+    lines += _folded(f"{_sentence(caption(outcome))}", [table], is_open=len(body) <= _MAX_OPEN_LINES)
+    lines += _folded("Choices where the paper is silent", [f"- {note}" for note in found.notes])
+    notes = list(dict.fromkeys(str(row[NOTE]) for row in outcome.rows if row.get(NOTE)))
+    lines += _folded("What the methods say of themselves", [f"- {note}" for note in notes])
+    lines += [
+        f"All numbers: {{download}}`{stem}.csv <{stem}.csv>`, computed by `{found.made_by}` in "
+        f"{outcome.seconds:,.0f} s of work ({'; '.join(outcome.machines)}). Again: "
+        f"`leastnoise reproduce {found.name}`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _folded(title: str, content: Sequence[str], *, is_open: bool = False) -> list[str]:
+    """Something long, to be opened by a click; nothing where there is none."""
+    if not content:
+        return []
+    state = " open" if is_open else ""
+    return [f"<details{state}>", f"<summary>{title}</summary>", "", *content, "", "</details>", ""]
+
+
+def _reasons(checks: Sequence[Check]) -> Iterator[str]:
+    """Why some differ, cause by cause; what makes others better; why others were not run."""
+    causes = {check.cause: None for check in checks if check.verdict == "differs"}
+    for cause in causes:
+        mine = [check for check in checks if check.verdict == "differs" and check.cause == cause]
+        if cause is None:
+            yield "**Differs, no cause found.**"
+        else:
+            told = f"Tested: {cause.tested}" if cause.is_found else f"No cause found. Tried: {cause.tried}"
+            yield f"**{_sentence(cause.what)}.** {told}."
+        yield ""
+        yield from (f"- {check.claim}" + (f": {check.why}" if check.why else "") for check in mine)
+        yield ""
+    for verdict, title in (("better", "Better"), ("not run", "Not run")):
+        mine = [check for check in checks if check.verdict == verdict and (check.why or check.evidence)]
+        if mine:
+            yield f"**{title}:**"
+            yield ""
+            yield from (f"- {check.claim}: {check.reason}" for check in mine)
+            yield ""
+
+
+def _sentence(text: str) -> str:
+    """A text with a capital, unless it begins with a symbol or a name."""
+    first = text.split()[0]
+    return text[0].upper() + text[1:] if first.isalpha() and first.islower() and first.isascii() else text
+
+
+# A paper, and all of them --------------------------------------------------------------------
+
+
+def _paper(paper: str, records: Sequence[Record]) -> str:
+    body = [
+        [f"[{_stem(record)}]({record['name']}.md)", str(record["title"]), *_tally([record])]
+        for record in records
+    ]
+    lines = [
+        f"# {PAPERS[paper]}",
+        "",
+        as_markdown(["name", "what it shows", *KINDS], [*body, ["all", "", *_tally(records)]]),
         "",
         "```{toctree}",
-        ":maxdepth: 1",
-        *shown,
+        ":hidden:",
+        *(str(record["name"]) for record in records),
         "```",
         "",
-        "| name | what it shows | verdict | checks | size | work |",
-        "| --- | --- | --- | --- | --- | --- |",
+        *_causes(records, f"{paper}/"),
     ]
-    for outcome in outcomes:
-        found = outcome.reproduction
-        n_good = sum(check.verdict in ("reached", "better") for check in outcome.checks)
-        n_run = sum(check.verdict != "not run" for check in outcome.checks)
-        link = f"[{found.name}]({found.paper}.md#{_anchor(found.name)})"
-        lines.append(
-            f"| {link} | {found.title} | {outcome.verdict} | {n_good} of {n_run} | {outcome.setting.size} | "
-            f"{outcome.seconds:,.1f} s |"
-        )
-    lines += ["", *_listed("## Where ours is better", outcomes, "better")]
-    lines += ["", *_listed("## Where the papers and we disagree", outcomes, "differs")]
-    return "\n".join([*lines, "", *_errata(shown)]) + "\n"
-
-
-def _errata(papers: Sequence[str]) -> Iterator[str]:
-    yield "## Errata of the papers"
-    yield ""
-    for erratum in errata():
-        if erratum.paper in papers:
-            anchor = _anchor(f"{erratum.paper}/{erratum.seen_in}")
-            seen = f" ([{erratum.seen_in}]({erratum.paper}.md#{anchor}))" if erratum.seen_in else ""
-            yield f"- {PAPERS[erratum.paper]}, {erratum.where}: {erratum.what}{seen}."
-
-
-def _listed(head: str, outcomes: Sequence[Outcome], verdict: Verdict) -> list[str]:
-    """Every check of a verdict, paper by paper; those with one reason stand together under it."""
-    lines = [head, ""]
-    for paper in PAPERS:
-        by_reason: dict[str, list[str]] = {}
-        for outcome in outcomes:
-            found = outcome.reproduction
-            for check in outcome.checks:
-                if found.paper == paper and check.verdict == verdict:
-                    link = f"[{found.name.partition('/')[2]}]({paper}.md#{_anchor(found.name)})"
-                    told = f"{link}, {check.claim}: printed {check.printed}, ours {check.ours}"
-                    by_reason.setdefault(check.why, []).append(told)
-        if by_reason:
-            lines += [f"### {PAPERS[paper]}", "", *_under_reasons(by_reason), ""]
-    return lines if len(lines) > 2 else [*lines, "Nowhere."]
-
-
-def _under_reasons(by_reason: dict[str, list[str]]) -> Iterator[str]:
-    for why, told in by_reason.items():
-        if len(told) == 1 or not why:
-            yield from (f"- {one}" + (f". *{_sentence(why)}*" if why else "") for one in told)
-        else:
-            yield f"- *{_sentence(why)}*"
-            yield from (f"  - {one}" for one in told)
-
-
-def _sentence(why: str) -> str:
-    """The reason with a capital, unless it begins with a symbol or a name."""
-    first = why.split()[0]
-    return why[0].upper() + why[1:] if first.isalpha() and first.islower() and first.isascii() else why
-
-
-def _paper(paper: str, outcomes: Sequence[Outcome]) -> str:
-    lines = [f"# {PAPERS[paper]}", ""]
-    for outcome in outcomes:
-        found = outcome.reproduction
-        stem = found.name.partition("/")[2]
-        rows = with_printed(outcome.rows, found.printed)
-        head, body = pivot(rows, found.drawing)
-        lines += [
-            f"## {found.name}",
-            "",
-            f"{found.title}. Printed in {found.printed.page}; computed by `{found.made_by}`. "
-            f"Verdict: **{outcome.verdict}**, {outcome.setting.size} size. All numbers: "
-            f"{{download}}`{stem}.csv <{paper}/{stem}.csv>`.",
-            "",
-            f"![{found.title}]({paper}/{stem}.svg)",
-            "",
-            f"{caption(outcome)}:",
-            "",
-            as_markdown(head, body) if body else "No point of this size has such a number.",
-            "",
-        ]
-        notes = list(dict.fromkeys(str(row[NOTE]) for row in outcome.rows if row.get(NOTE)))
-        lines += [f"- {note}" for note in [*notes, *found.notes]]
-        lines += ["", "| check | printed | ours | verdict |", "| --- | --- | --- | --- |"]
-        for check in outcome.checks:
-            why = f": {check.why}" if check.why else ""
-            row = (check.claim, check.printed, check.ours, f"{check.verdict}{why}")
-            lines.append(f"| {' | '.join(text.replace('|', '/') for text in row)} |")
+    found = [erratum for erratum in errata() if erratum.paper == paper]
+    if found:
+        lines += ["## Errata of the paper", ""]
+        for erratum in found:
+            seen = f" ([{erratum.seen_in}]({paper}/{erratum.seen_in}.md))" if erratum.seen_in else ""
+            lines.append(f"- {erratum.where}: {erratum.what}{seen}.")
         lines.append("")
     return "\n".join(lines)
 
 
-def _anchor(name: str) -> str:
-    return name.replace("/", "")
+def _stem(record: Record) -> str:
+    return str(record["name"]).partition("/")[2]
+
+
+def _causes(records: Sequence[Record], folder: str) -> Iterator[str]:
+    """Why it differs, cause by cause, each with the tables and figures where it does."""
+    by_cause: dict[tuple[str, str, str], Counter[str]] = {}
+    for record in records:
+        for check in record["checks"]:
+            if check["verdict"] == "differs":
+                cause = check["cause"] or {"what": "no cause found", "tested": "", "tried": ""}
+                key = cause["what"], cause["tested"], cause["tried"]
+                by_cause.setdefault(key, Counter())[_stem(record)] += 1
+    for title, is_tested in (("Differs, cause tested", True), ("Differs, no cause found", False)):
+        chosen = {key: places for key, places in by_cause.items() if bool(key[1]) == is_tested}
+        if chosen:
+            yield f"## {title}"
+            yield ""
+            for (what, tested, tried), places in chosen.items():
+                told = f"Tested: {tested}" if tested else f"Tried: {tried}" if tried else ""
+                at = ", ".join(f"[{stem}]({folder}{stem}.md) ({n})" for stem, n in places.items())
+                yield f"- **{_sentence(what)}.** {told}. In {at}."
+            yield ""
+
+
+def _index(records: Sequence[Record]) -> str:
+    head, body = _counts(records)
+    links = {title: f"[{title}]({paper}.md)" for paper, title in PAPERS.items()}
+    body = [[links.get(line[0], line[0]), *line[1:]] for line in body]
+    lines = [
+        "# Reproductions",
+        "",
+        "Every table and figure of the five papers that leastnoise builds on, computed again, with the "
+        "printed numbers beside ours and the certified optimum beside both.",
+        "",
+        as_markdown(head, body),
+        "",
+        "*Reached*: within half a unit of the last printed digit, or the spread of random draws where the "
+        "paper drew its workload. *Better*: lower where lower is better, by a proved bound, by the exact "
+        "variance of a plan, or by simulation, and the page says which. *Differs, cause tested*: a run has "
+        "shown why. *Not run*: the size holds no such point, or our time limit ended a search behind it; a "
+        "search that was cut off is marked in tables and pictures and judged in no check.",
+        "",
+        "```bash",
+        "leastnoise reproduce                             # the list",
+        "leastnoise reproduce fitness-for-use/table-2     # one, at the paper's own size",
+        "leastnoise reproduce all --quick                 # all, small",
+        "leastnoise reproduce --summary                   # the counts above, of what you have run",
+        "```",
+        "",
+        "```{toctree}",
+        ":hidden:",
+        *(paper for paper in PAPERS if any(_paper_of(record) == paper for record in records)),
+        "```",
+        "",
+        *_shortest_causes(records),
+    ]
+    return "\n".join(lines)
+
+
+def _shortest_causes(records: Sequence[Record]) -> Iterator[str]:
+    """For every paper in one line each: why it differs, most frequent first."""
+    yield "## Why some differ"
+    yield ""
+    for paper, title in PAPERS.items():
+        found: Counter[tuple[str, bool]] = Counter()
+        for record in records:
+            if _paper_of(record) == paper:
+                for check in record["checks"]:
+                    if check["cause"] and check["verdict"] == "differs":
+                        found[check["cause"]["what"], bool(check["cause"]["tested"])] += 1
+        if found:
+            yield f"**[{title}]({paper}.md)**"
+            yield ""
+            for (what, is_tested), n in found.most_common():
+                unknown = "" if is_tested else " *No cause found.*"
+                yield f"- {_sentence(what)} ({n}).{unknown}"
+            yield ""

@@ -33,12 +33,14 @@ class Printed:
         numbers: the numbers of a table.
         says: claims of the text, in our words.
         limits: the numbers that claims speak of, by the same keys.
+        of: the column of our rows that the numbers are of; empty for the one that is drawn.
     """
 
     page: str
     numbers: tuple[PrintedNumber, ...]
     says: Mapping[str, str]
     limits: Mapping[str, float] = field(default_factory=dict)
+    of: str = ""
 
     def number(self, **about: Plain) -> str:
         """The printed number about exactly this."""
@@ -93,4 +95,6 @@ def _entry(plain: Mapping[str, Any]) -> Printed:
         PrintedNumber({k: v for k, v in record.items() if k != "printed"}, record["printed"])
         for record in plain.get("numbers", ())
     )
-    return Printed(plain["page"], numbers, plain.get("says", {}), plain.get("limits", {}))
+    return Printed(
+        plain["page"], numbers, plain.get("says", {}), plain.get("limits", {}), plain.get("of", "")
+    )

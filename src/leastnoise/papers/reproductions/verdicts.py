@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 Verdict = Literal["reached", "better", "differs", "not run"]
 
@@ -153,6 +153,18 @@ def statement_about(
         cause=cause,
         evidence=evidence,
     )
+
+
+Kind = Literal["reached", "better", "differs, cause tested", "differs, no cause found", "not run"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def kind_of(check: Check) -> Kind:
+    """The verdict, and for a difference whether a run has shown its cause."""
+    if check.verdict != "differs":
+        return check.verdict
+    is_found = check.cause is not None and check.cause.is_found
+    return "differs, cause tested" if is_found else "differs, no cause found"
 
 
 def verdict_of(checks: Iterable[Check]) -> Verdict:

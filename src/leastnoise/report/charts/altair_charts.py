@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from leastnoise.core.printable import printable
@@ -144,6 +145,15 @@ def comparison_chart(table: MethodComparison) -> Any:
 
 # ------------------------------------------------------------------------ rows of a reproduction
 
+# Panels whose numbers span less than this many powers of ten have further marks between the powers.
+_FEW_DECADES = 2.0
+
+# Numbers on an x axis, each of which has a mark of its own.
+_MAX_MARKS = 12
+
+# What a mark of an axis is called: 20k and 3M above ten thousand, plain numbers below.
+_LABEL = "abs(datum.value) >= 10000 ? format(datum.value, '~s') : format(datum.value, ',~g')"
+
 
 @dataclass(frozen=True)
 class Drawing:
@@ -155,6 +165,7 @@ class Drawing:
         panel: the column with one panel for each of its values; None for a single one.
         log: which axes are logarithmic: "", "x", "y" or "xy".
         x_title, y_title: what the axes say; the columns' names unless given.
+        names: what series are called, where not by their value in the column.
     """
 
     x: str
@@ -164,18 +175,23 @@ class Drawing:
     log: Literal["", "x", "y", "xy"] = ""
     x_title: str = ""
     y_title: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def series_of(self, row: Mapping[str, Any]) -> str:
         """Which line or bar a row belongs to; one that does not say so is its method's own."""
         found = row.get(self.series)
-        return str(row.get("method", "–") if found is None else found)
+        name = str(row.get("method", "–") if found is None else found)
+        return self.names.get(name, name)
 
 
-def rows_chart(rows: Sequence[Mapping[str, Any]], drawing: Drawing, *, printed: str, title: str) -> Any:
+def rows_chart(
+    rows: Sequence[Mapping[str, Any]], drawing: Drawing, *, printed: str, title: str, cut: str = ""
+) -> Any:
     """Lines or bars, with printed numbers as hollow points; a click on the legend shows a series alone.
 
     Args:
         printed: the column that holds printed numbers, where a row has one.
+        cut: the column that says whether a search was cut off; such points are crossed out.
 
     Raises:
         MissingExtraError: if Altair is not installed.
@@ -187,19 +203,27 @@ def rows_chart(rows: Sequence[Mapping[str, Any]], drawing: Drawing, *, printed: 
     series = list(dict.fromkeys(row[drawing.series] for row in drawn))
     chosen = alt.selection_point(fields=[drawing.series], bind="legend", name="chosen")
     faded = alt.condition(chosen, alt.value(1.0), alt.value(0.12))
-    # Bars of one place stand side by side, and their printed numbers with them.
-    beside = {} if is_line else {"xOffset": alt.XOffset(f"{_field(drawing.series)}:N", sort=series)}
+    # Bars of one place stand side by side, and their printed numbers with them; bars of one kind fill theirs.
+    is_beside = not is_line and drawing.x != drawing.series
+    beside = {"xOffset": alt.XOffset(f"{_field(drawing.series)}:N", sort=series)} if is_beside else {}
     base = alt.Chart(alt.Data(values=drawn)).encode(
-        x=_x_axis(drawing, is_line), y=_y_axis(drawing), color=_colours(drawing, series)
+        x=_x_axis(drawing, drawn, is_line), y=_y_axis(drawing, drawn), color=_colours(drawing, series)
     )
     marked = base.mark_line(point=True) if is_line else base.mark_bar()
     shown = marked.encode(opacity=faded, tooltip=_tooltips(drawing, is_line), **beside)
     layers = [shown.add_params(chosen)]
+    captions = []
     if any(row.get(printed) is not None for row in drawn):
         layers.append(_as_printed(base, drawing, printed).encode(opacity=faded, **beside))
+        captions.append("hollow diamond: as printed")
+    if cut and any(row.get(cut) for row in drawn):
+        crosses = base.transform_filter(f"datum.{cut}").mark_point(
+            shape="cross", size=120, angle=45, filled=True
+        )
+        layers.append(crosses.encode(opacity=faded, **beside))
+        captions.append("cross: cut off by our time limit, judged in no check")
     chart = _in_panels(alt.layer(*layers), drawn, drawing)
-    caption = alt.TitleParams(title, subtitle="hollow: as printed" if len(layers) > 1 else "", anchor="start")
-    return chart.properties(title=caption)
+    return chart.properties(title=alt.TitleParams(title, subtitle=captions or "", anchor="start"))
 
 
 def _drawn(rows: Sequence[Mapping[str, Any]], drawing: Drawing) -> list[dict[str, Any]]:
@@ -214,21 +238,46 @@ def _drawn(rows: Sequence[Mapping[str, Any]], drawing: Drawing) -> list[dict[str
     ]
 
 
-def _x_axis(drawing: Drawing, is_line: bool) -> Any:
+def _x_axis(drawing: Drawing, drawn: Sequence[Mapping[str, Any]], is_line: bool) -> Any:
     alt = altair_package()
 
     title = drawing.x_title or drawing.x
     if not is_line:
-        return alt.X(f"{_field(drawing.x)}:N", sort=None, title=title)
+        axis = alt.Axis(labelAngle=-35, labelLimit=260, labelOverlap=False)
+        return alt.X(f"{_field(drawing.x)}:N", sort=None, title=title, axis=axis)
     scale = alt.Scale(type="log" if "x" in drawing.log else "linear", zero=False, nice=False)
-    return alt.X(f"{_field(drawing.x)}:Q", scale=scale, title=title)
+    # Marks where there are points, those left out that would overlap.
+    places = sorted({row[drawing.x] for row in drawn})
+    axis = alt.Axis(labelExpr=_LABEL, labelOverlap="greedy", labelSeparation=6)
+    if "x" in drawing.log and len(places) <= _MAX_MARKS:
+        axis = alt.Axis(values=places, labelExpr=_LABEL, labelOverlap="greedy", labelSeparation=6)
+    return alt.X(f"{_field(drawing.x)}:Q", scale=scale, title=title, axis=axis)
 
 
-def _y_axis(drawing: Drawing) -> Any:
+def _y_axis(drawing: Drawing, drawn: Sequence[Mapping[str, Any]]) -> Any:
     alt = altair_package()
 
     title = drawing.y_title or drawing.y
-    return alt.Y(f"{_field(drawing.y)}:Q", aggregate="mean", scale=_y_scale(drawing), title=title)
+    axis = alt.Axis(labelExpr=_LABEL, labelOverlap=True)
+    if "y" in drawing.log:
+        axis = alt.Axis(labelExpr=_LABEL, values=_marks(drawing, drawn), labelOverlap=True)
+    return alt.Y(f"{_field(drawing.y)}:Q", aggregate="mean", scale=_y_scale(drawing), title=title, axis=axis)
+
+
+def _marks(drawing: Drawing, drawn: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Powers of ten, with 2 and 5 times each where the numbers of some panel span few of them."""
+    values: dict[object, list[float]] = {}
+    for row in drawn:
+        if row[drawing.y] > 0:
+            panel = row.get(drawing.panel) if drawing.panel else None
+            values.setdefault(panel, []).append(float(row[drawing.y]))
+    if not values:
+        return []
+    spans = [math.log10(max(found) / min(found)) for found in values.values()]
+    between = (1, 2, 5) if min(spans) < _FEW_DECADES else (1,)
+    low = math.floor(math.log10(min(map(min, values.values()))))
+    high = math.ceil(math.log10(max(map(max, values.values()))))
+    return [step * 10.0**power for power in range(low, high + 1) for step in between]
 
 
 def _y_scale(drawing: Drawing) -> Any:
@@ -245,6 +294,8 @@ def _colours(drawing: Drawing, series: Sequence[object]) -> Any:
         sort=list(series),
         title=drawing.series,
         scale=alt.Scale(scheme="tableau10" if len(series) <= 10 else "tableau20"),
+        # Names in full, however long.
+        legend=None if drawing.x == drawing.series else alt.Legend(labelLimit=0, symbolLimit=0),
     )
 
 

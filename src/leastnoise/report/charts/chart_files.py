@@ -12,6 +12,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leastnoise.core.errors import InputError, MissingExtraError
@@ -53,8 +54,13 @@ def to_svg(chart: Any) -> str:
     return svg
 
 
-def to_page(chart: Any, *, title: str) -> str:
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+
+
+def to_page(chart: Any, *, title: str, tables: Mapping[str, Table] | None = None) -> str:
     """An Altair chart as one HTML page that can be hovered over, zoomed and saved, and that loads nothing.
+
+    Tables, head and lines by their captions, follow below the chart.
 
     Some 0.9 MB, nearly all of it the JavaScript of Vega, which comes along. It runs under a policy that
     allows this one script, known by its digest, and no request to anywhere.
@@ -75,6 +81,7 @@ def to_page(chart: Any, *, title: str) -> str:
         title=title,
         digest=digest,
         style=style_sheet("chart.css"),
+        tables=tables or {},
         spec=as_it_is(_inside_a_script(spec)),
         script=as_it_is(script),
     )

@@ -233,6 +233,8 @@ def error_of(
         "error": math.sqrt(found.achieved / question.n_queries),
         "lower_bound": math.sqrt(found.lower_bound / question.n_queries),
         "over_bound": math.sqrt(found.achieved / found.lower_bound),
+        "percent": 100 * (math.sqrt(found.achieved / found.lower_bound) - 1),
+        "panel": f"{workload}, {n_cells(shape):,} cells",
         "seconds": time.process_time() - began,
         "note": plan.note,
         IS_CUT: plan.ended == "deadline",

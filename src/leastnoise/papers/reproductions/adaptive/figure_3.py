@@ -220,8 +220,11 @@ _ERRORS = Drawing(
     panel="workload",
     x_title="shape of the domain",
     y_title="root mean square error",
+    names={"leastnoise": "ours"},
 )
-_RELATIVE = Drawing("epsilon", "relative_error", "method", panel="panel", log="xy")
+_RELATIVE = Drawing(
+    "epsilon", "relative_error", "method", panel="panel", log="xy", names={"leastnoise": "ours"}
+)
 
 _PARTS = (
     ("a", "workload error on all ranges and on random ranges, 2,048 cells", "ranges", False),

@@ -390,7 +390,13 @@ EXAMPLE_4 = Reproduction(
     "five ways to answer eight queries about students, and the bound",
     tasks_example,
     checks_example,
-    Drawing("method", "error", "method", y_title="root mean square error"),
+    Drawing(
+        "method",
+        "error",
+        "method",
+        y_title="root mean square error",
+        names={"leastnoise": "ours", "dense": "ours, certified"},
+    ),
     (
         "The printed errors are in units near √(8 log₂(2/δ))/ε at ε = 0.5 and δ = 0.0001, which is not the "
         "P(ε, δ) of the paper's proposition 4; the checks are on the scale that the workload's error "
@@ -403,7 +409,14 @@ SECTION_3_4 = Reproduction(
     "how far the eigen strategy is from the optimum, and whether the form of a workload matters",
     tasks_section_3_4,
     checks_section_3_4,
-    Drawing("workload", "over_bound", "method", panel="form", y_title="error over the bound"),
+    Drawing(
+        "workload",
+        "over_bound",
+        "method",
+        panel="form",
+        y_title="error over the bound",
+        names={"leastnoise": "ours", "dense": "ours, certified"},
+    ),
     ("Workloads are small enough for a rotation of all their queries.",),
 )
 SECTION_3_5 = Reproduction(
@@ -411,7 +424,13 @@ SECTION_3_5 = Reproduction(
     "what the best weights of a basis gain under pure privacy",
     tasks_section_3_5,
     checks_section_3_5,
-    Drawing("workload", "error", "method", y_title="root mean square error"),
+    Drawing(
+        "workload",
+        "error",
+        "method",
+        y_title="root mean square error",
+        names={"leastnoise": "ours", "dense": "ours, certified"},
+    ),
     (
         "Laplace noise; ranges over three attributes, and over one beside them, random ones in three draws.",
         "Three attributes are the number, of one to four tried, whose gains are the printed ones: fewer gain "

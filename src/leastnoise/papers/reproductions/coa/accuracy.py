@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from leastnoise.papers.reproductions.coa.setup import (
+    DRAWN_NAMES,
     ENDS_EARLY,
     IMPOSSIBLE,
     KINDS,
@@ -352,7 +353,15 @@ def _domain(number: int, kind: str) -> Reproduction:
         f"error against the number of cells n, 1,024 queries, {kind}",
         partial(_domain_tasks, kind),
         partial(_domain_checks, kind),
-        Drawing("n", "error", "method", log="xy", x_title="cells n", y_title="squared error per query"),
+        Drawing(
+            "n",
+            "error",
+            "method",
+            log="xy",
+            x_title="cells n",
+            y_title="squared error per query",
+            names=DRAWN_NAMES,
+        ),
         (_DOMAIN_NOTE.format(number), *NOTES, _QUICK, _CUT),
     )
 
@@ -363,7 +372,15 @@ def _queries(number: int, kind: str) -> Reproduction:
         f"error against the number of queries m, 512 cells, {kind}",
         partial(_queries_tasks, kind),
         partial(_queries_checks, kind),
-        Drawing("m", "error", "method", log="xy", x_title="queries m", y_title="squared error per query"),
+        Drawing(
+            "m",
+            "error",
+            "method",
+            log="xy",
+            x_title="queries m",
+            y_title="squared error per query",
+            names=DRAWN_NAMES,
+        ),
         (f"Figure {number} of the KDD version too.", *NOTES, _QUICK, _CUT),
     )
 
@@ -376,7 +393,7 @@ ACCURACY: tuple[Reproduction, ...] = (
         "error against the rank of WRelated, as a share of min(m, n)",
         _rank_tasks,
         _rank_checks,
-        Drawing("share", "error", "method", log="y", x_title="rank s / min(m, n)"),
+        Drawing("share", "error", "method", log="y", x_title="rank s / min(m, n)", names=DRAWN_NAMES),
         (
             "Figure 10 of the KDD version too. Its panels are data sets, on which the error does not depend.",
             *NOTES,

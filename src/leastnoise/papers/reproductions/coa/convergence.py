@@ -12,6 +12,7 @@ import leastnoise as ln
 from leastnoise.core.operators import Array
 from leastnoise.papers.coa import coa, coa_homotopy
 from leastnoise.papers.reproductions.coa.setup import (
+    DRAWN_NAMES,
     ENDS_EARLY,
     GRADIENT,
     KINDS,
@@ -214,6 +215,7 @@ CONVERGENCE = Reproduction(
         log="y",
         x_title="step",
         y_title="squared error per query",
+        names=DRAWN_NAMES,
     ),
     (
         "Figure 1 of the KDD version too. m = 1,024, n = 512, the defaults of section 5; quick: 128 and 64.",

@@ -47,6 +47,15 @@ PAPER_NAMES = {
     "lowrank": "LRM",
     "coa": "COA",
 }
+# What every picture calls them; ours beside them.
+DRAWN_NAMES = {
+    **PAPER_NAMES,
+    "dense": "ours, certified",
+    "dense, with θ": "ours, with θ",
+    "coa-homotopy": "COA, homotopy",
+    "coa, run on": "COA, run on",
+    "workload": "noise on queries",
+}
 OTHERS = ("identity", "wavelet", "hierarchical", "smoothing", "eigen")
 
 # Searches that run on a GPU too, and from how many cells on they do where the setting has one.

@@ -15,6 +15,7 @@ from leastnoise.core.operators import Array
 from leastnoise.papers.coa import coa
 from leastnoise.papers.lowrank import RANK_FACTOR, low_rank, random_start
 from leastnoise.papers.reproductions.coa.setup import (
+    DRAWN_NAMES,
     ENDS_EARLY,
     KINDS,
     NOTES,
@@ -216,7 +217,7 @@ def _over_cells(number: int, m: int) -> Reproduction:
         f"time against the number of cells n, {m:,} queries",
         partial(_cells_tasks, m),
         partial(_of_each_workload, _cells_checks),
-        Drawing("n", "seconds", "method", panel="workload", log="xy", x_title="cells n"),
+        Drawing("n", "seconds", "method", panel="workload", log="xy", x_title="cells n", names=DRAWN_NAMES),
         (f"Figure {number} of the KDD version too; quick: {m // 16} queries, up to 128 cells.", *_TIME_NOTES),
     )
 
@@ -227,7 +228,7 @@ TIME: tuple[Reproduction, ...] = (
         "time against the number of queries m, 1,024 cells",
         _queries_tasks,
         partial(_of_each_workload, _queries_checks),
-        Drawing("m", "seconds", "method", panel="workload", log="xy", x_title="queries m"),
+        Drawing("m", "seconds", "method", panel="workload", log="xy", x_title="queries m", names=DRAWN_NAMES),
         ("Figure 11 of the KDD version too; quick: 128 cells, up to 1,024 queries.", *_TIME_NOTES),
     ),
     _over_cells(12, 1024),

@@ -132,7 +132,14 @@ MARGINALS = tuple(
         title,
         partial(_tasks, workload),
         _checks,
-        Drawing("d", "ratio", "method", log="y", y_title="cost over the certified optimum"),
+        Drawing(
+            "d",
+            "ratio",
+            "method",
+            log="y",
+            y_title="cost over the certified optimum",
+            names={"certified": "ours, certified"},
+        ),
         _NOTES,
     )
     for number, (workload, title) in enumerate(_TITLES.items(), start=2)

@@ -277,6 +277,7 @@ RANDOM = tuple(
             panel="probability" if TABLES[table].queries == "random" else None,
             log="xy",
             y_title="cost over the certified optimum",
+            names={"certified": "ours, certified"},
         ),
         (*_COMMON_NOTES, _TREE_NOTE, *_MORE_NOTES[table]),
     )

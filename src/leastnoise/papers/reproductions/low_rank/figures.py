@@ -194,7 +194,16 @@ _NOTES = (
 
 
 def _drawing(x: str, panel: str, x_title: str) -> Drawing:
-    return Drawing(x, "error", "method", panel, "xy", x_title, "average squared error per query")
+    return Drawing(
+        x,
+        "error",
+        "method",
+        panel,
+        "xy",
+        x_title,
+        "average squared error per query",
+        names={"leastnoise": "ours"},
+    )
 
 
 def _figure(number: int, title: str, tasks: object, checks: object, drawing: Drawing) -> Reproduction:
