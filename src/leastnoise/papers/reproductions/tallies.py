@@ -12,7 +12,7 @@ from functools import partial
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
 from leastnoise.papers.reproductions.rows import Row, numbers
-from leastnoise.papers.reproductions.verdicts import Check, statement_about
+from leastnoise.papers.reproductions.verdicts import Cause, Check, statement_about
 
 # Instances of each size.
 N_QUICK = 20
@@ -58,8 +58,17 @@ def tally_checks(why: Mapping[str, str], known: Printed, rows: Sequence[Row]) ->
                 f"held in {sum(held):.0f} of {sum(found):.0f} instances, "
                 f"at most {max(largest):.3g} of its limit"
             ),
-            why=why.get(claim, "no cause found"),
+            cause=_cause(why.get(claim)),
         )
+
+
+def _cause(why: str | None) -> Cause:
+    """Why a claim fails: every reason given is one of the statement as printed, which the instances show."""
+    if why is None:
+        return Cause(
+            "the statement fails on some instances", tried="the instances counted here, and no others"
+        )
+    return Cause(why, tested="the instances that fail are counted here")
 
 
 def _tasks(
