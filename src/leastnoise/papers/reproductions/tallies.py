@@ -75,7 +75,7 @@ def _tasks(
     work: Callable[..., Iterator[Row]], sizes: Mapping[int, float], setting: Setting
 ) -> Sequence[Task]:
     return [
-        Task(work, {"n": n}, seconds * (1 if setting.is_quick else N_FULL / N_QUICK))
+        Task(work, {"n": n}, seconds * (1 if setting.is_quick else N_FULL / N_QUICK), n)
         for n, seconds in sizes.items()
     ]
 

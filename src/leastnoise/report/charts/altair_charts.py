@@ -333,8 +333,15 @@ def _in_panels(layered: Any, drawn: Sequence[Mapping[str, Any]], drawing: Drawin
     chart = layered.properties(width=_PANEL_WIDTH[n_columns], height=_PANEL_HEIGHT)
     if not drawing.panel:
         return chart
-    facet = alt.Facet(f"{_field(drawing.panel)}:N", sort=panels, title=None)
+    # A bare number says nothing: "n = 1024".
+    label = f"'{drawing.panel} = ' + datum.label" if _are_numbers(panels) else "datum.label"
+    header = alt.Header(labelExpr=label)
+    facet = alt.Facet(f"{_field(drawing.panel)}:N", sort=panels, title=None, header=header)
     return chart.facet(facet=facet, columns=n_columns).resolve_scale(x="independent", y="independent")
+
+
+def _are_numbers(values: Sequence[object]) -> bool:
+    return all(isinstance(value, (int, float)) for value in values)
 
 
 def _field(name: str) -> str:
