@@ -61,7 +61,9 @@ def only(found: Sequence[Check], *words: str) -> Check:
 
 
 def test_every_name_is_there_in_the_order_of_the_paper() -> None:
-    assert [found.name for found in REPRODUCTIONS] == [f"adaptive/{name}" for name in NAMES]
+    # Statements follow, and have tests of their own.
+    first = [found.name for found in REPRODUCTIONS][: len(NAMES)]
+    assert first == [f"adaptive/{name}" for name in NAMES]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -62,7 +62,8 @@ def backwards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_figure_is_there_in_the_papers_order() -> None:
-    assert [found.name for found in REPRODUCTIONS] == NAMES
+    # Lemmas and theorems follow, and have tests of their own.
+    assert [found.name for found in REPRODUCTIONS][: len(NAMES)] == NAMES
     assert all(found.paper == "coa" and found.notes and found.printed.page for found in REPRODUCTIONS)
 
 

@@ -55,7 +55,9 @@ def run_checks(name: str, rows: Sequence[Row]) -> list[Check]:
 
 
 def test_every_table_and_figure_is_there_in_the_papers_order() -> None:
-    assert [found.name for found in REPRODUCTIONS] == [f"fitness-for-use/{name}" for name in NAMES]
+    # Theorems follow, and have tests of their own.
+    first = [found.name for found in REPRODUCTIONS][: len(NAMES)]
+    assert first == [f"fitness-for-use/{name}" for name in NAMES]
 
 
 @pytest.mark.parametrize("name", NAMES)

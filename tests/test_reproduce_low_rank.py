@@ -43,7 +43,8 @@ def check(name: str, rows: Sequence[Row], words: str) -> Check:
 
 
 def test_every_table_and_figure_is_there() -> None:
-    assert set(BY_NAME) == NAMES and len(low_rank.REPRODUCTIONS) == len(NAMES)
+    # Lemmas and theorems are there too, and have tests of their own.
+    assert set(BY_NAME) >= NAMES and len(low_rank.REPRODUCTIONS) == len(BY_NAME)
     assert all(found.paper == "low-rank" and found.printed.page for found in low_rank.REPRODUCTIONS)
 
 
