@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leastnoise.core.full_rank import coefficients_on, full_rank_inverse
+from leastnoise.core.decompositions import coefficients_on, full_rank_inverse
 
 
 def with_singular_values(r: int, n: int, values: np.ndarray, seed: int) -> np.ndarray:

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core import exact_integers as exact
+from leastnoise.core.decompositions import full_rank_inverse
 from leastnoise.core.directed import float_above
 from leastnoise.core.errors import DesignError, TooLargeError
-from leastnoise.core.full_rank import full_rank_inverse
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.core.operators import MAX_MULTIPLIED, Array, Operator, require_room, squared_rows
 from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named

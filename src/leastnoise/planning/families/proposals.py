@@ -19,8 +19,8 @@ import math
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
+from leastnoise.core.decompositions import coefficients_on
 from leastnoise.core.errors import DesignError
-from leastnoise.core.full_rank import coefficients_on
 from leastnoise.core.numerical_rank import row_lengths
 from leastnoise.core.operators import Array, RowScaled
 from leastnoise.planning.method import Request, SearchResult, refuse_many_cells
