@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -198,78 +198,112 @@ def _least_largest(
     return replace(found, split=split, largest=solution.achieved), solution
 
 
-def _find_within_caps(request: Request, question: ProductRequest) -> SearchResult:
-    """The least total within caps: axes chosen for the total, for the caps, and for both together."""
-    assert question.caps is not None
-    # At profile 1. What rounding to integers adds to a variance must not take it over its cap.
-    caps = question.caps * float(request.privacy.column_budget) * (1 - _ROUNDING_ROOM)
-    capped = np.isfinite(caps)
-    n_rows = table_sizes(question.products)
-    # Axes are chosen for all queries; shares of the budget for those that count, and those nothing answers.
-    weights = with_small_weights(question.weights, n_rows)
-    sharing = with_small_weights(question.weights, n_rows, ~capped)
-    asked_for = weights + np.where(capped, 1 / caps, 0)
-    deadline = _deadline(request)
-    products = tied_where_useful(question.products, asked_for, deadline=deadline.part(_TYING))
-    endings = [deadline.part(_TYING).ending]
-    tried: list[tuple[Split, SplitSolution, Array]] = []
+class _SharedSplit(NamedTuple):
+    """Axes with shares of the budget for the total within caps, and weights of each product's queries."""
 
-    def attempt(split: Split, start: Array | None = None) -> SplitSolution:
-        solution, p = _total_within(request, split, sharing, caps, start)
-        tried.append((replace(split, x=solution.x), solution, p / n_rows))
-        endings.extend([split.ended, solution.ended])
+    split: Split
+    solution: SplitSolution
+    p: Array
+
+
+class _WithinCaps:
+    """The search for the least total within caps: axes chosen for the total, for the caps, and for both."""
+
+    def __init__(self, request: Request, question: ProductRequest) -> None:
+        assert question.caps is not None
+        self.request, self.question, self.deadline = request, question, _deadline(request)
+        # At profile 1. What rounding to integers adds to a variance must not take it over its cap.
+        self.caps = question.caps * float(request.privacy.column_budget) * (1 - _ROUNDING_ROOM)
+        self.capped = np.isfinite(self.caps)
+        self.n_rows = table_sizes(question.products)
+        # Axes are chosen for all queries; shares of the budget for those that count, or that nothing answers.
+        self.weights = with_small_weights(question.weights, self.n_rows)
+        self.sharing = with_small_weights(question.weights, self.n_rows, ~self.capped)
+        asked_for = self.weights + np.where(self.capped, 1 / self.caps, 0)
+        tying = self.deadline.part(_TYING)
+        self.products = tied_where_useful(question.products, asked_for, deadline=tying)
+        self.endings: list[Ended] = [tying.ending]
+        self.tried: list[_SharedSplit] = []
+
+    @property
+    def best(self) -> _SharedSplit | None:
+        """What has the least total of all that keeps the caps; None where nothing does."""
+        feasible = (one for one in self.tried if one.solution.is_feasible)
+        return min(feasible, key=lambda one: one.solution.achieved, default=None)
+
+    def attempt(self, split: Split, start: Array | None = None) -> SplitSolution:
+        """Share the budget among the blocks of these axes."""
+        solution, p = _total_within(self.request, split, self.sharing, self.caps, start)
+        self.tried.append(_SharedSplit(replace(split, x=solution.x), solution, p / self.n_rows))
+        self.endings.extend([split.ended, solution.ended])
         return solution
 
-    if products is not question.products:
-        # Tied axes leave less to choose where caps bind.
-        attempt(split_products(question.products, weights, deadline=deadline.part(_FIRST)))
+    def split_for(self, products: Products, weights: Array, share: float) -> Split:
+        """Axes chosen for a weighted total, when this share of the time is over at the latest."""
+        return split_products(products, weights, deadline=self.deadline.part(share))
 
-    def improve() -> None:
-        alone = split_products(products, weights, deadline=deadline.part(_FIRST))
-        first = attempt(alone)
-        if first.is_feasible and not tried[-1][2].any():
+    def start(self) -> None:
+        """Choose axes for the total, for the caps, and half and half.
+
+        Raises:
+            InfeasibleError: if nothing keeps the caps, with the proof.
+        """
+        if self.products is not self.question.products:
+            # Tied axes leave less to choose where caps bind.
+            self.attempt(self.split_for(self.question.products, self.weights, _FIRST))
+        alone = self.split_for(self.products, self.weights, _FIRST)
+        if self.attempt(alone).is_feasible and not self.tried[-1].p.any():
             return
         # Axes that suit the total alone may not keep the caps at all: half of the weight for these.
-        halved = weights + np.where(capped, alone.total / (caps * n_rows * capped.sum()), 0)
-        attempt(split_products(products, halved, deadline=deadline.part(_HALVED)))
-        found, largest = _least_largest(request, products, caps, _SECOND)
-        endings.extend([found.ended, largest.ended])
+        of_caps = np.where(self.capped, alone.total / (self.caps * self.n_rows * self.capped.sum()), 0)
+        self.attempt(self.split_for(self.products, self.weights + of_caps, _HALVED))
+        found, largest = _least_largest(self.request, self.products, self.caps, _SECOND)
+        self.endings.extend([found.ended, largest.ended])
         if largest.achieved <= 1:
-            if not attempt(found.split, largest.p).is_feasible:
-                tried.append(_keeping_caps(found.split, largest, sharing))
-        elif not any(one[1].is_feasible for one in tried):
-            raise _infeasible(request, question, found)
+            if not self.attempt(found.split, largest.p).is_feasible:
+                self.tried.append(_keeping_caps(found.split, largest, self.sharing))
+        elif self.best is None:
+            raise _infeasible(self.request, self.question, found)
+        self.improve()
+
+    def improve(self) -> None:
+        """Choose axes again for the total and the caps that bind, while that gains anything."""
         for _ in range(_ROUNDS):
-            if deadline.part(_SEARCHING).is_past:
-                endings.append("deadline")
-                break
-            best = min((one for one in tried if one[1].is_feasible), key=_achieved)
-            new = split_products(best[0].products, weights + best[2], deadline=deadline.part(_SEARCHING))
-            attempt(new)
-            if min((one for one in tried if one[1].is_feasible), key=_achieved) is best:
-                break
-        else:
-            endings.append("exhausted")
+            if self.deadline.part(_SEARCHING).is_past:
+                self.endings.append("deadline")
+                return
+            best = self.best
+            assert best is not None
+            self.attempt(self.split_for(best.split.products, self.weights + best.p, _SEARCHING))
+            if self.best is best:
+                return
+        self.endings.append("exhausted")
 
+
+def _find_within_caps(request: Request, question: ProductRequest) -> SearchResult:
+    """The least total within caps."""
+    search = _WithinCaps(request, question)
     try:
-        improve()
+        search.start()
     except RowsTakeTooLong:
-        if not any(one[1].is_feasible for one in tried):
+        if search.best is None:
             raise
-        endings.append("deadline")
-    split, _, p = min((one for one in tried if one[1].is_feasible), key=_achieved)
-    bound_by = p if p.any() else None
-    return _found(request, split, question.weights, None, "within the targets", endings, bound_by, caps)
+        search.endings.append("deadline")
+    best = search.best
+    assert best is not None
+    bound_by = best.p if best.p.any() else None
+    how, endings = "within the targets", search.endings
+    return _found(request, best.split, question.weights, None, how, endings, bound_by, search.caps)
 
 
-def _keeping_caps(split: Split, largest: SplitSolution, weights: Array) -> tuple[Split, SplitSolution, Array]:
+def _keeping_caps(split: Split, largest: SplitSolution, weights: Array) -> _SharedSplit:
     """The shares of least largest variance, where the time was too short to lower the total within caps."""
     # Variances may grow to their caps, so that much of the budget is left to queries without one.
     split = answering_all(split, at_most=1 - largest.achieved)
     used = np.flatnonzero(split.x > 0)
     total = float(weights @ (totals_of(split)[:, used] @ (1 / split.x[used])))
     solution = replace(largest, achieved=total, lower_bound=0.0, is_feasible=True)
-    return split, solution, np.zeros(len(weights))
+    return _SharedSplit(split, solution, np.zeros(len(weights)))
 
 
 # Rounding has been seen to raise the variance of a query by a ten-millionth.
@@ -277,10 +311,6 @@ _ROUNDING_ROOM = 1e-6
 
 # How often axes are chosen again for the total and the caps that bind.
 _ROUNDS = 4
-
-
-def _achieved(one: tuple[Split, SplitSolution, Array]) -> float:
-    return one[1].achieved
 
 
 def _total_within(
