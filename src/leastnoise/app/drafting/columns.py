@@ -17,9 +17,9 @@ from typing import NamedTuple
 from leastnoise.core.errors import DataError
 from leastnoise.data import TextFile, column_types, files_named, other_separator, withheld
 
-# A header longer than this is no header.
+# Bytes; a longer first line is not a header.
 _MAX_HEADER = 2**20
-# Names of columns that tell whose record it is, or which: id, patient_id, patientId, uuid.
+# Names of identifiers of persons or records: id, patient_id, patientId, uuid.
 _IDENTIFIER = re.compile(r"(.*[\W_])?(id|ids|uuid|guid|ssn|nhs_?number)|.*[a-z](Id|ID|Uuid|UUID)")
 _KINDS = {
     "whole": r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)",
@@ -57,7 +57,7 @@ def columns_of(source: str | Path) -> list[Column]:
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a column's name says that it tells records or persons apart. Its values are not looked at.
+    """Whether a column's name looks like an identifier of records or persons. Reads no values.
 
     Example:
         >>> [is_identifier(name) for name in ("id", "patient_id", "PersonID", "paid", "age", "idle")]
@@ -67,7 +67,7 @@ def is_identifier(name: str) -> bool:
 
 
 def alike(name: str, names: Sequence[str]) -> str | None:
-    """That one of some names which is spelled almost as another, whatever the case of its letters; or None.
+    """The name most similar to another, ignoring case; None if there is none.
 
     Example:
         >>> alike("sex", ["age", "Sex "]), alike("agee", ["age", "sex"]), alike("x", ["age"])

@@ -98,7 +98,7 @@ class Wishes:
 
 
 def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: str) -> str:
-    """The text of a specification file, with marks where only a person knows what belongs there.
+    """The text of a specification file, with marks where the publisher must fill something in.
 
     Args:
         spec: the name of the file.
@@ -125,7 +125,7 @@ def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: s
 
 
 def next_commands(wishes: Wishes, *, spec: str, table: str) -> list[str]:
-    """What follows once a draft is filled in, to be copied in this order; comments say what it is for."""
+    """The commands to run once a draft is filled in, in order, with comments."""
     name = Path(spec).stem
     shell, data = in_shell(spec), in_shell(table)
     ledger = in_shell(str(Path(spec).with_suffix(".ledger")))
@@ -240,7 +240,7 @@ def _sql_name(name: str) -> str:
 
 
 def in_shell(text: str) -> str:
-    """A word of a command line, in quotes where it needs them."""
+    """A word of a command line, quoted if necessary."""
     shown = printable(text)
     is_plain = all(c.isalnum() or c in "._-/" for c in shown)
     return shown if is_plain else "'" + shown.replace("'", "'\\''") + "'"

@@ -12,7 +12,7 @@ from leastnoise.core.printable import printable
 
 T = TypeVar("T")
 
-# A question and its default, "" for none; what was typed comes back.
+# Takes a question and its default ("" for none) and returns the answer.
 Ask = Callable[[str, str], str]
 Say = Callable[[str], None]
 
@@ -20,7 +20,7 @@ _LETTERS = {"c": "named", "w": "whole", "m": "measured", "t": "truth"}
 
 
 def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
-    """What somebody at a terminal wants; repeats each question until its answer is understood."""
+    """The answers of a user at a terminal; repeats each question until its answer is valid."""
     names = [column.name for column in columns]
     say(f"Columns: {', '.join(map(printable, names))}")
     several = _asked(ask, say, "Can one person have several records? y or n", "n", _yes)
@@ -70,7 +70,7 @@ def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
 
 
 def ask_records(ask: Ask, say: Say) -> int:
-    """How many records of one person count at most, without a default: any would leave some out unasked."""
+    """How many records of one person count at most; without a default, which could drop records silently."""
     say("  Records of one person beyond this number are left out; the noise grows with it.")
     return _asked(ask, say, "How many records of one person count at most?", "", _whole)
 

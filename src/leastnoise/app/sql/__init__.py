@@ -1,16 +1,16 @@
-"""Counting SQL as queries: what an analyst would run on the table, asked with noise instead.
+"""Counting SQL as queries: an analyst's SELECT statements, answered with noise.
 
     queries_from_sql("SELECT age, sex, COUNT(*) FROM people WHERE age >= 18 GROUP BY age, sex", schema)
 
-The statements are parsed and never run. They are understood as if run on the table
-after the schema's policies: values stand in their declared cells, and records that
-the schema leaves out are gone. One difference from a database remains: groups that
-happen to be empty are part of the answer, because leaving them out would tell.
+The statements are parsed and never run. They mean what they would mean on the table
+after the schema's policies: each value is in its declared cell, and records that the
+schema drops are gone. One difference from a database remains: empty groups are part of
+the answer, because leaving them out would reveal that nobody is in them.
 
-    conditions.py      positions in the text, and WHERE, FILTER and CASE
-    statements.py      statements, taken apart: what is counted, of whom, by what
+    conditions.py      positions in the text; WHERE, FILTER and CASE as conditions
+    statements.py      what each statement counts, under which condition, grouped by what
     condition_text.py  conditions as short text
-    to_queries.py      attributes that belong together, the groups that they make, and queries for them
+    to_queries.py      groups of attributes that conditions join, and queries for them
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["queries_from_sql"]
 
 
 def queries_from_sql(sql: str, schema: Schema) -> list[Query]:
-    """The queries that some counting SQL asks, in order.
+    """The queries that the statements ask for, in order.
 
-    Understood are COUNT(*), COUNT_IF and SUM of a whole-number attribute, of one table, with
+    Supported are COUNT(*), COUNT_IF and SUM of a whole-number attribute, of one table, with
     WHERE and FILTER, GROUP BY attributes, CASE or comparisons, CUBE, ROLLUP, GROUPING SETS,
-    UNION ALL, and several statements divided by semicolons. What a count is called,
-    ``AS "age by sex"``, becomes the name of its query; every cross table is one query, and the groups of
-    a CASE are its rows, called what THEN says.
+    UNION ALL, and several statements separated by semicolons. The alias of a count,
+    ``AS "age by sex"``, is the name of its query. Every cross table is one query; the groups of
+    a CASE are its rows, named by their THEN.
 
     Args:
-        sql: one or more SELECT statements; text from strangers is safe, it is never run.
+        sql: one or more SELECT statements; never run, so untrusted text is safe.
         schema: the table's declaration; every column must be one of its attributes.
 
     Raises:
@@ -48,7 +48,7 @@ def queries_from_sql(sql: str, schema: Schema) -> list[Query]:
     if not isinstance(schema, Schema):
         raise SqlError.must("schema", "be a Schema", given=type(schema))
     try:
-        # Here and not above, so that `import leastnoise` also runs where only NumPy and SciPy are.
+        # Imported here, so that `import leastnoise` needs only NumPy and SciPy.
         from leastnoise.app.sql.statements import read_statements
         from leastnoise.app.sql.to_queries import MAX_QUERIES, Namer, queries_for
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Conditions told shortly: attribute by attribute where that is possible, each in the fewest words."""
+"""Conditions as short text: attribute by attribute where possible, in the fewest words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from leastnoise.query import (
 
 @dataclass(frozen=True, eq=False)
 class ConditionPart:
-    """A condition on some attributes, tied to no other."""
+    """A condition on some attributes that involves no others."""
 
     axes: tuple[str, ...]
     mask: Array
@@ -36,7 +36,7 @@ class ConditionPart:
 
 
 def parts_of(condition: Condition, schema: Schema) -> list[ConditionPart] | None:
-    """Conditions on disjoint attributes that must all hold, told shortly; None where they cannot."""
+    """Short conditions on disjoint attributes that must all hold; None where they cannot all hold."""
     found = []
     for part in independent_parts(condition):
         axes, mask = satisfying(part, schema)
@@ -60,9 +60,9 @@ def parts_of(condition: Condition, schema: Schema) -> list[ConditionPart] | None
 
 
 def shortly(whole: Sequence[Condition], schema: Schema) -> str:
-    """Some conditions that hold together in words, attribute by attribute where that is possible."""
+    """The text of conditions that must all hold, attribute by attribute where possible."""
     parts = parts_of(joined("and", whole), schema)
-    # Without any part everyone is meant, which takes a condition all the same.
+    # No part means everyone, and even that needs a condition.
     return condition_to_text(joined("and", [part.condition for part in parts] if parts else whole))
 
 
@@ -86,19 +86,19 @@ def exactly(name: str, schema: Schema, i: int) -> Condition:
 
 
 def _length(condition: Condition) -> int:
-    """How much there is to read in a condition."""
+    """The length of a condition, for choosing the shorter of two."""
     if isinstance(condition, Combination):
         return sum(map(_length, condition.parts))
     return 1 + _length(condition.inner) if isinstance(condition, Negation) else 1
 
 
 def _is_product(mask: Array, sides: list[Array]) -> bool:
-    """Whether a mask is the product of its sides, within which it lies: it is if it has as many entries."""
+    """Whether a mask is the product of its projections: it is if it has as many entries as that product."""
     return math.prod(int(side.sum()) for side in sides) == int(mask.sum())
 
 
 def _told(name: str, schema: Schema, mask: Array) -> list[Condition]:
-    """A condition that exactly the values in a mask satisfy; none if names are ambiguous."""
+    """The condition that exactly the values in a mask satisfy; None if names are ambiguous."""
     values = schema[name]
     n = values.n_values
     pieces: list[Condition] = []
@@ -124,7 +124,7 @@ def _interval(name: str, values: Integers | Bins, first: int, last: int) -> Cond
     if first == 0 and last == values.n_values - 1:
         if values.other is not None:
             return ComparisonCondition(name, "!=", values.other)
-        # An attribute of a single cell: all that is declared begins at its first edge.
+        # An attribute with one cell: every declared value is at or above the first edge.
         return ComparisonCondition(name, ">=", starts[0])
     ends: list[Condition] = [] if first == 0 else [ComparisonCondition(name, ">=", starts[first])]
     ends += [] if last == values.n_values - 1 else [ComparisonCondition(name, "<", starts[last + 1])]

@@ -1,4 +1,4 @@
-"""Where in a text something stands, and its conditions: WHERE, FILTER and CASE as queries know them."""
+"""Positions in a text of SQL, and its conditions: WHERE, FILTER and CASE."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leastnoise.query import (
 
 
 class Text:
-    """A text of SQL, and errors that name a place in it."""
+    """A text of SQL, for errors that name a line and column in it."""
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
@@ -50,13 +50,13 @@ class Text:
         return f"line {line}, column {start - self.sql.rfind(chr(10), 0, start)}"
 
     def shown(self, node: Any) -> str:
-        """An expression in the words of the text, short enough for a message."""
+        """An expression as it is written in the text, cut to fit in a message."""
         places = [part.meta for part in node.walk() if "start" in part.meta]
         if not places:
             return "this expression"
         first, last = min(place["start"] for place in places), max(place["end"] for place in places)
         words = " ".join(self.sql[first : last + 1].split())
-        # Parentheses are no part of any expression in them: COUNT(*) ends with the star.
+        # sqlglot gives closing parentheses no position: COUNT(*) ends at the star.
         words += ")" * (words.count("(") - words.count(")"))
         return words if len(words) <= 60 else f"{words[:57]}…"
 
@@ -75,7 +75,7 @@ _PATTERNS = (exp.Like, exp.ILike, exp.SimilarTo, exp.RegexpLike, exp.RegexpFullM
 
 @dataclass(frozen=True)
 class Buckets:
-    """Groups made by conditions that exclude each other: what a CASE sorts records into.
+    """Groups made by conditions that exclude each other: the branches of a CASE.
 
     Attributes:
         branches: the label of each group and its condition; every record is in exactly one.
@@ -87,7 +87,7 @@ class Buckets:
 
     @property
     def attributes(self) -> frozenset[str]:
-        """The attributes that decide between the groups."""
+        """The attributes in the conditions."""
         return frozenset().union(*(condition.attributes for _, condition in self.branches))
 
 
@@ -100,7 +100,7 @@ class Conditions:
         self._n_comparisons = 0
 
     def only(self, node: Any, *known: str) -> None:
-        """Return if a node holds nothing besides these parts; any other would be lost in reading it."""
+        """Refuse a node with parts other than these, which would be ignored otherwise."""
         for key, value in node.args.items():
             if value and key not in known:
                 raise self._text.error(
@@ -108,7 +108,7 @@ class Conditions:
                 )
 
     def attribute(self, column: Any, tables: Iterable[str] = ()) -> str:
-        """The declared attribute that a column names; letters may differ in case where it is not quoted."""
+        """The attribute that a column names; case does not matter unless the name is quoted."""
         self.only(column, "this", "table")
         identifier, table = column.this, column.args.get("table")
         if isinstance(identifier, exp.Star):
@@ -126,7 +126,7 @@ class Conditions:
         raise self._text.error(column, f"the schema declares no attribute {name!r}", hint)
 
     def is_condition(self, node: Any) -> bool:
-        """Whether an expression is true or false of a record."""
+        """Whether an expression is a condition."""
         return isinstance(node.unnest(), _CONDITIONS)
 
     def condition(self, node: Any, tables: Iterable[str], depth: int = 0) -> Condition:
@@ -170,12 +170,12 @@ class Conditions:
         return self._compared(node, self.attribute(right, tables), _MIRRORED[sign], self.constant(left))
 
     def buckets(self, node: Any, tables: Iterable[str], title: str | None) -> Buckets:
-        """The groups that a CASE, an IF or a comparison sorts records into."""
+        """The groups of a CASE, an IF or a comparison."""
         node = node.unnest()
         if self.is_condition(node):
             holds = self.condition(node, tables)
             return Buckets((("true", holds), ("false", negated(holds))), title)
-        # By what the group is and not by what it is called: a null is no text 'none', and 1.0 is 1.
+        # Keyed by value and not by label: null differs from the text 'none', and 1.0 equals 1.
         grouped: dict[Value | None, list[Condition]] = {}
         for value, condition in self.cases(node, tables):
             grouped.setdefault(self._group(value), []).append(condition)
@@ -191,7 +191,7 @@ class Conditions:
         return Buckets(tuple(zip(labels, conditions, strict=True)), title)
 
     def cases(self, node: Any, tables: Iterable[str]) -> list[tuple[Any, Condition]]:
-        """What a CASE or IF gives (an expression, or None for null), and exactly when."""
+        """Each result of a CASE or IF (None for null), with its exact condition."""
         if isinstance(node, exp.Case):
             self.only(node, "this", "ifs", "default")
             branches, default = node.args["ifs"], node.args.get("default")
@@ -213,14 +213,14 @@ class Conditions:
         return [*found, (rest, joined("and", [negated(holds) for holds in before]))]
 
     def constant(self, node: Any) -> Value:
-        """The number or text that an expression is."""
+        """The value of a constant expression."""
         node = node.unnest()
         if isinstance(node, exp.Literal):
             return node.name if node.is_string else self._number(node, node.name)
         if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
             return -self._number(node, node.this.name)
         if isinstance(node, exp.Boolean):
-            return "true" if node.this else "false"  # as truth values are written out where they are counted
+            return "true" if node.this else "false"  # as truth values are written in tables
         if isinstance(node, exp.Null):
             raise self._text.error(
                 node, "no record has a null once the schema's policies are applied", "leave NULL out"
@@ -269,7 +269,7 @@ class Conditions:
         raise self._text.error(node, "this number cannot be read", "write one that a table could hold")
 
     def _group(self, node: Any) -> Value | None:
-        """The constant that a branch gives; None for null."""
+        """The constant of a branch; None for null."""
         if node is None or isinstance(node, exp.Null):
             return None
         if isinstance(node, exp.Column):
@@ -302,7 +302,7 @@ class Conditions:
         return ComparisonCondition(attribute, sign, value)
 
     def _check_within(self, node: Any, attribute: str, sign: str, value: int | float) -> None:
-        """Refuse numbers that no cell tells apart: beyond the declared ends a table may hold anything."""
+        """Refuse numbers outside the declared range, where a table may hold anything."""
         declared = self._schema[attribute]
         label = declared.values_label()
         if isinstance(declared, Bins):
@@ -322,7 +322,7 @@ class Conditions:
 
 
 def joined(word: str, parts: Sequence[Condition]) -> Condition:
-    """Conditions joined by "and" or "or", those already joined by the same word taken apart."""
+    """Conditions joined by "and" or "or", without nesting the same word."""
     flat: list[Condition] = []
     for part in parts:
         flat += part.parts if isinstance(part, Combination) and part.word == word else (part,)
@@ -330,7 +330,7 @@ def joined(word: str, parts: Sequence[Condition]) -> Condition:
 
 
 def negated(condition: Condition) -> Condition:
-    """What does not satisfy a condition, without doubling a negation."""
+    """The negation of a condition, without double negation."""
     return condition.inner if isinstance(condition, Negation) else Negation(condition)
 
 

@@ -1,4 +1,4 @@
-"""Statements taken apart: what is counted, of whom, grouped by what."""
+"""What each statement counts, under which condition, grouped by what."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ class CountRequest:
     """One count or sum of a statement.
 
     Attributes:
-        sum_of: the attribute that is added up, or None where records are counted.
-        condition: whom it is about, or None for everyone.
+        sum_of: the attribute of a sum; None for a count.
+        condition: which records count; None for all.
         sets: the sets of keys it is grouped by, one cross table each.
-        columns: the keys that SELECT lists, in that order.
-        name: what it is called, or None.
+        columns: the keys in SELECT, in that order.
+        name: its alias, or None.
     """
 
     sum_of: str | None
@@ -93,7 +93,7 @@ class CountRequest:
     node: Any
 
     def error(self, message: str, remedy: str | None = None) -> SqlError:
-        """The refusal of this count, with its place."""
+        """The error of this count, with its line and column."""
         return self.text.error(self.node, message, remedy)
 
 
@@ -101,7 +101,7 @@ def read_statements(sql: str, schema: Schema) -> Iterator[CountRequest]:
     """Every count and sum of a text, in order.
 
     Raises:
-        SqlError: pointing at what is not supported.
+        SqlError: with the line and column of what is not supported.
     """
     text = Text(sql)
     reader = _StatementReader(text, schema)
@@ -141,7 +141,7 @@ def _parsed(text: Text) -> list[Any]:
         places = [place for place in error.errors if place.get("line")]
         if not places:
             raise SqlError("this is not SQL that can be read", field="sql") from None
-        # The parser points at the end of what it could not place.
+        # The parser gives the end of the token that it did not expect.
         line, end, word = (places[0].get(key) for key in ("line", "col", "highlight"))
         near = f" near {word[:40]!r}" if word else ""
         column = max(1, end - len(word or "") + 1)
@@ -180,7 +180,7 @@ class _StatementReader:
         self._tables: tuple[str, ...] = ()
 
     def selects(self, statement: Any) -> list[Any]:
-        """The SELECT statements that UNION ALL puts below each other."""
+        """The SELECT statements of a UNION ALL."""
         parts = []
         current = statement
         while True:
@@ -241,7 +241,7 @@ class _StatementReader:
                 raise self._text.error(place if hasattr(place, "walk") else node, *reason)
 
     def _names_of_table(self, select: Any) -> tuple[str, ...]:
-        """What columns may be qualified with."""
+        """The names that may qualify a column."""
         source = select.args.get("from_")
         if source is None:
             raise self._text.error(select, "FROM is needed, with the name of the table")
@@ -268,7 +268,7 @@ class _StatementReader:
     # ---------------------------------------------------------------- GROUP BY
 
     def _key(self, item: Any, titled: tuple[tuple[str | None, Any, Key], ...] | list[Any]) -> Key:
-        """What an expression groups by: an attribute, or the groups of a CASE."""
+        """The key of an expression in GROUP BY: an attribute, or the groups of a CASE."""
         title = item.alias or None if isinstance(item, exp.Alias) else None
         node = item.unalias().unnest()
         if isinstance(node, exp.Column):
@@ -281,7 +281,7 @@ class _StatementReader:
             raise self._text.error(
                 item, f"{title!r} is also an attribute", "call the expression something else"
             )
-        # Written out again in GROUP BY, it keeps the name that SELECT gave it.
+        # Repeated in GROUP BY, an expression keeps its alias from SELECT.
         known = [key for _, _, key in titled if key == found]
         return known[0] if known else found
 
@@ -301,7 +301,7 @@ class _StatementReader:
         return self._conditions.attribute(column, self._tables)
 
     def _sets(self, group: Any, items: list[Any], titled: list[Any]) -> tuple[frozenset[Key], ...]:
-        """Every set of keys that GROUP BY asks a table for, each once."""
+        """The grouping sets of GROUP BY, each once."""
         if group is None:
             return (frozenset(),)
         self._conditions.only(group, "expressions", "all")
@@ -416,7 +416,7 @@ class _StatementReader:
         return [joined("or", held)]
 
     def _summed(self, node: Any) -> tuple[str | None, list[Condition]]:
-        """The attribute added up, None for ones, and of whom."""
+        """The attribute of a SUM, None for SUM(1), and its condition."""
         self._conditions.only(node, "this")
         inside = node.this.unnest()
         if isinstance(inside, exp.Distinct):
@@ -482,5 +482,5 @@ class _StatementReader:
 
 
 def _is_aggregate(item: Any) -> bool:
-    """Whether a column of SELECT counts something, in a way that is understood or not."""
+    """Whether a column of SELECT is an aggregate, supported or not."""
     return any(isinstance(part, (exp.AggFunc, exp.Window, exp.Filter)) for part in item.walk())

@@ -1,4 +1,4 @@
-"""What a statement asks, as queries: products wherever there is one, so that large domains stay implicit.
+"""Statements as queries: products wherever possible, so that large domains stay implicit.
 
 A count of a cross table is a product: conditions on some attributes, every value of
 others, the groups of a CASE. Attributes that a condition or a CASE ties together are
@@ -53,7 +53,7 @@ MAX_GROUPS = 1_000
 
 @dataclass(frozen=True, eq=False)
 class Tied:
-    """Attributes that conditions and CASE tie together, and what is grouped by of them.
+    """Attributes that conditions or CASE join, and the grouping keys among them.
 
     Attributes:
         axes: the attributes, in schema order.
@@ -69,14 +69,14 @@ class Tied:
 
     @property
     def heading(self) -> str | None:
-        """What heads a column of the groups; None where they have no name, or say it themselves."""
+        """The heading of the column of groups; None where it has no name, or where labels hold it."""
         names = [*(group.title for group in self.buckets), *self.grouped]
         return names[0] if len(names) == 1 else None
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """One group that can occur: its label, who is in it over the tied attributes, and in which words."""
+    """One possible group: its label, its mask over the joined attributes, and its conditions."""
 
     label: str
     mask: Array
@@ -86,7 +86,7 @@ class Group:
 def tied_together(
     parts: Sequence[ConditionPart], buckets: Sequence[Buckets], shared: frozenset[str], schema: Schema
 ) -> list[Tied]:
-    """What is grouped by and under which conditions, one entry for attributes that belong together."""
+    """Grouping keys and conditions, one entry for each set of attributes that they join."""
     loose: list[tuple[frozenset[str], list[ConditionPart], list[Buckets]]] = [
         *((frozenset(part.axes), [part], []) for part in parts),
         *((group.attributes, [], [group]) for group in buckets),
@@ -109,7 +109,7 @@ def tied_together(
 
 
 def groups_of(tied: Tied, schema: Schema) -> list[Group]:
-    """Every group that can occur: one of each CASE with one value of each attribute that is grouped by."""
+    """Every possible group: a branch of each CASE with a value of each grouping attribute."""
     axes = tied.axes
     conditions = tuple(part.condition for part in tied.parts)
     found = [Group("", mask_of(conditions, axes, schema), conditions)]
@@ -142,7 +142,7 @@ def groups_of(tied: Tied, schema: Schema) -> list[Group]:
 def _with_condition(
     groups: list[Group], conditions: tuple[Condition, ...], axes: tuple[str, ...], schema: Schema
 ) -> list[Group]:
-    """The groups, with the condition in every label where some label would not say who is left out.
+    """The groups, with the condition in every label where some label would hide which records it excludes.
 
     Grouped by a alone, "a 3" would stand for those of a = 3 that also satisfy "a > 3 or b == 2". Where all
     attributes of the condition are grouped by, groups outside of it are not there, and labels say all.
@@ -155,7 +155,7 @@ def _with_condition(
 
 
 def mask_of(conditions: Sequence[Condition], axes: tuple[str, ...], schema: Schema) -> Array:
-    """Who satisfies all of some conditions, over the combinations of some attributes."""
+    """The mask of all conditions together, over the combinations of some attributes."""
     shape = tuple(schema[name].size for name in axes)
     if math.prod(shape) > MAX_CASE_ENTRIES:
         raise InputError(
@@ -174,7 +174,7 @@ def mask_of(conditions: Sequence[Condition], axes: tuple[str, ...], schema: Sche
 def _values(
     key: str | Buckets, mask: Array, axes: tuple[str, ...], schema: Schema
 ) -> Sequence[tuple[str, Condition]]:
-    """The label and the condition of every group of a CASE, or of those values of an attribute that occur."""
+    """Label and condition of every branch of a CASE, or of every value of an attribute within the mask."""
     if isinstance(key, Buckets):
         return key.branches
     others = tuple(i for i, name in enumerate(axes) if name != key)
@@ -197,7 +197,7 @@ MAX_WRITTEN = 1_000_000
 
 
 class Namer:
-    """Names that differ: a repeated one is numbered, as n, n (2), n (3)."""
+    """Unique names: a repeated one is numbered, as n, n (2), n (3)."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -238,7 +238,7 @@ def _all(asked: CountRequest, schema: Schema) -> Iterator[tuple[str, Query]]:
     if parts is None:
         return
     families = _families(asked)
-    # Before any is made: a family is one cross table or more.
+    # Checked before any is made: a family is at least one cross table.
     if len(families) > MAX_QUERIES:
         raise asked.error(f"this asks more than {MAX_QUERIES:,} cross tables", "group by fewer")
     for (shared, buckets), free in families.items():
@@ -254,11 +254,11 @@ _Family = tuple[frozenset[str], tuple[Buckets, ...]]
 
 
 def _families(asked: CountRequest) -> dict[_Family, list[frozenset[str]]]:
-    """The cross tables by what conditions touch of them, and the sets of free attributes of each."""
+    """The cross tables by their keys that conditions use, each with its sets of other attributes."""
     families: dict[_Family, list[frozenset[str]]] = {}
     for keys in asked.sets:
         buckets = tuple(key for key in keys if isinstance(key, Buckets))
-        # A set has no order of its own: as in SELECT, and what is not there by its labels.
+        # Sets have no order: sort as in SELECT, then by label.
         buckets = tuple(sorted(buckets, key=lambda group: (_place(group, asked), group.branches[0][0])))
         attributes = frozenset(key for key in keys if isinstance(key, str))
         touched = frozenset().union(*(group.attributes for group in buckets))
@@ -275,7 +275,7 @@ def _place(group: Buckets, asked: CountRequest) -> int:
 def _tables(
     free: list[frozenset[str]], shared: frozenset[str], buckets: tuple[Buckets, ...], schema: Schema
 ) -> Iterator[tuple[str, Query | None]]:
-    """Sets of attributes that nothing else speaks of as few queries, each with a title; None adds up."""
+    """Sets of attributes without conditions as few queries, each with a title; None for a total."""
     common = frozenset.intersection(*free)
     rest = frozenset().union(*free) - common
     names = [name for name in schema if name in rest]
@@ -300,7 +300,7 @@ def _title(names: frozenset[str], buckets: tuple[Buckets, ...], schema: Schema, 
 
 
 def _product(asked: CountRequest, tied: Sequence[Tied], rest: Query | None, schema: Schema) -> Query:
-    """The query whose factors are the tied attributes, each asked in its plainest form."""
+    """The product of the joined attributes, each as the simplest query."""
     fixed: list[Condition] = []
     plain: list[str] = []
     factors: list[Query] = []
@@ -319,7 +319,7 @@ def _product(asked: CountRequest, tied: Sequence[Tied], rest: Query | None, sche
 
 
 def _singles_of(tied: Tied, schema: Schema) -> Query | None:
-    """One attribute with a condition on it as the values left, where they have a place in its order."""
+    """One attribute under a condition as ranges of its remaining values, if they are ordered."""
     if tied.buckets or len(tied.axes) > 1:
         return None
     (name,), (part,) = tied.axes, tied.parts
@@ -339,7 +339,7 @@ def _crossed(factors: list[Query]) -> Query:
 
 
 def _singles(name: str, values: Attribute, mask: Array) -> Query | None:
-    """Every value that a mask holds as a range of its own, or None where one has no place in the order."""
+    """Each value in a mask as a range of its own; None where one is not ordered."""
     chosen = np.flatnonzero(mask)
     ends: list[tuple[Any, Any]]
     if len(chosen) > MAX_LISTED:
@@ -364,7 +364,7 @@ def _named(values: Attribute, i: int) -> object:
 
 
 def _written_out(asked: CountRequest, tied: Sequence[Tied], rest: Query | None, schema: Schema) -> Query:
-    """Sums of an attribute that a condition or GROUP BY also speaks of, as rows over all cells."""
+    """Sums of an attribute that is also in a condition or in GROUP BY, as rows over all cells."""
     sum_of = asked.sum_of
     assert sum_of is not None
     alternatives = [[]] if rest is None else rest.terms(schema)
@@ -385,7 +385,7 @@ def _written_out(asked: CountRequest, tied: Sequence[Tied], rest: Query | None, 
 
 
 def _sums(tied: Tied, sum_of: str, schema: Schema) -> Factor:
-    """Rows over tied attributes, one for each group, times the values where these are added up."""
+    """Rows over joined attributes, one for each group, times the values for a sum."""
     times = np.ones([1] * len(tied.axes), dtype=np.int64)
     if sum_of in tied.axes:
         numbers = schema[sum_of].numbers()
