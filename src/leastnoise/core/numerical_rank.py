@@ -146,3 +146,28 @@ def _spans(chosen: Array, rows: Array) -> bool:
         if np.sqrt((left**2).sum(axis=1).max()) > RANK_TOL:
             return False
     return True
+
+
+# A direction of which columns of unit length have less than this share is not spanned by them.
+_SPANNED = 1e-7
+
+
+def spanning_columns(columns: Array, outside: Array | None = None) -> tuple[Array, Array]:
+    """Positions of columns that span what all do, beside what is spanned already, and what is spanned then.
+
+    Args:
+        columns: (k, s), of any lengths but 0.
+        outside: an orthonormal basis, (k, r), of what is spanned already; nothing unless given.
+
+    Returns:
+        The positions, and an orthonormal basis, (k, r + new).
+    """
+    from scipy import linalg
+
+    unit = columns / np.sqrt((columns**2).sum(axis=0))
+    if outside is not None:
+        unit -= outside @ (outside.T @ unit)
+    Q, triangle, order = linalg.qr(unit, mode="economic", pivoting=True, check_finite=False)
+    found = int((np.abs(np.diag(triangle)) > _SPANNED).sum())
+    basis = Q[:, :found] if outside is None else np.hstack([outside, Q[:, :found]])
+    return np.asarray(order[:found]), np.asarray(basis)

@@ -22,6 +22,7 @@ from typing import Protocol
 import numpy as np
 
 from leastnoise.core.deadline import Watch
+from leastnoise.core.numerical_rank import spanning_columns
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.solver.backend import load_backend
@@ -50,8 +51,11 @@ _FAR = 20.0
 # Where at most this share of the working set is new, the weights of the last round are taken to start with.
 _MOSTLY_KNOWN = 0.1
 
-# Of what is left outside the working set, this share of a direction counts as spanned.
-_SPANNED = 1e-6
+# Columns of the first sample for each direction.
+_SAMPLED = 16
+
+# What the Gram matrix of the sample is raised by, of its mean: columns that it does not span become dear.
+_LIFT = 1e-9
 
 
 class Columns(Protocol):
@@ -297,43 +301,30 @@ def _whitening(gram: Array) -> Array:
 def _first_working_set(columns: Columns) -> Array:
     """Columns that span all directions, and those that would cost most under equal weights."""
     k, d = columns.shape
-    # Leverage, in the coordinates of a sample.
-    sample = np.random.default_rng(0).permutation(d)[: max(16 * k, 1024)]
+    sample = np.random.default_rng(0).permutation(d)[: max(_SAMPLED * k, 1024)]
     some = columns.take(sample)
-    M = _whitening(some @ some.T + 1e-9 * np.trace(some @ some.T) / k * np.eye(k))
-    prices = columns.prices(M)
-    size = min(d, max(4 * k, 64))
-    working = np.sort(np.argpartition(-prices, size - 1)[:size])
-    return _spanning(columns, working, np.arange(d))
+    pivots, basis = spanning_columns(some)
+    # Leverage, in the coordinates of a sample.
+    gram = some @ some.T
+    prices = columns.prices(_whitening(gram + _LIFT * np.trace(gram) / k * np.eye(k)))
+    size = min(d, max(_JOINING * k, 64))
+    dearest = np.argpartition(-prices, size - 1)[:size]
+    working = np.union1d(sample[pivots], dearest)
+    # What no column of the sample has, a few columns may.
+    while basis.shape[1] < k:
+        shares = columns.prices(np.eye(k) - basis @ basis.T) / prices
+        candidates = np.argpartition(-shares, min(d, _JOINING * k) - 1)[: _JOINING * k]
+        pivots, wider = spanning_columns(columns.take(candidates), basis)
+        if len(pivots) == 0:
+            break
+        working, basis = np.union1d(working, candidates[pivots]), wider
+    return working
 
 
 def _spanning(columns: Columns, kept: Array, pool: Array) -> Array:
-    """`kept`, and columns of the pool that span what it leaves out.
-
-    In units of the pool, so that a direction that few columns have counts like any other.
-    """
-    from scipy import linalg
-
-    k, d = columns.shape
-    while True:
-        chosen = columns.take(kept)
-        lengths = np.sqrt((chosen**2).sum(axis=0))
-        Q, triangle, _ = linalg.qr(chosen / np.where(lengths > 0, lengths, 1), mode="economic", pivoting=True)
-        diagonal = np.abs(np.diag(triangle))
-        rank = int((diagonal > _SPANNED * diagonal[0]).sum())
-        if rank == k:
-            return np.sort(kept)
-        outside = np.eye(k) - Q[:, :rank] @ Q[:, :rank].T
-        left = columns.prices(outside)
-        sizes = columns.prices(np.eye(k))
-        shares = np.where(sizes > 0, left / np.where(sizes > 0, sizes, 1), 0)
-        shares[kept] = -1
-        if len(pool) < d:
-            mask = np.full(d, -1.0)
-            mask[pool] = shares[pool]
-            shares = mask
-        joining = np.argsort(-shares)[: max(k - rank, 1)]
-        joining = joining[shares[joining] > _SPANNED**2]
-        if len(joining) == 0:
-            return np.sort(kept)
-        kept = np.union1d(kept, joining)
+    """`kept`, and columns of the pool that span what it leaves out."""
+    _, basis = spanning_columns(columns.take(kept))
+    if basis.shape[1] == columns.shape[0]:
+        return kept
+    pivots, _ = spanning_columns(columns.take(pool), basis)
+    return np.union1d(kept, pool[pivots])

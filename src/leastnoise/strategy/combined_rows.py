@@ -21,7 +21,7 @@ import numpy as np
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.merged_cells import Cells, merged_cells, row_blocks
-from leastnoise.core.numerical_rank import SPAN_TOL
+from leastnoise.core.numerical_rank import SPAN_TOL, spanning_columns
 from leastnoise.core.operators import Array, Operator, require_room
 from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, CellCosts, Goal, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload
@@ -41,9 +41,6 @@ _MAX_PAIRED = 4_096
 
 # Columns for each direction from which those that span all directions are chosen.
 _CANDIDATES = 8
-
-# A direction of which the chosen columns have less than this share is not spanned by them.
-_SPANNED = 1e-7
 
 # Bits of a limb of the counts. With 2^21 cells and entries below 2^20 sums stay below 2^62.
 _LIMB = 21
@@ -225,27 +222,20 @@ class CombinedRows(Measured):
     @cached_property
     def _spanning(self) -> Array:
         """Kinds of cells whose columns span all directions, a few for each."""
-        from scipy import linalg
-
         k, d = self._columns.shape
-        chosen = np.unique(np.linspace(0, d - 1, min(d, _CANDIDATES * k)).astype(np.intp))
+        candidates = np.unique(np.linspace(0, d - 1, min(d, _CANDIDATES * k)).astype(np.intp))
         # One cell that each query counts, which a sample may miss.
-        first = [int(np.argmax(row != 0)) for row in self._columns]
-        chosen = np.union1d(chosen, first)
+        candidates = np.union1d(candidates, [int(np.argmax(row != 0)) for row in self._columns])
+        chosen, basis = candidates, np.zeros((k, 0))
         while True:
-            some = self._columns[:, chosen].astype(float)
-            some /= np.sqrt((some**2).sum(axis=0))
-            Q, triangle, _ = linalg.qr(some, mode="economic", pivoting=True, check_finite=False)
-            diagonal = np.abs(np.diag(triangle))
-            rank = int((diagonal > _SPANNED * diagonal[0]).sum())
-            if rank == k:
+            pivots, basis = spanning_columns(self._columns[:, candidates].astype(float), basis)
+            chosen = np.union1d(chosen, candidates[pivots])
+            if basis.shape[1] == k:
                 return chosen
-            shares = self._shares_outside(Q[:, :rank])
-            joining = np.argsort(-shares)[: k - rank]
-            joining = joining[shares[joining] > _SPANNED**2]
-            if len(joining) == 0:
+            if len(pivots) == 0:
                 raise DesignError("the queries measured depend on one another; design the plan again")
-            chosen = np.union1d(chosen, joining)
+            shares = self._shares_outside(basis)
+            candidates = np.argpartition(-shares, min(d, _CANDIDATES * k) - 1)[: _CANDIDATES * k]
 
     def _shares_outside(self, Q: Array) -> Array:
         """How much of every column lies outside what Q spans, of its squared length."""
