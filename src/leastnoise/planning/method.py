@@ -271,6 +271,17 @@ def uniform_weights(workload: Workload) -> Array:
     return (workload.operator.column_norms(1) > 0).astype(float)
 
 
+def heuristic(
+    request: Request,
+    proposal: RealStrategy | BlockProposal | QueryProposal,
+    note: str,
+    ended: Ended = "converged",
+    p: Array | None = None,
+) -> SearchResult:
+    """What a method answers that has no dual weights of its own: the bound is that of equal ones."""
+    return SearchResult(proposal, uniform_weights(request.workload), "heuristic", note, ended, p=p)
+
+
 def refuse_many_cells(n: int, most: int) -> str | None:
     """The reason why a method that works on at most `most` cells cannot serve, or None."""
     return f"it works on at most {most:,} cells; this workload has {in_figures(n)}" if n > most else None

@@ -35,7 +35,7 @@ import numpy as np
 from leastnoise.core.operators import Array, Identity, kronecker
 from leastnoise.core.resources import NOTHING, Needs, matrices, products
 from leastnoise.planning.families.bases import equal_lengths, fourier_basis
-from leastnoise.planning.method import Method, Request, SearchResult, refuse_large, uniform_weights
+from leastnoise.planning.method import Method, Request, SearchResult, heuristic, refuse_large
 from leastnoise.query import Linear, Workload
 from leastnoise.strategy import RealStrategy
 
@@ -181,12 +181,10 @@ def _find_fourier(request: Request) -> SearchResult:
     sizes = request.workload.schema.shape
     needed = downward(product.attributes for product in asked)
     rows = np.vstack([fourier_rows(subset, sizes) for subset in needed])
-    return SearchResult(
+    return heuristic(
+        request,
         RealStrategy(equal_lengths(rows)),
-        uniform_weights(request.workload),
-        "heuristic",
         f"noise on {len(rows):,} of {math.prod(sizes):,} Fourier queries",
-        "converged",
     )
 
 
@@ -286,12 +284,10 @@ def _find_datacube(request: Request) -> SearchResult:
     power = request.privacy.noise.variance_power
     subsets = [product.attributes for product in asked]
     measured = chosen_marginals(subsets, sizes, power)
-    return SearchResult(
+    return heuristic(
+        request,
         RealStrategy(np.vstack([marginal_rows(subset, sizes) for subset in measured])),
-        uniform_weights(request.workload),
-        "heuristic",
         f"noise on {len(measured):,} of {len(set(subsets)):,} marginals asked for",
-        "converged",
     )
 
 

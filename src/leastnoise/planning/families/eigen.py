@@ -42,7 +42,7 @@ from leastnoise.planning.method import (
     cells_per_attribute,
     choice_option,
     dense_needs,
-    uniform_weights,
+    heuristic,
     whole_option,
 )
 from leastnoise.solver import Weighting, optimal_weighting
@@ -134,13 +134,7 @@ def _find_by(weigh: Callable[[Request, DesignQueries], _Weighed]) -> Callable[[R
         x, note, ended = weigh(request, queries)
         rows = np.sqrt(x)[:, None] * queries.rows
         used = np.asarray(request.workload.operator.column_norms(1) > 0)
-        return SearchResult(
-            completed(rows, queries.basis, used),
-            uniform_weights(request.workload),
-            "heuristic",
-            note + scaled_note(request),
-            ended,
-        )
+        return heuristic(request, completed(rows, queries.basis, used), note + scaled_note(request), ended)
 
     return find
 

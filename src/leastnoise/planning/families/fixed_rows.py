@@ -42,10 +42,10 @@ from leastnoise.planning.method import (
     SearchResult,
     cells_per_attribute,
     dense_needs,
+    heuristic,
     is_one_of,
     refuse_large,
     shown,
-    uniform_weights,
 )
 from leastnoise.strategy import QueryProposal, RealStrategy
 
@@ -57,12 +57,10 @@ def _refuses_identity(request: Request) -> str | None:
 
 def _find_identity(request: Request) -> SearchResult:
     n = request.workload.shape[1]
-    return SearchResult(
+    return heuristic(
+        request,
         RealStrategy(np.eye(n, dtype=np.int64)),
-        uniform_weights(request.workload),
-        "heuristic",
         "noise on every cell",
-        "converged",
     )
 
 
@@ -91,23 +89,19 @@ def _find_workload(request: Request) -> SearchResult:
     rows = np.unique(rows[rows.any(axis=1)], axis=0)
     if len(rows) == 0:
         rows = np.zeros((1, request.workload.shape[1]), dtype=np.int64)
-    return SearchResult(
+    return heuristic(
+        request,
         RealStrategy(rows),
-        uniform_weights(request.workload),
-        "heuristic",
         f"noise on each of {len(rows):,} different queries",
-        "converged",
     )
 
 
 def _find_queries(request: Request) -> SearchResult:
     m = request.workload.shape[0]
-    return SearchResult(
+    return heuristic(
+        request,
         QueryProposal(request.workload),
-        uniform_weights(request.workload),
-        "heuristic",
         f"noise on each of {m:,} queries as asked, no least squares",
-        "converged",
     )
 
 
@@ -209,14 +203,12 @@ def _find_tree(request: Request) -> SearchResult:
         raise MethodError(f'branching must be a whole number, 2 or more, or "best", got {shown(given)}')
     chosen = best_branchings(request) if is_best else [given] * len(sizes)
     rows = kronecker([tree(n, branching) for n, branching in zip(sizes, chosen, strict=True)])
-    return SearchResult(
+    return heuristic(
+        request,
         RealStrategy(rows),
-        uniform_weights(request.workload),
-        "heuristic",
         "noise on every node of a tree with "
         + " x ".join(str(b) for b in (chosen if len(set(chosen)) > 1 else chosen[:1]))
         + " branches",
-        "converged",
     )
 
 
@@ -271,7 +263,7 @@ def _find_wavelet(request: Request) -> SearchResult:
     note = "noise on Haar wavelet coefficients"
     if hybrid:
         note += f", {sum(left)} of {len(sizes)} attributes left as they are"
-    return SearchResult(RealStrategy(rows), uniform_weights(request.workload), "heuristic", note, "converged")
+    return heuristic(request, RealStrategy(rows), note)
 
 
 WAVELET = Method(

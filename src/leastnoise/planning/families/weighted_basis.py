@@ -39,10 +39,10 @@ from leastnoise.planning.method import (
     SearchResult,
     cells_per_attribute,
     dense_needs,
+    heuristic,
     is_one_of,
     refuse_large,
     shown,
-    uniform_weights,
 )
 from leastnoise.strategy import Basis, RealStrategy
 
@@ -179,7 +179,7 @@ def _find(request: Request) -> SearchResult:
         return nothing
     best = _best(request) if name == "best" else _BASES[name](request)
     note = best.note + scaled_note(request)
-    return SearchResult(best.proposal, uniform_weights(request.workload), "heuristic", note, best.ended)
+    return heuristic(request, best.proposal, note, best.ended)
 
 
 def _best(request: Request) -> _Candidate:

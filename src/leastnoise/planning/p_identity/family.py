@@ -41,8 +41,8 @@ from leastnoise.planning.method import (
     SearchResult,
     choice_option,
     dense_needs,
+    heuristic,
     refuse_many_cells,
-    uniform_weights,
     whole_option,
 )
 from leastnoise.planning.p_identity.coarse_to_fine import FAINT, FLAT, MOST, Effort, default_starts, search
@@ -374,13 +374,14 @@ def _find(request: Request) -> SearchResult:
     nothing = nothing_asked(request)
     if nothing is not None:
         return nothing
+    scaled = scaled_note(request)
     found_tables = None if sums == "any" else find_tables(request)
     if sums == "tables":
         if found_tables is None:
             raise MethodError(
                 'sums="tables" is for the total variance of cross tables of few attributes; leave it out'
             )
-        return _found(request, found_tables.proposal, found_tables.note, found_tables.ended)
+        return heuristic(request, found_tables.proposal, found_tables.note + scaled, found_tables.ended)
     generator, arrays = np.random.default_rng(seed), load_backend(request.backend)
     cells = cells_of(workload)
     if starts is None:
@@ -397,21 +398,14 @@ def _find(request: Request) -> SearchResult:
         if found_tables is not None:
             ended = worst_ending([found_tables.ended, ended])
             if found_tables.total < point.value * problem.unit:
-                return _found(request, found_tables.proposal, found_tables.note, ended)
+                return heuristic(request, found_tables.proposal, found_tables.note + scaled, ended)
         theta = point.theta
     else:
         met = CappedSearch(request, cells, effort, arrays).find(generator)
         theta, weights, ended = met.theta, met.p, met.ended
     sought = np.count_nonzero(theta.any(axis=0))
     note = f"every cell and {sought:,} weighted sums of cells, {starts:,} starts"
-    return _found(request, whole_rows(rows_of(theta), cells), note, ended, weights)
-
-
-def _found(
-    request: Request, proposal: RealStrategy, note: str, ended: Ended, p: Array | None = None
-) -> SearchResult:
-    note += scaled_note(request)
-    return SearchResult(proposal, uniform_weights(request.workload), "heuristic", note, ended, p=p)
+    return heuristic(request, whole_rows(rows_of(theta), cells), note + scaled, ended, weights)
 
 
 P_IDENTITY = Method(
