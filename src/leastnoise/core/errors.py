@@ -252,7 +252,7 @@ class OverBudgetError(LedgerError):
     """
 
     def __init__(self, message: str, *, remaining: Any) -> None:
-        super().__init__(message)
+        super().__init__(message, field="limit", given=remaining)
         self.remaining = remaining
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -275,7 +275,7 @@ class UnstoredError(LedgerError):
     """
 
     def __init__(self, message: str, *, release_id: str, store: Callable[[], Any]) -> None:
-        super().__init__(message)
+        super().__init__(message, field="release_id", given=release_id)
         self.release_id = release_id
         self._store = store
 

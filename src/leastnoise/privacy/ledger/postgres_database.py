@@ -101,7 +101,11 @@ class LedgerDatabase:
         except storage.OvertakenError:
             if self.exists():
                 return False
-        raise LedgerBusyError(f"another process is creating the ledger {self.name!r}; try again. {aftermath}")
+        raise LedgerBusyError(
+            f"another process is creating the ledger {self.name!r}; try again. {aftermath}",
+            field="ledger",
+            given=self.name,
+        )
 
     @contextmanager
     def transaction(
@@ -156,7 +160,11 @@ class LedgerDatabase:
         except driver.Error as error:
             refused = self._refusal(error, connection, aftermath, writes=begin == _WRITE)
         except UnicodeError:
-            refused = LedgerFileError(f"the ledger {self.name!r} is damaged; restore it. {aftermath}")
+            refused = LedgerFileError(
+                f"the ledger {self.name!r} is damaged; restore it. {aftermath}",
+                field="ledger",
+                given=self.name,
+            )
         finally:
             # Ends the session, and with it whatever is not committed and the place in the queue.
             connection.close()
@@ -174,9 +182,11 @@ class LedgerDatabase:
             pass
         # Outside the handler, so that nothing hangs on to an error that knows the password.
         raise LedgerFileError(
-            f"the ledger {self.name!r} cannot be reached: its server does not answer, or does not let this "
-            f"user in. Check host, port, database and user, and the password in ~/.pgpass or PGPASSWORD. "
-            f"{aftermath}"
+            f"the ledger {self.name!r} cannot be reached: its server does not answer, or does not "
+            "let this user in. Check host, port, database and user, and the password in ~/.pgpass or "
+            f"PGPASSWORD. {aftermath}",
+            field="ledger",
+            given=self.name,
         )
 
     def _check_server(self, connection: Any, aftermath: str, *, writes: bool) -> None:
@@ -187,16 +197,22 @@ class LedgerDatabase:
             if value == "off":
                 raise LedgerFileError(
                     f"the server of the ledger {self.name!r} runs with {name} = off, so that it may "
-                    f"lose what was spent; switch {name} on. {aftermath}"
+                    f"lose what was spent; switch {name} on. {aftermath}",
+                    field="ledger",
+                    given=self.name,
                 )
         if connection.info.server_version < _OLDEST:
             raise LedgerFileError(
-                f"the ledger {self.name!r} needs PostgreSQL {_OLDEST // 10_000} or later. {aftermath}"
+                f"the ledger {self.name!r} needs PostgreSQL {_OLDEST // 10000} or later. {aftermath}",
+                field="ledger",
+                given=self.name,
             )
         if writes and not self._has_turn(connection):
             raise LedgerFileError(
                 f"the ledger {self.name!r} is behind a connection pool that changes sessions between "
-                f"statements; connect to the server itself. {aftermath}"
+                f"statements; connect to the server itself. {aftermath}",
+                field="ledger",
+                given=self.name,
             )
 
     # -------------------------------------------------------------- taking turns
@@ -210,7 +226,11 @@ class LedgerDatabase:
         lock = self._in_process[1]
         while not lock.acquire(timeout=patience.slice):
             if patience.is_over():
-                raise LedgerBusyError(f"the ledger {self.name!r} is in use in this process. {aftermath}")
+                raise LedgerBusyError(
+                    f"the ledger {self.name!r} is in use in this process. {aftermath}",
+                    field="ledger",
+                    given=self.name,
+                )
         try:
             yield
         finally:
@@ -239,7 +259,9 @@ class LedgerDatabase:
                     wire.get_cancel().cancel()
                     raise LedgerBusyError(
                         f"other processes hold the ledger {self.name!r}; try again, or in Python wait longer "
-                        f"with timeout=. {aftermath}"
+                        f"with timeout=. {aftermath}",
+                        field="ledger",
+                        given=self.name,
                     )
         while (result := wire.get_result()) is not None:
             if result.status != driver.pq.ExecStatus.TUPLES_OK:
@@ -270,7 +292,9 @@ class LedgerDatabase:
         else:
             if done.statusmessage != "COMMIT":
                 raise LedgerFileError(
-                    f"the ledger {self.name!r} rejected what was written to it. {aftermath}"
+                    f"the ledger {self.name!r} rejected what was written to it. {aftermath}",
+                    field="ledger",
+                    given=self.name,
                 )
             return True
         return self._took_effect(log, session, patience)
@@ -300,7 +324,9 @@ class LedgerDatabase:
                 raise LedgerFileError(
                     f"the connection to the ledger {self.name!r} was lost while it was written to, and the "
                     "server cannot be asked whether that took effect. If this was a release, it may be paid "
-                    "for; no noise was drawn for it and nothing was handed out. See what the ledger lists"
+                    "for; no noise was drawn for it and nothing was handed out. See what the ledger lists",
+                    field="ledger",
+                    given=self.name,
                 )
             time.sleep(_SLICE)
 
@@ -315,12 +341,20 @@ class LedgerDatabase:
             return storage.OvertakenError()
         if code in ("55P03", "57014", "40001"):
             return LedgerBusyError(
-                f"the server of the ledger {self.name!r} cancelled a statement; try again. {aftermath}"
+                f"the server of the ledger {self.name!r} cancelled a statement; try again. {aftermath}",
+                field="ledger",
+                given=self.name,
             )
         if connection.closed:
-            return LedgerFileError(f"the connection to the ledger {self.name!r} was lost. {aftermath}")
+            return LedgerFileError(
+                f"the connection to the ledger {self.name!r} was lost. {aftermath}",
+                field="ledger",
+                given=self.name,
+            )
         reason = _REASONS.get(code, f"cannot be used: its server says SQLSTATE {code}")
-        return LedgerFileError(f"the ledger {self.name!r} {reason}. {aftermath}")
+        return LedgerFileError(
+            f"the ledger {self.name!r} {reason}. {aftermath}", field="ledger", given=self.name
+        )
 
 
 class _Patience:

@@ -208,7 +208,7 @@ def _check_open(name: str, history: History, aftermath: str = NOTHING_SPENT) -> 
     what = f"is closed: it was moved to {closed.to!r} on {closed.at[:10]}; use that one"
     if closed.to == name:
         what = "is not in use yet: the move to it is not complete; run `leastnoise ledger move` again"
-    raise LedgerMismatchError(f"the ledger {name!r} {what}. {aftermath}")
+    raise LedgerMismatchError(f"the ledger {name!r} {what}. {aftermath}", field="ledger", given=name)
 
 
 def _check_charge(name: str, history: History, request: PaymentRequest) -> Entry | None:

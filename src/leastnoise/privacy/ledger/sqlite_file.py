@@ -156,7 +156,11 @@ class LedgerFile:
         wait = timeout if keep_waiting is None else min(timeout, _SLICE)
         while not _access.acquire(timeout=wait):
             if keep_waiting is None or not keep_waiting():
-                raise LedgerBusyError(f"the ledger {path.name!r} is in use in this process. {aftermath}")
+                raise LedgerBusyError(
+                    f"the ledger {path.name!r} is in use in this process. {aftermath}",
+                    field="ledger",
+                    given=path.name,
+                )
         try:
             with _translated(path, aftermath):
                 _check_file(path)
@@ -211,8 +215,10 @@ def check_room(path: Path, needed: int, aftermath: str) -> None:
                 probe.write(bytes(needed))
     except OSError as error:
         raise LedgerFileError(
-            f"the ledger {path.name!r} cannot grow by {needed:,} bytes: {error.strerror}; make room or "
-            f"let this user write to its folder. {aftermath}"
+            f"the ledger {path.name!r} cannot grow by {needed:,} bytes: {error.strerror}; "
+            f"make room or let this user write to its folder. {aftermath}",
+            field="ledger",
+            given=path.name,
         ) from None
 
 
@@ -370,14 +376,22 @@ def _translated(path: Path, aftermath: str) -> Iterator[None]:
         if _is_busy(error):
             raise LedgerBusyError(
                 f"other processes hold the ledger {path.name!r}; try again, or in Python wait longer "
-                f"with timeout=. {aftermath}"
+                f"with timeout=. {aftermath}",
+                field="ledger",
+                given=path.name,
             ) from None
         reason = _REASONS.get(code, "is damaged; restore it")
-        raise LedgerFileError(f"the ledger {path.name!r} {reason}. {aftermath}") from None
+        raise LedgerFileError(
+            f"the ledger {path.name!r} {reason}. {aftermath}", field="ledger", given=path.name
+        ) from None
     except UnicodeError:
         # Python found no text where SQLite, or its account of the damage, should have some.
-        raise LedgerFileError(f"the ledger {path.name!r} is damaged; restore it. {aftermath}") from None
+        raise LedgerFileError(
+            f"the ledger {path.name!r} is damaged; restore it. {aftermath}", field="ledger", given=path.name
+        ) from None
     except OSError as error:
         raise LedgerFileError(
-            f"the ledger {path.name!r} cannot be used: {error.strerror}. {aftermath}"
+            f"the ledger {path.name!r} cannot be used: {error.strerror}. {aftermath}",
+            field="ledger",
+            given=path.name,
         ) from None

@@ -137,8 +137,10 @@ class SeenLedger:
                 share = 1 / (1 + os.getpid() % 8)
                 time.sleep(share * min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT))
         raise LedgerBusyError(
-            f"other processes wrote to the ledger {self.storage.name!r} first in each of {MAX_ATTEMPTS} "
-            f"attempts; try again. {aftermath}"
+            f"other processes wrote to the ledger {self.storage.name!r} first in each of "
+            f"{MAX_ATTEMPTS} attempts; try again. {aftermath}",
+            field="ledger",
+            given=self.storage.name,
         )
 
     def read_anew(self, log: Log) -> History:

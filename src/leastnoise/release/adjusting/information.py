@@ -422,9 +422,12 @@ def information_of(plan: Plan) -> Information:
         return JointInformation(strategy, plan.workload.schema)
     if isinstance(strategy, CombinedRows):
         raise TooLargeError(
-            f"the plan measures combinations of {strategy.n_measured:,} queries over {strategy.n_cells:,} "
-            "cells, too many for rows over all of them, from which answers that fit together are made. The "
-            "answers as released come from one measurement, and agree already"
+            f"the plan measures combinations of {strategy.n_measured:,} queries over "
+            f"{strategy.n_cells:,} cells, too many for rows over all of them, from which answers "
+            "that fit together are made. The answers as released come from one measurement, and "
+            "agree already",
+            field="release",
+            given=strategy.n_cells,
         )
     assert isinstance(strategy, Strategy)
     return DenseInformation(strategy)
