@@ -27,11 +27,11 @@ import numpy as np
 from leastnoise.bounds.nuclear_norm import distance_from_identity
 from leastnoise.core.operators import Array
 
-# Sweeps over all axes, at most.
-_SWEEPS = 40
+# Sweeps over all axes, at most: a few singular value decompositions each.
+_SWEEPS = 20
 
 # A sweep that raises (1) by less than this share is the last.
-_LITTLE = 1e-6
+_LITTLE = 3e-6
 
 # Below it, (1) has no slope.
 _TINY = 1e-150

@@ -37,7 +37,7 @@ from leastnoise.planning.joint.joint_caps import (
     capped_descent,
     capped_weights,
 )
-from leastnoise.planning.joint.joint_dual import joint_dual_weights
+from leastnoise.planning.joint.joint_dual import joint_dual_weights, rotated_bound
 from leastnoise.planning.joint.joint_problem import JointProblem
 from leastnoise.planning.joint.joint_rounding import WEIGHTS_TOL, integer_bases, joint_proposal
 from leastnoise.planning.joint.joint_search import (
@@ -82,6 +82,9 @@ _WEIGHING = 0.8
 
 # The gap to which ω is worked out before the first step.
 _ROUGH = 1e-1
+
+# Eigenvectors that all Gram matrices share are the optimum to this share or better.
+_COMMUTING = 1e-3
 
 # What rounding to integers adds to a variance must not take it over its cap.
 _ROUNDING_ROOM = 1e-5
@@ -169,10 +172,10 @@ class _Search:
         rng = np.random.default_rng(self._request.workload.shape[1])
         asked = self._question.products
         plain = JointProblem(asked, weights, pins=False, backend=self._backend)
-        starts = [(plain, haar_start(plain, rng)), (plain, unit_start(plain, rng))]
+        starts = [(plain, unit_start(plain, rng))]
         if any(axis.has_total for axis in plain.axes):
             held = JointProblem(asked, weights, pins=True, backend=self._backend)
-            starts.append((held, haar_start(held, rng)))
+            starts += [(held, unit_start(held, rng)), (held, haar_start(held, rng))]
         return starts
 
     # Total variance -----------------------------------------------------------------------------------
@@ -195,21 +198,28 @@ class _Search:
             deadline=self._deadline.part(_WEIGHING),
         )
         start = _sums_along_axes(problem, found.q)
-        q, proved = joint_dual_weights(question.products, weights, start=start, deadline=self._deadline)
+        q, proved = joint_dual_weights(
+            question.products, weights, start=start, achieved=found.total, deadline=self._deadline
+        )
         witness = ProductWitness(q, axes=question.products.axes)
         return self._result(problem, forms, found.omega, witness, [found.ended, proved])
 
     def _least_total(self, weights: Array, deadline: Deadline) -> tuple[JointProblem, JointPoint]:
         early = self._deadline.part(_COMPARING)
+        starts = self._starts(weights)
+        plain = starts[0][0]
+        # Where Gram matrices commute this is the optimum; elsewhere a descent from it ends too high.
+        commuting = weighted(plain, eigen_start(plain), tol=COMPARED_TOL, deadline=early)
+        if commuting.total <= (1 + _COMMUTING) * rotated_bound(self._question.products, weights):
+            return plain, commuting
         tried: list[tuple[JointProblem, JointPoint]] = []
-        for problem, bases in self._starts(weights):
+        for problem, bases in starts:
             first = weighted(problem, bases, tol=_ROUGH, deadline=early)
-            tried.append((problem, self._improved(problem, first, FIRST_NORMS, FIRST_STEPS, early)))
-        plain = tried[0][0]
+            if len(starts) > 1:
+                first = self._improved(problem, first, FIRST_NORMS, FIRST_STEPS, early)
+            tried.append((problem, first))
         problem, point = min(tried, key=lambda pair: pair[1].total)
         point = self._improved(problem, point, NORMS, STEPS, deadline)
-        # Where Gram matrices commute this is the optimum; elsewhere a descent from it ends too high.
-        commuting = weighted(plain, eigen_start(plain), tol=COMPARED_TOL, deadline=deadline)
         return (plain, commuting) if commuting.total < point.total else (problem, point)
 
     def _improved(

@@ -7,6 +7,7 @@ at the best q, q_a = m_a. Replacing q by m once after every sweep converges in 1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,10 +21,13 @@ from leastnoise.planning.oblique.dual_search import dual_weights
 from leastnoise.query import Products
 
 # Sweeps over all axes, at most.
-_SWEEPS = 60
+_SWEEPS = 30
 
 # A sweep that raises the bound by less than this share is the last.
-_LITTLE = 1e-6
+_LITTLE = 3e-6
+
+# A plan within this share of what rotations prove needs no other search for weights: that takes longer.
+_NEAR = 1e-2
 
 # No value keeps less than this share of what it has under equal weights: a zero is never lifted.
 _LEAST_SHARE = 1e-4
@@ -36,31 +40,61 @@ _MAX_SIZE = 640
 
 
 def joint_dual_weights(
-    products: Products, weights: Array, *, start: Sequence[Array], deadline: Deadline = NEVER
+    products: Products,
+    weights: Array,
+    *,
+    start: Sequence[Array],
+    achieved: float = math.inf,
+    deadline: Deadline = NEVER,
 ) -> tuple[tuple[Array, ...], Ended]:
     """Weights of the values of every axis that prove most, of those found by rotations and by `dual_weights`.
 
     Args:
         start: weights of the values of every axis; a single one where no product mentions it.
+        achieved: the total of the plan that the bound is for, at profile 1.
     """
     whole = [
         own if kinds else np.full(size, 1 / size)
         for own, kinds, size in zip(start, products.kinds, products.sizes, strict=True)
     ]
     if products.n_cells <= _MAX_CELLS and max(products.sizes) <= _MAX_SIZE:
-        rotated = _rotated(products, weights, whole, deadline)
+        rotated, proved = _rotated(products, weights, whole, deadline)
+        if achieved <= (1 + _NEAR) * proved:
+            return _of_mentioned(products, rotated), deadline.ending
         if union_bound(products, weights, rotated) > union_bound(products, weights, whole):
             whole = rotated
-    mentioned = [own if kinds else np.ones(1) for own, kinds in zip(whole, products.kinds, strict=True)]
-    return dual_weights(products, weights, start=mentioned, deadline=deadline)
+    return dual_weights(products, weights, start=_of_mentioned(products, whole), deadline=deadline)
 
 
-def _rotated(products: Products, weights: Array, q: Sequence[Array], deadline: Deadline) -> list[Array]:
-    asked = joint_asked(products)
-    grams = [
+def rotated_bound(products: Products, weights: Array) -> float:
+    """The bound on the total under equal weights of all values, before any rotation but the first."""
+    if products.n_cells > _MAX_CELLS or max(products.sizes) > _MAX_SIZE:
+        return 0.0
+    asked, counted = joint_asked(products), np.flatnonzero(weights > 0)
+    equal = [np.full(size, 1 / size) for size in products.sizes]
+    factors = _factors(_grams(products), equal)
+    return UnionRotations(asked[counted].tolist(), weights[counted], factors).value() ** 2
+
+
+def _grams(products: Products) -> list[list[Array]]:
+    """The Gram matrix of every axis and kind, and of the total last."""
+    return [
         [*(np.asarray(kind.gram, dtype=float) for kind in kinds), np.ones((size, size))]
         for kinds, size in zip(products.kinds, products.sizes, strict=True)
     ]
+
+
+def _of_mentioned(products: Products, q: Sequence[Array]) -> tuple[Array, ...]:
+    """The weights of every axis, a single one where no product mentions it."""
+    return tuple(own if kinds else np.ones(1) for own, kinds in zip(q, products.kinds, strict=True))
+
+
+def _rotated(
+    products: Products, weights: Array, q: Sequence[Array], deadline: Deadline
+) -> tuple[list[Array], float]:
+    """Weights found by rotations, and the bound on the total that they prove."""
+    asked = joint_asked(products)
+    grams = _grams(products)
     counted = np.flatnonzero(weights > 0)
     # From equal weights, as `union_norm` begins.
     equal = [np.full(len(own), 1 / len(own)) for own in q]
@@ -78,7 +112,7 @@ def _rotated(products: Products, weights: Array, q: Sequence[Array], deadline: D
             best, most = q, found
         if found <= before * (1 + _LITTLE) or deadline.is_past:
             break
-    return best
+    return best, most**2
 
 
 def _factors(grams: Sequence[Sequence[Array]], q: Sequence[Array]) -> list[list[Array]]:

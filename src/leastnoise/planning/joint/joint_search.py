@@ -34,6 +34,10 @@ FIRST_STEPS = 60
 # Pairs of steps and gradients that stand for the Hessian.
 _PAIRS = 20
 
+# The same where there are more than this many variables, whose pairs would take longer than gradients.
+_FEW_PAIRS = 10
+_MANY_VARIABLES = 300_000
+
 # A step that gains a smaller share of the value ends a descent.
 _TOL = 1e-9
 
@@ -108,6 +112,7 @@ def descended(
     """Bases and weights where the descent (1) ends, and how it ended."""
     variables = JointVariables(problem)
     z = variables.packed(point.bases, point.omega)
+    n_pairs = _FEW_PAIRS if len(z) > _MANY_VARIABLES else _PAIRS
     ended: Ended = "converged"
     for norm in norms:
 
@@ -115,7 +120,7 @@ def descended(
             told()
             return variables.value(z, norm)
 
-        found = minimise_smooth(value, z, tol=_TOL, max_steps=steps, n_pairs=_PAIRS, deadline=deadline)
+        found = minimise_smooth(value, z, tol=_TOL, max_steps=steps, n_pairs=n_pairs, deadline=deadline)
         z, ended = found.x, found.ended
         if ended == "deadline":
             break
