@@ -160,11 +160,7 @@ class LedgerDatabase:
         except driver.Error as error:
             refused = self._refusal(error, connection, aftermath, writes=begin == _WRITE)
         except UnicodeError:
-            refused = LedgerFileError(
-                f"the ledger {self.name!r} is damaged; restore it. {aftermath}",
-                field="ledger",
-                given=self.name,
-            )
+            refused = storage.refusal(LedgerFileError, self.name, "is damaged; restore it", aftermath)
         finally:
             # Ends the session, and with it whatever is not committed and the place in the queue.
             connection.close()
@@ -181,12 +177,12 @@ class LedgerDatabase:
         except (driver.Error, UnicodeError, ValueError):
             pass
         # Outside the handler, so that nothing hangs on to an error that knows the password.
-        raise LedgerFileError(
-            f"the ledger {self.name!r} cannot be reached: its server does not answer, or does not "
-            "let this user in. Check host, port, database and user, and the password in ~/.pgpass or "
-            f"PGPASSWORD. {aftermath}",
-            field="ledger",
-            given=self.name,
+        raise storage.refusal(
+            LedgerFileError,
+            self.name,
+            "cannot be reached: its server does not answer, or does not let this user in. Check "
+            "host, port, database and user, and the password in ~/.pgpass or PGPASSWORD",
+            aftermath,
         )
 
     def _check_server(self, connection: Any, aftermath: str, *, writes: bool) -> None:
@@ -202,17 +198,16 @@ class LedgerDatabase:
                     given=self.name,
                 )
         if connection.info.server_version < _OLDEST:
-            raise LedgerFileError(
-                f"the ledger {self.name!r} needs PostgreSQL {_OLDEST // 10000} or later. {aftermath}",
-                field="ledger",
-                given=self.name,
+            raise storage.refusal(
+                LedgerFileError, self.name, f"needs PostgreSQL {_OLDEST // 10000} or later", aftermath
             )
         if writes and not self._has_turn(connection):
-            raise LedgerFileError(
-                f"the ledger {self.name!r} is behind a connection pool that changes sessions between "
-                f"statements; connect to the server itself. {aftermath}",
-                field="ledger",
-                given=self.name,
+            raise storage.refusal(
+                LedgerFileError,
+                self.name,
+                "is behind a connection pool that changes sessions between statements; connect to the "
+                "server itself",
+                aftermath,
             )
 
     # -------------------------------------------------------------- taking turns
@@ -226,11 +221,7 @@ class LedgerDatabase:
         lock = self._in_process[1]
         while not lock.acquire(timeout=patience.slice):
             if patience.is_over():
-                raise LedgerBusyError(
-                    f"the ledger {self.name!r} is in use in this process. {aftermath}",
-                    field="ledger",
-                    given=self.name,
-                )
+                raise storage.refusal(LedgerBusyError, self.name, "is in use in this process", aftermath)
         try:
             yield
         finally:
@@ -291,10 +282,8 @@ class LedgerDatabase:
                 raise
         else:
             if done.statusmessage != "COMMIT":
-                raise LedgerFileError(
-                    f"the ledger {self.name!r} rejected what was written to it. {aftermath}",
-                    field="ledger",
-                    given=self.name,
+                raise storage.refusal(
+                    LedgerFileError, self.name, "rejected what was written to it", aftermath
                 )
             return True
         return self._took_effect(log, session, patience)
@@ -352,9 +341,7 @@ class LedgerDatabase:
                 given=self.name,
             )
         reason = _REASONS.get(code, f"cannot be used: its server says SQLSTATE {code}")
-        return LedgerFileError(
-            f"the ledger {self.name!r} {reason}. {aftermath}", field="ledger", given=self.name
-        )
+        return storage.refusal(LedgerFileError, self.name, reason, aftermath)
 
 
 class _Patience:

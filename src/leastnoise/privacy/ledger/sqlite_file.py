@@ -156,11 +156,7 @@ class LedgerFile:
         wait = timeout if keep_waiting is None else min(timeout, _SLICE)
         while not _access.acquire(timeout=wait):
             if keep_waiting is None or not keep_waiting():
-                raise LedgerBusyError(
-                    f"the ledger {path.name!r} is in use in this process. {aftermath}",
-                    field="ledger",
-                    given=path.name,
-                )
+                raise storage.refusal(LedgerBusyError, path.name, "is in use in this process", aftermath)
         try:
             with _translated(path, aftermath):
                 _check_file(path)
@@ -214,11 +210,12 @@ def check_room(path: Path, needed: int, aftermath: str) -> None:
             else:
                 probe.write(bytes(needed))
     except OSError as error:
-        raise LedgerFileError(
-            f"the ledger {path.name!r} cannot grow by {needed:,} bytes: {error.strerror}; "
-            f"make room or let this user write to its folder. {aftermath}",
-            field="ledger",
-            given=path.name,
+        raise storage.refusal(
+            LedgerFileError,
+            path.name,
+            f"cannot grow by {needed:,} bytes: {error.strerror}; make room or let this user "
+            "write to its folder",
+            aftermath,
         ) from None
 
 
@@ -381,17 +378,11 @@ def _translated(path: Path, aftermath: str) -> Iterator[None]:
                 given=path.name,
             ) from None
         reason = _REASONS.get(code, "is damaged; restore it")
-        raise LedgerFileError(
-            f"the ledger {path.name!r} {reason}. {aftermath}", field="ledger", given=path.name
-        ) from None
+        raise storage.refusal(LedgerFileError, path.name, reason, aftermath) from None
     except UnicodeError:
         # Python found no text where SQLite, or its account of the damage, should have some.
-        raise LedgerFileError(
-            f"the ledger {path.name!r} is damaged; restore it. {aftermath}", field="ledger", given=path.name
-        ) from None
+        raise storage.refusal(LedgerFileError, path.name, "is damaged; restore it", aftermath) from None
     except OSError as error:
-        raise LedgerFileError(
-            f"the ledger {path.name!r} cannot be used: {error.strerror}. {aftermath}",
-            field="ledger",
-            given=path.name,
+        raise storage.refusal(
+            LedgerFileError, path.name, f"cannot be used: {error.strerror}", aftermath
         ) from None

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from leastnoise.core.errors import TooLargeError
+from leastnoise.core.errors import LedgerError, TooLargeError
 from leastnoise.privacy.ledger.rows import Row
 
 # The largest release that is kept, in bytes; SQLite itself stops at 10^9, PostgreSQL at 2^30.
@@ -29,6 +29,11 @@ class OvertakenError(Exception):
 
     Never seen outside of `leastnoise.privacy.ledger`: `leastnoise.privacy.ledger.view` tries again.
     """
+
+
+def refusal(kind: type[LedgerError], name: str, what: str, aftermath: str) -> LedgerError:
+    """The error of a ledger that cannot be used; `aftermath` says what was spent."""
+    return kind(f"the ledger {name!r} {what}. {aftermath}", field="ledger", given=name)
 
 
 def check_size(needed: int) -> None:
