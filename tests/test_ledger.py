@@ -393,7 +393,7 @@ def test_who_waits_too_long_is_told(ledger: Ledger) -> None:
 
 def test_a_ledger_within_a_ledgers_transaction_does_not_hang(ledger: Ledger) -> None:
     hasty = Ledger(ledger.address, timeout=0.01)
-    with hasty._seen.writing("") as _, refuses(LedgerBusyError, "ledger", "people.ledger", "in this process"):
+    with hasty._seen.writing("") as _, refuses(LedgerBusyError, "ledger", hasty.name, "in this process"):
         hasty.check(charge_of(), "new")
 
 
