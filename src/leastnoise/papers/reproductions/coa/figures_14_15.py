@@ -25,7 +25,7 @@ from leastnoise.papers.reproductions.coa.setup import (
 )
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
-from leastnoise.papers.reproductions.rows import IS_CUT, Plain, Row, listed, mean, numbers, where
+from leastnoise.papers.reproductions.rows import IS_CUT, Plain, Row, listed, mean, number_in, numbers, where
 from leastnoise.papers.reproductions.verdicts import Cause, Check, statement_about
 from leastnoise.report import compare
 
@@ -185,7 +185,7 @@ def _checks(along: str, known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
     yield by_coa
     # Where COA as printed does not live up to the claim and the certified optimum does.
     is_better = certified.verdict == "reached" and by_coa.verdict == "differs"
-    is_told = replace(certified, verdict="better", why=_EXACT, evidence="simulated")
+    is_told = replace(certified, verdict="better", why=f"{_EXACT}{_error_bar(rows)}", evidence="simulated")
     yield is_told if is_better else certified
     loses = {k: v for k, v in found.items() if v < 1}
     early = sorted({f"{delta:g}" for _, _, delta in loses if delta >= _AT_LEAST})
@@ -214,6 +214,16 @@ def _generally(known: Printed, rows: Sequence[Row], by: str, along: str) -> Chec
         ),
         cause=MERGES,
     )
+
+
+def _error_bar(rows: Sequence[Row]) -> str:
+    """How well 20 runs know DAWA's error, from those whose spread is kept."""
+    shares = [
+        stderr / error
+        for row in where(rows, method=PUBLISHED)
+        if (stderr := number_in(row, "stderr")) is not None and (error := number_in(row, "error"))
+    ]
+    return f"; the std. error of DAWA's 20 runs is at most {max(shares):.0%} of its error" if shares else ""
 
 
 def _n_above_one(found: Ratios) -> int:
