@@ -805,7 +805,7 @@ BUGS = [
         "a coarse grid rounds a direction away",
         directions_survive_rounding,
         "test_strategy.py::test_rounding_keeps_the_row_space_of_an_ill_conditioned_strategy",
-        _set(rounding, "_rounded", _coarse),
+        _set(rounding, "rounded_triangle", _coarse),
     ),
     Bug(
         "ε rounded down",

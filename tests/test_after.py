@@ -487,7 +487,7 @@ def test_more_cells_than_the_dense_method_holds_are_refused() -> None:
     with pytest.raises(
         MethodError, match="dense: it works on at most 20,000 cells; this workload has 21,000"
     ):
-        design(assemble([Marginal("b")], schema), GDP(2), after=[first])
+        design(assemble([Marginal("a", "b")], schema), GDP(2), after=[first])
 
 
 @pytest.mark.parametrize("method", [m.name for m in all_methods() if m.name != "dense"])
