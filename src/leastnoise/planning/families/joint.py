@@ -37,7 +37,7 @@ from leastnoise.planning.joint.joint_caps import (
     capped_descent,
     capped_weights,
 )
-from leastnoise.planning.joint.joint_dual import joint_dual_weights, rotated_bound
+from leastnoise.planning.joint.joint_dual import joint_dual_weights, rotated_bound, rotated_weights
 from leastnoise.planning.joint.joint_problem import JointProblem
 from leastnoise.planning.joint.joint_rounding import WEIGHTS_TOL, integer_bases, joint_proposal
 from leastnoise.planning.joint.joint_search import (
@@ -82,6 +82,9 @@ _WEIGHING = 0.8
 
 # The gap to which ω is worked out before the first step.
 _ROUGH = 1e-1
+
+# A plan within this share of its bound is not searched for again from another start.
+_NEAR_ENOUGH = 4e-3
 
 # Eigenvectors that all Gram matrices share are the optimum to this share or better.
 _COMMUTING = 1e-3
@@ -220,7 +223,19 @@ class _Search:
             tried.append((problem, first))
         problem, point = min(tried, key=lambda pair: pair[1].total)
         point = self._improved(problem, point, NORMS, STEPS, deadline)
+        if len(starts) == 1 and not self._is_near(problem, point, weights, deadline):
+            # On strips the first start ends lower by up to 0.4 %, on windows the second by 1.2 %.
+            rng = np.random.default_rng(self._request.workload.shape[1])
+            second = weighted(problem, haar_start(problem, rng), tol=_ROUGH, deadline=deadline)
+            second = self._improved(problem, second, NORMS, STEPS, deadline)
+            point = min(point, second, key=lambda one: one.total)
         return (plain, commuting) if commuting.total < point.total else (problem, point)
+
+    def _is_near(self, problem: JointProblem, point: JointPoint, weights: Array, deadline: Deadline) -> bool:
+        """Whether a point is so near its bound that another start is not worth its time."""
+        start = _sums_along_axes(problem, point.q)
+        _, proved = rotated_weights(self._question.products, weights, start, deadline)
+        return point.total <= (1 + _NEAR_ENOUGH) * proved
 
     def _improved(
         self,

@@ -58,7 +58,7 @@ def joint_dual_weights(
         for own, kinds, size in zip(start, products.kinds, products.sizes, strict=True)
     ]
     if products.n_cells <= _MAX_CELLS and max(products.sizes) <= _MAX_SIZE:
-        rotated, proved = _rotated(products, weights, whole, deadline)
+        rotated, proved = rotated_weights(products, weights, whole, deadline)
         if achieved <= (1 + _NEAR) * proved:
             return _of_mentioned(products, rotated), deadline.ending
         if union_bound(products, weights, rotated) > union_bound(products, weights, whole):
@@ -89,10 +89,12 @@ def _of_mentioned(products: Products, q: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(own if kinds else np.ones(1) for own, kinds in zip(q, products.kinds, strict=True))
 
 
-def _rotated(
+def rotated_weights(
     products: Products, weights: Array, q: Sequence[Array], deadline: Deadline
 ) -> tuple[list[Array], float]:
-    """Weights found by rotations, and the bound on the total that they prove."""
+    """Weights found by rotations, and the bound on the total that they prove; 0 where that takes long."""
+    if products.n_cells > _MAX_CELLS or max(products.sizes) > _MAX_SIZE:
+        return list(q), 0.0
     asked = joint_asked(products)
     grams = _grams(products)
     counted = np.flatnonzero(weights > 0)

@@ -139,11 +139,13 @@ class JointVariables:
         self._ends = np.cumsum(sizes).tolist()
 
     def packed(self, bases: Sequence[Array], omega: Array) -> Array:
+        """The variables of some bases and weights."""
         free = [bases[a][self._held[a] :].reshape(-1) for a in self._first]
         least = _LEAST_WEIGHT * float(omega.max())
         return np.concatenate([*free, np.log(np.maximum(omega, least)).reshape(-1)])
 
     def unpacked(self, z: Array) -> tuple[list[Any], Any]:
+        """C of every axis and ω, on the device."""
         problem, backend = self._problem, self._problem.backend
         parts = np.split(z, self._ends)
         own: dict[int, Any] = {}
@@ -158,6 +160,7 @@ class JointVariables:
         return [own[group] for group in problem.groups], omega
 
     def value(self, z: Array, norm: float) -> tuple[float, Array]:
+        """(1) and its gradient."""
         problem = self._problem
         bases, omega = self.unpacked(z)
         states = problem.states(bases)
