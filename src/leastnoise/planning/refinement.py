@@ -37,10 +37,10 @@ from leastnoise.core.errors import DesignError
 from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.planning.families.merged import cells_in_time, queries_over_kinds
 from leastnoise.planning.families.proposals import from_rows, nothing_asked, weighted_factor
 from leastnoise.planning.method import Request
 from leastnoise.planning.p_identity.family import merging, power_mean, relative_caps, variances
-from leastnoise.planning.p_identity.objective_function import cells_of
 from leastnoise.solver import minimise_smooth
 from leastnoise.strategy import Basis, RealStrategy, integer_basis
 
@@ -119,7 +119,7 @@ def refinements(
     """
     if nothing_asked(request) is not None:
         return
-    cells = cells_of(request.workload)
+    cells = cells_in_time(request)
     n = len(cells.first)
     if request.objective.kind == "largest":
         if n <= _LARGEST_CELLS:
@@ -138,7 +138,8 @@ def _refined(
     request: Request, rows: Sequence[Array], weights: Array, cells: Cells, deadline: Deadline
 ) -> Proposed | None:
     """(1) from the rows given, and for few cells from random ones too."""
-    V = request.workload.weighted_gram(weights)[np.ix_(cells.first, cells.first)]
+    workload, kinds = queries_over_kinds(request.workload, cells)
+    V = workload.weighted_gram(weights)[np.ix_(kinds.first, kinds.first)]
     # Per cell, so that the steps of L-BFGS-B begin at a sensible length.
     weigh = total_of(V * (len(V) / float(np.trace(V))))
     starts = [*_able(rows, cells), *free_rows(len(cells.first))]
@@ -237,16 +238,17 @@ def largest_of(request: Request, cells: Cells, power: float) -> Weigh:
     Caps are in units of the tightest one, so that a common factor on all of them changes nothing.
     Its derivatives by the variances are the weights of the queries for whose total Y is improved next.
     """
-    workload, caps = request.workload, request.objective.caps(request.workload)
+    caps = request.objective.caps(request.workload)
     assert caps is not None
+    workload, kinds = queries_over_kinds(request.workload, cells)
     inverse_caps = relative_caps(caps)
 
     def weigh(Y: Array) -> Weighed:
-        v = variances(workload, Y, cells)
+        v = variances(workload, Y, kinds)
         if not np.isfinite(v).all():
             return Weighed(math.inf, np.zeros_like(Y), math.inf)
         value, p = power_mean(inverse_caps, power, v)
-        gram = workload.weighted_gram(p)[np.ix_(cells.first, cells.first)]
+        gram = workload.weighted_gram(p)[np.ix_(kinds.first, kinds.first)]
         return Weighed(value, gram, float((v * inverse_caps).max()))
 
     return weigh

@@ -27,16 +27,27 @@ _PER_ENTRY = 5e-8
 _COMPARING = 0.25
 
 
+def can_compare_in_time(request: Request) -> bool:
+    """Whether cells are compared in a small part of the time there is."""
+    m, n = request.workload.shape
+    return request.time_limit is None or m * n * _PER_ENTRY <= _COMPARING * request.time_limit
+
+
 def kinds_of(request: Request) -> Cells | None:
     """The cells that the request's queries tell apart, up to sign where a record is added or removed.
 
     None where finding out would take too long.
     """
-    workload = request.workload
-    m, n = workload.shape
-    if request.time_limit is not None and m * n * _PER_ENTRY > _COMPARING * request.time_limit:
+    if not can_compare_in_time(request):
         return None
+    workload = request.workload
     return workload.cells if request.privacy.relation.replaces else workload.cells_up_to_sign
+
+
+def cells_in_time(request: Request) -> Cells:
+    """The cells that the request's queries tell apart; all where finding out would take too long."""
+    cells = request.workload.cells if can_compare_in_time(request) else None
+    return Cells.all_of(request.workload.shape[1]) if cells is None else cells
 
 
 def n_directions(request: Request) -> tuple[int, int]:
@@ -79,6 +90,23 @@ def columns_of(workload: Workload, cells: Array) -> Workload:
     """The same queries over some of the cells."""
     blocks = [replace(block, operator=Matrix(block.operator.columns(cells))) for block in workload.blocks]
     return Workload(tuple(blocks), workload.schema)
+
+
+# Entries of the queries over one cell of each kind, up to which these take the place of the queries over all
+# cells: 128 MB.
+_KIND_ENTRIES = 2**24
+
+
+def queries_over_kinds(workload: Workload, cells: Cells) -> tuple[Workload, Cells]:
+    """The queries over one cell of each kind, all of which differ; as they are, where that is too large.
+
+    A covariance of the kinds is then not written out as one of all cells, which for 3 queries over 20,000
+    cells took over a minute at every step of a search.
+    """
+    d = len(cells.first)
+    if cells.are_all or workload.shape[0] * d > _KIND_ENTRIES:
+        return workload, cells
+    return columns_of(workload, cells.first), Cells.all_of(d)
 
 
 def over_cells(found: SearchResult, request: Request, cells: Cells) -> SearchResult:

@@ -33,6 +33,7 @@ from leastnoise.core.errors import MethodError
 from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.planning.families.merged import cells_in_time, queries_over_kinds
 from leastnoise.planning.families.proposals import from_rows, nothing_asked, scaled_note
 from leastnoise.planning.families.weighted_tables import find_tables
 from leastnoise.planning.method import (
@@ -47,7 +48,6 @@ from leastnoise.planning.method import (
 )
 from leastnoise.planning.p_identity.coarse_to_fine import FAINT, FLAT, MOST, Effort, default_starts, search
 from leastnoise.planning.p_identity.objective_function import (
-    cells_of,
     covariance_of,
     problem_of,
     rows_of,
@@ -112,8 +112,9 @@ class CappedSearch:
     """
 
     def __init__(self, request: Request, cells: Cells, effort: Effort, arrays: Backend) -> None:
-        self.request, self.cells, self.effort, self.arrays = request, cells, effort, arrays
+        self.request, self.effort, self.arrays = request, effort, arrays
         workload, objective = request.workload, request.objective
+        self.workload, self.cells = queries_over_kinds(workload, cells)
         caps = objective.caps(workload)
         assert caps is not None
         self.is_within = objective.kind == "total-within-caps"
@@ -152,7 +153,7 @@ class CappedSearch:
 
     def unit_variances(self, theta: Array) -> Array:
         """The variance of every query per unit of noise."""
-        return variances(self.request.workload, covariance_of(theta), self.cells)
+        return variances(self.workload, covariance_of(theta), self.cells)
 
     @property
     def is_met(self) -> bool:
@@ -185,7 +186,7 @@ class CappedSearch:
             last[0] = point
             if self.is_done:
                 raise StopDescent
-            problem = problem_of(self.request.workload, p, self.cells, self.arrays)
+            problem = problem_of(self.workload, p, self.cells, self.arrays)
             gradient = total_and_gradient(problem, self.arrays.matrix(point))[1]
             return value, problem.unit * self.arrays.numpy(gradient).reshape(-1)
 
@@ -262,7 +263,7 @@ class CappedSearch:
         w = self.weights
         # Relative to the tightest, weights by caps are the same for caps that differ by a common factor.
         first = w if self.is_within else self.relative_caps
-        problem = problem_of(self.request.workload, first, self.cells, self.arrays)
+        problem = problem_of(self.workload, first, self.cells, self.arrays)
         point = search(problem, self.effort.with_middle(), generator)
         self.ended = point.ended
         for theta in (np.zeros_like(point.theta), point.theta):
@@ -383,7 +384,7 @@ def _find(request: Request) -> SearchResult:
             )
         return heuristic(request, found_tables.proposal, found_tables.note + scaled, found_tables.ended)
     generator, arrays = np.random.default_rng(seed), load_backend(request.backend)
-    cells = cells_of(workload)
+    cells = cells_in_time(request)
     if starts is None:
         starts = default_starts(len(cells.first))
     if workers is None and request.backend != "numpy":
@@ -392,7 +393,8 @@ def _find(request: Request) -> SearchResult:
     effort = Effort(p, starts, steps, request.deadline, workers)
     weights = None
     if request.objective.kind == "total":
-        problem = problem_of(workload, request.objective.weights(workload), cells, arrays)
+        asked, kinds = queries_over_kinds(workload, cells)
+        problem = problem_of(asked, request.objective.weights(workload), kinds, arrays)
         point = search(problem, effort, generator)
         ended = point.ended
         if found_tables is not None:

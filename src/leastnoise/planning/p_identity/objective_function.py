@@ -30,11 +30,10 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.merged_cells import Cells, distinct_cells
+from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array, RowScaled
 from leastnoise.query import Workload
 from leastnoise.solver import NUMPY, Backend
-from leastnoise.strategy import integer_basis
 
 # Entries of a Gram matrix that differ by less than this share of the largest are the same.
 _SAME = 1e-14
@@ -188,12 +187,9 @@ def covariance_of(theta: Array) -> Array:
 
 
 def cells_of(workload: Workload) -> Cells:
-    """The cells that the queries tell apart, in the order of their first ones."""
-    n = workload.shape[1]
-    rows = integer_basis(workload).rows
-    if rows is None:
-        return Cells.all_of(n)
-    return in_order(distinct_cells(rows.astype(float), np.asarray(workload.operator.column_norms(1) > 0)))
+    """The cells that the queries tell apart, in the order of their first ones; all, where that is too long."""
+    cells = workload.cells
+    return Cells.all_of(workload.shape[1]) if cells is None else cells
 
 
 def in_order(cells: Cells) -> Cells:
