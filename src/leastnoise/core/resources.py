@@ -146,11 +146,12 @@ def seconds_for(operations: float) -> float:
     return operations / operations_per_second() if operations else 0.0
 
 
-def why_too_much(needed: Needs, time_limit: float | None) -> str | None:
+def why_too_much(needed: Needs, time_limit: float | None, overdue: float = 0.0) -> str | None:
     """A sentence on what is needed and what there is, where the first is more; None where it is not.
 
     Args:
         time_limit: seconds, if there is a limit; it may be exceeded by LATE_SHARE and LATE_SECONDS.
+        overdue: seconds by which it is exceeded already.
     """
     if not (needed.memory or needed.first or needed.last):
         return None
@@ -160,7 +161,9 @@ def why_too_much(needed: Needs, time_limit: float | None) -> str | None:
             f"it needs about {gigabytes_to_text(needed.memory + _INTERPRETER)} of memory, and "
             f"{gigabytes_to_text(limit)} may be used ({MEMORY_VARIABLE} sets how many)"
         )
-    if time_limit is not None and needed.least_seconds > (1 + LATE_SHARE) * time_limit + LATE_SECONDS:
+    if time_limit is None:
+        return None
+    if needed.least_seconds > (1 + LATE_SHARE) * time_limit + LATE_SECONDS - overdue:
         return (
             f"it takes about {seconds_to_text(needed.least_seconds)} whatever its time limit, which is "
             f"{time_limit:g} s"

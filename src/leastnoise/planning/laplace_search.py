@@ -16,13 +16,14 @@ import numpy as np
 
 from leastnoise.bounds import ProductWitness
 from leastnoise.core import threads
-from leastnoise.core.deadline import LEAST_TIME, Deadline
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
+from leastnoise.core.resources import seconds_for, why_too_much
 from leastnoise.planning.method import Method, Reasons, Request, SearchResult
 from leastnoise.planning.one_method import meeting_caps, plan_of
 from leastnoise.planning.plan import Plan
-from leastnoise.planning.refinement import Proposed, may_refine, refinements
+from leastnoise.planning.refinement import Proposed, may_refine, refinement_needs, refinements
 from leastnoise.planning.trials import Attempt, Trials
 from leastnoise.query import Targets
 from leastnoise.strategy import MAX_DENSE_STRATEGY
@@ -183,28 +184,39 @@ def _try_common_factor(trials: Trials, willing: Sequence[Method]) -> None:
 
     Where nobody set a limit it has a time of its own; else what is left.
     """
-    request = trials.request
-    left = None if request.time_limit is None else max(trials.left, LEAST_TIME)
+    request, name = trials.request, "the least common factor"
+    if request.time_limit is not None and trials.left <= 0:
+        trials.leave_out(name, "no-time")
+        return
+    left = None if request.time_limit is None else trials.left
     reasons = Reasons(replace(request, objective=Targets(), time_limit=left, progress=trials.tell))
 
     def meeting() -> Plan:
         closest = best_with_laplace_noise(willing, reasons, trials.has_goal)
         return meeting_caps(replace(closest, objective=request.objective))
 
-    trials.judge("the least common factor", meeting)
+    trials.judge(name, meeting)
     trials.tell()
 
 
 def _try_refinements(trials: Trials, best: Plan) -> None:
     """Move the rows of the best plan, and of the others, until the time is up."""
     request = trials.request
+    needs = refinement_needs(request)
+    deadline = trials.deadline
+    if request.time_limit is not None:
+        too_much = why_too_much(needs, trials.left, trials.overdue)
+        if too_much is not None:
+            trials.leave_out("refined directly", "too-much", too_much)
+            return
+        deadline = deadline.before(seconds_for(needs.last))
     weights = _weights_to_refine(best)
     others = sorted(trials.plans, key=lambda plan: plan.certificate.achieved)
     ranked = (best, *(plan for plan in others if plan is not best))
     rows = [_unit_rows(plan) for plan in ranked if _can_be_listed(plan)]
     # A step that goes too far ends in numbers that are not finite, and is taken back.
     with threads.for_matrices_of(request.workload.shape[1]), np.errstate(all="ignore"):
-        for how, propose in refinements(request, rows, weights, trials.deadline):
+        for how, propose in refinements(request, rows, weights, deadline):
             trials.judge(how, partial(_refined, best, request, how, propose))
             trials.tell()
 

@@ -198,16 +198,17 @@ class Reasons:
             self._needs[method.name] = method.needs(self.request)
         return self._needs[method.name]
 
-    def too_much(self, method: Method, time_limit: float | None = None) -> str | None:
+    def too_much(self, method: Method, time_limit: float | None = None, overdue: float = 0.0) -> str | None:
         """What a method takes, where that is more memory or time than there is; else None.
 
         Args:
             time_limit: seconds that it would have of a limit that somebody set; all of them unless given.
+            overdue: seconds that have passed since that limit.
         """
         promised = self.request.time_limit if self.request.is_promised else None
         if promised is not None and time_limit is not None:
             promised = round(time_limit, 2)
-        return why_too_much(self.needs(method), promised)
+        return why_too_much(self.needs(method), promised, overdue)
 
     def why_not(self, method: Method) -> str | None:
         """Why a method cannot serve the request, or None."""
@@ -215,7 +216,12 @@ class Reasons:
 
 
 def dense_needs(
-    *, held: float, first: float, step: float, rounded: float | None = 1.0, spans: bool = False
+    *,
+    held: float,
+    first: float,
+    step: float,
+    rounded: float | Callable[[Request], float] | None = 1.0,
+    spans: bool = False,
 ) -> Callable[[Request], Needs]:
     """The needs of a method whose matrices have n columns, and k rows if it works in what the queries span.
 
@@ -223,7 +229,8 @@ def dense_needs(
         held: how many such matrices its search holds at once, measured with tracemalloc at 600 cells.
         first: how many products of them it takes before it can first end, measured at 1,000 cells.
         step: and between two looks at the clock.
-        rounded: rows of the strategy per row of those matrices; None where those are the queries themselves.
+        rounded: rows of the strategy per row of those matrices, or what says how many; None where those are
+            the queries themselves.
         spans: whether k is the rank of the queries; else it is n.
     """
 
@@ -233,12 +240,13 @@ def dense_needs(
         if spans and k == n:
             k = min(request.workload.operator.basis().shape[0], n)
         k = k if spans else n
-        per_row = max(m / max(k, 1), 1.0) if rounded is None else rounded
+        if rounded is None:
+            per_row = max(m / max(k, 1), 1.0)
+        else:
+            per_row = rounded(request) if callable(rounded) else rounded
         after = _AFTER_HELD * per_row
-        work = _AFTER_PRODUCTS * per_row
         if request.privacy.relation.replaces:
             after = max(after, _PAIRS_HELD * per_row)
-            work += _PAIRS_PRODUCTS
         # Queries other than ranges and the like are multiplied out: for their Gram matrix, before and after
         # the search, and for their variances.
         each = 0.0 if request.workload.operator.is_quick or m <= n else 2.0 * m * n * n
@@ -247,19 +255,40 @@ def dense_needs(
             memory=matrices(after if on_device else max(held * max(per_row, 1), after), k, n),
             first=0.0 if on_device else products(first, k, n) + each,
             step=0.0 if on_device else products(step, k, n),
-            last=products(work, k, n) + 2 * each,
+            last=rounding_work(request, per_row * k, k) + 2 * each,
         )
 
     return needs
+
+
+def rounding_work(request: Request, rows: float, k: int) -> float:
+    """Operations of rounding and proving this many rows over all cells, whose rank is k."""
+    n = request.workload.shape[1]
+    pairs = pairs_work(rows, n, request.privacy.noise.is_pure) if request.privacy.relation.replaces else 0.0
+    return products(_AFTER_PRODUCTS * rows / max(k, 1), k, n) + pairs
+
+
+def pairs_work(rows: float, n: int, is_pure: bool) -> float:
+    """Operations of comparing all pairs of n columns of this many rows, exactly."""
+    return n * n * (_PER_PAIR + (_PER_ABSOLUTE if is_pure else _PER_SQUARE) * rows)
 
 
 # Matrices held at once by rounding and proof, beyond 1,024 cells, and products that they take.
 _AFTER_HELD = 9.0
 _AFTER_PRODUCTS = 16.0
 
-# Matrices held where the columns of a strategy are compared in pairs, exactly, and products more.
+# Matrices held where the columns of a strategy are compared in pairs, exactly.
 _PAIRS_HELD = 18.0
-_PAIRS_PRODUCTS = 10.0
+
+# Operations for every pair, whose digits are added up and compared: 15 ns where a product runs at 46 Gflop/s.
+_PER_PAIR = 700.0
+
+# Operations for every row of a pair where squares are added up, in limbs: 4 to 7 at 1,000 to 3,000 columns.
+_PER_SQUARE = 7.0
+
+# The same where absolute values are, entry by entry: 31 to 39 where products are slow, up to three times as
+# many where they are fast.
+_PER_ABSOLUTE = 100.0
 
 
 def uniform_weights(workload: Workload) -> Array:

@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,7 @@ from leastnoise.core.printable import in_figures, printable
 from leastnoise.core.progress import Ended
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method import Trial
-from leastnoise.planning.plan_checks import check_plan
+from leastnoise.planning.plan_checks import check_fields, check_plan
 from leastnoise.planning.plan_text import earlier_plans_to_text, plan_to_text
 from leastnoise.privacy import CellCosts, Charge, Goal, delta_of, epsilon_of, exact_number
 from leastnoise.query import Linear, Objective, Query, Workload, workload_of_query
@@ -115,6 +115,20 @@ class Plan:
     def certificate(self) -> Certificate:
         """Both sides of the plan's optimality, recomputed from workload, strategy and witness."""
         return certify(self.workload, self)
+
+    def with_trials(self, tried: tuple[Trial, ...], ended: Ended | None) -> Plan:
+        """The same plan, which lists what was tried for it and says how all of that ended.
+
+        Neither its strategy nor its proof depends on either, and both were checked when the plan was made:
+        checking and proving them again took longer than `design` may.
+        """
+        listed = object.__new__(Plan)
+        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, value in {**held, "tried": tried, "ended": ended}.items():
+            object.__setattr__(listed, name, value)
+        check_fields(listed)
+        object.__setattr__(listed, "certificate", self.certificate)
+        return listed
 
     @cached_property
     def stderr(self) -> Array | None:

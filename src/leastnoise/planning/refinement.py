@@ -37,9 +37,10 @@ from leastnoise.core.errors import DesignError
 from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.core.resources import NOTHING, Needs
 from leastnoise.planning.families.merged import cells_in_time, queries_over_kinds
 from leastnoise.planning.families.proposals import from_rows, nothing_asked, weighted_factor
-from leastnoise.planning.method import Request
+from leastnoise.planning.method import Request, rounding_work
 from leastnoise.planning.p_identity.family import merging, power_mean, relative_caps, variances
 from leastnoise.solver import minimise_smooth
 from leastnoise.strategy import Basis, RealStrategy, integer_basis
@@ -95,6 +96,21 @@ _MERGED_CELLS = 20_000
 def may_refine(request: Request) -> bool:
     """Whether there are few enough cells for `refinements` to look at."""
     return request.workload.shape[1] <= _MERGED_CELLS
+
+
+# Rows of a strategy for every kind of cells, as rounding and proof are estimated.
+_ROWS_PER_KIND = 2
+
+
+def refinement_needs(request: Request) -> Needs:
+    """What rounding and proof of refined rows take; nothing where there are too many kinds of cells.
+
+    Refining itself ends at its deadline.
+    """
+    d = len(cells_in_time(request).first)
+    if d > (_LARGEST_CELLS if request.objective.kind == "largest" else _REFINED_CELLS):
+        return NOTHING
+    return Needs(last=rounding_work(request, _ROWS_PER_KIND * d, d))
 
 
 class Proposed(NamedTuple):

@@ -7,6 +7,7 @@ proved to be the optimum, but for a hair, ends the trying.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -89,6 +90,11 @@ class Trials:
         return math.inf if left is None else 0.0 if self.deadline.is_past else left
 
     @property
+    def overdue(self) -> float:
+        """Seconds since the time was up, 0 until then."""
+        return max(time.monotonic() - self.deadline.ends, 0.0)
+
+    @property
     def has_any(self) -> bool:
         """Whether there is a plan at all, though it may miss the targets."""
         return bool(self.plans or self._missed)
@@ -118,11 +124,11 @@ class Trials:
             self.leave_out(attempt.name, "no-time")
             return
         method, seconds = attempt.method, attempt.seconds(self.left)
-        too_much = self.reasons.too_much(method, seconds)
+        too_much = self.reasons.too_much(method, seconds, self.overdue)
         if too_much is not None and seconds < self.left:
             # Not in its part of the time, but perhaps in all that is left.
             seconds = max(self.left, LEAST_TIME)
-            too_much = self.reasons.too_much(method, seconds)
+            too_much = self.reasons.too_much(method, seconds, self.overdue)
         if too_much is not None:
             self.leave_out(attempt.name, "too-much", too_much)
             return
@@ -212,7 +218,4 @@ class Trials:
         )
         # What could not be tried, or was cut short, might have been better; not than the optimum.
         ended = best.ended if self.is_settled else worst_ending(self.endings)
-        listed = replace(best, tried=tried, ended=ended)
-        # The proof belongs to the plan.
-        listed.certificate  # noqa: B018
-        return listed
+        return best.with_trials(tried, ended)

@@ -111,7 +111,8 @@ QUERIES = Method(
     _refuses_workload,
     _find_queries,
     is_only_named=True,
-    needs=dense_needs(held=4.2, first=3, step=0, rounded=None, spans=True),
+    # Queries depend on one another as a rule, and then singular values take the place of triangles.
+    needs=dense_needs(held=4.2, first=20, step=0, rounded=None, spans=True),
 )
 
 
@@ -139,6 +140,11 @@ def tree(n: int, branching: int) -> Array:
                 following += list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
         level = following
     return np.array(rows)
+
+
+def _tree_rows(request: Request) -> float:
+    """Nodes of the trees over all attributes, at most, per cell."""
+    return math.prod((2 * n - 1) / n for n in cells_per_attribute(request.workload))
 
 
 def branchings(n: int) -> list[int]:
@@ -218,7 +224,7 @@ HIERARCHICAL = Method(
     _refuses_tree,
     _find_tree,
     {"branching": (2, 'children of each node, or "best" for those of least expected error')},
-    needs=dense_needs(held=4.2, first=1, step=0, rounded=2.0),
+    needs=dense_needs(held=4.2, first=1, step=0, rounded=_tree_rows),
 )
 
 
@@ -235,6 +241,17 @@ def haar(n: int) -> Array:
             rows.append(row)
         width = half
     return np.array(rows)[:, :n]
+
+
+def _haar_rows(request: Request) -> float:
+    """Rows of wavelets over all attributes per cell: 7 for 5 values, as many as values for powers of two."""
+    return math.prod(_n_haar(n) / n for n in cells_per_attribute(request.workload))
+
+
+def _n_haar(n: int) -> int:
+    """How many rows `haar` has: at every level one for each pair of halves of which something is there."""
+    depth = (n - 1).bit_length()
+    return 1 + sum(-(-n // 2**level) for level in range(1, depth + 1))
 
 
 def is_small(n: int) -> bool:
@@ -272,5 +289,5 @@ WAVELET = Method(
     _refuses_wavelet,
     _find_wavelet,
     {"hybrid": (False, "leave attributes with few values as they are; for pure privacy")},
-    needs=dense_needs(held=4.2, first=1, step=0, rounded=1.0),
+    needs=dense_needs(held=4.2, first=1, step=0, rounded=_haar_rows),
 )

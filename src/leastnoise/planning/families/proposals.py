@@ -35,6 +35,22 @@ def with_differences(columns: Array) -> Array:
     return np.hstack([columns, columns[:, i] - columns[:, j]])
 
 
+# Entries of a Gram matrix that are looked at together.
+_BLOCK_ENTRIES = 2**22
+
+
+def largest_square(columns: Array) -> float:
+    """The largest squared length of a column r_i and of a difference r_i − r_j, which are not written out."""
+    squares = np.einsum("ki,ki->i", columns, columns)
+    largest = float(squares.max())
+    step = max(1, _BLOCK_ENTRIES // max(len(squares), 1))
+    for start in range(0, len(squares), step):
+        products = columns[:, start : start + step].T @ columns[:, start:]
+        between = squares[start : start + step, None] + squares[start:] - 2 * products
+        largest = max(largest, float(between.max()))
+    return largest
+
+
 def list_pairs(cells: Array, n: int) -> Array:
     """Each cell with no cell, n, then each pair of cells, smaller first: (N, 2)."""
     i, j = np.triu_indices(len(cells), 1)

@@ -187,7 +187,7 @@ def covariance_of(theta: Array) -> Array:
 
 
 def cells_of(workload: Workload) -> Cells:
-    """The cells that the queries tell apart, in the order of their first ones; all, where that is too long."""
+    """The cells that the queries tell apart, in the order of their first ones; all if that takes long."""
     cells = workload.cells
     return Cells.all_of(workload.shape[1]) if cells is None else cells
 
