@@ -324,16 +324,17 @@ class _Search:
         is_held = any(loose.problem.pinned)
         problem = JointProblem(question.products, weights, pins=is_held, backend=self._backend)
         capped = CappedProblem(problem, caps)
-        safe = capped_weights(capped, kept.bases, keeping=None, tol=COMPARED_TOL)
         deadline = self._deadline.part(_SEARCHING)
+        safe = capped_weights(capped, kept.bases, keeping=None, tol=COMPARED_TOL, deadline=deadline)
         tried = [capped_weights(capped, kept.bases, keeping=safe, tol=COMPARED_TOL, deadline=deadline)]
-        alone = weighted(problem, kept.bases, tol=_ROUGH)
+        alone = weighted(problem, kept.bases, tol=_ROUGH, deadline=deadline)
         alone = self._improved(problem, alone, NORMS, STEPS, deadline)
         for bases, omega in ((kept.bases, kept.omega), (alone.bases, alone.omega)):
             tried.append(self._lowered(capped, bases, omega, tried[0], WITHIN_NORMS, WITHIN_STEPS, deadline))
         point = min(tried, key=lambda one: one.achieved)
         forms, bases = integer_bases(problem, point.bases)
-        safe = capped_weights(capped, bases, keeping=None, tol=WEIGHTS_TOL)
+        weighing = self._deadline.part(_WEIGHING)
+        safe = capped_weights(capped, bases, keeping=None, tol=WEIGHTS_TOL, start=point, deadline=weighing)
         if safe.achieved > 1:
             raise self._infeasible(loose, kept)
         found = capped_weights(
@@ -343,7 +344,7 @@ class _Search:
             tol=WEIGHTS_TOL,
             start=point,
             ended=point.ended,
-            deadline=self._deadline.part(_WEIGHING),
+            deadline=weighing,
         )
         witness, proved = self._proof_within_caps(capped, found, caps)
         return self._result(problem, forms, found.omega, witness, [found.ended, proved])
