@@ -83,6 +83,9 @@ _WEIGHING = 0.8
 # The gap to which ω is worked out before the first step.
 _ROUGH = 1e-1
 
+# Cells, at most, where every start is followed to its end.
+_MAX_CELLS_FOR_ALL_STARTS = 4_096
+
 # A plan within this share of its bound is not searched for again from another start.
 _NEAR_ENOUGH = 4e-3
 
@@ -221,8 +224,14 @@ class _Search:
             if len(starts) > 1:
                 first = self._improved(problem, first, FIRST_NORMS, FIRST_STEPS, early)
             tried.append((problem, first))
-        problem, point = min(tried, key=lambda pair: pair[1].total)
-        point = self._improved(problem, point, NORMS, STEPS, deadline)
+        tried.sort(key=lambda pair: pair[1].total)
+        # The best after a few steps need not be the best at the end.
+        n_kept = len(tried) if self._question.products.n_cells <= _MAX_CELLS_FOR_ALL_STARTS else 1
+        ends = [
+            (problem, self._improved(problem, first, NORMS, STEPS, deadline))
+            for problem, first in tried[:n_kept]
+        ]
+        problem, point = min(ends, key=lambda pair: pair[1].total)
         if len(starts) == 1 and not self._is_near(problem, point, weights, deadline):
             # On strips the first start ends lower by up to 0.4 %, on windows the second by 1.2 %.
             rng = np.random.default_rng(self._request.workload.shape[1])
