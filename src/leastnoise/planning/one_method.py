@@ -134,9 +134,13 @@ def meeting_caps(plan: Plan) -> Plan:
     """
     strategy = plan.fixed_strategy()
     if plan.objective.kind == "total-within-caps" and strategy.can_answer_all(plan.workload):
-        assert plan.factor is not None
-        if plan.factor > 1:
-            raise misses_targets(plan.method, plan.factor, plan.privacy)
+        share = largest_share(plan.workload, strategy, Targets().batch_caps(plan.workload))
+        # Standard errors of all queries, for the factor itself, are worked out only where they decide: for
+        # 14 million queries they take ten times as long as the largest share.
+        if not share <= 1 - _ROUNDING_ROOM:
+            assert plan.factor is not None
+            if plan.factor > 1:
+                raise misses_targets(plan.method, plan.factor, plan.privacy)
     # The proof belongs to the plan, and finds a strategy that cannot answer what was asked.
     plan.certificate  # noqa: B018
     return plan
