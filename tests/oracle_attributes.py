@@ -266,6 +266,8 @@ class Attribute:
             return [self.span(0, len(self.values) - 1)]
         if m := re.fullmatch(rf"\[{number}, {number}\)", plain):
             low, high = float(m[1]), float(m[2])
+        elif m := re.fullmatch(r"(-?\d+)–(-?\d+)", plain):
+            low, high = int(m[1]), int(m[2]) + 1
         elif m := re.fullmatch(rf"below {number}", plain):
             low, high = -math.inf, float(m[1])
         elif m := re.fullmatch(rf"{number} or more", plain):

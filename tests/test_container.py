@@ -146,7 +146,7 @@ def test_a_ledger_is_named_as_one(saved: Path, tmp_path: Path) -> None:
     refused(path, words)
     assert path.read_bytes()[68:72] == container._LEDGER == ledger_file._APPLICATION.to_bytes(4, "big")
     path.write_bytes(b"SQLite format 3\0" + bytes(100))
-    refused(path, "'budget.db' is a database, not a saved plan or release")
+    refused(path, "path must be a saved plan or release, not a database, got 'budget.db'")
 
 
 def test_an_altered_part_is_noticed(saved: Path) -> None:

@@ -53,6 +53,7 @@ WEIGHTED_TABLES = {"planning.families.weighted_tables._STEPS": 1}
 NEWTON = {"solver.newton.MAX_STEPS": 1, "planning.families.dense._MAX_SECOND_TRY": 0}
 INTERIOR = {"solver.path_following.MAX_STEPS": 1}
 SPLIT = {"solver.path_following.MAX_STEPS": 1}
+JOINT = {"planning.families.joint.STEPS": 2}
 WEIGHTING = {"solver.weighting.MAX_STEPS": 1}
 
 # Method, workload, goal, objective and options with which it converges; what makes it run out of steps.
@@ -71,6 +72,8 @@ SEARCHES: dict[str, tuple[str, Any, Any, Any, dict[str, Any], dict[str, Any], di
     "residuals": ("residuals", UNION, GAUSS, None, {}, {}, {}),
     "residuals, largest": ("residuals", UNION, GAUSS, LARGEST, {}, {}, SPLIT),
     "residuals, within": ("residuals", WITH_TARGETS, GAUSS, WITHIN, {}, {}, {}),
+    "joint": ("joint", UNION, GAUSS, None, {}, {}, JOINT),
+    "joint, largest": ("joint", UNION, GAUSS, LARGEST, {}, {}, JOINT),
     "eigen": ("eigen", EIGHT, GAUSS, None, {}, {}, WEIGHTING),
     "eigen-separation": ("eigen-separation", EIGHT, GAUSS, None, {}, {}, WEIGHTING),
     "principal-vectors": ("principal-vectors", EIGHT, GAUSS, None, {}, {}, WEIGHTING),
