@@ -778,7 +778,7 @@ def test_every_command_takes_an_address(
     assert "release with --ledger 'postgresql://tester@" in made.output
     again = shell("ledger", "create", place, "--dataset", "town", "--epsilon", "3", "--delta", "1e-6")
     assert again.exit_code != 0
-    assert "exists; a ledger is begun once" in again.output
+    assert f"'{without_password(place)}' exists already" in again.output
     publish = ("publish", "town.toml", "--data", "people.csv", "--ledger", place)
     for words in (
         (*publish, "--release-id", "first"),

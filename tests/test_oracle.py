@@ -40,6 +40,8 @@ NOISY_CHUNKS, NOISY_AT_ONCE = (20, 10) if IS_FULL else (4, 4)
 SHELL_CHUNKS = 10 if IS_FULL else 2
 # Of the cases drawn, the most that the library may refuse: beyond, the oracle would judge little.
 MOST_REFUSED = 0.4
+# ... and how many more in one chunk: some one in four is refused, of ten rarely more than six.
+SPREAD_REFUSED = 3
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -92,7 +94,7 @@ def _judge(chunk: int, at_once: int, part: str) -> None:
     for number in range(chunk * at_once, (chunk + 1) * at_once):
         tally.run(SEED, number, part)
     assert not tally.wrong, "\n".join(report(*found) for found in tally.wrong)
-    assert tally.refused <= max(3, MOST_REFUSED * tally.tried), tally.reasons
+    assert tally.refused <= MOST_REFUSED * tally.tried + SPREAD_REFUSED, tally.reasons
     assert tally.blunt <= 0.1 * tally.tried
 
 

@@ -206,7 +206,7 @@ def test_two_orders_of_magnitude_are_refuted_by_the_bound() -> None:
     assert 1 < values["LM"] / values["bound"] < claims.HUNDRED
     small = rows_of("figure-9", shrink=(16,), s=(2,), method=("LRM", "LM"))
     found = check("figure-9", [*rows, *small], "LM has at least 100 times")
-    assert found.verdict == "differs" and "proved" in found.why and "at most 2" in found.ours
+    assert found.verdict == "differs" and "proved" in found.cause.tested and "at most 2" in found.ours
     lucky = [{**row, "error": 1.0} if row["method"] == "LRM" else row for row in small]
     assert check("figure-9", [*rows, *lucky], "LM has at least 100 times").verdict == "reached"
 

@@ -36,6 +36,7 @@ from leastnoise.privacy import (
     grants_for,
     least_limit,
     move_ledger,
+    without_password,
 )
 from leastnoise.release import stored_goal, stored_release
 
@@ -85,10 +86,11 @@ def create(
     """Create a ledger for a dataset, with a limit on the privacy loss over all releases."""
     file, name = file_of(place), typed(place)
     if exists(place):
+        shown = name if file is not None else without_password(place)
         raise InputError(
-            f"{name!r} exists already",
+            f"{shown!r} exists already",
             field="path",
-            given=name,
+            given=shown,
             remedy=f"see it with: leastnoise ledger show {name}",
         )
     given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
