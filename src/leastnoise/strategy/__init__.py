@@ -41,10 +41,10 @@ from leastnoise.strategy.combined_rows import (
     combined_rows,
     smallest_columns,
 )
-from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY, Strategy
+from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.joint_proposal import JointProposal, joint_form
 from leastnoise.strategy.joint_rows import JointRows, joint_rows_from_parts, needed_rows
-from leastnoise.strategy.measured import CountTables, Measured, Spread
+from leastnoise.strategy.measured import MAX_DENSE_STRATEGY, CountTables, Measured, Spread
 from leastnoise.strategy.query_rows import QueryProposal, QueryRows, query_rows_from_plain
 from leastnoise.strategy.rounding import GRID_TOLERANCE, LEAST_SCALE_BITS, RealStrategy, integer_strategy
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis

@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.errors import DesignError, TooLargeError
+from leastnoise.core.errors import DesignError
 from leastnoise.core.merged_cells import Cells, merged_cells, row_blocks
 from leastnoise.core.numerical_rank import SPAN_TOL, spanning_columns
 from leastnoise.core.operators import Array, Operator, require_room
 from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, CellCosts, Goal, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload
 from leastnoise.strategy.budget import check_spent, least_scale
-from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY
 from leastnoise.strategy.measured import CountTables, Measured, Spread, spreads_of
 from leastnoise.strategy.rounding import rounded_triangle
 
@@ -172,11 +171,7 @@ class CombinedRows(Measured):
 
     @cached_property
     def column_costs(self) -> tuple[int, ...]:
-        if self.n_cells > _MAX_LISTED:
-            raise TooLargeError(
-                f"what a record spends is listed for up to {_MAX_LISTED:,} cells, there are more; "
-                "plan.spent_per_person is the most of all"
-            )
+        self._require_listable(_MAX_LISTED)
         if self.neighbours.replaces:
             return (self.sensitivity,) * self.n_cells
         costs: list[int] = []
@@ -187,11 +182,7 @@ class CombinedRows(Measured):
         return tuple(self.neighbours.change_cost(int(cost), self.noise) for cost in every)
 
     def dense(self) -> Array:
-        if self.n_measured * self.n_cells > MAX_DENSE_STRATEGY:
-            raise TooLargeError(
-                f"the strategy has {self.n_measured:,} x {self.n_cells:,} entries; at most "
-                f"{MAX_DENSE_STRATEGY:,} are written out"
-            )
+        self._require_writable()
         return exact.as_integers(exact.product(self.coefficients, self.queries.dense(np.int64)))
 
     # From counts to integers ----------------------------------------------------------------------

@@ -19,10 +19,7 @@ from leastnoise.core.operators import MAX_MULTIPLIED, Array, Operator, require_r
 from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload
 from leastnoise.strategy import laplace_tails
-from leastnoise.strategy.measured import CountTables, Measured, Spread, spreads_of
-
-# A published strategy beyond this many entries is left implicit.
-MAX_DENSE_STRATEGY = 10**7
+from leastnoise.strategy.measured import MAX_DENSE_STRATEGY, CountTables, Measured, Spread, spreads_of
 
 # The reconstruction treats directions this much weaker than the strongest as absent.
 _RANK_TOL = 1e-11

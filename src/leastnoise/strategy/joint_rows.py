@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.errors import DesignError, PlanFileError, TooLargeError
+from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import AllOnes, Array, Operator, require_room
 from leastnoise.core.printable import in_figures
 from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, neighbours_named, noise_named
@@ -47,13 +47,9 @@ from leastnoise.query import (
     in_schema_order,
     products_of,
 )
-from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY
 from leastnoise.strategy.measured import CountTables, Measured, Spread
 from leastnoise.strategy.structured.axis_form import AxisForm, form_from_parts
 from leastnoise.strategy.structured.integer_blocks import cross_tables
-
-# Cells up to this many have their spending listed one by one.
-_MAX_LISTED = 2**20
 
 
 class JointRows(Measured):
@@ -124,11 +120,7 @@ class JointRows(Measured):
         return self.n_measured, self.n_cells
 
     def dense(self) -> Array:
-        if self.n_measured * self.n_cells > MAX_DENSE_STRATEGY:
-            raise TooLargeError(
-                f"the strategy has {self.n_measured:,} x {in_figures(self.n_cells)} entries; at most "
-                f"{MAX_DENSE_STRATEGY:,} are written out"
-            )
+        self._require_writable()
         total: Array = np.ones((1, 1), dtype=object)
         for form in self.forms:
             total = np.kron(total, form.entries())
@@ -155,11 +147,7 @@ class JointRows(Measured):
 
     @property
     def column_costs(self) -> tuple[int, ...]:
-        if self.n_cells > _MAX_LISTED:
-            raise TooLargeError(
-                f"what a record spends is listed for up to {_MAX_LISTED:,} cells, there are more; "
-                "plan.spent_per_person is the most of all"
-            )
+        self._require_listable()
         costs = in_schema_order(self.axes, self.costs.reshape(-1))
         return tuple(self.neighbours.change_cost(int(cost), self.noise) for cost in costs)
 

@@ -21,11 +21,18 @@ import numpy as np
 
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import Array
+from leastnoise.core.printable import in_figures
 from leastnoise.privacy import Neighbours, Noise
 from leastnoise.query import InventedRecords, Workload
 
 # More integers than this are not measured: with their noise they are Python integers, some 60 bytes each.
 MAX_MEASURED = 2**25
+
+# A published strategy beyond this many entries is left implicit.
+MAX_DENSE_STRATEGY = 10**7
+
+# Cells up to this many have their spending listed one by one.
+MAX_LISTED = 2**20
 
 # Counts of records for each combination of values of the attributes named, a table for each tuple of
 # names; None asks for one table, of all cells.
@@ -195,6 +202,30 @@ class Measured(ABC):
             raise TooLargeError(
                 f"the plan measures {self.n_measured:,} integers; at most {MAX_MEASURED:,} are held. Ask for "
                 "fewer or coarser attributes in one plan."
+            )
+
+    def _require_writable(self) -> None:
+        """Return if the rows over all cells may be written out.
+
+        Raises:
+            TooLargeError: if they have too many entries.
+        """
+        if self.n_measured * self.n_cells > MAX_DENSE_STRATEGY:
+            raise TooLargeError(
+                f"the strategy has {self.n_measured:,} x {in_figures(self.n_cells)} entries; at most "
+                f"{MAX_DENSE_STRATEGY:,} are written out"
+            )
+
+    def _require_listable(self, most: int = MAX_LISTED) -> None:
+        """Return if what a record of each cell spends may be listed.
+
+        Raises:
+            TooLargeError: if there are more cells than that.
+        """
+        if self.n_cells > most:
+            raise TooLargeError(
+                f"what a record spends is listed for up to {most:,} cells, there are more; "
+                "plan.spent_per_person is the most of all"
             )
 
     @abstractmethod

@@ -40,7 +40,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.errors import DesignError, TooLargeError
+from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array, Identity, require_room
 from leastnoise.core.printable import in_figures
 from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named
@@ -57,7 +57,6 @@ from leastnoise.query import (
     one_factor_each,
     products_of,
 )
-from leastnoise.strategy.integer_rows import MAX_DENSE_STRATEGY
 from leastnoise.strategy.measured import CountTables, Measured, Spread
 from leastnoise.strategy.structured import accuracy, integer_blocks
 from leastnoise.strategy.structured.axis_form import AxisForm
@@ -82,9 +81,6 @@ from leastnoise.strategy.structured.view import View
 
 # Products that take more numbers than this are checked row by row.
 _MAX_CHECKED = 2**16
-
-# Cells up to this many have their spending listed one by one.
-_MAX_LISTED = 2**20
 
 
 class Structured(Measured):
@@ -193,11 +189,7 @@ class Structured(Measured):
         Raises:
             TooLargeError: if there are more.
         """
-        if self.n_measured * self.n_cells > MAX_DENSE_STRATEGY:
-            raise TooLargeError(
-                f"the strategy has {self.n_measured:,} x {in_figures(self.n_cells)} entries; at most "
-                f"{MAX_DENSE_STRATEGY:,} are written out"
-            )
+        self._require_writable()
         rows = []
         for block in self.blocks:
             forms = self.block_forms(block)
@@ -229,11 +221,7 @@ class Structured(Measured):
 
     @property
     def column_costs(self) -> tuple[int, ...]:
-        if self.n_cells > _MAX_LISTED:
-            raise TooLargeError(
-                f"what a record spends is listed for up to {_MAX_LISTED:,} cells, there are more; "
-                "plan.spent_per_person is the most of all"
-            )
+        self._require_listable()
         if self.neighbours.replaces:
             return (self.sensitivity,) * self.n_cells
         costs = in_schema_order(self.axes, self._record_costs.of_cells([axis.size for axis in self.axes]))
