@@ -329,7 +329,7 @@ def test_targets_cost_about_what_they_must_and_totals_within_them_too() -> None:
 
 @pytest.mark.parametrize("is_total", [False, True])
 def test_slopes_under_caps_are_those_of_differences(is_total: bool) -> None:
-    from leastnoise.planning.joint.joint_caps import CappedProblem, _Merit
+    from leastnoise.planning.joint.joint_caps import CappedJointProblem, _Merit
     from leastnoise.planning.joint.joint_problem import JointProblem
     from leastnoise.planning.joint.joint_search import JointVariables
     from leastnoise.planning.joint.joint_start import haar_start
@@ -342,7 +342,7 @@ def test_slopes_under_caps_are_those_of_differences(is_total: bool) -> None:
         n = len(products.terms)
         problem = JointProblem(products, 1 + rng.random(n), pins=bool(seed % 2), backend=NUMPY)
         variables = JointVariables(problem)
-        capped = CappedProblem(problem, 1 + rng.random(n))
+        capped = CappedJointProblem(problem, 1 + rng.random(n))
         merit = _Merit(capped, variables, is_total, multiplier=0.7)
         z = variables.packed(haar_start(problem, rng), np.exp(0.3 * rng.standard_normal(problem.shape)))
         for value in (variables.value, merit.value):

@@ -16,7 +16,7 @@ from leastnoise.planning import Plan, load_plan
 from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.query import Targets
 from leastnoise.release import Release, load_release
-from leastnoise.strategy import QueryRows
+from leastnoise.strategy import RowsAsAsked
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(v=range(4))
@@ -35,8 +35,8 @@ def planned(workload: ln.Workload = TWICE, goal: Goal = GDP(1), **more: Any) -> 
     return ln.design(workload, goal, method="queries", **more)
 
 
-def rows_of(plan: Plan) -> QueryRows:
-    assert isinstance(plan.strategy, QueryRows)
+def rows_of(plan: Plan) -> RowsAsAsked:
+    assert isinstance(plan.strategy, RowsAsAsked)
     return plan.strategy
 
 
@@ -123,7 +123,7 @@ def test_adjusting_makes_answers_agree() -> None:
 def test_plans_and_releases_are_read_back(goal: Goal, tmp_path: Path) -> None:
     plan = planned(goal=goal)
     back = load_plan(plan.save(tmp_path / "x.plan"))
-    assert back.digest == plan.digest and isinstance(back.strategy, QueryRows)
+    assert back.digest == plan.digest and isinstance(back.strategy, RowsAsAsked)
     np.testing.assert_array_equal(back.known_stderr(), plan.known_stderr())
     release = released(plan, [3, 1, 4, 1])
     np.testing.assert_array_equal(load_release(release.save(tmp_path / "x.release")).answers, release.answers)

@@ -58,7 +58,7 @@ _SAMPLED = 16
 _LIFT = 1e-9
 
 
-class Columns(Protocol):
+class ColumnSource(Protocol):
     """Columns r_i in k coordinates, (k, d), of rank k."""
 
     @property
@@ -143,7 +143,7 @@ class Generated:
 
 
 def generate_columns(
-    columns: Columns, solve: SolveSome, *, tol: float, watch: Watch, most_excess: float = math.inf
+    columns: ColumnSource, solve: SolveSome, *, tol: float, watch: Watch, most_excess: float = math.inf
 ) -> Generated:
     """The optimum over all columns from those of working sets.
 
@@ -201,7 +201,7 @@ def least_total_of_many_pairs(R: Array, run: Run) -> Solution:
     return _solution(found, found.M @ R, q, run)
 
 
-def _least_total(columns: Columns, run: Run) -> tuple[Generated, Array]:
+def _least_total(columns: ColumnSource, run: Run) -> tuple[Generated, Array]:
     """The best noise, and weights of all columns."""
     found = generated_total(columns, run)
     q = np.zeros(columns.shape[1])
@@ -209,7 +209,7 @@ def _least_total(columns: Columns, run: Run) -> tuple[Generated, Array]:
     return found, q
 
 
-def generated_total(columns: Columns, run: Run) -> Generated:
+def generated_total(columns: ColumnSource, run: Run) -> Generated:
     """The noise of least total variance with profile at most 1 for any columns.
 
     The interior-point method solves working sets: it has no trouble with columns that need no weight.
@@ -298,7 +298,7 @@ def _whitening(gram: Array) -> Array:
     return np.asarray((vectors / np.sqrt(values)).T)
 
 
-def _first_working_set(columns: Columns) -> Array:
+def _first_working_set(columns: ColumnSource) -> Array:
     """Columns that span all directions, and those that would cost most under equal weights."""
     k, d = columns.shape
     sample = np.random.default_rng(0).permutation(d)[: max(_SAMPLED * k, 1024)]
@@ -321,7 +321,7 @@ def _first_working_set(columns: Columns) -> Array:
     return working
 
 
-def _spanning(columns: Columns, kept: Array, pool: Array) -> Array:
+def _spanning(columns: ColumnSource, kept: Array, pool: Array) -> Array:
     """`kept`, and columns of the pool that span what it leaves out."""
     _, basis = spanning_columns(columns.take(kept))
     if basis.shape[1] == columns.shape[0]:

@@ -45,7 +45,7 @@ from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.joint_proposal import JointProposal, joint_form
 from leastnoise.strategy.joint_rows import JointRows, joint_rows_from_parts, needed_rows
 from leastnoise.strategy.measured import MAX_DENSE_STRATEGY, CountTables, Measured, Spread
-from leastnoise.strategy.query_rows import QueryProposal, QueryRows, query_rows_from_plain
+from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked, query_rows_from_plain
 from leastnoise.strategy.rounding import GRID_TOLERANCE, LEAST_SCALE_BITS, RealStrategy, integer_strategy
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
 from leastnoise.strategy.structured.axis_form import (
@@ -82,8 +82,8 @@ __all__ = [
     "Measured",
     "ProductBlock",
     "QueryProposal",
-    "QueryRows",
     "RealStrategy",
+    "RowsAsAsked",
     "Spread",
     "Strategy",
     "Structured",

@@ -35,7 +35,7 @@ _MAX_BITS = 512
 MAX_COEFFICIENT = 2**30
 
 
-class QueryRows(Strategy):
+class RowsAsAsked(Strategy):
     """The rows of a workload but those of zeros, times 2^bits, in the order in which they are asked.
 
     Attributes:
@@ -151,13 +151,13 @@ class QueryRows(Strategy):
         return {"kind": "queries", "bits": self.bits}, {}
 
     def __repr__(self) -> str:
-        return super().__repr__().replace("Strategy(", "QueryRows(", 1)
+        return super().__repr__().replace("Strategy(", "RowsAsAsked(", 1)
 
 
 def query_rows_from_plain(
     plain: Any, workload: Workload, *, scale: int, noise: str, neighbours: str
-) -> QueryRows:
-    """The strategy that `QueryRows.to_parts` took apart, for the queries of its plan.
+) -> RowsAsAsked:
+    """The strategy that `RowsAsAsked.to_parts` took apart, for the queries of its plan.
 
     Raises:
         PlanFileError: if it is none.
@@ -166,7 +166,7 @@ def query_rows_from_plain(
     is_small = math.prod(operator.shape) <= MAX_ENTRIES // 8 and operator.largest < MAX_COEFFICIENT
     if type(bits) is not int or not 0 <= bits <= _MAX_BITS or not (operator.is_integer and is_small):
         raise PlanFileError("the file holds a strategy of a kind that this version does not know")
-    return QueryRows(workload, bits=bits, scale=scale, noise=noise, neighbours=neighbours)
+    return RowsAsAsked(workload, bits=bits, scale=scale, noise=noise, neighbours=neighbours)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ class QueryProposal:
 
     workload: Workload
 
-    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> QueryRows:
+    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> RowsAsAsked:
         """The queries with the least noise that a privacy goal allows, the same for each.
 
         Guarantee:
@@ -184,7 +184,7 @@ class QueryProposal:
         """
         rows = self.workload.operator.dense(np.int64)
         bits = grid_bits_of_integers(rows, goal, tol)
-        bare = QueryRows(self.workload, bits=bits, scale=1, noise=goal.noise, neighbours=goal.neighbours)
+        bare = RowsAsAsked(self.workload, bits=bits, scale=1, noise=goal.noise, neighbours=goal.neighbours)
         strategy = bare.with_scale(least_scale(bare, goal, spare))
         check_spent(strategy, goal, spare)
         return strategy

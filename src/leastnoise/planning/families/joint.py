@@ -32,8 +32,8 @@ from leastnoise.planning.families.product_requests import (
 from leastnoise.planning.joint.joint_caps import (
     WITHIN_NORMS,
     WITHIN_STEPS,
-    CappedPoint,
-    CappedProblem,
+    CappedJointPoint,
+    CappedJointProblem,
     capped_descent,
     capped_weights,
 )
@@ -280,12 +280,12 @@ class _Search:
         witness, proved = self._proof_of_largest(capped, found, np.isfinite(caps))
         return self._result(capped.problem, forms, found.omega, witness, [found.ended, proved])
 
-    def _least_largest(self, caps: Array, deadline: Deadline) -> tuple[CappedProblem, CappedPoint]:
+    def _least_largest(self, caps: Array, deadline: Deadline) -> tuple[CappedJointProblem, CappedJointPoint]:
         """Bases and weights for the least largest variance beside the caps, at profile 1."""
         early = self._deadline.part(_COMPARING)
-        tried: list[tuple[CappedProblem, CappedPoint]] = []
+        tried: list[tuple[CappedJointProblem, CappedJointPoint]] = []
         for problem, bases in self._starts(1 / caps):
-            capped = CappedProblem(problem, caps)
+            capped = CappedJointProblem(problem, caps)
             omega = weighted(problem, bases, tol=_ROUGH, deadline=early).omega
             found = self._lowered(capped, bases, omega, None, FIRST_NORMS, FIRST_STEPS, early)
             tried.append((capped, found))
@@ -295,14 +295,14 @@ class _Search:
 
     def _lowered(
         self,
-        capped: CappedProblem,
+        capped: CappedJointProblem,
         bases: Sequence[Array],
         omega: Array,
-        keeping: CappedPoint | None,
+        keeping: CappedJointPoint | None,
         norms: Sequence[float],
         steps: int,
         deadline: Deadline,
-    ) -> CappedPoint:
+    ) -> CappedJointPoint:
         """Where a descent ends: for the largest variance, or for the total beside weights that keep caps."""
         found, _, ended = capped_descent(
             capped,
@@ -332,7 +332,7 @@ class _Search:
             raise self._infeasible(loose, kept)
         is_held = any(loose.problem.pinned)
         problem = JointProblem(question.products, weights, pins=is_held, backend=self._backend)
-        capped = CappedProblem(problem, caps)
+        capped = CappedJointProblem(problem, caps)
         deadline = self._deadline.part(_SEARCHING)
         safe = capped_weights(capped, kept.bases, keeping=None, tol=COMPARED_TOL, deadline=deadline)
         tried = [capped_weights(capped, kept.bases, keeping=safe, tol=COMPARED_TOL, deadline=deadline)]
@@ -361,7 +361,7 @@ class _Search:
     # Proofs -------------------------------------------------------------------------------------------
 
     def _proof_of_largest(
-        self, capped: CappedProblem, point: CappedPoint, has_cap: Array
+        self, capped: CappedJointProblem, point: CappedJointPoint, has_cap: Array
     ) -> tuple[ProductWitness, Ended]:
         asked = self._question.products
         p, rows = _row_weights(capped, asked, point.p)
@@ -372,7 +372,7 @@ class _Search:
         return ProductWitness(q, p, rows, asked.axes), ended
 
     def _proof_within_caps(
-        self, capped: CappedProblem, point: CappedPoint, caps: Array
+        self, capped: CappedJointProblem, point: CappedJointPoint, caps: Array
     ) -> tuple[ProductWitness, Ended]:
         """Dual weights of the caps, or that share of them that proves most, beside those of the values."""
         asked, weights = self._question.products, self._question.weights
@@ -398,7 +398,7 @@ class _Search:
         # The certificate compares with caps at the goal's own profile.
         return ProductWitness(q, best * p, rows, asked.axes), ended
 
-    def _infeasible(self, capped: CappedProblem, point: CappedPoint) -> InfeasibleError:
+    def _infeasible(self, capped: CappedJointProblem, point: CappedJointPoint) -> InfeasibleError:
         question, workload = self._question, self._request.workload
         assert question.caps is not None
         witness, _ = self._proof_of_largest(capped, point, np.isfinite(question.caps))
@@ -447,7 +447,7 @@ def _sums_along_axes(problem: JointProblem, q: Array) -> list[Array]:
 
 
 def _row_weights(
-    capped: CappedProblem, products: Products, p: Sequence[Array]
+    capped: CappedJointProblem, products: Products, p: Sequence[Array]
 ) -> tuple[Array, dict[tuple[int, int], Array]]:
     """Dual weights of the queries as products: the sum of each product, and shares of its rows on each axis.
 

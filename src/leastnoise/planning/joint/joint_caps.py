@@ -60,7 +60,7 @@ _TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class CappedPoint:
+class CappedJointPoint:
     """Bases and weights, at profile 1.
 
     Attributes:
@@ -80,7 +80,7 @@ class CappedPoint:
     ended: Ended
 
 
-class CappedProblem:
+class CappedJointProblem:
     """A problem and the caps of its products, those that ask the same as one.
 
     Attributes:
@@ -151,7 +151,7 @@ class CappedProblem:
 class _Merit:
     """(1), or (2) with its multiplier."""
 
-    capped: CappedProblem
+    capped: CappedJointProblem
     variables: JointVariables
     is_total: bool
     multiplier: float = 0.0
@@ -203,7 +203,7 @@ def _log_norm(arrays: Sequence[Any], norm: float) -> tuple[float, list[Any]]:
 
 
 def capped_descent(
-    capped: CappedProblem,
+    capped: CappedJointProblem,
     bases: Sequence[Array],
     omega: Array,
     *,
@@ -241,15 +241,15 @@ def capped_descent(
 
 
 def capped_weights(
-    capped: CappedProblem,
+    capped: CappedJointProblem,
     bases: Sequence[Array],
     *,
-    keeping: CappedPoint | None,
+    keeping: CappedJointPoint | None,
     tol: float,
-    start: CappedPoint | None = None,
+    start: CappedJointPoint | None = None,
     ended: Ended = "converged",
     deadline: Deadline = NEVER,
-) -> CappedPoint:
+) -> CappedJointPoint:
     """The best weights for some bases: least largest v/c, or, beside weights that keep caps, least total.
 
     Args:
@@ -293,7 +293,7 @@ def capped_weights(
         )
     inverse = backend.numpy(found.inverse)
     omega = np.divide(1.0, inverse, out=np.zeros(inverse.shape), where=inverse > 0)
-    return CappedPoint(
+    return CappedJointPoint(
         list(bases),
         omega,
         backend.numpy(found.q),

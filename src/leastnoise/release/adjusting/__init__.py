@@ -38,7 +38,7 @@ from leastnoise.release.adjusting.nonnegative import PRECISION, nearest_nonnegat
 from leastnoise.release.adjusting.rounding import rounded
 from leastnoise.release.adjustment import NEAR_ENOUGH, Adjustment
 from leastnoise.release.release import Release
-from leastnoise.strategy import QueryRows, Structured
+from leastnoise.strategy import RowsAsAsked, Structured
 
 __all__ = ["AdjustProgress", "adjust"]
 
@@ -152,7 +152,7 @@ def _err_no_more(release: Release, precision: float | None) -> bool:
 def _may_disagree(release: Release) -> bool:
     """Whether answers come from several measurements of the same, and not all from the same cells."""
     strategy = release.plan.strategy
-    if isinstance(strategy, QueryRows):
+    if isinstance(strategy, RowsAsAsked):
         return True
     return isinstance(strategy, Structured) and not strategy.is_consistent
 

@@ -33,7 +33,7 @@ def _covariance(rng: np.random.Generator, k: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Instance:
+class _RandomTargets:
     """W = L B of full rank, caps c, and a covariance of noise on B x."""
 
     L: Array
@@ -55,17 +55,17 @@ class _Instance:
         return Sigma / float(self.shares(Sigma).max())
 
 
-def _drawn(rng: np.random.Generator, k: int) -> _Instance:
+def _drawn(rng: np.random.Generator, k: int) -> _RandomTargets:
     while True:
         L, B = rng.integers(-1, 2, (k + 2, k)), rng.integers(-1, 2, (k, k + 1))
         if min(np.linalg.matrix_rank(L), np.linalg.matrix_rank(B)) == k and L.any(axis=1).all():
             c = rng.uniform(0.5, 4, k + 2)
-            return _Instance(L.astype(float), B.astype(float), c, _covariance(rng, k))
+            return _RandomTargets(L.astype(float), B.astype(float), c, _covariance(rng, k))
 
 
 def _instances(
     setting: Setting, k: int, share: float = 1.0
-) -> Iterator[tuple[np.random.Generator, _Instance]]:
+) -> Iterator[tuple[np.random.Generator, _RandomTargets]]:
     rng = np.random.default_rng([k, 13])
     for _ in range(max(3, round(share * n_trials(setting)))):
         yield rng, _drawn(rng, k)
@@ -79,7 +79,7 @@ def _apart(one: Array, other: Array, tol: float) -> float:
 # Theorems 2 to 5 -----------------------------------------------------------------------------
 
 
-def _other_basis(found: _Instance) -> tuple[Array, Array, Array]:
+def _other_basis(found: _RandomTargets) -> tuple[Array, Array, Array]:
     """L₂ and B₂ from the singular vectors of W, and the Σ₂ of Theorem 2."""
     k = len(found.B)
     U, s, Vt = np.linalg.svd(found.W)
@@ -154,7 +154,7 @@ def theorem_3(setting: Setting, *, n: int) -> Iterator[Row]:
     yield tally("rises", n, rises)
 
 
-def _workload(found: _Instance) -> Workload:
+def _workload(found: _RandomTargets) -> Workload:
     return Workload.from_matrix(found.W.astype(np.int64), stderr=np.sqrt(found.c))
 
 
@@ -211,7 +211,7 @@ def _answers(plan: Plan, W: Array) -> tuple[Array, Array]:
 
 
 def _refined_twice(
-    rng: np.random.Generator, found: _Instance
+    rng: np.random.Generator, found: _RandomTargets
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """The minimal solution, and that of the same problem told otherwise, put back in order.
 
