@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.backend import Backend
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Progress
 from leastnoise.solver import load_backend, minimise_total_variance
-from leastnoise.solver.backend import Backend
 
 
 class Timed:

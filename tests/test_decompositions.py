@@ -66,7 +66,7 @@ def test_a_device_that_fails_is_stood_in_for_and_named() -> None:
 @pytest.mark.thorough
 def test_a_device_takes_part_in_a_design_and_the_proof_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     extra("torch")
-    from leastnoise.solver.backend import TorchBackend
+    from leastnoise.core.backend import TorchBackend
 
     sizes: list[int] = []
     own = TorchBackend.eigh

@@ -1034,7 +1034,7 @@ def imports_the_solver(path: Path) -> bool:
 def test_the_papers_own_algorithms_do_not_use_our_solver() -> None:
     package = Path(leastnoise.__file__).parent
     shared = package / "planning/families/proposals.py"
-    for path in [*(package / "papers").glob("*.py"), package / "solver/backend.py", shared]:
+    for path in [*(package / "papers").glob("*.py"), package / "core/backend.py", shared]:
         assert not imports_the_solver(path), path
     assert imports_the_solver(package / "planning/families/dense.py")
     assert sdp_module.MAX_CELLS["CLARABEL"] == 48

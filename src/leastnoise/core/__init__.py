@@ -10,6 +10,7 @@ limbs               exact products of short integers, by floats
 decimal_intervals   decimals that enclose what they stand for
 merged_cells        cells that no query tells apart
 numerical_rank      which directions rows have: one criterion for all
+backend             matrix operations on NumPy or PyTorch
 decompositions      eigendecompositions on the device that searches; systems of clearly full rank
 random_bits         the one source of secret random bits
 deadline            when a search must end, and whom it tells of its steps

@@ -1,6 +1,5 @@
 """The certified optimum.
 
-    backend.py              matrix operations on NumPy or PyTorch, for the papers' algorithms too
     conjugate_gradients.py  … preconditioned, for all Newton steps
     path_following.py       an interior-point method, with a bound on both sides at every step
     active_set.py           many caps, solved for a few of them at a time
@@ -24,7 +23,7 @@ Nothing here is trusted: `certificate` recomputes both bounds from the workload
 and the integer strategy alone.
 """
 
-from leastnoise.solver.backend import BACKENDS, NUMPY, Backend, load_backend
+from leastnoise.core.backend import BACKENDS, NUMPY, Backend, load_backend
 from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
 from leastnoise.solver.capped_product_weights import (
     CappedQueries,

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.backend import Backend, load_backend
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.solver.active_set import Round, revived, search_active_set
-from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.capped_problems import (
     PATIENCE,
     Anchor,

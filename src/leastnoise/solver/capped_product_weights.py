@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from leastnoise.core.backend import NUMPY, Backend
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
-from leastnoise.solver.backend import NUMPY, Backend
 from leastnoise.solver.descent import StopDescent, minimise_smooth
 from leastnoise.solver.product_weights import towards_cells, towards_rows
 

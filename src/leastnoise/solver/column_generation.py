@@ -21,11 +21,11 @@ from typing import Protocol
 
 import numpy as np
 
+from leastnoise.core.backend import load_backend
 from leastnoise.core.deadline import Watch
 from leastnoise.core.numerical_rank import spanning_columns
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
-from leastnoise.solver.backend import load_backend
 from leastnoise.solver.capped import Run, least_total
 from leastnoise.solver.newton import Solution
 from leastnoise.solver.pairs import PairColumns

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.backend import Backend
 from leastnoise.core.operators import Array
-from leastnoise.solver.backend import Backend
 
 # Below this ratio of eigenvalues of T, squaring has cost too many digits of the
 # small ones, and a singular value decomposition of R diag(√q) is taken instead.

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.backend import NUMPY, Backend
 from leastnoise.core.operators import Array
-from leastnoise.solver.backend import NUMPY, Backend
 from leastnoise.solver.rows import ProjectedRows, QueryRows
 
 # Σ p v and Σ q u both equal F. Where rounding parts them by more, the careful route is taken.

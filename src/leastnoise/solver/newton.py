@@ -29,10 +29,10 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.backend import Backend, load_backend
 from leastnoise.core.deadline import Deadline, Listener, Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
-from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.conjugate_gradients import conjugate_gradients
 from leastnoise.solver.dual import DualNoise, DualPoint, evaluate
 from leastnoise.solver.pairs import PairColumns

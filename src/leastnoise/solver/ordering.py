@@ -21,9 +21,9 @@ import math
 
 import numpy as np
 
+from leastnoise.core.backend import Backend, load_backend
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
-from leastnoise.solver.backend import Backend, load_backend
 from leastnoise.solver.capped import CappedPath, CappedSolution, Run
 from leastnoise.solver.capped_problems import LeastProfile
 from leastnoise.solver.mean import Forms, MeanPoint

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.backend import Backend
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
-from leastnoise.solver.backend import Backend
 from leastnoise.solver.dual import DualNoise, DualPoint
 
 # Nodes per factor e of the quadrature for the diagonal of P, which only preconditions.

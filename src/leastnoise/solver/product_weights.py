@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.backend import NUMPY, Backend
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
-from leastnoise.solver.backend import NUMPY, Backend
 from leastnoise.solver.descent import StopDescent, minimise_smooth
 
 

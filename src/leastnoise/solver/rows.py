@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.backend import Backend
 from leastnoise.core.operators import Array, Operator
-from leastnoise.solver.backend import Backend
 
 # Rows written out at a time where a triangular factor of all of them is needed.
 _CHUNK_ENTRIES = 2**22
