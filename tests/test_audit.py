@@ -457,7 +457,7 @@ def reading_traces(name: str, held: str) -> list[list[tuple[str, int]]]:
         }
     )
     odd = pd.DataFrame({"age": ["99", "x"], "sex": ["?", ""], "area": ["n", "nowhere"]})
-    # What the plan works out once and keeps is not worked out again, so it is worked out before the first trace.
+    # What the plan works out once and keeps is worked out before the first trace.
     measuring._read(plan, release.count_tables(plan.workload, ln.vectorize(table, SCHEMA), 1))
     found = []
     for source in (table, table.iloc[1:], pd.concat([table, odd]), table.iloc[:0]):
