@@ -611,7 +611,8 @@ def test_an_unknown_attribute_is_refused(query: Query) -> None:
     ("written", "refusal"),
     [
         ({}, ("kind", None)),
-        ({"kind": "mean"}, ("kind", "mean")),
+        ({"kind": "median"}, ("kind", "median")),
+        ({"kind": "mean"}, ("query", [])),
         ({"kind": ["total"]}, ("kind", ["total"])),
         ("total", ("query", str)),
         ({"kind": "total", "colour": 1}, ("query", ["colour"])),

@@ -4,6 +4,7 @@ schema       attributes, their values, and the cells these make
 predicates   conditions such as "age >= 18"
 queries      totals, cross tables, ranges, distributions, any linear combination
 workload     a batch of queries over one schema
+ratio_rows   which rows of a workload each ratio is made from
 lattice      sets of attributes and what lies below them
 products     a workload as a union of products, attribute by attribute
 objective    what makes one plan better than another
@@ -63,7 +64,9 @@ from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Cell, InventedRecords, RowMeaning
 from leastnoise.query.queries.query import COMMON, Factor, Labels, Query, Term, term_labels, term_operator
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
+from leastnoise.query.queries.ratios import Mean, Ratio, RatioParts, RatioQuery, Share
 from leastnoise.query.queries.targets import in_counts
+from leastnoise.query.ratio_rows import RatioRows
 from leastnoise.query.schema.attribute import (
     EXPONENT_TEXT,
     NUMBER_TEXT,
@@ -112,6 +115,7 @@ __all__ = [
     "Linear",
     "Marginal",
     "MaxVariance",
+    "Mean",
     "Negation",
     "Objective",
     "Prefix",
@@ -120,8 +124,13 @@ __all__ = [
     "Query",
     "QueryBlock",
     "Ranges",
+    "Ratio",
+    "RatioParts",
+    "RatioQuery",
+    "RatioRows",
     "RowMeaning",
     "Schema",
+    "Share",
     "Sum",
     "Targets",
     "Term",

@@ -24,6 +24,7 @@ from leastnoise.core.merged_cells import Cells, can_compare, merged_cells
 from leastnoise.core.operators import Array, Matrix, Operator, Stack, require_room
 from leastnoise.core.printable import in_figures
 from leastnoise.query.queries import Labels, Linear, Meaning, Query, query_from_dict
+from leastnoise.query.ratio_rows import RatioRows, expanded, ratio_from_dict
 from leastnoise.query.schema import Schema
 
 # Largest ratio of two weights. Beyond it, the queries of small weight would be decided by rounding.
@@ -63,10 +64,17 @@ class QueryBlock:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Every query that one plan answers, as m rows over n cells."""
+    """Every query that one plan answers, as m rows over n cells.
+
+    Attributes:
+        blocks: the rows, query by query.
+        schema: the table's declaration; None where only a matrix was given.
+        ratios: the means, shares and ratios that are made from some of the rows.
+    """
 
     blocks: tuple[QueryBlock, ...]
     schema: Schema | None
+    ratios: tuple[RatioRows, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -115,6 +123,10 @@ class Workload:
             start += block.n_rows
         raise QueryError.unknown("query", name, map(repr, self.names))
 
+    def ratio(self, name: str) -> RatioRows | None:
+        """The ratio of that name; None if there is none."""
+        return next((ratio for ratio in self.ratios if ratio.name == name), None)
+
     def only(self, name: str) -> Workload:
         """The batch of that name as a workload of its own."""
         self.rows_of(name)
@@ -150,7 +162,7 @@ class Workload:
         if weights is self.weights:
             return self
         blocks = [replace(block, weights=weights[self.rows_of(block.name)]) for block in self.blocks]
-        return Workload(tuple(blocks), self.schema)
+        return Workload(tuple(blocks), self.schema, self.ratios)
 
     def operator_at(self, index: Array) -> Operator:
         """The queries at some positions, rising; implicit where whole batches are taken."""
@@ -202,6 +214,9 @@ class Workload:
         plain: dict[str, Any] = {"schema": None, "queries": [b.query.to_dict() for b in self.blocks]}
         if self.schema is not None:
             plain["schema"] = [[name, value] for name, value in self.schema.to_dict().items()]
+            if self.ratios:
+                plain["names"] = list(self.names)
+                plain["ratios"] = [ratio.to_dict() for ratio in self.ratios]
         else:
             plain["weights"] = self.blocks[0].weights.tolist()
             plain["targets"] = [t if np.isfinite(t) else None for t in self.blocks[0].targets.tolist()]
@@ -212,7 +227,15 @@ class Workload:
         """The workload that `to_dict` wrote."""
         queries = [query_from_dict(query) for query in plain["queries"]]
         if plain["schema"] is not None:
-            return assemble(queries, Schema.from_dict(dict(plain["schema"])))
+            schema = Schema.from_dict(dict(plain["schema"]))
+            if "ratios" not in plain:
+                return assemble(queries, schema)
+            blocks = _blocks(queries, plain["names"], schema)
+            asked = {block.name: block.query for block in blocks}
+            ratios = [
+                ratio_from_dict(one, query_from_dict(one["query"]), asked, schema) for one in plain["ratios"]
+            ]
+            return cls(blocks, schema, tuple(ratios))
         (query,) = queries
         if not isinstance(query, Linear):
             raise WorkloadError.must("schema", "be given with queries other than one matrix", given=None)
@@ -295,8 +318,14 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
     for query in given:
         if not isinstance(query, Query):
             raise WorkloadError.must("queries", "be queries such as Total()", given=type(query))
+    batch = expanded(given, _names(given), schema)
+    return Workload(_blocks(batch.queries, batch.names, schema), schema, batch.ratios)
+
+
+def _blocks(queries: Sequence[Query], names: Sequence[str], schema: Schema) -> tuple[QueryBlock, ...]:
+    """The rows of linear queries, each with its name."""
     blocks = []
-    for query, name in zip(given, _names(given), strict=True):
+    for query, name in zip(queries, names, strict=True):
         operator = query.operator(schema)
         if operator.shape[0] == 0:
             raise WorkloadError(
@@ -313,7 +342,7 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
             )
         )
     check_spread(np.concatenate([block.weights for block in blocks]))
-    return Workload(tuple(blocks), schema)
+    return tuple(blocks)
 
 
 def workload_of_query(query: Query, schema: Schema | None) -> Workload:

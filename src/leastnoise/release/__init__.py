@@ -9,7 +9,8 @@ done in floating point from y alone, and costs no privacy however often it is do
     counts.py        the counts of a table, as a plan asks for them
     intervals.py     how far an answer may be from the truth, at any level
     quantiles.py     quantiles of an attribute, with intervals
-    ratios.py        intervals for means, shares and other ratios
+    ratios.py        intervals for ratios, from the joint error of two numbers
+    ratio_answers.py the means, shares and other ratios of a release
     adjustment.py    what an adjusted release holds beside its measurements
     to_mbi.py        a release in the terms of the package mbi
     release.py       the release itself

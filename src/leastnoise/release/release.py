@@ -6,7 +6,7 @@ however often it is done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,10 +20,11 @@ from leastnoise.core.errors import MissingExtraError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
-from leastnoise.query import Labels, Query, Workload
+from leastnoise.query import Labels, Query, RatioQuery, Workload
 from leastnoise.release.adjustment import Adjustment
 from leastnoise.release.intervals import half_widths
 from leastnoise.release.quantiles import quantile_table
+from leastnoise.release.ratio_answers import RatioSource, further_source, ratio_columns, source_of
 from leastnoise.release.to_mbi import ForMbi, to_mbi
 
 
@@ -151,7 +152,7 @@ class Release:
         return self.adjusted.possible(workload, lower, upper)
 
     def answer(self, query: Query, *, level: float = 0.95) -> Any:
-        """A pandas frame of answers to any further query in the plan's row space.
+        """A pandas frame of answers to any further query in the plan's row space, or to a ratio of two.
 
         Costs no privacy: it is computed from what was already released. Where the plan
         depends on the data, any query is answered, without standard errors.
@@ -159,11 +160,64 @@ class Release:
         Raises:
             QueryError: if the plan did not measure enough to answer it.
         """
+        if isinstance(query, RatioQuery):
+            return self._ratio_table(further_source(self.plan, query), level)
         return self._table(self.plan.asked(query), level)
 
     def __getitem__(self, name: str) -> Any:
-        """A pandas frame with the answers of one named query, indexed as the query is shaped."""
+        """A pandas frame with the answers of one named query, indexed as the query is shaped.
+
+        Of a mean, share or ratio: estimate, lower and upper end of its 95% interval, and a note where it is
+        not determined.
+        """
+        ratio = self.plan.workload.ratio(name)
+        if ratio is not None:
+            return self._ratio_table(source_of(self.plan, ratio), 0.95)
         return self._table(self.plan.workload.only(name), 0.95)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the queries, ratios last: what ``release[name]`` takes."""
+        workload = self.plan.workload
+        return iter([*workload.names, *(ratio.name for ratio in workload.ratios)])
+
+    def __len__(self) -> int:
+        """How many names there are."""
+        return len(self.plan.workload.blocks) + len(self.plan.workload.ratios)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def ratios(self, *, level: float = 0.95) -> Any:
+        """A pandas frame with one row per ratio: query, label, estimate, lower and upper end, note.
+
+        Each interval holds the true ratio with probability `level`: exactly for Gaussian noise, at least for
+        Laplace noise. A ratio whose denominator is too small for its noise is not determined: its numbers are
+        NaN and the note says why. The ends are left out where the plan depends on the data.
+        """
+        import pandas as pd
+
+        return self._marked(pd.DataFrame(self.ratio_columns(level=level)))
+
+    def ratio_columns(self, *, level: float = 0.95) -> dict[str, Any]:
+        """The columns of `ratios` by name, one entry for each ratio."""
+        ends = [] if self.plan.strategy is None else ["lower", "upper"]
+        columns: dict[str, list[Any]] = {name: [] for name in ["query", "label", "estimate", *ends, "note"]}
+        for ratio in self.plan.workload.ratios:
+            found = self._ratio_columns(source_of(self.plan, ratio), level)
+            found |= {"query": [ratio.name] * len(ratio.labels), "label": list(ratio.labels)}
+            for name, values in columns.items():
+                values += list(found[name])
+        texts = ("query", "label", "note")
+        return {
+            name: values if name in texts else np.array(values, dtype=float)
+            for name, values in columns.items()
+        }
+
+    def _ratio_columns(self, source: RatioSource, level: float) -> dict[str, Any]:
+        return ratio_columns(self.plan, source, self._answers_to, self.unadjusted._answers_to, level)
+
+    def _ratio_table(self, source: RatioSource, level: float) -> Any:
+        return self._frame(source.parts.shown_as, source.labels, self._ratio_columns(source, level))
 
     def _table(self, workload: Workload, level: float) -> Any:
         """A pandas frame with the answers of a workload of one query, indexed as the query is shaped."""
@@ -179,7 +233,7 @@ class Release:
             columns |= {"stderr": stderr, "lower": lower, "upper": upper}
         return self._frame(block.query, block.labels, columns)
 
-    def _frame(self, query: Query, labels: Labels, columns: dict[str, Array]) -> Any:
+    def _frame(self, query: Query, labels: Labels, columns: dict[str, Any]) -> Any:
         import pandas as pd
 
         schema = self.plan.workload.schema

@@ -13,7 +13,7 @@ attribute exists or edges increase, only reading the file tells.
 from __future__ import annotations
 
 import json
-from dataclasses import Field, fields
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,7 @@ def _common() -> dict[str, Json]:
 def _query(kind: str, cls: type[Query]) -> Json:
     own = {key: field for key, field in keys_of(cls).items() if key not in COMMON}
     shapes = {key: field.metadata["shape"] for key, field in own.items()}
-    needed = [key for key, field in own.items() if field.default is not None]
+    needed = [key for key, field in own.items() if field.default is MISSING or field.default == ()]
     properties = {"kind": {"const": kind}} | shapes | _common()
     return _table(properties, "kind", *needed) | {"not": {"required": ["stderr", "within"]}}
 

@@ -14,6 +14,7 @@ and ``a * b`` crosses two queries on different attributes.
     targets.py       accuracy targets, in counts or in per cent of a public size
     counts.py        totals, cross tables, distributions, ranges, hierarchies, sums
     conditions.py    records that satisfy a condition, or each of several
+    ratios.py        means, shares and other ratios, made from two linear queries
     linear.py        any linear combinations
     meaning.py       what a row says about one record, without operators; records to check plans with
     key_shapes.py    the JSON schema of each field, for specification files
@@ -26,6 +27,7 @@ from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Cell, InventedRecords, Meaning, RowMeaning
 from leastnoise.query.queries.query import Factor, Labels, Product, Query, Term
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
+from leastnoise.query.queries.ratios import Mean, Ratio, RatioParts, RatioQuery, Share
 
 __all__ = [
     "CELL",
@@ -40,12 +42,17 @@ __all__ = [
     "Levels",
     "Linear",
     "Marginal",
+    "Mean",
     "Meaning",
     "Prefix",
     "Product",
     "Query",
     "Ranges",
+    "Ratio",
+    "RatioParts",
+    "RatioQuery",
     "RowMeaning",
+    "Share",
     "Sum",
     "Term",
     "Total",

@@ -25,6 +25,7 @@ from leastnoise.core.operators import (
 from leastnoise.query.queries.key_shapes import COUNTS, NAMES, PAIR, TEXT, key
 from leastnoise.query.queries.meaning import Aspect, Table, interval_aspect
 from leastnoise.query.queries.query import Factor, Labels, Query, Term, check_attribute, set_common, to_plain
+from leastnoise.query.queries.targets import to_float
 from leastnoise.query.schema import Attribute, Bins, Hierarchy, Schema
 from leastnoise.query.schema.numeric import listed_edges
 
@@ -326,9 +327,30 @@ class Sum(_OfOneAttribute):
 
     One person changes it by up to the largest value, so it needs much noise: declare a
     range no wider than needed.
+
+    Args:
+        attribute: declared as a range or as numbered categories.
+        centre: a number that is taken from every value first. With the middle of the range one person
+            changes the sum by half the width of the range only.
     """
 
+    centre: float = field(default=0.0, metadata=key({"type": "number"}, "taken from every value first"))
     kind: ClassVar[str] = "sum"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        centre = to_float(self.centre)
+        if centre is None or not math.isfinite(centre):
+            raise QueryError.must("centre", "be a finite number", given=self.centre)
+        object.__setattr__(self, "centre", centre)
+
+    def _what(self) -> str:
+        return "sum" if not self.centre else f"sum of differences from {self.centre:g}"
+
+    def _centred(self, numbers: Sequence[float]) -> list[float]:
+        # Whole numbers stay whole, so that sums of large ones are exact.
+        centre = int(self.centre) if self.centre.is_integer() else self.centre
+        return [number - centre for number in numbers]
 
     def terms(self, schema: Schema) -> list[Term]:
         values = schema[self.attribute]
@@ -340,19 +362,20 @@ class Sum(_OfOneAttribute):
                 given=self.attribute,
                 remedy="for bins, count them with Marginal and weigh the counts",
             )
-        row = [*numbers, *([0] * (values.size - values.n_values))]
-        return [[Factor((self.attribute,), Matrix([row]), Labels(1, lambda j: "sum"))]]
+        row = [*self._centred(numbers), *([0] * (values.size - values.n_values))]
+        return [[Factor((self.attribute,), Matrix([row]), Labels(1, lambda j: self._what()))]]
 
     def tables(self, schema: Schema) -> Sequence[Table]:
-        name, numbers = self.attribute, schema[self.attribute].numbers()
-        assert numbers is not None
+        name, declared = self.attribute, schema[self.attribute].numbers()
+        assert declared is not None
+        numbers = self._centred(declared)
         n = len(numbers)
         return [
             (
                 Aspect(
                     (name,),
                     1,
-                    lambda j: f"{name} sum",
+                    lambda j: f"{name} {self._what()}",
                     lambda j, cell: numbers[cell[name]] if cell[name] < n else 0,
                     lambda j, rng: {name: int(rng.integers(n))},
                 ),
@@ -360,7 +383,7 @@ class Sum(_OfOneAttribute):
         ]
 
     def title(self) -> str:
-        return f"{self.attribute} sum"
+        return f"{self.attribute} {self._what()}"
 
 
 def _every_combination(attributes: Sequence[str], schema: Schema) -> Term:

@@ -162,6 +162,7 @@ class Query:
     expected: Expected | None = field(default=None, metadata=key(_EXPECTED, _EXPECTED_TEXT))
 
     kind: ClassVar[str] = ""
+    is_linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
@@ -341,6 +342,13 @@ class Product(Query):
         for side in (self.left, self.right):
             if not isinstance(side, Query):
                 raise QueryError.must("query", "be crossed with another query", given=type(side))
+            if not side.is_linear:
+                raise QueryError.must(
+                    "query",
+                    "be a count to be crossed, not a ratio",
+                    given=side.kind,
+                    remedy="name the groups in the ratio, as in Mean('income', by='sex')",
+                )
             if side.kind == "linear":
                 raise QueryError.must(
                     "query", "not be crossed, as it covers every attribute already", given=type(side)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from leastnoise.core.errors import QueryError
@@ -11,10 +11,27 @@ from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, P
 from leastnoise.query.queries.key_shapes import QUERY
 from leastnoise.query.queries.linear import Linear
 from leastnoise.query.queries.query import COMMON, Product, Query
+from leastnoise.query.queries.ratios import Mean, Ratio, Share
 
 QUERY_KINDS: dict[str, type[Query]] = {
     cls.kind: cls
-    for cls in (Total, Marginal, Cube, Prefix, AllRanges, Ranges, Levels, Sum, Where, Cases, Product, Linear)
+    for cls in (
+        Total,
+        Marginal,
+        Cube,
+        Prefix,
+        AllRanges,
+        Ranges,
+        Levels,
+        Sum,
+        Where,
+        Cases,
+        Product,
+        Linear,
+        Mean,
+        Share,
+        Ratio,
+    )
 }
 
 # Queries within queries: far more than attributes are ever crossed, far fewer than fill Python's stack.
@@ -41,7 +58,7 @@ def _read(plain: dict[str, Any], depth: int) -> Query:
         given["within"] = tuple(given["within"])
     own = {f.metadata["written"] or f.name: f for f in fields(QUERY_KINDS[kind]) if not f.kw_only}
     for key, field in own.items():
-        if field.metadata["shape"] == QUERY:
+        if field.metadata["shape"] == QUERY and (key in given or field.default is MISSING):
             given[key] = _read(given.get(key, {}), depth + 1)
     try:
         return QUERY_KINDS[kind].from_plain(given)
