@@ -1,4 +1,4 @@
-"""The pictures of the page of ideas, drawn from runs: python docs/pictures.py writes docs/pictures/*.svg.
+"""The pictures of the pages of ideas and of ratios, drawn from runs: python docs/pictures.py writes docs/pictures/*.svg.
 
 Greys and colours are read on light and on dark pages alike, so a picture has no background of its own.
 """
@@ -15,6 +15,7 @@ import numpy as np
 import leastnoise as ln
 from leastnoise.core.progress import Progress
 from leastnoise.release import simulated
+from leastnoise.release.ratios import RatioErrors, ratio_intervals
 from leastnoise.report import to_svg
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -162,7 +163,51 @@ def intervals() -> Any:
     return (bars + points + level).properties(width=460, height=200)
 
 
-PICTURES: tuple[Callable[[], Any], ...] = (presence, batch, strategy, certificate, intervals)
+def ratio_coverage() -> Any:
+    """How often intervals for a ratio of 1 hold it, by the size of the denominator, in 20,000 draws each."""
+    rng = np.random.default_rng(1)
+    rows = []
+    for size in np.arange(0.5, 10.01, 0.5):
+        pairs = size + rng.standard_normal((20_000, 2))
+        ones = np.ones(len(pairs))
+        found = ratio_intervals(
+            RatioErrors(pairs[:, 0], pairs[:, 1], ones, 0 * ones, ones), 0.95, positive=True
+        )
+        is_shown = np.isfinite(found.lower)
+        is_held = (found.lower <= 1) & (found.upper >= 1)
+        rates = {"of all releases": (is_held | ~is_shown).mean()}
+        # Below 100 intervals a rate says little.
+        rates |= {"of those shown": is_held[is_shown].mean()} if is_shown.sum() >= 100 else {}
+        rows += [
+            {
+                "denominator, in its standard errors": size,
+                "intervals that hold the ratio": rate,
+                "rate": words,
+            }
+            for words, rate in rates.items()
+        ]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("denominator, in its standard errors:Q"),
+            y=alt.Y(
+                "intervals that hold the ratio:Q", axis=alt.Axis(format="%"), scale=alt.Scale(zero=False)
+            ),
+            color=alt.Color("rate:N", scale=alt.Scale(range=[BLUE, ORANGE]), title=None, sort=None),
+        )
+        .properties(width=460, height=200)
+    )
+
+
+PICTURES: tuple[Callable[[], Any], ...] = (
+    presence,
+    batch,
+    strategy,
+    certificate,
+    intervals,
+    ratio_coverage,
+)
 
 
 def drawn(picture: Callable[[], Any]) -> str:

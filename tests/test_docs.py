@@ -563,7 +563,10 @@ def test_the_pictures_of_ideas_are_drawn_from_runs() -> None:
     finally:
         sys.path.remove(str(ROOT / "docs"))
     names = {picture.__name__ for picture in pictures.PICTURES}
-    shown = set(re.findall(r"\(pictures/(\w+)\.svg\)", (ROOT / "docs/concepts.md").read_text()))
+    text = "".join(
+        (ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("concepts.md", "ratios.md")
+    )
+    shown = set(re.findall(r"\(pictures/(\w+)\.svg\)", text))
     assert shown == names | {"walk"} == {path.stem for path in (ROOT / "docs/pictures").glob("*.svg")}
     for picture in pictures.PICTURES:
         assert pictures.drawn(picture).startswith("<svg")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
+import re
 from functools import cache
 
 import numpy as np
@@ -11,9 +13,11 @@ import pytest
 from scipy.stats import binom
 
 import leastnoise as ln
-from leastnoise.core.errors import QueryError, WorkloadError
+from leastnoise.app.specification import parse_spec
+from leastnoise.core.errors import QueryError, SpecError, WorkloadError
 from leastnoise.query.queries import query_from_dict
 from leastnoise.release import simulated
+from leastnoise.report import write_answers
 from tolerances import CHANCE
 
 SCHEMA = ln.Schema(
@@ -233,3 +237,59 @@ def test_further_ratios_are_answered_where_their_parts_are():
     assert release.answer(ln.Mean("hours", by="sex")).loc["M", "estimate"] == pytest.approx(truth, abs=TINY)
     with pytest.raises(QueryError):
         release.answer(ln.Mean("income"))
+
+
+# ---------------------------------------------------------------- what people read
+
+
+def test_reports_and_files_show_ratios(tmp_path):
+    people = [(2, 0, 1, 0)] * 300 + [(2, 0, 2, 1)] * 100
+    queries = [ln.Mean("hours", by="sex", name="m"), ln.Share(ln.Marginal("job"), of=ln.Total(), name="s")]
+    release = released(queries, people)
+    text = ln.summarize(release).text()
+    assert re.search(r"^m\n  sex F +1\.2(49|50)\d* +95% in \[1\.2", text, re.M)
+    assert re.search(r"^s\n  job a +7[45]\.\d+% +95% in \[7\d\.\d+%, 7\d\.\d+%\]", text, re.M)
+    assert re.search(r"^  sex M +– +not determined", text, re.M)
+    page = ln.summarize(release).html()
+    assert "<h3>m</h3>" in page and "not determined" in page
+    with write_answers(release, tmp_path / "a.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    (women,) = (row for row in rows if row["query"] == "m" and row["sex"] == "F")
+    (men,) = (row for row in rows if row["query"] == "m" and row["sex"] == "M")
+    assert float(women["answer"]) == pytest.approx(1.25, abs=TINY) and women["stderr"] == women["note"] == ""
+    assert men["answer"] == men["lower_0.95"] == "" and men["note"].startswith("not determined")
+    assert len(rows) == release.plan.workload.shape[0] + 5
+    for suffix in (".json", ".parquet"):
+        assert write_answers(release, tmp_path / f"a{suffix}").stat().st_size > 0
+
+
+def test_a_specification_asks_for_ratios():
+    text = """
+[schema]
+hours = { range = [0, 4] }
+sex = ["F", "M"]
+
+[privacy]
+rho = 0.5
+
+[[query]]
+kind = "mean"
+attribute = "hours"
+by = ["sex"]
+name = "mean hours"
+
+[[query]]
+kind = "share"
+part = { kind = "marginal", attributes = ["sex"] }
+of = { kind = "total" }
+
+[[query]]
+kind = "ratio"
+numerator = { kind = "sum", attribute = "hours" }
+denominator = { kind = "total" }
+"""
+    spec = parse_spec(text)
+    assert [ratio.query.kind for ratio in spec.workload.ratios] == ["mean", "share", "ratio"]
+    assert parse_spec(spec.to_toml()).workload.digest == spec.workload.digest
+    with pytest.raises(SpecError):
+        parse_spec(text.replace('attribute = "hours"\nby', 'attribute = "sex"\nby'))

@@ -201,7 +201,7 @@ KINDS = [
 
 
 def test_every_kind_of_query_is_tried_here():
-    assert {query.kind for query in KINDS} == set(QUERY_KINDS)
+    assert {query.kind for query in KINDS} == {kind for kind, cls in QUERY_KINDS.items() if cls.is_linear}
 
 
 def is_right(given, W, x):

@@ -30,6 +30,7 @@ from leastnoise.core.errors import InputError, MissingExtraError, TooLargeError
 from leastnoise.core.printable import no_formula, without_controls
 from leastnoise.core.whole_file import written_whole
 from leastnoise.privacy import Goal
+from leastnoise.query import Workload, workload_of_query
 from leastnoise.release import Release, in_unicode
 from leastnoise.report.columns import Texts, attribute_columns, distinct_names
 
@@ -40,7 +41,7 @@ _EXCEL_ROWS = 2**20
 _EXCEL_TEXT = 32_767
 
 # The columns of answers, whatever release they are of; attributes of these names are kept apart.
-_OWN = ("query", "label", "answer", "unadjusted", "stderr", "lower", "upper")
+_OWN = ("query", "label", "answer", "unadjusted", "stderr", "lower", "upper", "note")
 
 # What is a number in every spreadsheet, and no formula.
 _PLAIN_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII)
@@ -62,14 +63,19 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
     every condition or group as ``release["name"]`` heads it: what the row asks of it, empty where it adds up
     all of its values. One that is called like another column has ``attribute_`` before its name.
 
+    Means, shares and ratios follow the counts, without a standard error; then a last column, "note", says
+    which of them are not determined.
+
     Raises:
         InputError: if the suffix is none of these.
         MissingExtraError: if what writes it is not installed.
         TooLargeError: if there are more rows than an Excel sheet holds.
     """
     target = Path(path)
-    write = answers_writer(target, n_answers=release.plan.workload.shape[0])
-    columns = release.columns(level=level)
+    workload = release.plan.workload
+    n_ratios = sum(len(ratio.labels) for ratio in workload.ratios)
+    write = answers_writer(target, n_answers=workload.shape[0] + n_ratios)
+    columns = _with_ratios(release, level) if n_ratios else release.columns(level=level)
     renamed = {"lower": f"lower_{level:g}", "upper": f"upper_{level:g}"}
     facts = {
         "privacy": str(release.plan.privacy),
@@ -77,12 +83,31 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
         "adjusted": None if release.adjusted is None else release.adjusted.statement(),
     }
     own = {renamed.get(name, name): values for name, values in columns.items()}
-    attributes = attribute_columns(release.plan.workload, {*_OWN, *own})
+    attributes = attribute_columns(_with_ratio_rows(workload), {*_OWN, *own})
     with written_whole(target) as temporary:
         # The first two are texts.
         held = list(own.items())
         write(temporary, {**dict(held[:2]), **attributes, **dict(held[2:])}, facts, "answers")
     return target
+
+
+def _with_ratios(release: Release, level: float) -> dict[str, Any]:
+    """The columns of all counts, with the ratios after them and a note for each row."""
+    counts, ratios = release.columns(level=level), release.ratio_columns(level=level)
+    missing = np.full(len(ratios["query"]), np.nan)
+    joined: dict[str, Any] = {}
+    for name, values in counts.items():
+        own = ratios.get("estimate" if name == "answer" else name, missing)
+        joined[name] = values + own if isinstance(values, list) else np.concatenate([values, own])
+    return joined | {"note": [""] * len(counts["query"]) + ratios["note"]}
+
+
+def _with_ratio_rows(workload: Workload) -> Workload:
+    """The workload with a batch for every ratio, so that its rows have attributes like others."""
+    if workload.schema is None or not workload.ratios:
+        return workload
+    shown = [workload_of_query(ratio.parts.shown_as, workload.schema).blocks[0] for ratio in workload.ratios]
+    return Workload((*workload.blocks, *shown), workload.schema)
 
 
 def write_quantiles(
@@ -180,7 +205,7 @@ def _in_csv(values: Any) -> Iterator[str | None]:
     if isinstance(values, list):
         return map(_cell, values)
     # Fifteen digits are what a spreadsheet keeps; ten would round 2^40 people to hundreds.
-    return (f"{value:.15g}" for value in values)
+    return ("" if math.isnan(value) else f"{value:.15g}" for value in values)
 
 
 def _cell(text: str) -> str:

@@ -27,7 +27,7 @@ from leastnoise.report.batches import tables_of, view_of
 from leastnoise.report.charts.pictures import stacked_bars
 from leastnoise.report.figures import at_least, figure, share_above, times
 from leastnoise.report.rendering import render, render_part, shortened, style_sheet
-from leastnoise.report.summary import LEVEL
+from leastnoise.report.summary import LEVEL, ratio_figures
 from leastnoise.report.tables import aim_of
 
 # Characters of all batches together, from which on further ones are named instead of shown.
@@ -178,6 +178,14 @@ def _released(release: Release) -> dict[str, Any]:
         "is_exact": plan.privacy.noise.has_normal_errors,
         "level": f"{LEVEL:.0%}",
         "batches": batches,
+        "ratios": [
+            {
+                "name": ratio.name,
+                "rows": ratio_figures(release, ratio.name)[:_MAX_ROWS],
+                "n": len(ratio.labels),
+            }
+            for ratio in plan.workload.ratios[:_MAX_ROWS]
+        ],
         "left_out": counted(len(others), "further table") if others else "",
         "named": [block.name for block in others[:_MAX_NAMED]],
         "has_more": len(others) > _MAX_NAMED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +104,7 @@ def release_text(release: Release) -> str:
         own = None if ends is None else (ends[0][rows], ends[1][rows])
         lines += _answers(block, release.answers[rows], own)
         start += block.n_rows
+    lines += _ratios(release)
     exact = "exact" if plan.privacy.noise.has_normal_errors else "on the safe side"
     if ends is not None:
         lines += [
@@ -157,6 +159,50 @@ def _answers(block: QueryBlock, answers: Array, ends: tuple[Array, Array] | None
     if n_shown < len(answers):
         lines.append(_left_out(block, len(answers) - n_shown))
     return [*lines, ""]
+
+
+def ratio_figures(release: Release, name: str) -> list[tuple[str, str, str]]:
+    """Label, estimate and interval of each ratio of one query; or why it is not determined, as its interval.
+
+    Shares are in per cent. Ends are rounded outwards: what is shown holds the truth as often as it says.
+    """
+    found = release.ratio_columns(level=LEVEL)
+    here = [j for j, query in enumerate(found["query"]) if query == name]
+    ratio = release.plan.workload.ratio(name)
+    is_share = ratio is not None and ratio.query.kind == "share"
+    scale, unit = (100.0, "%") if is_share else (1.0, "")
+    estimate = scale * found["estimate"][here]
+    shown = []
+    if "lower" not in found:
+        figures = [f"{value:,.4g}{unit}" if math.isfinite(value) else "–" for value in estimate]
+        return [(found["label"][j], text, found["note"][j]) for j, text in zip(here, figures, strict=True)]
+    lower, upper = scale * found["lower"][here], scale * found["upper"][here]
+    decimals = decimals_for((upper - lower) / 2)
+    for place, j in enumerate(here):
+        if found["note"][j]:
+            shown.append((found["label"][j], "–", found["note"][j]))
+            continue
+        low, high = outward(lower[place], upper[place], decimals)
+        interval = f"{LEVEL:.0%} in [{low}{unit}, {high}{unit}]"
+        shown.append((found["label"][j], f"{number(estimate[place], decimals)}{unit}", interval))
+    return shown
+
+
+def _ratios(release: Release) -> list[str]:
+    """The first ratios of each query, with their intervals."""
+    lines: list[str] = []
+    for ratio in release.plan.workload.ratios:
+        rows = ratio_figures(release, ratio.name)
+        n_shown = len(rows) if len(rows) <= _MAX_SHOWN else _FIRST_SHOWN
+        labels = [printable(label) for label, _, _ in rows[:n_shown]]
+        width, wide = max(map(len, labels)), max(len(figure) for _, figure, _ in rows[:n_shown])
+        lines.append(printable(ratio.name))
+        for label, (_, figure, interval) in zip(labels, rows, strict=False):
+            lines.append(f"  {label:<{width}}  {figure:>{wide}}   {interval}".rstrip())
+        if n_shown < len(rows):
+            lines.append(f"  … and {len(rows) - n_shown:,} more, in release[{ratio.name!r}]")
+        lines.append("")
+    return lines
 
 
 def _left_out(block: QueryBlock, n_more: int) -> str:

@@ -329,8 +329,7 @@ def _queries(number: int, plain: dict[str, Any], schema: Schema) -> list[Query]:
         found = _from_sql(plain, schema) if "sql" in plain else [query_from_dict(plain)]
         for query in found:
             # So that a wrong attribute or a wrong number of sizes is found here, with the query's number.
-            query.operator(schema)
-            query.targets(schema)
+            query.check(schema)
         return found
     except InputError as error:
         raise _Refusal.of(f"[[query]] number {number + 1}", error, "query", number) from None

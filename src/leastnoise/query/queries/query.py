@@ -282,6 +282,11 @@ class Query:
         # Made when needed: tables of up to three of a hundred attributes have sixteen million factors.
         return Deferred((m, schema.n_cells), lambda: Stack([term_operator(term, schema) for term in terms]))
 
+    def check(self, schema: Schema) -> None:
+        """Return if the query can be asked over a schema, with the targets that it has."""
+        self.operator(schema)
+        self.targets(schema)
+
     def labels(self, schema: Schema) -> Labels:
         """What each row is called."""
         terms = self.terms(schema)

@@ -101,6 +101,11 @@ class RatioQuery(Query):
         """The linear queries that the ratios are made from, with their weights and targets."""
         raise NotImplementedError
 
+    def check(self, schema: Schema) -> None:
+        parts = self.parts(schema)
+        parts.numerator.check(schema)
+        parts.denominator.check(schema)
+
     def terms(self, schema: Schema) -> NoReturn:
         raise QueryError(
             f"a {self.kind} is a ratio, not a count",
