@@ -1,4 +1,4 @@
-"""The pictures of the pages of ideas and of ratios, drawn from runs: python docs/pictures.py writes docs/pictures/*.svg.
+"""The pictures of pages, drawn from runs: python docs/pictures.py writes docs/pictures/*.svg.
 
 Greys and colours are read on light and on dark pages alike, so a picture has no background of its own.
 """

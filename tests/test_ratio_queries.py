@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 import leastnoise as ln
 from leastnoise.app.specification import parse_spec
-from leastnoise.core.errors import QueryError, SpecError, WorkloadError
+from leastnoise.core.errors import QueryError, SpecError, SqlError, WorkloadError
 from leastnoise.query.queries import query_from_dict
 from leastnoise.release import simulated
 from leastnoise.report import write_answers
@@ -293,3 +293,58 @@ denominator = { kind = "total" }
     assert parse_spec(spec.to_toml()).workload.digest == spec.workload.digest
     with pytest.raises(SpecError):
         parse_spec(text.replace('attribute = "hours"\nby', 'attribute = "sex"\nby'))
+
+
+# ---------------------------------------------------------------- SQL
+
+STATEMENTS = [
+    "SELECT AVG(hours) FROM t",
+    "SELECT sex, job, AVG(hours) FROM t GROUP BY sex, job",
+    "SELECT job, AVG(hours) FROM t WHERE sex = 'F' GROUP BY job",
+    "SELECT AVG(hours) FILTER (WHERE job = 'a' OR sex = 'M') FROM t",
+    "SELECT sex, COUNT(*) FILTER (WHERE hours >= 2) / COUNT(*) FROM t GROUP BY sex",
+    "SELECT sex, COUNT(*) FILTER (WHERE hours >= 2) * 1.0 / NULLIF(COUNT(*), 0) FROM t GROUP BY sex",
+    "SELECT job, SUM(hours) / COUNT(*) FROM t WHERE hours > 0 GROUP BY job",
+    "SELECT sex, SUM(hours) / COUNT_IF(job = 'b') FROM t GROUP BY sex",
+    "SELECT COUNT(*) FILTER (WHERE hours >= 1) / COUNT(*) FILTER (WHERE hours <= 2) FROM t",
+    "SELECT job, SUM(hours) / SUM(income) FROM t WHERE income <> 'unknown' GROUP BY job",
+]
+
+
+@cache
+def plan_of(sql):
+    return ln.design(ln.assemble(ln.queries_from_sql(sql, SCHEMA), SCHEMA), NO_NOISE)
+
+
+@pytest.mark.parametrize("sql", STATEMENTS[:-1])
+def test_ratios_in_sql_mean_what_a_database_says(sql):
+    """DuckDB runs the statement on records; the query answers it from their counts, without noise."""
+    duckdb = pytest.importorskip("duckdb")
+    people = records(np.random.default_rng(4), 300)
+    with duckdb.connect() as engine:
+        engine.execute("CREATE TABLE t (sex TEXT, hours INTEGER, job TEXT)")
+        engine.executemany(
+            "INSERT INTO t VALUES (?, ?, ?)", [("FM"[s], h, "abc"[j]) for _, s, h, j in people]
+        )
+        rows = engine.execute(f"{sql} ORDER BY ALL").fetchall()
+    found = drawn(plan_of(sql), people).ratio_columns()
+    assert found["estimate"] == pytest.approx([float(row[-1]) for row in rows], abs=TINY)
+
+
+def test_kinds_of_ratios_in_sql():
+    kinds = [ln.queries_from_sql(sql, SCHEMA)[0].kind for sql in STATEMENTS]
+    assert kinds == ["mean"] * 4 + ["share"] * 2 + ["ratio"] * 4
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sex, COUNT_IF(sex = 'F') / COUNT_IF(sex = 'M') FROM t GROUP BY sex",
+        "SELECT hours, SUM(hours) / COUNT(*) FROM t GROUP BY hours",
+        "SELECT COUNT(*) / 2 FROM t",
+        "SELECT COUNT(*) / COUNT(*) / COUNT(*) FROM t",
+    ],
+)
+def test_ratios_in_sql_that_would_mix_groups_are_refused(sql):
+    with pytest.raises(SqlError):
+        ln.queries_from_sql(sql, SCHEMA)

@@ -496,7 +496,11 @@ FROM = "SELECT COUNT(*) FROM people"
     [
         ("", "^the text holds no statement; write one"),
         ("-- nothing", "^the text holds no statement"),
-        ("SELECT AVG(age) FROM people", "^line 1, column 8: AVG is not supported; ask for SUM and COUNT"),
+        ("SELECT AVG(age) + 1 FROM people", "^line 1, column 8: AVG is computed with nothing else"),
+        ("SELECT AVG(DISTINCT age) FROM people", "distinct values are not counted"),
+        ("SELECT AVG(age) FROM people WHERE age > 3", r"write SUM\(age\) / COUNT"),
+        ("SELECT AVG(2 * age) FROM people", "AVG takes an attribute"),
+        ("SELECT COUNT(*) / AVG(age) FROM people", "a ratio divides counts or sums"),
         ("SELECT COUNT(DISTINCT age) FROM people", "^line 1, column 8: distinct values are not counted"),
         ("SELECT SUM(DISTINCT age) FROM people", "distinct values are not counted"),
         ("SELECT MAX(age) FROM people", r"the largest value belongs to one person; .*Prefix\(attribute\)"),

@@ -24,9 +24,9 @@ __all__ = ["queries_from_sql"]
 def queries_from_sql(sql: str, schema: Schema) -> list[Query]:
     """The queries that the statements ask for, in order.
 
-    Supported are COUNT(*), COUNT_IF and SUM of a whole-number attribute, of one table, with
-    WHERE and FILTER, GROUP BY attributes, CASE or comparisons, CUBE, ROLLUP, GROUPING SETS,
-    UNION ALL, and several statements separated by semicolons. The alias of a count,
+    Supported are COUNT(*), COUNT_IF, SUM and AVG of a whole-number attribute, and a count or sum divided
+    by another, of one table, with WHERE and FILTER, GROUP BY attributes, CASE or comparisons, CUBE,
+    ROLLUP, GROUPING SETS, UNION ALL, and several statements separated by semicolons. The alias of a count,
     ``AS "age by sex"``, is the name of its query. Every cross table is one query; the groups of
     a CASE are its rows, named by their THEN.
 

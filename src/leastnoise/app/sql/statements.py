@@ -52,7 +52,7 @@ _CLAUSES: dict[str, Refusal] = {
     "into": ("INTO is not supported: nothing is written", "leave it out"),
 }
 _INSTEAD: dict[type[Any], Refusal] = {
-    exp.Avg: ("AVG is not supported", "ask for SUM and COUNT(*) and divide the answers"),
+    exp.Avg: ("AVG is computed with nothing else", "ask for AVG(attribute) alone"),
     exp.Min: ("the smallest value belongs to one person", _EXTREME),
     exp.Max: ("the largest value belongs to one person", _EXTREME),
     exp.Median: _QUANTILE,
@@ -82,6 +82,8 @@ class CountRequest:
         sets: the sets of keys it is grouped by, one cross table each.
         columns: the keys in SELECT, in that order.
         name: its alias, or None.
+        mean_of: the attribute of a mean; the request is then the count of the records that enter.
+        over: what it is divided by, in a ratio.
     """
 
     sum_of: str | None
@@ -91,6 +93,8 @@ class CountRequest:
     name: str | None
     text: Text
     node: Any
+    mean_of: str | None = None
+    over: CountRequest | None = None
 
     def error(self, message: str, remedy: str | None = None) -> SqlError:
         """The error of this count, with its line and column."""
@@ -370,6 +374,16 @@ class _StatementReader:
         columns: tuple[Key, ...],
     ) -> CountRequest:
         node = item.unalias().unnest()
+        if isinstance(node, exp.Div):
+            parts = [
+                self._asked(_divided(part), condition, sets, columns) for part in (node.left, node.right)
+            ]
+            for part in parts:
+                if part.over is not None or part.mean_of is not None:
+                    raise self._text.error(
+                        item, "a ratio divides counts or sums", "ask for one ratio at a time"
+                    )
+            return replace(parts[0], over=parts[1], name=item.alias or None, node=item)
         conditions = [] if condition is None else [condition]
         if isinstance(node, exp.Filter):
             conditions.append(self._conditions.condition(node.expression.this, self._tables))
@@ -383,10 +397,14 @@ class _StatementReader:
         elif isinstance(node, exp.Sum):
             sum_of, further = self._summed(node)
             conditions += further
+        elif isinstance(node, exp.Avg):
+            sum_of = self._averaged(node)
         else:
             raise self._text.error(item, *self._instead(node))
         whom = joined("and", conditions) if conditions else None
         asked = CountRequest(sum_of, whom, sets, columns, item.alias or None, self._text, item)
+        if isinstance(node, exp.Avg):
+            return replace(asked, sum_of=None, mean_of=self._summable(asked))
         return asked if sum_of is None else replace(asked, sum_of=self._summable(asked))
 
     def _counted(self, node: Any) -> list[Condition]:
@@ -453,6 +471,20 @@ class _StatementReader:
         ((attribute, held),) = wanted.items()
         return attribute, [joined("or", held)]
 
+    def _averaged(self, node: Any) -> str:
+        """The attribute of an AVG."""
+        self._conditions.only(node, "this")
+        inside = node.this.unnest()
+        if isinstance(inside, exp.Distinct):
+            raise self._text.error(node, *_DISTINCT)
+        if not isinstance(inside, exp.Column):
+            raise self._text.error(
+                node,
+                f"AVG takes an attribute, not {self._text.shown(inside)!r}",
+                "for a share write COUNT(*) FILTER (WHERE …) / COUNT(*)",
+            )
+        return self._conditions.attribute(inside, self._tables)
+
     def _summable(self, asked: CountRequest) -> str:
         assert asked.sum_of is not None
         numbers = self._schema[asked.sum_of].numbers()
@@ -460,7 +492,7 @@ class _StatementReader:
             raise asked.error(f"{asked.sum_of!r} holds numbers beyond 64 bits, which are not added up")
         if numbers is None:
             raise asked.error(
-                "SUM needs whole numbers, declared as a range or as numbered categories, and "
+                "SUM and AVG need whole numbers, declared as a range or as numbered categories, and "
                 f"{asked.sum_of!r} has none",
                 "count it with GROUP BY and weigh the counts",
             )
@@ -479,6 +511,30 @@ class _StatementReader:
                 "ask for counts, and compute from the answers",
             )
         return f"{words!r} is not supported", "ask for COUNT(*), SUM(attribute), attributes or CASE"
+
+
+def _divided(part: Any) -> Any:
+    """A side of a quotient without what makes SQL divide fractions: * 1.0, CAST and NULLIF(…, 0)."""
+    while True:
+        part = part.unnest()
+        if isinstance(part, exp.Cast) or (isinstance(part, exp.Nullif) and _is_number(part.expression, 0)):
+            part = part.this
+        elif isinstance(part, exp.Mul) and _is_number(part.right, 1):
+            part = part.left
+        elif isinstance(part, exp.Mul) and _is_number(part.left, 1):
+            part = part.right
+        else:
+            return part
+
+
+def _is_number(node: Any, wanted: int) -> bool:
+    """Whether an expression is a number, however it is written."""
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return False
+    try:
+        return float(node.name) == wanted
+    except ValueError:
+        return False
 
 
 def _is_aggregate(item: Any) -> bool:

@@ -35,9 +35,12 @@ from leastnoise.query import (
     Labels,
     Linear,
     Marginal,
+    Mean,
     Query,
     Ranges,
+    Ratio,
     Schema,
+    Share,
     Sum,
     Total,
     Where,
@@ -219,7 +222,7 @@ class Namer:
 def queries_for(asked: CountRequest, schema: Schema, namer: Namer) -> Iterator[Query]:
     """The queries that answer one count or sum, each cross table with a name of its own."""
     try:
-        found = list(_all(asked, schema))
+        found = list(_all(asked, schema) if asked.over is None else _ratios(asked, asked.over, schema))
     except SqlError:
         raise
     except InputError as error:
@@ -246,8 +249,43 @@ def _all(asked: CountRequest, schema: Schema) -> Iterator[tuple[str, Query]]:
         for table, rest in _tables(free, shared, buckets, schema):
             if asked.sum_of is not None and any(asked.sum_of in one.axes for one in tied):
                 yield table, _written_out(asked, tied, rest, schema)
+            elif asked.mean_of is not None:
+                yield table, _mean(asked, tied, rest, schema)
             else:
                 yield table, _product(asked, tied, rest, schema)
+
+
+def _ratios(asked: CountRequest, over: CountRequest, schema: Schema) -> Iterator[tuple[str, Query]]:
+    """The title of every cross table of ratios, and the query for it: a share where one can only be that."""
+    # Otherwise the two sides would have different groups, and a number would be divided by another group's.
+    keys = frozenset().union(*asked.sets)
+    grouped = frozenset().union(*(frozenset({k}) if isinstance(k, str) else k.attributes for k in keys))
+    conditions = [one for one in (asked.condition, over.condition) if one is not None]
+    used = frozenset().union(*(one.attributes for one in conditions))
+    if (asked.condition != over.condition and used & grouped) or {asked.sum_of, over.sum_of} & grouped:
+        raise asked.error(
+            "a ratio is grouped by attributes that only one side of it adds up or has a condition on",
+            "group by other attributes, or ask for the two counts",
+        )
+    above, below = list(_all(asked, schema)), list(_all(over, schema))
+    if [table for table, _ in above] != [table for table, _ in below]:
+        raise asked.error("both sides of a ratio need the same cross tables", "ask for one table at a time")
+    is_count = asked.sum_of is None and over.sum_of is None
+    for (table, numerator), (_, denominator) in zip(above, below, strict=True):
+        if is_count and _is_part(asked.condition, over.condition, schema):
+            yield table, Share(numerator, of=denominator)
+        else:
+            yield table, Ratio(numerator, denominator)
+
+
+def _is_part(part: Condition | None, whole: Condition | None, schema: Schema) -> bool:
+    """Whether every record that satisfies one condition satisfies another."""
+    if whole is None:
+        return True
+    if part is None:
+        return False
+    axes = tuple(name for name in schema if name in part.attributes | whole.attributes)
+    return not (mask_of([part], axes, schema) & ~mask_of([whole], axes, schema)).any()
 
 
 _Family = tuple[frozenset[str], tuple[Buckets, ...]]
@@ -316,6 +354,24 @@ def _product(asked: CountRequest, tied: Sequence[Tied], rest: Query | None, sche
     factors += [] if rest is None else [rest]
     factors += [] if asked.sum_of is None else [Sum(asked.sum_of)]
     return _crossed(factors)
+
+
+def _mean(asked: CountRequest, tied: Sequence[Tied], rest: Query | None, schema: Schema) -> Query:
+    """The mean of an attribute among the records that a product counts."""
+    assert asked.mean_of is not None
+    if any(asked.mean_of in one.axes for one in tied) or (
+        rest is not None
+        and any(asked.mean_of in factor.attributes for term in rest.terms(schema) for factor in term)
+    ):
+        raise asked.error(
+            f"AVG({asked.mean_of}) under a condition on {asked.mean_of!r}, or grouped by it, is not centred",
+            f"write SUM({asked.mean_of}) / COUNT(*)",
+        )
+    plain = not any(one.parts or one.buckets for one in tied)
+    if plain and (rest is None or isinstance(rest, Marginal)):
+        grouped = {name for one in tied for name in one.grouped} | set(rest.attributes if rest else ())
+        return Mean(asked.mean_of, by=tuple(name for name in schema if name in grouped) or None)
+    return Mean(asked.mean_of, among=_product(asked, tied, rest, schema))
 
 
 def _singles_of(tied: Tied, schema: Schema) -> Query | None:
