@@ -811,7 +811,7 @@ def test_one_sql_text_may_ask_several_queries() -> None:
 @pytest.mark.parametrize(
     ("query", "refusal"),
     [
-        ("sql = 'SELECT MAX(age) FROM t'", ("query[0].sql", "MAX(age)", "line 11", "line 1, column 8")),
+        ("sql = 'SELECT MAX(age) FROM t'", ("query[0].sql", "age", "line 11", "line 1, column 12")),
         ("sql = 3", ("query[0].sql", int)),
         ("sql = 'SELECT COUNT(*) FROM t'\nkind = 'total'", ("query[0].sql", ["kind"])),
         ("sql = 'SELECT COUNT(*) FROM t'\nstderr = -1", ("query[0].stderr", -1)),

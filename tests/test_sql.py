@@ -517,7 +517,7 @@ FROM = "SELECT COUNT(*) FROM people"
             "adds up ones or an attribute, and zeros",
         ),
         ("SELECT SUM(CASE WHEN age < 5 THEN 1 ELSE age END) FROM people", "ask for each by its own SUM"),
-        ("SELECT SUM(sex) FROM people", "SUM needs whole numbers, .*'sex' has none"),
+        ("SELECT SUM(sex) FROM people", "SUM and AVG need whole numbers, .*'sex' has none"),
         ("SELECT COUNT(* EXCLUDE (sex)) FROM people", "is not supported here"),
         ("SELECT COUNT(age) FROM people", r"records are counted with COUNT\(\*\)"),
         (

@@ -374,7 +374,7 @@ class _StatementReader:
         columns: tuple[Key, ...],
     ) -> CountRequest:
         node = item.unalias().unnest()
-        if isinstance(node, exp.Div):
+        if isinstance(node, exp.Div) and _is_aggregate(node.left) and _is_aggregate(node.right):
             parts = [
                 self._asked(_divided(part), condition, sets, columns) for part in (node.left, node.right)
             ]
