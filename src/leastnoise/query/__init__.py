@@ -64,7 +64,7 @@ from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Cell, InventedRecords, RowMeaning
 from leastnoise.query.queries.query import COMMON, Factor, Labels, Query, Term, term_labels, term_operator
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
-from leastnoise.query.queries.ratios import Mean, Ratio, RatioParts, RatioQuery, Share
+from leastnoise.query.queries.ratios import Mean, Ratio, RatioParts, RatioQuery, Share, counterpart
 from leastnoise.query.queries.targets import in_counts
 from leastnoise.query.ratio_rows import RatioRows
 from leastnoise.query.schema.attribute import (
@@ -144,6 +144,7 @@ __all__ = [
     "axes_to_plain",
     "check_spanned",
     "condition_to_text",
+    "counterpart",
     "default_objective",
     "first_not_spanned",
     "in_axis_order",

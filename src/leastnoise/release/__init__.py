@@ -11,6 +11,7 @@ done in floating point from y alone, and costs no privacy however often it is do
     quantiles.py     quantiles of an attribute, with intervals
     ratios.py        intervals for ratios, from the joint error of two numbers
     ratio_answers.py the means, shares and other ratios of a release
+    matched_covariances.py  covariances of numerators with their own denominators, in pieces
     adjustment.py    what an adjusted release holds beside its measurements
     to_mbi.py        a release in the terms of the package mbi
     release.py       the release itself

@@ -12,6 +12,7 @@ from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.planning import Plan
 from leastnoise.query import Labels, RatioParts, RatioQuery, RatioRows, Workload
+from leastnoise.release.matched_covariances import matched_covariances
 from leastnoise.release.ratios import DETERMINED, RatioErrors, RatioIntervals, ratio_intervals
 
 Answers = Callable[[Workload], Array]
@@ -94,7 +95,7 @@ def _errors(plan: Plan, source: RatioSource, unadjusted: Answers, level: float) 
         numerator=unadjusted(above),
         denominator=unadjusted(below)[rows],
         var_numerator=strategy.variances_of(above),
-        covariance=strategy.covariances_of(above, below)[np.arange(len(rows)), rows],
+        covariance=matched_covariances(strategy, above, below, rows),
         var_denominator=strategy.variances_of(below)[rows],
         half_widths=half_widths,
     )

@@ -312,11 +312,11 @@ def matched_rows(numerator: Query, denominator: Query, schema: Schema) -> Array:
     if above is None or below is None:
         if n_rows == n_below:
             return np.arange(n_rows)
-    elif all(len(factor.labels) == 1 or _counterpart(factor, above) is not None for factor in below):
+    elif all(len(factor.labels) == 1 or counterpart(factor, above) is not None for factor in below):
         places = np.indices([len(factor.labels) for factor in above]).reshape(len(above), -1)
         chosen = np.zeros(n_rows, dtype=np.int64)
         for factor in below:
-            j = _counterpart(factor, above)
+            j = counterpart(factor, above)
             own = places[j] if j is not None and len(factor.labels) > 1 else 0
             chosen = chosen * len(factor.labels) + own
         return chosen
@@ -328,7 +328,7 @@ def matched_rows(numerator: Query, denominator: Query, schema: Schema) -> Array:
     )
 
 
-def _counterpart(factor: Factor, above: Term) -> int | None:
+def counterpart(factor: Factor, above: Term) -> int | None:
     """The number of the factor with the same attributes and labels."""
     for j, other in enumerate(above):
         if other.attributes == factor.attributes and list(other.labels) == list(factor.labels):
@@ -373,7 +373,7 @@ def _is_inside_by_factors(part: Query, whole: Query, schema: Schema) -> bool:
             return False
     shared = set()
     for factor in below:
-        j = _counterpart(factor, above)
+        j = counterpart(factor, above)
         if j is None or (above[j].operator.dense() != factor.operator.dense()).any():
             return False
         shared.add(j)
