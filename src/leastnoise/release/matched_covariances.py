@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from leastnoise.core.errors import TooLargeError
 from leastnoise.core.operators import Array, Matrix
 from leastnoise.query import Factor, Query, Schema, Term, Workload, counterpart, workload_of_query
 from leastnoise.strategy import Measured
@@ -45,13 +44,22 @@ def matched_covariances(strategy: Measured, above: Workload, below: Workload, ro
     Raises:
         TooLargeError: if one table of all pairs does not fit and the groups cannot be cut into pieces.
     """
-    if above.shape[0] * below.shape[0] <= _MAX_TABLE:
-        return np.asarray(strategy.covariances_of(above, below)[np.arange(len(rows)), rows])
     schema = above.schema
-    assert schema is not None
+    found = None
+    if schema is not None and above.shape[0] * below.shape[0] > _MAX_TABLE:
+        found = _in_pieces(strategy, above, below, rows, schema)
+    if found is None:
+        found = strategy.covariances_of(above, below)[np.arange(len(rows)), rows]
+    return np.asarray(found)
+
+
+def _in_pieces(
+    strategy: Measured, above: Workload, below: Workload, rows: Array, schema: Schema
+) -> Array | None:
+    """The same in pieces; None where the rows are no products, or a piece is not answered as the whole is."""
     factors = [workload.blocks[0].query.factors(schema) for workload in (above, below)]
     if factors[0] is None or factors[1] is None:
-        raise _too_many(above, below)
+        return None
     variances = strategy.variances_of(above), strategy.variances_of(below)
     found = np.empty(len(rows))
     for one, other, numerators in _pieces(factors[0], factors[1]):
@@ -59,7 +67,7 @@ def matched_covariances(strategy: Measured, above: Workload, below: Workload, ro
         left, right = (workload_of_query(_Piece(factors_held=term), schema) for term in (one, other))
         own = strategy.variances_of(left), strategy.variances_of(right)
         if not _agree(own[0], variances[0][numerators]) or not _agree(own[1], variances[1][denominators]):
-            raise _too_many(above, below)
+            return None
         places = np.searchsorted(denominators, rows[numerators])
         found[numerators] = strategy.covariances_of(left, right)[np.arange(len(numerators)), places]
     return found
@@ -67,16 +75,6 @@ def matched_covariances(strategy: Measured, above: Workload, below: Workload, ro
 
 def _agree(own: Array, of_whole: Array) -> bool:
     return own.shape == of_whole.shape and np.allclose(own, of_whole, rtol=_SAME, atol=0)
-
-
-def _too_many(above: Workload, below: Workload) -> TooLargeError:
-    return TooLargeError(
-        f"the errors of {above.shape[0]:,} ratios depend on {above.shape[0]:,} x {below.shape[0]:,} "
-        "covariances, which do not fit",
-        field="query",
-        given=(above.shape[0], below.shape[0]),
-        remedy="ask for fewer groups, or for the counts alone",
-    )
 
 
 def _pieces(above: Term, below: Term) -> Iterator[tuple[Term, Term, Array]]:
