@@ -352,3 +352,44 @@ def test_slopes_under_caps_are_those_of_differences(is_total: bool) -> None:
                 step[place] = 1e-6
                 rise = (value(z + step, 8.0)[0] - value(z - step, 8.0)[0]) / 2e-6
                 assert rise == pytest.approx(slope[place], rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_products_block_by_block_are_those_of_the_whole_matrix(seed: int) -> None:
+    from leastnoise.solver import NUMPY, RowBlocks
+
+    rng = np.random.default_rng(seed)
+    n_axes = int(rng.integers(1, 5))
+    rows, cells = rng.integers(1, 4, size=n_axes), rng.integers(1, 4, size=n_axes)
+    squares = [rng.random((r, n)) for r, n in zip(rows, cells, strict=True)]
+    for own in squares:
+        own[0] = 1
+    sets = [np.flatnonzero(rng.random(n_axes) < 0.5).tolist() for _ in range(int(rng.integers(1, 4)))]
+    blocks = RowBlocks(rows.tolist(), sets, NUMPY)
+    # A row counts if it is first on every axis outside one of the sets.
+    counted = np.zeros(rows)
+    for place in np.ndindex(*rows):
+        off = {a for a, i in enumerate(place) if i > 0}
+        counted[place] = any(off <= set(own) for own in sets)
+    assert blocks.counted.tolist() == counted.tolist()
+    whole = np.ones((1, 1))
+    for own in squares:
+        whole = np.kron(whole, own)
+    omega, q = rng.random(rows) * counted, rng.random(cells)
+    u = (whole.T @ omega.reshape(-1)).reshape(cells)
+    np.testing.assert_allclose(blocks.towards_cells(squares, omega), u, rtol=1e-12)
+    priced = (whole @ q.reshape(-1)).reshape(rows) * counted
+    np.testing.assert_allclose(blocks.towards_rows(squares, q), priced, rtol=1e-12, atol=1e-15)
+    both: list[list[Any]] = [[], []]
+    blocks.towards_cells(squares, omega, both[0])
+    blocks.towards_rows(squares, q, both[1])
+    for a in range(n_axes):
+        found = blocks.products_of(a, *both)
+        # ∂(q·u)/∂C_a, by differences: q·u is linear in C_a.
+        for i, c in np.ndindex(int(rows[a]), int(cells[a])):
+            if i == 0 or found is None:
+                continue
+            raised = [own.copy() for own in squares]
+            raised[a][i, c] += 1
+            rise = float(((blocks.towards_cells(raised, omega) - u) * q).sum())
+            assert found[i, c] == pytest.approx(rise, abs=1e-12)

@@ -17,6 +17,7 @@
     split.py                the best split of a budget over blocks
     weighting.py            the best weights of a given list of queries to measure
     product_weights.py      the best weights of products of rows, axis by axis
+    row_blocks.py           products along axes where most weights are zero, block by block
     capped_product_weights.py  the same where every query has a cap
 
 Nothing here is trusted: `certificate` recomputes both bounds from the workload
@@ -40,6 +41,7 @@ from leastnoise.solver.descent import StopDescent, minimise_smooth
 from leastnoise.solver.newton import Solution, minimise_over_pairs, minimise_total_variance
 from leastnoise.solver.ordering import refined_profile
 from leastnoise.solver.product_weights import ProductWeights, product_weights, towards_cells, towards_rows
+from leastnoise.solver.row_blocks import RowBlocks
 from leastnoise.solver.rows import ImplicitRows, QueryRows
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
 from leastnoise.solver.weighting import Weighting, optimal_weighting
@@ -53,6 +55,7 @@ __all__ = [
     "CappedWeights",
     "ImplicitRows",
     "ProductWeights",
+    "RowBlocks",
     "QueryRows",
     "Run",
     "Solution",

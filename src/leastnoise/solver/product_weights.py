@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -61,6 +61,16 @@ def towards_rows(squares: Sequence[Any], q: Any, kept: list[Any] | None = None) 
     return values.reshape(sizes)
 
 
+class Products(Protocol):
+    """Both products with ⊗ C_a, as `towards_cells` and `towards_rows` give them."""
+
+    def towards_cells(self, squares: Sequence[Any], weights: Any) -> Any:
+        """(⊗ C_aᵀ) ω."""
+
+    def towards_rows(self, squares: Sequence[Any], q: Any) -> Any:
+        """(⊗ C_a) q, wherever γ is positive."""
+
+
 @dataclass(frozen=True, eq=False)
 class ProductWeights:
     """The weights found.
@@ -83,6 +93,7 @@ def product_weights(
     gamma: Any,
     *,
     start: Any,
+    blocks: Products | None = None,
     tol: float,
     max_steps: int = 2_000,
     backend: Backend = NUMPY,
@@ -94,8 +105,11 @@ def product_weights(
         squares: C_a of every axis, on the device.
         gamma: γ, on the device; where it is zero, ω is.
         start: q to start from, positive somewhere, on the device.
+        blocks: how products with ⊗ C_a are worked out where most of γ is zero; along all axes unless given.
         tol: the gap at which the search may end.
     """
+    cells_of = towards_cells if blocks is None else blocks.towards_cells
+    rows_of = towards_rows if blocks is None else blocks.towards_rows
     best: dict[str, Any] = {"achieved": math.inf, "lower_bound": 0.0}
     floor = _LEAST_SHARE * float(start.sum()) / math.prod(start.shape)
 
@@ -103,11 +117,11 @@ def product_weights(
         root = backend.matrix(z).reshape(start.shape)
         q = root * root
         total = float(q.sum())
-        t = towards_rows(squares, q) + _TINY
+        t = rows_of(squares, q) + _TINY
         both = (gamma * t) ** 0.5
         h = float(both.sum())
         omega = both / t
-        u = towards_cells(squares, omega)
+        u = cells_of(squares, omega)
         worst = float(u.max())
         if h * worst < best["achieved"]:
             best.update(achieved=h * worst, omega=omega / worst)

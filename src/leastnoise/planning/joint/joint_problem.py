@@ -25,7 +25,7 @@ from leastnoise.core.operators import Array, Operator
 from leastnoise.planning.families.proposals import on_basis
 from leastnoise.planning.oblique.axis_split import asked_basis
 from leastnoise.query import AxisRows, Products
-from leastnoise.solver import Backend, towards_cells, towards_rows
+from leastnoise.solver import Backend, RowBlocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +155,7 @@ class JointProblem:
         axes: what is asked of every axis.
         asked: for every product the kind that it asks of each axis, (products, axes).
         pinned: for every axis, whether its first row is held at 1ᵀ.
+        blocks: the rows that have weights, by the axes on which they are not the first.
         groups: for every axis, the first that is asked alike and changes places with it: they share C.
     """
 
@@ -173,7 +174,9 @@ class JointProblem:
         self._weights = backend.matrix(np.array(list(merged.values())))
         self._columns = [None if axis.basis is None else backend.matrix(axis.columns) for axis in self.axes]
         self._grams = [[_or_identity(V, backend) for V in axis.grams] for axis in self.axes]
-        self.needed = backend.matrix(self._needed())
+        self.blocks = RowBlocks(self.shape, [self._crossed(asked) for asked in merged], backend)
+        # 1 where γ is positive, whatever the free rows are.
+        self.needed = backend.matrix(self.blocks.counted)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -185,18 +188,13 @@ class JointProblem:
         """How many different columns every axis has."""
         return tuple(axis.columns.shape[1] for axis in self.axes)
 
-    def _needed(self) -> Array:
-        """1 where γ is positive, whatever the free rows are."""
-        total = np.zeros(self.shape)
-        for asked in self.terms:
-            own = np.ones((1,) * len(self.axes))
-            for a, kind in enumerate(asked):
-                mask = np.ones(self.axes[a].rank)
-                if self.pinned[a] and kind == len(self.axes[a].grams) - 1:
-                    mask[1:] = 0
-                own = own * mask.reshape([-1 if b == a else 1 for b in range(len(self.axes))])
-            total = np.maximum(total, own)
-        return total
+    def _crossed(self, asked: Sequence[int]) -> list[int]:
+        """The axes on which a product needs more than the first row."""
+        return [
+            a
+            for a, (axis, kind) in enumerate(zip(self.axes, asked, strict=True))
+            if not (self.pinned[a] and kind == len(axis.grams) - 1)
+        ]
 
     def states(self, bases: Sequence[Any]) -> list[AxisState]:
         """Every axis at its C; those of one group are worked out once."""
@@ -248,7 +246,7 @@ class JointProblem:
 
     def profile(self, states: Sequence[AxisState], omega: Any, kept: list[Any] | None = None) -> Any:
         """u of (2), an array over the different columns of all axes."""
-        return towards_cells([state.squares for state in states], omega, kept)
+        return self.blocks.towards_cells([state.squares for state in states], omega, kept)
 
     def slopes(
         self, states: Sequence[AxisState], inverse: Any, kept: list[Any], q: Any
@@ -260,13 +258,12 @@ class JointProblem:
             kept: what `profile` kept for ω.
         """
         of_q: list[Any] = []
-        priced = towards_rows([state.squares for state in states], q, of_q)
+        priced = self.blocks.towards_rows([state.squares for state in states], q, of_q)
         of_x = self._slopes_of_x(states, inverse)
         found: list[Any] = []
         for a, state in enumerate(states):
-            # Σ over the other axes of ω and q: (rest, r)ᵀ (n, rest)ᵀ.
-            M = kept[len(states) - 1 - a].T @ of_q[a].T
-            slope = 2 * state.rows * M
+            M = self.blocks.products_of(a, kept, of_q)
+            slope = 0.0 * state.rows if M is None else 2 * state.rows * M
             columns = self._columns[a]
             if columns is not None:
                 slope = slope @ columns.T

@@ -92,6 +92,7 @@ def weighted(
         # Rows that are needed for next to nothing are measured all the same, or answers would be biased.
         (gamma + least) * problem.needed,
         start=backend.matrix(first),
+        blocks=problem.blocks,
         tol=tol,
         backend=backend,
         deadline=deadline,
@@ -129,7 +130,7 @@ def descended(
 
 
 class JointVariables:
-    """C of the axes, those of one group once and without rows that are held, and log ω, as one list."""
+    """C of the axes, those of one group once and without rows that are held, and log ω where it counts."""
 
     def __init__(self, problem: JointProblem) -> None:
         self._problem = problem
@@ -137,12 +138,13 @@ class JointVariables:
         self._held = {a: int(problem.pinned[a]) for a in self._first}
         sizes = [(problem.axes[a].rank - self._held[a]) * problem.axes[a].rank for a in self._first]
         self._ends = np.cumsum(sizes).tolist()
+        self._counted = problem.blocks.counted > 0
 
     def packed(self, bases: Sequence[Array], omega: Array) -> Array:
         """The variables of some bases and weights."""
         free = [bases[a][self._held[a] :].reshape(-1) for a in self._first]
         least = _LEAST_WEIGHT * float(omega.max())
-        return np.concatenate([*free, np.log(np.maximum(omega, least)).reshape(-1)])
+        return np.concatenate([*free, np.log(np.maximum(omega[self._counted], least))])
 
     def unpacked(self, z: Array) -> tuple[list[Any], Any]:
         """C of every axis and ω, on the device."""
@@ -156,7 +158,9 @@ class JointVariables:
                 assert axis.total is not None
                 C = np.vstack([axis.total, C])
             own[a] = backend.matrix(C)
-        omega = backend.exp(backend.matrix(parts[-1]).reshape(problem.shape)) * problem.needed
+        log_omega = np.zeros(problem.shape)
+        log_omega[self._counted] = parts[-1]
+        omega = backend.exp(backend.matrix(log_omega)) * problem.needed
         return [own[group] for group in problem.groups], omega
 
     def value(self, z: Array, norm: float) -> tuple[float, Array]:
@@ -187,7 +191,7 @@ class JointVariables:
         for slope, group in zip(slopes, problem.groups, strict=True):
             own[group] = own[group] + slope if group in own else slope
         parts = [backend.numpy(own[a][self._held[a] :]).reshape(-1) for a in self._first]
-        return np.concatenate([*parts, backend.numpy(of_omega).reshape(-1)])
+        return np.concatenate([*parts, backend.numpy(of_omega)[self._counted]])
 
 
 # Beside the mean of γ, what is added to every γ.
