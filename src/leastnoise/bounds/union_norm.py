@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,8 @@ from leastnoise.bounds.union_directions import (
     sum_of_norms_dense,
 )
 from leastnoise.bounds.union_questions import UnionQuestions, without_alike
-from leastnoise.bounds.union_rotations import UnionRotations
+from leastnoise.bounds.union_rotations import UnionRotations, rotations_work
+from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.query import MAX_PAIRS, Lattice, Products
@@ -239,10 +240,25 @@ def union_bound_work(products: Products) -> float:
     alike |= {a for a, kinds in enumerate(products.kinds) if all(kind.is_identity for kind in kinds)}
     sets = {tuple(a for a in own if a not in alike) for own in products.sets}
     sizes = np.array(products.sizes, dtype=float)
+    rotated = _rotation_work(products, asked)
     if any(math.prod(sizes[list(own)]) > _MAX_DECOMPOSED for own in sets):
-        return _WORK_WITH_CUTS
+        return _WORK_WITH_CUTS + rotated
     directions = ResolventBlocks(list(sets)).count(sizes)
-    return min(_WORK_PER_CUBE * directions**3, _WORK_WITH_CUTS)
+    return min(_WORK_PER_CUBE * directions**3, _WORK_WITH_CUTS) + rotated
+
+
+def _rotation_work(products: Products, asked: Sequence[frozenset[tuple[int, int]]]) -> float:
+    """About how many operations `_by_rotations` takes, at most, for the kinds that products ask of axes."""
+    alike = {a for a, _ in frozenset.intersection(*asked)}
+    places = [a for a, kinds in enumerate(products.kinds) if kinds and a not in alike]
+    sizes = [products.sizes[a] for a in places]
+    n_products = len(set(asked))
+    if not _may_rotate(sizes, n_products):
+        return 0.0
+    sets = {tuple(a for a in own if a in places) for own in products.sets}
+    if ResolventBlocks(list(sets)).count(np.array(products.sizes, dtype=float)) <= _MAX_DECOMPOSED:
+        return 0.0
+    return rotations_work(sizes, [len(products.kinds[a]) for a in places], n_products)
 
 
 def union_norm_below(
@@ -280,13 +296,18 @@ def union_bound(
     weights: Array,
     q: Sequence[Array],
     row_weights: Mapping[tuple[int, int], Array] | None = None,
+    deadline: Deadline = NEVER,
 ) -> float:
     """F(w, q)²/Π_a Σq_a, with F from `union_norm_below`.
+
+    Args:
+        deadline: when rotations that would raise it are left as they are. A certificate's bound has none, so
+            that it is the same each time.
 
     Guarantee:
         At privacy profile 1, no Gaussian noise has less total variance, up to rounding as there.
     """
-    norm, _ = _norm_and_totals(products, weights, q, row_weights or {})
+    norm, _ = _norm_and_totals(products, weights, q, row_weights or {}, deadline)
     return norm * norm
 
 
@@ -320,7 +341,11 @@ def _checked(
 
 
 def _norm_and_totals(
-    products: Products, weights: Array, q: Sequence[Array], row_weights: Mapping[tuple[int, int], Array]
+    products: Products,
+    weights: Array,
+    q: Sequence[Array],
+    row_weights: Mapping[tuple[int, int], Array],
+    deadline: Deadline = NEVER,
 ) -> tuple[float, list[float]]:
     """A lower bound on F for q that add up to 1 on every axis, and what they add up to."""
     weights = np.asarray(weights, dtype=float)
@@ -337,7 +362,7 @@ def _norm_and_totals(
                 asked = tuple(zip(term.places, term.kinds, strict=True))
                 terms[asked] = terms.get(asked, 0.0) + weight / unit
         alike, rest = without_alike(UnionQuestions(products, q, row_weights, terms))
-        norm = alike * max(_of_split_axes(rest), _by_rotations(rest))
+        norm = alike * max(_of_split_axes(rest), _by_rotations(rest, deadline))
     return norm * math.sqrt(unit), totals
 
 
@@ -369,14 +394,17 @@ _MAX_ROTATED_SIZE = 640
 _MAX_ROTATED_WORK = 2**26
 
 
-def _by_rotations(questions: UnionQuestions) -> float:
+def _may_rotate(sizes: Collection[int], n_products: int) -> bool:
+    """Whether axes of these sizes are few and small enough to be rotated."""
+    count = math.prod(sizes)
+    is_large = count > _MAX_ROTATED or max(sizes, default=0) > _MAX_ROTATED_SIZE
+    return bool(sizes) and not is_large and count * n_products <= _MAX_ROTATED_WORK
+
+
+def _by_rotations(questions: UnionQuestions, deadline: Deadline) -> float:
     """The bound of `union_rotations`; 0 where it would take long, or where `_of_split_axes` is exact."""
     sizes = questions.sizes
-    count = math.prod(sizes.values())
-    is_large = count > _MAX_ROTATED or max(sizes.values(), default=0) > _MAX_ROTATED_SIZE
-    if not sizes or is_large or count * len(questions.terms) > _MAX_ROTATED_WORK:
-        return 0.0
-    if questions.are_few(_MAX_DECOMPOSED):
+    if not _may_rotate(sizes.values(), len(questions.terms)) or questions.are_few(_MAX_DECOMPOSED):
         return 0.0
     places = {a: {kind: number for number, kind in enumerate(own)} for a, own in questions.mixtures.items()}
     asked = [
@@ -387,7 +415,7 @@ def _by_rotations(questions: UnionQuestions) -> float:
     # the rotations ended 4 % lower on strips over 64 by 64 cells.
     union = UnionRotations(asked, weights, [questions.roots(a, with_equal_weights=True) for a in sizes])
     union.change_factors([questions.roots(a) for a in sizes])
-    return union.climb()
+    return union.climb(deadline)
 
 
 def _of_split_axes(questions: UnionQuestions) -> float:

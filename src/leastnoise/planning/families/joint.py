@@ -16,13 +16,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness, union_bound, with_row_weights, with_weighted_terms
+from leastnoise.bounds import (
+    ProductWitness,
+    union_bound,
+    union_bound_work,
+    with_row_weights,
+    with_weighted_terms,
+)
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.core.progress import Ended, Progress, worst_ending
-from leastnoise.core.resources import Needs, matrices, products, seconds_for
+from leastnoise.core.resources import LATE_SECONDS, Needs, matrices, products, seconds_for
 from leastnoise.planning.families.product_requests import (
     ProductRequest,
     product_request,
@@ -162,7 +168,9 @@ class _Search:
 
     def __init__(self, request: Request, question: ProductRequest) -> None:
         self._request, self._question = request, question
-        self._deadline = request.deadline.before(seconds_for(_needs(request).last))
+        # The certificate's bound may take the first second after the limit, as rounding may the next.
+        proof = max(seconds_for(union_bound_work(question.products)) - LATE_SECONDS / 2, 0.0)
+        self._deadline = request.deadline.before(seconds_for(_needs(request).last) + proof)
         self._backend = load_backend(request.backend)
         self._steps = 0
 

@@ -173,7 +173,7 @@ class _WeightSearch:
     def consider(self, q: Sequence[Array]) -> bool:
         """Keep the weights if they are the best so far; say whether the bound grew by enough to go on."""
         began = time.monotonic()
-        bound = union_bound(self._products, self._weights, q, self._row_weights)
+        bound = union_bound(self._products, self._weights, q, self._row_weights, self._deadline)
         took = time.monotonic() - began
         self._judging = took if self._is_estimate else max(self._judging, took)
         self._is_estimate = False
