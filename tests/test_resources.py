@@ -334,6 +334,19 @@ def test_the_work_of_a_bound_grows_with_what_is_decomposed() -> None:
     assert work(ln.Prefix("a")) == work(ln.Prefix("a") * ln.Marginal("b"), ln.Prefix("a")) < few
 
 
+def test_the_work_of_a_bound_counts_rotations() -> None:
+    """The estimate left rotations out, which may take seconds: time limits were exceeded."""
+    from leastnoise.bounds import union_norm
+
+    products = products_of(unlike_tables())
+    assert products is not None
+    assert union_bound_work(products) > union_norm._WORK_WITH_CUTS
+    # Where directions are few enough to be decomposed together, nothing is rotated.
+    few = products_of(ln.assemble([ln.Prefix("a"), ln.Prefix("b")], ln.Schema(a=range(20), b=range(20))))
+    assert few is not None
+    assert union_bound_work(few) < union_norm._WORK_WITH_CUTS
+
+
 def test_single_queries_are_not_told_apart_beyond_the_time() -> None:
     """Every round for the largest variance told all queries apart, however long that took."""
     products = products_of(unlike_tables())

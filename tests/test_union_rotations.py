@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from leastnoise.bounds import UnionRotations, root_below
+from leastnoise.core.deadline import Deadline
 from tolerances import ROUNDING
 
 
@@ -56,3 +57,15 @@ def test_it_is_the_norm_where_gram_matrices_commute(seed: int) -> None:
     asked, weights, grams = random_union(seed, commuting=True)
     union = UnionRotations(asked, weights, [[root_below(K) for K in own] for own in grams])
     assert union.climb() == pytest.approx(nuclear_norm(asked, weights, grams), rel=1e3 * ROUNDING)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_climb_stops_at_the_deadline(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went on for 20 sweeps, whatever the time."""
+    asked, weights, grams = random_union(seed, commuting=False)
+    union = UnionRotations(asked, weights, [[root_below(K) for K in own] for own in grams])
+    swept: list[int] = []
+    monkeypatch.setattr(union, "sweep", lambda: swept.append(1))
+    found = union.climb(Deadline(ends=0.0))
+    assert not swept
+    assert 0 < found <= nuclear_norm(asked, weights, grams) * (1 + 1e-7)

@@ -136,9 +136,9 @@ class UnionRotations:
         return best
 
 
-# Operations, as `core.resources` counts them, for every term of the sum in (1), product, axis and sweep. These
-# are passes over memory: MEASURED.
-_WORK_PER_ENTRY = 40.0
+# Operations, as `core.resources` counts them, for every term of the sum in (1), product, axis and sweep:
+# passes over memory. 18 products over 40 by 40 by 40 by 3 cells took 0.27 s where 0.5 s are estimated.
+_WORK_PER_ENTRY = 80.0
 
 # The same for every kind, and for each rotation, beside the cube of the values of an axis: singular value
 # decompositions of small matrices.

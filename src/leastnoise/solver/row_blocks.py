@@ -28,7 +28,7 @@ class RowBlock:
 
     Attributes:
         axes: the set, rising.
-        mask: 1 for the rows that count here and in no other block, over the rows of these axes; on the device.
+        mask: 1 for rows that count here and in no other block, over the rows of these axes, on the device.
     """
 
     axes: tuple[int, ...]

@@ -10,6 +10,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.planning.joint.joint_problem import JointAxis, JointProblem
+from leastnoise.planning.oblique.splitting import Split
 
 # The standard deviation of what is added to every entry of a basis. Without it the search would stay among
 # bases as symmetric as the first; 0.02 to 0.2 ended within 0.03 % of one another on strips over 64 by 64.
@@ -60,6 +61,60 @@ def haar_start(problem: JointProblem, rng: np.random.Generator) -> list[Array]:
         return found[chosen]
 
     return _for_groups(problem, rng, square)
+
+
+def residual_start(problem: JointProblem, split: Split) -> list[Array] | None:
+    """The rows of a plan by residuals: 1ᵀ, and of every axis the residual rows that answer most kinds.
+
+    With ω constant on blocks these bases are that plan, where it has one centre and one part per axis. Where
+    it has more, as other centres after other axes, no basis of one axis holds them all.
+
+    Returns:
+        C of every axis; None where the rows do not span what is asked.
+    """
+    shares = np.zeros(len(split.parts))
+    for parts, x in zip(split.blocks.parts_of_blocks(), split.x, strict=True):
+        shares[list(parts)] += x
+    found: list[Array] = []
+    for a, axis in enumerate(problem.axes):
+        if problem.groups[a] < a:
+            found.append(found[problem.groups[a]])
+            continue
+        rows = _residual_rows(split, a, shares)
+        C = rows[:, _first_of_each_kind(axis)] @ np.linalg.pinv(axis.columns)
+        C = C[_independent(C)]
+        if len(C) < axis.rank:
+            return None
+        if problem.pinned[a]:
+            # The same but for rounding.
+            C[0] = axis.total
+        found.append(C)
+    return found
+
+
+def _residual_rows(split: Split, a: int, shares: Array) -> Array:
+    """Rows of one axis over all its values, those that should be kept first."""
+    size = split.products.sizes[a]
+    ones = np.ones((1, size))
+    form, root = split.axes[a].form, split.axes[a].root
+    if form == "summed":
+        return ones
+    if form == "identity":
+        return np.eye(size)
+    if form == "whole":
+        assert root is not None
+        return root
+    if form == "centred":
+        return np.vstack([ones, haar(size)[1:]])
+    parts = [place for place, part in enumerate(split.parts) if part.axis == a]
+    parts.sort(key=lambda place: (-len(split.parts[place].kinds), -shares[place]))
+    roots = [root for place in parts if (root := split.parts[place].root) is not None]
+    return np.vstack([ones, *roots])
+
+
+def _first_of_each_kind(axis: JointAxis) -> Array:
+    """A value for every column of an axis."""
+    return np.unique(axis.kind_of_value, return_index=True)[1]
 
 
 def _independent(rows: Array) -> Array:
