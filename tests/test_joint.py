@@ -398,10 +398,11 @@ def test_the_rows_of_a_residual_plan_hold_that_plan() -> None:
 
 
 @pytest.mark.thorough
-def test_running_sums_of_single_attributes_have_no_more_noise_than_by_residuals() -> None:
-    """From bases of its own choice joint ended 2 to 12 % above the plan of residuals."""
-    schema = ln.Schema(a=range(7), b=range(6), c=range(5))
-    asked = ln.assemble([ln.Prefix("a"), ln.Prefix("b"), ln.Prefix("c")], schema)
+def test_conditions_with_tables_have_no_more_noise_than_by_residuals() -> None:
+    """Residuals takes these attributes as one; from bases of its own choice joint ended 2.9 % above it."""
+    schema = ln.Schema(a=range(5), b=range(4), c=range(3))
+    conditions = [ln.Where("a >= 2 and b < 3"), ln.Where("b >= 1 and c < 2")]
+    asked = ln.assemble([*conditions, ln.Marginal("a", "b"), ln.Marginal("b", "c")], schema)
     joint, residuals = (ln.design(asked, ln.GDP(1), method=method) for method in ("joint", "residuals"))
     assert joint.certificate.achieved <= residuals.certificate.achieved * (1 + 1e-3)
 

@@ -62,6 +62,7 @@ from leastnoise.planning.joint.joint_start import eigen_start, haar_start, resid
 from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.oblique.proposal import with_loose_caps, with_small_weights
 from leastnoise.planning.oblique.splitting import split_products
+from leastnoise.planning.oblique.tied_axes import tied_where_useful
 from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Products, first_not_spanned
@@ -219,9 +220,9 @@ class _Search:
         )
         start = _sums_along_axes(problem, found.q)
         q, proved = joint_dual_weights(
-            question.products, weights, start=start, achieved=found.total, deadline=self._deadline
+            problem.products, weights, start=start, achieved=found.total, deadline=self._deadline
         )
-        witness = ProductWitness(q, axes=question.products.axes)
+        witness = ProductWitness(q, axes=problem.products.axes)
         return self._result(problem, forms, found.omega, witness, [found.ended, proved])
 
     def _least_total(self, weights: Array, deadline: Deadline) -> tuple[JointProblem, JointPoint]:
@@ -273,11 +274,18 @@ class _Search:
 
         Soft norms would first lead away from it. The best weights are worked out after every norm.
         """
-        asked = self._question.products
-        if not any(problem.pinned) or sum(2 ** len(own) for own in asked.sets) > MAX_PIECES:
+        asked, early = self._question.products, self._deadline.part(_COMPARING)
+        if sum(2 ** len(own) for own in asked.sets) > MAX_PIECES:
             return []
         try:
-            split = split_products(asked, weights, deadline=self._deadline.part(_COMPARING))
+            if asked.n_cells <= _MAX_CELLS_FOR_ALL_STARTS:
+                # Attributes of few values are better measured together where residuals finds them so.
+                asked = tied_where_useful(asked, weights, deadline=early)
+            if asked is not self._question.products:
+                problem = JointProblem(asked, weights, pins=True, backend=self._backend)
+            elif not any(problem.pinned):
+                return []
+            split = split_products(asked, weights, deadline=early)
         except DesignError:
             # Residuals cannot serve this request; joint still may.
             return []
@@ -292,7 +300,7 @@ class _Search:
     def _is_near(self, problem: JointProblem, point: JointPoint, weights: Array, deadline: Deadline) -> bool:
         """Whether a point is so near its bound that another start is not worth its time."""
         start = _sums_along_axes(problem, point.q)
-        _, proved = rotated_weights(self._question.products, weights, start, deadline)
+        _, proved = rotated_weights(problem.products, weights, start, deadline)
         return point.total <= (1 + _NEAR_ENOUGH) * proved
 
     def _improved(
