@@ -29,8 +29,8 @@ from leastnoise.query import (
     Workload,
     assemble,
 )
-from leastnoise.report import compare, methods
-from leastnoise.report.comparison import N_RUNS, TIME_LIMIT, Contender, MethodComparison, Turn, _Race
+from leastnoise.report import Turn, compare, comparison, methods
+from leastnoise.report.comparison import N_RUNS, TIME_LIMIT, Contender, MethodComparison
 from support import extra, refuses
 from tolerances import ROUNDING, SOLVER
 
@@ -103,15 +103,8 @@ def test_where_nobody_can_serve_the_table_says_so() -> None:
 
 
 def test_without_a_bound_nothing_is_called_optimal(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = _Race._known
-
-    def unproved(race: _Race, *given: Any) -> Contender:
-        placed = known(race, *given)
-        race.bounds.clear()
-        race.bounds.append(0.0)
-        return placed
-
-    monkeypatch.setattr(_Race, "_known", unproved)
+    known = comparison._known
+    monkeypatch.setattr(comparison, "_known", lambda plan, name: (known(plan, name)[0], 0.0))
     table = compare(PREFIX, GDP(1), methods=["dense", "identity"])
     assert all(c.gap is None and c.achieved for c in table.contenders)
     assert "optimal" not in str(table) and all("–" in line for line in str(table).splitlines()[1:3])
@@ -207,7 +200,7 @@ def test_progress_tells_whose_turn_it_is() -> None:
     seen: list[Turn] = []
     compare(PREFIX, ApproxDP(1, 1e-6), methods=["dense", "identity"], progress=seen.append)
     begun = [turn for turn in seen if turn.gap is None]
-    assert [(turn.method, turn.number) for turn in begun] == [
+    assert [(turn.subject, turn.number) for turn in begun] == [
         ("dense", 1),
         ("identity", 2),
         ("dense", 3),
@@ -229,7 +222,7 @@ def test_the_progress_line_from_a_shell(monkeypatch: pytest.MonkeyPatch) -> None
         yield lines.append
 
     monkeypatch.setattr(cli, "spinner", spinner)
-    with cli._comparing() as show:
+    with cli._watching("comparing methods") as show:
         compare(PREFIX, GDP(1), methods=["dense", "identity"], progress=show)
     assert lines[:2] == ["comparing methods", "comparing methods: dense, 1 of 2"]
     assert lines[-1] == "comparing methods: identity, 2 of 2"

@@ -25,7 +25,7 @@ from leastnoise.app.cli.design_commands import explain
 from leastnoise.core.errors import InputError, MethodError, PrivacyError
 from leastnoise.planning import Plan
 from leastnoise.query import Query
-from leastnoise.report import Drivers, Redesign, drivers
+from leastnoise.report import Drivers, Turn, drivers
 from leastnoise.report.cost_drivers import Change, known_of
 from leastnoise.report.pressure import ALIKE, Pressure, bound_if_relaxed, pressure_of
 from leastnoise.report.tables import drivers_lines, drivers_table
@@ -489,14 +489,14 @@ def test_threads_change_nothing() -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_progress_and_an_interruption(workers: int) -> None:
     plan = plans()["dense targets"]
-    seen: list[Redesign] = []
+    seen: list[Turn] = []
     drivers(plan, workers=workers, progress=seen.append)
-    n = seen[0].n_redesigns
+    n = seen[0].n_turns
     assert {turn.number for turn in seen} == set(range(1, n + 1))
     assert {turn.subject for turn in seen} <= set(plan.workload.names)
     assert any(turn.gap is not None for turn in seen)
 
-    def interrupt(turn: Redesign) -> None:
+    def interrupt(turn: Turn) -> None:
         if turn.gap is not None:
             raise KeyboardInterrupt
 

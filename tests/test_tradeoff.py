@@ -19,7 +19,7 @@ import leastnoise as ln
 from leastnoise.app.cli.design_commands import tradeoff as tradeoff_command
 from leastnoise.core.errors import DesignError, InputError, MethodError, MissingExtraError
 from leastnoise.privacy import epsilon_of
-from leastnoise.report import Redesign, Tradeoff, tradeoff, write_tradeoff
+from leastnoise.report import Tradeoff, Turn, tradeoff, write_tradeoff
 from leastnoise.report.baseline_noise import baselines
 from leastnoise.report.trade_off import TradeoffPoint
 from support import extra, refuses
@@ -296,7 +296,7 @@ def test_a_time_limit_is_shared_and_the_own_epsilon_comes_first(
     monkeypatch.setattr("leastnoise.core.deadline.time", clock)
     begun: list[str] = []
 
-    def note(turn: Redesign) -> None:
+    def note(turn: Turn) -> None:
         if turn.gap is None:
             begun.append(turn.subject)
 
@@ -322,7 +322,7 @@ def test_a_time_limit_is_shared_and_the_own_epsilon_comes_first(
 
 
 def test_progress_and_an_interruption() -> None:
-    seen: list[Redesign] = []
+    seen: list[Turn] = []
     asked = workload(**TARGETS)
     least = ln.design(asked).epsilon(delta=DELTA)
     tradeoff(asked, ln.ApproxDP(1.05 * least, DELTA), epsilons=[1.1 * least], progress=seen.append)
@@ -332,9 +332,9 @@ def test_progress_and_an_interruption() -> None:
         f"epsilon = {1.05 * least:.4g}",
         f"epsilon = {1.1 * least:.4g}",
     ]
-    assert seen[-1].number == seen[-1].n_redesigns == 4
+    assert seen[-1].number == seen[-1].n_turns == 4
 
-    def interrupt(turn: Redesign) -> None:
+    def interrupt(turn: Turn) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -35,7 +35,7 @@ from leastnoise.report.cost_drivers import drivers
 from leastnoise.report.driver_table import Drivers
 from leastnoise.report.plan_sentences import likeliest_guess
 from leastnoise.report.pure_alternative import design_without_delta
-from leastnoise.report.redesign import Redesign
+from leastnoise.report.redesign import Turn
 from leastnoise.report.summary import Report, summarize
 from leastnoise.report.tables import cost_table, cross_table, drivers_lines, drivers_table
 from leastnoise.report.trade_off import tradeoff
@@ -44,9 +44,9 @@ from leastnoise.report.trade_off_table import Tradeoff, check_kind, write_tradeo
 __all__ = [
     "Drawing",
     "Drivers",
-    "Redesign",
     "Report",
     "Tradeoff",
+    "Turn",
     "answers_writer",
     "audit",
     "baselines",

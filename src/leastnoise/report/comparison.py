@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,7 +23,6 @@ from leastnoise.planning import (
     Method,
     Plan,
     Reasons,
-    Request,
     all_methods,
     checked_request,
     method_named,
@@ -32,6 +32,7 @@ from leastnoise.privacy import ApproxDP, Goal
 from leastnoise.query import Objective, Workload
 from leastnoise.release import counts_of, simulated
 from leastnoise.report.pure_alternative import without_delta
+from leastnoise.report.redesign import DesignSeries, Turn
 
 # Seconds that a method may take where the caller sets no limit.
 TIME_LIMIT = 10.0
@@ -68,25 +69,6 @@ class MethodTable:
 def methods() -> MethodTable:
     """Every method that `design` knows."""
     return MethodTable(all_methods())
-
-
-@dataclass(frozen=True)
-class Turn:
-    """Where a comparison stands.
-
-    Attributes:
-        method: whose turn it is.
-        number: which turn this is, from 1.
-        n_turns: how many there will be.
-        seconds: since the comparison began.
-        gap: to the optimum, where the method tells; None when its turn begins.
-    """
-
-    method: str
-    number: int
-    n_turns: int
-    seconds: float
-    gap: float | None = None
 
 
 @dataclass(frozen=True)
@@ -243,131 +225,108 @@ def compare(
     chosen = all_methods() if methods is None else tuple(method_named(name) for name in methods)
     k = 1 if privacy is None else privacy.records_per_person
     counts = None if data is None else counts_of(workload, data, k)
-    race = _Race(counts, limit, progress)
     aside = without_delta(privacy) if isinstance(privacy, ApproxDP) else None
-    n_turns = len(chosen)
     others = [
         m for m in chosen if aside is not None and (m.is_quick or m.is_data_dependent or methods is not None)
     ]
-    n_turns += len(others)
+    series = DesignSeries(None, progress, len(chosen) + len(others))
+    placed: list[Contender] = []
+    left_out: list[Contender] = []
+    bounds = [0.0]
     reasons = Reasons(request)
     for method in chosen:
-        race.run(method, reasons, n_turns, has_goal=privacy is not None)
+        _, tell = series.begin(method.name)
+        try:
+            found = _contenders(method, reasons, tell, counts, has_goal=privacy is not None)
+        except LeastnoiseError as error:
+            reason = getattr(error, "misses", str(error))
+            left_out.append(Contender(method.name, None, None, None, 0.0, reason))
+        else:
+            placed += [contender for contender, _ in found]
+            bounds += [bound for _, bound in found]
     if aside is not None:
         reasons = Reasons(replace(request, privacy=aside))
         for method in others:
-            race.run(method, reasons, n_turns, is_aside=True)
+            _, tell = series.begin(method.name)
+            # Nobody asked for it, so nothing is said of one that fails.
+            with suppress(LeastnoiseError):
+                found = _contenders(method, reasons, tell, counts, has_goal=True)
+                placed += [_as_aside(contender) for contender, _ in found]
+    best = max(bounds)
+    ranked = sorted((_with_gap(c, best) for c in placed), key=lambda c: c.achieved or 0.0)
     among = request.privacy.noise.label
     unit = request.objective.unit(workload, has_goal=privacy is not None)
-    return MethodComparison(*race.result(), among, unit, limit)
+    return MethodComparison((*ranked, *left_out), best, among, unit, limit)
 
 
-class _Race:
-    """The turns of the methods, one after another, and what came of them."""
+def _contenders(
+    method: Method,
+    reasons: Reasons,
+    progress: Callable[[Progress], None],
+    counts: Array | None,
+    *,
+    has_goal: bool,
+) -> list[tuple[Contender, float]]:
+    """What a method and its variants give, each with the bound that it proves.
 
-    def __init__(self, counts: Array | None, limit: float, progress: Callable[[Turn], None] | None) -> None:
-        self.counts, self.limit, self.progress = counts, limit, progress
-        self.started = time.monotonic()
-        self.number = 0
-        self.bounds = [0.0]
-        self.placed: list[Contender] = []
-        self.left_out: list[Contender] = []
-
-    def run(
-        self,
-        method: Method,
-        reasons: Reasons,
-        n_turns: int,
-        *,
-        has_goal: bool = True,
-        is_aside: bool = False,
-    ) -> None:
-        """Give a method its turn; an aside does not say why it failed, as nobody asked for it."""
-        self.number += 1
-        number = self.number
-
-        def tell(step: Progress | None = None) -> None:
-            if self.progress is not None:
-                passed = time.monotonic() - self.started
-                self.progress(Turn(method.name, number, n_turns, passed, None if step is None else step.gap))
-
-        tell()
-        mark = _NO_DELTA if is_aside else ""
-        try:
-            reason = reasons.why_not(method)
-            if reason is not None:
-                raise MethodError(reason)
-            request = replace(reasons.request, progress=tell)
-            placed = self._place(method, f"{method.name}{mark}", request, reasons, has_goal, is_aside)
-            # Where a method serves, so do its variants.
-            variants = [
-                self._place(
-                    method,
-                    f"{method.name}, {variant}{mark}",
-                    replace(request, options=options),
-                    reasons,
-                    has_goal,
-                    is_aside,
-                )
-                for variant, options in method.variants.items()
-            ]
-        except LeastnoiseError as error:
-            if not is_aside:
-                reason = getattr(error, "misses", str(error))
-                self.left_out.append(Contender(method.name, None, None, None, 0.0, reason))
-            return
-        self.placed += [replace(one, is_without_delta=is_aside) for one in (placed, *variants)]
-
-    def _place(
-        self, method: Method, name: str, request: Request, reasons: Reasons, has_goal: bool, is_aside: bool
-    ) -> Contender:
-        """What a method gives with the options of a request.
-
-        Raises:
-            LeastnoiseError: if it gives nothing, or depends on data and there are none.
-        """
+    Raises:
+        LeastnoiseError: if it gives nothing, or depends on data and there are none.
+    """
+    reason = reasons.why_not(method)
+    if reason is not None:
+        raise MethodError(reason)
+    # Where a method serves, so do its variants.
+    named = {f"{method.name}, {variant}": options for variant, options in method.variants.items()}
+    found = []
+    for name, options in {method.name: reasons.request.options, **named}.items():
         began = time.monotonic()
+        request = replace(reasons.request, options=options, progress=progress)
         plan = plan_from_search(method, request, has_goal, reasons.needs(method))
         if plan.mechanism is None:
-            return self._known(plan, name, began, is_aside)
-        if self.counts is None:
+            contender, bound = _known(plan, name)
+        elif counts is None:
             raise MethodError("its error depends on the data; it is simulated where public data= is given")
-        return self._simulated(plan, self.counts, name, began)
+        else:
+            contender, bound = _simulated(plan, counts, name), 0.0
+        found.append((replace(contender, seconds=time.monotonic() - began), bound))
+    return found
 
-    def _known(self, plan: Plan, name: str, began: float, is_aside: bool) -> Contender:
-        found = plan.certificate
-        rms = _rms_stderr(plan)
-        seconds = time.monotonic() - began
-        if not is_aside:
-            self.bounds.append(found.lower_bound)
-        # The bound is about the noise of the goal itself; a pure bound is too loose to call anything optimal.
-        gap = None if is_aside else math.nan
-        return Contender(name, found.achieved, gap, rms, seconds, None, plan.factor, plan.ended)
 
-    def _simulated(self, plan: Plan, counts: Array, name: str, began: float) -> Contender:
-        workload = plan.workload
-        truth = workload.operator.apply(counts.astype(float))
-        squares = np.zeros(workload.shape[0])
-        for release in simulated(plan, counts, n_runs=N_RUNS, generator=np.random.default_rng(_SEED)):
-            squares += (release.answers - truth) ** 2
-        squares /= N_RUNS
-        achieved = plan.objective.value(workload, squares)
-        rms, seconds = _root_mean(workload, squares), time.monotonic() - began
-        return Contender(name, achieved, None, rms, seconds, ended=plan.ended, is_simulated=True)
+def _known(plan: Plan, name: str) -> tuple[Contender, float]:
+    """What a plan achieves, and the bound that it proves; its gap is known when every method had its turn."""
+    proof = plan.certificate
+    contender = Contender(
+        name, proof.achieved, math.nan, _rms_stderr(plan), 0.0, factor=plan.factor, ended=plan.ended
+    )
+    return contender, proof.lower_bound
 
-    def result(self) -> tuple[tuple[Contender, ...], float]:
-        """The contenders, best first, and the best bound: every method's dual weights bound all of them."""
-        best = max(self.bounds)
 
-        def with_gap(c: Contender) -> Contender:
-            if c.gap is None or c.achieved is None:
-                return c
-            if best > 0:
-                return replace(c, gap=c.achieved / best - 1)
-            return replace(c, gap=None if c.achieved > 0 else 0.0)
+def _simulated(plan: Plan, counts: Array, name: str) -> Contender:
+    """What the plan of a data-dependent method achieves on public data."""
+    workload = plan.workload
+    truth = workload.operator.apply(counts.astype(float))
+    squares = np.zeros(workload.shape[0])
+    for release in simulated(plan, counts, n_runs=N_RUNS, generator=np.random.default_rng(_SEED)):
+        squares += (release.answers - truth) ** 2
+    squares /= N_RUNS
+    achieved = plan.objective.value(workload, squares)
+    return Contender(
+        name, achieved, None, _root_mean(workload, squares), 0.0, ended=plan.ended, is_simulated=True
+    )
 
-        ranked = sorted(self.placed, key=lambda c: c.achieved or 0.0)
-        return (*map(with_gap, ranked), *self.left_out), best
+
+def _as_aside(contender: Contender) -> Contender:
+    """A contender without the delta of the goal: the bound is about the noise of the goal itself."""
+    return replace(contender, method=f"{contender.method}{_NO_DELTA}", gap=None, is_without_delta=True)
+
+
+def _with_gap(contender: Contender, best: float) -> Contender:
+    """A contender with its gap to the best bound: the dual weights of each method bound them all."""
+    if contender.gap is None or contender.achieved is None:
+        return contender
+    if best > 0:
+        return replace(contender, gap=contender.achieved / best - 1)
+    return replace(contender, gap=None if contender.achieved > 0 else 0.0)
 
 
 def _root_mean(workload: Workload, variances: Array) -> float:

@@ -49,7 +49,7 @@ from leastnoise.report.pressure import (
     largest_shares,
     pressure_of,
 )
-from leastnoise.report.redesign import DesignSeries, Job, Redesign, Redesigns
+from leastnoise.report.redesign import DesignSeries, Job, Redesigns, Turn
 
 # Shares are read from weights that prove the optimum to this gap; others say little.
 _PROVED = MOST_OPTIMAL
@@ -71,7 +71,7 @@ def drivers(
     time_limit: float | None = None,
     backend: str = "numpy",
     workers: int | None = None,
-    progress: Callable[[Redesign], None] | None = None,
+    progress: Callable[[Turn], None] | None = None,
 ) -> Drivers:
     """Which batches of queries drive the cost of a plan, and what relaxing each would buy.
 
@@ -84,7 +84,7 @@ def drivers(
             with its gap.
         backend: "numpy", "torch" or "cuda".
         workers: threads that share the work; as many as there are cores where matrices are small.
-        progress: called with a `Redesign` when one begins and after every step of it, by one thread at a
+        progress: called with a `Turn` when one begins and after every step of it, by one thread at a
             time. What it raises ends the whole.
 
     Guarantee:

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from leastnoise.core import threads
@@ -21,20 +21,20 @@ from leastnoise.report.driver_table import Change
 
 
 @dataclass(frozen=True)
-class Redesign:
-    """Where `drivers` or `tradeoff` stands.
+class Turn:
+    """Where `compare`, `drivers` or `tradeoff` stands.
 
     Attributes:
-        subject: what is being designed.
-        number: which of them it is, from 1.
-        n_redesigns: how many there will be.
-        seconds: since it began.
-        gap: to the optimum of this one; None when its turn begins.
+        subject: what is being designed; for `compare` the name of a method.
+        number: which turn this is, from 1.
+        n_turns: how many there will be.
+        seconds: since the first turn began.
+        gap: to the optimum, where it is known; None when a turn begins.
     """
 
     subject: str
     number: int
-    n_redesigns: int
+    n_turns: int
     seconds: float
     gap: float | None = None
 
@@ -51,7 +51,7 @@ class DesignSeries:
     """Designs of one kind within one time limit, which they share fairly; it tells where it stands."""
 
     def __init__(
-        self, time_limit: float | None, progress: Callable[[Redesign], None] | None, n_designs: int = 1
+        self, time_limit: float | None, progress: Callable[[Turn], None] | None, n_designs: int = 1
     ) -> None:
         self.deadline = Deadline.after(time_limit)
         self.progress = progress
@@ -63,6 +63,23 @@ class DesignSeries:
     def expect(self, n_more: int) -> None:
         """Say how many designs there will be from now on."""
         self.n_designs = self.n_begun + n_more
+
+    def begin(self, subject: str) -> tuple[Turn, Callable[[Progress], None]]:
+        """Begin the next turn; gives it, and what tells the steps of its design."""
+        with self._lock:
+            self.n_begun += 1
+            number, n_turns = self.n_begun, max(self.n_designs, self.n_begun)
+        turn = Turn(subject, number, n_turns, self.deadline.elapsed)
+
+        def tell(gap: float | None) -> None:
+            if self._is_over.is_set():
+                raise _Ended
+            if self.progress is not None:
+                with self._lock:
+                    self.progress(replace(turn, seconds=self.deadline.elapsed, gap=gap))
+
+        tell(None)
+        return turn, lambda step: tell(None if math.isinf(step.gap) else step.gap)
 
     def end(self) -> None:
         """Let the designs that run end at their next step."""
@@ -88,22 +105,10 @@ class DesignSeries:
         Raises:
             OutOfTime: if no time is left for it.
         """
-        with self._lock:
-            self.n_begun += 1
-            number, n_designs = self.n_begun, max(self.n_designs, self.n_begun)
-
-        def tell(step: Progress | None = None) -> None:
-            if self._is_over.is_set():
-                raise _Ended
-            if self.progress is not None:
-                gap = None if step is None or math.isinf(step.gap) else step.gap
-                with self._lock:
-                    self.progress(Redesign(subject, number, n_designs, self.deadline.elapsed, gap))
-
-        tell()
+        turn, tell = self.begin(subject)
         if self.deadline.is_past and not least_share:
             raise OutOfTime(f"the time limit was reached before {subject}; give more time")
-        limit = self.deadline.share_of_rest(min(at_once / (n_designs - number + 1), 1.0)).left
+        limit = self.deadline.share_of_rest(min(at_once / (turn.n_turns - turn.number + 1), 1.0)).left
         if limit is not None:
             limit = max(limit, self.deadline.part(least_share).ends - self.deadline.began)
         return design(workload, goal, time_limit=limit, progress=tell, **settings)

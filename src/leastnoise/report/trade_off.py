@@ -34,7 +34,7 @@ from leastnoise.query import Objective, Targets, TotalVariance, Workload, defaul
 from leastnoise.report.baseline_noise import Baselines, baselines
 from leastnoise.report.plan_sentences import target_with_stderr
 from leastnoise.report.pressure import largest_shares
-from leastnoise.report.redesign import DesignSeries, Redesign
+from leastnoise.report.redesign import DesignSeries, Turn
 from leastnoise.report.trade_off_table import (
     AskedBatch,
     BatchAccuracy,
@@ -77,7 +77,7 @@ def tradeoff(
     tol: float = 1e-6,
     time_limit: float | None = None,
     backend: str = "numpy",
-    progress: Callable[[Redesign], None] | None = None,
+    progress: Callable[[Turn], None] | None = None,
 ) -> Tradeoff:
     """Standard errors of every batch for a range of ε, beside those of noise that is not shaped.
 
@@ -90,7 +90,7 @@ def tradeoff(
         objective: what accurate means, as for `design`.
         time_limit: seconds for all of it, shared among what has to be designed; the goal's own ε comes first.
             A search that runs out of time tells its gap, and what it was too late for is said.
-        progress: called with a `Redesign` when a design begins and after every step of it.
+        progress: called with a `Turn` when a design begins and after every step of it.
 
     Guarantee:
         What is scaled has the same gap to the optimum as the plan that it is scaled from, up to the rounding

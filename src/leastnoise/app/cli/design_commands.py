@@ -22,7 +22,7 @@ from leastnoise.core.printable import printable
 from leastnoise.core.whole_file import check_replaceable
 from leastnoise.planning import Plan, load_plan
 from leastnoise.report import (
-    Redesign,
+    Turn,
     check_kind,
     cost_table,
     design_without_delta,
@@ -170,13 +170,13 @@ def tradeoff(
 
 
 @contextmanager
-def _watching(what: str) -> Iterator[Callable[[Redesign], None]]:
+def _watching(what: str) -> Iterator[Callable[[Turn], None]]:
     """A progress callback that shows which of several designs is being made."""
     with spinner(what) as update:
 
-        def show(turn: Redesign) -> None:
+        def show(turn: Turn) -> None:
             gap = gap_to_text(turn.gap)
-            update(f"{what}: {printable(turn.subject)}, {turn.number} of {turn.n_redesigns}{gap}")
+            update(f"{what}: {printable(turn.subject)}, {turn.number} of {turn.n_turns}{gap}")
 
         yield show
 
@@ -194,7 +194,7 @@ def compare(
 ) -> None:
     """Compare the methods: error, gap to the proven lower bound, and time."""
     asked = load_spec(spec)
-    with _comparing() as progress:
+    with _watching("comparing methods") as progress:
         table = leastnoise.compare(
             asked.workload,
             asked.privacy,
@@ -205,18 +205,6 @@ def compare(
             progress=progress,
         )
     say(table)
-
-
-@contextmanager
-def _comparing() -> Iterator[Callable[[Any], None]]:
-    """A progress callback that shows whose turn it is."""
-    with spinner("comparing methods") as update:
-
-        def show(turn: Any) -> None:
-            gap = gap_to_text(turn.gap)
-            update(f"comparing methods: {turn.method}, {turn.number} of {turn.n_turns}{gap}")
-
-        yield show
 
 
 def methods() -> None:
