@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import select
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -317,6 +318,29 @@ def test_several_processes_give_the_same(tmp_path: Path) -> None:
     assert together.rows == alone.rows
     with pytest.raises(InputError, match="jobs must be at least 1"):
         outcome(tmp_path, jobs=0)
+
+
+POOL = """
+import os, time
+from leastnoise.papers.reproductions.running import _pool
+if __name__ == "__main__":
+    pool = _pool(1)
+    print(pool.submit(os.getpid).result(), flush=True)
+    pool.submit(time.sleep, 600).result()
+"""
+
+
+@pytest.mark.thorough
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    """Those of a run that was killed went on computing, for nobody."""
+    script = tmp_path / "pool.py"
+    script.write_text(POOL, encoding="utf-8")
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None and parent.stdout.readline().strip().isdigit()
+        parent.kill()
+        # Its output ends when the last process that holds it has ended.
+        ended, _, _ = select.select([parent.stdout], [], [], 60)
+        assert ended and not parent.stdout.read()
 
 
 def test_progress_says_what_is_left(tmp_path: Path) -> None:

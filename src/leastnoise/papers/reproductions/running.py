@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import os
 import platform
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from leastnoise.core.errors import InputError, LeastnoiseError
@@ -183,10 +185,27 @@ def _in_turn(
     with _one_thread_each(), ExitStack() as stack:
         futures: dict[Future[TaskResult], str] = {}
         for n_processes, tasks in _divided(ordered, setting, jobs):
-            pool = ProcessPoolExecutor(n_processes, mp_context=get_context("spawn"))
+            pool = _pool(n_processes)
             stack.callback(pool.shutdown, cancel_futures=True)
             futures |= {pool.submit(_compute, task, setting, deadline): key for key, task in tasks.items()}
         yield from ((futures[future], future.result) for future in as_completed(futures))
+
+
+def _pool(n_processes: int) -> ProcessPoolExecutor:
+    """A pool of processes that end with this one, even if it is killed."""
+    return ProcessPoolExecutor(n_processes, mp_context=get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """End this process as soon as the one that started it has ended: nobody would read its results."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _divided(tasks: Tasks, setting: Setting, jobs: int) -> list[tuple[int, Tasks]]:
