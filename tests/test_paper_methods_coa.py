@@ -25,11 +25,11 @@ from leastnoise.core.errors import DesignError, InputError, MethodError, Missing
 from leastnoise.core.operators import EveryRange
 from leastnoise.core.progress import Progress
 from leastnoise.papers import coa as coa_module
-from leastnoise.papers import lowrank
+from leastnoise.papers import low_rank_rounds
 from leastnoise.papers import sdp as sdp_module
 from leastnoise.papers import smoothing as smoothing_module
 from leastnoise.papers.coa import CoaResult, coa, coa_homotopy
-from leastnoise.papers.lowrank import (
+from leastnoise.papers.low_rank_rounds import (
     SCHEDULES,
     lemma_3,
     low_rank,
@@ -503,9 +503,9 @@ def test_the_authors_schedule_raises_the_penalty_as_their_program_does(monkeypat
 
         return alternated
 
-    honest = lowrank._alternated
+    honest = low_rank_rounds._alternated
     for name, schedule in SCHEDULES.items():
-        monkeypatch.setattr(lowrank, "_alternated", watched(name))
+        monkeypatch.setattr(low_rank_rounds, "_alternated", watched(name))
         low_rank(W, svd_start(W, 5), norm=1, gamma=1e-300, schedule=schedule, max_iterations=70)
     betas = [5.0 ** (round_ // 8) for round_ in range(70)]
     assert seen["authors"] == [(min(beta, 1e5), 5) for beta in betas]
@@ -752,7 +752,7 @@ def test_plans_on_torch_are_as_good(method: str, goal: Goal, monkeypatch: pytest
     extra("torch")
     workload = Workload.from_matrix(prefix(8))
     used: list[str] = []
-    module = lowrank if method == "lowrank" else smoothing_module
+    module = low_rank_rounds if method == "lowrank" else smoothing_module
     monkeypatch.setattr(module, "load_backend", lambda name: used.append(name) or load_backend(name))
     here, there = (
         design(workload, goal, method=method, backend=backend).certificate.achieved

@@ -19,7 +19,7 @@ from leastnoise.core import resources
 from leastnoise.core.deadline import LEAST_TIME, Deadline
 from leastnoise.core.errors import InputError, MethodError
 from leastnoise.core.resources import Needs
-from leastnoise.papers.lowrank import low_rank, random_start
+from leastnoise.papers.low_rank_rounds import low_rank, random_start
 from leastnoise.papers.unit_balls import L2Ball
 from leastnoise.planning import Request, checked_request, method_named, plan_by
 from leastnoise.planning.oblique import dual_search

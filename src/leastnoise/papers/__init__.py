@@ -3,6 +3,7 @@
 The list of methods loads this room by name when somebody asks for one of them; nothing else imports it.
 
     coa, lowrank, smoothing, smii, sdp   strategies found as the papers print it
+    low_rank_rounds                      the rounds of lowrank from one start
     dawa, mwem                           mechanisms that depend on the data
     dawa_published                       DAWA's partition as published: not private, simulated
     fitness, barrier, unit_balls         what some of these share

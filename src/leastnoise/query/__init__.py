@@ -8,6 +8,7 @@ ratio_rows   which rows of a workload each ratio is made from
 lattice      sets of attributes and what lies below them
 products     a workload as a union of products, attribute by attribute
 objective    what makes one plan better than another
+spanned      whether queries without a target follow from those that have one
 generators   the workloads that the papers draw or enumerate
 """
 
@@ -31,9 +32,7 @@ from leastnoise.query.objective import (
     Objective,
     Targets,
     TotalVariance,
-    check_spanned,
     default_objective,
-    first_not_spanned,
     objective_from_dict,
 )
 from leastnoise.query.predicates import (
@@ -79,6 +78,7 @@ from leastnoise.query.schema.attribute import (
 from leastnoise.query.schema.named import Categories, Hierarchy
 from leastnoise.query.schema.numeric import Bins, Integers
 from leastnoise.query.schema.schema import Schema
+from leastnoise.query.spanned import check_spanned, first_not_spanned
 from leastnoise.query.workload import QueryBlock, Workload, assemble, workload_of_query, workload_of_rows
 
 __all__ = [

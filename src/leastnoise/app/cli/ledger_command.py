@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,29 +94,9 @@ def create(
             given=shown,
             remedy=f"see it with: leastnoise ledger show {name}",
         )
-    given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    size = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     people = {"neighbours": neighbours, "records_per_person": records_per_person}
-    if spec is not None:
-        others = [
-            f"--{name.replace('_', '-')}" for name, value in (given | people).items() if value is not None
-        ]
-        if others:
-            raise InputError(
-                "--for finds the limit by the specification's own [privacy]",
-                field="limit",
-                given=others[0],
-                remedy=f"leave out {others[0]}",
-            )
-        limit = _limit_for(spec, times or 1)
-    elif times is not None:
-        raise InputError(
-            "--times says how often a specification is released",
-            field="times",
-            remedy="name it with --for SPEC.toml",
-        )
-    else:
-        named: dict[str, Any] = {name: value for name, value in people.items() if value is not None}
-        limit = _limit(epsilon, delta, rho, mu, **named)
+    limit = _limit_asked_for(size, people, spec, times)
     say(Ledger(place, dataset=dataset, limit=limit))
     say(f"limit {limit}" + ("" if spec is None else f": {spec.name} fits {_so_often(times or 1)}"))
     if isinstance(limit, PureDP):
@@ -124,6 +105,36 @@ def create(
         k = limit.records_per_person
         say(f"note: every specification needs records_per_person = {k} or more in its [privacy]")
     say(f"{'wrote' if file is not None else 'made'} {name}; release with --ledger {name}")
+
+
+def _limit_asked_for(
+    size: Mapping[str, float | None], people: Mapping[str, Any], spec: Path | None, times: int | None
+) -> Goal:
+    """The limit by the options: its own size, or what `times` releases of a specification need.
+
+    Raises:
+        InputError: if options contradict each other.
+    """
+    if spec is not None:
+        others = [
+            f"--{name.replace('_', '-')}" for name, given in {**size, **people}.items() if given is not None
+        ]
+        if others:
+            raise InputError(
+                "--for finds the limit by the specification's own [privacy]",
+                field="limit",
+                given=others[0],
+                remedy=f"leave out {others[0]}",
+            )
+        return _limit_for(spec, times or 1)
+    if times is not None:
+        raise InputError(
+            "--times says how often a specification is released",
+            field="times",
+            given=times,
+            remedy="name it with --for SPEC.toml",
+        )
+    return _limit(**size, **{name: given for name, given in people.items() if given is not None})
 
 
 @ledger_app.command()

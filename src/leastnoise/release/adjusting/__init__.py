@@ -4,6 +4,7 @@ All answers are added up from one table of cells, so that they are consistent wh
 
     adjust_progress.py  the deadline, the progress and the ending of an adjustment
     reduced_sums.py     the sums over cells that measured rows or cross tables depend on
+    axis_tables.py      cross tables over sets of axes
     information.py      what the measurements say about the cells
     least_squares.py    the cells that explain the measurements best, whatever their signs
     interior.py         the best cells x ≥ 0 by an interior-point method, where few sums are measured

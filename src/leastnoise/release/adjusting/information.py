@@ -30,6 +30,7 @@ from leastnoise.core.printable import in_figures
 from leastnoise.core.remedies import OnRelease, Remedy
 from leastnoise.planning import Plan
 from leastnoise.query import Axis, AxisSet, Schema, Total, in_axis_order, in_schema_order, workload_of_query
+from leastnoise.release.adjusting.axis_tables import along, covering_sets, summed, table_of, widened, wider
 from leastnoise.release.adjusting.reduced_sums import CellSums, MeasuredRows, ReducedSums, SumTerm
 from leastnoise.strategy import (
     MAX_DENSE_STRATEGY,
@@ -188,7 +189,7 @@ class BlockInformation(Information):
         blocks = [self._forms(block) for block in strategy.blocks]
         weights = [float(block.multiplier) ** 2 / strategy.noise_variance for block in strategy.blocks]
         self._terms = _terms(blocks, weights)
-        self._covering = _covering([*(term.axes for term in self._terms), *map(tuple, blocks)])
+        self._covering = covering_sets([*(term.axes for term in self._terms), *map(tuple, blocks)])
         self._covariances: dict[AxisForm, Array] = {}
         self._grams = {form: _gram(form) for term in self._terms for form in term.forms}
 
@@ -205,11 +206,11 @@ class BlockInformation(Information):
         for term in self._terms:
             largest = self._covering[term.axes]
             if largest not in spread:
-                spread[largest] = np.zeros_like(_table_of(largest, tables))
-            own = _summed(tables[largest], tuple(largest.index(a) for a in term.axes))
+                spread[largest] = np.zeros_like(table_of(largest, tables))
+            own = summed(tables[largest], tuple(largest.index(a) for a in term.axes))
             for a, form in zip(term.held, term.forms, strict=True):
-                own = _along(self._grams[form], own, term.axes.index(a))
-            spread[largest] += _widened(term.weight * own, term.axes, largest)
+                own = along(self._grams[form], own, term.axes.index(a))
+            spread[largest] += widened(term.weight * own, term.axes, largest)
         return self._over_cells(spread)
 
     def estimates(self, measurements: Array) -> Array:
@@ -238,7 +239,7 @@ class BlockInformation(Information):
                     own = np.tensordot(own, shares[a], axes=(a, 0))
             for position, form in enumerate(inside.values()):
                 own = self._covariance_along(form, own, position)
-            own = variance * _widened(own, tuple(inside), tuple(range(len(self._shape))))
+            own = variance * widened(own, tuple(inside), tuple(range(len(self._shape))))
             for a, share in shares.items():
                 own = own * share.reshape([-1 if i == a else 1 for i in range(len(self._shape))])
             total += own
@@ -259,7 +260,7 @@ class BlockInformation(Information):
             return form.apply_inverse(form.apply_inverse(table, position), position)
         if form not in self._covariances:
             self._covariances[form] = form.inverse @ form.inverse.T
-        return _along(self._covariances[form], table, position)
+        return along(self._covariances[form], table, position)
 
     def linear(self, estimates: Array, measurements: Array) -> Array:
         if self._strategy.is_consistent:
@@ -273,12 +274,12 @@ class BlockInformation(Information):
             start += size
             for position, form in enumerate(forms.values()):
                 if form.rows is not None:
-                    y = _along(form.rows.T.astype(float), y, position)
+                    y = along(form.rows.T.astype(float), y, position)
                 elif form.kind == "centred":
                     y = form.size * y - y.sum(axis=position, keepdims=True)
             axes = tuple(forms)
             largest = self._covering[axes]
-            part = _widened(float(block.multiplier) / self._strategy.noise_variance * y, axes, largest)
+            part = widened(float(block.multiplier) / self._strategy.noise_variance * y, axes, largest)
             shape_of_largest = [self._shape[a] for a in largest]
             spread[largest] = spread.get(largest, np.zeros(shape_of_largest)) + part
         return np.asarray(self.times(estimates) - self._over_cells(spread))
@@ -290,8 +291,8 @@ class BlockInformation(Information):
         waiting = dict(spread)
         while len(waiting) > 1 or every not in waiting:
             axes = min(waiting, key=lambda s: (len(s), s))
-            wide = _wider(axes, len(every))
-            table = _widened(waiting.pop(axes), axes, wide)
+            wide = wider(axes, len(every))
+            table = widened(waiting.pop(axes), axes, wide)
             if wide in waiting:
                 waiting[wide] = waiting[wide] + table
             else:
@@ -455,53 +456,3 @@ def _gram(form: AxisForm) -> Array:
     assert form.rows is not None
     M = form.rows.astype(float)
     return np.asarray(M.T @ M)
-
-
-def _along(matrix: Array, table: Array, position: int) -> Array:
-    """A matrix applied along one axis of a table."""
-    return np.moveaxis(np.tensordot(matrix, table, axes=(1, position)), 0, position)
-
-
-def _summed(table: Array, kept: tuple[int, ...]) -> Array:
-    """A table added up over all axes but some."""
-    left_out = tuple(a for a in range(table.ndim) if a not in kept)
-    return np.asarray(table.sum(axis=left_out)) if left_out else table
-
-
-def _widened(table: Array, axes: tuple[int, ...], wide: tuple[int, ...]) -> Array:
-    """A table over some axes as one over more, of length 1 along the others."""
-    sizes = dict(zip(axes, table.shape, strict=True))
-    return table.reshape([sizes.get(a, 1) for a in wide])
-
-
-def _wider(axes: AxisSet, n_axes: int) -> AxisSet:
-    """A set of axes and the first that is missing: the chain of sets from any to all."""
-    missing = next(a for a in range(n_axes) if a not in axes)
-    return tuple(sorted((*axes, missing)))
-
-
-def _table_of(axes: AxisSet, tables: dict[AxisSet, Array]) -> Array:
-    """A cross table from those that are there already, one axis less at a time; all that come up are kept.
-
-    All pairs of five axes: three sums over all cells instead of ten.
-    """
-    if axes not in tables:
-        wide = _wider(axes, max(map(len, tables)))
-        tables[axes] = np.asarray(_table_of(wide, tables).sum(axis=wide.index(_only(wide, axes))))
-    return tables[axes]
-
-
-def _only(wide: AxisSet, axes: AxisSet) -> int:
-    return next(a for a in wide if a not in axes)
-
-
-def _covering(sets: list[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """For every set of axes one that holds it and is part of no other."""
-    largest: list[tuple[int, ...]] = []
-    found = {}
-    for axes in sorted(set(sets), key=lambda s: (-len(s), s)):
-        holder = next((other for other in largest if set(axes) <= set(other)), None)
-        if holder is None:
-            largest.append(axes)
-        found[axes] = axes if holder is None else holder
-    return found

@@ -13,7 +13,8 @@ import numpy as np
 import leastnoise as ln
 from leastnoise.core.operators import Array
 from leastnoise.papers.coa import coa
-from leastnoise.papers.lowrank import RANK_FACTOR, low_rank, random_start
+from leastnoise.papers.low_rank_rounds import low_rank, random_start
+from leastnoise.papers.lowrank import RANK_FACTOR
 from leastnoise.papers.reproductions.coa.setup import (
     DRAWN_NAMES,
     ENDS_EARLY,

@@ -4,6 +4,7 @@
     examples        the two examples of the introduction
     tuning          figures 2 and 3: γ and r
     figures         figures 4 to 9, and claims what the text says of them
+    curve_checks    curves, and checks of what a text says about one
     low_rank_statements  lemmas 1, 3 and 4, theorems 2 and 4
 
 Reference:

@@ -9,8 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
+from leastnoise.papers.reproductions.low_rank.curve_checks import (
+    OTHERS,
+    Curves,
+    beaten,
+    between,
+    curves,
+    everywhere,
+    grown,
+    growth_between,
+    linear,
+    over,
+    places_to_text,
+    scale,
+    scale_at,
+    shared,
+    slope,
+)
 from leastnoise.papers.reproductions.low_rank.low_rank_tasks import (
     CELLS,
     QUERIES,
@@ -21,10 +36,8 @@ from leastnoise.papers.reproductions.low_rank.low_rank_tasks import (
     rank_of,
 )
 from leastnoise.papers.reproductions.printed import Printed
-from leastnoise.papers.reproductions.rows import Row, where
-from leastnoise.papers.reproductions.verdicts import Cause, Check, statement, statement_about
-
-OTHERS = ("LM", "WM", "HM")
+from leastnoise.papers.reproductions.rows import Row
+from leastnoise.papers.reproductions.verdicts import Cause, Check, statement
 
 # LRM with as many rows as cells, or more.
 ALL_ROWS = "LRM, n rows"
@@ -41,8 +54,6 @@ CLEAR = 1.25
 # The growth up to which an error is taken to be "stable", or to have "stopped increasing".
 STABLE = 1.5
 
-# "Linear": of all whole powers the first is the nearest to the slope on two logarithmic axes.
-LINEAR = (0.5, 1.5)
 
 # The share by which rounding to integers moves an error.
 ROUNDING = 1e-6
@@ -90,88 +101,19 @@ NO_ORDER = Cause(
     "8,192",
 )
 
-Curves = dict[str, dict[float, float]]
-
-
-def curves(rows: Sequence[Row], shrink: int, x: str) -> Curves:
-    """The error of every mechanism at every x, of the rows of one scale."""
-    found: Curves = {}
-    for row in where(rows, shrink=shrink):
-        error, at = row.get("error"), row.get(x)
-        if isinstance(error, float) and isinstance(at, (int, float)):
-            found.setdefault(str(row["method"]), {})[float(at)] = error
-    return found
-
-
-def scale(rows: Sequence[Row]) -> int:
-    """By how much the sizes at which LRM came to its end are smaller than the paper's; one is no curve."""
-    own = [row for row in where(rows, method="LRM", shrink=1) if "error" in row]
-    return 1 if len(own) > 1 else SHRINK
-
-
-def scale_at(rows: Sequence[Row], x: str, places: Sequence[float]) -> int:
-    """1 if LRM came to its end at all these places of the paper's own size, else that of the smaller ones."""
-    ended = curves(rows, 1, x).get("LRM", {})
-    return 1 if all(place in ended for place in places) else SHRINK
-
-
-def _shared(found: Curves, *names: str) -> list[float]:
-    """Every x at which all of these were run, in order."""
-    if not all(name in found for name in names):
-        return []
-    return sorted(set.intersection(*(set(found[name]) for name in names)))
-
-
-def _everywhere(
-    claim: str,
-    says: str,
-    ratios: dict[float, float],
-    least: float,
-    why: str = "",
-    cause: Cause | None = None,
-) -> Check:
-    """A claim that a ratio is at least as large as `least` at every place where it is known."""
-
-    def ours(ratios: dict[float, float]) -> str:
-        low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
-        n_held = sum(value >= least for value in ratios.values())
-        return (
-            f"{n_held} of {len(ratios)} sizes; {ratios[low]:.3g} times at {low:g} to "
-            f"{ratios[high]:.3g} times at {high:g}"
-        )
-
-    return statement_about(
-        ratios,
-        claim,
-        lambda ratios: min(ratios.values()) >= least,
-        ours,
-        printed=says,
-        why=why,
-        cause=cause,
-    )
-
-
-def _over(found: Curves, above: Sequence[str], below: str) -> dict[float, float]:
-    """The least of some errors over that of another mechanism."""
-    return {x: min(found[name][x] for name in above) / found[below][x] for x in _shared(found, *above, below)}
-
-
-def _only(ratios: dict[float, float], lowest: float, highest: float = math.inf) -> dict[float, float]:
-    return {x: value for x, value in ratios.items() if lowest <= x <= highest}
-
 
 def _matrix_mechanism(found: Curves, says: str) -> Check:
     others = OTHERS
     ratios = {
-        x: found["AMM"][x] / max(found[name][x] for name in others) for x in _shared(found, "AMM", *others)
+        x: found["AMM"][x] / max(found[name][x] for name in others) for x in shared(found, "AMM", *others)
     }
-    return _everywhere(
+    return everywhere(
         "AMM has more error than LM, WM and HM, at every n",
         says,
         ratios,
         1.0,
         "; ".join(
-            f"{name} has more than AMM at {_listed(above)}"
+            f"{name} has more than AMM at {places_to_text(above)}"
             for name in others
             if (above := [x for x in ratios if found[name][x] > found["AMM"][x]])
         ),
@@ -179,38 +121,26 @@ def _matrix_mechanism(found: Curves, says: str) -> Check:
     )
 
 
-def _listed(places: Sequence[float]) -> str:
-    return ", ".join(f"{x:,g}" if x == int(x) else f"{x:.3g}" for x in places)
-
-
-def _beaten(found: Curves, names: Sequence[str] = OTHERS) -> str:
-    """Who has less error than LRM, and where."""
-    less = {
-        name: [x for x in _shared(found, name, "LRM") if found[name][x] < found["LRM"][x]] for name in names
-    }
-    return "; ".join(f"{name} has less than LRM at {_listed(at)}" for name, at in less.items() if at)
-
-
 def _why_beaten(found: Curves, small: Curves) -> str:
     """Who has less than LRM; and whether LRM finds noise on every cell where it has the rows for it."""
-    tried = _shared(small, ALL_ROWS, "LRM", "LM")
+    tried = shared(small, ALL_ROWS, "LRM", "LM")
     at = [x for x in tried if small["LM"][x] < min(small["LRM"][x], small[ALL_ROWS][x])]
-    times = _listed([small[ALL_ROWS][x] / small["LM"][x] for x in at])
+    times = places_to_text([small[ALL_ROWS][x] / small["LM"][x] for x in at])
     short = (
         "; Algorithm 1 ends short of the optimum: with as many rows as cells, which noise on every cell "
-        f"needs, it has {times} times the error of LM at {_listed(at)}"
+        f"needs, it has {times} times the error of LM at {places_to_text(at)}"
     )
-    return _beaten(found) + (short if at else "")
+    return beaten(found) + (short if at else "")
 
 
 def _with_noise_on_queries(found: Curves, says: str, where: str) -> Check:
     """The same with LM read as noise on queries, the Laplace mechanism of the paper's section 3.1."""
-    return _everywhere(
+    return everywhere(
         f"LRM has the least error of LRM, NOQ, WM and HM, {where}: LM read as noise on queries",
         says,
-        _over(found, ("NOQ", "WM", "HM"), "LRM"),
+        over(found, ("NOQ", "WM", "HM"), "LRM"),
         1.0,
-        _beaten(found, ("NOQ", "WM", "HM")),
+        beaten(found, ("NOQ", "WM", "HM")),
         ON_CELLS,
     )
 
@@ -218,12 +148,12 @@ def _with_noise_on_queries(found: Curves, says: str, where: str) -> Check:
 def _best_of_all(found: Curves, says: str) -> Check:
     """LRM beside all others, the plan that `design` makes under the same privacy among them."""
     claim = "LRM has the least error of all, the plan of design() included, at every size"
-    ratios = _over(found, ["LRM"], "leastnoise")
+    ratios = over(found, ["LRM"], "leastnoise")
     if not ratios:
         return statement(claim, None, printed=says)
     less = [x for x, value in ratios.items() if value > 1 + ROUNDING]
     more = [x for x, value in ratios.items() if value < 1 - ROUNDING]
-    bounds = _over(found, ["leastnoise"], "bound")
+    bounds = over(found, ["leastnoise"], "bound")
     ours = (
         f"leastnoise has less at {len(less)} of {len(ratios)} sizes; LRM costs {min(ratios.values()):.3g} to "
         f"{max(ratios.values()):.3g} times as much"
@@ -232,10 +162,10 @@ def _best_of_all(found: Curves, says: str) -> Check:
         low, high = min(bounds.values()), max(bounds.values())
         ours += f"; leastnoise is at {low:.3g} to {high:.3g} times a weak bound"
     if more:
-        ours += f"; LRM has less at {_listed(more)}"
+        ours += f"; LRM has less at {places_to_text(more)}"
     return statement(
         claim,
-        not less and all(value >= 1 for value in _over(found, OTHERS, "LRM").values()),
+        not less and all(value >= 1 for value in over(found, OTHERS, "LRM").values()),
         ours,
         printed=says,
         is_better=bool(less),
@@ -244,62 +174,29 @@ def _best_of_all(found: Curves, says: str) -> Check:
     )
 
 
-def _slope(curve: dict[float, float]) -> float:
-    x = sorted(curve)
-    return float(np.polyfit(np.log(x), np.log([curve[at] for at in x]), 1)[0])
-
-
-def _linear(
-    found: Curves, names: Sequence[str], claim: str, says: str, why: str = "", cause: Cause | None = None
-) -> Check:
-    return statement_about(
-        {name: _slope(found[name]) for name in names if len(found.get(name, {})) > 2},
-        claim,
-        lambda slopes: all(LINEAR[0] <= slope <= LINEAR[1] for slope in slopes.values()),
-        lambda slopes: (
-            "slope on logarithmic axes: " + ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
-        ),
-        printed=says,
-        why=why,
-        cause=cause,
-    )
-
-
-def _growth(curve: dict[float, float], low: float, high: float) -> float | None:
-    return curve[high] / curve[low] if low in curve and high in curve else None
-
-
-def _grown(
-    claim: str, says: str, growth: float | None, *, holds: bool, why: str = "", cause: Cause | None = None
-) -> Check:
-    if growth is None:
-        return statement(claim, None, printed=says)
-    return statement(claim, holds, f"{growth:.3g} times", printed=says, why=why, cause=cause)
-
-
 def checks_4(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """What section 6 says of figure 4, beside the rows."""
     says, k = known.says, scale(rows)
     found, own = curves(rows, k, "n"), curves(rows, 1, "n")
     smallest = CELLS[0]
-    small = _only(_over(own, ["LRM", "WM", "HM", "AMM"], "LM"), 0, smallest)
+    small = between(over(own, ["LRM", "WM", "HM", "AMM"], "LM"), 0, smallest)
     ends = scale_at(rows, "n", (2 * M, CELLS[-1]))
     at_ends = curves(rows, ends, "n")
-    growth = _growth(at_ends.get("LRM", {}), 2 * M / ends, CELLS[-1] / ends)
-    proved = _growth(at_ends.get("bound", {}), 2 * M / ends, CELLS[-1] / ends)
-    large = _only(_over(found, OTHERS, "LRM"), 2 * M / k)
+    growth = growth_between(at_ends.get("LRM", {}), 2 * M / ends, CELLS[-1] / ends)
+    proved = growth_between(at_ends.get("bound", {}), 2 * M / ends, CELLS[-1] / ends)
+    large = between(over(found, OTHERS, "LRM"), 2 * M / k)
     return [
         _matrix_mechanism(own, says["matrix mechanism"]),
-        _everywhere(
+        everywhere(
             f"LM has the least error for {smallest:g} cells, the smallest domain",
             says["small"],
             small,
             1.0,
-            _beaten(own) if small else "",
+            beaten(own) if small else "",
             SCHEDULE,
         ),
-        _linear(own, OTHERS, "the error of LM, WM and HM is linear in n", says["linear"]),
-        _grown(
+        linear(own, OTHERS, "the error of LM, WM and HM is linear in n", says["linear"]),
+        grown(
             f"from {2 * M // ends} to {CELLS[-1] // ends:,} cells LRM's error grows by less than half",
             says["stops"],
             growth,
@@ -307,12 +204,12 @@ def checks_4(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
             why="" if proved is None else f"the bound grows {proved:.3g} times over these sizes",
             cause=BOUND_GROWS,
         ),
-        _everywhere(
+        everywhere(
             f"from {2 * M // k} cells on LRM has the least error of LRM, LM, WM and HM",
             says["large"],
             large,
             1.0,
-            _beaten(found),
+            beaten(found),
         ),
         _best_of_all(found, says["best"]),
     ]
@@ -324,7 +221,7 @@ def checks_5(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     found, own = curves(rows, k, "n"), curves(rows, 1, "n")
     crossed = []
     for name in ("WM", "HM"):
-        ratios = _over(own, ["LM"], name)
+        ratios = over(own, ["LM"], name)
         claim = f"{name} has less error than LM for 512 cells and more, and not for fewer"
         if not ratios:
             crossed.append(statement(claim, None, printed=says["crossing"]))
@@ -340,16 +237,16 @@ def checks_5(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
                 cause=DRAW,
             )
         )
-    large = _only(_over(found, OTHERS, "LRM"), 2 * M / k)
+    large = between(over(found, OTHERS, "LRM"), 2 * M / k)
     return [
         _matrix_mechanism(own, says["matrix mechanism"]),
         *crossed,
-        _everywhere(
+        everywhere(
             f"from {2 * M // k} cells on the others have at least {CLEAR:g} times the error of LRM",
             says["large"],
             large,
             CLEAR,
-            _beaten(found),
+            beaten(found),
         ),
         _best_of_all(found, says["best"]),
     ]
@@ -362,10 +259,10 @@ def checks_6(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     end = scale_at(rows, "n", CELLS[-1:])
     return [
         _matrix_mechanism(own, says["matrix mechanism"]),
-        _everywhere(
+        everywhere(
             "LRM has the least error of LRM, LM, WM and HM, at every n",
             says["all"],
-            _over(found, OTHERS, "LRM"),
+            over(found, OTHERS, "LRM"),
             1.0,
             _why_beaten(found, curves(rows, SHRINK, "n")),
             ON_CELLS,
@@ -382,15 +279,15 @@ def _two_orders(
     """Whether LRM is a hundred times better than each other mechanism, and whether it could be at all."""
     for name in OTHERS:
         claim = f"{name} has at least {HUNDRED:g} times the error of LRM at {at:g} {unit}"
-        ratio = _over(found, [name], "LRM").get(at)
-        most = _over(own, [name], "bound").get(printed_at)
+        ratio = over(found, [name], "LRM").get(at)
+        most = over(own, [name], "bound").get(printed_at)
         if ratio is None:
             is_out = most is not None and most < HUNDRED
             ours = f"at most {most:.3g} times is possible" if is_out else "–"
             yield statement(claim, False if is_out else None, ours, printed=says, cause=PROVED)
             continue
         limit = "" if most is None else f"; at the paper's own size at most {most:.3g} times is possible"
-        above = _over(found, ["LRM"], "bound").get(at)
+        above = over(found, ["LRM"], "bound").get(at)
         yield statement(
             claim,
             ratio >= HUNDRED,
@@ -405,22 +302,22 @@ def checks_7(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """What section 6 says of figure 7, beside the rows."""
     says, k = known.says, scale(rows)
     found = curves(rows, k, "m")
-    few = _only(_over(found, OTHERS, "LRM"), 0, N / k / 4)
+    few = between(over(found, OTHERS, "LRM"), 0, N / k / 4)
     names = (*OTHERS, "LRM")
     size = scale_at(rows, "m", (QUERIES[0], QUERIES[-1]))
     at_ends = curves(rows, size, "m")
-    at = _shared(at_ends, *names)
+    at = shared(at_ends, *names)
     spread = {m: max(at_ends[x][m] for x in names) / min(at_ends[x][m] for x in names) for m in at}
     ends = [QUERIES[0] / size, QUERIES[-1] / size]
     closer = None if not all(end in spread for end in ends) else spread[ends[1]] < spread[ends[0]]
-    last = _only(_over(at_ends, ["LM", "HM", "LRM"], "WM"), ends[1])
+    last = between(over(at_ends, ["LM", "HM", "LRM"], "WM"), ends[1])
     return [
-        _everywhere(
+        everywhere(
             "LRM has the least error where the queries are a quarter of the cells or fewer",
             says["few"],
             few,
             1.0,
-            _beaten(found),
+            beaten(found),
         ),
         statement(
             f"the mechanisms are closer to each other for {ends[1]:g} queries than for {ends[0]:g}",
@@ -429,9 +326,9 @@ def checks_7(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
             if closer is None
             else f"largest over least error {spread[ends[0]]:.3g}, then {spread[ends[1]]:.3g}",
             printed=says["converge"],
-            why=_beaten(found),
+            why=beaten(found),
         ),
-        _everywhere(
+        everywhere(
             f"for {ends[1]:g} queries, as many as cells, WM has the least error",
             says["many"],
             last,
@@ -450,15 +347,15 @@ def checks_8(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     """What section 6 says of figure 8, beside the rows."""
     says, k = known.says, scale(rows)
     found, own = curves(rows, k, "m"), curves(rows, 1, "m")
-    most = _over(own, ["LM"], "bound")
+    most = over(own, ["LM"], "bound")
     limit = (
         f"; at the paper's own size at most {min(most.values()):.3g} to {max(most.values()):.3g} times "
         "is possible"
         if most
         else ""
     )
-    ratios = _over(found, OTHERS, "LRM")
-    dramatic = _everywhere(
+    ratios = over(found, OTHERS, "LRM")
+    dramatic = everywhere(
         f"the others have at least {TENFOLD:g} times the error of LRM, for every m",
         says["dramatic"],
         ratios,
@@ -468,7 +365,7 @@ def checks_8(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
     )
     return [
         dramatic,
-        _everywhere(
+        everywhere(
             "LRM has the least error of LRM, LM, WM and HM, for every m",
             says["dramatic"],
             ratios,
@@ -477,12 +374,12 @@ def checks_8(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
             ON_CELLS,
         ),
         _with_noise_on_queries(found, says["dramatic"], "for every m"),
-        _linear(
+        linear(
             found,
             ["LRM"],
             "the error of LRM is linear in the rank, half of m",
             says["linear"],
-            f"the proved bound has slope {_slope(own['bound']):.2f}, LM {_slope(own['LM']):.2f}"
+            f"the proved bound has slope {slope(own['bound']):.2f}, LM {slope(own['LM']):.2f}"
             if min(len(own.get(name, {})) for name in ("LM", "bound")) > 2
             else "",
             LENGTHS,
@@ -502,9 +399,9 @@ def checks_9(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
         float(rank_of("WRelated", M // size, N // size, share)) for share in (SHARES[0], SHARES[-1])
     )
     lowest = float(rank_of("WRelated", M // k, N // k, SHARES[0]))
-    others = {name: _growth(own.get(name, {}), own_first, own_last) for name in OTHERS}
+    others = {name: growth_between(own.get(name, {}), own_first, own_last) for name in OTHERS}
     stable = None if None in others.values() else all((g or 0) <= STABLE for g in others.values())
-    growth = _growth(at_ends.get("LRM", {}), first, last)
+    growth = growth_between(at_ends.get("LRM", {}), first, last)
     return [
         *_two_orders(found, own, lowest, own_first, "as the rank", says["two orders"]),
         statement(
@@ -514,7 +411,7 @@ def checks_9(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
             printed=says["stable"],
             cause=LENGTHS,
         ),
-        _grown(
+        grown(
             f"LRM's error grows at least {TENFOLD:g} times from rank {first:g} to {last:g}",
             says["grows"],
             growth,
@@ -528,7 +425,7 @@ def checks_9(known: Printed, rows: Sequence[Row]) -> Sequence[Check]:
 
 def _statement_relative(found: Curves, first: float, last: float, says: str) -> Check:
     claim = "LRM's advantage over LM shrinks as the rank grows"
-    ratios = _over(found, ["LM"], "LRM")
+    ratios = over(found, ["LM"], "LRM")
     if first not in ratios or last not in ratios:
         return statement(claim, None, printed=says)
     ours = f"LM over LRM: {ratios[first]:.3g} at rank {first:g}, {ratios[last]:.3g} at {last:g}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.papers.lowrank import SCHEDULES, lemma_3, low_rank, random_start, squared_error
+from leastnoise.papers.low_rank_rounds import SCHEDULES, lemma_3, low_rank, random_start, squared_error
 from leastnoise.papers.reproductions.reproduction import Reproduction, Setting
 from leastnoise.papers.reproductions.rows import Row
 from leastnoise.papers.reproductions.tallies import n_trials, statement_reproduction, tally

@@ -27,7 +27,7 @@ import numpy as np
 
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.papers.lowrank import low_rank, random_start
+from leastnoise.papers.low_rank_rounds import low_rank, random_start
 from leastnoise.papers.reproductions.reproduction import Setting
 from leastnoise.papers.reproductions.rows import IS_CUT, Plain, Row
 from leastnoise.planning import design
