@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness, Status, union_bound, union_bound_work, with_row_weights
+from leastnoise.bounds import (
+    ProductWitness,
+    Status,
+    union_bound,
+    union_bound_work,
+    with_row_weights,
+    with_weighted_terms,
+)
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.operators import Array
@@ -48,6 +55,7 @@ from leastnoise.planning.oblique.row_variances import (
 )
 from leastnoise.planning.oblique.splitting import Split, split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
+from leastnoise.planning.oblique.within_caps import lower_total
 from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import AxisRows, Products, first_not_spanned
@@ -199,11 +207,11 @@ def _least_largest(
 
 
 class _SharedSplit(NamedTuple):
-    """Axes with shares of the budget for the total within caps, and weights of each product's queries."""
+    """Axes with shares of the budget for the total within caps, and weights of queries with caps."""
 
     split: Split
     solution: SplitSolution
-    p: Array
+    dual: Dual
 
 
 class _WithinCaps:
@@ -234,7 +242,7 @@ class _WithinCaps:
     def attempt(self, split: Split, start: Array | None = None) -> SplitSolution:
         """Share the budget among the blocks of these axes."""
         solution, p = _total_within(self.request, split, self.sharing, self.caps, start)
-        self.tried.append(_SharedSplit(replace(split, x=solution.x), solution, p / self.n_rows))
+        self.tried.append(_SharedSplit(replace(split, x=solution.x), solution, Dual(p / self.n_rows, {})))
         self.endings.extend([split.ended, solution.ended])
         return solution
 
@@ -252,7 +260,7 @@ class _WithinCaps:
             # Tied axes leave less to choose where caps bind.
             self.attempt(self.split_for(self.question.products, self.weights, _FIRST))
         alone = self.split_for(self.products, self.weights, _FIRST)
-        if self.attempt(alone).is_feasible and not self.tried[-1].p.any():
+        if self.attempt(alone).is_feasible and not self.tried[-1].dual.p.any():
             return
         # Axes that suit the total alone may not keep the caps at all: half of the weight for these.
         of_caps = np.where(self.capped, alone.total / (self.caps * self.n_rows * self.capped.sum()), 0)
@@ -262,22 +270,24 @@ class _WithinCaps:
         if largest.achieved <= 1:
             if not self.attempt(found.split, largest.p).is_feasible:
                 self.tried.append(_keeping_caps(found.split, largest, self.sharing))
+            self.improve(found)
         elif self.best is None:
             raise _infeasible(self.request, self.question, found)
-        self.improve()
 
-    def improve(self) -> None:
-        """Choose axes again for the total and the caps that bind, while that gains anything."""
-        for _ in range(_ROUNDS):
-            if self.deadline.part(_SEARCHING).is_past:
-                self.endings.append("deadline")
-                return
-            best = self.best
-            assert best is not None
-            self.attempt(self.split_for(best.split.products, self.weights + best.p, _SEARCHING))
-            if self.best is best:
-                return
-        self.endings.append("exhausted")
+    def improve(self, found: Alternated) -> None:
+        """Choose axes again, row by row, for the total and the caps that bind."""
+        last = self.deadline.part(_SHARING)
+
+        def sharing(A: Any, w: Array, c: Array) -> SplitSolution:
+            return total_within(A, w, c, tol=self.request.tol / 4, time_limit=last.left)
+
+        lowered = lower_total(
+            found, self.sharing, self.caps, sharing, deadline=self.deadline.part(_SEARCHING)
+        )
+        if lowered is not None:
+            dual = dual_of(replace(found, split=lowered.split, p=lowered.p), self.capped)
+            self.tried.append(_SharedSplit(lowered.split, lowered.solution, dual))
+            self.endings.append(lowered.ended)
 
 
 def _find_within_caps(request: Request, question: ProductRequest) -> SearchResult:
@@ -291,9 +301,9 @@ def _find_within_caps(request: Request, question: ProductRequest) -> SearchResul
         search.endings.append("deadline")
     best = search.best
     assert best is not None
-    bound_by = best.p if best.p.any() else None
     how, endings = "within the targets", search.endings
-    return _found(request, best.split, question.weights, None, how, endings, bound_by, search.caps)
+    bound_by = best.dual if best.dual.p.any() else None
+    return _found(request, best.split, question.weights, bound_by, how, endings, search.caps)
 
 
 def _keeping_caps(split: Split, largest: SplitSolution, weights: Array) -> _SharedSplit:
@@ -303,14 +313,11 @@ def _keeping_caps(split: Split, largest: SplitSolution, weights: Array) -> _Shar
     used = np.flatnonzero(split.x > 0)
     total = float(weights @ (totals_of(split)[:, used] @ (1 / split.x[used])))
     solution = replace(largest, achieved=total, lower_bound=0.0, is_feasible=True)
-    return _SharedSplit(split, solution, np.zeros(len(weights)))
+    return _SharedSplit(split, solution, Dual(np.zeros(len(weights)), {}))
 
 
 # Rounding has been seen to raise the variance of a query by a ten-millionth.
 _ROUNDING_ROOM = 1e-6
-
-# How often axes are chosen again for the total and the caps that bind.
-_ROUNDS = 4
 
 
 def _total_within(
@@ -370,7 +377,10 @@ def dual_of(found: Alternated, capped: Array) -> Dual:
         shape = [products.kinds[a][k].n_rows for a, k in zip(term.places, term.kinds, strict=True)]
         index = np.unravel_index(found.rows[mine], shape) if shape else ()
         for a, at, size in zip(term.places, index, shape, strict=True):
-            if split.axes[a].form == "residual":
+            whole = split.axes[a].p
+            if whole is not None:
+                rows[j, a] = whole
+            elif split.axes[a].form == "residual":
                 rows[j, a] = np.bincount(at, weights=found.p[mine], minlength=size) / of_terms[j]
             else:
                 rows[j, a] = np.full(size, 1 / size)
@@ -418,59 +428,67 @@ def _found(
     dual: Dual | None,
     how: str,
     endings: Sequence[Ended],
-    p: Array | None = None,
     caps: Array | None = None,
 ) -> SearchResult:
-    if dual is not None:
+    if weights is None:
+        assert dual is not None
         witness, proof_ended = _proof(request, split, dual)
+    elif dual is None:
+        q, proof_ended = _weights_of_values(request, split, split.products, weights)
+        witness = ProductWitness(q, axes=split.products.axes)
     else:
-        assert weights is not None
-        counted = weights if p is None else weights + p
-        q, proof_ended = _weights_of_values(request, split, split.products, counted)
-        if p is not None and caps is not None:
-            p = _proving_most(request, split.products, weights, p, caps, q)
-        witness = ProductWitness(q, p, axes=split.products.axes)
+        assert caps is not None
+        witness, proof_ended = _proof_within(request, split, weights, dual, caps)
     claim: Status = "heuristic" if request.privacy.relation.replaces else "stopped"
     note = f"oblique residuals of {len(split.products.terms):,} products, {how}"
     ended = worst_ending([*endings, proof_ended])
     return SearchResult(proposal_of(split, tol=request.tol), witness, claim, note, ended)
 
 
-# Shares of the dual weights of caps that are tried where all of them prove little.
-_SHARES_OF_CAPS = (0.3, 0.0)
-
-# Where Σ p c leaves at least this share of F², little is lost with it.
-_LITTLE_LOST = 0.9
+# Shares of the dual weights of caps that are tried beside all of them.
+_SHARES_OF_CAPS = (0.8, 0.5, 0.25, 0.0)
 
 
-def _proving_most(
-    request: Request, products: Products, weights: Array, p: Array, caps: Array, q: tuple[Array, ...]
-) -> Array | None:
-    """The dual weights of caps, or that share of them that proves most for these weights of values.
+def _proof_within(
+    request: Request, split: Split, weights: Array, dual: Dual, caps: Array
+) -> tuple[ProductWitness, Ended]:
+    """Weights behind F(w + p)² − Σ p c: all of p, or that share of it that proves most.
 
-    Weights p of caps that are hard to keep are large, and F² − Σ p c is what is left of two large numbers:
-    where the search for q ends early, less of p proves more. Where there is no time to compare, none is
-    taken, because a bound without p is never negative.
+    Weights p of caps that are hard to keep are large, and the bound is what is left of two large numbers:
+    less of p may prove more. Where there is no time to compare, none is taken, because a bound without p is
+    never negative.
     """
+    products = split.products
+    both = with_weighted_terms(products, dual.rows)
+    q, ended = _weights_of_values(request, split, both, np.concatenate([weights, dual.p]))
     left = request.deadline.left
-    needed = (2 + len(_SHARES_OF_CAPS)) * seconds_for(union_bound_work(products))
+    needed = (2 + len(_SHARES_OF_CAPS)) * seconds_for(union_bound_work(both))
     if left is not None and left + _LATE_PROOF < needed:
-        return None
-    whole = [own if kinds else np.full(size, 1 / size) for own, kinds, size in _axes(products, q)]
-    finite = np.where(np.isfinite(caps), caps, 0.0)
-    allowed = float((p * finite) @ table_sizes(products))
+        return ProductWitness(q, axes=products.axes), ended
+    allowed = _allowed(products, dual, caps)
+    whole = [own if kinds else np.full(size, 1 / size) for own, kinds, size in _axes(both, q)]
 
     def bound(share: float) -> float:
-        return union_bound(products, weights + share * p, whole) - share * allowed
+        return union_bound(both, np.concatenate([weights, share * dual.p]), whole) - share * allowed
 
-    best, most = 1.0, bound(1.0)
-    if most >= _LITTLE_LOST * (most + allowed):
-        return p
-    for share in _SHARES_OF_CAPS:
-        proved = bound(share)
-        if proved > most:
-            best, most = share, proved
-    return best * p if best > 0 else None
+    most, share = max((bound(share), share) for share in (1.0, *_SHARES_OF_CAPS))
+    if share == 0:
+        q, ended = _weights_of_values(request, split, products, weights)
+        return ProductWitness(q, axes=products.axes), ended
+    return ProductWitness(q, share * dual.p, dual.rows, products.axes), ended
+
+
+def _allowed(products: Products, dual: Dual, caps: Array) -> float:
+    """Σ p c over all queries."""
+    total = 0.0
+    for j in np.flatnonzero(dual.p > 0).tolist():
+        term = products.terms[j]
+        counts = [
+            float(dual.rows[j, a].sum()) if (j, a) in dual.rows else products.kinds[a][k].n_rows
+            for a, k in zip(term.places, term.kinds, strict=True)
+        ]
+        total += float(dual.p[j] * caps[j]) * math.prod(counts)
+    return total
 
 
 def _axes(products: Products, q: tuple[Array, ...]) -> Iterator[tuple[Array, tuple[AxisRows, ...], int]]:

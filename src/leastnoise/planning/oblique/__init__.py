@@ -11,6 +11,7 @@ blocks of residual rows of some axes, the others added up, are measured independ
     centre_search   goes through the axes until nothing falls any more
     splitting       the search as a whole: orders of the axes, and what each is split by
     row_variances   variances of single queries; the least largest variance
+    within_caps     the least total within caps, from there
     tied_axes       small axes put together where a split of each would waste too much
     proposal        the split in integers, as blocks that can be measured
     dual_union      F and its slopes for one union of products

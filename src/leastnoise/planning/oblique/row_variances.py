@@ -320,6 +320,29 @@ class _Layout:
 
 
 @dataclass(frozen=True, eq=False)
+class RowRounds:
+    """Axes as the last round left them, with a number for every single query, open to more rounds.
+
+    Attributes:
+        found: what the search began with.
+        search: the axes as they stand.
+        sums: the variance of every query beside its cap.
+        weights: of the queries, for which the axes were chosen last, (rows,).
+        caps: by which the numbers of every product are divided, (products,).
+    """
+
+    found: Searched
+    search: Search
+    sums: RowSums
+    weights: Array
+    caps: Array
+
+    def to_split(self) -> Split:
+        """The axes as they stand, as plain arrays."""
+        return replace(self.found, search=self.search).to_split()
+
+
+@dataclass(frozen=True, eq=False)
 class Alternated:
     """A split of small largest variance, and the weights of single queries for whose total its axes are best.
 
@@ -328,6 +351,7 @@ class Alternated:
         terms, rows: the product and the row of every query that was told apart from others.
         p: their weights.
         ended: how the search ended.
+        rounds: the axes after the last round.
     """
 
     split: Split
@@ -336,6 +360,7 @@ class Alternated:
     rows: Array
     p: Array
     ended: Ended
+    rounds: RowRounds
 
 
 def alternate(
@@ -374,11 +399,13 @@ def alternate(
     search, weights, sums = _row_by_row(found, split, chosen, of_terms, deadline)
     terms = np.repeat(np.arange(len(chosen)), [len(rows) for _, rows in chosen])
     flat = np.concatenate([rows for _, rows in chosen])
-    best, idle = Alternated(split, math.inf, terms, flat, weights / of_terms[terms], "exhausted"), 0
+    state = RowRounds(found, search, sums, weights, of_terms)
+    best = Alternated(split, math.inf, terms, flat, weights / of_terms[terms], "exhausted", state)
+    idle = 0
     for done in range(rounds + 1):
         is_last = deadline.is_past
         if done % _ROUNDS_PER_INNER == 0 or is_last:
-            split = replace(found, search=search).to_split()
+            split = state.to_split()
             try:
                 x, value = _best_precisions(split, of_terms, inner, row_seconds())
             except RowsTakeTooLong:
@@ -389,6 +416,7 @@ def alternate(
             if value < best.largest:
                 split = replace(split, x=x, total=math.nan)
                 best = replace(best, split=split, largest=value, p=weights / of_terms[terms])
+            best = replace(best, rounds=replace(state, weights=weights))
             if idle == _PATIENCE or is_last:
                 rounds_ended: Ended = "converged" if idle == _PATIENCE else "deadline"
                 return replace(best, ended=worst_ending([first_ended, rounds_ended]))
@@ -440,7 +468,7 @@ def _told_apart(split: Split) -> list[tuple[int, Array]]:
     return found
 
 
-class _RowSums(BlockSums):
+class RowSums(BlockSums):
     """Sums over single rows, with weights that change."""
 
     def reweigh(self, weights: Array) -> None:
@@ -458,7 +486,7 @@ class _RowSums(BlockSums):
 
 def _row_by_row(
     found: Searched, split: Split, chosen: Sequence[tuple[int, Array]], caps: Array, deadline: Deadline
-) -> tuple[Search, Array, _RowSums]:
+) -> tuple[Search, Array, RowSums]:
     """The same centres and parts with a number for every row, and weights of all rows to begin with.
 
     The numbers of a row are those of its product divided by its cap, so that all ratios end up equal.
@@ -483,7 +511,7 @@ def _row_by_row(
         for entry in entries
     ]
     weights = np.full(len(terms), 1 / len(terms))
-    sums = _RowSums(entries, weights, np.concatenate([numbers, factor]), blocks.n_blocks)
+    sums = RowSums(entries, weights, np.concatenate([numbers, factor]), blocks.n_blocks)
     search.sums = sums
     return search, weights, sums
 

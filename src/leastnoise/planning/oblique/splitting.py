@@ -88,6 +88,7 @@ class MeasuredAxis:
             basis also where everything is spanned.
         cost: what a whole axis multiplies total variances with; 1 for others.
         q: dual weights of its values for a bound of product form, (n,), Σq = 1.
+        p: of a whole axis measured for its largest variance, dual weights of its rows, Σp = 1; else None.
     """
 
     form: Form
@@ -95,6 +96,7 @@ class MeasuredAxis:
     basis: Array | None
     cost: float
     q: Array
+    p: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +338,8 @@ def _whole_for_largest(
     q = cells.spread((found.q / cells.counts)[None, :])[0]
     inverse = np.linalg.pinv(cells.spread(root))
     cost = float((operator.apply(inverse) ** 2).sum())
-    return MeasuredAxis("whole", cells.spread(root), basis, cost, q / q.sum())
+    p = found.p / found.p.sum()
+    return MeasuredAxis("whole", cells.spread(root), basis, cost, q / q.sum(), p)
 
 
 def _reweighted(products: Products, row_weights: Sequence[Sequence[Array | None]]) -> Products:
