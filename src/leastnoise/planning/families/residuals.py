@@ -74,6 +74,9 @@ _FIRST = 0.25
 # With caps, when axes have been chosen for the total and the caps, half and half:
 _HALVED = 0.35
 
+# With caps, when attributes have been tied for the largest variance:
+_TYING_FOR_CAPS = 0.4
+
 # With caps, when axes have been chosen for the largest variance:
 _SECOND = 0.5
 
@@ -265,7 +268,10 @@ class _WithinCaps:
         # Axes that suit the total alone may not keep the caps at all: half of the weight for these.
         of_caps = np.where(self.capped, alone.total / (self.caps * self.n_rows * self.capped.sum()), 0)
         self.attempt(self.split_for(self.products, self.weights + of_caps, _HALVED))
-        found, largest = _least_largest(self.request, self.products, self.caps, _SECOND)
+        # Caps that are hard to keep ask for axes tied for them alone.
+        tying = self.deadline.part(_TYING_FOR_CAPS)
+        tied = tied_where_useful(self.question.products, 1 / with_loose_caps(self.caps), deadline=tying)
+        found, largest = _least_largest(self.request, tied, self.caps, _SECOND)
         self.endings.extend([found.ended, largest.ended])
         if largest.achieved <= 1:
             if not self.attempt(found.split, largest.p).is_feasible:

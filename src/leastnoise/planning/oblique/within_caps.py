@@ -45,8 +45,12 @@ _NEARLY_KEPT = 0.2
 # Progress: the total falls by this share of it.
 _PROGRESS = 3e-4
 
-# The logarithm of how far the first weights of caps may be from those of the total, either way.
-_WIDEST_SCALE = 12.0
+# What the first weights of all caps add up to, Σ p c, beside the total variance. Rounds that begin with more
+# than the best weights keep the caps all along; those that begin with less leave them first.
+_FIRST_SCALE = 5.0
+
+# The share of the first weights that all caps have alike: none is left without.
+_REVIVED = 1e-3
 
 # The shares of the budget of least total: of A (rows, blocks), weights and caps of the rows.
 Sharing = Callable[[Any, Array, Array], SplitSolution]
@@ -131,19 +135,12 @@ class _Rows:
         self.base = (weights * state.caps * alike)[terms]
 
     def scaled(self, p: Array) -> Array:
-        """Weights of caps in proportion to these, those for which (1) is largest at these axes."""
-        from scipy import optimize
-
-        A = self._state.sums.matrix()
-        of_total, of_caps, allowed = A.T @ self.base, A.T @ p, float(p.sum())
-        unit = float(of_total.sum() / of_caps.sum())
-
-        def negated(logarithm: float) -> float:
-            s = unit * math.exp(logarithm)
-            return s * allowed - float(np.sqrt(of_total + s * of_caps).sum()) ** 2
-
-        found = optimize.minimize_scalar(negated, bounds=(-_WIDEST_SCALE, _WIDEST_SCALE), method="bounded")
-        return np.asarray(p * unit * math.exp(float(found.x)))
+        """Weights of caps about in proportion to these, that add up to a multiple of the total."""
+        x = self._state.sums.x
+        used = np.flatnonzero(x > 0)
+        total = float(self.base @ (self._state.sums.matrix()[:, used] @ (1 / x[used])))
+        p = p + _REVIVED * self.capped * float(p.sum()) / float(self.capped.sum())
+        return np.asarray(p * (_FIRST_SCALE * total / float(p.sum())))
 
     def share(self, sharing: Sharing) -> SplitSolution:
         """The best shares of the budget for the axes as they are."""
