@@ -163,7 +163,8 @@ def _find(request: Request) -> SearchResult:
         split = split_products(products, weights, deadline=deadline.part(_SEARCHING))
         endings.append(split.ended)
         how = f"{split.sweeps} sweeps over the attributes"
-        return _found(request, split, question.weights, None, how, endings)
+        witness, ended = _proof_of_total(request, split, question.weights)
+        return _found(request, split, witness, how, [*endings, ended])
     assert question.caps is not None
     if kind == "largest":
         deadline = _deadline(request).part(_TYING)
@@ -172,8 +173,9 @@ def _find(request: Request) -> SearchResult:
         found, solution = _least_largest(request, products, question.caps, _SEARCHING)
         endings += [found.ended, solution.ended]
         split = answering_all(found.split)
-        dual = dual_of(found, np.isfinite(question.caps))
-        return _found(request, split, None, dual, "in turns with weights of their queries", endings)
+        dual = _proving_most(request, found, solution, question.caps)
+        witness, ended = _proof(request, split, dual)
+        return _found(request, split, witness, "in turns with weights of their queries", [*endings, ended])
     return _find_within_caps(request, question)
 
 
@@ -235,6 +237,8 @@ class _WithinCaps:
         self.products = tied_where_useful(question.products, asked_for, deadline=tying)
         self.endings: list[Ended] = [tying.ending]
         self.tried: list[_SharedSplit] = []
+        # Weights of single queries prove more than those of whole products, whichever has the least total.
+        self.by_rows: _SharedSplit | None = None
 
     @property
     def best(self) -> _SharedSplit | None:
@@ -292,7 +296,8 @@ class _WithinCaps:
         )
         if lowered is not None:
             dual = dual_of(replace(found, split=lowered.split, p=lowered.p), self.capped)
-            self.tried.append(_SharedSplit(lowered.split, lowered.solution, dual))
+            self.by_rows = _SharedSplit(lowered.split, lowered.solution, dual)
+            self.tried.append(self.by_rows)
             self.endings.append(lowered.ended)
 
 
@@ -307,9 +312,14 @@ def _find_within_caps(request: Request, question: ProductRequest) -> SearchResul
         search.endings.append("deadline")
     best = search.best
     assert best is not None
-    how, endings = "within the targets", search.endings
-    bound_by = best.dual if best.dual.p.any() else None
-    return _found(request, best.split, question.weights, bound_by, how, endings, search.caps)
+    proved_by = best if search.by_rows is None else search.by_rows
+    if proved_by.dual.p.any():
+        witness, ended = _proof_within(
+            request, proved_by.split, question.weights, proved_by.dual, search.caps
+        )
+    else:
+        witness, ended = _proof_of_total(request, best.split, question.weights)
+    return _found(request, best.split, witness, "within the targets", [*search.endings, ended])
 
 
 def _keeping_caps(split: Split, largest: SplitSolution, weights: Array) -> _SharedSplit:
@@ -393,6 +403,28 @@ def dual_of(found: Alternated, capped: Array) -> Dual:
     return Dual(of_terms, rows)
 
 
+def _proving_most(request: Request, found: Alternated, solution: SplitSolution, caps: Array) -> Dual:
+    """The weights of single queries, with sums over each product from the rounds or from the last shares.
+
+    Rounds end when the largest variance falls no more, which it may from the start, with weights of products
+    that prove little; the shares of the budget come with weights that are best for these axes. Where there is
+    no time to compare, those of the rounds are taken.
+    """
+    dual = dual_of(found, np.isfinite(caps))
+    left = request.deadline.left
+    if left is not None and left + _LATE_PROOF < 4 * _last_seconds(request):
+        return dual
+    rows = leading_rows(found.split, np.isfinite(caps))
+    assert solution.p is not None
+    of_shares = np.bincount(rows.terms, weights=solution.p, minlength=len(caps))
+    products = with_row_weights(found.split.products, dual.rows)
+    finite = np.where(np.isfinite(caps), caps, 0.0)
+    pairs = zip(found.split.axes, products.kinds, products.sizes, strict=True)
+    q = [axis.q if kinds else np.full(size, 1 / size) for axis, kinds, size in pairs]
+    candidates = [dual, replace(dual, p=np.where(dual.p > 0, of_shares, 0.0))]
+    return max(candidates, key=lambda one: union_bound(products, one.p, q) / float(one.p @ finite))
+
+
 def _infeasible(request: Request, question: ProductRequest, found: Alternated) -> InfeasibleError:
     assert question.caps is not None
     capped = np.isfinite(question.caps)
@@ -428,27 +460,16 @@ def _weights_of_values(
 
 
 def _found(
-    request: Request,
-    split: Split,
-    weights: Array | None,
-    dual: Dual | None,
-    how: str,
-    endings: Sequence[Ended],
-    caps: Array | None = None,
+    request: Request, split: Split, witness: ProductWitness, how: str, endings: Sequence[Ended]
 ) -> SearchResult:
-    if weights is None:
-        assert dual is not None
-        witness, proof_ended = _proof(request, split, dual)
-    elif dual is None:
-        q, proof_ended = _weights_of_values(request, split, split.products, weights)
-        witness = ProductWitness(q, axes=split.products.axes)
-    else:
-        assert caps is not None
-        witness, proof_ended = _proof_within(request, split, weights, dual, caps)
     claim: Status = "heuristic" if request.privacy.relation.replaces else "stopped"
     note = f"oblique residuals of {len(split.products.terms):,} products, {how}"
-    ended = worst_ending([*endings, proof_ended])
-    return SearchResult(proposal_of(split, tol=request.tol), witness, claim, note, ended)
+    return SearchResult(proposal_of(split, tol=request.tol), witness, claim, note, worst_ending(endings))
+
+
+def _proof_of_total(request: Request, split: Split, weights: Array) -> tuple[ProductWitness, Ended]:
+    q, ended = _weights_of_values(request, split, split.products, weights)
+    return ProductWitness(q, axes=split.products.axes), ended
 
 
 # Shares of the dual weights of caps that are tried beside all of them.
@@ -477,10 +498,9 @@ def _proof_within(
     def bound(share: float) -> float:
         return union_bound(both, np.concatenate([weights, share * dual.p]), whole) - share * allowed
 
-    most, share = max((bound(share), share) for share in (1.0, *_SHARES_OF_CAPS))
+    share = max((1.0, *_SHARES_OF_CAPS), key=bound)
     if share == 0:
-        q, ended = _weights_of_values(request, split, products, weights)
-        return ProductWitness(q, axes=products.axes), ended
+        return _proof_of_total(request, split, weights)
     return ProductWitness(q, share * dual.p, dual.rows, products.axes), ended
 
 

@@ -5,8 +5,8 @@ With c the caps and w the weights of queries, the Lagrangian for fixed p ≥ 0 i
     L(p) = min Σ_j (w_j + p_j) v_j − Σ_j p_j c_j                                                          (1)
 
 which one sweep over the axes brings nearer to its minimum. L is concave, and rises where p grows on queries
-above their caps and falls on those below: p_j ← p_j (v_j/c_j)². Every few rounds the budget is shared anew for
-the axes there are, within the caps, and the best split that keeps them is kept.
+above their caps and falls on those below: p_j ← p_j (v_j/c_j)². Every few rounds the budget is shared
+anew for the axes there are, within the caps, and the best split that keeps them is kept.
 """
 
 from __future__ import annotations
