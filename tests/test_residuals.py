@@ -174,3 +174,49 @@ def test_mixes_of_all_sorts_are_within_a_percent(seed: int) -> None:
     certificate = ln.design(asked, ln.GDP(1), method="residuals").certificate
     assert certificate.lower_bound <= least * (1 + 1e-9)
     assert least * (1 - SOLVER) <= certificate.achieved <= 1.01 * least
+
+
+UNEVEN: dict[str, list[ln.Query]] = {
+    "a total of large weight": [ln.Total(weight=100.0), ln.Marginal("a")],
+    "a table of large weight": [ln.Marginal("a", weight=100.0), ln.Marginal("a", "b")],
+    "an axis that all ask alike": [ln.Prefix("a") * ln.Marginal("b"), ln.Prefix("a")],
+}
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_largest_variances_of_uneven_weights_are_proved(name: str) -> None:
+    asked = ln.assemble(UNEVEN[name], ln.Schema(a=range(10), b=range(4)))
+    largest = ln.MaxVariance()
+    dense = ln.design(asked, ln.GDP(1), method="dense", objective=largest).certificate
+    found = ln.design(asked, ln.GDP(1), method="residuals", objective=largest).certificate
+    assert dense.lower_bound * (1 - SOLVER) <= found.achieved <= 1.001 * dense.achieved
+    assert 0.99 * dense.achieved <= found.lower_bound <= dense.achieved * (1 + SOLVER)
+
+
+def crossing_tables(seed: int) -> ln.Workload:
+    """Tables of two of three attributes, and some of one, with targets and weights of their own."""
+    rng = np.random.default_rng(seed)
+    schema = ln.Schema(**{name: range(int(rng.integers(3, 7))) for name in "abc"})
+    kinds = (ln.Marginal, ln.Prefix, ln.AllRanges)
+    pairs = list(combinations("abc", 2))
+    chosen = [pairs[i] for i in rng.permutation(3)[: 2 + int(rng.integers(2))]]
+    queries = []
+    for x, y in chosen:
+        query = kinds[rng.integers(3)](x) * kinds[rng.integers(3)](y)
+        stderr, weight = 3 * np.exp(rng.normal() / 2), np.exp(rng.normal())
+        queries.append(query.having(stderr=float(stderr), weight=float(weight)))
+    return ln.assemble(queries, schema)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(4))
+def test_totals_within_tight_targets_are_near_the_optimum(seed: int) -> None:
+    asked = crossing_tables(seed)
+    least = ln.design(asked, method="dense").mu
+    assert least is not None
+    goal = ln.GDP(1.02 * least)
+    dense = ln.design(asked, goal, method="dense").certificate
+    plan = ln.design(asked, goal, method="residuals")
+    assert plan.factor is not None and plan.factor <= 1
+    assert dense.lower_bound * (1 - SOLVER) <= plan.certificate.achieved <= 1.03 * dense.achieved
+    assert 0.97 * dense.achieved <= plan.certificate.lower_bound <= dense.achieved * (1 + SOLVER)
