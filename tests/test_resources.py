@@ -23,7 +23,8 @@ from leastnoise.papers.low_rank_rounds import low_rank, random_start
 from leastnoise.papers.unit_balls import L2Ball
 from leastnoise.planning import Request, checked_request, method_named, plan_by
 from leastnoise.planning.oblique import dual_search
-from leastnoise.planning.oblique.row_variances import RowsTakeTooLong, alternate
+from leastnoise.planning.oblique.largest_variance import alternate
+from leastnoise.planning.oblique.row_variances import RowsTakeTooLong
 from leastnoise.planning.oblique.splitting import split_products
 from leastnoise.query import Query, products_of
 from support import refuses

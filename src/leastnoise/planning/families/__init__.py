@@ -5,6 +5,7 @@
     product           the certified optimum for one product, attribute by attribute
     marginals         the certified optimum for cross tables
     residuals         unions of products, by the search in `oblique`
+    residual_proofs   weights that prove how good these are
     joint             unions of products that cross ordered attributes, by the search in `joint`
     fixed_rows        every cell, every query, a tree, wavelets
     attribute_sets    Fourier queries and data cubes

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +19,6 @@ import numpy as np
 from leastnoise.bounds import (
     ProductWitness,
     Status,
-    union_bound,
-    union_bound_work,
-    with_row_weights,
-    with_weighted_terms,
 )
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InfeasibleError
@@ -31,14 +27,25 @@ from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.core.resources import LATE_SECONDS, LATE_SHARE, Needs, seconds_for
 from leastnoise.planning.families.product_requests import (
     ProductRequest,
-    axis_needs,
     largest_axis,
     product_request,
     refuse_unstructured,
     table_sizes,
 )
+from leastnoise.planning.families.residual_proofs import (
+    LATE_PROOF,
+    Dual,
+    bound_work,
+    dual_of,
+    last_seconds,
+    needs_of_axes,
+    proof_of_largest,
+    proof_of_total,
+    proof_within,
+    proving_most,
+)
 from leastnoise.planning.method import Method, Request, SearchResult
-from leastnoise.planning.oblique.dual_search import dual_weights
+from leastnoise.planning.oblique.largest_variance import Alternated, alternate
 from leastnoise.planning.oblique.proposal import (
     SHARE,
     answering_all,
@@ -46,19 +53,13 @@ from leastnoise.planning.oblique.proposal import (
     with_loose_caps,
     with_small_weights,
 )
-from leastnoise.planning.oblique.row_variances import (
-    Alternated,
-    RowsTakeTooLong,
-    alternate,
-    leading_rows,
-    totals_of,
-)
+from leastnoise.planning.oblique.row_variances import RowsTakeTooLong, leading_rows, totals_of
 from leastnoise.planning.oblique.splitting import Split, split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
 from leastnoise.planning.oblique.within_caps import lower_total
 from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.privacy import GAUSSIAN
-from leastnoise.query import AxisRows, Products, first_not_spanned
+from leastnoise.query import Products, first_not_spanned
 from leastnoise.solver import SplitSolution, least_largest, total_within
 
 # Pairs of a product and one of its blocks, at most: each is looked at.
@@ -87,23 +88,10 @@ _SEARCHING = 0.65
 _SHARING = 0.75
 
 
-# Seconds after the limit that bounds may take; the other half of what the promise allows is for rounding.
-_LATE_PROOF = LATE_SECONDS / 2
-
-
 def _deadline(request: Request) -> Deadline:
     """When the search must end, so that what was found can still be rounded and proved."""
-    proof = max(seconds_for(_bound_work(request)) - _LATE_PROOF, 0.0)
-    return request.deadline.before(seconds_for(_of_axes(request).last) + proof)
-
-
-def _last_seconds(request: Request) -> float:
-    """Seconds that rounding and the bound of the certificate take."""
-    return seconds_for(_of_axes(request).last + _bound_work(request))
-
-
-def _bound_work(request: Request) -> float:
-    return union_bound_work(product_request(request).products)
+    proof = max(seconds_for(bound_work(request)) - LATE_PROOF, 0.0)
+    return request.deadline.before(seconds_for(needs_of_axes(request).last) + proof)
 
 
 # Of what the promise leaves, the share for telling single queries apart: the variances of the same queries
@@ -116,16 +104,12 @@ def _for_rows(request: Request) -> float:
     if request.time_limit is None or not request.is_promised:
         return math.inf
     promised = (1 + LATE_SHARE) * request.time_limit + LATE_SECONDS
-    return max(request.began + promised - _last_seconds(request) - time.monotonic(), 0.0) * _SHARE_OF_ROWS
-
-
-def _of_axes(request: Request) -> Needs:
-    return axis_needs(request, held=21, first=70, step=0)
+    return max(request.began + promised - last_seconds(request) - time.monotonic(), 0.0) * _SHARE_OF_ROWS
 
 
 def _needs(request: Request) -> Needs:
     # Its parts share the time by themselves, and `_deadline` sets aside what comes after them.
-    needs = _of_axes(request)
+    needs = needs_of_axes(request)
     return Needs(needs.memory, needs.first + needs.last)
 
 
@@ -163,7 +147,7 @@ def _find(request: Request) -> SearchResult:
         split = split_products(products, weights, deadline=deadline.part(_SEARCHING))
         endings.append(split.ended)
         how = f"{split.sweeps} sweeps over the attributes"
-        witness, ended = _proof_of_total(request, split, question.weights)
+        witness, ended = proof_of_total(request, split, question.weights)
         return _found(request, split, witness, how, [*endings, ended])
     assert question.caps is not None
     if kind == "largest":
@@ -173,8 +157,8 @@ def _find(request: Request) -> SearchResult:
         found, solution = _least_largest(request, products, question.caps, _SEARCHING)
         endings += [found.ended, solution.ended]
         split = answering_all(found.split)
-        dual = _proving_most(request, found, solution, question.caps)
-        witness, ended = _proof(request, split, dual)
+        dual = proving_most(request, found, solution, question.caps)
+        witness, ended = proof_of_largest(request, split, dual)
         return _found(request, split, witness, "in turns with weights of their queries", [*endings, ended])
     return _find_within_caps(request, question)
 
@@ -314,11 +298,9 @@ def _find_within_caps(request: Request, question: ProductRequest) -> SearchResul
     assert best is not None
     proved_by = best if search.by_rows is None else search.by_rows
     if proved_by.dual.p.any():
-        witness, ended = _proof_within(
-            request, proved_by.split, question.weights, proved_by.dual, search.caps
-        )
+        witness, ended = proof_within(request, proved_by.split, question.weights, proved_by.dual, search.caps)
     else:
-        witness, ended = _proof_of_total(request, best.split, question.weights)
+        witness, ended = proof_of_total(request, best.split, question.weights)
     return _found(request, best.split, witness, "within the targets", [*search.endings, ended])
 
 
@@ -366,70 +348,11 @@ def _total_within(
     return solution, np.bincount(rows.terms, weights=solution.p[len(noisy) :], minlength=len(weights))
 
 
-@dataclass(frozen=True, eq=False)
-class Dual:
-    """Weights of queries of product form: one for every product, and those of its rows on each axis."""
-
-    p: Array
-    rows: dict[tuple[int, int], Array]
-
-
-def dual_of(found: Alternated, capped: Array) -> Dual:
-    """Weights of single queries as products of weights of rows.
-
-    Any such weights prove a bound; these have the same sums over each product, and over each of its rows on
-    one axis. Rows of an axis that were not told apart share one weight.
-
-    Args:
-        capped: for every product, whether it has a cap; others have no weight.
-    """
-    split = found.split
-    products = split.products
-    of_terms = capped * np.bincount(found.terms, weights=found.p, minlength=len(products.terms))
-    rows: dict[tuple[int, int], Array] = {}
-    for j in np.flatnonzero(of_terms > 0).tolist():
-        term = products.terms[j]
-        mine = found.terms == j
-        shape = [products.kinds[a][k].n_rows for a, k in zip(term.places, term.kinds, strict=True)]
-        index = np.unravel_index(found.rows[mine], shape) if shape else ()
-        for a, at, size in zip(term.places, index, shape, strict=True):
-            whole = split.axes[a].p
-            if whole is not None:
-                rows[j, a] = whole
-            elif split.axes[a].form == "residual":
-                rows[j, a] = np.bincount(at, weights=found.p[mine], minlength=size) / of_terms[j]
-            else:
-                rows[j, a] = np.full(size, 1 / size)
-    return Dual(of_terms, rows)
-
-
-def _proving_most(request: Request, found: Alternated, solution: SplitSolution, caps: Array) -> Dual:
-    """The weights of single queries, with sums over each product from the rounds or from the last shares.
-
-    Rounds end when the largest variance falls no more, which it may from the start, with weights of products
-    that prove little; the shares of the budget come with weights that are best for these axes. Where there is
-    no time to compare, those of the rounds are taken.
-    """
-    dual = dual_of(found, np.isfinite(caps))
-    left = request.deadline.left
-    if left is not None and left + _LATE_PROOF < 4 * _last_seconds(request):
-        return dual
-    rows = leading_rows(found.split, np.isfinite(caps))
-    assert solution.p is not None
-    of_shares = np.bincount(rows.terms, weights=solution.p, minlength=len(caps))
-    products = with_row_weights(found.split.products, dual.rows)
-    finite = np.where(np.isfinite(caps), caps, 0.0)
-    pairs = zip(found.split.axes, products.kinds, products.sizes, strict=True)
-    q = [axis.q if kinds else np.full(size, 1 / size) for axis, kinds, size in pairs]
-    candidates = [dual, replace(dual, p=np.where(dual.p > 0, of_shares, 0.0))]
-    return max(candidates, key=lambda one: union_bound(products, one.p, q) / float(one.p @ finite))
-
-
 def _infeasible(request: Request, question: ProductRequest, found: Alternated) -> InfeasibleError:
     assert question.caps is not None
     capped = np.isfinite(question.caps)
     dual = dual_of(found, capped)
-    witness, _ = _proof(request, found.split, dual)
+    witness, _ = proof_of_largest(request, found.split, dual)
     shares = np.zeros(len(request.workload.blocks))
     for term, weight, cap in zip(question.products.terms, dual.p, question.caps, strict=True):
         shares[term.block] += weight * cap if weight > 0 else 0.0
@@ -443,82 +366,12 @@ def _infeasible(request: Request, question: ProductRequest, found: Alternated) -
         raise not_found_yet(error) from None
 
 
-def _proof(request: Request, split: Split, dual: Dual) -> tuple[ProductWitness, Ended]:
-    products = with_row_weights(split.products, dual.rows)
-    q, ended = _weights_of_values(request, split, products, dual.p)
-    return ProductWitness(q, dual.p, dual.rows, split.products.axes), ended
-
-
-def _weights_of_values(
-    request: Request, split: Split, products: Products, weights: Array
-) -> tuple[tuple[Array, ...], Ended]:
-    pairs = zip(split.axes, split.products.kinds, strict=True)
-    start = tuple(axis.q if kinds else np.ones(1) for axis, kinds in pairs)
-    # It leaves time for the certificate's bound by itself.
-    deadline = request.deadline.before(seconds_for(_of_axes(request).last))
-    return dual_weights(products, weights, start=start, deadline=deadline, late_seconds=_LATE_PROOF)
-
-
 def _found(
     request: Request, split: Split, witness: ProductWitness, how: str, endings: Sequence[Ended]
 ) -> SearchResult:
     claim: Status = "heuristic" if request.privacy.relation.replaces else "stopped"
     note = f"oblique residuals of {len(split.products.terms):,} products, {how}"
     return SearchResult(proposal_of(split, tol=request.tol), witness, claim, note, worst_ending(endings))
-
-
-def _proof_of_total(request: Request, split: Split, weights: Array) -> tuple[ProductWitness, Ended]:
-    q, ended = _weights_of_values(request, split, split.products, weights)
-    return ProductWitness(q, axes=split.products.axes), ended
-
-
-# Shares of the dual weights of caps that are tried beside all of them.
-_SHARES_OF_CAPS = (0.8, 0.5, 0.25, 0.0)
-
-
-def _proof_within(
-    request: Request, split: Split, weights: Array, dual: Dual, caps: Array
-) -> tuple[ProductWitness, Ended]:
-    """Weights behind F(w + p)² − Σ p c: all of p, or that share of it that proves most.
-
-    Weights p of caps that are hard to keep are large, and the bound is what is left of two large numbers:
-    less of p may prove more. Where there is no time to compare, none is taken, because a bound without p is
-    never negative.
-    """
-    products = split.products
-    both = with_weighted_terms(products, dual.rows)
-    q, ended = _weights_of_values(request, split, both, np.concatenate([weights, dual.p]))
-    left = request.deadline.left
-    needed = (2 + len(_SHARES_OF_CAPS)) * seconds_for(union_bound_work(both))
-    if left is not None and left + _LATE_PROOF < needed:
-        return ProductWitness(q, axes=products.axes), ended
-    allowed = _allowed(products, dual, caps)
-    whole = [own if kinds else np.full(size, 1 / size) for own, kinds, size in _axes(both, q)]
-
-    def bound(share: float) -> float:
-        return union_bound(both, np.concatenate([weights, share * dual.p]), whole) - share * allowed
-
-    share = max((1.0, *_SHARES_OF_CAPS), key=bound)
-    if share == 0:
-        return _proof_of_total(request, split, weights)
-    return ProductWitness(q, share * dual.p, dual.rows, products.axes), ended
-
-
-def _allowed(products: Products, dual: Dual, caps: Array) -> float:
-    """Σ p c over all queries."""
-    total = 0.0
-    for j in np.flatnonzero(dual.p > 0).tolist():
-        term = products.terms[j]
-        counts = [
-            float(dual.rows[j, a].sum()) if (j, a) in dual.rows else products.kinds[a][k].n_rows
-            for a, k in zip(term.places, term.kinds, strict=True)
-        ]
-        total += float(dual.p[j] * caps[j]) * math.prod(counts)
-    return total
-
-
-def _axes(products: Products, q: tuple[Array, ...]) -> Iterator[tuple[Array, tuple[AxisRows, ...], int]]:
-    return zip(q, products.kinds, products.sizes, strict=True)
 
 
 RESIDUALS = Method(

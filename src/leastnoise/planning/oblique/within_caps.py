@@ -21,7 +21,8 @@ import numpy as np
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
-from leastnoise.planning.oblique.row_variances import Alternated, RowRounds, row_tables
+from leastnoise.planning.oblique.largest_variance import Alternated, RowRounds
+from leastnoise.planning.oblique.row_variances import row_tables
 from leastnoise.planning.oblique.splitting import Split
 from leastnoise.solver import SplitSolution
 
