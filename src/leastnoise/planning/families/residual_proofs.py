@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,10 +21,8 @@ from leastnoise.planning.families.product_requests import axis_needs, product_re
 from leastnoise.planning.method import Request
 from leastnoise.planning.oblique.dual_search import dual_weights
 from leastnoise.planning.oblique.largest_variance import Alternated
-from leastnoise.planning.oblique.row_variances import leading_rows
 from leastnoise.planning.oblique.splitting import Split
-from leastnoise.query import AxisRows, Products
-from leastnoise.solver import SplitSolution
+from leastnoise.query import Products
 
 # Seconds after the limit that bounds may take; the other half of what the promise allows is for rounding.
 LATE_PROOF = LATE_SECONDS / 2
@@ -53,6 +50,20 @@ class Dual:
 
     p: Array
     rows: dict[tuple[int, int], Array]
+
+    @property
+    def folded(self) -> Dual:
+        """The same with rows that weigh alike left to the weight of their product.
+
+        Rows that are all 1 stay what they are to a bound: plain counts, or rows that all products ask alike.
+        """
+        p, rows = self.p.copy(), {}
+        for (number, axis), own in self.rows.items():
+            if (own == own[0]).all():
+                p[number] *= own[0]
+            else:
+                rows[number, axis] = own
+        return Dual(p, rows)
 
 
 def dual_of(found: Alternated, capped: Array) -> Dual:
@@ -84,29 +95,38 @@ def dual_of(found: Alternated, capped: Array) -> Dual:
     return Dual(of_terms, rows)
 
 
-def proving_most(request: Request, found: Alternated, solution: SplitSolution, caps: Array) -> Dual:
+def proving_most(request: Request, found: Alternated, of_shares: Array, caps: Array) -> Dual:
     """The weights of single queries, with sums over each product from the rounds or from the last shares.
 
     Rounds end when the largest variance falls no more, which it may from the start, with weights of products
     that prove little; the shares of the budget come with weights that are best for these axes. Where there is
     no time to compare, those of the rounds are taken.
+
+    Args:
+        of_shares: the weight of every product that came with the shares, (products,).
     """
     dual = dual_of(found, np.isfinite(caps))
-    left = request.deadline.left
-    if left is not None and left + LATE_PROOF < 4 * last_seconds(request):
+    products = found.split.products
+    weighted = with_row_weights(products, dual.folded.rows)
+    if _is_short(request, weighted, 4):
         return dual
-    rows = leading_rows(found.split, np.isfinite(caps))
-    assert solution.p is not None
-    of_shares = np.bincount(rows.terms, weights=solution.p, minlength=len(caps))
-    products = with_row_weights(found.split.products, dual.rows)
-    finite = np.where(np.isfinite(caps), caps, 0.0)
     pairs = zip(found.split.axes, products.kinds, products.sizes, strict=True)
     q = [axis.q if kinds else np.full(size, 1 / size) for axis, kinds, size in pairs]
-    candidates = [dual, replace(dual, p=np.where(dual.p > 0, of_shares, 0.0))]
-    return max(candidates, key=lambda one: union_bound(products, one.p, q) / float(one.p @ finite))
+
+    def bound(one: Dual) -> float:
+        return union_bound(weighted, one.folded.p, q) / _allowed(products, one, caps)
+
+    return max([dual, replace(dual, p=np.where(dual.p > 0, of_shares, 0.0))], key=bound)
+
+
+def _is_short(request: Request, products: Products, n_bounds: int) -> bool:
+    """Whether the time left is too short for this number of bounds."""
+    left = request.deadline.left
+    return left is not None and left + LATE_PROOF < n_bounds * seconds_for(union_bound_work(products))
 
 
 def proof_of_largest(request: Request, split: Split, dual: Dual) -> tuple[ProductWitness, Ended]:
+    dual = dual.folded
     products = with_row_weights(split.products, dual.rows)
     q, ended = _weights_of_values(request, split, products, dual.p)
     return ProductWitness(q, dual.p, dual.rows, split.products.axes), ended
@@ -136,15 +156,18 @@ def proof_within(
     less of p may prove more. Where there is no time to compare, none is taken, because a bound without p is
     never negative.
     """
-    products = split.products
+    dual, products = dual.folded, split.products
     both = with_weighted_terms(products, dual.rows)
+    n_bounds = 2 + len(_SHARES_OF_CAPS)
+    # The search for q works out two bounds at least.
+    if _is_short(request, both, 2 + n_bounds):
+        return proof_of_total(request, split, weights)
     q, ended = _weights_of_values(request, split, both, np.concatenate([weights, dual.p]))
-    left = request.deadline.left
-    needed = (2 + len(_SHARES_OF_CAPS)) * seconds_for(union_bound_work(both))
-    if left is not None and left + LATE_PROOF < needed:
+    if _is_short(request, both, n_bounds):
         return ProductWitness(q, axes=products.axes), ended
     allowed = _allowed(products, dual, caps)
-    whole = [own if kinds else np.full(size, 1 / size) for own, kinds, size in _axes(both, q)]
+    triples = zip(q, both.kinds, both.sizes, strict=True)
+    whole = [own if kinds else np.full(size, 1 / size) for own, kinds, size in triples]
 
     def bound(share: float) -> float:
         return union_bound(both, np.concatenate([weights, share * dual.p]), whole) - share * allowed
@@ -166,7 +189,3 @@ def _allowed(products: Products, dual: Dual, caps: Array) -> float:
         ]
         total += float(dual.p[j] * caps[j]) * math.prod(counts)
     return total
-
-
-def _axes(products: Products, q: tuple[Array, ...]) -> Iterator[tuple[Array, tuple[AxisRows, ...], int]]:
-    return zip(q, products.kinds, products.sizes, strict=True)

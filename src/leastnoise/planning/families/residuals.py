@@ -154,10 +154,10 @@ def _find(request: Request) -> SearchResult:
         deadline = _deadline(request).part(_TYING)
         products = tied_where_useful(question.products, 1 / with_loose_caps(question.caps), deadline=deadline)
         endings = [deadline.ending]
-        found, solution = _least_largest(request, products, question.caps, _SEARCHING)
+        found, solution, of_shares = _least_largest(request, products, question.caps, _SEARCHING)
         endings += [found.ended, solution.ended]
         split = answering_all(found.split)
-        dual = proving_most(request, found, solution, question.caps)
+        dual = proving_most(request, found, of_shares, question.caps)
         witness, ended = proof_of_largest(request, split, dual)
         return _found(request, split, witness, "in turns with weights of their queries", [*endings, ended])
     return _find_within_caps(request, question)
@@ -165,8 +165,10 @@ def _find(request: Request) -> SearchResult:
 
 def _least_largest(
     request: Request, products: Products, caps: Array, share: float
-) -> tuple[Alternated, SplitSolution]:
+) -> tuple[Alternated, SplitSolution, Array]:
     """Axes and shares of the budget for the least largest variance beside the caps, at profile 1.
+
+    With them, the weight of every product for which these shares are best.
 
     Blocks that no query with a cap needs may have no share.
 
@@ -192,7 +194,9 @@ def _least_largest(
         # Late, it ends before it is as good as what the rounds had found.
         solution = replace(solution, x=found.split.x, achieved=found.largest)
     split = replace(found.split, x=solution.x)
-    return replace(found, split=split, largest=solution.achieved), solution
+    assert solution.p is not None
+    of_terms = np.bincount(rows.terms, weights=solution.p, minlength=len(caps))
+    return replace(found, split=split, largest=solution.achieved), solution, of_terms
 
 
 class _SharedSplit(NamedTuple):
@@ -259,7 +263,7 @@ class _WithinCaps:
         # Caps that are hard to keep ask for axes tied for them alone.
         tying = self.deadline.part(_TYING_FOR_CAPS)
         tied = tied_where_useful(self.question.products, 1 / with_loose_caps(self.caps), deadline=tying)
-        found, largest = _least_largest(self.request, tied, self.caps, _SECOND)
+        found, largest, _ = _least_largest(self.request, tied, self.caps, _SECOND)
         self.endings.extend([found.ended, largest.ended])
         if largest.achieved <= 1:
             if not self.attempt(found.split, largest.p).is_feasible:
