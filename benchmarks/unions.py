@@ -3,6 +3,7 @@
     python benchmarks/unions.py                          every row; an hour on two cores
     python benchmarks/unions.py --only strips --most 64  rows of one name, up to a size
     python benchmarks/unions.py --only blocks --seeds 10 ten draws of a random workload, the worst reported
+    python benchmarks/unions.py --only tight --seeds 10  ten draws of crossing tables within tight targets
     python benchmarks/unions.py --only strips --most 512 --backend cuda
 
 A row is a workload from a generator of this file; random ones take a seed. `above` is the total variance
@@ -128,6 +129,25 @@ ROWS = {
     "blocks": Row(blocks, (8,), 2.0, is_random=True),
 }
 
+
+def crossing_tables(seed: int) -> ln.Workload:
+    """Tables of two of three attributes, and some of one, with targets and weights of their own."""
+    rng = np.random.default_rng(1000 + seed)
+    schema = ln.Schema(**{name: range(int(rng.integers(3, 9))) for name in "abc"})
+    kinds = (ln.Marginal, ln.Prefix, ln.AllRanges)
+    pairs = [("a", "b"), ("b", "c"), ("a", "c")]
+    chosen: list[tuple[str, ...]] = [pairs[i] for i in rng.permutation(3)[: 2 + int(rng.integers(2))]]
+    chosen += [(name,) for name in "abc" if rng.random() < 0.4]
+    queries = []
+    for names in chosen:
+        query: ln.Query = kinds[rng.integers(3)](names[0])
+        for name in names[1:]:
+            query = query * kinds[rng.integers(3)](name)
+        stderr, weight = 3 * np.exp(rng.normal() / 2), np.exp(rng.normal())
+        queries.append(query.having(stderr=float(np.round(stderr, 2)), weight=float(np.round(weight, 2))))
+    return ln.assemble(queries, schema)
+
+
 # The side of the grid on which targets are compared with the dense optimum.
 CAPPED_SIZE = 46
 
@@ -188,11 +208,29 @@ def run_capped(given: argparse.Namespace) -> None:
         compare(f"total within, {slack} times μ", targets, ln.GDP(slack * least.mu))
 
 
+def run_tight(given: argparse.Namespace) -> None:
+    """Residuals beside dense on crossing tables: totals within targets at the first slack, every draw."""
+    slack = given.slacks[0]
+    for seed in range(given.seeds):
+        asked = crossing_tables(seed)
+        least = ln.design(asked, method="dense").mu
+        assert least is not None
+        dense, took_dense = designed(asked, ln.GDP(slack * least), given, method="dense")
+        plan, took = designed(asked, ln.GDP(slack * least), given, method="residuals")
+        best, found = dense.certificate.achieved, plan.certificate
+        print(
+            f"tight, {slack} times μ, draw {seed}: residuals in {took:5.1f} s, dense in {took_dense:5.1f} s: "
+            f"{100 * (found.achieved / best - 1):6.2f} % above (≤ 3 %), "
+            f"bound {100 * (1 - found.lower_bound / best):6.2f} % low (≤ 3 %)",
+            flush=True,
+        )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=[*ROWS, "capped"], help="rows of one name")
+    parser.add_argument("--only", choices=[*ROWS, "capped", "tight"], help="rows of one name")
     parser.add_argument("--least", type=int, default=0, help="leave out smaller sizes")
     parser.add_argument("--most", type=int, default=10**9, help="leave out larger sizes")
     parser.add_argument("--seeds", type=int, default=1, help="draws of every random workload")
@@ -208,6 +246,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     run_row(name, size, given)
     if given.only in (None, "capped"):
         run_capped(given)
+    if given.only in (None, "tight"):
+        run_tight(given)
 
 
 if __name__ == "__main__":

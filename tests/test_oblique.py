@@ -26,8 +26,8 @@ from leastnoise.planning.oblique.axis_split import (
     residual_place,
 )
 from leastnoise.planning.oblique.block_layout import forms_of
-from leastnoise.planning.oblique.proposal import proposal_of
 from leastnoise.planning.oblique.largest_variance import alternate
+from leastnoise.planning.oblique.proposal import proposal_of
 from leastnoise.planning.oblique.row_variances import leading_rows, row_tables, variance_matrix
 from leastnoise.planning.oblique.splitting import Split, SplitPart, _axis, _Task, split_products
 from leastnoise.planning.oblique.tied_axes import tied, tied_where_useful
