@@ -32,6 +32,7 @@ _SHARES_OF_CAPS = (0.8, 0.5, 0.25, 0.0)
 
 
 def needs_of_axes(request: Request) -> Needs:
+    """What one-axis problems need: memory, the first pass over all axes, and what follows the search."""
     return axis_needs(request, held=21, first=70, step=0)
 
 
@@ -41,6 +42,7 @@ def last_seconds(request: Request) -> float:
 
 
 def bound_work(request: Request) -> float:
+    """About how many operations the bound of the certificate takes."""
     return union_bound_work(product_request(request).products)
 
 
@@ -126,6 +128,7 @@ def _is_short(request: Request, products: Products, n_bounds: int) -> bool:
 
 
 def proof_of_largest(request: Request, split: Split, dual: Dual) -> tuple[ProductWitness, Ended]:
+    """Weights behind F(p)² / Σ p c, with p given, and how the search for q ended."""
     dual = dual.folded
     products = with_row_weights(split.products, dual.rows)
     q, ended = _weights_of_values(request, split, products, dual.p)
@@ -143,6 +146,7 @@ def _weights_of_values(
 
 
 def proof_of_total(request: Request, split: Split, weights: Array) -> tuple[ProductWitness, Ended]:
+    """Weights behind F(w)², and how the search for them ended."""
     q, ended = _weights_of_values(request, split, split.products, weights)
     return ProductWitness(q, axes=split.products.axes), ended
 
