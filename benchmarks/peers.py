@@ -2,6 +2,7 @@
 
     pip install -e '.[peers]'          # in an environment of its own: jax-privacy brings JAX
     python benchmarks/peers.py         # about half an hour on two cores; --quick takes two minutes
+    python benchmarks/peers.py --hdmm hdmm/src --only 'strips 32²,prefix 256'
 
 Every contender runs in a process of its own, once on one core and once on all of them. Error is the
 variance per query at profile 1 (Gaussian noise of μ = 1), or the largest variance where that is sought; the
@@ -12,6 +13,8 @@ measurements. Seconds are those of the contender's own call, its compilation inc
     cvxpy-scs     the semidefinite program, solved by SCS at its default tolerance
     opendp-tree   binary tree, noise on every node, OpenDP's own consistency step; simulated
     mbi           equal Gaussian noise on every marginal, mirror descent; simulated on a made-up table
+    hdmm          its templates for Gaussian noise, the best of three draws; its code is not installed from a
+                  registry and has another licence, so it is run from the path given
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ WORKLOADS = {
     "prefix 256, largest": ("prefix", 256, "largest"),
     "prefix 1024": ("prefix", 1024, "total"),
     "all ranges 256": ("ranges", 256, "total"),
+    "strips 32²": ("strips", 32, "total"),
+    "strips 64²": ("strips", 64, "total"),
     "2-way marginals, 5 of 10": ("marginals", 10, "total"),
 }
 QUICK = ("prefix 64, largest", "prefix 256", "2-way marginals, 5 of 10")
@@ -46,6 +51,9 @@ def matrix_of(kind: str, n: int) -> Any:
     """A workload as rows; for all ranges, rows with the same Gram matrix and the number of queries."""
     if kind == "prefix":
         return np.tril(np.ones((n, n))), n
+    if kind == "strips":
+        prefix, cells = np.tril(np.ones((n, n))), np.eye(n)
+        return np.vstack([np.kron(prefix, cells), np.kron(cells, prefix)]), 2 * n * n
     i, j = np.indices((n, n))
     gram = (np.minimum(i, j) + 1.0) * (n - np.maximum(i, j))
     return np.linalg.cholesky(gram).T, n * (n + 1) // 2
@@ -57,6 +65,9 @@ def leastnoise(kind: str, n: int, goal: str) -> dict[str, Any]:
     if kind == "marginals":
         schema = ln.Schema(**{f"a{k}": range(n) for k in range(5)})
         asked = [ln.Cube(*schema.names, order=(2,))]
+    elif kind == "strips":
+        schema = ln.Schema(x=range(n), y=range(n))
+        asked = [ln.Prefix("x") * ln.Marginal("y"), ln.Marginal("x") * ln.Prefix("y")]
     else:
         schema = ln.Schema(x=range(n))
         asked = [ln.Prefix("x") if kind == "prefix" else ln.AllRanges("x")]
@@ -169,6 +180,54 @@ def mbi(kind: str, n: int, goal: str) -> dict[str, Any]:
     return {"error": float(np.mean(errors)), "seconds": seconds, "note": "one table, one draw, non-negative"}
 
 
+def hdmm(kind: str, n: int, goal: str) -> dict[str, Any]:
+    from hdmm import matrix, templates, workload
+
+    def plainly(operator: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return abs(operator) if ufunc is np.absolute else operator.__rmul__(inputs[0])
+
+    # Newer versions of SciPy refuse functions of NumPy on what HDMM derives its matrices from.
+    matrix.EkteloMatrix.__array_ufunc__ = plainly
+    if kind == "marginals":
+        asked: Any = workload.DimKMarginals([n] * 5, 2)
+        m = 10 * n * n
+    elif kind == "strips":
+        prefix, cells = workload.Prefix(n), matrix.Identity(n)
+        asked = matrix.VStack([matrix.Kronecker([prefix, cells]), matrix.Kronecker([cells, prefix])])
+        m = 2 * n * n
+    else:
+        asked = workload.Prefix(n) if kind == "prefix" else workload.AllRange(n)
+        m = asked.shape[0]
+    np.random.seed(SEED)  # noqa: NPY002, it draws its own seeds from these numbers
+    errors, seconds = [], 0.0
+    for _ in range(_DRAWS if kind in ("marginals", "strips") else 1):
+        began = time.perf_counter()
+        if kind == "marginals":
+            template = templates.Marginals([n] * 5, approx=True)
+        elif kind == "strips":
+            template = templates.BestHD([n, n], 2, approx=True)
+        else:
+            template = templates.OPT0(n, approx=True)
+        claimed = template.optimize(asked)
+        seconds += time.perf_counter() - began
+        if kind == "marginals":  # a hundred thousand cells are not written out
+            errors.append(claimed / m)
+        else:
+            G = template.strategy().gram().dense_matrix()
+            G = np.asarray(G.todense() if hasattr(G, "todense") else G)
+            errors.append(error_of_gram(asked.gram().dense_matrix(), G, m))
+    return {"error": min(errors), "seconds": seconds, "note": f"best of {len(errors)}, worst {max(errors):.6f}"}
+
+
+# How often HDMM starts from other random numbers.
+_DRAWS = 3
+
+
+def error_of_gram(V: Any, G: Any, m: int) -> float:
+    """The variance per query of a strategy with Gram matrix G, its largest column norm 1."""
+    return float(np.vdot(V, np.linalg.pinv(G, hermitian=True)) * G.diagonal().max() / m)
+
+
 Contender = Callable[[str, int, str], dict[str, Any]]
 
 CONTENDERS: dict[str, Contender] = {
@@ -177,11 +236,16 @@ CONTENDERS: dict[str, Contender] = {
     "cvxpy-scs": cvxpy_scs,
     "opendp-tree": opendp_tree,
     "mbi": mbi,
+    "hdmm": hdmm,
 }
 
 
 def why_not(contender: str, kind: str, n: int, goal: str) -> str | None:
     """Why a contender has no turn at a workload."""
+    if contender == "hdmm":
+        return "made for the total alone" if goal == "largest" else None
+    if kind == "strips" and contender != "leastnoise":
+        return "no crossed axes"
     if (contender == "mbi") != (kind == "marginals") and contender != "leastnoise":
         return "marginals alone" if contender == "mbi" else "no matrix that large"
     if contender == "opendp-tree" and goal == "largest":
@@ -192,10 +256,13 @@ def why_not(contender: str, kind: str, n: int, goal: str) -> str | None:
     return None
 
 
-def measured(contender: str, workload: str, n_cores: int | None, limit: float) -> dict[str, Any]:
-    """What one contender gives, in a process of its own."""
+def measured(
+    contender: str, workload: str, n_cores: int | None, limit: float, path: str | None
+) -> dict[str, Any]:
+    """What one contender gives, in a process of its own, where HDMM's code is at the path."""
     command = [sys.executable, __file__, "--one", contender, workload]
     command += [] if n_cores is None else ["--cores", str(n_cores)]
+    command += [] if path is None else ["--hdmm", path]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
@@ -216,7 +283,11 @@ def main() -> None:
     )
     parser.add_argument("--one", nargs=2, metavar=("CONTENDER", "WORKLOAD"), help=argparse.SUPPRESS)
     parser.add_argument("--cores", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--hdmm", metavar="PATH", help="the folder that holds HDMM's package")
+    parser.add_argument("--only", help="workloads, by name, separated by commas")
     given = parser.parse_args()
+    if given.hdmm:
+        sys.path.insert(0, given.hdmm)
     if given.one:
         if given.cores:
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.cores])
@@ -224,15 +295,18 @@ def main() -> None:
         return
     limit = given.limit or (60.0 if given.quick else 300.0)
     print(f"{'workload':<26}{'contender':<14}{'error':>12}{'above bound':>13}{'one core':>11}{'all':>9}")
-    for workload in QUICK if given.quick else WORKLOADS:
+    chosen = given.only.split(",") if given.only else QUICK if given.quick else WORKLOADS
+    for workload in chosen:
         bound = None
         for contender in CONTENDERS:
+            if contender == "hdmm" and not given.hdmm:
+                continue
             why = why_not(contender, *WORKLOADS[workload])
             if why is not None:
                 print(f"{workload:<26}{contender:<14}  – {why}")
                 continue
-            one = measured(contender, workload, 1, limit)
-            whole = measured(contender, workload, None, limit)
+            one = measured(contender, workload, 1, limit, given.hdmm)
+            whole = measured(contender, workload, None, limit, given.hdmm)
             bound = one.get("bound", bound)
             error = one.get("error", whole.get("error"))
             shown = "–" if error is None else f"{error:.6f}"

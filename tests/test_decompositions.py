@@ -1,4 +1,4 @@
-"""Eigendecompositions go to the device that searches, and nothing is trusted to them."""
+"""Dense work goes to the device that searches, and nothing that is promised is trusted to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.bounds.nuclear_norm import total_variance_bound
-from leastnoise.core.decompositions import decomposed_by, eigh
+from leastnoise.core.backend import NumpyBackend, load_backend
+from leastnoise.core.decompositions import (
+    computed_on,
+    eigh,
+    form_along,
+    gram_of,
+    triangle_inverse,
+    triangle_of,
+)
 from leastnoise.core.operators import Array
 from leastnoise.query import Workload
 from support import extra
@@ -33,34 +41,115 @@ def test_values_rise_and_vectors_rebuild() -> None:
     np.testing.assert_allclose((vectors * values) @ vectors.T, A, atol=1e-11)
 
 
+class CountingBackend(NumpyBackend):
+    """NumPy as if it were a device, noting what it decomposes."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def eigh(self, symmetric: Array, *, may_overwrite: bool = False) -> tuple[Array, Array]:
+        self.seen.append(len(symmetric))
+        return super().eigh(symmetric)
+
+
 def test_large_matrices_go_elsewhere_and_only_within() -> None:
-    seen: list[int] = []
-
-    def elsewhere(A: Array) -> tuple[Array, Array]:
-        seen.append(len(A))
-        return np.linalg.eigh(A)
-
-    with decomposed_by(elsewhere):
+    device = CountingBackend()
+    with computed_on(device):
         eigh(symmetric(511))
         eigh(symmetric(512))
-    assert seen == [512]
-    with pytest.raises(ZeroDivisionError), decomposed_by(elsewhere):
+    assert device.seen == [512]
+    with pytest.raises(ZeroDivisionError), computed_on(device):
         raise ZeroDivisionError
     eigh(symmetric(512))
-    assert seen == [512]
+    assert device.seen == [512]
+
+
+class FailingBackend(NumpyBackend):
+    """A device that is out of memory."""
+
+    def matrix(self, values: Array) -> Array:
+        raise RuntimeError("CUDA out of memory.\nTried to allocate a lot")
 
 
 def test_a_device_that_fails_is_stood_in_for_and_named() -> None:
-    def out_of_memory(A: Array) -> tuple[Array, Array]:
-        raise RuntimeError("CUDA out of memory.\nTried to allocate a lot")
-
     A = symmetric(512)
     with (
-        decomposed_by(out_of_memory),
+        computed_on(FailingBackend()),
         pytest.warns(RuntimeWarning, match=r"512 rows, and SciPy does: CUDA out of memory\.$"),
     ):
         values, _ = eigh(A)
     np.testing.assert_allclose(values, np.linalg.eigvalsh(A), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_triangles_and_products_agree_with_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "torch":
+        extra("torch")
+    monkeypatch.setattr("leastnoise.core.decompositions._SMALL", 1)
+    generator = np.random.default_rng(3)
+    for k in (1, 2, 7, 40):
+        rows, K = generator.standard_normal((k + 3, k)), symmetric(k)
+        with computed_on(load_backend(name)):
+            C = triangle_of(rows)
+            inverse = triangle_inverse(C)
+            form, gram = form_along(K, rows[:k]), gram_of(rows)
+        assert not np.tril(C, -1).any()
+        np.testing.assert_allclose(C.T @ C, rows.T @ rows, atol=1e-12 * k)
+        np.testing.assert_allclose(inverse @ C, np.eye(k), atol=1e-8)
+        assert not np.tril(inverse, -1).any()
+        np.testing.assert_allclose(form, rows[:k].T @ K @ rows[:k], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(gram, rows.T @ rows, atol=1e-12 * k)
+
+
+def test_what_is_below_a_triangle_is_not_read() -> None:
+    C = np.triu(symmetric(30)) + 30 * np.eye(30)
+    dirty = C + np.tril(np.full((30, 30), np.nan), -1)
+    np.testing.assert_allclose(triangle_inverse(dirty) @ C, np.eye(30), atol=1e-12)
+
+
+class _Inexact(np.ndarray[Any, Any]):
+    """An array whose products are a millionth too large in one entry, in float32, or not numbers."""
+
+    kind = "entry"
+
+    def __matmul__(self, other: Any) -> Any:
+        exact = np.asarray(self) @ np.asarray(other)
+        if self.kind == "float32":
+            exact = (np.asarray(self).astype(np.float32) @ np.asarray(other).astype(np.float32)).astype(float)
+        elif self.kind == "nan":
+            exact[3, 5] = np.nan
+        else:
+            exact[3, 5] += 1e-6 * float(np.linalg.norm(exact))
+        return exact.view(type(self))
+
+
+class InexactBackend(NumpyBackend):
+    """A device whose products are wrong."""
+
+    def __init__(self, kind: str) -> None:
+        self._array = type("_Wrong", (_Inexact,), {"kind": kind})
+
+    def matrix(self, values: Array) -> Array:
+        return np.asarray(values, dtype=float).view(self._array)
+
+    def numpy(self, values: Array) -> Array:
+        return np.asarray(values)
+
+
+@pytest.mark.parametrize("kind", ["entry", "float32", "nan"])
+def test_a_product_of_the_device_that_is_wrong_is_found_and_taken_here(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proof rests on these two products: a device that errs must not raise a bound."""
+    monkeypatch.setattr("leastnoise.core.decompositions._SMALL", 1)
+    K, Y = symmetric(60), np.random.default_rng(4).standard_normal((60, 60))
+    with computed_on(InexactBackend(kind)):
+        with pytest.warns(RuntimeWarning, match="60 rows, and SciPy does: its product is wrong"):
+            form = form_along(K, Y)
+        with pytest.warns(RuntimeWarning, match="its product is wrong"):
+            gram = gram_of(Y)
+    assert (form == Y.T @ (K @ Y)).all()
+    assert (gram == Y.T @ Y).all()
 
 
 @pytest.mark.thorough
@@ -94,12 +183,14 @@ def test_a_device_that_errs_weakens_the_bound(monkeypatch: pytest.MonkeyPatch) -
     honest = total_variance_bound(workload, q)
 
     def erring(by: float) -> float:
-        def decompose(A: Array) -> tuple[Array, Array]:
-            values, vectors = np.linalg.eigh(A)
-            rng = np.random.default_rng(1)
-            return values * (1 + by * rng.random(520)), vectors + by / 50 * rng.standard_normal((520, 520))
+        class Erring(NumpyBackend):
+            def eigh(self, A: Array, *, may_overwrite: bool = False) -> tuple[Array, Array]:
+                values, vectors = np.linalg.eigh(A)
+                rng = np.random.default_rng(1)
+                wrong = vectors + by / 50 * rng.standard_normal((520, 520))
+                return values * (1 + by * rng.random(520)), wrong
 
-        with decomposed_by(decompose):
+        with computed_on(Erring()):
             return total_variance_bound(workload, q)
 
     bounds = [erring(by) for by in (1e-9, 1e-6, 1e-3, 1.0)]

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.decompositions import eigh
+from leastnoise.core.decompositions import eigh, form_along, gram_of
 from leastnoise.core.operators import Array, require_room
 from leastnoise.query import Workload
 
@@ -252,7 +252,7 @@ def _trace_root_along(values: Array, E: Array, K: Array, Y: Array) -> float:
     strong = values > max(_NOISE_FLOOR * len(values) * values.max(), 0)
     if not strong.all():
         values, E, Y = values[strong], E[:, strong], Y[:, strong]
-    return _trace_root_of(values, Y.T @ (K @ Y), E.T @ E)
+    return _trace_root_of(values, form_along(K, Y), gram_of(E))
 
 
 def _trace_root_of(values: Array, H: Array, EE: Array) -> float:

@@ -103,6 +103,7 @@ class UnionQuestions:
     def _gram(self, a: int, mixture: _Mixture) -> Array:
         """The Gram matrix of a mixture."""
         kept = self._counted[a]
+        are_all = len(kept) == self._products.sizes[a]
         V = np.zeros((len(kept), len(kept)))
         for kind, share in mixture.items():
             if kind == _TOTAL:
@@ -114,7 +115,7 @@ class UnionQuestions:
             else:
                 rows = None if given is None else np.asarray(given, dtype=float)
                 whole = block.gram if rows is None else block.operator.weighted_gram(rows)
-                V += share * whole[np.ix_(kept, kept)]
+                V += share * (whole if are_all else whole[np.ix_(kept, kept)])
         return V
 
     def norm(self, a: int, mixture: _Mixture) -> float:
@@ -122,9 +123,13 @@ class UnionQuestions:
         q = self._q[a] / math.fsum(self._q[a])
         if self._is_diagonal(a, mixture):
             return math.fsum(np.sqrt(q * self._values(a, mixture)))
-        K = np.sqrt(q)[:, None] * self._gram(a, mixture) * np.sqrt(q)
+        K = self._gram(a, mixture)
+        K *= np.sqrt(q)[:, None]
+        K *= np.sqrt(q)
         unit = float(np.diag(K).max(initial=0))
-        return math.sqrt(unit) * trace_root_below(K / unit) if unit > 0 else 0.0
+        if unit > 0:
+            K /= unit
+        return math.sqrt(unit) * trace_root_below(K) if unit > 0 else 0.0
 
     @property
     def sizes(self) -> dict[int, int]:

@@ -106,6 +106,10 @@ class Backend(ABC):
         """X with lower · X = right; the right side may be overwritten."""
 
     @abstractmethod
+    def upper_inverse(self, upper: Any) -> Any:
+        """The inverse of an upper triangle; what is below is not read."""
+
+    @abstractmethod
     def least_squares(self, matrix: Any, right: Any) -> Any:
         """matrix⁺ · right; singular values below rounding beside the largest count as zero."""
 
@@ -219,6 +223,13 @@ class NumpyBackend(Backend):
         # X transposed, from the right: rows of a C-ordered array are columns to BLAS.
         return np.asarray(linalg.blas.dtrsm(1.0, lower, right.T, side=1, lower=1, trans_a=1, overwrite_b=1).T)
 
+    def upper_inverse(self, upper: Array) -> Array:
+        from scipy.linalg import lapack
+
+        # The transpose of a C-ordered upper triangle is a lower one in the order of LAPACK. A third of the
+        # multiplications of solving for every column of the identity.
+        return np.asarray(lapack.dtrtri(np.triu(upper).T, lower=1, overwrite_c=1)[0].T)
+
     def least_squares(self, matrix: Array, right: Array) -> Array:
         return np.linalg.lstsq(matrix, right, rcond=None)[0]
 
@@ -318,6 +329,11 @@ class TorchBackend(Backend):
 
     def solve_lower(self, lower: Any, right: Any) -> Any:
         return self._torch.linalg.solve_triangular(lower, right, upper=False)
+
+    def upper_inverse(self, upper: Any) -> Any:
+        torch = self._torch
+        identity = torch.eye(len(upper), dtype=torch.float64, device=self._device)
+        return torch.linalg.solve_triangular(upper, identity, upper=True)
 
     def least_squares(self, matrix: Any, right: Any) -> Any:
         # PyTorch's own needs a matrix of full rank on CUDA.

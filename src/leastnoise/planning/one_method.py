@@ -16,7 +16,7 @@ import numpy as np
 from leastnoise.bounds import ProductWitness, Witness, largest_share
 from leastnoise.core import threads
 from leastnoise.core.deadline import LEAST_TIME
-from leastnoise.core.decompositions import Decompose, decomposed_by
+from leastnoise.core.decompositions import computed_on
 from leastnoise.core.directed import root_above
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
@@ -67,7 +67,7 @@ def plan_from_search(method: Method, request: Request, has_goal: bool, needs: Ne
     method.check_options(request.options)
     if method.is_data_dependent:
         return _plan_of_mechanism(method, request)
-    with decomposed_by(_decompose_on(request.backend)):
+    with computed_on(None if request.backend == "numpy" else load_backend(request.backend)):
         with threads.for_matrices_of(method.matrix_size(request)):
             found = method.find(_with_time_to_search(request, needs))
         assert isinstance(found, SearchResult)
@@ -82,19 +82,6 @@ def _with_time_to_search(request: Request, needs: Needs) -> Request:
     if left is None or not request.is_promised:
         return request
     return replace(request, time_limit=max(needs.searching(left), LEAST_TIME))
-
-
-def _decompose_on(name: str) -> Decompose | None:
-    """Eigendecompositions on the device of a backend; None for the processor."""
-    if name == "numpy":
-        return None
-
-    def decompose(symmetric: Array) -> tuple[Array, Array]:
-        backend = load_backend(name)
-        values, vectors = backend.eigh(backend.matrix(symmetric))
-        return backend.numpy(values), backend.numpy(vectors)
-
-    return decompose
 
 
 def plan_of(

@@ -46,7 +46,13 @@ from leastnoise.strategy.joint_proposal import JointProposal, joint_form
 from leastnoise.strategy.joint_rows import JointRows, joint_rows_from_parts, needed_rows
 from leastnoise.strategy.measured import MAX_DENSE_STRATEGY, CountTables, Measured, Spread
 from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked, query_rows_from_plain
-from leastnoise.strategy.rounding import GRID_TOLERANCE, LEAST_SCALE_BITS, RealStrategy, integer_strategy
+from leastnoise.strategy.rounding import (
+    GRID_TOLERANCE,
+    LEAST_SCALE_BITS,
+    RealStrategy,
+    integer_strategy,
+    rounded_rows,
+)
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
 from leastnoise.strategy.structured.axis_form import (
     AxisForm,
@@ -102,6 +108,7 @@ __all__ = [
     "needed_rows",
     "query_rows_from_plain",
     "rounded_centre",
+    "rounded_rows",
     "single_block",
     "smallest_columns",
     "spare_of",

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.decompositions import full_rank_inverse
+from leastnoise.core.decompositions import full_rank_inverse, triangle_inverse
 from leastnoise.core.directed import float_above
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
@@ -111,8 +111,8 @@ class Strategy(Operator, Measured):
         r, n = self.shape
         if r == n and np.count_nonzero(A) == np.count_nonzero(np.diag(A)) == n:
             return np.diag(1 / np.diag(A)), n
-        if r == n and not np.tril(A, -1).any() and np.diag(A).all():
-            return np.asarray(linalg.solve_triangular(A, np.eye(n))), n
+        if exact.is_full_triangle(self.entries):
+            return triangle_inverse(A), n
         if not A.any():
             return np.zeros((n, r)), 0
         quick = full_rank_inverse(A)
@@ -259,7 +259,7 @@ class Strategy(Operator, Measured):
         if r < n:
             return False
         # A triangle of integers is judged by its diagonal, exactly.
-        if r == n and self.entries.diagonal().all() and not np.tril(self.entries, -1).any():
+        if exact.is_full_triangle(self.entries):
             return True
         return self._inverse_and_rank[1] == n
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
+from leastnoise.core.decompositions import triangle_inverse
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.privacy import CellCosts, Goal
@@ -64,8 +65,17 @@ def integer_strategy(
     Raises:
         DesignError: if the proposal is not finite, or rounding would lose a direction.
     """
+    return _scaled_to(goal, rounded_rows(proposal, goal, tol), spare)
+
+
+def rounded_rows(proposal: RealStrategy, goal: Goal, tol: float) -> Array:
+    """The rows of a proposal in integers, fine enough for a goal and a relative gap.
+
+    Raises:
+        DesignError: as `integer_strategy`.
+    """
     C = np.asarray(proposal.coefficients)
-    if not np.isfinite(C.astype(float)).all():
+    if not np.isfinite(C.astype(float, copy=False)).all():
         raise DesignError("the strategy found is not finite; rescale the workload's rows")
     if C.dtype.kind == "i":
         bits = grid_bits_of_integers(C, goal, tol)
@@ -73,11 +83,11 @@ def integer_strategy(
         scaled = C.astype(object if is_wide else np.int64) << bits
     else:
         rows_of = C if proposal.basis is None else C @ proposal.basis.astype(float)
-        scaled = rounded_triangle(C, float(np.sqrt((rows_of**2).sum(axis=0)).max(initial=0)), goal, tol)
-    rows = exact.as_integers(scaled)
+        longest = math.sqrt(float(np.einsum("ri,ri->i", rows_of, rows_of).max(initial=0)))
+        scaled = rounded_triangle(C, longest, goal, tol)
     if proposal.basis is not None:
-        rows = exact.as_integers(exact.product(rows, exact.as_integers(proposal.basis)))
-    return _scaled_to(goal, rows, spare)
+        scaled = exact.product(exact.as_integers(scaled), exact.as_integers(proposal.basis))
+    return scaled if scaled.dtype == np.int64 else exact.as_integers(scaled)
 
 
 def _scaled_to(goal: Goal, rows: Array, spare: CellCosts | None) -> Strategy:
@@ -97,10 +107,8 @@ def rounded_triangle(C: Array, longest: float, goal: Goal, tol: float) -> Array:
     Args:
         longest: the length of the longest column of what is measured.
     """
-    from scipy import linalg
-
     k = C.shape[0]
-    if C.shape != (k, k) or np.tril(C, -1).any():
+    if C.shape != (k, k) or not exact.is_upper_triangle(C):
         raise DesignError(
             "real coefficients must come as an upper triangular square; proposals.from_rows takes any rows"
         )
@@ -111,13 +119,14 @@ def rounded_triangle(C: Array, longest: float, goal: Goal, tol: float) -> Array:
         raise DesignError("the strategy found lost a direction; rescale the workload's rows")
     # Rounding errors E are spread over ±½ step: the relative change of the noise
     # is about ‖E C⁻¹‖_F = step · √(k/12) · ‖C⁻¹‖_F.
-    inverse = linalg.solve_triangular(normal, np.eye(k))
-    spread = math.sqrt(k / 12) * float(np.linalg.norm(inverse))
+    spread = math.sqrt(k / 12) * float(np.linalg.norm(triangle_inverse(normal)))
     bits = math.ceil(math.log2(max(spread, 1.0) / GRID_TOLERANCE)) + finer_bits(tol)
     bits = max(bits, bits_for_scale(goal, tol))
-    real = np.rint(np.ldexp(normal, min(bits, 900)))
+    # A power of two is multiplied exactly.
+    normal *= 2.0 ** min(bits, 900)
+    real = np.rint(normal, out=normal)
     # On an ill-conditioned basis the coefficients are far larger than the columns of C·B.
-    is_wide = np.abs(real).max() >= 2.0**exact.SAFE_BITS
+    is_wide = max(real.max(), -real.min()) >= 2.0**exact.SAFE_BITS
     grid = np.vectorize(int, otypes=[object])(real) if is_wide else real.astype(np.int64)
     if not grid.diagonal().all():
         raise DesignError("rounding would lose a direction; rescale the workload's rows")

@@ -33,6 +33,10 @@ REAL_ROW_BITS = 48
 # are: 0.5, 0.25 and the like.
 _SHORT_BITS = 40
 
+# Cells. From this number on, queries whose Gram matrix is known by structure are not written out for it: a
+# product of 8,192 prefix sums takes as long as a step of the search.
+_STRUCTURED_CELLS = 512
+
 # A dense factorisation of the queries is taken up to this many rows per cell;
 # beyond it, their Gram matrix.
 _TALL = 8
@@ -130,7 +134,15 @@ def factor_gram(workload: Workload, basis: Basis) -> Array:
     weighted = RowScaled(workload.operator, np.sqrt(workload.weights))
     is_short = m <= _TALL * n or k <= LOW_RANK * min(m, n)
     if is_short and m * max(k, n if Q is None else 1) <= 2**26:
-        values, turn = _dense_factor(_finite(weighted.dense() if Q is None else weighted.apply(Q)))
+        is_known = Q is None and n >= _STRUCTURED_CELLS and workload.operator.is_quick
+        rows = None if is_known else _finite(weighted.dense() if Q is None else weighted.apply(Q))
+        with np.errstate(over="ignore", invalid="ignore"):
+            # Squaring costs half the digits, and takes a third of the time.
+            V = workload.weighted_gram() if rows is None else rows.T @ rows
+        factor = _clear_gram_factor(V)
+        if factor is None:
+            factor = _dense_factor(_finite(weighted.dense()) if rows is None else rows)
+        values, turn = factor
         least = _LEAST_STRENGTH
     else:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -152,21 +164,22 @@ def _finite(entries: Array) -> Array:
 
 
 def _dense_factor(rows: Array) -> tuple[Array, Array]:
-    """Singular values, falling, and right vectors as rows, from the rows themselves where they need it."""
+    """Singular values, falling, and right vectors as rows, from the rows themselves."""
     from scipy import linalg
 
     m, k = rows.shape
-    # Squaring costs half the digits, and a third of the time.
-    with np.errstate(over="ignore", invalid="ignore"):
-        V = rows.T @ rows
-    if np.isfinite(V).all():
-        values, turn = _gram_factor(V)
-        if values[-1] ** 2 > GRAM_RATIO * values[0] ** 2:
-            return values, turn
     if m > k:
         rows = linalg.qr(rows, mode="r", check_finite=False)[0][:k]
     _, values, turn = linalg.svd(rows, full_matrices=False, check_finite=False)
     return values, turn
+
+
+def _clear_gram_factor(V: Array) -> tuple[Array, Array] | None:
+    """As `_gram_factor`; None where squares hide the weakest directions."""
+    if not np.isfinite(V).all():
+        return None
+    values, turn = _gram_factor(V)
+    return (values, turn) if values[-1] ** 2 > GRAM_RATIO * values[0] ** 2 else None
 
 
 def _factor_in_blocks(weighted: RowScaled, Q: Array | None) -> tuple[Array, Array]:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from leastnoise.bounds import ProductWitness, Status
-from leastnoise.core import exact_integers as exact
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
@@ -33,7 +32,7 @@ from leastnoise.planning.families.product_requests import (
 from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.privacy import GAUSSIAN, GDP
 from leastnoise.query import AxisRows, MaxVariance, ProductTerm, TotalVariance, workload_of_rows
-from leastnoise.strategy import AxisForm, RealStrategy, identity_form, integer_strategy, single_block
+from leastnoise.strategy import AxisForm, RealStrategy, identity_form, rounded_rows, single_block
 
 # Cells. Beyond this number a product of one attribute and of others that are added up is taken as one.
 _ONE_AXIS = 512
@@ -136,7 +135,7 @@ def _optimal(request: Request, kind: AxisRows, n_factors: int, time_limit: float
     )
     assert isinstance(found, SearchResult)
     assert isinstance(found.proposal, RealStrategy)
-    integers = integer_strategy(found.proposal, GDP(1), tol=tol).entries
+    integers = rounded_rows(found.proposal, GDP(1), tol)
     form = AxisForm("whole", kind.operator.shape[1], _lowest_terms(integers))
     p = np.asarray(found.p) if is_largest and found.p is not None else None
     return _FactorFound(form, np.asarray(found.q), p, found.note, found.ended)
@@ -168,7 +167,7 @@ def _lowest_terms(rows: Array) -> Array:
         for value in rows.reshape(-1).tolist():
             shared |= value
     bits = (shared & -shared).bit_length() - 1 if shared else 0
-    return exact.as_integers(rows >> bits)
+    return rows >> bits if bits else rows
 
 
 def _needs(request: Request) -> Needs:

@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.decompositions import coefficients_on
+from leastnoise.core.decompositions import coefficients_on, triangle_of
 from leastnoise.core.errors import DesignError
 from leastnoise.core.numerical_rank import row_lengths
 from leastnoise.core.operators import Array, RowScaled
@@ -77,18 +77,16 @@ def on_basis(rows: Array, basis: Array) -> Array:
 
 def triangle(root: Array, basis: Array | None) -> Array:
     """The upper triangular C, (k, k), with CᵀC equal to the precision of root on the basis."""
-    from scipy import linalg
-
     coefficients = root
     if not np.isfinite(root).all():
         raise DesignError("the strategy found is not finite; rescale the workload's rows")
     if basis is not None:
         # root = coefficients · basis exactly, because both span the same rows.
         coefficients = on_basis(root, basis)
-    C = linalg.qr(coefficients, mode="r", check_finite=False)[0][: coefficients.shape[1]]
+    C = triangle_of(coefficients)
     if C.shape[0] != C.shape[1] or not math.isfinite(float(np.abs(C).max(initial=0))):
         raise DesignError("the strategy found lost a direction; rescale the workload's rows")
-    return np.asarray(np.triu(C))
+    return C
 
 
 # A cell with this share or less left over is full: measuring it would change nothing that is seen.

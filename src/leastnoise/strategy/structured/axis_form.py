@@ -28,6 +28,7 @@ from typing import Any, Literal
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
+from leastnoise.core.decompositions import full_rank_inverse, triangle_inverse, triangle_of
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.core.operators import Array, Operator, squared_rows
@@ -94,7 +95,17 @@ class AxisForm:
         """Σ a² (power 2) or Σ |a| (power 1) of every column."""
         if self.rows is None:
             return [self._plain_cost(power)] * self.size
-        return exact.column_square_sums(self.rows) if power == 2 else exact.column_absolute_sums(self.rows)
+        return self._square_sums if power == 2 else self._absolute_sums
+
+    @cached_property
+    def _square_sums(self) -> list[int]:
+        assert self.rows is not None
+        return exact.column_square_sums(self.rows)
+
+    @cached_property
+    def _absolute_sums(self) -> list[int]:
+        assert self.rows is not None
+        return exact.column_absolute_sums(self.rows)
 
     def largest_cost(self, power: int) -> int:
         """The largest of `costs`."""
@@ -154,19 +165,30 @@ class AxisForm:
     @cached_property
     def inverse(self) -> Array:
         """G as an (n, r) array, for an axis that holds a matrix."""
-        from scipy import linalg
-
         assert self.rows is not None
-        M = self.rows.astype(float)
-        if not M.any():
-            return np.zeros((self.size, len(M)))
-        unit = float(np.abs(M).max())
-        U, s, Vt = linalg.svd(M / unit, full_matrices=False)
-        kept = s > _RANK_TOL * s[0]
-        G = (Vt[kept].T / s[kept]) @ U[:, kept].T / unit
+        unit = self._unit
+        G = triangle_inverse(self._in_units) if self._is_full_triangle else _inverse_of(self._in_units)
+        G /= unit
         share = self.share
         # M⁺ is an inverse up to multiples of g, which M does not see; sums of zero say which of them.
         return np.asarray(G if share is None else G - np.outer(share, G.sum(axis=0)))
+
+    @cached_property
+    def _is_full_triangle(self) -> bool:
+        """Whether M is invertible, exactly, so that everything follows from what is measured."""
+        return self.rows is not None and exact.is_full_triangle(self.rows)
+
+    @cached_property
+    def _unit(self) -> float:
+        """The largest entry of M, 1 where all are zero."""
+        assert self.rows is not None
+        return float(max(self.rows.max(initial=0), -self.rows.min(initial=0))) or 1.0
+
+    @property
+    def _in_units(self) -> Array:
+        """M over its largest entry."""
+        assert self.rows is not None
+        return self.rows.astype(float) / self._unit
 
     def gain_of(self, operator: Operator) -> Array:
         """W G for the rows W of an operator."""
@@ -232,14 +254,13 @@ class AxisForm:
 
     def _left_over(self, operator: Operator) -> Iterator[tuple[Array, Array]]:
         """What does not follow from what is measured, and the rows that it is a part of, block by block."""
-        if self.rows is None:
+        if self.rows is None or self._is_full_triangle:
             return
-        M = self.rows.astype(float)
-        unit = float(np.abs(M).max(initial=0)) or 1.0
+        M, G = self._in_units, self.inverse * self._unit
         step = max(1, 2**22 // self.size)
         for start in range(0, operator.shape[0], step):
             W = operator.rows(np.arange(start, min(start + step, operator.shape[0])))
-            left = W - (W @ (self.inverse * unit)) @ (M / unit)
+            left = W - (W @ G) @ M
             if self.share is not None:
                 left -= (W @ self.share)[:, None]
             yield left, W
@@ -254,6 +275,18 @@ class AxisForm:
         if self.g is not None:
             arrays["g"] = exact.to_limbs(self.g)
         return {"kind": self.kind, "size": self.size}, arrays
+
+
+def _inverse_of(M: Array) -> Array:
+    """M⁺, (n, r); directions below _RANK_TOL of the strongest are taken as not measured."""
+    from scipy import linalg
+
+    quick = full_rank_inverse(M)
+    if quick is not None:
+        return quick
+    U, s, Vt = linalg.svd(M, full_matrices=False)
+    kept = s > _RANK_TOL * s.max(initial=0)
+    return np.asarray((Vt[kept].T / s[kept]) @ U[:, kept].T)
 
 
 def form_from_parts(plain: Any, arrays: Mapping[str, Array]) -> AxisForm:
@@ -413,15 +446,12 @@ def _rounded_triangle(coefficients: Array, tol: float) -> Array:
 
     Errors E of ±½ step change the noise by about ‖E C⁻¹‖_F = step · √(k/12) · ‖C⁻¹‖_F.
     """
-    from scipy import linalg
-
     k = coefficients.shape[1]
-    C = np.triu(linalg.qr(coefficients, mode="r", check_finite=False)[0][:k])
+    C = triangle_of(coefficients)
     if C.shape[0] != k or not np.diag(C).all():
         raise DesignError("the rows found have lost a direction; rescale the queries' rows")
     C = C / math.sqrt(float((C**2).sum(axis=0).max()))
-    inverse = linalg.solve_triangular(C, np.eye(k), check_finite=False)
-    spread = math.sqrt(k / 12) * float(np.linalg.norm(inverse))
+    spread = math.sqrt(k / 12) * float(np.linalg.norm(triangle_inverse(C)))
     if not math.isfinite(spread):
         raise DesignError("the rows found have lost a direction; rescale the queries' rows")
     bits = math.ceil(math.log2(max(spread, 1.0) / _grid_tolerance(tol)))
