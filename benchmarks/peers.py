@@ -216,7 +216,8 @@ def hdmm(kind: str, n: int, goal: str) -> dict[str, Any]:
             G = template.strategy().gram().dense_matrix()
             G = np.asarray(G.todense() if hasattr(G, "todense") else G)
             errors.append(error_of_gram(asked.gram().dense_matrix(), G, m))
-    return {"error": min(errors), "seconds": seconds, "note": f"best of {len(errors)}, worst {max(errors):.6f}"}
+    note = f"best of {len(errors)}, worst {max(errors):.6f}"
+    return {"error": min(errors), "seconds": seconds, "note": note}
 
 
 # How often HDMM starts from other random numbers.
