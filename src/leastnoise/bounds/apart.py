@@ -51,11 +51,12 @@ def check_apart(apart: Mapping[AxisSet, float], products: Products) -> None:
     )
     if not fits:
         raise DesignError(
-            "the witness has weights of other attributes than those of the workload's cross tables; certify "
-            "the workload that the plan was designed for"
+            "the witness has weights of other attributes than those of the workload's cross tables",
+            field="witness",
+            remedy="certify the workload that the plan was designed for",
         )
     if not all(math.isfinite(weight) and weight >= 0 for weight in apart.values()):
-        raise DesignError("the witness must hold finite weights, zero or more")
+        raise DesignError("the witness must hold finite weights, zero or more", field="witness")
 
 
 def apart_bound(products: Products, weights: Array, apart: Mapping[AxisSet, float]) -> float:

@@ -171,7 +171,9 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
 
 def _data_dependent(workload: Workload, plan: _PlanLike) -> Certificate:
     if plan.mechanism is None or plan.mechanism.spent > plan.privacy.budget:
-        raise DesignError("the mechanism spends more than its privacy goal allows")
+        raise DesignError(
+            "the mechanism spends more than its privacy goal allows", field="privacy", given=str(plan.privacy)
+        )
     unit = plan.objective.unit(workload, has_goal=plan.has_goal)
     proves_nothing = Witness(None, np.zeros(workload.shape[1]))
     return Certificate(math.nan, math.nan, "data-dependent", proves_nothing, unit, "Laplace")
@@ -186,28 +188,38 @@ def _checked_spare(workload: Workload, plan: _PlanLike, strategy: Measured) -> C
     n = workload.shape[1]
     if strategy.n_cells != n:
         raise DesignError(
-            f"the plan is for {strategy.n_cells:,} cells, the workload has {n:,}; "
-            "certify the workload that the plan was designed for"
+            f"the plan is for {strategy.n_cells:,} cells, the workload has {n:,}",
+            field="workload",
+            given=n,
+            remedy="certify the workload that the plan was designed for",
         )
     if strategy.neighbours != plan.privacy.neighbours:
         raise DesignError(
             f"the noise was scaled for {strategy.neighbours} neighbours, the goal is for "
-            f"{plan.privacy.neighbours}; design the plan again"
+            f"{plan.privacy.neighbours}",
+            field="neighbours",
+            given=str(plan.privacy.neighbours),
+            remedy="design the plan again",
         )
     spare = _spare(plan, n)
     if strategy.noise != plan.privacy.noise or not is_within(strategy, plan.privacy, spare):
-        raise DesignError("the strategy spends more than its privacy goal allows")
+        raise DesignError(
+            "the strategy spends more than its privacy goal allows", field="privacy", given=str(plan.privacy)
+        )
     return spare
 
 
 def _require_agreement(achieved: float, lower_bound: float, size: float, what: str) -> None:
     """Return if both sides are finite and contradict each other by no more than rounding."""
     if not (math.isfinite(achieved) and math.isfinite(lower_bound)):
-        raise DesignError(f"the {what} is too large for floats; scale weights or rows down")
+        raise DesignError(
+            f"the {what} is too large for floats", field="workload", remedy="scale weights or rows down"
+        )
     if achieved < lower_bound - size * _DISAGREEMENT:
         raise DesignError(
-            "the two sides of the certificate contradict each other by more than rounding; bring the sizes "
-            "of the queries or their weights closer together"
+            "the two sides of the certificate contradict each other by more than rounding",
+            field="workload",
+            remedy="bring the sizes of the queries or their weights closer together",
         )
 
 
@@ -222,13 +234,17 @@ def _spare(plan: _PlanLike, n: int) -> CellCosts | None:
     goal = plan.privacy
     if goal.noise != GAUSSIAN or not goal.relation.adds_by_cell or not plan.has_goal:
         raise DesignError(
-            "what cells have left after earlier plans is known for Gaussian noise within a goal, and where "
-            "records are added or removed; design the plan again"
+            "what cells have left after earlier plans is known for Gaussian noise within a goal, and "
+            "where records are added or removed",
+            field="after",
+            remedy="design the plan again",
         )
     if len(plan.used) != n:
         raise DesignError(
-            f"the earlier plans are about {len(plan.used):,} cells, the workload has {n:,}; "
-            "certify the workload that the plan was designed for"
+            f"the earlier plans are about {len(plan.used):,} cells, the workload has {n:,}",
+            field="workload",
+            given=n,
+            remedy="certify the workload that the plan was designed for",
         )
     return spare_of(plan.privacy, plan.used)
 
@@ -254,8 +270,10 @@ def _unit_variance_within(spare: CellCosts, q: Array) -> float:
 def _refuse_product_form(spare: CellCosts | None) -> None:
     if spare is not None:
         raise DesignError(
-            "after earlier plans every cell has its own budget, and the bound takes a weight for every cell, "
-            "not weights of product form; design the plan again"
+            "after earlier plans every cell has its own budget, and the bound takes a weight for "
+            "every cell, not weights of product form",
+            field="witness",
+            remedy="design the plan again",
         )
 
 
@@ -269,22 +287,30 @@ def checked_witness(witness: Witness, workload: Workload, goal: Goal, caps: Arra
     q, pairs = np.asarray(witness.q, dtype=float), witness.pairs
     if pairs is None and q.shape != (n,):
         raise DesignError(
-            f"the witness has weights of {q.size:,} cells, the workload has {n:,}; "
-            "certify the workload that the plan was designed for"
+            f"the witness has weights of {q.size:,} cells, the workload has {n:,}",
+            field="witness",
+            given=q.size,
+            remedy="certify the workload that the plan was designed for",
         )
     if not goal.relation.may_weigh(pairs):
-        raise DesignError("weights of pairs prove nothing where a record is added or removed")
+        raise DesignError(
+            "weights of pairs prove nothing where a record is added or removed", field="witness"
+        )
     if pairs is not None and not are_pairs(pairs, q, n):
-        raise DesignError(f"the pairs of a witness must be two different cells each, below {n + 1:,}")
+        raise DesignError(
+            f"the pairs of a witness must be two different cells each, below {n + 1:,}", field="witness"
+        )
     p = None if caps is None or witness.p is None else np.asarray(witness.p, dtype=float)
     if p is not None and p.shape != (m,):
         raise DesignError(
-            f"the witness has weights of {p.size:,} queries, the workload has {m:,}; "
-            "certify the workload that the plan was designed for"
+            f"the witness has weights of {p.size:,} queries, the workload has {m:,}",
+            field="witness",
+            given=p.size,
+            remedy="certify the workload that the plan was designed for",
         )
     for weights in (q, p):
         if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
-            raise DesignError("the witness must hold finite weights, zero or more")
+            raise DesignError("the witness must hold finite weights, zero or more", field="witness")
     if p is not None and caps is not None:
         p = np.where(np.isfinite(caps), p, 0)
     return Witness(p, q, pairs)
@@ -303,7 +329,9 @@ def _proved(
     if isinstance(witness, ProductWitness):
         _refuse_product_form(spare)
         if witness.apart is not None and not goal.relation.replaces:
-            raise DesignError("weights of pairs prove nothing where a record is added or removed")
+            raise DesignError(
+                "weights of pairs prove nothing where a record is added or removed", field="witness"
+            )
         of_products = checked_product_witness(witness, workload, objective)
         return (
             of_products,
@@ -364,7 +392,9 @@ def _achieved(workload: Workload, plan: _PlanLike, strategy: Measured) -> float:
     largest = largest_share(workload, strategy, caps)
     if (objective.kind == "total-within-caps" or not plan.has_goal) and largest > 1:
         raise DesignError(
-            f"the plan misses its targets by a factor of {math.sqrt(largest):.9g}; design it again"
+            f"the plan misses its targets by a factor of {math.sqrt(largest):.9g}",
+            field="stderr",
+            remedy="design it again",
         )
     if objective.kind == "total-within-caps":
         return total_variance(workload, strategy, objective)
@@ -429,7 +459,9 @@ def targets_bound(
 def _require_span(workload: Workload, strategy: Measured) -> None:
     # Row by row, whatever their weights: a light query must not get lost behind heavy ones.
     if not strategy.can_answer_all(workload):
-        raise DesignError("the strategy does not span the queries; it was made for another workload")
+        raise DesignError(
+            "the strategy does not span the queries; it was made for another workload", field="strategy"
+        )
 
 
 def are_pairs(pairs: Array, q: Array, n: int) -> bool:

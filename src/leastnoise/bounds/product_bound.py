@@ -89,7 +89,7 @@ def product_witness_from_parts(arrays: Mapping[str, Array], plain_axes: Any) -> 
     q = _cut(arrays["q"], arrays["q_sizes"])
     p = arrays.get("p")
     if p is not None and (p.ndim != 1 or p.dtype.kind != "f"):
-        raise PlanFileError("the file holds dual weights that are no lists of numbers")
+        raise PlanFileError("the file holds dual weights that are no lists of numbers", field="witness")
     axes = None if plain_axes is None else tuple(axes_from_plain(plain_axes))
     apart = _apart_from_arrays(arrays) if "apart" in arrays else None
     if "p_places" not in arrays:
@@ -97,7 +97,7 @@ def product_witness_from_parts(arrays: Mapping[str, Array], plain_axes: Any) -> 
     places = arrays["p_places"]
     rows = _cut(arrays["p_rows"], arrays["p_sizes"])
     if places.dtype.kind != "i" or places.shape != (len(rows), 2):
-        raise PlanFileError("the file holds dual weights of rows that it does not name")
+        raise PlanFileError("the file holds dual weights of rows that it does not name", field="witness")
     named = zip(places.tolist(), rows, strict=True)
     return ProductWitness(tuple(q), p, {(term, place): own for (term, place), own in named}, axes, apart)
 
@@ -107,7 +107,9 @@ def _apart_from_arrays(arrays: Mapping[str, Array]) -> dict[AxisSet, float]:
     are_lists = weights.ndim == sizes.ndim == axes.ndim == 1 and weights.dtype.kind == "f"
     are_lists = are_lists and sizes.dtype.kind == axes.dtype.kind == "i" and len(sizes) == len(weights)
     if not are_lists or (sizes < 0).any() or int(sizes.sum()) != len(axes):
-        raise PlanFileError("the file holds dual weights of pairs that are no lists of numbers")
+        raise PlanFileError(
+            "the file holds dual weights of pairs that are no lists of numbers", field="witness"
+        )
     ends = np.cumsum(sizes)
     sets = [tuple(axes[e - size : e].tolist()) for e, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
     return dict(zip(sets, weights.tolist(), strict=True))
@@ -117,7 +119,7 @@ def _cut(values: Array, sizes: Array) -> list[Array]:
     """One list of numbers cut into several."""
     are_lists = values.ndim == sizes.ndim == 1 and values.dtype.kind == "f" and sizes.dtype.kind == "i"
     if not are_lists or (sizes < 0).any() or int(sizes.sum()) != len(values):
-        raise PlanFileError("the file holds dual weights that are no lists of numbers")
+        raise PlanFileError("the file holds dual weights that are no lists of numbers", field="witness")
     ends = np.cumsum(sizes)
     return [values[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
 
@@ -132,7 +134,9 @@ def checked_product_witness(
     """
     products = _products(witness, workload)
     if products is None:
-        raise DesignError("weights of product form prove nothing about a matrix over all cells")
+        raise DesignError(
+            "weights of product form prove nothing about a matrix over all cells", field="witness"
+        )
     # The bound does not depend on the weights of an axis that is always added up.
     sizes = [size if kinds else 1 for size, kinds in zip(products.sizes, products.kinds, strict=True)]
     fits = tuple(weights.shape for weights in witness.q) == tuple((size,) for size in sizes)
@@ -142,12 +146,13 @@ def checked_product_witness(
     fits &= witness.p is None or witness.p.shape == (len(products.terms),)
     if not fits:
         raise DesignError(
-            "the witness has weights of other axes or queries than the workload's; certify the workload that "
-            "the plan was designed for"
+            "the witness has weights of other axes or queries than the workload's",
+            field="witness",
+            remedy="certify the workload that the plan was designed for",
         )
     given = [*witness.q, *witness.rows.values(), *([] if witness.p is None else [witness.p])]
     if not all(np.isfinite(weights).all() and (weights >= 0).all() for weights in given):
-        raise DesignError("the witness must hold finite weights, zero or more")
+        raise DesignError("the witness must hold finite weights, zero or more", field="witness")
     if witness.apart is not None:
         check_apart(witness.apart, products)
     caps = objective.batch_caps(workload)
@@ -162,7 +167,7 @@ def _products(witness: ProductWitness, workload: Workload) -> Products | None:
     products = products_of(workload, witness.axes)
     # Axes that leave something out would speak of fewer cells.
     if products is not None and products.n_cells != workload.shape[1]:
-        raise DesignError("the witness speaks of other cells than the workload's")
+        raise DesignError("the witness speaks of other cells than the workload's", field="witness")
     return products
 
 
@@ -219,7 +224,10 @@ def per_term(of_batches: Sequence[Array], products: Products) -> Array:
         DesignError: if numbers differ within a query.
     """
     if any(len(numbers) != 1 and not (numbers == numbers[0]).all() for numbers in of_batches):
-        raise DesignError("queries of one batch must have one weight and one target to be taken as products")
+        raise DesignError(
+            "queries of one batch must have one weight and one target to be taken as products",
+            field="workload",
+        )
     values = np.array([float(numbers[0]) for numbers in of_batches])
     return np.asarray(values[np.array([term.block for term in products.terms], dtype=np.intp)])
 

@@ -217,7 +217,9 @@ class ResolventBlocks:
         if parts > _MAX_SUBSETS:
             raise TooLargeError(
                 f"the queries ask more than plain counts of attribute sets with {parts:,} subsets in all; "
-                f"a bound is computed for at most {_MAX_SUBSETS:,}. Cross fewer attributes in one query."
+                f"a bound is computed for at most {_MAX_SUBSETS:,}. Cross fewer attributes in one query.",
+                field="workload",
+                given=parts,
             )
         below = {part for axes in different for size in range(len(axes)) for part in combinations(axes, size)}
         self.largest = [axes for axes in different if axes not in below]

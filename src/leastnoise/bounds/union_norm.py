@@ -318,25 +318,31 @@ def _checked(
     if weights.shape != (len(products.terms),) or len(q) != len(products.axes):
         raise DesignError(
             f"a bound on {len(products.terms):,} products of {len(products.axes)} attributes needs a weight "
-            f"of each product and weights of each attribute's values, got {weights.size:,} and {len(q)}"
+            f"of each product and weights of each attribute's values, got {weights.size:,} and {len(q)}",
+            field="weights",
+            given=weights.size,
         )
     floats = [np.asarray(of_axis, dtype=float) for of_axis in q]
     for place, (axis, of_axis) in enumerate(zip(products.axes, floats, strict=True)):
         if of_axis.shape != (axis.size,):
             raise DesignError(
                 f"the weights of {' and '.join(axis.names)} must be {axis.size:,} numbers, "
-                f"got {of_axis.size:,}"
+                f"got {of_axis.size:,}",
+                field="weights",
+                given=of_axis.size,
             )
         for kind, block in enumerate(products.kinds[place]):
             given = row_weights.get((place, kind))
             if given is not None and np.shape(given) != (block.n_rows,):
                 raise DesignError(
                     f"a block of {block.n_rows:,} queries of {' and '.join(axis.names)} needs a weight of "
-                    f"each, got {np.size(given):,}"
+                    f"each, got {np.size(given):,}",
+                    field="weights",
+                    given=np.size(given),
                 )
     for numbers in (weights, *floats, *row_weights.values()):
         if not (np.isfinite(numbers).all() and (np.asarray(numbers) >= 0).all()):
-            raise DesignError("the weights behind a bound must be finite, zero or more")
+            raise DesignError("the weights behind a bound must be finite, zero or more", field="weights")
     return floats
 
 

@@ -360,7 +360,9 @@ def load_backend(name: str) -> Backend:
         MissingExtraError: if PyTorch is needed and not installed, or sees no CUDA device.
     """
     if name not in BACKENDS:
-        raise InputError(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}")
+        raise InputError(
+            f"backend must be one of {', '.join(BACKENDS)}, got {name!r}", field="backend", given=name
+        )
     if name == "numpy":
         return NUMPY
     try:

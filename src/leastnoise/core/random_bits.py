@@ -120,10 +120,14 @@ def _read(n_bytes: int) -> bytes:
         data = os.urandom(n_bytes)
     except (OSError, NotImplementedError) as failure:
         raise RandomnessError(
-            "the system's random generator failed; nothing was released, and budget already spent stays spent"
+            "the system's random generator failed; nothing was released, and budget already spent stays "
+            "spent",
+            field="generator",
         ) from failure
     if len(data) != n_bytes:
-        raise RandomnessError(f"the system's random generator gave {len(data)} of {n_bytes} bytes")
+        raise RandomnessError(
+            f"the system's random generator gave {len(data)} of {n_bytes} bytes", field="generator"
+        )
     return data
 
 

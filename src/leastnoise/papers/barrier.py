@@ -96,8 +96,11 @@ def interior_point(
 def _require_few_directions(k: int) -> None:
     if k > MAX_INTERIOR_RANK:
         raise MethodError(
-            f"the interior-point comparator holds at most {MAX_INTERIOR_RANK} directions, the queries span "
-            f'{k}; use optimiser "newton-cg", or method "dense"'
+            f"the interior-point comparator holds at most {MAX_INTERIOR_RANK} directions, the queries "
+            f"span {k}",
+            field="optimiser",
+            given="interior-point",
+            remedy='use optimiser "newton-cg", or method "dense"',
         )
 
 

@@ -150,7 +150,7 @@ def coa(
     X = arrays.matrix(np.eye(len(gram)) if start is None else start)
     iX = arrays.inverse(X)
     if iX is None:
-        raise InputError("start must be positive definite")
+        raise InputError("start must be positive definite", field="start")
     G = -(iX @ V @ iX)
     objective = float((V * iX).sum())
     objectives, seconds = [objective], [deadline.elapsed]
@@ -181,7 +181,9 @@ def _regularised(gram: Array, theta: float) -> Array:
     """V = WᵀW + θ·mean(diag WᵀW)·I."""
     added = theta * float(np.mean(np.diag(gram)))
     if not math.isfinite(added + float(np.abs(gram).max())):
-        raise DesignError("COA left the range of floats; scale weights or rows down")
+        raise DesignError(
+            "COA left the range of floats", field="workload", remedy="scale weights or rows down"
+        )
     return np.asarray(gram + added * np.eye(len(gram)))
 
 
@@ -198,7 +200,9 @@ def _lower(
         value = float((V * inverse).sum())
         if value <= objective + alpha * _SUFFICIENT * slope:
             if not math.isfinite(value):
-                raise DesignError("COA left the range of floats; scale weights or rows down")
+                raise DesignError(
+                    "COA left the range of floats", field="workload", remedy="scale weights or rows down"
+                )
             return tried, inverse, value
     return None
 
@@ -276,9 +280,9 @@ def _continued(watch: StepListener | None, steps: int, passed: float) -> StepLis
 def _checked(gram: Array) -> Array:
     gram = np.asarray(gram, dtype=float)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-        raise InputError(f"a Gram matrix is square, got shape {gram.shape}")
+        raise InputError(f"a Gram matrix is square, got shape {gram.shape}", field="gram", given=gram.shape)
     if not np.isfinite(gram).all() or not np.trace(gram) > 0:
-        raise InputError("a Gram matrix must be finite, with a positive trace")
+        raise InputError("a Gram matrix must be finite, with a positive trace", field="gram")
     return gram
 
 

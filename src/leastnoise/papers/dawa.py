@@ -405,15 +405,22 @@ def _lengths(given: Any, n: int) -> tuple[int, ...]:
     if is_one_of(given, ("all",)):
         if n > MAX_CELLS_ALL_LENGTHS:
             raise MethodError(
-                f'lengths="all" is for up to {MAX_CELLS_ALL_LENGTHS:,} cells, here are {n:,}; take "powers"'
+                f'lengths="all" is for up to {MAX_CELLS_ALL_LENGTHS:,} cells, here are {n:,}',
+                field="lengths",
+                given="all",
+                remedy='take "powers"',
             )
         return tuple(range(1, n + 1))
-    raise MethodError(f'lengths must be "powers" or "all", got {shown(given)}')
+    raise MethodError(f'lengths must be "powers" or "all", got {shown(given)}', field="lengths", given=given)
 
 
 def _charge(given: Any) -> Fraction:
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given <= _MOST_CHARGE:
-        raise MethodError(f"charge must be a number from 0 to {_MOST_CHARGE:,}, got {shown(given)}")
+        raise MethodError(
+            f"charge must be a number from 0 to {_MOST_CHARGE:,}, got {shown(given)}",
+            field="charge",
+            given=given,
+        )
     return Fraction(given)
 
 

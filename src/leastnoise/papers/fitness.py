@@ -134,7 +134,11 @@ def starting_covariance(L: Array, B: Array, c: Array, Q: Array | None = None) ->
     else:
         inverse = np.linalg.pinv(Q)
         if not is_within_reach(B @ inverse @ Q - B, B).all():
-            raise DesignError("the rows of start do not span the queries; add rows, or leave start out")
+            raise DesignError(
+                "the rows of start do not span the queries",
+                field="start",
+                remedy="add rows, or leave start out",
+            )
         Sigma = (B @ inverse) @ (B @ inverse).T
     shares = np.einsum("ja,ja->j", L @ Sigma, L) / c
     return Sigma * (_INSIDE / float(shares.max()))

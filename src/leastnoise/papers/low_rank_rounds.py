@@ -140,7 +140,7 @@ def low_rank(
         MissingExtraError: if the backend is not there.
     """
     if norm not in _BALLS:
-        raise InputError(f"norm must be 1 or 2, got {norm!r}")
+        raise InputError(f"norm must be 1 or 2, got {norm!r}", field="norm", given=norm)
     arrays = load_backend(backend)
     end = Deadline.after(time_limit)
     rank = numerical_rank(W)

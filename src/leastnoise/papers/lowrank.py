@@ -181,7 +181,9 @@ def _n_rows(request: Request, rank: int) -> int:
     if r < rank:
         raise MethodError(
             f"r must be at least {rank}, the rank of the queries, got {r}: with less, B L misses some "
-            "of them and their answers would be biased, which is never measured here"
+            "of them and their answers would be biased, which is never measured here",
+            field="r",
+            given=r,
         )
     return r
 

@@ -162,7 +162,11 @@ def _refuses(request: Request) -> str | None:
 
 def _whole(name: str, given: Any, low: int, high: int) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or not low <= given <= high:
-        raise MethodError(f"{name} must be a whole number from {low} to {high:,}, got {shown(given)}")
+        raise MethodError(
+            f"{name} must be a whole number from {low} to {high:,}, got {shown(given)}",
+            field=name,
+            given=given,
+        )
     return given
 
 

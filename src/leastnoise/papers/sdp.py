@@ -108,7 +108,9 @@ def sdp(
         DesignError: if the solver fails.
     """
     if not is_one_of(solver, MAX_CELLS):
-        raise InputError(f"solver must be one of {', '.join(MAX_CELLS)}, got {shown(solver)}")
+        raise InputError(
+            f"solver must be one of {', '.join(MAX_CELLS)}, got {shown(solver)}", field="solver", given=solver
+        )
     deadline = Deadline.after(time_limit)
     cvxpy = _cvxpy()
     _left(deadline, solver)
@@ -118,11 +120,19 @@ def sdp(
     try:
         ended = _solve(program.problem, solver, deadline)
     except cvxpy.error.SolverError:
-        raise DesignError(f"the solver {solver} failed; give it more time or try method 'dense'") from None
+        raise DesignError(
+            f"the solver {solver} failed",
+            field="solver",
+            given=solver,
+            remedy="give it more time or try method 'dense'",
+        ) from None
     X, Y, A, status = program.X.value, program.Y.value, program.A, str(program.problem.status)
     if not status.startswith("optimal") or not np.linalg.eigvalsh(Y)[0] > 0:
         raise DesignError(
-            f"the solver {solver} found no noise ({status}); give it more time or try method 'dense'"
+            f"the solver {solver} found no noise ({status})",
+            field="solver",
+            given=solver,
+            remedy="give it more time or try method 'dense'",
         )
     n = R.shape[1]
     q = np.maximum(program.profile.dual_value, 0) if is_bounded else np.zeros(n)
@@ -191,7 +201,10 @@ def _left(deadline: Deadline, solver: str) -> float | None:
     """
     if deadline.is_past:
         raise DesignError(
-            f"time was up before the solver {solver} began; give it more time or try method 'dense'"
+            f"time was up before the solver {solver} began",
+            field="solver",
+            given=solver,
+            remedy="give it more time or try method 'dense'",
         )
     return deadline.left
 
@@ -200,7 +213,9 @@ def _cvxpy() -> Any:
     try:
         import cvxpy
     except ModuleNotFoundError:
-        raise MissingExtraError("method 'sdp' needs CVXPY: pip install 'leastnoise[checks]'") from None
+        raise MissingExtraError(
+            "method 'sdp' needs CVXPY: pip install 'leastnoise[checks]'", field="method", given="sdp"
+        ) from None
     return cvxpy
 
 

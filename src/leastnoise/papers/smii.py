@@ -251,12 +251,16 @@ def _find(request: Request) -> SearchResult:
     basis_name = _one_of(request, "basis", ("auto", *BASES))
     growth = positive_option("growth", SMII.option(request, "growth"))
     if growth <= 1:
-        raise MethodError(f"growth must be above 1, got {growth!r}")
+        raise MethodError(f"growth must be above 1, got {growth!r}", field="growth", given=growth)
     c = np.asarray(request.objective.caps(workload), dtype=float)
     W = workload.dense()
     asked = np.isfinite(c) & W.any(axis=1)
     if not asked.any():
-        raise DesignError("no query that counts anything has a cap, so any noise would do; give one a target")
+        raise DesignError(
+            "no query that counts anything has a cap, so any noise would do",
+            field="stderr",
+            remedy="give one a target",
+        )
     touched = W.any(axis=0)
     basis = integer_basis(workload)
     L, B = representation(W, basis_name)
@@ -264,8 +268,10 @@ def _find(request: Request) -> SearchResult:
     directions = np.linalg.svd(L, full_matrices=False)[2][: basis.rank]
     if numerical_rank(W[asked]) < basis.rank:
         raise DesignError(
-            "queries without a cap ask for something that no query with one does, so any noise would do for "
-            "them; give them targets or leave them out"
+            "queries without a cap ask for something that no query with one does, so any noise would "
+            "do for them",
+            field="stderr",
+            remedy="give them targets or leave them out",
         )
     # The paper's t has a unit: its caps are near 1 for coefficients near 1.
     caps = caps / (caps / np.abs(W[asked]).max(axis=1) ** 2).min()
@@ -324,7 +330,9 @@ def _start(request: Request, B: Array) -> Array | None:
     if not isinstance(given, str):
         return _rows(given, B.shape[1])
     if given not in ("basis", "cells"):
-        raise MethodError(f'start must be "basis", "cells" or rows of numbers, got {given!r}')
+        raise MethodError(
+            f'start must be "basis", "cells" or rows of numbers, got {given!r}', field="start", given=given
+        )
     return None if given == "basis" else np.eye(B.shape[1])
 
 
@@ -334,7 +342,9 @@ def _rows(given: npt.ArrayLike, n: int) -> Array:
     except (TypeError, ValueError, OverflowError):
         rows = np.zeros(0)
     if rows.ndim != 2 or rows.shape[1] != n or not np.isfinite(rows).all():
-        raise MethodError(f"start must be rows of {n:,} finite numbers each, one for every cell")
+        raise MethodError(
+            f"start must be rows of {n:,} finite numbers each, one for every cell", field="start"
+        )
     return rows
 
 

@@ -152,9 +152,9 @@ def smoothing(
     """
     gram = np.asarray(gram, dtype=float)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-        raise InputError(f"a Gram matrix is square, got shape {gram.shape}")
+        raise InputError(f"a Gram matrix is square, got shape {gram.shape}", field="gram", given=gram.shape)
     if not np.isfinite(gram).all() or not np.trace(gram) > 0:
-        raise InputError("a Gram matrix must be finite, with a positive trace")
+        raise InputError("a Gram matrix must be finite, with a positive trace", field="gram")
     arrays = load_backend(backend)
     n = len(gram)
     unit = float(np.trace(gram))
@@ -288,7 +288,7 @@ def _refuses(request: Request) -> str | None:
 def _accuracies(value: Any) -> tuple[float, ...]:
     listed = value if isinstance(value, (list, tuple)) else (value,)
     if not listed:
-        raise MethodError("accuracies must hold at least one positive number")
+        raise MethodError("accuracies must hold at least one positive number", field="accuracies")
     return tuple(positive_option("accuracies", accuracy, least=1e-12, most=1e6) for accuracy in listed)
 
 
@@ -314,7 +314,9 @@ def _find(request: Request) -> SearchResult:
         C = linalg.cholesky(result.M)
     except linalg.LinAlgError:
         raise DesignError(
-            "exponential smoothing ended at a singular matrix; try method 'dense' or 'coa'"
+            "exponential smoothing ended at a singular matrix",
+            field="workload",
+            remedy="try method 'dense' or 'coa'",
         ) from None
     half = linalg.solve_triangular(C, np.eye(len(C)))
     inverse = half @ half.T

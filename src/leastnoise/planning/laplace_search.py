@@ -98,7 +98,9 @@ def check_options(methods: Sequence[Method], request: Request) -> None:
     if unknown:
         named = ", ".join(sorted(map(str, unknown)))
         raise MethodError(
-            f"no method tried under pure privacy has an option {named}; methods() lists them all"
+            f"no method tried under pure privacy has an option {named}; methods() lists them all",
+            field="options",
+            given=named,
         )
 
 

@@ -127,9 +127,9 @@ def share_option(name: str, given: Any) -> Fraction:
     is_text = isinstance(given, str) and re.fullmatch(r"[0-9]{1,9}/[1-9][0-9]{0,8}", given, re.ASCII)
     if not is_text and not isinstance(given, float):
         got = repr(given[:40]) if isinstance(given, str) else f"a value of type {type(given).__name__}"
-        raise MethodError(f"{wanted}, got {got}")
+        raise MethodError(f"{wanted}, got {got}", field="share", given=got)
     if not LEAST_SHARE <= (Fraction(given) if is_text else given) <= 1 - LEAST_SHARE:
-        raise MethodError(f"{wanted}, got {given!r}")
+        raise MethodError(f"{wanted}, got {given!r}", field="share", given=given)
     return Fraction(given)
 
 

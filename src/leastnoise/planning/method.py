@@ -175,7 +175,11 @@ class Method:
         if unknown:
             known = ", ".join(self.options) or "none"
             named = ", ".join(sorted(map(str, unknown)))
-            raise MethodError(f"method {self.name!r} has no option {named}; its options: {known}")
+            raise MethodError(
+                f"method {self.name!r} has no option {named}; its options: {known}",
+                field="options",
+                given=named,
+            )
 
 
 class Reasons:
@@ -346,7 +350,9 @@ def choice_option(name: str, value: Any, allowed: Iterable[str]) -> str:
     """
     words = tuple(allowed)
     if not is_one_of(value, words):
-        raise MethodError(f"{name} must be one of {', '.join(words)}, got {shown(value)}")
+        raise MethodError(
+            f"{name} must be one of {', '.join(words)}, got {shown(value)}", field=name, given=value
+        )
     return str(value)
 
 
@@ -362,7 +368,7 @@ def flag_option(name: str, value: Any) -> bool:
         MethodError: unless it is True or False itself.
     """
     if not isinstance(value, bool):
-        raise MethodError(f"{name} must be True or False, got {shown(value)}")
+        raise MethodError(f"{name} must be True or False, got {shown(value)}", field=name, given=value)
     return value
 
 
@@ -374,9 +380,11 @@ def positive_option(name: str, value: Any, *, least: float = 1e-100, most: float
     """
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not 0 < value < math.inf:
-        raise MethodError(f"{name} must be a positive number, got {shown(value)}")
+        raise MethodError(f"{name} must be a positive number, got {shown(value)}", field=name, given=value)
     if not least <= value <= most:
-        raise MethodError(f"{name} must be a number from {least:g} to {most:g}, got {shown(value)}")
+        raise MethodError(
+            f"{name} must be a number from {least:g} to {most:g}, got {shown(value)}", field=name, given=value
+        )
     return float(value)
 
 
@@ -387,7 +395,9 @@ def whole_option(name: str, value: Any, *, least: int = 1, most: int = 2**63 - 1
         MethodError: unless it is a whole number within the limits.
     """
     if type(value) is not int or value < least:
-        raise MethodError(f"{name} must be a whole number, {least} or more, got {shown(value)}")
+        raise MethodError(
+            f"{name} must be a whole number, {least} or more, got {shown(value)}", field=name, given=value
+        )
     if value > most:
-        raise MethodError(f"{name} must be at most {most:,}, got {shown(value)}")
+        raise MethodError(f"{name} must be at most {most:,}, got {shown(value)}", field=name, given=value)
     return value

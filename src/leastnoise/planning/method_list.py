@@ -152,4 +152,6 @@ def method_named(name: str) -> Method:
         if own == name:
             return _loaded(module, attribute)
     known = [method.name for method in METHODS] + [own for own, _, _ in PAPERS]
-    raise MethodError(f"there is no method {name!r}; there are {', '.join(known)}")
+    raise MethodError(
+        f"there is no method {name!r}; there are {', '.join(known)}", field="method", given=name
+    )

@@ -51,7 +51,9 @@ def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
     if reason is not None:
         able = [m.name for m in all_methods() if reasons.why_not(m) is None]
         can = f"; {', '.join(able)} can" if able else "; no method can"
-        raise MethodError(f"method {method.name!r} cannot do this: {reason}{can}")
+        raise MethodError(
+            f"method {method.name!r} cannot do this: {reason}{can}", field="method", given=method.name
+        )
     return plan_from_search(method, request, has_goal, reasons.needs(method))
 
 
@@ -167,7 +169,11 @@ def meeting_targets(
     # Variances fall as 1/μ², but for the rounding that follows.
     needed = largest_share(workload, proposal.measured_within(GDP(1), tol=tol), caps)
     if needed == 0:
-        raise DesignError("every query with a target is zero, which costs no privacy; ask for something else")
+        raise DesignError(
+            "every query with a target is zero, which costs no privacy",
+            field="stderr",
+            remedy="ask for something else",
+        )
     rows: Measured = proposal.measured_within(GDP(math.sqrt(needed)), tol=tol)
     share = largest_share(workload, rows, caps)
     scale = math.floor(math.sqrt(max(rows.noise_variance / share * (1 - _ROUNDING_ROOM) - 1 / 12, 1)))
@@ -178,7 +184,7 @@ def meeting_targets(
         less *= 2
         strategy = rows.with_scale(scale)
     if largest_share(workload, strategy, caps) > 1:
-        raise DesignError("no noise scale meets the targets; this is a fault of leastnoise")
+        raise DesignError("no noise scale meets the targets; this is a fault of leastnoise", field="scale")
     return strategy, GDP(root_above(strategy.spent))
 
 
@@ -191,7 +197,11 @@ def data_dependent_plan(method: Method, request: Request) -> Plan:
     method.check_options(request.options)
     reason = Reasons(request).why_not(method)
     if reason is not None or not method.is_data_dependent:
-        raise MethodError(f"method {method.name!r} cannot do this: {reason or 'it needs no data'}")
+        raise MethodError(
+            f"method {method.name!r} cannot do this: {reason or 'it needs no data'}",
+            field="method",
+            given=method.name,
+        )
     return _plan_of_mechanism(method, request)
 
 

@@ -163,8 +163,11 @@ class Plan:
         """
         if self.strategy is None:
             raise MethodError(
-                f"method {self.method!r} depends on the data, so that its standard errors are not known, nor "
-                'what follows from them, such as intervals; design the plan with method="auto" to have them'
+                f"method {self.method!r} depends on the data, so that its standard errors are not known, "
+                "nor what follows from them, such as intervals",
+                field="method",
+                given=self.method,
+                remedy='design the plan with method="auto" to have them',
             )
         return self.strategy
 
@@ -267,7 +270,11 @@ class Plan:
         if self.privacy.noise.is_pure:
             return float_above(self.spent_per_person)
         if delta is None:
-            raise PrivacyError("Gaussian noise has an epsilon for every delta; ask plan.epsilon(delta=1e-6)")
+            raise PrivacyError(
+                "Gaussian noise has an epsilon for every delta",
+                field="delta",
+                remedy="ask plan.epsilon(delta=1e-6)",
+            )
         return epsilon_of(self.spent_per_person, delta)
 
     def delta(self, *, epsilon: float) -> float:
@@ -275,7 +282,11 @@ class Plan:
         if self.privacy.noise.is_pure:
             if exact_number("epsilon", epsilon) >= self.spent_per_person:
                 return 0.0
-            raise NotYetError("for Laplace noise, delta is only given at the plan's own epsilon or above")
+            raise NotYetError(
+                "for Laplace noise, delta is only given at the plan's own epsilon or above",
+                field="epsilon",
+                given=epsilon,
+            )
         return delta_of(self.spent_per_person, epsilon)
 
     def asked(self, query: Query) -> Workload:

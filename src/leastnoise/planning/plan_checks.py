@@ -55,40 +55,67 @@ def check_plan(plan: Plan) -> None:
         _check_after(plan)
         _check_strategy(plan, plan.strategy)
     else:
-        raise DesignError("a plan holds either a strategy or a mechanism that depends on the data")
+        raise DesignError(
+            "a plan holds either a strategy or a mechanism that depends on the data", field="strategy"
+        )
 
 
 def _check_mechanism(plan: Plan, mechanism: Mechanism) -> None:
     if mechanism.goal != plan.privacy or mechanism.spent > plan.privacy.budget:
-        raise PrivacyError("the mechanism spends more than the privacy goal allows")
+        raise PrivacyError(
+            "the mechanism spends more than the privacy goal allows", field="privacy", given=str(plan.privacy)
+        )
     if plan.claim != "data-dependent" or not plan.has_goal:
-        raise DesignError("a plan that depends on the data can claim nothing about accuracy")
+        raise DesignError(
+            "a plan that depends on the data can claim nothing about accuracy",
+            field="claim",
+            given=plan.claim,
+        )
 
 
 def _check_strategy(plan: Plan, strategy: Measured) -> None:
     if plan.claim == "data-dependent":
-        raise DesignError("a plan with a strategy does not depend on the data")
+        raise DesignError("a plan with a strategy does not depend on the data", field="strategy")
     if plan.claim == "optimal":
         raise DesignError(
-            'claim "stopped" or "heuristic"; whether a plan is optimal is for its certificate to say'
+            'claim "stopped" or "heuristic"; whether a plan is optimal is for its certificate to say',
+            field="claim",
+            given=plan.claim,
         )
     if strategy.n_cells != plan.workload.shape[1]:
         raise DesignError(
-            f"the strategy measures {strategy.n_cells:,} cells; this workload has {plan.workload.shape[1]:,}"
+            f"the strategy measures {strategy.n_cells:,} cells; this workload has {plan.workload.shape[1]:,}",
+            field="strategy",
+            given=strategy.n_cells,
         )
     if strategy.neighbours != plan.privacy.neighbours:
         raise PrivacyError(
             f"the noise was scaled for {strategy.neighbours} neighbours, the goal is for "
-            f"{plan.privacy.neighbours}; call design() with this goal"
+            f"{plan.privacy.neighbours}",
+            field="neighbours",
+            given=str(plan.privacy.neighbours),
+            remedy="call design() with this goal",
         )
     if strategy.noise != plan.privacy.noise:
-        raise PrivacyError(f"{strategy.noise} noise cannot meet the goal {plan.privacy}")
+        raise PrivacyError(
+            f"{strategy.noise} noise cannot meet the goal {plan.privacy}",
+            field="privacy",
+            given=str(plan.privacy),
+        )
     spare = None if plan.used is None else spare_of(plan.privacy, plan.used)
     if not is_within(strategy, plan.privacy, spare):
         together = "" if spare is None else " together with the earlier plans"
-        raise PrivacyError(f"the strategy{together} spends more than the privacy goal allows")
+        raise PrivacyError(
+            f"the strategy{together} spends more than the privacy goal allows",
+            field="privacy",
+            given=str(plan.privacy),
+        )
     if not plan.has_goal and not isinstance(plan.objective, Targets):
-        raise PrivacyError(f"a plan for {plan.objective!r} needs a privacy goal that was asked for")
+        raise PrivacyError(
+            f"a plan for {plan.objective!r} needs a privacy goal that was asked for",
+            field="privacy",
+            given=str(plan.privacy),
+        )
     # What it cannot answer at all is for the certificate to say, which names the query.
     if strategy.can_answer_all(plan.workload):
         check_labels(plan.workload, strategy)
@@ -97,11 +124,15 @@ def _check_strategy(plan: Plan, strategy: Measured) -> None:
 def _check_after(plan: Plan) -> None:
     """Return if what a plan says of earlier ones is whole, and they can be added up with it."""
     if (plan.used is None) != (not plan.after):
-        raise PrivacyError("a plan after others needs both their digests and what they have used")
+        raise PrivacyError(
+            "a plan after others needs both their digests and what they have used", field="after"
+        )
     if plan.used is None:
         return
     if not all(isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in plan.after):
-        raise PrivacyError("earlier plans are named by their digests, 64 hexadecimal digits each")
+        raise PrivacyError(
+            "earlier plans are named by their digests, 64 hexadecimal digits each", field="after"
+        )
     is_summed = plan.privacy.noise == GAUSSIAN and plan.privacy.relation.adds_by_cell
     if not (is_summed and plan.has_goal) or plan.mechanism is not None:
         raise PrivacyError(
@@ -113,7 +144,9 @@ def _check_after(plan: Plan) -> None:
     if len(plan.used) != plan.workload.shape[1]:
         raise PrivacyError(
             f"the earlier plans are about {len(plan.used):,} cells, this one about "
-            f"{plan.workload.shape[1]:,}; plans are designed after others about the same cells only"
+            f"{plan.workload.shape[1]:,}; plans are designed after others about the same cells only",
+            field="after",
+            given=len(plan.used),
         )
 
 
@@ -172,7 +205,11 @@ def _is_trial(value: Any) -> bool:
 def _wrong(plan: Plan, name: str, wanted: str) -> DesignError:
     given: Any = getattr(plan, name)
     shown = repr(given) if isinstance(given, (str, int, float, type(None))) else type(given).__name__
-    return DesignError(f"the {name} of a plan must be {wanted}, got {shown}; design() makes plans that fit")
+    return DesignError(
+        f"the {name} of a plan must be {wanted}, got {shown}; design() makes plans that fit",
+        field=name,
+        given=shown,
+    )
 
 
 # Queries that are looked at in each batch.
@@ -216,7 +253,8 @@ def check_labels(workload: Workload, strategy: Measured) -> None:
 def _refusal(what: str) -> DesignError:
     return DesignError(
         f"the plan would publish wrong answers: {printable(what)}. This is a fault of leastnoise, not of the "
-        'request; nothing was spent. Try another method, such as method="dense", and report it.'
+        'request; nothing was spent. Try another method, such as method="dense", and report it.',
+        field="strategy",
     )
 
 

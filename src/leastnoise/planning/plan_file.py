@@ -60,9 +60,9 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
     except PlanFileError:
         raise
     except LeastnoiseError as error:
-        raise PlanFileError(f"{name!r} is no valid plan: {error}") from None
+        raise _invalid(name, f"is no valid plan: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError):
-        raise PlanFileError(f"{name!r} is no valid plan: its content is not what design() writes") from None
+        raise _invalid(name, "is no valid plan: its content is not what design() writes") from None
 
 
 def _put_together(content: Mapping[str, Any], arrays: Mapping[str, Array], name: str) -> Plan:
@@ -72,13 +72,13 @@ def _put_together(content: Mapping[str, Any], arrays: Mapping[str, Array], name:
     after, used = _earlier(content, arrays, name)
     if content["claim"] == "data-dependent":
         if after:
-            raise PlanFileError(f"{name!r} comes after other plans, which its method cannot do")
+            raise _invalid(name, "comes after other plans, which its method cannot do")
         return replace(_data_dependent_plan(content, workload, privacy), ended=_ended(content, name))
     scale, tol = int(content["scale"]), float(content["tol"])
     if scale < 1 or not 0 < tol < math.inf:
-        raise PlanFileError(f"{name!r} holds a noise scale or tolerance that is not positive")
+        raise _invalid(name, "holds a noise scale or tolerance that is not positive")
     if not isinstance(content.get("has_goal", True), bool):
-        raise PlanFileError(f"{name!r} is no plan that this version can read")
+        raise _invalid(name, "is no plan that this version can read")
     plan = Plan(
         workload=workload,
         privacy=privacy,
@@ -104,26 +104,26 @@ def _ended(content: Mapping[str, Any], name: str) -> Ended | None:
     """How the search ended; None in files of versions that did not record it."""
     ended: Ended | None = content.get("ended")
     if "ended" in content and ended not in ENDINGS:
-        raise PlanFileError(f"{name!r} is no plan that this version can read")
+        raise _invalid(name, "is no plan that this version can read")
     return ended
 
 
 def _check_kind(content: Mapping[str, Any], name: str) -> None:
     """Return if the content is of a kind that this version knows."""
     if content["format"] != FORMAT:
-        raise PlanFileError(f"{name!r} was saved by another version of leastnoise; design it again")
+        raise _invalid(name, "was saved by another version of leastnoise", remedy="design it again")
     claims = ("stopped", "heuristic", "data-dependent")
     if content["noise"] not in tuple(NOISES) or content["claim"] not in claims:
-        raise PlanFileError(f"{name!r} is no plan that this version can read")
+        raise _invalid(name, "is no plan that this version can read")
 
 
 def _check_answers(plan: Plan, name: str) -> None:
     """Return if a plan answers all of its queries, and meets the targets that it must meet."""
     if not plan.fixed_strategy().can_answer_all(plan.workload):
-        raise PlanFileError(f"{name!r} holds a strategy that cannot answer its queries")
+        raise _invalid(name, "holds a strategy that cannot answer its queries")
     must_meet = plan.objective.kind == "total-within-caps" or not plan.has_goal
     if must_meet and (plan.factor is None or plan.factor > 1):
-        raise PlanFileError(f"{name!r} holds a strategy that misses its targets; design it again")
+        raise _invalid(name, "holds a strategy that misses its targets", remedy="design it again")
 
 
 def _strategy(
@@ -141,7 +141,7 @@ def _strategy(
         fits = positions.ndim == 1 and positions.dtype.kind == "i" and bool((np.diff(positions) > 0).all())
         fits = fits and len(positions) > 0 and 0 <= positions[0] <= positions[-1] < workload.shape[0]
         if not fits or rows.ndim != 3 or rows.dtype.kind != "i":
-            raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+            raise _invalid(name, "holds arrays that do not fit its workload")
         return combined_rows(exact.from_limbs(rows), workload, positions, scale, noise, neighbours)
     if "structure" in content:
         structure = content["structure"]
@@ -152,7 +152,7 @@ def _strategy(
         return from_parts(structure, arrays, scale=scale, noise=noise, neighbours=neighbours)
     rows = arrays["rows"]
     if rows.ndim != 3 or rows.dtype.kind != "i" or rows.shape[1] != workload.shape[1]:
-        raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+        raise _invalid(name, "holds arrays that do not fit its workload")
     return Strategy(exact.from_limbs(rows), scale=scale, noise=noise, neighbours=neighbours)
 
 
@@ -171,11 +171,11 @@ def _earlier(
     """The digests of earlier plans, and what they have used of every cell."""
     digests, used, unit = content.get("after", []), arrays.get("used"), arrays.get("used_unit")
     if not isinstance(digests, list) or not (bool(digests) == (used is not None) == (unit is not None)):
-        raise PlanFileError(f"{name!r} tells of earlier plans in part only")
+        raise _invalid(name, "tells of earlier plans in part only")
     if used is None or unit is None:
         return (), None
     if used.ndim != 2 or unit.ndim != 2 or len(unit) != 1 or {used.dtype.kind, unit.dtype.kind} != {"i"}:
-        raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+        raise _invalid(name, "holds arrays that do not fit its workload")
     numerators = tuple(int(cost) for cost in exact.from_limbs(used))
     return tuple(digests), CellCosts(numerators, int(exact.from_limbs(unit)[0]))
 
@@ -186,12 +186,12 @@ def _cell_weights(arrays: Mapping[str, Array], workload: Workload, privacy: Goal
     n = workload.shape[1]
     fits = q.shape == (n,) if pairs is None else are_pairs(pairs, q, n)
     if not fits or not (np.isfinite(q).all() and (q >= 0).all()):
-        raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+        raise _invalid(name, "holds arrays that do not fit its workload")
     if not privacy.relation.may_weigh(pairs):
-        raise PlanFileError(f"{name!r} holds weights of pairs, which prove nothing for its goal")
+        raise _invalid(name, "holds weights of pairs, which prove nothing for its goal")
     p = _query_weights(arrays, workload.shape[0])
     if p is None and not arrays.keys().isdisjoint({"p", "p_rows"}):
-        raise PlanFileError(f"{name!r} holds arrays that do not fit its workload")
+        raise _invalid(name, "holds arrays that do not fit its workload")
     return Witness(p, q.astype(float), pairs)
 
 
@@ -221,3 +221,8 @@ def _data_dependent_plan(content: Mapping[str, Any], workload: Workload, privacy
     return data_dependent_plan(
         method, Request(workload, privacy, options, float(content["tol"]), objective=objective)
     )
+
+
+def _invalid(name: str, fault: str, *, remedy: str | None = None) -> PlanFileError:
+    """The error of a file that is no plan which can be trusted."""
+    return PlanFileError(f"{name!r} {fault}", field="plan", given=name, remedy=remedy)

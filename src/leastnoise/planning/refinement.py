@@ -402,7 +402,9 @@ def _follow(R: Array, start: Array, widths: Sequence[float], deadline: Deadline)
         M = found.x.reshape(start.shape)
         size = float(np.abs(M @ R).sum(axis=0).max())
         if not 0 < size < math.inf:
-            raise DesignError("the search within the queries' span failed; name another method")
+            raise DesignError(
+                "the search within the queries' span failed", field="strategy", remedy="name another method"
+            )
         M = M / size
         if span_value(R, M) < span_value(R, best):
             best = M

@@ -48,6 +48,7 @@ def closest_of(missed: Sequence[MissesTargets]) -> MethodError:
     return MethodError(
         f"no method meets the targets; the closest, {closest.method!r}, {closest.misses}. To take it, ",
         closest.remedy,
+        field="stderr",
     )
 
 
@@ -65,11 +66,12 @@ def nobody_can(methods: Sequence[Method], reasons: Reasons) -> MethodError:
         if method.name not in too_much
     ]
     if not too_much:
-        return MethodError("no method can plan this workload. " + "; ".join(others))
+        return MethodError("no method can plan this workload. " + "; ".join(others), field="workload")
     takes = "; ".join(f"{name}: {reason}" for name, reason in too_much.items())
     return MethodError(
         f"this workload takes too much. {takes}. Declare its attributes coarser, or allow more. The other "
-        f"methods do not apply. {'; '.join(others)}"
+        f"methods do not apply. {'; '.join(others)}",
+        field="workload",
     )
 
 
@@ -137,7 +139,10 @@ def infeasible_after(
 def not_found_yet(error: DesignError) -> DesignError:
     """The same error where it was the time limit that left it open whether targets can be met."""
     return DesignError(
-        *error.args, "; or give it more time: the limit ended the search before a plan was found"
+        *error.args,
+        "; or give it more time: the limit ended the search before a plan was found",
+        field=error.field,
+        given=error.given,
     )
 
 
@@ -177,6 +182,7 @@ def _require_proof(
             f"it is open whether these targets can be met {limit}: neither a plan nor a proof that "
             "there is none was found; ",
             remedy,
+            field="stderr",
         )
 
 

@@ -38,7 +38,11 @@ def checked_request(
         InputError: naming what does not.
     """
     if not isinstance(workload, Workload):
-        raise InputError(f"design() needs a Workload from assemble(), got {type(workload).__name__}")
+        raise InputError(
+            f"design() needs a Workload from assemble(), got {type(workload).__name__}",
+            field="workload",
+            given=type(workload),
+        )
     if privacy is not None and not isinstance(privacy, Goal):
         raise InputError.must("privacy", "be PureDP, ApproxDP, ZCDP or GDP", given=type(privacy))
     for name, number in (("tol", tol), ("time_limit", time_limit)):
@@ -59,7 +63,8 @@ def checked_request(
     if privacy is None and not isinstance(chosen, Targets):
         raise InputError(
             "design() needs a privacy goal, as in design(workload, ApproxDP(epsilon=1, delta=1e-6)), or "
-            "targets that say how much accuracy is enough, as in Total(stderr=50), and no other objective"
+            "targets that say how much accuracy is enough, as in Total(stderr=50), and no other objective",
+            field="privacy",
         )
     check_spanned(workload, chosen)
     # Without a goal only the shape of the noise is sought, at any budget.
@@ -111,7 +116,11 @@ def used_before(after: Sequence[Plan], workload: Workload, privacy: Goal | None)
     if not after:
         return None
     if len(after) > _MOST_AFTER:
-        raise InputError(f"a plan may come after at most {_MOST_AFTER:,} others, got {len(after):,}")
+        raise InputError(
+            f"a plan may come after at most {_MOST_AFTER:,} others, got {len(after):,}",
+            field="after",
+            given=len(after),
+        )
     _check_same_terms(after, privacy)
     return summed_costs(_costs_of_each(after, workload))
 
@@ -128,7 +137,9 @@ def _check_same_terms(after: Sequence[Plan], privacy: Goal | None) -> None:
         if not goal.relation.adds_by_cell:
             raise PrivacyError(
                 f"{what} is for {goal.neighbours} neighbours; what plans leave in each cell is known where "
-                "records are added or removed. Design one plan for all queries instead"
+                "records are added or removed. Design one plan for all queries instead",
+                field="neighbours",
+                given=str(goal.neighbours),
             )
         if goal.noise != GAUSSIAN:
             raise PrivacyError(
@@ -141,7 +152,8 @@ def _check_same_terms(after: Sequence[Plan], privacy: Goal | None) -> None:
         if goal.records_per_person != k:
             raise PrivacyError(
                 f"{what} is for {counted(goal.records_per_person, 'record')} per person, plan 1 of after for "
-                f"{k}; plans add up cell by cell where they count the same number"
+                f"{k}; plans add up cell by cell where they count the same number",
+                field="after",
             )
 
 
@@ -157,18 +169,26 @@ def _costs_of_each(after: Sequence[Plan], workload: Workload) -> list[CellCosts]
     for number, plan in enumerate(after, 1):
         if plan.charge.cells != cells:
             raise PrivacyError(
-                f"plan {number} of after is about other cells; design it and this one for the same schema"
+                f"plan {number} of after is about other cells",
+                field="after",
+                given=number,
+                remedy="design it and this one for the same schema",
             )
         if plan.charge.per_cell is None:
             raise PrivacyError(
                 f"plan {number} of after has more cells than can be listed, and what it leaves in each is "
-                "not known; design one plan for all queries instead"
+                "not known",
+                field="after",
+                given=number,
+                remedy="design one plan for all queries instead",
             )
         missing = Counter(plan.after) - listed
         if missing:
             raise PrivacyError(
-                f"plan {number} of after comes after {counted(missing.total(), 'plan')} not listed here; "
-                "list every plan that is released before this one"
+                f"plan {number} of after comes after {counted(missing.total(), 'plan')} not listed here",
+                field="after",
+                given=number,
+                remedy="list every plan that is released before this one",
             )
         costs.append(plan.charge.per_cell)
     return costs
@@ -181,7 +201,11 @@ def goal_spent(used: CellCosts, k: int) -> Goal:
     not be free, a hair less would refuse the plans that are there.
     """
     if not used.largest:
-        raise PrivacyError("the earlier plans spend nothing, so that nothing is free after them; give a goal")
+        raise PrivacyError(
+            "the earlier plans spend nothing, so that nothing is free after them",
+            field="after",
+            remedy="give a goal",
+        )
     return ZCDP(used.largest * k * k / 2, records_per_person=k)
 
 
@@ -208,11 +232,13 @@ def check_spare(workload: Workload, goal: Goal, spare: CellCosts) -> None:
         raise DesignError(
             f"the earlier plans leave no slack: within μ² = {allowed} per person for all plans together, "
             "every cell is used up, as by the least total variance of queries that reach every cell; "
-            f"{counting} {cells}. Give a larger goal, or design one plan for all queries"
+            f"{counting} {cells}. Give a larger goal, or design one plan for all queries",
+            field="after",
         )
     raise DesignError(
         f"{counting} cells in which the earlier plans leave nothing within μ² = {allowed} per person for all "
-        f"plans together: {cells}. Leave those cells out, as with Where(), or give a larger goal"
+        f"plans together: {cells}. Leave those cells out, as with Where(), or give a larger goal",
+        field="after",
     )
 
 

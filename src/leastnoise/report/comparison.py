@@ -274,7 +274,7 @@ def _contenders(
     """
     reason = reasons.why_not(method)
     if reason is not None:
-        raise MethodError(reason)
+        raise MethodError(reason, field="method", given=method.name)
     # Where a method serves, so do its variants.
     named = {f"{method.name}, {variant}": options for variant, options in method.variants.items()}
     found = []
@@ -285,7 +285,9 @@ def _contenders(
         if plan.mechanism is None:
             contender, bound = _known(plan, name)
         elif counts is None:
-            raise MethodError("its error depends on the data; it is simulated where public data= is given")
+            raise MethodError(
+                "its error depends on the data; it is simulated where public data= is given", field="data"
+            )
         else:
             contender, bound = _simulated(plan, counts, name), 0.0
         found.append((replace(contender, seconds=time.monotonic() - began), bound))

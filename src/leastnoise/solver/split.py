@@ -88,7 +88,9 @@ def least_total(A: Any, w: Array) -> SplitSolution:
     A = _checked(A)
     w = _vector("the weights", w, A.shape[0])
     if not (np.isfinite(w).all() and (w >= 0).all() and w.any()):
-        raise InputError("weights must be finite and not negative, and some of them positive")
+        raise InputError(
+            "weights must be finite and not negative, and some of them positive", field="weights"
+        )
     root = np.sqrt(A.T @ w)
     F = float(root.sum())
     x = root / F
@@ -123,7 +125,9 @@ def least_largest(
     A = _checked(A)
     caps = _checked_caps(caps, A.shape[0])
     if not np.isfinite(caps).any():
-        raise InputError("no cap is finite, so nothing is to be kept small; give at least one")
+        raise InputError(
+            "no cap is finite, so nothing is to be kept small", field="caps", remedy="give at least one"
+        )
     problem = _Counted(A, caps)
     return _least_largest(problem, tol, watch, _weights(start, problem))
 
@@ -303,21 +307,27 @@ def _weights(start: Array | None, problem: _Counted) -> Array:
         return np.ones(len(problem.rows))
     p = _vector("the start", start, problem.shape[0])
     if not (np.isfinite(p).all() and (p >= 0).all() and p[problem.rows].any()):
-        raise InputError("weights to start with must be finite, not negative and, for some cap, positive")
+        raise InputError(
+            "weights to start with must be finite, not negative and, for some cap, positive", field="start"
+        )
     return problem.shares(p)
 
 
 def _vector(what: str, values: Any, length: int) -> Array:
     vector = np.asarray(values, dtype=float)
     if vector.shape != (length,):
-        raise InputError(f"{what} must be one number for each of {length} rows, not of shape {vector.shape}")
+        raise InputError(
+            f"{what} must be one number for each of {length} rows, not of shape {vector.shape}",
+            field=what,
+            given=vector.shape,
+        )
     return vector
 
 
 def _checked_caps(caps: Any, length: int) -> Array:
     caps = _vector("the caps", caps, length)
     if not (caps > 0).all():
-        raise InputError("caps must be positive; give infinity where there is none")
+        raise InputError("caps must be positive", field="caps", remedy="give infinity where there is none")
     return caps
 
 
@@ -331,8 +341,13 @@ def _checked(A: Any) -> Any:
         A.sum_duplicates()
         A.eliminate_zeros()
     if not (np.isfinite(A.data).all() and (A.data > 0).all()):
-        raise InputError("what a block adds to a variance must be finite and not negative")
+        raise InputError("what a block adds to a variance must be finite and not negative", field="blocks")
     empty = np.flatnonzero(np.diff(A.indptr) == 0)
     if len(empty):
-        raise InputError(f"row {empty[0]} has no block, so its variance is 0 for any split; leave it out")
+        raise InputError(
+            f"row {empty[0]} has no block, so its variance is 0 for any split",
+            field="blocks",
+            given=int(empty[0]),
+            remedy="leave it out",
+        )
     return A

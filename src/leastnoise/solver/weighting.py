@@ -118,12 +118,16 @@ def optimal_weighting(
     if power not in (1, 2):
         raise ValueError(f"power must be 1 (Gaussian) or 2 (Laplace), got {power!r}")
     if not (np.isfinite(costs).all() and np.isfinite(loads).all()):
-        raise DesignError("the costs of the design queries are not finite; rescale the workload's rows")
+        raise DesignError(
+            "the costs of the design queries are not finite",
+            field="costs",
+            remedy="rescale the workload's rows",
+        )
     used = costs > 0
     if not used.any():
         return Weighting(np.zeros(len(costs)), np.zeros(len(loads)), 0.0, 0.0, True, 0, "converged")
     if not (loads[:, used].max(axis=0, initial=0) > 0).all():
-        raise DesignError("a design query that is needed touches no cell")
+        raise DesignError("a design query that is needed touches no cell", field="costs")
     found = _solve(costs[used], loads[:, used], power, tol, Watch.starting(time_limit, progress))
     x = np.zeros(len(costs))
     x[used] = found.x

@@ -27,9 +27,11 @@ def spare_of(goal: Goal, used: CellCosts) -> CellCosts:
     if min(left) < 0:
         k = goal.records_per_person
         raise PrivacyError(
-            f"the earlier plans already spend μ² = {shown(used.largest * k * k)} per person, and the goal "
-            f"{goal} allows {shown(budget * k * k)} for all plans together; give a larger goal, or none to "
-            "stay within what they spend"
+            f"the earlier plans already spend μ² = {shown(used.largest * k * k)} per person, and the "
+            f"goal {goal} allows {shown(budget * k * k)} for all plans together",
+            field="privacy",
+            given=str(goal),
+            remedy="give a larger goal, or none to stay within what they spend",
         )
     return CellCosts(left, budget.denominator * used.unit)
 
@@ -59,7 +61,9 @@ def check_spent(strategy: Measured, goal: Goal, spare: CellCosts | None) -> None
         DesignError: if it does not, which no input can bring about.
     """
     if not is_within(strategy, goal, spare):
-        raise DesignError("the noise scale does not keep the budget; this is a fault of leastnoise")
+        raise DesignError(
+            "the noise scale does not keep the budget; this is a fault of leastnoise", field="scale"
+        )
 
 
 def least_scale(bare: Measured, goal: Goal, spare: CellCosts | None = None) -> int:
@@ -78,7 +82,9 @@ def least_scale(bare: Measured, goal: Goal, spare: CellCosts | None = None) -> i
     if not Fraction(1, most) <= budget <= most:
         raise DesignError(
             f"the goal {goal} is beyond what can be planned: epsilon or mu per record must lie between "
-            f"{2.0**-_GOAL_BITS:.0e} and {2.0**_GOAL_BITS:.0e}"
+            f"{2.0**-_GOAL_BITS:.0e} and {2.0**_GOAL_BITS:.0e}",
+            field="privacy",
+            given=str(goal),
         )
     # Integers a/b with a, b > 0: the least s with s·budget ≥ Δ is ⌈Δ/budget⌉.
     if spare is None:
@@ -87,6 +93,8 @@ def least_scale(bare: Measured, goal: Goal, spare: CellCosts | None = None) -> i
         pairs = zip(cell_costs(bare).numerators, spare.numerators, strict=True)
         measured = [(cost, left) for cost, left in pairs if cost]
         if not all(left for _, left in measured):
-            raise DesignError("a cell would be measured in which the earlier plans leave nothing to spend")
+            raise DesignError(
+                "a cell would be measured in which the earlier plans leave nothing to spend", field="after"
+            )
         least = max((-(-cost * spare.unit // left) for cost, left in measured), default=0)
     return bare.noise.least_scale(least)

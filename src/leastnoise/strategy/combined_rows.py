@@ -85,11 +85,18 @@ class CombinedRows(Measured):
         C = exact.as_integers(coefficients)
         k = queries.shape[0]
         if self.noise != GAUSSIAN:
-            raise DesignError("combinations of queries are measured with Gaussian noise only")
+            raise DesignError("combinations of queries are measured with Gaussian noise only", field="noise")
         if not queries.is_integer or C.shape != (k, k) or np.tril(C, -1).any() or not C.diagonal().all():
-            raise DesignError("combinations of queries need whole numbers, a triangle with a full diagonal")
+            raise DesignError(
+                "combinations of queries need whole numbers, a triangle with a full diagonal",
+                field="strategy",
+            )
         if queries.largest * queries.shape[1] * 2.0**_LIMB >= 2.0**62:
-            raise DesignError("the queries have entries too large for sums over all cells; rescale the rows")
+            raise DesignError(
+                "the queries have entries too large for sums over all cells",
+                field="workload",
+                remedy="rescale the rows",
+            )
         C.setflags(write=False)
         self._keep(coefficients=C, queries=queries, positions=positions)
 
@@ -224,7 +231,11 @@ class CombinedRows(Measured):
             if basis.shape[1] == k:
                 return chosen
             if len(pivots) == 0:
-                raise DesignError("the queries measured depend on one another; design the plan again")
+                raise DesignError(
+                    "the queries measured depend on one another",
+                    field="strategy",
+                    remedy="design the plan again",
+                )
             shares = self._shares_outside(basis)
             candidates = np.argpartition(-shares, min(d, _CANDIDATES * k) - 1)[: _CANDIDATES * k]
 
@@ -329,7 +340,7 @@ class CombinedRows(Measured):
         return lambda noise: np.asarray(gains @ noise)
 
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
-        raise DesignError("combinations of queries are measured with Gaussian noise only")
+        raise DesignError("combinations of queries are measured with Gaussian noise only", field="noise")
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return {"kind": "combined"}, {

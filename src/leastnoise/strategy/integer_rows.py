@@ -38,7 +38,11 @@ class Strategy(Operator, Measured):
         self._keep(scale=scale, noise=noise_named(noise), neighbours=neighbours_named(neighbours))
         self._check_noise()
         if np.ndim(rows) != 2 or np.shape(rows)[1] == 0:
-            raise DesignError(f"a strategy needs rows over at least one cell, got shape {np.shape(rows)}")
+            raise DesignError(
+                f"a strategy needs rows over at least one cell, got shape {np.shape(rows)}",
+                field="rows",
+                given=np.shape(rows),
+            )
         entries = exact.as_integers(rows)
         entries.setflags(write=False)
         self._keep(entries=entries, shape=entries.shape)
@@ -72,7 +76,9 @@ class Strategy(Operator, Measured):
         if self.entries.size > MAX_DENSE_STRATEGY:
             raise TooLargeError(
                 f"the strategy has {self.shape[0]:,} x {self.shape[1]:,} entries; at most "
-                f"{MAX_DENSE_STRATEGY:,} are written out. Use apply(), adjoint() or rows()."
+                f"{MAX_DENSE_STRATEGY:,} are written out. Use apply(), adjoint() or rows().",
+                field="strategy",
+                given=self.shape,
             )
         return self.entries.copy() if dtype is None else self.entries.astype(dtype)
 

@@ -33,10 +33,12 @@ def joint_form(coefficients: Array, basis: Array | None, *, bits: int, has_total
         DesignError: if they are not finite, or rounding makes them dependent.
     """
     if not np.isfinite(coefficients).all():
-        raise DesignError("the rows found are not finite; rescale the queries' rows")
+        raise DesignError(
+            "the rows found are not finite", field="strategy", remedy="rescale the queries' rows"
+        )
     largest = np.abs(coefficients).max(axis=1, keepdims=True)
     if not largest.all():
-        raise DesignError("a row found is zero; rescale the queries' rows")
+        raise DesignError("a row found is zero", field="strategy", remedy="rescale the queries' rows")
     grid = np.rint(coefficients / largest * 2.0**bits).astype(np.int64)
     rows = grid if basis is None else exact.as_integers(exact.product(grid, exact.as_integers(basis)))
     if has_total:
@@ -44,7 +46,9 @@ def joint_form(coefficients: Array, basis: Array | None, *, bits: int, has_total
         # As large as the others, or the multipliers of these would be too small to round.
         rows[0] = 1 << bits
     if not exact.is_of_full_row_rank(rows):
-        raise DesignError("rounding would lose a direction; rescale the queries' rows")
+        raise DesignError(
+            "rounding would lose a direction", field="strategy", remedy="rescale the queries' rows"
+        )
     return AxisForm("whole", rows.shape[1], rows)
 
 
@@ -76,7 +80,11 @@ class JointProposal:
             DesignError: if the weights are not finite, or the goal is beyond what can be planned.
         """
         if not np.isfinite(self.omega).all() or (self.omega < 0).any() or not self.omega.any():
-            raise DesignError("the weights found are not finite and positive; rescale the queries' rows")
+            raise DesignError(
+                "the weights found are not finite and positive",
+                field="weights",
+                remedy="rescale the queries' rows",
+            )
         roots = np.sqrt(self.omega / self.omega.max())
         # Where the budget is large, many bits, so that the noise is many steps of the grid wide.
         bits = max(_MULTIPLIER_BITS, bits_for_scale(goal, tol)) + finer_bits(tol)

@@ -87,19 +87,27 @@ class JointRows(Measured):
 
     def _check(self) -> None:
         if self.noise != GAUSSIAN or self.neighbours.replaces:
-            raise DesignError("rows with joint weights are for Gaussian noise, and records added or removed")
+            raise DesignError(
+                "rows with joint weights are for Gaussian noise, and records added or removed", field="noise"
+            )
         fits = len(self.axes) == len(self.forms) > 0 and all(
             form.kind == "whole" and form.size == axis.size
             for axis, form in zip(self.axes, self.forms, strict=True)
         )
         if not fits or self.multipliers.shape != tuple(form.n_rows for form in self.forms):
-            raise DesignError("rows with joint weights need a matrix for every axis, and a multiplier each")
+            raise DesignError(
+                "rows with joint weights need a matrix for every axis, and a multiplier each",
+                field="strategy",
+            )
         if self.multipliers.size == 0 or self.multipliers.min() < 0 or not self.multipliers.any():
-            raise DesignError("multipliers of rows must be whole numbers, zero or more, and not all zero")
+            raise DesignError(
+                "multipliers of rows must be whole numbers, zero or more, and not all zero",
+                field="multipliers",
+            )
         for form in self.forms:
             assert form.rows is not None
             if not exact.is_of_full_row_rank(form.rows):
-                raise DesignError("the rows of an axis must be independent")
+                raise DesignError("the rows of an axis must be independent", field="strategy")
 
     @cached_property
     def _measured(self) -> Array:
@@ -177,7 +185,9 @@ class JointRows(Measured):
         """
         products = products_of(workload, self.axes)
         if products is None:
-            raise DesignError("the strategy cannot answer queries that tie its axes together")
+            raise DesignError(
+                "the strategy cannot answer queries that tie its axes together", field="workload"
+            )
         return products
 
     def _asked(self, products: Products, term: ProductTerm) -> list[Operator | None]:
@@ -345,7 +355,7 @@ class JointRows(Measured):
             )
 
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
-        raise DesignError("rows with joint weights are for Gaussian noise")
+        raise DesignError("rows with joint weights are for Gaussian noise", field="noise")
 
     # From integers to answers -------------------------------------------------------------------------
 
@@ -482,5 +492,5 @@ def joint_rows_from_parts(
     ]
     limbs = arrays["multipliers"]
     if limbs.dtype.kind != "i" or limbs.ndim != len(axes) + 1:
-        raise PlanFileError("the file holds multipliers that are no whole numbers")
+        raise PlanFileError("the file holds multipliers that are no whole numbers", field="multipliers")
     return JointRows(axes, forms, exact.from_limbs(limbs), scale=scale, noise=noise, neighbours=neighbours)

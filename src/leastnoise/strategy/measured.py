@@ -82,7 +82,11 @@ class Measured(ABC):
     def _check_noise(self) -> None:
         # A NumPy integer would wrap when squared.
         if type(self.scale) is not int or self.scale < 1:
-            raise DesignError(f"the noise scale must be a positive whole number, got {self.scale!r}")
+            raise DesignError(
+                f"the noise scale must be a positive whole number, got {self.scale!r}",
+                field="scale",
+                given=self.scale,
+            )
 
     def __setattr__(self, name: str, value: object) -> None:
         # A scale changed after the budget was checked would be noise that nobody checked.
@@ -201,7 +205,9 @@ class Measured(ABC):
         if self.n_measured > MAX_MEASURED:
             raise TooLargeError(
                 f"the plan measures {self.n_measured:,} integers; at most {MAX_MEASURED:,} are held. Ask for "
-                "fewer or coarser attributes in one plan."
+                "fewer or coarser attributes in one plan.",
+                field="workload",
+                given=self.n_measured,
             )
 
     def _require_writable(self) -> None:
@@ -213,7 +219,9 @@ class Measured(ABC):
         if self.n_measured * self.n_cells > MAX_DENSE_STRATEGY:
             raise TooLargeError(
                 f"the strategy has {self.n_measured:,} x {in_figures(self.n_cells)} entries; at most "
-                f"{MAX_DENSE_STRATEGY:,} are written out"
+                f"{MAX_DENSE_STRATEGY:,} are written out",
+                field="strategy",
+                given=(self.n_measured, self.n_cells),
             )
 
     def _require_listable(self, most: int = MAX_LISTED) -> None:
@@ -225,7 +233,9 @@ class Measured(ABC):
         if self.n_cells > most:
             raise TooLargeError(
                 f"what a record spends is listed for up to {most:,} cells, there are more; "
-                "plan.spent_per_person is the most of all"
+                "plan.spent_per_person is the most of all",
+                field="workload",
+                given=self.n_cells,
             )
 
     @abstractmethod

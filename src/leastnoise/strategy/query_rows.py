@@ -165,7 +165,9 @@ def query_rows_from_plain(
     bits, operator = plain.get("bits"), workload.operator
     is_small = math.prod(operator.shape) <= MAX_ENTRIES // 8 and operator.largest < MAX_COEFFICIENT
     if type(bits) is not int or not 0 <= bits <= _MAX_BITS or not (operator.is_integer and is_small):
-        raise PlanFileError("the file holds a strategy of a kind that this version does not know")
+        raise PlanFileError(
+            "the file holds a strategy of a kind that this version does not know", field="strategy"
+        )
     return RowsAsAsked(workload, bits=bits, scale=scale, noise=noise, neighbours=neighbours)
 
 

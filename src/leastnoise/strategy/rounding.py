@@ -76,7 +76,9 @@ def rounded_rows(proposal: RealStrategy, goal: Goal, tol: float) -> Array:
     """
     C = np.asarray(proposal.coefficients)
     if not np.isfinite(C.astype(float, copy=False)).all():
-        raise DesignError("the strategy found is not finite; rescale the workload's rows")
+        raise DesignError(
+            "the strategy found is not finite", field="strategy", remedy="rescale the workload's rows"
+        )
     if C.dtype.kind == "i":
         bits = grid_bits_of_integers(C, goal, tol)
         is_wide = exact.bit_length(C) + bits > exact.SAFE_BITS
@@ -110,13 +112,16 @@ def rounded_triangle(C: Array, longest: float, goal: Goal, tol: float) -> Array:
     k = C.shape[0]
     if C.shape != (k, k) or not exact.is_upper_triangle(C):
         raise DesignError(
-            "real coefficients must come as an upper triangular square; proposals.from_rows takes any rows"
+            "real coefficients must come as an upper triangular square; proposals.from_rows takes any rows",
+            field="strategy",
         )
     if k == 0:
         return C.astype(object)
     normal = C / (longest or 1.0)
     if not np.diag(normal).all():
-        raise DesignError("the strategy found lost a direction; rescale the workload's rows")
+        raise DesignError(
+            "the strategy found lost a direction", field="strategy", remedy="rescale the workload's rows"
+        )
     # Rounding errors E are spread over ±½ step: the relative change of the noise
     # is about ‖E C⁻¹‖_F = step · √(k/12) · ‖C⁻¹‖_F.
     spread = math.sqrt(k / 12) * float(np.linalg.norm(triangle_inverse(normal)))
@@ -129,7 +134,9 @@ def rounded_triangle(C: Array, longest: float, goal: Goal, tol: float) -> Array:
     is_wide = max(real.max(), -real.min()) >= 2.0**exact.SAFE_BITS
     grid = np.vectorize(int, otypes=[object])(real) if is_wide else real.astype(np.int64)
     if not grid.diagonal().all():
-        raise DesignError("rounding would lose a direction; rescale the workload's rows")
+        raise DesignError(
+            "rounding would lose a direction", field="strategy", remedy="rescale the workload's rows"
+        )
     return np.asarray(grid)
 
 

@@ -159,7 +159,11 @@ def factor_gram(workload: Workload, basis: Basis) -> Array:
 
 def _finite(entries: Array) -> Array:
     if not np.isfinite(entries).all():
-        raise DesignError("the weighted queries are too large for floats; scale weights or rows down")
+        raise DesignError(
+            "the weighted queries are too large for floats",
+            field="workload",
+            remedy="scale weights or rows down",
+        )
     return entries
 
 
@@ -226,7 +230,10 @@ def _require_counted(workload: Workload, basis: Basis) -> None:
         if (block.weights == 0).any():
             raise DesignError(
                 f"query {block.name!r} has weight 0 and asks for something no other query does, so any "
-                "noise would do for it; give it a weight or leave it out"
+                "noise would do for it",
+                field="weight",
+                given=block.name,
+                remedy="give it a weight or leave it out",
             )
 
 

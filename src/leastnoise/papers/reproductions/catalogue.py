@@ -62,6 +62,8 @@ def named(wanted: Sequence[str]) -> tuple[Reproduction, ...]:
             near = difflib.get_close_matches(name, [*known, *PAPERS], n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise InputError(
-                f"there is no reproduction {name!r}{hint}; `leastnoise reproduce` lists them all"
+                f"there is no reproduction {name!r}{hint}; `leastnoise reproduce` lists them all",
+                field="name",
+                given=name,
             )
     return tuple(chosen.values())

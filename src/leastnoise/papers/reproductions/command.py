@@ -42,7 +42,10 @@ def summarise(folder: Path) -> str:
     records = read_records(folder)
     if not records:
         raise InputError(
-            f"there are no results in {str(folder)!r}; run `leastnoise reproduce` with names first"
+            f"there are no results in {str(folder)!r}",
+            field="out",
+            given=str(folder),
+            remedy="run `leastnoise reproduce` with names first",
         )
     return summary(records)
 
@@ -63,7 +66,9 @@ def reproduce(
     chosen = named(names)
     if setting.data is not None and not setting.data.is_dir():
         raise InputError(
-            f"--data is a folder that holds adult.data; there is no folder {str(setting.data)!r}"
+            f"--data is a folder that holds adult.data; there is no folder {str(setting.data)!r}",
+            field="data",
+            given=str(setting.data),
         )
     out.mkdir(parents=True, exist_ok=True)
     run_here = partial(run, folder=out / "cache", jobs=jobs, is_fresh=is_fresh, progress=progress)

@@ -46,7 +46,7 @@ class Printed:
         """The printed number about exactly this."""
         found = [entry.value for entry in self.numbers if entry.about == about]
         if len(found) != 1:
-            raise InputError(f"{len(found)} printed numbers are about {about}")
+            raise InputError(f"{len(found)} printed numbers are about {about}", field="about", given=about)
         return found[0]
 
 
@@ -54,7 +54,7 @@ def printed(name: str) -> Printed:
     """What the paper prints under a name such as "fitness-for-use/table-2"."""
     found = _all().get(name)
     if found is None:
-        raise InputError(f"nothing printed is known about {name!r}")
+        raise InputError(f"nothing printed is known about {name!r}", field="name", given=name)
     return found
 
 

@@ -86,7 +86,7 @@ def run(
         RuntimeError: after everything else is done, if a task failed for a reason that is ours.
     """
     if jobs < 1:
-        raise InputError(f"jobs must be at least 1, got {jobs}")
+        raise InputError(f"jobs must be at least 1, got {jobs}", field="jobs", given=jobs)
     tasks = {
         found.name: {key_of(task, setting): task for task in found.tasks(setting)} for found in reproductions
     }

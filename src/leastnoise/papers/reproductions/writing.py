@@ -138,7 +138,8 @@ def _pictures(outcome: Outcome, rows: Any, stem: Path) -> list[Path]:
     try:
         chart = rows_chart(rows, drawing, printed=PRINTED, cut=IS_CUT, title=title)
     except MissingExtraError as error:
-        raise MissingExtraError(f"{error}; the numbers are in {stem.with_suffix('.csv')}") from None
+        table = stem.with_suffix(".csv")
+        raise MissingExtraError(*error.args, f"; the numbers are in {table}", field=error.field) from None
     tables = {"Printed and ours": checks_table(outcome), caption(outcome): pivot(rows, drawing)}
     made = []
     for suffix, text in ((".svg", to_svg(chart)), (".html", to_page(chart, title=title, tables=tables))):

@@ -231,8 +231,10 @@ def _in_units(problem: _CappedProblem) -> tuple[Array, float]:
     shares = problem.caps[asked] / lengths[asked]
     if asked.any() and shares.max() > _WIDEST * shares.min():
         raise DesignError(
-            f"the targets are too far apart beside the sizes of their queries, by a factor of "
-            f"{math.sqrt(shares.max() / shares.min()):.0e}; bring them within {math.sqrt(_WIDEST):.0e}"
+            "the targets are too far apart beside the sizes of their queries, by a factor of "
+            f"{math.sqrt(shares.max() / shares.min()):.0e}",
+            field="stderr",
+            remedy=f"bring them within {math.sqrt(_WIDEST):.0e}",
         )
     unit = math.exp(float(np.log(shares).mean())) if asked.any() else 1.0
     return problem.caps / unit, unit
@@ -251,10 +253,14 @@ def _least_profile(problem: _CappedProblem, run: Run) -> CappedSolution:
 def _refined(problem: _CappedProblem, run: Run) -> CappedSolution:
     m, k = problem.rows.shape
     if problem.are_pairs:
-        raise MethodError("the refined profile is worked out where records are added or removed only")
+        raise MethodError(
+            "the refined profile is worked out where records are added or removed only", field="profile"
+        )
     if m * k > _MAX_REFINED:
         raise MethodError(
-            f"the refined profile takes at most {_MAX_REFINED:,} coefficients, these are {m * k:,}"
+            f"the refined profile takes at most {_MAX_REFINED:,} coefficients, these are {m * k:,}",
+            field="profile",
+            given=m * k,
         )
     caps, _ = _in_units(problem)
     return refined_profile(problem.rows.take(np.arange(m)), problem.columns, caps, run)

@@ -137,8 +137,10 @@ class _Queries:
             return np.asarray(linalg.cholesky(S / S.diagonal().max()))
         except linalg.LinAlgError:
             raise DesignError(
-                "a query has weight 0 and asks for something no other query does, so any noise would do for "
-                "it; give it a weight or leave it out"
+                "a query has weight 0 and asks for something no other query does, so any noise would do "
+                "for it",
+                field="weight",
+                remedy="give it a weight or leave it out",
             ) from None
 
 

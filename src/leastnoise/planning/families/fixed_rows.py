@@ -220,7 +220,11 @@ def _find_tree(request: Request) -> SearchResult:
     sizes = cells_per_attribute(request.workload)
     is_best = is_one_of(given, ("best",))
     if not is_best and (type(given) is not int or not 2 <= given < 2**63):
-        raise MethodError(f'branching must be a whole number, 2 or more, or "best", got {shown(given)}')
+        raise MethodError(
+            f'branching must be a whole number, 2 or more, or "best", got {shown(given)}',
+            field="branching",
+            given=given,
+        )
     chosen = best_branchings(request) if is_best else [given] * len(sizes)
     rows = kronecker([tree(n, branching) for n, branching in zip(sizes, chosen, strict=True)])
     return heuristic(

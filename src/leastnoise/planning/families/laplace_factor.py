@@ -137,15 +137,17 @@ def best_factor(gram: Array, *, seed: int = 0, time_limit: float | None = None) 
 def _checked(gram: Array) -> Array:
     V = np.asarray(gram)
     if V.ndim != 2 or V.shape[0] != V.shape[1] or V.dtype.kind not in "iuf":
-        raise InputError("a Gram matrix must be a square array of real numbers")
+        raise InputError("a Gram matrix must be a square array of real numbers", field="gram")
     if len(V) > MAX_CELLS:
-        raise InputError(f"a factor may have {MAX_CELLS:,} cells at most, got {len(V):,}")
+        raise InputError(
+            f"a factor may have {MAX_CELLS:,} cells at most, got {len(V):,}", field="gram", given=len(V)
+        )
     V = V.astype(float)
     if not np.isfinite(V).all() or not V.any():
-        raise InputError("a Gram matrix must be finite and not zero")
+        raise InputError("a Gram matrix must be finite and not zero", field="gram")
     size = float(np.abs(V).max())
     if (np.abs(V - V.T) > _SAME * size).any() or float(np.linalg.eigvalsh(V)[0]) < -_SAME * size * len(V):
-        raise InputError("a Gram matrix must be symmetric and have no negative eigenvalues")
+        raise InputError("a Gram matrix must be symmetric and have no negative eigenvalues", field="gram")
     return np.asarray((V + V.T) / 2)
 
 

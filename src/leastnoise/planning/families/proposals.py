@@ -79,13 +79,17 @@ def triangle(root: Array, basis: Array | None) -> Array:
     """The upper triangular C, (k, k), with CᵀC equal to the precision of root on the basis."""
     coefficients = root
     if not np.isfinite(root).all():
-        raise DesignError("the strategy found is not finite; rescale the workload's rows")
+        raise DesignError(
+            "the strategy found is not finite", field="strategy", remedy="rescale the workload's rows"
+        )
     if basis is not None:
         # root = coefficients · basis exactly, because both span the same rows.
         coefficients = on_basis(root, basis)
     C = triangle_of(coefficients)
     if C.shape[0] != C.shape[1] or not math.isfinite(float(np.abs(C).max(initial=0))):
-        raise DesignError("the strategy found lost a direction; rescale the workload's rows")
+        raise DesignError(
+            "the strategy found lost a direction", field="strategy", remedy="rescale the workload's rows"
+        )
     return C
 
 
@@ -202,7 +206,9 @@ def from_covariance(R: Array, Sigma: Array, basis: Basis) -> RealStrategy:
     try:
         factor = linalg.cholesky(Sigma, lower=True)
     except linalg.LinAlgError:
-        raise DesignError("the noise found has no variance in some direction; try another method") from None
+        raise DesignError(
+            "the noise found has no variance in some direction", field="strategy", remedy="try another method"
+        ) from None
     return _from_root(R, factor.T, basis)
 
 
@@ -212,7 +218,9 @@ def from_gains(R: Array, gains: Array, basis: Basis) -> RealStrategy:
 
     factor = linalg.qr(gains.T, mode="r", check_finite=False)[0][: len(R)]
     if len(factor) < len(R) or not np.diag(factor).all():
-        raise DesignError("the noise found has no variance in some direction; try another method")
+        raise DesignError(
+            "the noise found has no variance in some direction", field="strategy", remedy="try another method"
+        )
     return _from_root(R, factor, basis)
 
 
@@ -243,7 +251,9 @@ def from_rows(A: Array, basis: Basis) -> RealStrategy:
     bits = math.ceil(math.log2(max(math.sqrt(C.size / 12) / max(weakest, 1e-300), 1) / GRID_TOLERANCE))
     if bits > _MOST_BITS:
         raise DesignError(
-            "the strategy found is too weak in some direction to be rounded; try another method"
+            "the strategy found is too weak in some direction to be rounded",
+            field="strategy",
+            remedy="try another method",
         )
     return RealStrategy(np.rint(np.ldexp(C, bits)).astype(np.int64), M)
 

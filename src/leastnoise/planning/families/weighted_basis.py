@@ -173,7 +173,9 @@ _BASES: dict[str, Callable[[Request], _Candidate]] = {
 def _find(request: Request) -> SearchResult:
     name = WEIGHTED_BASIS.option(request, "basis")
     if not is_one_of(name, ("best", *_BASES)):
-        raise MethodError(f"basis must be best, {', '.join(_BASES)}, got {shown(name)}")
+        raise MethodError(
+            f"basis must be best, {', '.join(_BASES)}, got {shown(name)}", field="basis", given=name
+        )
     nothing = nothing_asked(request)
     if nothing is not None:
         return nothing

@@ -449,6 +449,8 @@ def require_cells(n_cells: int) -> None:
                 OnRelease("to_mbi()"),
                 " to fit a synthetic table, whose counts are whole numbers that add up",
             ),
+            field="release",
+            given=n_cells,
         )
 
 

@@ -52,25 +52,28 @@ class AxisForm:
 
     def __init__(self, kind: FormKind, size: int, rows: Array | None = None, g: Array | None = None) -> None:
         if kind not in ("whole", "identity", "split", "centred") or type(size) is not int or size < 1:
-            raise DesignError(f"an axis of {size!r} values cannot be measured as {kind!r}")
+            raise DesignError(
+                f"an axis of {size!r} values cannot be measured as {kind!r}", field="kind", given=kind
+            )
         self.kind: FormKind = kind
         self.size = size
         self.rows = None if rows is None else exact.as_integers(rows)
         self.g = None if g is None else exact.as_integers(g)
         has_rows = kind in ("whole", "split")
         if has_rows != (self.rows is not None) or (kind == "split") != (self.g is not None):
-            raise DesignError(f"an axis measured as {kind!r} holds other arrays")
+            raise DesignError(f"an axis measured as {kind!r} holds other arrays", field="kind", given=kind)
         if self.rows is not None:
             if self.rows.ndim != 2 or self.rows.shape[1] != size:
-                raise DesignError(f"the rows of an axis must have {size:,} columns")
+                raise DesignError(f"the rows of an axis must have {size:,} columns", field="rows")
             self.rows.setflags(write=False)
         if self.g is not None and self.rows is not None:
             if self.g.shape != (size,) or int(self.g.astype(object).sum()) == 0:
                 raise DesignError(
-                    "the centre of an axis must be one integer per value, of sum other than zero"
+                    "the centre of an axis must be one integer per value, of sum other than zero",
+                    field="centre",
                 )
             if exact.product(self.rows, self.g.reshape(-1, 1)).any():
-                raise DesignError("the residuals of an axis must not see its centre")
+                raise DesignError("the residuals of an axis must not see its centre", field="centre")
             self.g.setflags(write=False)
 
     @property
@@ -298,7 +301,7 @@ def form_from_parts(plain: Any, arrays: Mapping[str, Array]) -> AxisForm:
     rows, g = arrays.get("rows"), arrays.get("g")
     for limbs, n_axes in ((rows, 3), (g, 2)):
         if limbs is not None and (limbs.ndim != n_axes or limbs.dtype.kind != "i" or not limbs.size):
-            raise PlanFileError("the file holds an axis whose arrays are no integers")
+            raise PlanFileError("the file holds an axis whose arrays are no integers", field="strategy")
     try:
         return AxisForm(
             plain["kind"],
@@ -307,7 +310,9 @@ def form_from_parts(plain: Any, arrays: Mapping[str, Array]) -> AxisForm:
             None if g is None else exact.from_limbs(g),
         )
     except DesignError as error:
-        raise PlanFileError(f"the file holds an axis that cannot be measured: {error}") from None
+        raise PlanFileError(
+            f"the file holds an axis that cannot be measured: {error}", field="strategy"
+        ) from None
 
 
 def identity_form(size: int) -> AxisForm:
@@ -348,7 +353,9 @@ def rounded_centre(g: Array, roots: Sequence[Array], *, tol: float = 1e-6) -> Ar
     """
     total = float(g.sum())
     if not np.isfinite(g).all() or total <= 0:
-        raise DesignError("a centre must be finite and of positive sum; rescale the queries' rows")
+        raise DesignError(
+            "a centre must be finite and of positive sum", field="centre", remedy="rescale the queries' rows"
+        )
     exponent = math.frexp(float(np.abs(g).max()))[1]
     limit = _grid_tolerance(tol)
     for bits in range(_MIN_CENTRE_BITS, _MAX_CENTRE_BITS + 1, 2):
@@ -357,7 +364,9 @@ def rounded_centre(g: Array, roots: Sequence[Array], *, tol: float = 1e-6) -> Ar
         if own > 0 and all(_moved(root, whole / own) <= limit for root in roots):
             break
     if own <= 0:
-        raise DesignError("the sum of a centre is lost to rounding; rescale the queries' rows")
+        raise DesignError(
+            "the sum of a centre is lost to rounding", field="centre", remedy="rescale the queries' rows"
+        )
     return whole.astype(np.int64)
 
 
@@ -385,12 +394,18 @@ def split_form(root: Array, g: Array, basis: Array | None = None, *, tol: float 
         DesignError: if the rows are not finite, or rounding would lose a direction.
     """
     if not np.isfinite(root).all():
-        raise DesignError("the residual rows found are not finite; rescale the queries' rows")
+        raise DesignError(
+            "the residual rows found are not finite", field="rows", remedy="rescale the queries' rows"
+        )
     centre = exact.as_integers(g)
     n = len(centre)
     spanning = np.eye(n, dtype=np.int64) if basis is None else exact.as_integers(basis)
     if len(root) != len(spanning) - 1:
-        raise DesignError(f"{len(spanning) - 1} residual rows are needed on this basis, got {len(root)}")
+        raise DesignError(
+            f"{len(spanning) - 1} residual rows are needed on this basis, got {len(root)}",
+            field="rows",
+            given=len(root),
+        )
     v = exact.product(spanning, centre[:, None])[:, 0].astype(object)
     v = v // math.gcd(*v)
     p = int(np.argmax(np.abs(v)))
@@ -420,7 +435,7 @@ def whole_form(root: Array, basis: Array | None = None, *, tol: float = 1e-6) ->
         DesignError: if the rows are not finite, or rounding would lose a direction.
     """
     if not np.isfinite(root).all():
-        raise DesignError("the rows found are not finite; rescale the queries' rows")
+        raise DesignError("the rows found are not finite", field="rows", remedy="rescale the queries' rows")
     n = root.shape[1]
     grid = _rounded_triangle(_on_basis(root, basis), tol)
     rows = grid if basis is None else exact.product(grid, exact.as_integers(basis))
@@ -449,15 +464,19 @@ def _rounded_triangle(coefficients: Array, tol: float) -> Array:
     k = coefficients.shape[1]
     C = triangle_of(coefficients)
     if C.shape[0] != k or not np.diag(C).all():
-        raise DesignError("the rows found have lost a direction; rescale the queries' rows")
+        raise DesignError(
+            "the rows found have lost a direction", field="rows", remedy="rescale the queries' rows"
+        )
     C = C / math.sqrt(float((C**2).sum(axis=0).max()))
     spread = math.sqrt(k / 12) * float(np.linalg.norm(triangle_inverse(C)))
     if not math.isfinite(spread):
-        raise DesignError("the rows found have lost a direction; rescale the queries' rows")
+        raise DesignError(
+            "the rows found have lost a direction", field="rows", remedy="rescale the queries' rows"
+        )
     bits = math.ceil(math.log2(max(spread, 1.0) / _grid_tolerance(tol)))
     real = np.rint(np.ldexp(C, min(bits, _MAX_COEFFICIENT_BITS)))
     is_wide = np.abs(real).max() >= 2.0**exact.SAFE_BITS
     grid = np.vectorize(int, otypes=[object])(real) if is_wide else real.astype(np.int64)
     if not grid.diagonal().all():
-        raise DesignError("rounding would lose a direction; rescale the queries' rows")
+        raise DesignError("rounding would lose a direction", field="rows", remedy="rescale the queries' rows")
     return np.asarray(grid)

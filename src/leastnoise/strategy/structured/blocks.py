@@ -135,7 +135,10 @@ class Structured(Measured):
         for block in self.blocks:
             for a, form in zip(block.axes, block.forms, strict=True):
                 if not self.forms[a][form].has_centre_of(self.centre_form(a, block.axes)):
-                    raise DesignError("a block holds residuals of another centre than the one of its history")
+                    raise DesignError(
+                        "a block holds residuals of another centre than the one of its history",
+                        field="strategy",
+                    )
 
     @cached_property
     def is_simple(self) -> bool:
@@ -374,7 +377,9 @@ class Structured(Measured):
         if workload not in self._views:
             products = products_of(workload, self.axes) if products is None else products
             if products is None:
-                raise DesignError("the strategy cannot answer queries that tie its axes together")
+                raise DesignError(
+                    "the strategy cannot answer queries that tie its axes together", field="workload"
+                )
             self._views[workload] = View(self, products)
         return self._views[workload]
 

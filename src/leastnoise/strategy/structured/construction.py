@@ -91,14 +91,20 @@ class BlockProposal:
 
     def _multipliers(self, power: int, bits: int) -> list[int]:
         if not all(form.largest_cost(power) for own in self.forms for form in own):
-            raise DesignError("an axis is measured by zeros alone; rescale the workload's rows")
+            raise DesignError(
+                "an axis is measured by zeros alone", field="strategy", remedy="rescale the workload's rows"
+            )
         # Logarithms: products of many axes leave the range of floats.
         costs = [
             [0.0 if self.are_tables else math.log2(form.largest_cost(power)) for form in own]
             for own in self.forms
         ]
         if not all(math.isfinite(x) and x > 0 for x in self.shares.tolist()):
-            raise DesignError("a block without a share of the budget cannot be measured; rescale the weights")
+            raise DesignError(
+                "a block without a share of the budget cannot be measured",
+                field="weights",
+                remedy="rescale the weights",
+            )
         # Whole axes are part of every block, and change all multipliers alike.
         wanted = [
             (math.log2(share) - sum([costs[a][form] for a, form in zip(axes, forms, strict=True)])) / power
@@ -134,7 +140,9 @@ def structured_from_parts(
     """
     kinds = {"blocks": Structured, "tables": WeightedTables}
     if not isinstance(plain, dict) or plain.get("kind") not in kinds:
-        raise PlanFileError("the file holds a strategy of a kind that this version does not know")
+        raise PlanFileError(
+            "the file holds a strategy of a kind that this version does not know", field="strategy"
+        )
     axes = axes_from_plain(plain["axes"])
     forms = [
         [
@@ -147,9 +155,9 @@ def structured_from_parts(
     limbs = arrays["multipliers"]
     are_lists = all(array.ndim == 1 and array.dtype.kind == "i" for array in (sizes, flat, chosen))
     if not are_lists or limbs.ndim != 2 or limbs.dtype.kind != "i" or len(limbs) != len(sizes):
-        raise PlanFileError("the file holds blocks that are no sets of axes")
+        raise PlanFileError("the file holds blocks that are no sets of axes", field="blocks")
     if (sizes < 0).any() or int(sizes.sum()) != len(flat) or len(flat) != len(chosen):
-        raise PlanFileError("the file holds blocks that are no sets of axes")
+        raise PlanFileError("the file holds blocks that are no sets of axes", field="blocks")
     ends = np.concatenate([[0], np.cumsum(sizes)]).tolist()
     axes_listed, forms_listed = flat.tolist(), chosen.tolist()
     blocks = [

@@ -57,12 +57,16 @@ def check_forms(axes: Sequence[Axis], forms: Sequence[Sequence[AxisForm]], order
         DesignError: if not, or if the order is not one of all axes.
     """
     if len(forms) != len(axes) or sorted(order) != list(range(len(axes))):
-        raise DesignError("a structured strategy needs forms for every axis, and an order of all axes")
+        raise DesignError(
+            "a structured strategy needs forms for every axis, and an order of all axes", field="forms"
+        )
     for axis, own in zip(axes, forms, strict=True):
         if any(form.size != axis.size for form in own):
-            raise DesignError(f"the axis {', '.join(axis.names)} has {axis.size:,} values, a form has others")
+            raise DesignError(
+                f"the axis {', '.join(axis.names)} has {axis.size:,} values, a form has others", field="forms"
+            )
         if len(own) > 1 and not all(form.is_split for form in own):
-            raise DesignError("a whole axis has one form")
+            raise DesignError("a whole axis has one form", field="forms")
 
 
 def check_blocks(forms: Sequence[Sequence[AxisForm]], blocks: Sequence[ProductBlock]) -> None:
@@ -72,19 +76,21 @@ def check_blocks(forms: Sequence[Sequence[AxisForm]], blocks: Sequence[ProductBl
         DesignError: if not.
     """
     if not blocks:
-        raise DesignError("a structured strategy needs at least one block")
+        raise DesignError("a structured strategy needs at least one block", field="blocks")
     # A NumPy integer would wrap when squared.
     if any(type(block.multiplier) is not int or block.multiplier < 1 for block in blocks):
-        raise DesignError("multipliers of blocks must be positive whole numbers")
+        raise DesignError("multipliers of blocks must be positive whole numbers", field="multipliers")
     if len({(block.axes, block.forms) for block in blocks}) < len(blocks):
-        raise DesignError("every block may be measured once")
+        raise DesignError("every block may be measured once", field="blocks")
     n_forms = _n_split_forms(forms)
     for block in blocks:
         fits = len(block.axes) == len(block.forms) and list(block.axes) == sorted(set(block.axes))
         for a, form in zip(block.axes, block.forms, strict=False):
             fits = fits and 0 <= a < len(n_forms) and 0 <= form < n_forms[a]
         if not fits:
-            raise DesignError("a block names split axes, each once, rising, and a form of each")
+            raise DesignError(
+                "a block names split axes, each once, rising, and a form of each", field="blocks"
+            )
 
 
 def check_centres(forms: Sequence[Sequence[AxisForm]], centres: Iterable[tuple[int, int]]) -> None:
@@ -95,7 +101,7 @@ def check_centres(forms: Sequence[Sequence[AxisForm]], centres: Iterable[tuple[i
     """
     n_forms = _n_split_forms(forms)
     if any(not (0 <= a < len(n_forms) and 0 <= form < n_forms[a]) for a, form in centres):
-        raise DesignError("a centre is that of a form which its axis does not have")
+        raise DesignError("a centre is that of a form which its axis does not have", field="centres")
 
 
 def _n_split_forms(forms: Sequence[Sequence[AxisForm]]) -> list[int]:

@@ -59,7 +59,7 @@ class WeightedTables(Structured):
     def _check(self) -> None:
         super()._check()
         if not self.is_simple or any(form.kind != "centred" for own in self.forms for form in own):
-            raise DesignError("weighted tables hold plain counts of every axis")
+            raise DesignError("weighted tables hold plain counts of every axis", field="strategy")
 
     # Privacy: a record has one count in every table ------------------------------------------------------
 

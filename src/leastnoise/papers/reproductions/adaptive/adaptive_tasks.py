@@ -134,7 +134,9 @@ def paper_workload(workload: str, shape: str, seed: int = 0, *, is_relative: boo
     elif workload in ("1-way range marginals", "2-way range marginals"):
         found = workload_k_way_ranges(sizes, int(workload[0]))
     else:
-        raise InputError(f"the adaptive mechanism's paper has no workload {workload!r}")
+        raise InputError(
+            f"the adaptive mechanism's paper has no workload {workload!r}", field="workload", given=workload
+        )
     return PaperWorkload(found, found.shape[0])
 
 

@@ -59,7 +59,9 @@ def _adult(path: Path) -> Array:
         with path.open(newline="", encoding="utf-8") as file:
             records = [[field.strip() for field in row] for row in csv.reader(file) if row]
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from None
+        raise DataError(
+            f"cannot read {path}: {error.strerror or error}", field="data", given=str(path)
+        ) from None
     counts = np.zeros(sizes_of(TABLES["Adult"]), dtype=np.int64)
     youngest, oldest = _AGES
     for record in records:
@@ -68,7 +70,9 @@ def _adult(path: Path) -> Array:
             work = _WORKS.index("Without-pay" if record[_WORK] == "Never-worked" else record[_WORK])
             counts[age, work, int(record[_EDUCATION]) - 1, int(record[_INCOME].startswith(">"))] += 1
         except (ValueError, IndexError):
-            raise DataError(f"{path} holds a line that is not of UCI Adult: {record[:5]}") from None
+            raise DataError(
+                f"{path} holds a line that is not of UCI Adult", field="data", given=str(path)
+            ) from None
     return counts.reshape(-1)
 
 

@@ -302,7 +302,7 @@ def pure_gain(
     elif method == OURS:
         name = "auto"
     else:
-        raise InputError(f"there is no {method!r} in section 3.5")
+        raise InputError(f"there is no {method!r} in section 3.5", field="method", given=method)
     plan = design(question, PureDP(EPSILON), method=name, options=options, time_limit=setting.search_seconds)
     m = question.shape[0]
     yield {

@@ -80,6 +80,8 @@ def _adult(path: Path, n: int) -> Array:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise DataError(f"cannot read {path.name} in the folder given: {error.strerror}") from None
+        raise DataError(
+            f"cannot read {path.name} in the folder given: {error.strerror}", field="data", given=path.name
+        ) from None
     weights = [int(line.split(",")[_COLUMN]) for line in lines if line.strip()]
     return np.histogram(np.minimum(weights, _LIMIT), bins=n, range=(0, _LIMIT))[0]

