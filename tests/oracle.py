@@ -31,6 +31,7 @@ from leastnoise.core.errors import LeastnoiseError
 from oracle_cases import (
     DATA_DEPENDENT,
     Case,
+    Refused,
     designed,
     drawn,
     expected_rows,
@@ -50,10 +51,6 @@ SHARPEST = 0.3
 ROUNDING = 1e-9
 # Complaints shown of one case.
 MOST_SHOWN = 3
-
-
-class Refused(Exception):
-    """The library refused the request by an error of its own."""
 
 
 @dataclass

@@ -37,6 +37,11 @@ N_ATTRIBUTES = (1, 2, 2, 3, 3, 3, 4, 4, 5, 6)
 PERSON = "person id"
 
 
+# Here, because `oracle` is a module of its own where it is run as a script, with an error of its own.
+class Refused(Exception):
+    """The library refused the request by an error of its own."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One request and its truth.

@@ -19,8 +19,8 @@ from leastnoise.core.errors import LeastnoiseError, UnrecordedSpending
 from leastnoise.release import Release
 from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 from leastnoise.release.simulation import RepeatableBits
-from oracle import Refused, published
-from oracle_cases import DATA_DEPENDENT, Case, designed, handed_over, measured
+from oracle import published
+from oracle_cases import DATA_DEPENDENT, Case, Refused, designed, handed_over, measured
 
 # Releases drawn at once, fewer where many integers are measured; and those by `measure`.
 MOST_QUICK = 3_000

@@ -730,3 +730,9 @@ def test_an_unknown_attribute_is_named_with_the_known_ones() -> None:
         Schema(age=range(3), sex=("F",))["height"]
     with pytest.raises(InputError):
         Schema()
+
+
+@pytest.mark.parametrize("name", [0, None, ("a",), b"a"])
+def test_files_name_attributes_by_texts(name: Any) -> None:
+    with refuses(SchemaError, "schema", name):
+        Schema.from_dict({name: None})

@@ -33,9 +33,7 @@ class Schema:
                 "schema", "be given by name, as in Schema(sex=('F', 'M'))", given=type(named)
             )
         attributes = {**(named or {}), **attributes}
-        for name in attributes:
-            if not isinstance(name, str):
-                raise SchemaError.must("schema", "name attributes by texts", given=name)
+        _check_names(attributes)
         if not attributes:
             raise SchemaError.must(
                 "schema", "have at least one attribute, as in Schema(sex=('F', 'M'))", given={}
@@ -102,7 +100,14 @@ class Schema:
         ``{categories = [...]}``, ``{hierarchy = ...}``, each with its policies
         ``outside``, ``null`` and ``other`` if wanted, or simply a list of categories.
         """
+        _check_names(attributes)
         return cls({name: _from_plain(name, given) for name, given in attributes.items()})
+
+
+def _check_names(attributes: Mapping[Any, Any]) -> None:
+    for name in attributes:
+        if not isinstance(name, str):
+            raise SchemaError.must("schema", "name attributes by texts", given=name)
 
 
 def _from_plain(name: str, given: Any) -> Any:
