@@ -212,7 +212,7 @@ class InfeasibleError(DesignError):
         mu: float,
         curve: Callable[[float, float], float],
     ) -> None:
-        super().__init__(*message)
+        super().__init__(*message, field="stderr")
         self.witness = witness
         self.factor = factor
         self.mu = mu

@@ -24,20 +24,27 @@ class MissesTargets(MethodError):
 
     Attributes:
         factor: by which it misses them.
-        misses: that as text.
     """
 
     method: str
     factor: float
-    misses: str
+
+    @property
+    def misses(self) -> str:
+        """By how much it misses them, as text."""
+        return f"misses the targets by a factor of {rounded_up(self.factor)}"
 
 
 def misses_targets(method: str, factor: float, goal: Goal) -> MissesTargets:
     """The error of a method whose plan misses the targets by this factor."""
-    misses = f"misses the targets by a factor of {rounded_up(factor)}"
-    remedy = RelaxTargets("that", *raised(goal, factor))
-    error = MissesTargets(f"method {method!r} {misses}; another may meet them. To take this one, ", remedy)
-    error.method, error.factor, error.misses = method, factor, misses
+    error = MissesTargets(
+        f"method {method!r} misses the targets by a factor of {rounded_up(factor)}; another may meet them. "
+        "To take this one, ",
+        RelaxTargets("that", *raised(goal, factor)),
+        field="stderr",
+        given=factor,
+    )
+    error.method, error.factor = method, factor
     return error
 
 
