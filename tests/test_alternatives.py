@@ -13,6 +13,7 @@ import pytest
 import leastnoise as ln
 from leastnoise.core.errors import InputError
 from leastnoise.report.pure_alternative import PureAlternative, design_without_delta
+from support import refuses
 from tolerances import SOLVER
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"))
@@ -115,7 +116,7 @@ def test_targets_that_are_missed_are_said_to_be() -> None:
 def test_there_is_none_without_a_delta_or_a_goal() -> None:
     workload = ln.assemble([ln.Total(stderr=30)], SCHEMA)
     for goal in (ln.PureDP(1), ln.GDP(1), ln.ZCDP(0.5), None):
-        with pytest.raises(InputError, match="has a delta to leave out"):
+        with refuses(InputError, "plan", ..., "has a delta to leave out"):
             design_without_delta(ln.design(workload, goal, method="identity"))
 
 

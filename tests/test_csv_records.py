@@ -19,7 +19,7 @@ from leastnoise.data import DroppedRecords, TextFile, arrow_stream, csv_blocks, 
 from leastnoise.data.csv_blocks import TextColumn
 from leastnoise.data.csv_records import CsvReader
 from leastnoise.data.sources import CsvFile, CsvFiles
-from support import extra
+from support import extra, refuses
 
 Row = list[bytes | None]
 
@@ -414,7 +414,7 @@ def test_headers_that_are_none_are_refused(tmp_path: Path, monkeypatch: pytest.M
         b"x," + b"y" * 40: "shorter than 20",
     }.items():
         (tmp_path / "t.csv").write_bytes(header)
-        with pytest.raises(DataError, match=words):
+        with refuses(DataError, "header", ..., words):
             vectorize(tmp_path / "t.csv", Schema(x=range(3)))
 
 

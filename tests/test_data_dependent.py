@@ -48,6 +48,7 @@ from leastnoise.query import MaxVariance
 from leastnoise.release import Release, load_release, measured
 from leastnoise.release.noise import discrete_laplace
 from leastnoise.report import cost_table, summarize, write_answers
+from support import refuses
 from tolerances import CHANCE, ROUNDING
 
 NAMES = [method.name for method in all_methods() if method.is_data_dependent]
@@ -179,11 +180,13 @@ def test_without_noise_buckets_follow_the_counts() -> None:
 def test_candidate_buckets() -> None:
     assert mechanism_of("dawa", 11).lengths == (1, 2, 4, 8)  # type: ignore[attr-defined]
     assert mechanism_of("dawa", 5, lengths="all").lengths == (1, 2, 3, 4, 5)  # type: ignore[attr-defined]
-    with pytest.raises(MethodError, match='lengths must be "powers" or "all", got 3'):
+    with refuses(MethodError, "lengths", 3):
         plan_of("dawa", lengths=3)
-    with pytest.raises(MethodError, match='lengths="all" is for up to 512 cells, here are 513'):
+    with refuses(MethodError, "lengths", "all"):
         plan_of("dawa", 513, lengths="all")
-    with pytest.raises(MethodError, match='lengths must be "powers" or "all", got a value of type ndarray'):
+    with refuses(
+        MethodError, "lengths", ..., 'lengths must be "powers" or "all", got a value of type ndarray'
+    ):
         plan_of("dawa", lengths=np.array(["powers", "all"]))
 
 
@@ -195,7 +198,7 @@ def test_a_charge_leaves_fewer_buckets_by_luck() -> None:
         found.append(sum(int(released(plan, counts, seed).measurements[0]) for seed in range(5)) / 5)
     assert found[0] > 20 > found[1] > found[2] == 1
     for wrong in (-1, math.nan, math.inf, True, "2", None, 1e7):
-        with pytest.raises(MethodError, match="charge must be a number from 0 to 1,000,000, got"):
+        with refuses(MethodError, "charge", ..., "charge must be a number from 0 to 1,000,000, got"):
             plan_of("dawa", charge=wrong)
 
 
@@ -434,18 +437,18 @@ def test_a_mechanism_that_spends_too_much_is_no_plan() -> None:
     assert plan.mechanism is not None
     shares = {**plan.mechanism.shares, "partition": Fraction(1, 4) + Fraction(1, 2**80)}
     greedy = replace(plan.mechanism, shares=shares)
-    with pytest.raises(PrivacyError, match="the mechanism spends more than the privacy goal allows"):
+    with refuses(PrivacyError, "privacy", ..., "the mechanism spends more than the privacy"):
         replace(plan, mechanism=greedy)
-    with pytest.raises(PrivacyError, match="the mechanism spends more than the privacy goal allows"):
+    with refuses(PrivacyError, "privacy", ..., "the mechanism spends more than the privacy"):
         replace(plan, privacy=PureDP(2))
 
     class Loose:
         strategy, mechanism, privacy = None, greedy, plan.privacy
         objective, has_goal, witness, tol, claim = plan.objective, True, plan.witness, 1e-6, plan.claim
 
-    with pytest.raises(DesignError, match="the mechanism spends more than its privacy goal allows"):
+    with refuses(DesignError, "privacy", ..., "the mechanism spends more than its privacy"):
         ln.certify(plan.workload, Loose())  # type: ignore[arg-type]
-    with pytest.raises(DesignError, match="a plan holds either a strategy or a mechanism"):
+    with refuses(DesignError, "strategy", ..., "a plan holds either a strategy or a mechanism"):
         replace(plan, mechanism=None)
 
 
@@ -480,13 +483,13 @@ def test_the_least_scale_keeps_the_budget(sensitivity: int, epsilon: Fraction) -
     ],
 )
 def test_shares_that_mean_nothing_are_refused(given: Any) -> None:
-    with pytest.raises(MethodError, match="partition_share must lie between 0 and 1"):
+    with refuses(MethodError, "share", ..., "partition_share must lie between 0 and 1"):
         plan_of("dawa", partition_share=given)
 
 
 @pytest.mark.parametrize("share", ["total_share", "choice_share"])
 def test_the_least_share_can_be_measured(share: str) -> None:
-    with pytest.raises(MethodError, match=f"{share} must lie between 0 and 1, by 1e-06 at least"):
+    with refuses(MethodError, "share", 1e-310):
         plan_of("mwem", **{share: 1e-310})
     for part in ("1/1000000", "999999/1000000"):
         for epsilon in (2.0**-119, 2.0**119):
@@ -670,7 +673,7 @@ def test_a_plan_claims_nothing_about_accuracy(name: str) -> None:
     assert plan.profile.tolist() == [1.0] * 8
     with pytest.raises(MethodError, match=f"method '{name}' depends on the data.*design the plan with"):
         plan.variance(ln.Total())
-    with pytest.raises(MethodError, match="depends on the data"):
+    with refuses(MethodError, "method", ..., "depends on the data"):
         cost_table(plan)
     again = ln.certify(plan.workload, plan)
     assert again.status == "data-dependent"
@@ -686,7 +689,9 @@ def test_a_release_has_answers_and_no_intervals(name: str, tmp_path: Path) -> No
         release.answers, plan.workload.dense() @ release.estimates, atol=1e3 * ROUNDING
     )
     for ask in (release.interval, lambda: release.interval(0.9, simultaneous=True)):
-        with pytest.raises(MethodError, match=f"method '{name}' depends on the data, so that its standard"):
+        with refuses(
+            MethodError, "method", ..., f"method '{name}' depends on the data, so that its standard"
+        ):
             ask()
     assert list(release.to_frame().columns) == ["query", "label", "answer"]
     assert list(release["v ranges"].columns) == ["answer"]
@@ -761,7 +766,7 @@ def test_a_file_cannot_claim_another_budget(tmp_path: Path) -> None:
         ({"claim": "heuristic"}, "its content is not what design"),
         ({"objective": "max-variance"}, "its errors depend on the data"),
     ):
-        with pytest.raises(PlanFileError, match=words):
+        with refuses(PlanFileError, "plan", "x.plan", words):
             load_plan(tampered(plan, path, **changes))
 
 
@@ -795,7 +800,7 @@ def test_measurements_that_nobody_released_are_refused(tmp_path: Path) -> None:
         assert not mwem.fits(wrong)
     plan = plan_of("mwem")
     release = Release(plan, np.array([1, 2, 3], dtype=object))
-    with pytest.raises(PlanFileError, match="holds measurements that do not fit its plan"):
+    with refuses(PlanFileError, "path", "x.release"):
         load_release(release.save(tmp_path / "x.release"))
 
 
@@ -822,7 +827,7 @@ def test_requests_they_cannot_serve() -> None:
         with pytest.raises(MethodError, match=f"method '{name}' cannot do this: .*{words}"):
             ln.design(workload, goal, method=name, objective=objective)
     for wrong in (0, 1001, 1.0, True, "3"):
-        with pytest.raises(MethodError, match="rounds must be a whole number from 1 to 1,000"):
+        with refuses(MethodError, "rounds", ..., "rounds must be a whole number from 1 to 1,000"):
             plan_of("mwem", rounds=wrong)
 
 

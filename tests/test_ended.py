@@ -25,7 +25,7 @@ from leastnoise.papers import sdp
 from leastnoise.planning import all_methods, plan_from_parts
 from leastnoise.planning.oblique import centre_search as oblique_search
 from leastnoise.report import plan_sentences as words
-from support import extra
+from support import extra, refuses
 
 GAUSS, ONE, PURE = ln.GDP(1), ln.GDP(1, neighbours="replace-one"), ln.PureDP(1)
 LARGEST, TARGETS, WITHIN = ln.MaxVariance(), ln.Targets(), ln.TotalVariance(within_targets=True)
@@ -305,5 +305,5 @@ def test_files_from_before_keep_their_digest() -> None:
 @pytest.mark.parametrize("ended", ["", "finished", 1, None, ["converged"]])
 def test_a_file_that_ended_otherwise_is_refused(ended: Any) -> None:
     content, arrays = planned("dense").to_parts()
-    with pytest.raises(PlanFileError, match="no plan that this version can read"):
+    with refuses(PlanFileError, "plan", "odd.plan", "no plan that this version can read"):
         plan_from_parts({**content, "ended": ended}, arrays, "odd.plan")

@@ -14,6 +14,7 @@ from leastnoise.planning.oblique.axis_split import AxisQuestions, Placed, first_
 from leastnoise.planning.oblique.centre_search import spread
 from leastnoise.solver import minimise_total_variance
 from leastnoise.strategy import AxisForm, rounded_centre, split_form, whole_form
+from support import refuses
 from tolerances import ROUNDING
 
 CASES: dict[str, list[Operator]] = {
@@ -59,7 +60,7 @@ def test_a_centre_rounded_after_the_rows_is_refused(name: str) -> None:
     """A twin: rows that vanish on the real centre, and both rounded on their own."""
     _, _, root, g = _found(name)
     rows = np.rint(np.ldexp(root, 40)).astype(np.int64)
-    with pytest.raises(DesignError, match="must not see its centre"):
+    with refuses(DesignError, "centre", ..., "must not see its centre"):
         AxisForm("split", len(g), rows, np.rint(np.ldexp(g, 30)).astype(np.int64))
 
 
@@ -154,18 +155,18 @@ def test_whole_axes_keep_their_variances() -> None:
 
 def test_refusals_say_what_must_hold() -> None:
     g = np.array([1, 1, 1])
-    with pytest.raises(DesignError, match="2 residual rows are needed on this basis, got 1"):
+    with refuses(DesignError, "rows", 1, "2 residual rows are needed on this basis, got 1"):
         split_form(np.ones((1, 3)), g)
-    with pytest.raises(DesignError, match="lost a direction"):
+    with refuses(DesignError, "rows", ..., "lost a direction"):
         split_form(np.zeros((2, 3)), g)
-    with pytest.raises(DesignError, match="not finite"):
+    with refuses(DesignError, "rows", ..., "not finite"):
         split_form(np.full((2, 3), np.nan), g)
-    with pytest.raises(DesignError, match="not finite"):
+    with refuses(DesignError, "rows", ..., "not finite"):
         whole_form(np.full((3, 3), np.inf))
-    with pytest.raises(DesignError, match="lost a direction"):
+    with refuses(DesignError, "rows", ..., "lost a direction"):
         whole_form(np.zeros((3, 3)))
     for centre in ([np.nan, 1.0], [-1.0, 0.5]):
-        with pytest.raises(DesignError, match="finite and of positive sum"):
+        with refuses(DesignError, "centre", ..., "finite and of positive sum"):
             rounded_centre(np.array(centre), [])
-    with pytest.raises(DesignError, match="lost to rounding"):
+    with refuses(DesignError, "centre", ..., "lost to rounding"):
         rounded_centre(np.array([1.0, -1.0 + 1e-15]), [])

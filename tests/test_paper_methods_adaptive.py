@@ -61,7 +61,7 @@ from leastnoise.query import (
 )
 from leastnoise.query.generators import workload_permuted_ranges
 from leastnoise.solver import Weighting, optimal_weighting
-from support import extra
+from support import extra, refuses
 from tolerances import JUDGE, ROUNDING, SOLVER, printed
 
 # Weightings are solved to this gap unless another is asked for.
@@ -195,9 +195,9 @@ def test_a_weighting_cut_short_says_so() -> None:
 def test_weightings_that_mean_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match=r"power must be 1 \(Gaussian\) or 2 \(Laplace\), got 3"):
         optimal_weighting(np.ones(2), np.eye(2), power=3)
-    with pytest.raises(DesignError, match="costs of the design queries are not finite; rescale"):
+    with refuses(DesignError, "costs", ..., "costs of the design queries are not finite"):
         optimal_weighting(np.array([1, math.inf]), np.eye(2))
-    with pytest.raises(DesignError, match="a design query that is needed touches no cell"):
+    with refuses(DesignError, "costs", ..., "a design query that is needed touches no cell"):
         optimal_weighting(np.ones(2), np.array([[1.0, 0.0]]))
     nothing = optimal_weighting(np.zeros(2), np.eye(2))
     assert (nothing.x == 0).all() and nothing.achieved == 0 and nothing.has_converged and nothing.gap == 0
@@ -854,42 +854,36 @@ def test_which_attributes_queries_mention() -> None:
 @pytest.mark.parametrize("method", ["eigen", "eigen-separation", "principal-vectors"])
 def test_the_adaptive_mechanism_refuses_what_it_cannot_do(method: str) -> None:
     workload = assemble([Prefix("a", stderr=3)], Schema(a=range(4)))
-    with pytest.raises(MethodError, match=rf"'{method}' cannot do this: it minimises total variance only"):
+    with refuses(MethodError, "method", ..., rf"'{method}' cannot do this: it minimises total variance only"):
         design(workload, GDP(1), method=method, objective=MaxVariance())
-    with pytest.raises(MethodError, match="it minimises total variance only"):
+    with refuses(MethodError, "method", ..., "it minimises total variance only"):
         design(workload, GDP(1), method=method)
-    with pytest.raises(MethodError, match=r"its noise is Gaussian.*weighted-basis.* can"):
+    with refuses(MethodError, "method", ..., "its noise is Gaussian", "weighted-basis"):
         design(workload, PureDP(1), method=method, objective=TotalVariance())
     wide = assemble([Total()], Schema(a=range(9000)))
-    with pytest.raises(MethodError, match="it works on at most 8,192 cells; this workload has 9,000"):
+    with refuses(MethodError, "method", ..., "it works on at most 8,192 cells; this workload has 9,000"):
         design(wide, GDP(1), method=method)
 
 
 def test_methods_for_marginals_refuse_other_workloads() -> None:
     matrix = Workload.from_matrix(np.eye(4))
-    with pytest.raises(
-        MethodError, match="'fourier' cannot do this: it measures Fourier queries, and a query"
-    ):
+    with refuses(MethodError, "method", "fourier", "'fourier' cannot do this: it measures Fourier"):
         design(matrix, GDP(1), method="fourier")
-    with pytest.raises(
-        MethodError, match="'datacube' cannot do this: it measures marginals, and a query given as a matrix"
-    ):
+    with refuses(MethodError, "method", "datacube", "'datacube' cannot do this: it measures"):
         design(matrix, GDP(1), method="datacube")
     schema = Schema(a=range(4), b=range(2))
     ranges = assemble([AllRanges("a") * Marginal("b")], schema)
-    with pytest.raises(
-        MethodError, match="query 'a ranges x b' mentions every attribute, so no Fourier query"
-    ):
+    with refuses(MethodError, "method", "fourier", "query 'a ranges x b' mentions every"):
         design(ranges, GDP(1), method="fourier")
-    with pytest.raises(
-        MethodError, match="query 'a ranges x b' is not a marginal and mentions every attribute"
-    ):
+    with refuses(MethodError, "method", "datacube", "query 'a ranges x b' is not a marginal and"):
         design(ranges, GDP(1), method="datacube")
     # The same ranges over one of two attributes are range marginals, which both serve.
     for method in ("fourier", "datacube"):
         assert design(assemble([AllRanges("a")], schema), GDP(1), method=method).method == method
     many = Schema({f"a{i}": range(2) for i in range(12)})
-    with pytest.raises(MethodError, match="chooses among at most 300 marginals; this workload has 1,024"):
+    with refuses(
+        MethodError, "method", "datacube", "chooses among at most 300 marginals; this workload has 1,024"
+    ):
         design(assemble([Cube(*many.names[:10])], many), GDP(1), method="datacube")
 
 

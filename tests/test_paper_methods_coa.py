@@ -46,7 +46,7 @@ from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.query import MaxVariance, Schema, Total, TotalVariance, Workload, assemble
 from leastnoise.solver import load_backend
 from leastnoise.strategy import Basis, integer_basis, integer_strategy
-from support import extra
+from support import extra, refuses
 from tolerances import JUDGE, ROUNDING, SOLVER, printed
 
 OURS = ("coa", "coa-homotopy", "smoothing", "lowrank", "sdp")
@@ -221,16 +221,16 @@ def test_coa_tells_its_steps_and_stops_in_time() -> None:
 
 
 def test_coa_needs_a_gram_matrix() -> None:
-    with pytest.raises(InputError, match=r"a Gram matrix is square, got shape \(2, 3\)"):
+    with refuses(InputError, "gram", (2, 3)):
         coa(np.ones((2, 3)))
     for gram in (np.zeros((2, 2)), np.full((2, 2), np.nan)):
-        with pytest.raises(InputError, match="must be finite, with a positive trace"):
+        with refuses(InputError, "gram", ..., "must be finite, with a positive trace"):
             coa(gram)
-        with pytest.raises(InputError, match="must be finite, with a positive trace"):
+        with refuses(InputError, "gram", ..., "must be finite, with a positive trace"):
             smoothing(gram)
-    with pytest.raises(InputError, match=r"a Gram matrix is square, got shape \(3, 2\)"):
+    with refuses(InputError, "gram", (3, 2)):
         smoothing(np.ones((3, 2)))
-    with pytest.raises(InputError, match="start must be positive definite"):
+    with refuses(InputError, "start", ..., "start must be positive definite"):
         coa(np.eye(2), start=np.ones((2, 2)) * [[1, 2], [2, 1]])
 
 
@@ -338,7 +338,7 @@ def test_smoothing_refuses_to_measure_a_singular_matrix(monkeypatch: pytest.Monk
         return planned(np.eye(2), GDP(1), "smoothing")
 
     assert ending_at(np.eye(2)).certificate.gap < SOLVER
-    with pytest.raises(DesignError, match="ended at a singular matrix; try method 'dense' or 'coa'"):
+    with refuses(DesignError, "workload", ..., "ended at a singular matrix; try method"):
         ending_at(np.zeros((2, 2)))
 
 
@@ -430,7 +430,7 @@ def test_low_rank_ends_within_gamma() -> None:
     assert low_rank(W, start, norm=1, max_iterations=2).ended == "iterations"
     assert low_rank(W, start, norm=1, time_limit=1e-9).ended == "time"
     assert low_rank(W, start, norm=1, beta=1e12, gamma=0.0).ended == "beta"
-    with pytest.raises(InputError, match="norm must be 1 or 2, got 3"):
+    with refuses(InputError, "norm", 3):
         low_rank(W, start, norm=3)
 
 
@@ -550,7 +550,7 @@ def test_low_rank_pays_off_where_the_rank_is_low() -> None:
 
 
 def test_low_rank_needs_as_many_rows_as_the_rank() -> None:
-    with pytest.raises(MethodError, match=r"r must be at least 3, the rank of the queries, got 2: .* biased"):
+    with refuses(MethodError, "r", 2):
         planned(SECOND_EXAMPLE, PureDP(1), "lowrank", r=2)
     biased = low_rank(np.array(SECOND_EXAMPLE, dtype=float), np.eye(2, 4), norm=1, max_iterations=30)
     assert biased.residual > 0.1 and biased.strategy is None
@@ -619,7 +619,7 @@ def test_sdp_under_laplace_noise() -> None:
 
 def test_sdp_solver_failures_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     extra("cvxpy")
-    with pytest.raises(InputError, match="solver must be one of CLARABEL, SCS, got 'MAGIC'"):
+    with refuses(InputError, "solver", "MAGIC"):
         sdp(np.eye(2), solver="MAGIC")
     for solver in ("CLARABEL", "SCS"):
         with monkeypatch.context() as patched:
@@ -630,7 +630,7 @@ def test_sdp_solver_failures_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
             ):
                 sdp(prefix(12), solver=solver, time_limit=1e-9)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MethodError, match=r"needs CVXPY: pip install 'leastnoise\[checks\]'; dense"):
+    with refuses(MethodError, "method", "sdp", "needs CVXPY: pip install"):
         planned(np.eye(2), GDP(1), "sdp")
 
 
@@ -644,12 +644,11 @@ def test_sdp_looks_at_the_clock_before_it_models(monkeypatch: pytest.MonkeyPatch
         return whole(*given)
 
     monkeypatch.setattr(cvxpy, "Problem", noted)
-    up = "time was up before the solver CLARABEL began; give it more time or try method 'dense'"
     for hasty in (
         lambda: sdp(prefix(4), time_limit=1e-9),
         lambda: design(Workload.from_matrix(prefix(4)), GDP(1), method="sdp", time_limit=1e-9),
     ):
-        with pytest.raises(DesignError, match=up):
+        with refuses(DesignError, "solver", "CLARABEL", "time was up"):
             hasty()
     assert modelled == []
     assert sdp(prefix(4), time_limit=60).status == "optimal" and modelled == [1]
@@ -768,16 +767,14 @@ def test_plans_on_torch_are_as_good(method: str, goal: Goal, monkeypatch: pytest
 def test_backends_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = extra("torch")
     start = np.eye(2)
-    with pytest.raises(InputError, match="backend must be one of numpy, torch, cuda, got 'gpu'"):
+    with refuses(InputError, "backend", "gpu"):
         low_rank(np.eye(2), start, norm=2, backend="gpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for find in (coa, smoothing, lambda gram, backend: low_rank(gram, start, norm=2, backend=backend)):
-        with pytest.raises(
-            MissingExtraError, match="backend='cuda' needs a CUDA device; use backend='torch'"
-        ):
+        with refuses(MissingExtraError, "backend", "cuda"):
             find(np.eye(2), backend="cuda")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"backend='torch' needs PyTorch: pip install 'leastnoise"):
+    with refuses(MissingExtraError, "backend", "torch"):
         smoothing(np.eye(2), backend="torch")
 
 
@@ -797,7 +794,7 @@ def test_rows_beyond_the_queries_are_measured_too() -> None:
     assert np.linalg.matrix_rank(entries) == 3
     inside = integer_strategy(from_rows(np.array([[1, 1, 0, 0], [0, 0, 0.3, 0.3]]), basis), PureDP(1))
     assert inside.shape == (2, 4)
-    with pytest.raises(DesignError, match="too weak in some direction"):
+    with refuses(DesignError, "strategy", ..., "too weak in some direction"):
         from_rows(np.array([[1, 1, 0, 0], [0, 0, 1e-14, 1e-14]]), basis)
 
 
@@ -807,7 +804,7 @@ def test_covariances_become_strategies() -> None:
     C = from_covariance(R, Sigma, Basis(None, 3)).coefficients
     inverse = np.linalg.inv(C)
     assert R @ inverse @ inverse.T @ R.T == pytest.approx(Sigma, rel=1e-9, abs=1e-9)
-    with pytest.raises(DesignError, match="no variance in some direction"):
+    with refuses(DesignError, "strategy", ..., "no variance in some direction"):
         from_covariance(R, np.zeros((3, 3)), Basis(None, 3))
 
 
@@ -904,7 +901,7 @@ def test_every_method_shows_progress_and_keeps_to_its_time(method: str) -> None:
 @pytest.mark.parametrize("method", OURS)
 def test_the_largest_variance_is_refused(method: str) -> None:
     workload = Workload.from_matrix(prefix(3))
-    with pytest.raises(MethodError, match=f"'{method}' cannot do this: it minimises total variance only"):
+    with refuses(MethodError, "method", ..., f"'{method}' cannot do this: it minimises total variance only"):
         design(workload, GDP(1), method=method, objective=MaxVariance())
 
 
@@ -939,15 +936,15 @@ def test_too_many_cells_are_refused(method: str, options: dict[str, Any], backen
 def test_sdp_names_who_can_do_more() -> None:
     extra("cvxpy")
     workload = assemble([Total()], Schema(x=range(100)))
-    with pytest.raises(
-        MethodError, match=r"'sdp' cannot do this: it works on at most 48 cells.*; dense, .*coa"
+    with refuses(
+        MethodError, "method", "sdp", "'sdp' cannot do this: it works on at most 48 cells", "; dense,"
     ):
         design(workload, GDP(1), method="sdp")
 
 
 def test_other_backends_are_refused() -> None:
     extra("cvxpy")
-    with pytest.raises(MethodError, match=r"it runs on backend 'numpy' alone, not 'torch'; dense.* lowrank"):
+    with refuses(MethodError, "method", "sdp", "it runs on backend 'numpy' alone, not", "lowrank"):
         design(Workload.from_matrix(np.eye(2)), GDP(1), method="sdp", backend="torch")
 
 

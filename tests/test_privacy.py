@@ -367,8 +367,7 @@ def test_classic_goal_spends_less_than_the_exact_one() -> None:
 
 def test_classic_goal_is_refused_where_it_overspends() -> None:
     assert not is_within(classic_mu_squared_of(20, 1e-6), 20, 1e-6)
-    words = r"epsilon = 20, delta = 1e-06: its delta is 0.000101; use calibration='exact'"
-    with pytest.raises(PrivacyError, match=words):
+    with refuses(PrivacyError, "calibration", "classic", "its delta is 0.000101; use calibration='exact'"):
         ApproxDP(20, 1e-6, calibration="classic")
 
 
@@ -525,7 +524,9 @@ def test_delta_refusals(delta: Any, refusal: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize("k", [0, -1, True, 1.5, 2.0, "2", None])
 def test_records_per_person_refusals(k: Any) -> None:
-    with pytest.raises(PrivacyError, match="records_per_person must be a positive whole number, got"):
+    with refuses(
+        PrivacyError, "records_per_person", ..., "records_per_person must be a positive whole number, got"
+    ):
         PureDP(1, records_per_person=k)
 
 

@@ -17,6 +17,7 @@ from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.query import Targets
 from leastnoise.release import Release, load_release
 from leastnoise.strategy import RowsAsAsked
+from support import refuses
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(v=range(4))
@@ -138,10 +139,10 @@ def test_a_file_cannot_claim_another_grid(tmp_path: Path) -> None:
             # A coarser grid has more noise beside its rows, and keeps its goal.
             assert load_plan(path).spent_per_person < 1
         else:
-            with pytest.raises(PlanFileError, match="kind that this version does not know"):
+            with refuses(PlanFileError, "strategy", ..., "kind that this version does not know"):
                 load_plan(path)
     scaled = container.write(tmp_path / "y.plan", "plan", {**content, "scale": "1"}, arrays)
-    with pytest.raises(PlanFileError, match="spends more than the privacy goal allows"):
+    with refuses(PlanFileError, "plan", "y.plan", "spends more than the privacy goal allows"):
         load_plan(scaled)
 
 
@@ -158,7 +159,7 @@ def test_it_is_taken_only_when_named_and_listed_everywhere() -> None:
     found = ln.compare(TWICE, GDP(1), methods=["queries", "workload"])
     by_name = {contender.method: contender.achieved for contender in found.contenders}
     assert by_name["workload"] < by_name["queries"]  # type: ignore[operator]
-    with pytest.raises(MethodError, match="must be whole numbers below"):
+    with refuses(MethodError, "method", "queries", "must be whole numbers below"):
         planned(ln.Workload.from_matrix([[0.5, 1.0]]))
 
 

@@ -34,6 +34,7 @@ from leastnoise.papers.reproductions.verdicts import Check, verdict_of
 from leastnoise.planning import design
 from leastnoise.privacy import GDP
 from leastnoise.query import Workload, workload_all_ranges
+from support import refuses
 from tolerances import ROUNDING, SOLVER
 
 QUICK, FULL = Setting("quick"), Setting("full")
@@ -189,7 +190,7 @@ def test_workloads_are_what_they_are_called() -> None:
     marginals = paper_workload("random marginals", "2x3x4", 1).workload
     assert len(marginals.blocks) == 3
     assert all(block.operator.shape[0] < 24 for block in marginals.blocks)
-    with pytest.raises(InputError, match="has no workload 'ranges'"):
+    with refuses(InputError, "workload", "ranges", "has no workload 'ranges'"):
         paper_workload("ranges", "4")
 
 
@@ -209,9 +210,9 @@ def test_adult_is_read(tmp_path: Path) -> None:
     coarse, _ = counts_of("Adult", "4x4x8x2", tmp_path)
     assert coarse.reshape(4, 4, 8, 2)[3, 3, 0, 1] == 2 and coarse.sum() == 3
     (tmp_path / "adult.data").write_text("1, 2, 3\n", encoding="utf-8")
-    with pytest.raises(DataError, match="holds a line that is not of UCI Adult"):
+    with refuses(DataError, "data", ..., "holds a line that is not of UCI Adult"):
         counts_of("Adult", TABLES["Adult"], tmp_path)
-    with pytest.raises(DataError, match="cannot read"):
+    with refuses(DataError, "data", ..., "cannot read"):
         counts_of("Adult", TABLES["Adult"], tmp_path / "nowhere")
     stand_in, source = counts_of("US Census", "2048", None)
     assert source == "stand-in" and stand_in.sum() == 15_000_000 and len(stand_in) == 2048

@@ -32,7 +32,7 @@ from leastnoise.papers.reproductions.rows import Row, mean, numbers
 from leastnoise.papers.reproductions.verdicts import Check
 from leastnoise.privacy import PureDP
 from leastnoise.report import compare
-from support import extra
+from support import extra, refuses
 from tolerances import ROUNDING
 
 QUICK = Setting("quick", time_limit=30.0)
@@ -273,7 +273,7 @@ def test_tables_are_counts_and_say_where_they_are_from(tmp_path: Path) -> None:
     (tmp_path / "adult.data").write_text("\n".join([*lines, ""]), encoding="utf-8")
     found, source = counts_of("UCI Adult", 4, seed=1, data=tmp_path)
     assert found.tolist() == [1, 0, 0, 2] and source == "adult.data"
-    with pytest.raises(DataError, match=r"cannot read adult.data in the folder given"):
+    with refuses(DataError, "data", "adult.data", "cannot read adult.data in the folder given"):
         counts_of("UCI Adult", 4, seed=1, data=tmp_path / "elsewhere")
 
 

@@ -18,6 +18,7 @@ from leastnoise.papers.reproductions.rows import Row, cell
 from leastnoise.papers.reproductions.verdicts import Check, verdict_of
 from leastnoise.planning import design
 from leastnoise.privacy import PureDP
+from support import refuses
 from tolerances import ROUNDING, SOLVER
 
 QUICK, FULL = Setting("quick"), Setting("full")
@@ -111,7 +112,7 @@ def test_the_second_example_is_below_what_the_paper_calls_optimal() -> None:
 
 
 def test_rows_that_do_not_answer_the_queries_are_refused() -> None:
-    with pytest.raises(InputError, match="rows do not answer these queries"):
+    with refuses(InputError, "rows", ..., "rows do not answer these queries"):
         examples.measured_rows(np.eye(2), [[1, 0]])
     variances, sensitivity = examples.measured_rows(np.eye(2), [[2, 0], [0, 1]])
     assert variances == pytest.approx([2, 8]) and sensitivity == 2
@@ -127,7 +128,7 @@ def test_haar_coefficients_give_the_errors_of_the_plans(workload: str) -> None:
         planned = design(asked, PureDP(1.0), method=method).certificate.achieved
         assert 2 * quick[name] == pytest.approx(planned, rel=SOLVER)
         assert 2.01 * quick[name] != pytest.approx(planned, rel=SOLVER)
-    with pytest.raises(InputError, match="must be a power of two, got 12"):
+    with refuses(InputError, "n", 12):
         works.fixed_errors(np.ones((2, 12)))
 
 
@@ -156,7 +157,7 @@ def test_draws_are_averaged_and_their_spread_is_told() -> None:
     assert both["error"] == pytest.approx((first["error"] + second["error"]) / 2, rel=ROUNDING)
     assert both["spread"] == pytest.approx(abs(first["error"] - second["error"]) / both["error"], rel=1e-9)
     assert first["error"] != pytest.approx(second["error"], rel=1e-3) and first["spread"] == 0
-    with pytest.raises(InputError, match="must be WDiscrete, WRange or WRelated, got 'WAll'"):
+    with refuses(InputError, "workload", "WAll", "must be WDiscrete, WRange or WRelated, got 'WAll'"):
         works.drawn("WAll", 2, 2, 0, 1)
 
 

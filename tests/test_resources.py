@@ -135,7 +135,9 @@ def test_what_cannot_end_in_time_is_refused_before_it_begins(
 ) -> None:
     """A decomposition cannot be interrupted: limits of 20 s used to end after minutes."""
     unable = replace(method_named(name), find=lambda _: pytest.fail("the search began"))
-    with pytest.raises(MethodError, match=f"it takes about {seconds} whatever its time limit, which is 3 s"):
+    with refuses(
+        MethodError, "method", ..., f"it takes about {seconds} whatever its time limit, which is 3 s"
+    ):
         plan_by(unable, ask(prefix(64), goal, time_limit=3), True)
 
 
@@ -216,7 +218,7 @@ def test_auto_says_what_each_method_takes_where_none_can_end(slow: None) -> None
 def test_with_laplace_noise_methods_that_cannot_end_are_left_out(slow: None) -> None:
     plan = ln.design(prefix(48), ln.PureDP(1), time_limit=3.0)
     assert "too-much" in {trial.outcome for trial in plan.tried} and plan.ended == "deadline"
-    with pytest.raises(MethodError, match="this workload takes too much") as refused:
+    with refuses(MethodError, "workload", ..., "this workload takes too much") as refused:
         ln.design(prefix(64), ln.PureDP(1), time_limit=1.0)
     assert "wavelet: it takes about 8.9 s whatever its time limit, which is 1 s" in str(refused.value)
 

@@ -39,6 +39,7 @@ from leastnoise.query import (
     Where,
     assemble,
 )
+from support import refuses
 
 SCHEMA = Schema(
     age=range(2, 9),
@@ -471,8 +472,12 @@ def test_a_large_domain_stays_implicit() -> None:
     workload = assemble(queries_from_sql(sql, schema), schema)
     assert workload.shape == (1_000 + 4 * 10_201, 100**12)
     assert not any(isinstance(block.query, Linear) for block in workload.blocks)
-    with pytest.raises(
-        SqlError, match=r"line 1, column 8: SUM\(a1\) under a condition on 'a1'.*too many\. Ask COUNT"
+    with refuses(
+        SqlError,
+        "sql",
+        "SUM(a1)",
+        "line 1, column 8: SUM(a1) under a condition on 'a1'",
+        "too many. Ask COUNT",
     ):
         queries_from_sql("SELECT SUM(a1) FROM t WHERE a1 > 3", schema)
 
@@ -615,9 +620,9 @@ def test_refusals_say_where_and_what_instead(sql: str, words: str) -> None:
 def test_an_error_of_sql_is_an_error_of_input() -> None:
     assert issubclass(SqlError, InputError)
     for wrong in (None, 3, b"SELECT"):
-        with pytest.raises(SqlError, match="sql must be a text"):
+        with refuses(SqlError, "sql", ..., "sql must be a text"):
             queries_from_sql(wrong, SCHEMA)  # type: ignore[arg-type]
-    with pytest.raises(SqlError, match=r"schema must be a Schema, got dict"):
+    with refuses(SqlError, "schema", ..., "schema must be a Schema, got dict"):
         queries_from_sql(FROM, {})  # type: ignore[arg-type]
 
 
@@ -852,7 +857,7 @@ def test_groups_of_a_case_are_told_apart_by_what_they_are(branches: str, labels:
 )
 def test_groups_of_a_case_that_would_have_one_name_are_refused(branches: str) -> None:
     """They had been joined: one row, over everybody."""
-    with pytest.raises(SqlError, match="two groups would be called"):
+    with refuses(SqlError, "sql", ..., "two groups would be called"):
         queries_from_sql(f"SELECT CASE {branches} END AS g, COUNT(*) FROM t GROUP BY g", SCHEMA)
 
 

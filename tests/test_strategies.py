@@ -39,6 +39,7 @@ from leastnoise.query import (
     assemble,
 )
 from leastnoise.strategy import RealStrategy
+from support import refuses
 from tolerances import ROUNDING, SOLVER
 
 HEURISTICS = ("identity", "workload", "hierarchical", "wavelet")
@@ -258,7 +259,7 @@ def test_broken_families_break_the_laws(tmp_path: Path) -> None:
         return replace(identity, find=lambda request: replace(identity.find(request), **changes))
 
     assert keeps_the_laws(changed(), workload, GDP(1), tmp_path)
-    with pytest.raises(DesignError, match="whether a plan is optimal is for its certificate to say"):
+    with refuses(DesignError, "claim", "optimal"):
         keeps_the_laws(changed(claim="optimal"), workload, GDP(1), tmp_path)
     for proposal in (RealStrategy(np.eye(3, dtype=int)), RealStrategy(np.eye(4, dtype=int)[:3])):
         with pytest.raises(DesignError):
@@ -353,9 +354,9 @@ def test_the_hybrid_measures_small_attributes_by_cell() -> None:
 
 def test_a_hybrid_that_gains_nothing_is_refused() -> None:
     workload = assemble([Prefix("a")], Schema(a=range(8)))
-    with pytest.raises(MethodError, match="its hybrid is for Laplace noise; with Gaussian noise"):
+    with refuses(MethodError, "method", "wavelet", "its hybrid is for Laplace noise; with"):
         design(workload, GDP(1), method="wavelet", options={"hybrid": True})
-    with pytest.raises(MethodError, match="hybrid must be True or False, got 1"):
+    with refuses(MethodError, "hybrid", 1):
         design(workload, PureDP(1), method="wavelet", options={"hybrid": 1})
 
 
@@ -370,18 +371,20 @@ def test_a_query_asked_twice_is_measured_once() -> None:
 
 def test_unknown_methods_and_options_are_refused_by_name() -> None:
     workload = Workload.from_matrix(np.eye(2))
-    with pytest.raises(MethodError, match=r"no method 'best'; there are dense, .*identity, workload, "):
+    with refuses(MethodError, "method", "best", "no method 'best'; there are dense,", "identity, workload,"):
         design(workload, GDP(1), method="best")
-    with pytest.raises(MethodError, match="'identity' has no option branching; its options: none"):
+    with refuses(MethodError, "options", "branching", "'identity' has no option branching; its"):
         design(workload, GDP(1), method="identity", options={"branching": 2})
-    with pytest.raises(MethodError, match="'hierarchical' has no option depth; its options: branching"):
+    with refuses(MethodError, "options", "depth", "'hierarchical' has no option depth; its"):
         design(workload, GDP(1), method="hierarchical", options={"depth": 2})
     assert [method_named(m.name) for m in all_methods()] == list(all_methods())
 
 
 @pytest.mark.parametrize("branching", [1, 0, -2, 2.0, "2", "worst", True, None, [2], 10**30])
 def test_branchings_that_make_no_tree_are_refused(branching: Any) -> None:
-    with pytest.raises(MethodError, match='branching must be a whole number, 2 or more, or "best", got'):
+    with refuses(
+        MethodError, "branching", ..., 'branching must be a whole number, 2 or more, or "best", got'
+    ):
         design(
             Workload.from_matrix(np.eye(2)), GDP(1), method="hierarchical", options={"branching": branching}
         )
@@ -390,24 +393,31 @@ def test_branchings_that_make_no_tree_are_refused(branching: Any) -> None:
 def test_arrays_are_no_options() -> None:
     both = np.array([2, 3])
     workload = Workload.from_matrix(np.eye(2))
-    with pytest.raises(MethodError, match=r'branching must be .* or "best", got a value of type ndarray'):
+    with refuses(
+        MethodError, "branching", ..., "branching must be", 'or "best", got a value of type ndarray'
+    ):
         design(workload, GDP(1), method="hierarchical", options={"branching": both})
     for objective in (TotalVariance(), MaxVariance()):
         for refine in (both, 1, "yes"):
-            with pytest.raises(MethodError, match="refine must be True or False, got"):
+            with refuses(MethodError, "refine", ..., "refine must be True or False, got"):
                 design(workload, GDP(1), method="dense", objective=objective, options={"refine": refine})
-    with pytest.raises(MethodError, match="'identity' has no option 3; its options: none"):
+    with refuses(MethodError, "options", "3", "'identity' has no option 3; its options: none"):
         design(workload, GDP(1), method="identity", options={3: 1})  # type: ignore[dict-item]
 
 
 def test_what_a_method_cannot_do_it_says_and_who_can() -> None:
     workload = Workload.from_matrix([[0.5, 1.0]])
-    with pytest.raises(
+    with refuses(
         MethodError,
-        match=r"'dense' cannot do this: its noise is Gaussian.*; .*identity, hierarchical, wavelet.* can",
+        "method",
+        "dense",
+        "'dense' cannot do this: its noise is Gaussian",
+        "identity, hierarchical, wavelet",
     ):
         design(workload, PureDP(1), method="dense")
-    with pytest.raises(MethodError, match=r"'workload' cannot do this: .* whole numbers below 2\^30; dense"):
+    with refuses(
+        MethodError, "method", "workload", "'workload' cannot do this:", "whole numbers below 2^30; dense"
+    ):
         design(workload, GDP(1), method="workload")
 
 

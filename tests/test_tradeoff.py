@@ -262,7 +262,7 @@ def test_other_refusals() -> None:
     with refuses(InputError, "factors", [-1]):
         tradeoff(workload(**TARGETS), factors=[-1])
     alone = ln.assemble([ln.Prefix("age")], ln.Schema(age=range(6)))
-    with pytest.raises(MethodError, match="depends on the data"):
+    with refuses(MethodError, "method", "dawa", "depends on the data"):
         tradeoff(alone, ln.PureDP(1), method="dawa")
 
 
