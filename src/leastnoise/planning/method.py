@@ -76,7 +76,9 @@ class SearchResult:
     The weights q are those of the cells, or of the `pairs` listed (see `Witness`), or of product form. The
     weights p are those of the queries, (m,), for objectives with caps; where a method
     has none to offer, `design` takes equal ones. The note says how the proposal was found, and leaves it to
-    `ended` to say how that ended; a search of several parts ends like the worst of them.
+    `ended` to say how that ended; a search of several parts ends like the worst of them. Where targets are
+    tight, a little more noise costs much: `grid_tol` is then the gap for which the grid of whole numbers is
+    made, below the one asked for.
     """
 
     proposal: RealStrategy | BlockProposal | CombinedProposal | JointProposal | QueryProposal
@@ -86,6 +88,7 @@ class SearchResult:
     ended: Ended
     pairs: Array | None = None
     p: Array | None = None
+    grid_tol: float = math.inf
 
 
 # What came of a method: its plan was taken, or beaten; it misses the targets, failed, had no time left, takes

@@ -93,7 +93,8 @@ def plan_of(
     workload, objective = request.workload, request.objective
     if has_goal:
         goal = request.privacy
-        strategy: Measured = found.proposal.measured_within(goal, tol=request.tol, spare=request.spare)
+        tol = min(request.tol, found.grid_tol)
+        strategy: Measured = found.proposal.measured_within(goal, tol=tol, spare=request.spare)
     else:
         strategy, goal = meeting_targets(found.proposal, workload, request.tol)
     plan = Plan(

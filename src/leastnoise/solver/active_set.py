@@ -98,7 +98,7 @@ def search_active_set(
         own = watch if is_whole else _of_round(watch, best)
         found = problem.solve(chosen, dual, tol=aim, watch=own, enough=enough if is_whole else never)
         watch.steps += found.steps
-        best, dual = found if best is None else _better(best, found), found.dual
+        best, dual = found if best is None else better_of(best, found), found.dual
         if best.gap <= tol or enough(best.achieved, best.lower_bound):
             return replace(best, ended="converged")
         if watch.deadline.is_past:
@@ -137,7 +137,7 @@ def _of_round(watch: Watch, best: Round[Primal, Dual] | None) -> Watch:
     return Watch(watch.deadline, tell, watch.steps)
 
 
-def _better(best: Round[Primal, Dual], found: Round[Primal, Dual]) -> Round[Primal, Dual]:
+def better_of(best: Round[Primal, Dual], found: Round[Primal, Dual]) -> Round[Primal, Dual]:
     """The best solution and the best proof of both."""
     merged = replace(found, steps=best.steps + found.steps)
     if best.achieved < found.achieved:

@@ -21,7 +21,7 @@ from leastnoise.core.backend import Backend, load_backend
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
-from leastnoise.solver.active_set import Round, revived, search_active_set
+from leastnoise.solver.active_set import Round, better_of, revived, search_active_set
 from leastnoise.solver.capped_problems import (
     PATIENCE,
     Anchor,
@@ -164,16 +164,14 @@ def total_within_caps(
     if not is_all_capped:
         # What no cap covers must not drift off while the others are looked after.
         rows, caps = _with_loose_caps(rows, B, caps, base, load_backend(run.backend))
-    first = replace(run, tol=min(run.tol, 1e-6))
-    search = _LeastProfile(rows, B, caps, first, base)
-    room = search.search(None, _has_room)
+    search, room = _room_within(rows, B, caps, run, base)
     if room.achieved >= 1:
         return replace(search.solution(room), p=room.dual[0][:m], is_feasible=False, has_converged=False)
     usual = float((base**2).sum() * (B**2).sum(axis=0).max())
     if is_all_capped and _total_of(room.primal.point, base) > _LOOSE * usual:
         # Caps so loose that noise drifted off where they are: too far away to mix with.
         rows, caps = _with_loose_caps(rows, B, caps, base, load_backend(run.backend))
-        closer = _LeastProfile(rows, B, caps, first, base).search(None, _has_room)
+        _, closer = _room_within(rows, B, caps, run, base)
         room = closer if closer.achieved < 1 else room
     within = _TotalWithinCaps(given, B, given_caps, run, base, room.primal)
     found = within.solution(within.search((room.dual[0][:m], room.dual[1])))
@@ -214,9 +212,30 @@ def _total_of(point: MeanPoint, base: Array) -> float:
     return float(((base @ root.T) ** 2).sum() * point.u.max())
 
 
-def _has_room(achieved: float, lower_bound: float) -> bool:
-    """Whether the caps are kept with about as much room as there is."""
-    return achieved < 1 and achieved - lower_bound < 0.5 * (1 - achieved)
+# Gaps at which the least profile is sought, one after the other, until it is settled whether caps can be
+# kept. A path that aims at the last from the start strays more often.
+_ROOM_GAPS = (1e-6, 1e-9, 1e-11)
+
+
+def _room_within(
+    rows: QueryRows, B: Array, caps: Array, run: Run, base: Array
+) -> tuple[_LeastProfile, Round[CappedNoise, Weights]]:
+    """Noise that keeps the caps with room, or about the least profile with which they are kept."""
+    search = _LeastProfile(rows, B, caps, replace(run, tol=min(run.tol, _ROOM_GAPS[0])), base)
+    room = search.search(None, _is_settled)
+    for gap in _ROOM_GAPS[1:]:
+        if _is_settled(room.achieved, room.lower_bound) or run.is_late:
+            break
+        search = _LeastProfile(rows, B, caps, replace(run, tol=min(run.tol, gap)), base)
+        room = better_of(room, search.search(room.dual, _is_settled))
+    return search, room
+
+
+def _is_settled(achieved: float, lower_bound: float) -> bool:
+    """Whether the caps are kept with about as much room as there is, or proved out of reach."""
+    if achieved < 1:
+        return achieved - lower_bound < 0.5 * (1 - achieved)
+    return lower_bound > 1 and achieved - lower_bound < _ROOM_GAPS[0] * lower_bound
 
 
 # How much more than the usual variance a query without a cap may have.

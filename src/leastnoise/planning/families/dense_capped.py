@@ -44,6 +44,12 @@ from leastnoise.strategy import Basis, RealStrategy, integer_basis
 # Caps are kept with this share of the gap asked for to spare, which rounding to integers takes up.
 _SPARE = 0.1
 
+# Where caps are tight, what is spared of them may raise the total by this share of the gap asked for.
+_SPARED = 0.5
+
+# The least share of caps to spare: variances are worked out to a few digits more.
+_LEAST_SPARE = 1e-12
+
 # Squared targets per squared size of the query may differ by this factor.
 _WIDEST = 1e32
 
@@ -133,7 +139,9 @@ class _CappedProblem:
     def _all_cells(self) -> Array:
         return np.eye(self.rows.shape[1]) if self.Q is None else self.Q.T
 
-    def found(self, solution: CappedSolution, note: str, *, is_heuristic: bool) -> SearchResult:
+    def found(
+        self, solution: CappedSolution, note: str, *, is_heuristic: bool, grid_tol: float = math.inf
+    ) -> SearchResult:
         """What a solution proposes for the request."""
         own = solution.strategy[:, : len(self.cells.first)]
         root = self.cells.spread(own if self.room is None else self.room.restored(own))
@@ -147,6 +155,7 @@ class _CappedProblem:
             solution.ended,
             pairs,
             self.query_weights(solution.p),
+            grid_tol,
         )
 
     def query_weights(self, p: Array) -> Array:
@@ -185,7 +194,8 @@ def find_within_caps(request: Request, max_pairs: int) -> SearchResult:
                 _refined(problem, run), note + ", profile refined", is_heuristic=is_heuristic
             )
         return problem.found(_least_profile(problem, run), note, is_heuristic=is_heuristic)
-    return problem.found(_total(problem, run, is_heuristic), note, is_heuristic=is_heuristic)
+    solution, grid_tol = _total(problem, run, is_heuristic)
+    return problem.found(solution, note, is_heuristic=is_heuristic, grid_tol=grid_tol)
 
 
 def _problem(request: Request, max_pairs: int) -> _CappedProblem:
@@ -266,18 +276,71 @@ def _refined(problem: _CappedProblem, run: Run) -> CappedSolution:
     return refined_profile(problem.rows.take(np.arange(m)), problem.columns, caps, run)
 
 
-def _total(problem: _CappedProblem, run: Run, is_heuristic: bool) -> CappedSolution:
+def _total(problem: _CappedProblem, run: Run, is_heuristic: bool) -> tuple[CappedSolution, float]:
+    """The least total within caps, and the gap for which its grid of whole numbers is made.
+
+    Raises:
+        InfeasibleError: if no noise keeps the caps within the goal, with the proof.
+    """
+    usual = _SPARE * min(run.tol, 1e-6)
+    found = _total_sparing(problem, run, usual, is_heuristic)
+    finer = _finer_spare(found, usual, run.tol)
+    if finer >= usual or run.is_late:
+        return _feasible(problem, found), math.inf
+    # The grid is as much finer as what is spared for it is less.
+    again = _total_sparing(problem, run, finer, is_heuristic)
+    if not again.solution.is_feasible and found.solution.is_feasible:
+        return _feasible(problem, found), math.inf
+    return _feasible(problem, again), problem.request.tol * finer / usual
+
+
+@dataclass(frozen=True, eq=False)
+class _SparingTotal:
+    """The least total with a share of every cap to spare.
+
+    Attributes:
+        solution: with weights p for the queries' own weights.
+        factor: where no noise keeps the caps, by how much the standard errors must grow.
+        price: by how many times its share a small share of all caps, spared, raises the total.
+    """
+
+    solution: CappedSolution
+    factor: float
+    price: float
+
+
+def _finer_spare(found: _SparingTotal, spare: float, tol: float) -> float:
+    """The share of caps to spare that is worth solving once more for; the same where none is."""
+    if not found.solution.is_feasible:
+        # Whether the caps themselves can be kept may be open still.
+        return _LEAST_SPARE if found.solution.lower_bound <= 1 + 2 * spare else spare
+    wanted = _SPARED * tol / max(found.price, 1e-300)
+    return spare if wanted >= spare else max(wanted / 2, _LEAST_SPARE)
+
+
+def _feasible(problem: _CappedProblem, found: _SparingTotal) -> CappedSolution:
+    """The solution, where it keeps the caps.
+
+    Raises:
+        InfeasibleError: where it does not.
+    """
+    if not found.solution.is_feasible:
+        raise _refusal(problem, found.solution, found.factor)
+    return found.solution
+
+
+def _total_sparing(problem: _CappedProblem, run: Run, spare: float, is_heuristic: bool) -> _SparingTotal:
     request = problem.request
     weights = request.objective.weights(request.workload)
     caps, unit = _in_units(problem)
-    caps = caps * (1 - _SPARE * min(run.tol, 1e-6))
+    caps = caps * (1 - spare)
     base = _weighted_root(request.workload, weights, problem.Q)
     scale = float(np.abs(base).max()) or 1.0
     budget = problem.budget * unit
     if budget < 1 / _FAR:
         # Hopeless, and too far from possible for one scale of floats: settled in the caps' own units.
         hopeless = least_profile(problem.rows, problem.columns, caps, run)
-        raise _refusal(problem, hopeless, math.sqrt(hopeless.achieved / budget))
+        return _SparingTotal(replace(hopeless, is_feasible=False), math.sqrt(hopeless.achieved / budget), 0.0)
     # Caps so loose that none can bind are brought nearer; they need no weights then.
     are_idle = budget > _FAR
     budget = min(budget, _FAR)
@@ -288,7 +351,7 @@ def _total(problem: _CappedProblem, run: Run, is_heuristic: bool) -> CappedSolut
             problem.rows, columns / math.sqrt(budget), caps, base / scale, run, is_all_capped=is_all_capped
         )
         if not solution.is_feasible:
-            raise _refusal(problem, solution, math.sqrt(solution.achieved))
+            return _SparingTotal(solution, math.sqrt(solution.achieved), 0.0)
         if not is_heuristic:
             break
         # Scaled to pairs, the noise must still keep the caps: aim that much lower.
@@ -297,7 +360,9 @@ def _total(problem: _CappedProblem, run: Run, is_heuristic: bool) -> CappedSolut
             break
         budget /= spent
     # The solver saw weights over scale².
-    return replace(solution, p=np.zeros_like(solution.p) if are_idle else solution.p * scale**2)
+    price = 0.0 if are_idle else float(solution.p @ caps) / solution.achieved
+    p = np.zeros_like(solution.p) if are_idle else solution.p * scale**2
+    return _SparingTotal(replace(solution, p=p), 1.0, price)
 
 
 def _refusal(problem: _CappedProblem, solution: CappedSolution, factor: float) -> InfeasibleError:
