@@ -247,24 +247,7 @@ def vectorize(
         raise DataError.must("schema", "be a Schema", given=type(schema))
     who = checked_person(person, person_unknown)
     if isinstance(source, Data):
-        if source.schema != schema:
-            raise DataError(
-                f"this data was made with {source.schema!r}, not with {schema!r}",
-                field="schema",
-                given=source.schema,
-                remedy="call vectorize() on the table itself with the schema of the plan",
-            )
-        if who not in (None, source.who):
-            raise DataError(
-                "this data was made with ",
-                Argument("person", source.person),
-                f", not {person!r}, or with other ids in ",
-                Argument("person_unknown", is_subject=True),
-                "; ",
-                Remedy("call vectorize() on the table itself"),
-                field="person",
-                given=person,
-            )
+        _require_made_with(source, schema, person, who)
         return source
     if isinstance(source, (str, Path)):
         files = files_named(source)
@@ -275,6 +258,32 @@ def vectorize(
         if (library, base.__name__) in OPENERS:
             return _opened(source, library, base.__name__, schema, who)
     raise DataError.must("table", f"be {ACCEPTED}", given=type(source))
+
+
+def _require_made_with(data: Data, schema: Schema, person: str | None, who: Person | None) -> None:
+    """Return if a handle was made with this schema, and with this person where one is named.
+
+    Raises:
+        DataError: if it was made with others.
+    """
+    if data.schema != schema:
+        raise DataError(
+            f"this data was made with {data.schema!r}, not with {schema!r}",
+            field="schema",
+            given=data.schema,
+            remedy="call vectorize() on the table itself with the schema of the plan",
+        )
+    if who not in (None, data.who):
+        raise DataError(
+            "this data was made with ",
+            Argument("person", data.person),
+            f", not {person!r}, or with other ids in ",
+            Argument("person_unknown", is_subject=True),
+            "; ",
+            Remedy("call vectorize() on the table itself"),
+            field="person",
+            given=person,
+        )
 
 
 def _opened(source: Any, library: str, name: str, schema: Schema, who: Person | None) -> Data:

@@ -9,7 +9,7 @@ import numpy as np
 
 from leastnoise.solver import NUMPY, Backend
 
-# So many entries are sorted sooner than a dozen steps are begun.
+# Up to this many entries, sorting them takes less time than a dozen Newton steps.
 _SMALL = 10_000
 
 
