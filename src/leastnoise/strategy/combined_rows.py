@@ -41,6 +41,10 @@ _MAX_PAIRED = 4_096
 # Columns for each direction from which those that span all directions are chosen.
 _CANDIDATES = 8
 
+# Directions, at most, where such columns are taken in equal steps through the cells, and all of them count.
+# Of more, a random draw is all but certain to hold every cell of tables that k numbers describe.
+_MANY_DIRECTIONS = 512
+
 # Bits of a limb of the counts. With 2^21 cells and entries below 2^20 sums stay below 2^62.
 _LIMB = 21
 
@@ -219,12 +223,18 @@ class CombinedRows(Measured):
 
     @cached_property
     def _spanning(self) -> Array:
-        """Kinds of cells whose columns span all directions, a few for each."""
+        """Kinds of cells whose columns span all directions, a few for each, or one where there are many."""
         k, d = self._columns.shape
-        candidates = np.unique(np.linspace(0, d - 1, min(d, _CANDIDATES * k)).astype(np.intp))
+        n_candidates = min(d, _CANDIDATES * k)
+        if k <= _MANY_DIRECTIONS:
+            candidates = np.unique(np.linspace(0, d - 1, n_candidates).astype(np.intp))
+        else:
+            candidates = np.random.default_rng(0).choice(d, n_candidates, replace=False)
         # One cell that each query counts, which a sample may miss.
         candidates = np.union1d(candidates, [int(np.argmax(row != 0)) for row in self._columns])
-        chosen, basis = candidates, np.zeros((k, 0))
+        # More columns than directions know combinations better, and take as much longer.
+        chosen = candidates if k <= _MANY_DIRECTIONS else candidates[:0]
+        basis = np.zeros((k, 0))
         while True:
             pivots, basis = spanning_columns(self._columns[:, candidates].astype(float), basis)
             chosen = np.union1d(chosen, candidates[pivots])
@@ -237,7 +247,7 @@ class CombinedRows(Measured):
                     remedy="design the plan again",
                 )
             shares = self._shares_outside(basis)
-            candidates = np.argpartition(-shares, min(d, _CANDIDATES * k) - 1)[: _CANDIDATES * k]
+            candidates = np.argpartition(-shares, n_candidates - 1)[:n_candidates]
 
     def _shares_outside(self, Q: Array) -> Array:
         """How much of every column lies outside what Q spans, of its squared length."""
@@ -275,7 +285,7 @@ class CombinedRows(Measured):
         n = self.n_cells
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(n, _PROBES))
         left = operator.apply(signs) - self._combinations(operator) @ self.queries.apply(signs)
-        lengths = np.sqrt(sum_of_squares_by_row(operator))
+        lengths = operator.row_norms()
         return np.asarray(np.abs(left).max(axis=1) <= _PROBE_FACTOR * SPAN_TOL * np.maximum(lengths, 1e-300))
 
     def can_answer_all(self, workload: Workload) -> bool:
@@ -347,11 +357,6 @@ class CombinedRows(Measured):
             "combined": self.positions.astype(np.int64),
             "rows": exact.to_limbs(self.coefficients),
         }
-
-
-def sum_of_squares_by_row(operator: Operator) -> Array:
-    """‖w_j‖² of every row, (m,), some rows at a time."""
-    return np.concatenate([(block**2).sum(axis=1) for _, block in row_blocks(operator)])
 
 
 class CombinedProposal:

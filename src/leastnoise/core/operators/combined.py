@@ -113,6 +113,28 @@ class Kronecker(Operator):
             total = (total[:, :, None] * block[:, None, :]).reshape(len(total), width)
         return total
 
+    def columns(self, index: Sequence[int] | Array) -> Array:
+        rest = np.asarray(index, dtype=np.intp)
+        require_room(self.shape[0], len(rest), "the columns")
+        where = []
+        for factor in reversed(self.factors):
+            where.append(rest % factor.shape[1])
+            rest = rest // factor.shape[1]
+        total = np.ones((1, len(rest)))
+        for factor, positions in zip(self.factors, reversed(where), strict=True):
+            # Few different columns of a factor make many of the product.
+            different, place = np.unique(positions, return_inverse=True)
+            block = factor.columns(different)[:, place]
+            height = len(total) * len(block)
+            total = (total[:, None, :] * block[None, :, :]).reshape(height, len(rest))
+        return total
+
+    def row_norms(self) -> Array:
+        total: Array = np.ones(1)
+        for factor in self.factors:
+            total = np.kron(total, factor.row_norms())
+        return total
+
     def column_norms(self, order: int = 2) -> Array:
         self._check_order(order)
         total: Array = np.ones(1)
@@ -213,6 +235,9 @@ class Stack(Operator):
 
     def columns(self, index: Sequence[int] | Array) -> Array:
         return np.concatenate([part.columns(index) for part in self.parts])
+
+    def row_norms(self) -> Array:
+        return np.concatenate([part.row_norms() for part in self.parts])
 
     def column_norms(self, order: int = 2) -> Array:
         # One part at a time: hundreds of conditions over a million cells would be gigabytes together.
