@@ -28,6 +28,9 @@ _SAME = 1e-9
 # A plan within this share of its lower bound ends the trying: standard errors within 0.005 % of the optimum.
 _OPTIMAL = 1e-4
 
+# The same for a plan by `dense`: it searched all noise, so that no other method gains more than its gap.
+_NEAR_OPTIMAL = 2e-3
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -107,7 +110,8 @@ class Trials:
     @property
     def is_settled(self) -> bool:
         """Whether nothing can be much better than the best plan so far."""
-        return self._gap <= max(_OPTIMAL, self.request.tol)
+        is_near = any(plan.method == "dense" and plan.certificate.gap <= _NEAR_OPTIMAL for plan in self.plans)
+        return is_near or self._gap <= max(_OPTIMAL, self.request.tol)
 
     @property
     def _gap(self) -> float:

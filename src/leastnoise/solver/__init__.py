@@ -15,6 +15,7 @@
     ordering.py             the refined privacy ordering
     split_path.py           caps on a split of a budget over blocks, for `path_following`
     split.py                the best split of a budget over blocks
+    table_unions.py         dense noise over the tables that products of few of many axes cross
     weighting.py            the best weights of a given list of queries to measure
     product_weights.py      the best weights of products of rows, axis by axis
     row_blocks.py           products along axes where most weights are zero, block by block
@@ -44,6 +45,7 @@ from leastnoise.solver.product_weights import ProductWeights, product_weights, t
 from leastnoise.solver.row_blocks import RowBlocks
 from leastnoise.solver.rows import ImplicitRows, QueryRows
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
+from leastnoise.solver.table_unions import CrossedTables, TableNoise, least_total_of_tables
 from leastnoise.solver.weighting import Weighting, optimal_weighting
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "CappedQueries",
     "CappedSolution",
     "CappedWeights",
+    "CrossedTables",
     "ImplicitRows",
     "ProductWeights",
     "QueryRows",
@@ -61,6 +64,7 @@ __all__ = [
     "Solution",
     "SplitSolution",
     "StopDescent",
+    "TableNoise",
     "Weighting",
     "generated_total",
     "least_largest",
@@ -68,6 +72,7 @@ __all__ = [
     "least_profile",
     "least_total_of_many",
     "least_total_of_many_pairs",
+    "least_total_of_tables",
     "load_backend",
     "minimise_over_pairs",
     "minimise_smooth",

@@ -2,6 +2,8 @@
 
     dense             the certified optimum, over matrices
     dense_capped      the same where variances have caps
+    few_queries       the same for few queries over many cells
+    few_tables        the same for products whose tables hold few numbers
     product           the certified optimum for one product, attribute by attribute
     marginals         the certified optimum for cross tables
     residuals         unions of products, by the search in `oblique`

@@ -13,7 +13,7 @@ to all pairs.
 Where earlier plans have left each cell its own budget τ_i, the columns are r_i/√τ_i.
 
 Cells that no query tells apart are merged first, see `merged`; where many are left and queries are few,
-columns are generated.
+columns are generated. Where products cross few of many attributes, noise over their tables is dense.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Progress, worst_ending
 from leastnoise.core.resources import Needs
-from leastnoise.planning.families import few_queries
+from leastnoise.planning.families import few_queries, few_tables
 from leastnoise.planning.families.dense_capped import find_within_caps, room_of
 from leastnoise.planning.families.merged import (
     kinds_of,
@@ -105,6 +105,17 @@ def _refuses(request: Request) -> str | None:
 
 def _refuses_size(request: Request) -> str | None:
     """The reason why there are too many cells for the queries, or None."""
+    return None if is_of_tables(request) else _refuses_cells(request)
+
+
+def is_of_tables(request: Request) -> bool:
+    """Whether there are too many cells that queries tell apart, but the tables that they cross are small."""
+    n = request.workload.shape[1]
+    return n > MAX_CELLS and few_tables.refuses(request) is None and _refuses_cells(request) is not None
+
+
+def _refuses_cells(request: Request) -> str | None:
+    """The reason why there are too many cells to work on those that queries tell apart, or None."""
     m, n = request.workload.shape
     if n <= MAX_CELLS:
         return None
@@ -134,6 +145,8 @@ def _find(request: Request) -> SearchResult:
         return trivial
     if is_implicit(request):
         return few_queries.find(request)
+    if is_of_tables(request):
+        return few_tables.find(request)
     n = request.workload.shape[1]
     cells = kinds_of(request) if n > _PLAIN else None
     if cells is not None and (len(cells.first) <= _WORTH_MERGING * n or len(cells.first) < n > MAX_CELLS):
@@ -281,6 +294,8 @@ _NEEDS = {
 def _needs(request: Request) -> Needs:
     if is_implicit(request):
         return few_queries.needs(request)
+    if is_of_tables(request):
+        return few_tables.needs(request)
     return _NEEDS[request.objective.kind](request)
 
 

@@ -1,0 +1,227 @@
+"""The least total variance of products that cross few of many axes: dense noise over their tables alone.
+
+Products that cross two or three of six axes ask for K numbers at most, those of the tables that they cross,
+however many cells there are. With B, (K, n), orthonormal rows that span these tables and V, (K, K), the
+queries on them, X = Bᵀ Y B, and for any weights q of the cells
+
+    M = B diag(q) Bᵀ ,   F = trace (R M Rᵀ)^½ ,  RᵀR = V ,   total ≥ F²/Σq                               (1)
+    Y = Rᵀ (R M Rᵀ)^−½ R   has the total F · max u ,   u_i = b_iᵀ Y b_i                                  (2)
+
+A row of B depends on the axes of its table alone, so that M needs sums of q over pairs of tables, and u adds
+one number per pair of tables: some passes over the cells, where B itself would take K² of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended
+from leastnoise.solver.descent import StopDescent, minimise_smooth
+
+# Of the largest eigenvalue of (1), what is taken as nothing.
+_LEAST_EIGENVALUE = 1e-15
+
+# Of equal shares, what a cell starts with at least: q = z² does not leave zero.
+_LEAST_SHARE = 1e-2
+
+# A step that gains a smaller share of the value is rounding.
+_STEP_TOL = 1e-15
+
+
+def axis_directions(size: int) -> Array:
+    """Orthonormal rows over the values of an axis, (size, size), the constant first."""
+    found = np.linalg.qr(np.hstack([np.ones((size, 1)), np.eye(size)[:, :-1]]))[0].T
+    return np.asarray(found * np.sign(found[0, 0]))
+
+
+class CrossedTables:
+    """The tables that products cross, and B.
+
+    Args:
+        sizes: of all axes.
+        sets: the axes that every product crosses.
+
+    Attributes:
+        parts: the sets of axes of B's rows, each with its place: a row of a set is constant along all others.
+        rank: K.
+    """
+
+    def __init__(self, sizes: Sequence[int], sets: Iterable[Sequence[int]]) -> None:
+        self.sizes = tuple(sizes)
+        given = {tuple(sorted(own)) for own in sets}
+        self._tables = sorted(own for own in given if not any(set(own) < set(other) for other in given))
+        self._directions = [axis_directions(size) for size in self.sizes]
+        self.parts: dict[tuple[int, ...], slice] = {}
+        # For every table the rows of B that it holds, over its own cells.
+        self._rows: list[Array] = []
+        self._places: list[slice] = []
+        end = 0
+        for table in self._tables:
+            first, found = end, [np.zeros((0, math.prod(self.sizes[a] for a in table)))]
+            for part in _subsets(table):
+                if part not in self.parts:
+                    rows = self._row_block(table, part)
+                    self.parts[part] = slice(end, end + len(rows))
+                    end += len(rows)
+                    found.append(rows)
+            self._rows.append(np.vstack(found))
+            self._places.append(slice(first, end))
+        self.rank = end
+
+    def _row_block(self, table: Sequence[int], part: Sequence[int]) -> Array:
+        """Rows of B that vary along the axes of a part, over the cells of a table."""
+        rows: Array = np.ones((1, 1))
+        for a in table:
+            rows = np.kron(rows, self._directions[a][1:] if a in part else np.ones((1, self.sizes[a])))
+        outside = math.prod(size for a, size in enumerate(self.sizes) if a not in part)
+        return np.asarray(rows / math.sqrt(outside))
+
+    def coordinates(self, axes: Sequence[int], rows: Sequence[Array]) -> Array:
+        """A product of rows of some axes, rising, added up over the others, on B: (all rows, K)."""
+        along = [own @ self._directions[a].T for a, own in zip(axes, rows, strict=True)]
+        found = np.zeros((math.prod(len(own) for own in rows), self.rank))
+        # 1ᵀ of an axis that is added up has the length √size along the constant.
+        length = math.sqrt(math.prod(size for a, size in enumerate(self.sizes) if a not in axes))
+        for part in _subsets(axes):
+            block: Array = np.ones((1, 1))
+            for a, own in zip(axes, along, strict=True):
+                block = np.kron(block, own[:, 1:] if a in part else own[:, :1])
+            found[:, self.parts[part]] = length * block
+        return found
+
+    def gram(self, axes: Sequence[int], grams: Sequence[Array]) -> Array:
+        """What a product asks on B, (K, K), from the Gram matrices of its axes, rising."""
+        along = [
+            self._directions[a] @ own @ self._directions[a].T for a, own in zip(axes, grams, strict=True)
+        ]
+        found = np.zeros((self.rank, self.rank))
+        outside = math.prod(size for a, size in enumerate(self.sizes) if a not in axes)
+        for one in _subsets(axes):
+            for other in _subsets(axes):
+                block: Array = np.ones((1, 1))
+                for a, own in zip(axes, along, strict=True):
+                    rows = slice(1, None) if a in one else slice(0, 1)
+                    columns = slice(1, None) if a in other else slice(0, 1)
+                    block = np.kron(block, own[rows, columns])
+                found[self.parts[one], self.parts[other]] = outside * block
+        return found
+
+    def _cells_of(self, *tables: Sequence[int]) -> tuple[list[int], tuple[Array, ...]]:
+        """The axes of some tables, and an index into an array over the axes of each, one after another."""
+        both = sorted({a for table in tables for a in table})
+        index = dict(zip(both, np.ix_(*(np.arange(self.sizes[a]) for a in both)), strict=True))
+        return both, tuple(index[a] for table in tables for a in table)
+
+    def weighted(self, q: Array) -> Array:
+        """M = B diag(q) Bᵀ, (K, K), from q over the cells."""
+        found = np.zeros((self.rank, self.rank))
+        for (i, one), (j, other) in _pairs(self._tables):
+            both, index = self._cells_of(one, other)
+            sums = q.sum(axis=tuple(a for a in range(len(self.sizes)) if a not in both))
+            joint = np.zeros([self.sizes[a] for a in (*one, *other)])
+            joint[index] = sums
+            rows, columns = self._rows[i], self._rows[j]
+            block = rows @ joint.reshape(rows.shape[1], columns.shape[1]) @ columns.T
+            found[self._places[i], self._places[j]] = block
+            found[self._places[j], self._places[i]] = block.T
+        return found
+
+    def profile(self, Y: Array) -> Array:
+        """u of (2), over the cells."""
+        found = np.zeros(self.sizes)
+        for (i, one), (j, other) in _pairs(self._tables):
+            both, index = self._cells_of(one, other)
+            block = self._rows[i].T @ Y[self._places[i], self._places[j]] @ self._rows[j]
+            values = block.reshape([self.sizes[a] for a in (*one, *other)])[index]
+            shape = [size if a in both else 1 for a, size in enumerate(self.sizes)]
+            found += (1 if i == j else 2) * values.reshape(shape)
+        return found
+
+
+def _subsets(axes: Sequence[int]) -> list[tuple[int, ...]]:
+    return [part for count in range(len(axes) + 1) for part in combinations(sorted(axes), count)]
+
+
+def _pairs(
+    tables: Sequence[tuple[int, ...]],
+) -> list[tuple[tuple[int, tuple[int, ...]], tuple[int, tuple[int, ...]]]]:
+    numbered = list(enumerate(tables))
+    return [(one, other) for one in numbered for other in numbered[one[0] :]]
+
+
+@dataclass(frozen=True, eq=False)
+class TableNoise:
+    """The noise found.
+
+    Attributes:
+        root: A on B, (rank of V, K), with Y = AᵀA and max u = 1.
+        q: the weights of the cells that prove most, Σq = 1.
+        achieved, lower_bound: the total, and (1).
+    """
+
+    root: Array
+    q: Array
+    achieved: float
+    lower_bound: float
+    steps: int
+    ended: Ended
+
+
+def least_total_of_tables(
+    tables: CrossedTables,
+    R: Array,
+    *,
+    tol: float,
+    deadline: Deadline = NEVER,
+    told: Callable[[float], None] = lambda gap: None,
+) -> TableNoise:
+    """Y of least total variance, to a relative gap.
+
+    Args:
+        R: (rank, K), RᵀR = V.
+        told: called with the gap after every evaluation.
+    """
+    from scipy import linalg
+
+    best = TableNoise(R, np.zeros(0), math.inf, 0.0, 0, "exhausted")
+
+    def value(z: Array) -> tuple[float, Array]:
+        nonlocal best
+        root = z.reshape(tables.sizes)
+        q = root * root
+        total = float(q.sum())
+        T = R @ tables.weighted(q) @ R.T
+        eigenvalues, E = linalg.eigh((T + T.T) / 2, check_finite=False, driver="evd", overwrite_a=True)
+        eigenvalues = np.maximum(eigenvalues, _LEAST_EIGENVALUE * eigenvalues[-1])
+        F = float(np.sqrt(eigenvalues).sum())
+        A = (E / eigenvalues**0.25).T @ R
+        u = tables.profile(A.T @ A)
+        worst = float(u.max())
+        better_bound = F * F / total > best.lower_bound
+        better_noise = F * worst < best.achieved
+        best = TableNoise(
+            A / math.sqrt(worst) if better_noise else best.root,
+            q / total if better_bound else best.q,
+            min(F * worst, best.achieved),
+            max(F * F / total, best.lower_bound),
+            best.steps + 1,
+            "exhausted",
+        )
+        gap = best.achieved / best.lower_bound - 1
+        told(gap)
+        if gap <= tol:
+            raise StopDescent
+        return -2 * math.log(F) + math.log(total), (2 * root * (1 / total - u / F)).reshape(-1)
+
+    n = math.prod(tables.sizes)
+    found = minimise_smooth(value, np.full(n, n**-0.5), tol=_STEP_TOL, n_pairs=20, deadline=deadline)
+    is_near = best.achieved <= (1 + tol) * best.lower_bound
+    ended: Ended = "converged" if is_near else found.ended
+    return TableNoise(best.root, best.q, best.achieved, best.lower_bound, best.steps, ended)
