@@ -1,4 +1,4 @@
-"""A synthetic town and the whole way on it: what `leastnoise demo` invents, does and shows.
+"""`leastnoise demo`: invents a town, publishes its statistics, and shows the result.
 
 The town has regions of unequal size, an age pyramid with a post-war bulge, women living longer, education
 that depends on the generation, and incomes that rise with education and fall at retirement. Everything comes

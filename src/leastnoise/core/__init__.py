@@ -4,16 +4,16 @@ errors              every exception of the library
 remedies            what an error says to do next, as values
 printable           text that cannot take over a terminal
 operators           matrices known by what they do
-directed            exact rationals as floats, rounded to the safe side
+directed            exact rationals as floats, rounded up or down
 exact_integers      integer arithmetic that cannot wrap
 limbs               exact products of short integers, by floats
 decimal_intervals   decimals that enclose what they stand for
-merged_cells        cells that no query tells apart
-numerical_rank      which directions rows have: one criterion for all
+merged_cells        cells with equal columns of the workload, merged
+numerical_rank      the rank of rows, by one criterion for the whole package
 backend             matrix operations on NumPy or PyTorch
 decompositions      eigendecompositions on the device that searches; systems of clearly full rank
 random_bits         the one source of secret random bits
-deadline            when a search must end, and whom it tells of its steps
+deadline            the deadline of a search, and its progress callback
 progress            where a long computation stands, and how it ended
 interruption        Ctrl-C, held back where it would waste what was paid for
 threads             how many threads linear algebra may use

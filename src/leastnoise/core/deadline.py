@@ -1,4 +1,4 @@
-"""Until when a search may go on, and whom it tells of its steps."""
+"""The deadline of a search, and the progress callback that it calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None, *, began: float | None = None) -> Deadline:
-        """The deadline that many seconds after a moment, which is now unless given; None is no limit."""
+        """The deadline a number of seconds after a moment, by default now; None for no limit."""
         start = time.monotonic() if began is None else began
         return cls(math.inf if seconds is None else start + seconds, start)
 
@@ -41,7 +41,7 @@ class Deadline:
 
     @property
     def is_past(self) -> bool:
-        """Whether the time is up."""
+        """Whether the deadline has passed."""
         return time.monotonic() > self.ends
 
     @property
@@ -68,7 +68,7 @@ class Deadline:
         return Deadline(now + share * (self.ends - now), now)
 
     def before(self, seconds: float) -> Deadline:
-        """The deadline that many seconds earlier, for work that cannot be interrupted afterwards.
+        """The deadline moved forward by a number of seconds, for work afterwards that cannot be interrupted.
 
         At least a quarter of the time stays.
         """
@@ -89,7 +89,7 @@ class Watch:
 
     Attributes:
         deadline: when the search has to end.
-        listener: called with a `Progress` after every step; None where nobody listens.
+        listener: called with a `Progress` after every step; None for no callback.
         steps: steps of the parts that have ended.
     """
 
@@ -99,7 +99,7 @@ class Watch:
 
     @classmethod
     def starting(cls, time_limit: float | None = None, listener: Listener | None = None) -> Watch:
-        """A watch over a search that begins now and may take that many seconds; None is no limit."""
+        """The watch of a search that begins now, with a time limit in seconds; None for no limit."""
         return cls(Deadline.after(time_limit), listener)
 
     @property
@@ -108,6 +108,6 @@ class Watch:
         return self.deadline.elapsed
 
     def tell(self, step: int, gap: float) -> None:
-        """Tell the listener, if any, where the part under way stands."""
+        """Report the progress of the current part to the listener, if any."""
         if self.listener is not None:
             self.listener(Progress(self.steps + step, gap, self.seconds))

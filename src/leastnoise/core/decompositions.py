@@ -61,8 +61,8 @@ def _there_or_here(
             found, reason = None, str(error).partition("\n")[0]
         if found is not None:
             return found
-        told = f"the device could not work on {n_rows:,} rows, and SciPy does: {reason}"
-        warnings.warn(told, RuntimeWarning, stacklevel=3)
+        warning = f"the device could not work on {n_rows:,} rows, and SciPy does: {reason}"
+        warnings.warn(warning, RuntimeWarning, stacklevel=3)
     return here()
 
 

@@ -267,7 +267,7 @@ class AlreadySpentError(LedgerError):
 class UnstoredError(LedgerError):
     """A release that is paid for, and whose answers could not be stored yet: they are kept here, in memory.
 
-    They are handed out by `store`, once they are stored, and by nothing else. When this error is gone they
+    They are returned by `store`, once they are stored, and by nothing else. When this error is discarded they
     are lost, and the release has to be paid for again under another id.
 
     Attributes:

@@ -22,7 +22,7 @@ class Interruption:
 
     @property
     def is_heard(self) -> bool:
-        """Whether somebody wants to stop."""
+        """Whether Ctrl-C was pressed."""
         return bool(self._heard)
 
     def hear(self, number: int, frame: Any) -> None:
@@ -42,7 +42,7 @@ class Interruption:
 
 @contextmanager
 def finished_first() -> Iterator[Interruption]:
-    """What is within is finished before an interruption is heard; it is heard then, as KeyboardInterrupt.
+    """Finish the block before Ctrl-C takes effect; then raise KeyboardInterrupt.
 
     Work that may take for ever looks at what is yielded, and may answer the interruption itself. Only the
     main thread hears Ctrl-C at all, and only there can it be held back. A program with a handler of its own

@@ -1,11 +1,11 @@
-"""Cells that no query tells apart, found exactly and without holding the matrix of the queries.
+"""Cells with equal columns of the workload, found exactly and without holding its matrix.
 
 Cells whose columns of the workload W are equal are measured alike, so that a problem over n cells is one
 over d kinds of cells: W = W' E with W' (m, d) of different columns and E (d, n), one entry in every column.
 Where a record is added or removed, columns equal up to sign are alike too: only their squares count.
 
 Columns are compared by two random sums of 64 bits, block of rows by block of rows, and the result is then
-compared with every entry: a collision of sums costs time, and is never believed.
+compared with every entry: a collision of sums costs time, and never gives a wrong result.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Which of n cells some query counts, and which of those no query tells apart.
+    """Which of n cells some query counts, and which of those have equal columns.
 
     Attributes:
         used: booleans, (n,).
@@ -171,7 +171,7 @@ def _codes(block: Array, is_integer: bool) -> Array:
 
 
 def _are_alike(operator: Operator, cells: Cells) -> bool:
-    """Whether every column is that of its kind, entry by entry."""
+    """Whether every column equals that of its kind, entry by entry."""
     for _, block in row_blocks(operator):
         expected = block[:, cells.first][:, cells.kind]
         if cells.signs is not None:

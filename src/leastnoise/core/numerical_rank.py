@@ -1,4 +1,4 @@
-"""Which directions a set of rows has: one criterion, for all who count a rank.
+"""The rank of a set of rows, by one criterion for the whole package.
 
     A row counts at unit length. It adds a direction if more than RANK_TOL of it lies
     outside the directions found before it, the row with most outside taken next.
@@ -14,8 +14,8 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 
-# What is less than this outside, beside a row's length, is taken as nothing. Three times less than SPAN_TOL,
-# so that rounding a basis cannot push a row that was counted as spanned out of reach.
+# A part outside that is smaller than this share of a row's length counts as zero. Three times less than
+# SPAN_TOL, so that rounding a basis cannot push a row that was counted as spanned out of reach.
 RANK_TOL = 2.0**-35
 
 # A query further than this from what was measured, beside its length, cannot be answered: at 2^33 people

@@ -1,4 +1,4 @@
-"""Random bits from the operating system's generator, each of them handed out once."""
+"""Random bits from the operating system's generator, each used once."""
 
 from __future__ import annotations
 

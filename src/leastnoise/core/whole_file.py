@@ -20,7 +20,7 @@ _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EB
 def written_whole(path: str | Path) -> Iterator[Path]:
     """A new file beside the target, which takes the target's place once everything is written.
 
-    Its name cannot be foreseen, so nobody can put a link in its way. If the writing
+    Its name cannot be foreseen, so nobody can place a link there first. If the writing
     fails, the target stays as it was and the new file is removed.
 
     Guarantee:

@@ -6,7 +6,7 @@
     .xlsx      Excel; needs the extra "excel"
 
 A label may be any text that the schema declares, such as ``=cmd()``. No file holds a control character of it:
-each is written out, as ``\\x1b``, or in JSON as an escape, which whoever reads the file turns back. In CSV
+each is written out, as ``\\x1b``, or in JSON as an escape, which a reader of the file turns back. In CSV
 and Excel a text that some spreadsheet would take for a formula gets an apostrophe before it; a value of an
 attribute that is a plain number, as -5, stays as it is. In Excel texts go into cells of text, never of
 formulas or links. Files are written whole or not at all.

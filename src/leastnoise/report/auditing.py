@@ -59,7 +59,7 @@ class AuditReport:
 
     Attributes:
         noise: "gaussian", spending in terms of μ, or "laplace", in terms of ε.
-        pair: the records that were told apart.
+        pair: the two records whose tables were compared.
         group: m, how many of them.
         rows: how many of the measured integers the guesses are based on, and of how many that differ.
         draws: of each table.
@@ -226,7 +226,7 @@ def _per_person(plan: Plan) -> int:
     return plan.privacy.noise.times(k)
 
 
-# ------------------------------------------------------------------ telling tables apart
+# ------------------------------------------------------------------ distinguishing tables
 
 
 @dataclass(frozen=True)

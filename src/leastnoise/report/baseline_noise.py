@@ -1,4 +1,4 @@
-"""What the simple ways would have cost: noise on every count, or on every cell.
+"""The cost of simple baselines: the same noise on every count, or on every cell.
 
 Under the same privacy goal and without any shaping, noise on the m counts as they
 are asked has one standard error for all, set by the person who appears in most of
@@ -43,7 +43,7 @@ _MAX_PAIRED_CELLS = 4_096
 
 @dataclass(frozen=True)
 class BaselineNoise:
-    """Accuracy had the noise not been shaped.
+    """Accuracy of noise that is the same everywhere.
 
     Attributes:
         rms: the root mean square of the standard errors of every batch of queries.

@@ -248,7 +248,7 @@ def compare(
         reasons = Reasons(replace(request, privacy=aside))
         for method in others:
             _, tell = series.begin(method.name)
-            # Nobody asked for it, so nothing is said of one that fails.
+            # Not asked for by name, so a method that fails is left out without a reason.
             with suppress(LeastnoiseError):
                 found = _contenders(method, reasons, tell, counts, has_goal=True)
                 placed += [_as_aside(contender) for contender, _ in found]

@@ -146,7 +146,7 @@ class Drivers:
         unit: what the cost is.
         cost: of the plan itself, as its gap and status.
         again: what it costs when it is designed again, where that is less; None where its optimum is
-            proved and nobody tried.
+            proved and nothing was tried.
         relax: the factor by which targets were relaxed.
         share_of: what the shares are shares of.
         by: what is relaxed, "target" or "weight".

@@ -1,4 +1,4 @@
-"""The report as one HTML page that stands alone.
+"""The report as one self-contained HTML page.
 
 No script, no font, no picture from elsewhere: a policy in its head forbids all of it, so that whoever reads
 the page is known to nobody, and whatever a label holds, nothing runs. Everything follows from the plan or the
@@ -33,7 +33,7 @@ from leastnoise.report.tables import aim_of
 # Characters of all batches together, from which on further ones are named instead of shown.
 _MAX_CHARACTERS = 1_500_000
 
-# Batches that are named so.
+# Batches named that way, at most.
 _MAX_NAMED = 20
 
 # Characters of the name of a dataset in the title.

@@ -108,7 +108,7 @@ def who_is_protected(plan: Plan, is_truncated: bool | None) -> str:
 
 
 def large_delta(plan: Plan) -> str | None:
-    """A word of warning where δ protects nobody."""
+    """A warning where δ is too large to protect anybody."""
     if isinstance(plan.privacy, ApproxDP) and plan.privacy.delta > _LARGE_DELTA:
         return "A delta this large may expose whole records; keep it far below one over the people."
     return None
@@ -160,7 +160,7 @@ def verdict(plan: Plan) -> str:
 
 
 def likeliest_guess(plan: Plan) -> float:
-    """How often somebody is right at most who guesses between two neighbouring tables, rounded up.
+    """The largest chance to guess right between two neighbouring tables, rounded up.
 
     Before seeing the release both are as likely. The best guess is then right with probability
     (1 + TV)/2, TV the total variation between the two releases, which is at most

@@ -44,11 +44,11 @@ class OutOfTime(DesignError):
 
 
 class _Ended(Exception):
-    """Raised inside a design once nobody waits for it any more."""
+    """Raised inside a design whose result is no longer needed."""
 
 
 class DesignSeries:
-    """Designs of one kind within one time limit, which they share fairly; it tells where it stands."""
+    """Designs of one kind within one time limit, which they share fairly; it reports progress."""
 
     def __init__(
         self, time_limit: float | None, progress: Callable[[Turn], None] | None, n_designs: int = 1

@@ -9,7 +9,7 @@ import typer
 
 from leastnoise.app.cli.design_commands import SpecFile
 from leastnoise.app.cli.terminal import say, spinner
-from leastnoise.app.drafting.columns import alike, columns_of
+from leastnoise.app.drafting.columns import closest_name, columns_of
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import DataError
 from leastnoise.data import MAX_RECORD, ColumnFit, DroppedRecords, SchemaFit, fit_of, vectorize
@@ -46,7 +46,7 @@ def check(
         with spinner("checking"):
             fit = fit_of(table, records_per_person=limit, n_examples=_N_SHOWN if show_values else 0)
     except DataError as error:
-        hint = alike_columns(data, asked.schema, person)
+        hint = similar_columns(data, asked.schema, person)
         raise DataError(
             "publish would stop: ", *error.args, hint, field=error.field, given=error.given
         ) from None
@@ -54,16 +54,16 @@ def check(
     say("\n".join(_lines(fit, asked, person, limit, show_values)))
 
 
-def alike_columns(data: str, schema: Schema, person: str | None) -> str:
+def similar_columns(data: str, schema: Schema, person: str | None) -> str:
     """The columns that are spelled almost like one that is missing; nothing else of the first line."""
     try:
         there = [column.name for column in columns_of(data)]
     except DataError:
         return ""
     names = [*schema, *([] if person is None else [person])]
-    close = {name: alike(name, there) for name in names if name not in there}
-    told = [f"{own!r} is there for {name!r}" for name, own in close.items() if own is not None]
-    return f"; {', '.join(told)}" if told else ""
+    close = {name: closest_name(name, there) for name in names if name not in there}
+    similar = [f"{own!r} is there for {name!r}" for name, own in close.items() if own is not None]
+    return f"; {', '.join(similar)}" if similar else ""
 
 
 def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_values: bool) -> Iterator[str]:

@@ -77,7 +77,7 @@ def _new_file(out: Path | None, table: str, *, force: bool) -> Path:
 def _wishes(
     columns: Sequence[Column], person: str | None, records_per_person: int | None, *, may_ask: bool
 ) -> Wishes:
-    """What the options say, or, where they leave it open and somebody is there, what the answers say."""
+    """The wishes by the options; where these leave something open and there is a terminal, by asking."""
     is_asked = may_ask and sys.stdin.isatty()
     if person is None:
         if records_per_person is not None and records_per_person > 1:

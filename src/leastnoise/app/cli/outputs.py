@@ -51,7 +51,7 @@ def outputs_of(
     Args:
         source: what the files are named after unless ``out`` is given.
         inputs: what is read, and never replaced.
-        again: what a second release costs, after a semicolon, for whoever has one already.
+        again: what a second release costs, after a semicolon, if there is one already.
     """
     answers = out or source.with_name(f"{source.stem}-answers.csv")
     # "." and "/" have no name to put a suffix to, and are refused below.
@@ -94,7 +94,7 @@ def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
 
 
 def check_new(path: Path, *, force: bool, again: str = "") -> None:
-    """Refuse to replace a file that exists, unless told to.
+    """Refuse to replace a file that exists, unless forced to.
 
     Args:
         again: what replacing it would mean, after a semicolon.
@@ -105,8 +105,8 @@ def check_new(path: Path, *, force: bool, again: str = "") -> None:
 
 
 def save(result: Release, outputs: Outputs) -> None:
-    """Save before anything is shown: what was measured is paid for, even if nobody reads on."""
-    # Without a ledger it is spent once somebody can read the answers.
+    """Save before anything is shown: what was measured is paid for, even if the output is cut off."""
+    # Without a ledger it counts as spent once the answers can be read.
     note_spending_started()
     # All three files or, where the disk is full, as many as there is room for; the release first.
     with finished_first(), spinner("writing the answers and the page"):

@@ -55,7 +55,7 @@ _MOST_CELLS = 2**20
 
 @dataclass(frozen=True)
 class Payment:
-    """Who pays for a release, and what it is known by; nobody where there is no ledger."""
+    """The ledger that pays for a release, and its release id; no ledger where none is given."""
 
     ledger: Ledger | None
     release_id: str | None
@@ -64,7 +64,7 @@ class Payment:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What `measure` is told."""
+        """The arguments for `measure`."""
         if self.ledger is None:
             return {}
         return {
@@ -167,7 +167,7 @@ class Payment:
                     f"{entry.at[:10]}. The table was not read, nothing was spent. For new answers give "
                     "another --release-id"
                 )
-                # On both: whoever keeps one of them would take old answers for new ones.
+                # On both: a reader of either would take old answers for new ones.
                 typer.echo(f"note: {printable(text)}", err=True)
                 say(f"{text}\n")
 
@@ -264,7 +264,7 @@ def release_of(ledger: Ledger, spec: Spec) -> Entry | None:
     """The latest stored release of the plan that a specification is sure to give; None where none is sure."""
     cells, tried = cells_digest(spec.workload), set[str]()
     for entry in reversed(list(_stored(ledger))):
-        # Loading a plan takes long; most are told apart by what the ledger holds of them anyway.
+        # Loading a plan takes long; most can be ruled out by what the ledger holds of them.
         if entry.charge.cells != cells or entry.charge.plan_digest in tried:
             continue
         tried.add(entry.charge.plan_digest)
@@ -292,7 +292,7 @@ def _counts_anybody(workload: Workload) -> bool:
 
 
 def _difference(plan: Plan, spec: Spec) -> str | None:
-    """In what a plan is surely not one for a specification; None if nothing tells."""
+    """How a plan surely differs from one for a specification; None if no difference is found."""
     settings = spec.design_settings()
     if plan.workload.digest != spec.workload.digest:
         return "for other queries, another schema or other targets"

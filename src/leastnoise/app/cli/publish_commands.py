@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import leastnoise
-from leastnoise.app.cli.check_command import DataFile, alike_columns
+from leastnoise.app.cli.check_command import DataFile, similar_columns
 from leastnoise.app.cli.design_commands import SpecFile, TimeLimit, designed
 from leastnoise.app.cli.outputs import (
     AnswersFile,
@@ -131,7 +131,7 @@ def _measure(
                     plan, _table(data, schema, person, person_unknown), **payer.arguments
                 )
             except UnstoredError as error:
-                # Nobody else is here to keep the answers, and Ctrl-C may have been meant otherwise.
+                # Only this process holds the answers, and Ctrl-C may not have been meant to discard them.
                 typer.echo(
                     f"release {error.release_id} is paid for and not stored yet: trying on; press Ctrl-C "
                     "once more to give its answers up for good",
@@ -164,7 +164,7 @@ def _table(data: str, schema: Schema, person: str | None, person_unknown: Iterab
     try:
         return vectorize(data, schema, person=person, person_unknown=person_unknown)
     except DataError as error:
-        hint = alike_columns(data, schema, person)
+        hint = similar_columns(data, schema, person)
         raise DataError(*error.args, hint, field=error.field, given=error.given) from None
 
 
@@ -209,7 +209,7 @@ def _measuring() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *where: Any, **options: Any) -> None:
             if issubclass(category, StoringDelayed):
-                # At once: it is about something that goes on.
+                # Shown at once: it is about work in progress.
                 typer.echo(f"warning: {message}", err=True)
             else:
                 record(message, category, *where, **options)

@@ -1,4 +1,4 @@
-"""What the commands print with: lines that cannot take a terminal over, tables, and signs of life."""
+"""How the commands print: lines with unseen characters written out, tables, and progress."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gap_to_text(gap: float | None) -> str:
 
 @contextmanager
 def spinner(what: str) -> Iterator[Callable[[str], None]]:
-    """A sign of life while something takes long, and what changes its words.
+    """A spinner while something takes long; gives the function that changes its text.
 
     At a terminal, a line that moves. Elsewhere, as in a log or on a build server, a plain line on standard
     error once it has taken some seconds, and others at growing intervals; quick work says nothing.
@@ -57,7 +57,7 @@ def spinner(what: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _plain_lines(what: str) -> Iterator[Callable[[str], None]]:
-    """The latest words and the seconds so far, now and then, from a thread of their own."""
+    """Print the latest text and the seconds so far now and then, from a thread of its own."""
     latest = what
     started = time.monotonic()
     is_done = threading.Event()
@@ -72,7 +72,7 @@ def _plain_lines(what: str) -> Iterator[Callable[[str], None]]:
             try:
                 typer.echo(f"{printable(latest)} ({time.monotonic() - started:.0f} s so far)", err=True)
             except (OSError, ValueError):
-                # Nobody reads it any more; the work itself goes on.
+                # The reader has closed the output; the work itself goes on.
                 return
             pause = min(2 * pause, LONGEST_PAUSE)
 

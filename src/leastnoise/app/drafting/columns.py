@@ -66,12 +66,12 @@ def is_identifier(name: str) -> bool:
     return _IDENTIFIER.fullmatch(name) is not None or _IDENTIFIER.fullmatch(name.lower()) is not None
 
 
-def alike(name: str, names: Sequence[str]) -> str | None:
+def closest_name(name: str, names: Sequence[str]) -> str | None:
     """The name most similar to another, ignoring case; None if there is none.
 
     Example:
-        >>> alike("sex", ["age", "Sex "]), alike("agee", ["age", "sex"]), alike("x", ["age"])
-        ('Sex ', 'age', None)
+        >>> closest_name("sex", ["age", "Sex "]), closest_name("agee", ["age", "sex"])
+        ('Sex ', 'age')
     """
     folded = {other.casefold().strip(): other for other in names}
     close = difflib.get_close_matches(name.casefold().strip(), folded, n=1)

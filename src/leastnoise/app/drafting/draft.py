@@ -82,7 +82,7 @@ class Wishes:
         person: the column that names the person, where one may have several records.
         records_per_person: how many at most.
         tables: "each", "pairs" or "all".
-        named: columns to publish though they look as if they told records apart.
+        named: columns to publish although they look like identifiers of records.
         stderr: the standard error that every count must keep; the privacy goal is left out then.
     """
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from leastnoise.app.drafting.columns import Column, alike, is_identifier
+from leastnoise.app.drafting.columns import Column, closest_name, is_identifier
 from leastnoise.app.drafting.draft import KINDS, TABLES, Wishes
 from leastnoise.core.printable import printable
 
@@ -98,7 +98,7 @@ def column_named(text: str, names: Sequence[str]) -> str:
         ValueError: if there is none, with the name that was probably meant.
     """
     if text not in names:
-        close = alike(text, names)
+        close = closest_name(text, names)
         hint = "names are spelled as in the table" if close is None else f"did you mean {close!r}?"
         raise ValueError(f"there is no column {text!r}; {hint}")
     return text

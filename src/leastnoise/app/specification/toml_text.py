@@ -77,7 +77,7 @@ class Lines:
 
     def __init__(self, text: str) -> None:
         self._lines: dict[Path, int] = {}
-        # How many tables each [[header]] has begun so far.
+        # How many tables each [[header]] has started so far.
         self._counts: dict[Path, int] = {}
         table: Path = ()
         for line, kind, keys in _statements(text):
@@ -162,9 +162,9 @@ def _end(text: str, position: int) -> int:
     return position
 
 
-# Quoted texts and comments are somebody's own words.
+# Quoted texts and comments may hold anything.
 _ASIDE = re.compile(r"""\"(?:\\.|[^"\\])*"|'[^']*'|\#.*""")
-# What was written, and how TOML writes it; the first that is found is told.
+# What was written, and how TOML writes it; the first that matches is suggested.
 _SLIPS = (
     (re.compile(r"=\s*[+-]?\d+,\d+\s*$"), "write a decimal point, as in {point}"),
     (re.compile(r"\b(?:[iI]nfinity|INFINITY|I(?:nf|NF))\b|∞"), "infinity is written inf"),

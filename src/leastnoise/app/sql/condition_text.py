@@ -51,11 +51,11 @@ def parts_of(condition: Condition, schema: Schema) -> list[ConditionPart] | None
             if side.all():
                 continue
             own = [part] if len(axes) == 1 else []
-            told = [*own, *_told(name, schema, side)]
-            if not told:
+            found_conditions = [*own, *_conditions_for(name, schema, side)]
+            if not found_conditions:
                 found.append(ConditionPart(axes, mask, part))
                 break
-            found.append(ConditionPart((name,), side, min(told, key=_length)))
+            found.append(ConditionPart((name,), side, min(found_conditions, key=_length)))
     return found
 
 
@@ -74,15 +74,15 @@ def exactly(name: str, schema: Schema, i: int) -> Condition:
     """
     mask = np.zeros(schema[name].size, dtype=bool)
     mask[i] = True
-    told = _told(name, schema, mask)
-    if not told:
+    found_conditions = _conditions_for(name, schema, mask)
+    if not found_conditions:
         raise InputError(
             f"a value of {name!r} and a region share the name {schema[name].label(i)!r}",
             field=name,
             given=schema[name].label(i),
             remedy="rename one",
         )
-    return told[0]
+    return found_conditions[0]
 
 
 def _length(condition: Condition) -> int:
@@ -97,7 +97,7 @@ def _is_product(mask: Array, sides: list[Array]) -> bool:
     return math.prod(int(side.sum()) for side in sides) == int(mask.sum())
 
 
-def _told(name: str, schema: Schema, mask: Array) -> list[Condition]:
+def _conditions_for(name: str, schema: Schema, mask: Array) -> list[Condition]:
     """The condition that exactly the values in a mask satisfy; None if names are ambiguous."""
     values = schema[name]
     n = values.n_values

@@ -356,10 +356,10 @@ class _StatementReader:
         raise self._text.error(node, f"position {number} of SELECT is a count, which nothing is grouped by")
 
     def _too_many(self, element: Any, number: int) -> SqlError:
-        told = f"{number:,}" if number < 10**12 else f"2 to the power of {round(math.log2(number))}"
+        shown = f"{number:,}" if number < 10**12 else f"2 to the power of {round(math.log2(number))}"
         return self._text.error(
             element,
-            f"this asks for {told} cross tables",
+            f"this asks for {shown} cross tables",
             f"at most {MAX_TABLES:,} are asked at once. List those that will be published in "
             "GROUPING SETS, or ask Cube(*attributes, order=3) in Python",
         )

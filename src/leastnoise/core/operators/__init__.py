@@ -19,7 +19,7 @@ them must obey; a new class joins by one line in its list.
     ranges.py     sums over intervals
     entries.py    a matrix given entry by entry, dense or sparse
     combined.py   products, stacks, weighted rows, other orders of attributes
-    deferred.py   put together when somebody looks inside
+    deferred.py   an operator that is built on first use
     axes.py       array axes in another order, by their names
 """
 

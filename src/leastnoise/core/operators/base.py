@@ -192,7 +192,7 @@ class Operator(ABC):
         return np.asarray(found)
 
     def basis(self) -> Operator:
-        """An operator with the same row space and, where it can be told cheaply, at most n rows."""
+        """An operator with the same row space and, where that is cheap to find, at most n rows."""
         return self
 
     def _row_blocks(self) -> Iterator[Array]:

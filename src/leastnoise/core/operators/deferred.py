@@ -1,4 +1,4 @@
-"""An operator that is put together when somebody looks inside."""
+"""An operator that is built on first use."""
 
 from __future__ import annotations
 

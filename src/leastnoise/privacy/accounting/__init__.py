@@ -1,4 +1,4 @@
-"""What releases cost, what several of them come to, and whether that stays within a limit.
+"""What releases cost, alone and together, and whether that stays within a limit.
 
 charge        what one release costs, exactly, cell by cell where cells can be counted
 tally         what several charges come to

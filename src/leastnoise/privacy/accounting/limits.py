@@ -102,7 +102,7 @@ def check_kind(limit: Goal, charge: Charge) -> None:
             given=charge.neighbours,
         )
     if charge.records_per_person < limit.records_per_person:
-        # Whoever declared k in one place has probably forgotten it in the other.
+        # A user who declared k in one place has probably forgotten it in the other.
         raise PrivacyError(
             f"the limit is for people with up to {limit.records_per_person} records, the plan for "
             f"{charge.records_per_person}; ",
@@ -155,7 +155,7 @@ def least_limit(goal: Goal, times: int) -> Goal:
     """
     charge = full_charge(goal)
     kind = replace(goal, calibration="exact") if isinstance(goal, ApproxDP) else goal
-    # From a hair below, so that no rounding on the way costs a whole digit: 0.3001 for 0.3.
+    # Starts slightly below, so that rounding does not cost a whole digit: 0.3001 for 0.3.
     value = _four_digits_above(_parameter_near(kind, charge.per_person * times) * (1 - float(_SEARCH_SLACK)))
     for _ in range(_MOST_STEPS):
         limit = _with_parameter(kind, float(value))
@@ -272,7 +272,7 @@ class Remaining:
         assert left is not None
         if left <= 0:
             return None
-        # From a hair above, so that no rounding on the way loses a whole digit: 0.2999 for 0.3.
+        # Starts slightly above, so that rounding does not lose a whole digit: 0.2999 for 0.3.
         value = _four_digits_below(_parameter_near(goal, left) * (1 + float(_SEARCH_SLACK)))
         for _ in range(_MOST_STEPS):
             if value <= 0:

@@ -1,4 +1,4 @@
-"""What several charges come to, exactly.
+"""The total of several charges, exactly.
 
 Charges form groups. A group is of releases that were confirmed to be about one version of one table, counted
 by the same rules; in it a record of cell i has paid Σ_r u_i, so that a person with up to k records has paid
@@ -267,7 +267,7 @@ class Tally:
 
 
 def tally_of(charges: Iterable[Charge]) -> Tally:
-    """What charges come to by their worst cases, in the order given.
+    """The total of charges by their worst cases, in the order given.
 
     Raises:
         PrivacyError: if they speak of different neighbours.

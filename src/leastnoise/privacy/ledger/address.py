@@ -155,7 +155,7 @@ def _settings(query: str) -> dict[str, str]:
     names = [name for name, _ in pairs]
     for name in names:
         if name not in known:
-            # Shown only as a kind: a mistyped password may stand here.
+            # Only its kind is shown: it may be a mistyped password.
             raise InputError(
                 f"the address has a setting that a ledger does not take; it takes {', '.join(sorted(known))}",
                 field="address",

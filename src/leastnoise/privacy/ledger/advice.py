@@ -1,4 +1,4 @@
-"""A charge that does not fit, refused in words that say what would."""
+"""The error for a charge that does not fit, with the largest that would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows of a ledger say: read row by row, each of them checked, and written in the same words."""
+"""The history that the rows of a ledger record: rows are written here, and read back with every check."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ class History:
         return after.epsilon - self.tally.epsilon
 
     def add(self, row: Row) -> None:
-        """Take in the row that follows.
+        """Add the row that follows.
 
         Raises:
             LedgerFileError: if it is not one that could follow; the history stays as it was.
@@ -336,7 +336,7 @@ class History:
         self._entries[entry.release_id] = replace(entry, stored=stored)
 
     def _add_move(self, row: Row, content: Mapping[str, Any]) -> None:
-        """Take in that the ledger is closed, or that it goes on here; nothing else follows a closing row."""
+        """Add a row that closes the ledger or continues a moved one; nothing else follows a closing row."""
         other = "to" if row.kind == "close" else "from"
         _require(row.kind == ("close" if self.closed is None else "continue") and row.profile is None)
         _require(set(content) == {"at", "token", other} and all(map(is_short_text, content.values())))

@@ -1,4 +1,4 @@
-"""One ledger as its users hold it: what it says, the three steps that pay for a release, and its proofs."""
+"""`Ledger`: what is recorded and left, the three steps that pay for a release, and verification."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from leastnoise.privacy.ledger.verification import (
 )
 from leastnoise.privacy.ledger.view import Appending, SeenLedger, storage_at
 
-# Bytes that a release is taken to need unless `check` is told.
+# Bytes that a release is assumed to need unless `check` is given a number.
 _USUAL_BYTES = 2**20
 
 # How much of its goal a plan that counts anybody spends in one of its cells, at least. Rounding keeps all
@@ -169,7 +169,7 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """The digest over all rows; whoever has noted it can tell later whether any is gone."""
+        """The digest over all rows; keep it to prove later that no row was removed."""
         with self._seen.reading() as (_, history):
             return history.head
 

@@ -1,6 +1,6 @@
-"""A ledger taken from a file to a database, or back, so that two live budgets never exist.
+"""Move a ledger from a file to a database, or back, so that two live budgets never exist.
 
-While nobody else can write to the source:
+While no other process can write to the source:
 
     1. the target is made, in one transaction, with every row of the source, its answers and its private
        tables, and one row more, which closes it; it is then verified from its first row on

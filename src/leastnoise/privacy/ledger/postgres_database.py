@@ -1,8 +1,8 @@
 """One schema of a PostgreSQL database, connected to for one operation at a time: a `Storage`.
 
-Writers take turns by an advisory lock, which whoever waits keeps the place in the queue for. Nothing rests on
-it: transactions are serialisable, and one that somebody overtook all the same is undone and tried again by
-`leastnoise.privacy.ledger.view`. Readers see one snapshot and wait for nobody.
+Writers take turns by an advisory lock; a waiting writer keeps its place in the queue. Correctness does not
+depend on it: transactions are serialisable, and one that was overtaken all the same is undone and tried again
+by `leastnoise.privacy.ledger.view`. Readers see one snapshot and never wait.
 
 A connection that is lost during COMMIT leaves open whether it took effect. A new one then waits until the
 lost session is over, and looks whether the row is there with the mark of its transaction.
@@ -39,7 +39,7 @@ _SLICE = 0.25
 # Bits of the mark of a transaction: two never have the same.
 _MARK_BITS = 128
 
-# Somebody else came first: serialization_failure, deadlock_detected, unique_violation.
+# Another transaction came first: serialization_failure, deadlock_detected, unique_violation.
 _OVERTAKEN = ("40001", "40P01", "23505")
 _REASONS = {
     "23001": "only grows, and something tried to change it",
@@ -234,7 +234,7 @@ class LedgerDatabase:
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
 
     def _wait_for_turn(self, connection: Any, patience: _Patience, aftermath: str) -> None:
-        """Wait until no other session writes. The place in the queue is kept while somebody is asked."""
+        """Wait until no other session writes. The place in the queue is kept while the callback is asked."""
         driver = _driver()
         patience.begin()
         wire = connection.pgconn
@@ -345,10 +345,10 @@ class LedgerDatabase:
 
 
 class _Patience:
-    """How long somebody waits: for a time, or for as long as they say so when asked."""
+    """How long to wait for others: up to a timeout, or as long as a callback says so."""
 
     def __init__(self, timeout: float, keep_waiting: Callable[[], bool] | None) -> None:
-        # A server needs a moment to answer even if there is nobody to wait for.
+        # A server needs a moment to answer even if no other session writes.
         self.timeout = max(timeout, _SLICE)
         self._keep_waiting = keep_waiting
         self.begin()
@@ -367,7 +367,7 @@ class _Patience:
         return max(0.0, min(_SLICE, self._end - time.monotonic())) if self._keep_waiting is None else _SLICE
 
     def is_over(self) -> bool:
-        """Whether nobody wants to wait any longer."""
+        """Whether the wait is over."""
         if self._keep_waiting is not None:
             return not self._keep_waiting()
         return time.monotonic() >= self._end

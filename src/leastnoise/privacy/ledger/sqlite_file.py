@@ -37,7 +37,7 @@ _APPLICATION = 0x6C6E6C67
 _FORMAT = 2
 # Bytes in a page, fixed when the file is made.
 _PAGE = 4096
-# Seconds that one attempt waits for others where somebody decides after each whether to wait on.
+# Seconds that one attempt waits for others where a callback decides after each whether to go on waiting.
 _SLICE = 0.25
 
 # What every SQLite database begins with.
@@ -185,7 +185,7 @@ class LedgerFile:
 
 
 def _patiently(step: Callable[[], _Result], keep_waiting: Callable[[], bool] | None) -> _Result:
-    """What a step gives that may have to wait for others: tried again as long as somebody says so."""
+    """The result of a step that may have to wait for others: tried again as long as the callback says so."""
     while True:
         try:
             return step()
@@ -330,7 +330,7 @@ def _check_tables(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _drop_leftover(path: Path, facts: os.stat_result) -> None:
-    """Remove the name under which a ledger was made, if whoever made it did not get to it."""
+    """Remove the name under which a ledger was made, if the process that made it did not."""
     for other in path.parent.glob(f".{_escaped(path.name)}.*.part"):
         try:
             found = other.lstat()

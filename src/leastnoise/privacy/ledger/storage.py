@@ -120,7 +120,7 @@ class Storage(Protocol):
         """Whether something is there already."""
 
     def create(self, key: bytes, fill: Callable[[Log], None]) -> bool:
-        """Make a ledger with its key and what ``fill`` adds; False if somebody else has made one meanwhile.
+        """Make a ledger with its key and what ``fill`` adds; False if another process has made one meanwhile.
 
         It is there when all of it is, and not before.
         """

@@ -1,4 +1,4 @@
-"""The table that a release is about: what a ledger is told of it, and how it confirms that it is the same.
+"""The table that a release is about: what a ledger records of it, and how it confirms that it is the same.
 
 Costs are added cell by cell only between releases of one version of one table, counted by the same rules. A
 request says so before any data is read, which fixes its price; the version is then only confirmed. Two things
@@ -38,7 +38,7 @@ _MAX_RULES = 40
 
 @dataclass(frozen=True)
 class CountedTable:
-    """The table that a release is about, as a ledger is told of it.
+    """The table that a release is about, as a ledger records it.
 
     Attributes:
         by: how its version can be confirmed: "digest", "held", or None where it cannot.
@@ -109,7 +109,7 @@ def _is_secret(value: Any) -> bool:
 
 
 # The objects that held the tables of this process's releases, by the digest of the row that paid, which is
-# never another's. Weakly: what is gone confirms nothing.
+# never another's. Weakly: an object that no longer exists confirms nothing.
 _held: dict[str, weakref.ref[Any]] = {}
 
 

@@ -1,4 +1,4 @@
-"""Altair charts as files that ask nothing of the outside.
+"""Altair charts as files that load nothing from the network.
 
 Altair's own HTML loads its JavaScript from a content delivery network, which then learns who reads a report.
 Here the JavaScript comes along, out of the package vl-convert, and a policy in the page forbids every

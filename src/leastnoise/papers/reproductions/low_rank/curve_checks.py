@@ -85,10 +85,12 @@ def over(found: Curves, above: Sequence[str], below: str) -> dict[float, float]:
 
 
 def between(ratios: dict[float, float], lowest: float, highest: float = math.inf) -> dict[float, float]:
+    """The ratios at places from `lowest` to `highest`."""
     return {x: value for x, value in ratios.items() if lowest <= x <= highest}
 
 
 def places_to_text(places: Sequence[float]) -> str:
+    """Places, or ratios, in one line."""
     return ", ".join(f"{x:,g}" if x == int(x) else f"{x:.3g}" for x in places)
 
 
@@ -101,6 +103,7 @@ def beaten(found: Curves, names: Sequence[str] = OTHERS) -> str:
 
 
 def slope(curve: dict[float, float]) -> float:
+    """The slope of a curve on two logarithmic axes."""
     x = sorted(curve)
     return float(np.polyfit(np.log(x), np.log([curve[at] for at in x]), 1)[0])
 
@@ -108,6 +111,7 @@ def slope(curve: dict[float, float]) -> float:
 def linear(
     found: Curves, names: Sequence[str], claim: str, says: str, why: str = "", cause: Cause | None = None
 ) -> Check:
+    """A claim that curves are linear: of all whole powers the first is the nearest to each slope."""
     return statement_about(
         {name: slope(found[name]) for name in names if len(found.get(name, {})) > 2},
         claim,
@@ -122,12 +126,14 @@ def linear(
 
 
 def growth_between(curve: dict[float, float], low: float, high: float) -> float | None:
+    """By what factor a curve grows from one place to another; None where it lacks one of them."""
     return curve[high] / curve[low] if low in curve and high in curve else None
 
 
 def grown(
     claim: str, says: str, growth: float | None, *, holds: bool, why: str = "", cause: Cause | None = None
 ) -> Check:
+    """A claim about the growth of a curve; not run where that is not known."""
     if growth is None:
         return statement(claim, None, printed=says)
     return statement(claim, holds, f"{growth:.3g} times", printed=says, why=why, cause=cause)
