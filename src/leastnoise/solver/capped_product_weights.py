@@ -28,7 +28,7 @@ from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.solver.descent import StopDescent, minimise_smooth
-from leastnoise.solver.product_weights import towards_cells, towards_rows
+from leastnoise.solver.product_weights import BothSides, towards_cells, towards_rows
 
 
 class CappedQueries(NamedTuple):
@@ -161,19 +161,16 @@ def least_largest_weights(
         q, p: dual weights to start from, positive somewhere.
     """
     duals = _Duals(cells, queries, needed, backend)
-    best: dict[str, Any] = {"achieved": math.inf, "lower_bound": 0.0}
+    best = BothSides()
 
     def value(roots: Array) -> tuple[float, Array]:
         point = duals.at(roots, None)
         total, allowed = float(point.q.sum()), duals.allowed(point.p)
         worst = float(point.u.max())
         achieved = duals.largest(point.v) * worst
-        if achieved < best["achieved"]:
-            best.update(achieved=achieved, inverse=point.inverse * worst)
-        bound = point.h**2 / (total * allowed)
-        if bound > best["lower_bound"]:
-            best.update(lower_bound=bound, q=point.q / total, p=point.p)
-        if best["achieved"] <= (1 + tol) * best["lower_bound"]:
+        best.keep_weights(achieved, lambda: point.inverse * worst)
+        best.keep_dual(point.h**2 / (total * allowed), lambda: (point.q / total, point.p))
+        if best.are_within(tol):
             raise StopDescent
         of_p = [own.cap / allowed - v / point.h for own, v in zip(queries, point.v, strict=True)]
         slope = duals.slopes(point, 1 / total - point.u / point.h, of_p)
@@ -206,7 +203,7 @@ def total_within_weights(
     duals = _Duals(cells, queries, needed, backend)
     kept = [own.variances(keeping) for own in queries]
     kept_total = float((gamma * keeping).sum())
-    best: dict[str, Any] = {"achieved": kept_total, "inverse": keeping, "lower_bound": -math.inf}
+    best = BothSides(kept_total, -math.inf, keeping)
     unit = kept_total
 
     def value(roots: Array) -> tuple[float, Array]:
@@ -220,12 +217,10 @@ def total_within_weights(
         share = min(share, 1.0)
         inverse = (1 - share) * worst * point.inverse + share * keeping
         achieved = float((gamma * inverse).sum())
-        if achieved < best["achieved"]:
-            best.update(achieved=achieved, inverse=inverse)
+        best.keep_weights(achieved, lambda: inverse)
         bound = point.h**2 / total - duals.allowed(point.p)
-        if bound > best["lower_bound"]:
-            best.update(lower_bound=bound, q=point.q / total, p=point.p)
-        if best["achieved"] <= bound + tol * abs(bound):
+        best.keep_dual(bound, lambda: (point.q / total, point.p))
+        if best.are_within(tol):
             raise StopDescent
         of_p = [(own.cap - v * (point.h / total)) / unit for own, v in zip(queries, point.v, strict=True)]
         of_q = (point.h / total - point.u) * (point.h / (total * unit))
@@ -235,11 +230,12 @@ def total_within_weights(
 
 
 def _ended(
-    value: Any, start: Array, best: dict[str, Any], tol: float, max_steps: int, deadline: Deadline
+    value: Any, start: Array, best: BothSides, tol: float, max_steps: int, deadline: Deadline
 ) -> CappedWeights:
     found = minimise_smooth(value, start, tol=_STEP_TOL, max_steps=max_steps, n_pairs=20, deadline=deadline)
-    is_near = best["achieved"] <= best["lower_bound"] + tol * abs(best["lower_bound"])
-    return CappedWeights(**best, ended="converged" if is_near else found.ended)
+    q, p = best.dual
+    ended = "converged" if best.are_within(tol) else found.ended
+    return CappedWeights(best.weights, q, p, best.achieved, best.lower_bound, ended)
 
 
 # Of equal shares, what a weight starts with at least: p = y² and q = z² do not leave zero.

@@ -15,7 +15,7 @@ Nothing larger than the cells is held: every product with ⊗ C_a goes axis by a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -71,6 +71,35 @@ class Products(Protocol):
         """(⊗ C_a) q, wherever γ is positive."""
 
 
+@dataclass
+class BothSides:
+    """The best that a search has found so far, on either side.
+
+    Attributes:
+        achieved, weights: the least value, and what has it.
+        lower_bound, dual: the largest bound, and what proves it.
+    """
+
+    achieved: float = math.inf
+    lower_bound: float = 0.0
+    weights: Any = None
+    dual: Any = None
+
+    def keep_weights(self, achieved: float, weights: Callable[[], Any]) -> None:
+        """Keep weights that achieve less than those before; they are worked out only then."""
+        if achieved < self.achieved:
+            self.achieved, self.weights = achieved, weights()
+
+    def keep_dual(self, lower_bound: float, dual: Callable[[], Any]) -> None:
+        """Keep dual weights that prove more than those before; they are worked out only then."""
+        if lower_bound > self.lower_bound:
+            self.lower_bound, self.dual = lower_bound, dual()
+
+    def are_within(self, tol: float) -> bool:
+        """Whether both sides are within a share of the bound."""
+        return self.achieved <= self.lower_bound + tol * abs(self.lower_bound)
+
+
 @dataclass(frozen=True, eq=False)
 class ProductWeights:
     """The weights found.
@@ -110,7 +139,7 @@ def product_weights(
     """
     cells_of = towards_cells if blocks is None else blocks.towards_cells
     rows_of = towards_rows if blocks is None else blocks.towards_rows
-    best: dict[str, Any] = {"achieved": math.inf, "lower_bound": 0.0}
+    best = BothSides()
     floor = _LEAST_SHARE * float(start.sum()) / math.prod(start.shape)
 
     def value(z: Array) -> tuple[float, Array]:
@@ -123,11 +152,9 @@ def product_weights(
         omega = both / t
         u = cells_of(squares, omega)
         worst = float(u.max())
-        if h * worst < best["achieved"]:
-            best.update(achieved=h * worst, omega=omega / worst)
-        if h * h / total > best["lower_bound"]:
-            best.update(lower_bound=h * h / total, q=q / total)
-        if best["achieved"] <= (1 + tol) * best["lower_bound"]:
+        best.keep_weights(h * worst, lambda: omega / worst)
+        best.keep_dual(h * h / total, lambda: q / total)
+        if best.are_within(tol):
             raise StopDescent
         slope = 2 * root * (1 / total - u / h)
         return -2 * math.log(h) + math.log(total), backend.numpy(slope).reshape(-1)
@@ -141,8 +168,8 @@ def product_weights(
         n_pairs=20,
         deadline=deadline,
     )
-    is_near = best["achieved"] <= (1 + tol) * best["lower_bound"]
-    return ProductWeights(**best, ended="converged" if is_near else found.ended)
+    ended = "converged" if best.are_within(tol) else found.ended
+    return ProductWeights(best.weights, best.dual, best.achieved, best.lower_bound, ended)
 
 
 # Of equal shares, what a cell starts with at least: q = z² does not leave zero.

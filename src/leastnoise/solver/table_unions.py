@@ -24,6 +24,7 @@ from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.solver.descent import StopDescent, minimise_smooth
+from leastnoise.solver.product_weights import BothSides
 
 # Of the largest eigenvalue of (1), what is taken as nothing.
 _LEAST_EIGENVALUE = 1e-15
@@ -190,10 +191,10 @@ def least_total_of_tables(
     """
     from scipy import linalg
 
-    best = TableNoise(R, np.zeros(0), math.inf, 0.0, 0, "exhausted")
+    best, steps = BothSides(), 0
 
     def value(z: Array) -> tuple[float, Array]:
-        nonlocal best
+        nonlocal steps
         root = z.reshape(tables.sizes)
         q = root * root
         total = float(q.sum())
@@ -204,24 +205,15 @@ def least_total_of_tables(
         A = (E / eigenvalues**0.25).T @ R
         u = tables.profile(A.T @ A)
         worst = float(u.max())
-        better_bound = F * F / total > best.lower_bound
-        better_noise = F * worst < best.achieved
-        best = TableNoise(
-            A / math.sqrt(worst) if better_noise else best.root,
-            q / total if better_bound else best.q,
-            min(F * worst, best.achieved),
-            max(F * F / total, best.lower_bound),
-            best.steps + 1,
-            "exhausted",
-        )
-        gap = best.achieved / best.lower_bound - 1
-        told(gap)
-        if gap <= tol:
+        best.keep_weights(F * worst, lambda: A / math.sqrt(worst))
+        best.keep_dual(F * F / total, lambda: q / total)
+        steps += 1
+        told(best.achieved / best.lower_bound - 1)
+        if best.are_within(tol):
             raise StopDescent
         return -2 * math.log(F) + math.log(total), (2 * root * (1 / total - u / F)).reshape(-1)
 
     n = math.prod(tables.sizes)
     found = minimise_smooth(value, np.full(n, n**-0.5), tol=_STEP_TOL, n_pairs=20, deadline=deadline)
-    is_near = best.achieved <= (1 + tol) * best.lower_bound
-    ended: Ended = "converged" if is_near else found.ended
-    return TableNoise(best.root, best.q, best.achieved, best.lower_bound, best.steps, ended)
+    ended: Ended = "converged" if best.are_within(tol) else found.ended
+    return TableNoise(best.weights, best.dual, best.achieved, best.lower_bound, steps, ended)

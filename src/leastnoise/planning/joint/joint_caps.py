@@ -262,11 +262,7 @@ def capped_weights(
     states = problem.states([backend.matrix(C) for C in bases])
     queries = capped.queries(capped.along_axes(states))
     cells = [state.squares for state in states]
-    if start is None:
-        q = np.full(problem.cells, 1.0 / math.prod(problem.cells))
-        p = [np.full(own.shape, 1.0 / (own.cap * math.prod(own.shape))) for own in queries]
-    else:
-        q, p = start.q, start.p
+    q, p = _equal_duals(problem, queries) if start is None else (start.q, start.p)
     found: CappedWeights
     if keeping is None:
         found = least_largest_weights(
@@ -301,6 +297,12 @@ def capped_weights(
         found.achieved,
         worst_ending([ended, found.ended]),
     )
+
+
+def _equal_duals(problem: JointProblem, queries: Sequence[CappedQueries]) -> tuple[Array, list[Array]]:
+    """Equal weights of all cells, and of all queries beside their caps."""
+    q = np.full(problem.cells, 1.0 / math.prod(problem.cells))
+    return q, [np.full(own.shape, 1.0 / (own.cap * math.prod(own.shape))) for own in queries]
 
 
 # Of what all queries weigh together, the dual weights of caps start with this share.
