@@ -33,6 +33,7 @@ def design(
     method: str = "auto",
     options: Mapping[str, Any] | None = None,
     after: Sequence[Plan] = (),
+    over: str | None = None,
     tol: float = 1e-6,
     time_limit: float | None = None,
     backend: str = "numpy",
@@ -56,6 +57,9 @@ def design(
             the worst case, and in the worst case only: people in cells with slack lose protection they
             had. A ledger takes it only when it holds releases of those plans. For Gaussian noise,
             records added or removed, and cells that can be listed; method "dense".
+        over: an attribute that is time, such as "month", its values in order. The plan is that of the whole
+            horizon, and its rows are such that each period can be published when it ends (`open_stream`),
+            at no loss. For Gaussian noise, and records added or removed; methods "dense" and "residuals".
         tol: the relative gap to the proven optimum at which the search may stop.
         time_limit: seconds; the best plan so far is returned with its honest gap. Under pure privacy
             "auto" takes about 10 up to 256 cells unless given, and more in proportion beyond; where
@@ -74,7 +78,7 @@ def design(
         DesignError: if a query counts cells in which they leave nothing, naming some of them.
     """
     request = checked_request(
-        workload, privacy, objective, options, after, tol, time_limit, backend, progress
+        workload, privacy, objective, options, after, over, tol, time_limit, backend, progress
     )
     has_goal = privacy is not None or request.spare is not None
     if method != "auto":

@@ -40,7 +40,8 @@ class Request:
 
     Where the objective is of the kind "largest", only the shape of the noise matters;
     if no privacy goal was given either, `privacy` is GDP(1). Where earlier plans have used part of
-    the goal, `after` are their digests and `used` is what they spend together in each cell.
+    the goal, `after` are their digests and `used` is what they spend together in each cell. `over` names the
+    attribute that is time, where rows are to be measured period by period.
     The time limit counts from `began`, when the request was made; `is_promised` says whether somebody asked
     for it. A limit that `design` sets by itself only ends searches, and refuses nobody.
     """
@@ -55,6 +56,7 @@ class Request:
     objective: Objective = TotalVariance()  # noqa: RUF009 - a frozen value
     after: tuple[str, ...] = ()
     used: CellCosts | None = None
+    over: str | None = None
     is_promised: bool = True
     began: float = field(default_factory=lambda: time.monotonic(), init=False)
 
@@ -139,6 +141,7 @@ class Method:
         is_only_named: whether it is used only when named for another reason: some method is never worse.
         matrix_size: how many rows its matrices have, which says how many threads pay; all cells as a rule.
         takes_spare: whether it plans within what earlier plans have left of each cell.
+        takes_periods: whether its rows can be put in the order of time.
         variants: options that make another method of it, by what to call that; `compare` tries each one
             where the method itself can serve.
         needs: the memory and time it takes, by which `Reasons` refuses before anything is allocated. Methods
@@ -155,6 +158,7 @@ class Method:
     is_only_named: bool = False
     matrix_size: Callable[[Request], int] = _n_cells
     takes_spare: bool = False
+    takes_periods: bool = False
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     needs: Callable[[Request], Needs] = _nothing
 
@@ -162,6 +166,8 @@ class Method:
         """The reason why it cannot serve a request whatever the memory and the time, or None."""
         if request.spare is not None and not self.takes_spare:
             return "it gives every cell the same budget, and after= leaves each cell its own"
+        if request.over is not None and not self.takes_periods:
+            return "its rows cannot be put in the order of time, as over= asks"
         return self.refuses(request)
 
     def option(self, request: Request, name: str) -> Any:

@@ -36,6 +36,7 @@ from leastnoise.strategy import (
     Measured,
     QueryProposal,
     RealStrategy,
+    in_time_order,
 )
 
 
@@ -91,12 +92,16 @@ def plan_of(
 ) -> Plan:
     """The plan that measures what was found, in whole numbers, with its certificate."""
     workload, objective = request.workload, request.objective
+    proposal = found.proposal
+    if request.over is not None:
+        assert isinstance(proposal, RealStrategy)
+        proposal = in_time_order(proposal, workload, request.over)
     if has_goal:
         goal = request.privacy
         tol = min(request.tol, found.grid_tol)
-        strategy: Measured = found.proposal.measured_within(goal, tol=tol, spare=request.spare)
+        strategy: Measured = proposal.measured_within(goal, tol=tol, spare=request.spare)
     else:
-        strategy, goal = meeting_targets(found.proposal, workload, request.tol)
+        strategy, goal = meeting_targets(proposal, workload, request.tol)
     plan = Plan(
         workload=workload,
         privacy=goal,
@@ -112,6 +117,7 @@ def plan_of(
         after=request.after,
         used=request.used,
         ended=found.ended,
+        over=request.over,
     )
     return meeting_caps(plan)
 

@@ -87,6 +87,9 @@ class Plan:
             file says: the ledger adds up for itself what was really released.
         ended: how the search for the strategy ended: "converged", "exhausted" (at its limit of steps) or
             "deadline" (at its time limit); None where that was not recorded.
+        over: the attribute that is time, where the rows can be measured period by period; else None.
+        horizon: the plan of all periods, where this one is the part that is due by one of them; else None.
+        period: the number of that period.
         tried: the methods that were tried for it or left out, in order, with what each achieved; empty where
             there was only one.
     """
@@ -107,14 +110,20 @@ class Plan:
     used: CellCosts | None = None
     ended: Ended | None = None
     tried: tuple[Trial, ...] = ()
+    over: str | None = None
+    horizon: Plan | None = None
+    period: int | None = None
 
     def __post_init__(self) -> None:
         check_plan(self)
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Both sides of the plan's optimality, recomputed from workload, strategy and witness."""
-        return certify(self.workload, self)
+        """Both sides of the plan's optimality, recomputed from workload, strategy and witness.
+
+        Of the part that is due by some period, those of the plan of all periods.
+        """
+        return certify(self.workload, self) if self.horizon is None else self.horizon.certificate
 
     def with_trials(self, tried: tuple[Trial, ...], ended: Ended | None) -> Plan:
         """The same plan, which lists what was tried for it and says how all of that ended.
@@ -409,6 +418,10 @@ FORMAT = 1
 
 def parts_of(plan: Plan) -> tuple[dict[str, Any], dict[str, Array]]:
     """The content and the arrays of a plan's file."""
+    if plan.horizon is not None:
+        # The part that is due by a period follows from the plan of all periods.
+        content, arrays = parts_of(plan.horizon)
+        return {**content, "period": plan.period}, arrays
     content = {
         "format": FORMAT,
         "workload": plan.workload.to_dict(),
@@ -427,6 +440,8 @@ def parts_of(plan: Plan) -> tuple[dict[str, Any], dict[str, Array]]:
         content["ended"] = plan.ended
     if plan.tried:
         content["tried"] = [asdict(trial) for trial in plan.tried]
+    if plan.over is not None:
+        content["over"] = plan.over
     if plan.strategy is None:
         # The mechanism follows from workload, goal and options.
         return content, {}

@@ -26,8 +26,8 @@ from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method import OUTCOMES, Trial
 from leastnoise.planning.method_list import method_named
 from leastnoise.privacy import GAUSSIAN, CellCosts, Goal
-from leastnoise.query import CELL, Cell, InventedRecords, Objective, RowMeaning, Targets, Workload
-from leastnoise.strategy import Measured, is_within, spare_of
+from leastnoise.query import CELL, Cell, InventedRecords, Objective, RowMeaning, Targets, Workload, check_time
+from leastnoise.strategy import Measured, Strategy, answers_in_time, is_within, spare_of
 
 if TYPE_CHECKING:
     from leastnoise.planning.plan import Plan
@@ -119,6 +119,28 @@ def _check_strategy(plan: Plan, strategy: Measured) -> None:
     # What it cannot answer at all is for the certificate to say, which names the query.
     if strategy.can_answer_all(plan.workload):
         check_labels(plan.workload, strategy)
+        if plan.over is not None and plan.horizon is None:
+            _check_in_time(plan, strategy)
+
+
+def _check_in_time(plan: Plan, strategy: Measured) -> None:
+    """Return if every query can be answered from the rows that end by the period in which it is due."""
+    over = plan.over
+    assert over is not None
+    check_time(plan.workload, over)
+    is_added = plan.privacy.relation.adds_by_cell and not plan.after
+    if plan.privacy.noise != GAUSSIAN or not is_added or not isinstance(strategy, Strategy):
+        raise DesignError(
+            "a plan that is published period by period has Gaussian noise, is for records added or removed, and "
+            "comes after no other",
+            field="over",
+        )
+    if not answers_in_time(strategy, plan.workload, over):
+        raise DesignError(
+            "the rows of the plan are not in the order of time: some query would need one that is measured after it "
+            "is due",
+            field="over",
+        )
 
 
 def _check_after(plan: Plan) -> None:
@@ -189,6 +211,8 @@ def check_fields(plan: Plan) -> None:
         raise _wrong(plan, "options", "a mapping from names to values")
     if not isinstance(plan.after, tuple) or not all(isinstance(digest, str) for digest in plan.after):
         raise _wrong(plan, "after", "a tuple of digests, 64 hexadecimal digits each")
+    if plan.over is not None and not isinstance(plan.over, str):
+        raise _wrong(plan, "over", "the name of an attribute, or None")
     if not isinstance(plan.tried, tuple) or not all(map(_is_trial, plan.tried)):
         raise _wrong(plan, "tried", f"a tuple of Trial, the outcome of each one of {', '.join(OUTCOMES)}")
 

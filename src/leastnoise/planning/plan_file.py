@@ -19,6 +19,7 @@ from leastnoise.core.progress import ENDINGS, Ended
 from leastnoise.planning.method import Request, Trial
 from leastnoise.planning.method_list import method_named
 from leastnoise.planning.one_method import data_dependent_plan
+from leastnoise.planning.horizon import plan_through
 from leastnoise.planning.plan import FORMAT, Plan
 from leastnoise.privacy import NOISES, CellCosts, Goal, goal_from_dict
 from leastnoise.query import Workload, objective_from_dict
@@ -95,9 +96,10 @@ def _put_together(content: Mapping[str, Any], arrays: Mapping[str, Array], name:
         used=used,
         ended=_ended(content, name),
         tried=tuple(Trial(**trial) for trial in content.get("tried", ())),
+        over=content.get("over"),
     )
     _check_answers(plan, name)
-    return plan
+    return plan if "period" not in content else plan_through(plan, content["period"])
 
 
 def _ended(content: Mapping[str, Any], name: str) -> Ended | None:

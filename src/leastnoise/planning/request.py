@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import DesignError, InputError, PrivacyError
+from leastnoise.core.errors import DesignError, InputError, NotYetError, PrivacyError
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import Progress
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning.method import Request
 from leastnoise.planning.plan import Plan, cells_digest, summed_costs
 from leastnoise.privacy import GAUSSIAN, GDP, ZCDP, CellCosts, Goal, shown
-from leastnoise.query import Objective, Targets, Workload, check_spanned, default_objective
+from leastnoise.query import Objective, Targets, Workload, check_spanned, check_time, default_objective
 from leastnoise.solver import BACKENDS, load_backend
 
 
@@ -27,6 +27,7 @@ def checked_request(
     objective: Objective | None,
     options: Mapping[str, Any] | None,
     after: Sequence[Plan],
+    over: str | None,
     tol: float,
     time_limit: float | None,
     backend: str,
@@ -67,8 +68,12 @@ def checked_request(
             field="privacy",
         )
     check_spanned(workload, chosen)
+    if over is not None:
+        check_time(workload, over)
     # Without a goal only the shape of the noise is sought, at any budget.
     goal = GDP(1) if privacy is None else privacy
+    if over is not None:
+        _check_period_by_period(goal, after)
     request = Request(
         workload=workload,
         privacy=goal,
@@ -80,10 +85,37 @@ def checked_request(
         objective=chosen,
         after=tuple(plan.digest for plan in after),
         used=used,
+        over=over,
     )
     if request.spare is not None:
         check_spare(workload, goal, request.spare)
     return request
+
+
+def _check_period_by_period(goal: Goal, after: Sequence[Plan]) -> None:
+    """Refuse goals for which nobody has shown that periods may be published one after the other.
+
+    Raises:
+        NotYetError: saying which.
+    """
+    if goal.noise != GAUSSIAN:
+        raise NotYetError(
+            "period by period, rows are rotated into the order of time, which is free with Gaussian noise only",
+            field="over",
+            remedy="use ApproxDP, ZCDP or GDP in place of PureDP",
+        )
+    if not goal.relation.adds_by_cell:
+        raise NotYetError(
+            "period by period, the guarantee is shown for records that are added or removed, not replaced",
+            field="over",
+            remedy='use neighbours="add-remove"',
+        )
+    if after:
+        raise NotYetError(
+            "a plan that is published period by period cannot come after others yet",
+            field="over",
+            remedy="give it a goal of its own",
+        )
 
 
 # A ledger takes no more.

@@ -5,6 +5,7 @@ predicates   conditions such as "age >= 18"
 queries      totals, cross tables, ranges, distributions, any linear combination
 workload     a batch of queries over one schema
 ratio_rows   which rows of a workload each ratio is made from
+due          when queries can be answered, where one attribute is time
 lattice      sets of attributes and what lies below them
 products     a workload as a union of products, attribute by attribute
 objective    what makes one plan better than another
@@ -12,6 +13,7 @@ spanned      whether queries without a target follow from those that have one
 generators   the workloads that the papers draw or enumerate
 """
 
+from leastnoise.query.due import DueBy, check_time, due_by, due_of_batches, periods_of_cells
 from leastnoise.query.generators import (
     workload_age_pyramid,
     workload_all_ranges,
@@ -61,6 +63,7 @@ from leastnoise.query.queries.conditions import MAX_CASE_ENTRIES, Cases, Where, 
 from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
 from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Cell, InventedRecords, RowMeaning
+from leastnoise.query.queries.over_time import Changes, Windows
 from leastnoise.query.queries.query import COMMON, Factor, Labels, Query, Term, term_labels, term_operator
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
 from leastnoise.query.queries.ratios import Mean, Ratio, RatioParts, RatioQuery, Share, counterpart
@@ -101,10 +104,12 @@ __all__ = [
     "Cases",
     "Categories",
     "Cell",
+    "Changes",
     "Combination",
     "ComparisonCondition",
     "Condition",
     "Cube",
+    "DueBy",
     "Factor",
     "Hierarchy",
     "Integers",
@@ -138,14 +143,18 @@ __all__ = [
     "TotalVariance",
     "Value",
     "Where",
+    "Windows",
     "Workload",
     "assemble",
     "axes_from_plain",
     "axes_to_plain",
     "check_spanned",
+    "check_time",
     "condition_to_text",
     "counterpart",
     "default_objective",
+    "due_by",
+    "due_of_batches",
     "first_not_spanned",
     "in_axis_order",
     "in_counts",
@@ -155,6 +164,7 @@ __all__ = [
     "labelled_factor",
     "objective_from_dict",
     "one_factor_each",
+    "periods_of_cells",
     "products_of",
     "query_from_dict",
     "satisfying",

@@ -32,6 +32,7 @@ A module imports only modules that stand above it here:
     structured      blocks of products, for domains that no matrix holds
     joint_rows      products of rows over the axes, each with a multiplier of its own
     joint_proposal  the same from real rows and weights
+    time_order      rows that can be measured period by period
 """
 
 from leastnoise.strategy.budget import cell_costs, is_within, spare_of
@@ -71,6 +72,7 @@ from leastnoise.strategy.structured.construction import (
 )
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.tables import WeightedTables
+from leastnoise.strategy.time_order import answers_in_time, in_time_order, last_periods
 
 __all__ = [
     "GRID_TOLERANCE",
@@ -94,17 +96,20 @@ __all__ = [
     "Strategy",
     "Structured",
     "WeightedTables",
+    "answers_in_time",
     "basis_of",
     "cell_costs",
     "centred_form",
     "combined_rows",
     "factor_gram",
     "identity_form",
+    "in_time_order",
     "integer_basis",
     "integer_strategy",
     "is_within",
     "joint_form",
     "joint_rows_from_parts",
+    "last_periods",
     "needed_rows",
     "query_rows_from_plain",
     "rounded_centre",

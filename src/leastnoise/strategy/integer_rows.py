@@ -119,6 +119,8 @@ class Strategy(Operator, Measured):
             return np.diag(1 / np.diag(A)), n
         if exact.is_full_triangle(self.entries):
             return triangle_inverse(A), n
+        if exact.is_full_triangle(self.entries.T):
+            return triangle_inverse(A.T).T, n
         if not A.any():
             return np.zeros((n, r)), 0
         quick = full_rank_inverse(A)
@@ -139,7 +141,7 @@ class Strategy(Operator, Measured):
 
     def spans(self, rows: Array) -> Array:
         """Which of the given rows (j, n) this strategy can answer without bias, as booleans (j,)."""
-        if self._is_full_rank:
+        if self.is_full_rank:
             return np.ones(len(rows), dtype=bool)
         return is_within_reach(self._left_over(rows), rows)
 
@@ -151,7 +153,7 @@ class Strategy(Operator, Measured):
         return np.asarray(left - (left @ self.pseudo_inverse) @ A)
 
     def distance_of(self, workload: Workload) -> float:
-        if self._is_full_rank:
+        if self.is_full_rank:
             return 0.0
         operator = workload.operator.basis() if workload.operator.is_integer else workload.operator
         step, distance = max(1, 2**22 // operator.shape[1]), 0.0
@@ -162,7 +164,7 @@ class Strategy(Operator, Measured):
 
     def can_answer(self, operator: Operator) -> bool:
         """Whether every row of an operator can be answered without bias."""
-        if self._is_full_rank:
+        if self.is_full_rank:
             return True
         spanning = operator.basis()
         step = max(1, 2**22 // spanning.shape[1])
@@ -260,12 +262,13 @@ class Strategy(Operator, Measured):
         return {}, {"rows": exact.to_limbs(self.entries)}
 
     @cached_property
-    def _is_full_rank(self) -> bool:
+    def is_full_rank(self) -> bool:
+        """Whether every cell is determined."""
         r, n = self.shape
         if r < n:
             return False
         # A triangle of integers is judged by its diagonal, exactly.
-        if exact.is_full_triangle(self.entries):
+        if exact.is_full_triangle(self.entries) or exact.is_full_triangle(self.entries.T):
             return True
         return self._inverse_and_rank[1] == n
 

@@ -38,10 +38,14 @@ class RealStrategy:
         coefficients: C, (r, k); any positive multiple of it is the same proposal. Integers of any shape, or
             a real upper triangular square; `strategies.proposals` makes either from other real rows.
         basis: B, an integer (k, n) array, or None for the identity.
+        cells: the cells that the columns of C stand for, where they are not in their order; without a basis.
+        is_backwards: whether the rows are measured from the last to the first; so they are with `cells`.
     """
 
     coefficients: Array
     basis: Array | None = None
+    cells: Array | None = None
+    is_backwards: bool = False
 
     def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Strategy:
         """The integer strategy that measures this within a privacy goal; see `integer_strategy`."""
@@ -89,6 +93,10 @@ def rounded_rows(proposal: RealStrategy, goal: Goal, tol: float) -> Array:
         scaled = rounded_triangle(C, longest, goal, tol)
     if proposal.basis is not None:
         scaled = exact.product(exact.as_integers(scaled), exact.as_integers(proposal.basis))
+    if proposal.cells is not None:
+        scaled = scaled[:, np.argsort(proposal.cells)]
+    if proposal.is_backwards or proposal.cells is not None:
+        scaled = np.ascontiguousarray(scaled[::-1])
     return scaled if scaled.dtype == np.int64 else exact.as_integers(scaled)
 
 

@@ -18,7 +18,7 @@ them must obey; a new class joins by one line in its list.
     cells.py      cells one by one, all together, or in groups
     ranges.py     sums over intervals
     entries.py    a matrix given entry by entry, dense or sparse
-    combined.py   products, stacks, weighted rows, other orders of attributes
+    combined.py   products, stacks, weighted or chosen rows, other orders of attributes
     deferred.py   an operator that is built on first use
     axes.py       array axes in another order, by their names
 """
@@ -40,6 +40,7 @@ from leastnoise.core.operators.combined import (
     Padded,
     Reordered,
     RowScaled,
+    Selected,
     Stack,
     is_whole_space,
     kronecker,
@@ -66,6 +67,7 @@ __all__ = [
     "Padded",
     "Reordered",
     "RowScaled",
+    "Selected",
     "SomeRanges",
     "SparseMatrix",
     "Stack",

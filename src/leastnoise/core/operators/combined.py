@@ -330,6 +330,33 @@ class _SameRows(Operator):
         return self.inner.row_norms()
 
 
+class Selected(_SameRows):
+    """Some rows of an operator, each once, in any order."""
+
+    def __init__(self, inner: Operator, index: Array) -> None:
+        self.inner = inner
+        self._index = np.asarray(index, dtype=np.intp)
+        self.shape = (len(self._index), inner.shape[1])
+
+    @property
+    def is_quick(self) -> bool:
+        return False
+
+    def apply(self, x: Array) -> Array:
+        return np.asarray(self.inner.apply(x)[self._index])
+
+    def adjoint(self, y: Array) -> Array:
+        spread = np.zeros((self.inner.shape[0], *y.shape[1:]), dtype=y.dtype)
+        spread[self._index] = y
+        return self.inner.adjoint(spread)
+
+    def rows(self, index: Sequence[int] | Array) -> Array:
+        return self.inner.rows(self._index[np.asarray(index, dtype=np.intp)])
+
+    def row_norms(self) -> Array:
+        return np.asarray(self.inner.row_norms()[self._index])
+
+
 class Padded(_SameRows):
     """An operator over the first cells of n; the others are in no row."""
 

@@ -13,6 +13,7 @@ and ``a * b`` crosses two queries on different attributes.
     query.py         what every query has, products, labels
     targets.py       accuracy targets, in counts or in per cent of a public size
     counts.py        totals, cross tables, distributions, ranges, hierarchies, sums
+    over_time.py     sliding windows and changes along an ordered attribute
     conditions.py    records that satisfy a condition, or each of several
     ratios.py        means, shares and other ratios, made from two linear queries
     linear.py        any linear combinations
@@ -24,7 +25,8 @@ and ``a * b`` crosses two queries on different attributes.
 from leastnoise.query.queries.conditions import Cases, Where
 from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
 from leastnoise.query.queries.linear import CELL, Linear
-from leastnoise.query.queries.meaning import Cell, InventedRecords, Meaning, RowMeaning
+from leastnoise.query.queries.meaning import Aspect, Cell, InventedRecords, Meaning, RowMeaning
+from leastnoise.query.queries.over_time import Changes, Windows
 from leastnoise.query.queries.query import Factor, Labels, Product, Query, Term
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
 from leastnoise.query.queries.ratios import Mean, Ratio, RatioParts, RatioQuery, Share
@@ -33,8 +35,10 @@ __all__ = [
     "CELL",
     "QUERY_KINDS",
     "AllRanges",
+    "Aspect",
     "Cases",
     "Cell",
+    "Changes",
     "Cube",
     "Factor",
     "InventedRecords",
@@ -57,5 +61,6 @@ __all__ = [
     "Term",
     "Total",
     "Where",
+    "Windows",
     "query_from_dict",
 ]

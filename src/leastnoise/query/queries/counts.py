@@ -172,7 +172,7 @@ class Cube(_OfAttributes):
 
 
 @dataclass(frozen=True)
-class _OfOneAttribute(Query):
+class OfOneAttribute(Query):
     """What queries about a single attribute share."""
 
     attribute: str = field(metadata=key(TEXT, "an attribute of the schema"))
@@ -183,7 +183,7 @@ class _OfOneAttribute(Query):
 
 
 @dataclass(frozen=True)
-class Prefix(_OfOneAttribute):
+class Prefix(OfOneAttribute):
     """For every value, how many records have that value or a smaller one: a distribution."""
 
     kind: ClassVar[str] = "prefix"
@@ -202,7 +202,7 @@ class Prefix(_OfOneAttribute):
 
 
 @dataclass(frozen=True)
-class AllRanges(_OfOneAttribute):
+class AllRanges(OfOneAttribute):
     """One count for every interval of values, n(n + 1)/2 of them."""
 
     kind: ClassVar[str] = "all-ranges"
@@ -235,7 +235,7 @@ class AllRanges(_OfOneAttribute):
 
 
 @dataclass(frozen=True)
-class Ranges(_OfOneAttribute):
+class Ranges(OfOneAttribute):
     """One count for each listed interval (low, high).
 
     Both ends belong to it for whole numbers and categories; for bins, low and
@@ -278,7 +278,7 @@ class Ranges(_OfOneAttribute):
 
 
 @dataclass(frozen=True)
-class Levels(_OfOneAttribute):
+class Levels(OfOneAttribute):
     """One count for every node of a hierarchy, level by level: regions within regions."""
 
     kind: ClassVar[str] = "levels"
@@ -322,7 +322,7 @@ class Levels(_OfOneAttribute):
 
 
 @dataclass(frozen=True)
-class Sum(_OfOneAttribute):
+class Sum(OfOneAttribute):
     """The values of an attribute added up over all records: one query.
 
     One person changes it by up to the largest value, so it needs much noise: declare a
