@@ -21,6 +21,7 @@ from leastnoise.query import (
     Bins,
     Cases,
     Categories,
+    Changes,
     Cube,
     Hierarchy,
     Integers,
@@ -39,10 +40,11 @@ from leastnoise.query import (
     Total,
     TotalVariance,
     Where,
+    Windows,
     Workload,
     assemble,
 )
-from leastnoise.release import Release, adjust, load_release, measure
+from leastnoise.release import Release, Stream, adjust, load_release, measure, open_stream
 from leastnoise.report import Drivers, Report, Tradeoff, audit, compare, drivers, methods, summarize, tradeoff
 
 __version__ = "0.1.0"
@@ -61,6 +63,8 @@ __all__ = [  # noqa: RUF022
     "Prefix",
     "AllRanges",
     "Ranges",
+    "Windows",
+    "Changes",
     "Where",
     "Cases",
     "Cube",
@@ -102,6 +106,8 @@ __all__ = [  # noqa: RUF022
     "measure",
     "Release",
     "load_release",
+    "open_stream",
+    "Stream",
     "adjust",
     # What people read.
     "summarize",

@@ -20,6 +20,7 @@ proved to be optimal, and keeps the best; each proposal becomes integers within 
     plan            the plan itself
     plan_checks     what holds of every plan
     plan_text       a plan as people read it
+    horizon         a plan over many periods, and the part that is due by one of them
     plan_file       a plan from a file
 """
 
@@ -35,6 +36,7 @@ from leastnoise.planning.families.proposals import (
     scaled_note,
     weighted_factor,
 )
+from leastnoise.planning.horizon import ends_of_rows, n_due, period_labels, plan_through
 from leastnoise.planning.mechanism import (
     GRID,
     DiscreteLaplace,
@@ -83,6 +85,7 @@ __all__ = [
     "choice_option",
     "dense_needs",
     "design",
+    "ends_of_rows",
     "from_covariance",
     "from_gains",
     "from_rows",
@@ -91,11 +94,14 @@ __all__ = [
     "least_scale",
     "load_plan",
     "method_named",
+    "n_due",
     "nothing_asked",
     "on_basis",
+    "period_labels",
     "plan_by",
     "plan_from_parts",
     "plan_from_search",
+    "plan_through",
     "positive_option",
     "refuse_unless_pure_total",
     "refuse_unless_total",

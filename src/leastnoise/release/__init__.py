@@ -18,6 +18,7 @@ done in floating point from y alone, and costs no privacy however often it is do
     release_file.py  a release from a file or a ledger, neither of which is believed
     paid.py          storing what was paid for
     measuring.py     `measure`: the one private step
+    stream.py        a plan over many periods, published one after the other
     simulation.py    releases on public data, from an explicit generator
     adjusting/       `adjust`: answers that add up, are not negative, or are whole
 """
@@ -29,18 +30,23 @@ from leastnoise.release.measuring import measure, measured, with_noise
 from leastnoise.release.release import Receipt, Release, in_unicode
 from leastnoise.release.release_file import load_release, stored_goal, stored_release
 from leastnoise.release.simulation import simulated
+from leastnoise.release.stream import Stream, is_stream, load_stream, open_stream
 
 __all__ = [
     "AdjustProgress",
     "Receipt",
     "Release",
+    "Stream",
     "adjust",
     "count_tables",
     "counts_of",
     "in_unicode",
+    "is_stream",
     "load_release",
+    "load_stream",
     "measure",
     "measured",
+    "open_stream",
     "simulated",
     "stored_goal",
     "stored_release",

@@ -143,7 +143,7 @@ def _measured_with(
     stored = ledger.check(charge, chosen, plan.after, table=table, expected_bytes=_bytes_of(plan), goal=goal)
     if stored is not None:
         return release_from_parts(*container.from_bytes(stored, "release", chosen), chosen)
-    _check_readable(plan)
+    check_readable(plan)
     # Read: the last step that costs nothing.
     read, version = _read_once(ledger, plan, source)
     # Whoever interrupts from here on would have paid for answers that nobody has.
@@ -175,7 +175,7 @@ def _read_once(ledger: Ledger, plan: Plan, source: Any) -> tuple[Array, bytes | 
     return read, version
 
 
-def _check_readable(plan: Plan) -> None:
+def check_readable(plan: Plan) -> None:
     """Refuse a plan that could not be read back from what would be stored, before it is paid for.
 
     Raises:
@@ -222,6 +222,11 @@ def _noisy(plan: Plan, read: Array, bits: RandomBits) -> Array:
 
 def with_noise(strategy: Measured, integers: Array, bits: RandomBits) -> Array:
     """What a strategy measures, in Python integers, with its noise: one independent draw for each."""
+    return integers + noise_for(strategy, strategy.n_measured, bits)
+
+
+def noise_for(strategy: Measured, count: int, bits: RandomBits) -> Array:
+    """Independent draws of a strategy's noise, as Python integers."""
     samplers = {"rounded_gaussian": rounded_gaussian, "discrete_laplace": discrete_laplace}
     draw = samplers[strategy.noise.sampler]
-    return integers + np.array(draw(strategy.scale, strategy.n_measured, bits), dtype=object)
+    return np.array(draw(strategy.scale, count, bits), dtype=object)

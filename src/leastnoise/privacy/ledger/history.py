@@ -42,6 +42,13 @@ class StoredAnswers:
 
 
 @dataclass(frozen=True)
+class StoredPart(StoredAnswers):
+    """The same of one period of a stream, which was paid for as a whole."""
+
+    period: str
+
+
+@dataclass(frozen=True)
 class RecordedTable:
     """What the log says of the table of a release.
 
@@ -74,7 +81,8 @@ class Entry:
         table: the table it is about; None if an earlier version recorded it, which did not note it.
         group: the first release about the same version of the same table. The costs of a group are added
             cell by cell; None for a release that nothing can be added to.
-        stored: its answers; None if they were never stored.
+        stored: its answers; None if they were never stored. Of a stream, its plan.
+        parts: what was published of a stream, period by period; empty for any other release.
     """
 
     number: int
@@ -87,6 +95,7 @@ class Entry:
     table: RecordedTable | None = None
     group: str | None = None
     stored: StoredAnswers | None = None
+    parts: tuple[StoredPart, ...] = ()
 
     @property
     def is_stored(self) -> bool:
@@ -258,6 +267,8 @@ class History:
                 self._add_spend(row, content)
             elif row.kind == "store" and row.profile is None:
                 self._add_store(row, content)
+            elif row.kind == "part" and row.profile is None:
+                self._add_part(row, content)
             else:
                 raise _InvalidRow
         except (_InvalidRow, PrivacyError, TooLargeError):
@@ -325,15 +336,29 @@ class History:
         return base.group
 
     def _add_store(self, row: Row, content: Mapping[str, Any]) -> None:
-        _require(set(content) == {"release_id", "spend", "size", "sha256", "at"})
-        _require(all(is_short_text(content[name]) for name in ("release_id", "sha256", "at")))
-        _require(type(content["size"]) is int and content["size"] >= 0)
-        entry = self._entries.get(content["release_id"])
-        if entry is None or entry.stored is not None or entry.number != content["spend"]:
-            raise _InvalidRow
+        entry = self._paid_before(content, {"release_id", "spend", "size", "sha256", "at"})
+        _require(entry.stored is None)
         stored = StoredAnswers(row.number, content["size"], content["sha256"], content["at"])
         # In place: a dictionary keeps the order of its keys.
         self._entries[entry.release_id] = replace(entry, stored=stored)
+
+    def _add_part(self, row: Row, content: Mapping[str, Any]) -> None:
+        entry = self._paid_before(content, {"release_id", "spend", "size", "sha256", "at", "period"})
+        period = content["period"]
+        _require(entry.stored is not None and is_short_text(period))
+        _require(all(part.period != period for part in entry.parts))
+        part = StoredPart(row.number, content["size"], content["sha256"], content["at"], period)
+        self._entries[entry.release_id] = replace(entry, parts=(*entry.parts, part))
+
+    def _paid_before(self, content: Mapping[str, Any], names: set[str]) -> Entry:
+        """The release that a row stores something of."""
+        _require(set(content) == names)
+        _require(all(is_short_text(content[name]) for name in ("release_id", "sha256", "at")))
+        _require(type(content["size"]) is int and content["size"] >= 0)
+        entry = self._entries.get(content["release_id"])
+        if entry is None or entry.number != content["spend"]:
+            raise _InvalidRow
+        return entry
 
     def _add_move(self, row: Row, content: Mapping[str, Any]) -> None:
         """Add a row that closes the ledger or continues a moved one; nothing else follows a closing row."""
@@ -429,8 +454,8 @@ def spend_row(
     return sealed(history.head, history.n_rows, "spend", said, profile)
 
 
-def store_row(history: History, entry: Entry, answers: bytes) -> Row:
-    """The row that says which answers a release has."""
+def store_row(history: History, entry: Entry, answers: bytes, period: str | None = None) -> Row:
+    """The row that says which answers a release has, or one period of a stream."""
     said = {
         "release_id": entry.release_id,
         "spend": entry.number,
@@ -438,7 +463,8 @@ def store_row(history: History, entry: Entry, answers: bytes) -> Row:
         "sha256": hashlib.sha256(answers).hexdigest(),
         "at": _now(),
     }
-    return sealed(history.head, history.n_rows, "store", said, None)
+    kind, own = ("store", {}) if period is None else ("part", {"period": period})
+    return sealed(history.head, history.n_rows, kind, said | own, None)
 
 
 def closing_row(history: History, to: str, token: str) -> Row:

@@ -27,6 +27,7 @@ from leastnoise.privacy.ledger.verification import (
     check_pages,
     check_spent,
     stored_answers,
+    stored_parts,
 )
 from leastnoise.privacy.ledger.view import Appending, SeenLedger, storage_at
 
@@ -325,6 +326,36 @@ class Ledger:
             LedgerFileError, LedgerBusyError: if they could not be stored; it may be tried again.
         """
         spending.store(self._seen, entry, answers, keep_waiting)
+
+    # -------------------------------------------------------------- streams
+
+    def fetch_parts(self, release_id: str) -> tuple[Entry, bytes, list[bytes]] | None:
+        """A stream that was paid for, its plan, and what was published of it; None if there is none.
+
+        Raises:
+            AlreadySpentError: if it was paid for and its plan never stored.
+            LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
+        """
+        with self._seen.reading() as (log, history):
+            entry = history.entry(release_id)
+            if entry is None:
+                return None
+            return entry, stored_answers(log, entry), stored_parts(log, entry)
+
+    def store_part(self, entry: Entry, period: str, answers: bytes, *, n_before: int) -> bool:
+        """Keep what a stream publishes in one period. Only then may it be handed out.
+
+        Args:
+            n_before: how many periods of it were stored when the table was read.
+
+        Returns:
+            False if there are others by now: nothing was stored, and these answers must be thrown away.
+
+        Raises:
+            LedgerMismatchError: if the stream is not this ledger's.
+            LedgerFileError, LedgerBusyError: if they could not be stored; nothing was handed out.
+        """
+        return spending.store_part(self._seen, entry, period, answers, n_before)
 
     # -------------------------------------------------------------- proofs
 

@@ -151,25 +151,10 @@ def store(
     seen: SeenLedger, entry: Entry, answers: bytes, keep_waiting: Callable[[], bool] | None = None
 ) -> None:
     """Keep the answers of a release that was paid for. See `Ledger.store`."""
-    if not isinstance(entry, Entry) or not isinstance(answers, bytes):
-        raise InputError("store() needs the Entry that spend() returned, and bytes", field="entry")
-    if len(answers) > storage.MAX_ANSWER_BYTES:
-        raise TooLargeError(
-            f"the answers take {len(answers):,} bytes, and a ledger keeps at most "
-            f"{storage.MAX_ANSWER_BYTES:,}. The release is paid for; its answers must not be "
-            "handed out",
-            field="answers",
-            given=len(answers),
-        )
+    _check_storable(entry, answers)
 
     def steps(adding: Appending, history: History) -> None:
-        known = history.entry(entry.release_id)
-        if known is None or (known.number, known.head) != (entry.number, entry.head):
-            raise LedgerMismatchError(
-                f"release {entry.release_id!r} was not paid for from this ledger",
-                field="release_id",
-                given=entry.release_id,
-            )
+        known = _known(history, entry)
         if known.is_stored:
             raise LedgerMismatchError(
                 f"release {entry.release_id!r} has answers already",
@@ -182,6 +167,60 @@ def store(
         adding.append(store_row(history, entry, answers))
 
     seen.write(_NOT_STORED, steps, keep_waiting)
+
+
+def _check_storable(entry: Entry, answers: bytes) -> None:
+    if not isinstance(entry, Entry) or not isinstance(answers, bytes):
+        raise InputError("store() needs the Entry that spend() returned, and bytes", field="entry")
+    if len(answers) > storage.MAX_ANSWER_BYTES:
+        raise TooLargeError(
+            f"the answers take {len(answers):,} bytes, and a ledger keeps at most "
+            f"{storage.MAX_ANSWER_BYTES:,}. The release is paid for; its answers must not be "
+            "handed out",
+            field="answers",
+            given=len(answers),
+        )
+
+
+def _known(history: History, entry: Entry) -> Entry:
+    """The release of an entry, as the ledger knows it now."""
+    known = history.entry(entry.release_id)
+    if known is None or (known.number, known.head) != (entry.number, entry.head):
+        raise LedgerMismatchError(
+            f"release {entry.release_id!r} was not paid for from this ledger",
+            field="release_id",
+            given=entry.release_id,
+        )
+    return known
+
+
+def store_part(seen: SeenLedger, entry: Entry, period: str, answers: bytes, n_before: int) -> bool:
+    """Keep what a stream publishes in one period; False if others have stored a period meanwhile.
+
+    Nothing is paid: the stream was paid for as a whole. See `Ledger.store_part`.
+    """
+    _check_storable(entry, answers)
+    if not is_short_text(period):
+        raise no_short_text("period")
+
+    def steps(adding: Appending, history: History) -> bool:
+        known = _known(history, entry)
+        _check_open(seen.storage.name, history, _NOT_STORED)
+        if known.stored is None:
+            raise LedgerMismatchError(
+                f"stream {entry.release_id!r} has no plan yet",
+                field="release_id",
+                given=entry.release_id,
+                remedy="open it again",
+            )
+        if len(known.parts) != n_before:
+            return False
+        row = store_row(history, entry, answers, period)
+        adding.log.add_answers(row.number, answers)
+        adding.append(row)
+        return True
+
+    return seen.write(_NOT_STORED, steps)
 
 
 def check_goal(seen: SeenLedger, goal: Goal, same_table_as: str | None, share: Fraction) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from leastnoise.core.errors import AlreadySpentError, LedgerFileError
 from leastnoise.core.printable import counted
 from leastnoise.privacy.accounting import Remaining
-from leastnoise.privacy.ledger.history import Entry, History
+from leastnoise.privacy.ledger.history import Entry, History, StoredAnswers
 from leastnoise.privacy.ledger.storage import Log
 from leastnoise.privacy.ledger.table_identity import opens
 
@@ -74,7 +74,8 @@ def check_all(name: str, log: Log, history: History) -> None:
 def check_answers(name: str, log: Log, history: History) -> None:
     """Refuse a file whose stored answers are not those that its rows tell of."""
     expected = [entry.number for entry in history.entries if entry.is_stored]
-    if log.answer_numbers() != expected:
+    expected += [part.number for entry in history.entries for part in entry.parts]
+    if log.answer_numbers() != sorted(expected):
         raise LedgerFileError(
             f"the ledger {name!r} holds answers that no row records, or lacks some",
             field="answers",
@@ -89,6 +90,7 @@ def check_answers(name: str, log: Log, history: History) -> None:
                 given=entry.release_id,
                 remedy="restore the file",
             )
+        stored_parts(log, entry)
 
 
 def check_versions(name: str, log: Log, history: History) -> None:
@@ -131,10 +133,19 @@ def stored_answers(log: Log, entry: Entry) -> bytes:
     return _answers(log, entry)
 
 
+def stored_parts(log: Log, entry: Entry) -> list[bytes]:
+    """What was published of a stream, period by period, once it is compared with its rows."""
+    return [_body(log, entry, part.number, part) for part in entry.parts]
+
+
 def _answers(log: Log, entry: Entry) -> bytes:
     assert entry.stored is not None
-    body = log.answers(entry.number)
-    if body is None or hashlib.sha256(body).hexdigest() != entry.stored.sha256:
+    return _body(log, entry, entry.number, entry.stored)
+
+
+def _body(log: Log, entry: Entry, number: int, stored: StoredAnswers) -> bytes:
+    body = log.answers(number)
+    if body is None or len(body) != stored.size or hashlib.sha256(body).hexdigest() != stored.sha256:
         raise LedgerFileError(
             f"the stored answers of release {entry.release_id!r} are missing or altered",
             field="answers",

@@ -1,0 +1,312 @@
+"""A plan over many periods, published one period after the other.
+
+The whole horizon is paid for once, before its first period. Each period then measures the rows that end by it
+(`strategy.time_order`) and stores them, at no further cost:
+
+    open      check, spend, store the plan
+    measure   read the table, draw noise for the rows that are new, store them, hand out what is due
+
+Rows that were measured are never measured again. Whoever is killed before a period is stored has handed nothing
+out, and whoever comes later draws anew; whoever is killed after that finds it stored.
+
+What is promised, for tables that only grow: records are added or removed as they enter, each counts in the
+period that it names, and keeps its values. Given everything published before, the rows that end in period t
+shift by the entries of the record's own column; rows that ended before the record's period do not count it. So
+the whole stream is as private as the plan, also where later records depend on what was published earlier.
+
+Reference:
+    Denisov, McMahan, Rush, Smith and Thakurta (2022), Theorem 2.1; docs/proofs.md has the proof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from leastnoise.core import container
+from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import (
+    AlreadySpentError,
+    InputError,
+    LedgerFileError,
+    LedgerMismatchError,
+    NotYetError,
+)
+from leastnoise.core.operators import Array
+from leastnoise.core.random_bits import RandomBits, SystemBits
+from leastnoise.core.remedies import Argument, Remedy
+from leastnoise.planning import Plan, ends_of_rows, n_due, period_labels, plan_from_parts, plan_through
+from leastnoise.privacy import CountedTable, Entry, Ledger
+from leastnoise.release.counts import count_tables, is_truncated, opened_source
+from leastnoise.release.measuring import check_readable, noise_for
+from leastnoise.release.release import Receipt, Release
+
+_STREAM = "stream"
+_PART = "stream part"
+
+
+def open_stream(
+    plan: Plan, ledger: Ledger, *, stream_id: str | None = None, table: str | None = None
+) -> Stream:
+    """A plan over many periods that is paid for, ready to publish its first one.
+
+    Args:
+        plan: from ``design(workload, privacy, over="month")``.
+        ledger: the budget that pays for all periods at once, now.
+        stream_id: what the stream is known by in the ledger; a fresh one unless given. Opening one again that
+            is open gives the same stream and costs nothing.
+        table: what people call the table; the ledger only shows it.
+
+    Raises:
+        InputError: if the plan is not one over periods.
+        LedgerError: if the ledger cannot pay for it, or cannot be relied on; nothing is spent.
+    """
+    if not isinstance(plan, Plan):
+        raise InputError.must("plan", "be a Plan from design()", given=type(plan))
+    if not isinstance(ledger, Ledger):
+        raise InputError.must("ledger", "be a Ledger", given=type(ledger))
+    if plan.horizon is not None:
+        raise InputError.must("plan", "be the plan of all periods, not of one", given=plan.period)
+    period_labels(plan)
+    plan.fixed_strategy().require_measurable()
+    chosen = f"{SystemBits().bits(128):032x}" if stream_id is None else stream_id
+    body = container.to_bytes(_STREAM, *plan.to_parts())
+    counted = CountedTable(rules={_STREAM: str(plan.over)}, label=table)
+    goal = plan.privacy if plan.has_goal else None
+    try:
+        stored = ledger.check(plan.charge, chosen, table=counted, expected_bytes=2 * len(body), goal=goal)
+    except AlreadySpentError:
+        # Paid for and stopped before its plan was stored. No noise was drawn, so that nothing is lost.
+        entry = next(one for one in ledger.entries if one.release_id == chosen)
+        if entry.charge.plan_digest != plan.digest:
+            raise
+        ledger.store(entry, body)
+        return load_stream(ledger, chosen)
+    if stored is None:
+        check_readable(plan)
+        ledger.store(ledger.spend(plan.charge, chosen, table=counted, goal=goal), body)
+    return load_stream(ledger, chosen)
+
+
+def load_stream(ledger: Ledger, stream_id: str) -> Stream:
+    """A stream that was opened before, from its ledger alone.
+
+    Raises:
+        LedgerMismatchError: if the ledger knows no stream of that id.
+        LedgerFileError: if what is stored is not the plan that was paid for.
+    """
+    found = ledger.fetch_parts(stream_id)
+    if found is None:
+        raise _no_stream(ledger, stream_id)
+    entry, body, _ = found
+    if not is_stream(entry):
+        raise _no_stream(ledger, stream_id)
+    plan = plan_from_parts(*container.from_bytes(body, _STREAM, stream_id), stream_id)
+    if plan.digest != entry.charge.plan_digest:
+        raise LedgerFileError(
+            f"what is stored as the plan of stream {stream_id!r} is not what was paid for",
+            field="stream_id",
+            given=stream_id,
+            remedy="restore the file",
+        )
+    return Stream(ledger, stream_id, plan)
+
+
+def is_stream(entry: Entry) -> bool:
+    """Whether what a ledger was paid for is a stream."""
+    return entry.table is not None and _STREAM in entry.table.rules
+
+
+def _no_stream(ledger: Ledger, stream_id: str) -> LedgerMismatchError:
+    return LedgerMismatchError(
+        f"the ledger {ledger.name!r} knows no stream {stream_id!r}",
+        field="stream_id",
+        given=stream_id,
+        remedy="`leastnoise ledger show`, or ledger.entries in Python, lists what it does",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A plan over many periods that is paid for, published period by period.
+
+    Attributes:
+        ledger: where it was paid for, and where everything published is stored.
+        stream_id: what it is known by there.
+        plan: that of all periods.
+    """
+
+    ledger: Ledger
+    stream_id: str
+    plan: Plan
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """What the periods are called, in order."""
+        return period_labels(self.plan)
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """The periods that were published, in order, read from the ledger now."""
+        return tuple(part.period for part in self._fetched()[0].parts)
+
+    @property
+    def next_period(self) -> str | None:
+        """The first period that is not published and has queries due; None where all is published."""
+        parts = self._fetched()[0].parts
+        done = -1 if not parts else self.periods.index(parts[-1].period)
+        due = n_due(self.plan)
+        return next((self.periods[i] for i in range(done + 1, len(due)) if due[i]), None)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The releases of all periods that were published, in order. Costs nothing."""
+        entry, parts = self._fetched()
+        known = self._measurements(entry, parts)
+        return tuple(self._release(entry, known, self.periods.index(part.period)) for part in entry.parts)
+
+    def release(self, period: str) -> Release:
+        """The release of a period that was published. Costs nothing, and needs no data.
+
+        Raises:
+            LedgerMismatchError: if it was not published yet.
+        """
+        index = self._index(period)
+        found = self._stored(index)
+        if found is None:
+            raise LedgerMismatchError(
+                f"stream {self.stream_id!r} has not published {period!r} yet", field="period", given=period
+            )
+        return found
+
+    def measure(self, period: str, source: Any, *, skip: bool = False) -> Release:
+        """Everything that is due by a period, from the table as it is now; the one private step.
+
+        Records of later periods may be in the table, and are not counted. A period that is stored already is
+        handed out again, whatever the table holds now. Costs nothing: all periods are paid for.
+
+        Args:
+            period: a value of the plan's attribute of time, such as "2026-03".
+            source: what `measure` takes.
+            skip: publish this period though earlier ones were not. Those are then never published by
+                themselves; what was due in them comes with this one.
+
+        Raises:
+            InputError: if there is no such period, nothing is due by it, or earlier ones were not published.
+            DataError: if the source does not fit the plan.
+            LedgerError: if it could not be stored; nothing was handed out.
+        """
+        index = self._index(period)
+        part = plan_through(self.plan, index)
+        if is_truncated(source):
+            raise NotYetError(
+                "records of a person are left out in an order that does not know periods, so that a later record "
+                "may displace an earlier one",
+                field="person",
+                remedy="give a table in which nobody has more records than the goal allows, without person=",
+            )
+        opened = opened_source(self.plan.workload, source)
+        while True:
+            stored = self._stored(index)
+            if stored is not None:
+                return stored
+            entry, parts = self._fetched()
+            first = 0 if not entry.parts else self.periods.index(entry.parts[-1].period) + 1
+            self._check_none_missed(first, index, skip)
+            body = self._measured(part, opened, first, index, SystemBits())
+            if self.ledger.store_part(entry, self.periods[index], body, n_before=len(parts)):
+                return self.release(period)
+
+    def _measured(self, part: Plan, source: Any, first: int, index: int, bits: RandomBits) -> bytes:
+        """The rows that end from the first period to the last, with noise, as they are stored."""
+        strategy = part.fixed_strategy()
+        tables = count_tables(part.workload, source, part.privacy.records_per_person)
+        ends = self._ends[self._ends <= index]
+        read = strategy.exact_answers(tables)[ends >= first]
+        noisy = read + noise_for(strategy, len(read), bits)
+        content = {"first": first, "last": index, "count": len(read)}
+        # An array without any entries has no limbs to be stored.
+        arrays = {"measurements": exact.to_limbs(noisy)} if len(read) else {}
+        return container.to_bytes(_PART, content, arrays)
+
+    def _check_none_missed(self, first: int, index: int, skip: bool) -> None:
+        due = n_due(self.plan)
+        missed = [self.periods[i] for i in range(first, index) if due[i]]
+        if missed and not skip:
+            raise InputError(
+                f"{', '.join(missed[:3])}{' and more' if len(missed) > 3 else ''} must be published first, or ",
+                Remedy(
+                    "be given up for good: ",
+                    Argument("skip"),
+                    " publishes what was due then with this period",
+                ),
+                field="period",
+                given=self.periods[index],
+            )
+
+    @property
+    def _ends(self) -> Array:
+        return np.asarray(ends_of_rows(self.plan))
+
+    def _index(self, period: str) -> int:
+        if not isinstance(period, str) or period not in self.periods:
+            raise InputError.unknown("period", period, self.periods)
+        return self.periods.index(period)
+
+    def _fetched(self) -> tuple[Entry, list[bytes]]:
+        found = self.ledger.fetch_parts(self.stream_id)
+        if found is None or found[0].charge.plan_digest != self.plan.digest:
+            raise _no_stream(self.ledger, self.stream_id)
+        return found[0], found[2]
+
+    def _stored(self, index: int) -> Release | None:
+        """The release of a period, if all that it is answered from is stored."""
+        entry, parts = self._fetched()
+        if not entry.parts or self.periods.index(entry.parts[-1].period) < index:
+            return None
+        return self._release(entry, self._measurements(entry, parts), index)
+
+    def _release(self, entry: Entry, known: Array, index: int) -> Release:
+        receipt = Receipt(self.ledger.dataset, self.stream_id, entry.head)
+        return Release(
+            plan_through(self.plan, index), known[self._ends <= index], receipt, is_truncated=False
+        )
+
+    def _measurements(self, entry: Entry, parts: list[bytes]) -> Array:
+        """All noisy integers that are stored, in the order of the plan's rows; zero for those that are not.
+
+        Raises:
+            LedgerFileError: if what is stored does not fit the plan.
+        """
+        ends = self._ends
+        known: Array = np.zeros(len(ends), dtype=object)
+        first = 0
+        for part, body in zip(entry.parts, parts, strict=True):
+            content, arrays = container.from_bytes(body, _PART, self.stream_id)
+            last = content.get("last")
+            fits = content.get("first") == first and part.period in self.periods
+            fits = fits and last == self.periods.index(part.period) and last >= first
+            rows = np.flatnonzero((ends >= first) & (ends <= last)) if fits else np.arange(0)
+            values = (
+                exact.from_limbs(arrays["measurements"])
+                if "measurements" in arrays
+                else np.zeros(0, dtype=object)
+            )
+            if not fits or len(values) != len(rows):
+                raise LedgerFileError(
+                    f"what is stored of {part.period!r} does not fit the plan of stream {self.stream_id!r}",
+                    field="stream_id",
+                    given=self.stream_id,
+                    remedy="restore the file",
+                )
+            known[rows] = values
+            first = last + 1
+        return known
+
+    def __repr__(self) -> str:
+        done = len(self.published)
+        following = self.next_period
+        ends = "all published" if following is None else f"next {following}"
+        return f"Stream({self.stream_id!r}, {done} of {len(self.periods)} periods published, {ends})"
