@@ -14,7 +14,7 @@ import numpy as np
 from leastnoise.core.errors import DesignError, InputError
 from leastnoise.planning.plan import Plan
 from leastnoise.query import due_by, due_of_batches
-from leastnoise.strategy import Strategy, last_periods
+from leastnoise.strategy import last_periods, rows_through
 
 
 def n_periods(plan: Plan) -> int:
@@ -41,9 +41,7 @@ def period_labels(plan: Plan) -> tuple[str, ...]:
 def ends_of_rows(plan: Plan) -> Any:
     """The number of the period after which each integer of a plan can be measured, (n_measured,)."""
     assert plan.over is not None
-    strategy = plan.strategy
-    assert isinstance(strategy, Strategy)
-    return last_periods(strategy, plan.workload, plan.over)
+    return last_periods(plan.fixed_strategy(), plan.workload, plan.over)
 
 
 def n_due(plan: Plan) -> list[int]:
@@ -72,10 +70,7 @@ def plan_through(plan: Plan, period: int) -> Plan:
             field="period",
             given=labels[period],
         )
-    whole = plan.strategy
-    assert isinstance(whole, Strategy)
-    rows = whole.entries[ends_of_rows(plan) <= period]
-    strategy = Strategy(rows, scale=whole.scale, noise=whole.noise, neighbours=whole.neighbours)
+    strategy = rows_through(plan.fixed_strategy(), plan.workload, plan.over, period)
     if not strategy.can_answer_all(workload):
         raise DesignError("the rows that are measured by then do not answer the queries that are due")
     return replace(plan, workload=workload, strategy=strategy, horizon=plan, period=period)

@@ -94,8 +94,9 @@ def plan_of(
     workload, objective = request.workload, request.objective
     proposal = found.proposal
     if request.over is not None:
-        assert isinstance(proposal, RealStrategy)
-        proposal = in_time_order(proposal, workload, request.over)
+        # Blocks of products are proposed in the order of time.
+        if isinstance(proposal, RealStrategy):
+            proposal = in_time_order(proposal, workload, request.over)
     if has_goal:
         goal = request.privacy
         tol = min(request.tol, found.grid_tol)

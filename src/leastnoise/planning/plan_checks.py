@@ -27,7 +27,7 @@ from leastnoise.planning.method import OUTCOMES, Trial
 from leastnoise.planning.method_list import method_named
 from leastnoise.privacy import GAUSSIAN, CellCosts, Goal
 from leastnoise.query import CELL, Cell, InventedRecords, Objective, RowMeaning, Targets, Workload, check_time
-from leastnoise.strategy import Measured, Strategy, answers_in_time, is_within, spare_of
+from leastnoise.strategy import Measured, Strategy, Structured, answers_in_time, is_within, spare_of
 
 if TYPE_CHECKING:
     from leastnoise.planning.plan import Plan
@@ -129,7 +129,7 @@ def _check_in_time(plan: Plan, strategy: Measured) -> None:
     assert over is not None
     check_time(plan.workload, over)
     is_added = plan.privacy.relation.adds_by_cell and not plan.after
-    if plan.privacy.noise != GAUSSIAN or not is_added or not isinstance(strategy, Strategy):
+    if plan.privacy.noise != GAUSSIAN or not is_added or not isinstance(strategy, Strategy | Structured):
         raise DesignError(
             "a plan that is published period by period has Gaussian noise, is for records added or removed, and "
             "comes after no other",

@@ -24,6 +24,7 @@ from leastnoise.strategy import (
     Strategy,
     Structured,
     WeightedTables,
+    chosen_forms,
 )
 
 # Products of integers up to which every column, and every pair of columns, is computed again.
@@ -138,10 +139,9 @@ def _said_cost(
 ) -> int:
     total = 0
     for block in strategy.blocks:
-        chosen = dict(zip(block.axes, block.forms, strict=True))
         cost = block.multiplier**power
-        for a in (*block.axes, *strategy.whole):
-            cost *= costs_of[a][chosen.get(a, 0)][place[a]]
+        for a, form in chosen_forms(block, strategy.whole).items():
+            cost *= costs_of[a][form][place[a]]
         total += cost
     return total
 

@@ -16,6 +16,7 @@
     split_path.py           caps on a split of a budget over blocks, for `path_following`
     split.py                the best split of a budget over blocks
     table_unions.py         dense noise over the tables that products of few of many axes cross
+    one_axis.py             all attributes but one asked value by value: a matrix for every block
     weighting.py            the best weights of a given list of queries to measure
     product_weights.py      the best weights of products of rows, axis by axis
     row_blocks.py           products along axes where most weights are zero, block by block
@@ -40,6 +41,12 @@ from leastnoise.solver.column_generation import (
 )
 from leastnoise.solver.descent import StopDescent, minimise_smooth
 from leastnoise.solver.newton import Solution, minimise_over_pairs, minimise_total_variance
+from leastnoise.solver.one_axis import (
+    OneAxisPoint,
+    OneAxisProblem,
+    least_largest_over_one_axis,
+    least_total_over_one_axis,
+)
 from leastnoise.solver.ordering import refined_profile
 from leastnoise.solver.product_weights import ProductWeights, product_weights, towards_cells, towards_rows
 from leastnoise.solver.row_blocks import RowBlocks
@@ -57,6 +64,8 @@ __all__ = [
     "CappedWeights",
     "CrossedTables",
     "ImplicitRows",
+    "OneAxisPoint",
+    "OneAxisProblem",
     "ProductWeights",
     "QueryRows",
     "RowBlocks",
@@ -68,11 +77,13 @@ __all__ = [
     "Weighting",
     "generated_total",
     "least_largest",
+    "least_largest_over_one_axis",
     "least_largest_weights",
     "least_profile",
     "least_total_of_many",
     "least_total_of_many_pairs",
     "least_total_of_tables",
+    "least_total_over_one_axis",
     "load_backend",
     "minimise_over_pairs",
     "minimise_smooth",

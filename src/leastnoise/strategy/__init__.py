@@ -70,9 +70,15 @@ from leastnoise.strategy.structured.construction import (
     single_block,
     structured_from_parts,
 )
-from leastnoise.strategy.structured.integer_blocks import ProductBlock
+from leastnoise.strategy.structured.integer_blocks import ProductBlock, chosen_forms
 from leastnoise.strategy.structured.tables import WeightedTables
-from leastnoise.strategy.time_order import answers_in_time, in_time_order, last_periods
+from leastnoise.strategy.time_order import (
+    answers_in_time,
+    in_time_order,
+    last_periods,
+    rows_through,
+    whole_form_of_rows,
+)
 
 __all__ = [
     "GRID_TOLERANCE",
@@ -100,6 +106,7 @@ __all__ = [
     "basis_of",
     "cell_costs",
     "centred_form",
+    "chosen_forms",
     "combined_rows",
     "factor_gram",
     "identity_form",
@@ -112,6 +119,7 @@ __all__ = [
     "last_periods",
     "needed_rows",
     "query_rows_from_plain",
+    "rows_through",
     "rounded_centre",
     "rounded_rows",
     "single_block",
@@ -120,4 +128,5 @@ __all__ = [
     "split_form",
     "structured_from_parts",
     "whole_form",
+    "whole_form_of_rows",
 ]

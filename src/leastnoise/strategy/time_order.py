@@ -24,11 +24,15 @@ from __future__ import annotations
 import numpy as np
 
 from leastnoise.core.errors import DesignError, NotYetError
-from leastnoise.core.numerical_rank import RANK_TOL, of_unit_length, strongest_rows
+from leastnoise.core.numerical_rank import of_unit_length, strongest_rows
 from leastnoise.core.operators import EXACT_FLOAT, Array, require_room
 from leastnoise.query import Workload, due_of_batches, periods_of_cells
 from leastnoise.strategy.integer_rows import Strategy
+from leastnoise.strategy.measured import Measured
 from leastnoise.strategy.rounding import RealStrategy
+from leastnoise.strategy.row_space import basis_of
+from leastnoise.strategy.structured.axis_form import AxisForm, whole_form
+from leastnoise.strategy.structured.blocks import Structured
 
 # Coefficients that an answer may take of rows that are measured after it is due, beside its largest one.
 _LATE = 1e-9
@@ -77,28 +81,37 @@ def _basis_in_order(basis: Array, workload: Workload, over: str, periods: Array)
     """Integer rows with the span of a basis, the last to end first: queries as far as they go, then its own."""
     operator = workload.operator
     if not operator.is_integer or operator.largest >= EXACT_FLOAT:
-        raise NotYetError(
-            "queries with coefficients that are no whole numbers can be published period by period only where "
-            "they reach every cell; multiply them up to whole numbers",
-            field="over",
-            given=over,
-        )
-    due = np.concatenate(due_of_batches(workload, over))
-    ends = np.where(basis != 0, periods, 0).max(axis=1)
-    found: list[Array] = []
-    known = np.zeros((basis.shape[1], 0))
-    for period in range(int(periods.max()) + 1):
-        asked = np.flatnonzero(due == period)
-        require_room(len(asked), basis.shape[1], "the queries that are due in one period")
-        rows = np.vstack([np.rint(operator.rows(asked)).astype(np.int64), basis[ends == period]])
-        chosen, known = _added(rows, known)
-        found.append(rows[chosen])
-    together = np.vstack(found)
-    if len(together) != len(basis):
+        raise _not_whole(over)
+    require_room(operator.shape[0] + len(basis), basis.shape[1], "the queries in the order of time")
+    rows = np.vstack([np.rint(operator.dense()).astype(np.int64), basis])
+    ends = np.where(rows != 0, periods, 0).max(axis=1)
+    found = rows_in_order(rows, ends)
+    if len(found) != len(basis):
         raise DesignError(
             "the rows found cannot be put in the order of time; try another method", field="over", given=over
         )
-    return together[::-1]
+    return found[::-1]
+
+
+def _not_whole(over: str) -> NotYetError:
+    return NotYetError(
+        "queries with coefficients that are no whole numbers can be published period by period only where they "
+        "reach every cell",
+        field="over",
+        given=over,
+        remedy="multiply them up to whole numbers",
+    )
+
+
+def rows_in_order(rows: Array, ends: Array) -> Array:
+    """Integer rows that span all, (k, n), in the order in which they end: each unless those before it span it."""
+    found: list[Array] = [rows[:0]]
+    known = np.zeros((rows.shape[1], 0))
+    for end in np.unique(ends):
+        own = rows[ends == end]
+        chosen, known = _added(own, known)
+        found.append(own[chosen])
+    return np.vstack(found)
 
 
 def _added(rows: Array, known: Array) -> tuple[Array, Array]:
@@ -108,9 +121,7 @@ def _added(rows: Array, known: Array) -> tuple[Array, Array]:
     left = of_unit_length(rows.astype(float))
     for _ in range(2):
         left = left - (left @ known) @ known.T
-    chosen = (
-        np.sort(strongest_rows(left)) if (np.abs(left) > RANK_TOL / left.shape[1]).any() else np.arange(0)
-    )
+    chosen = np.sort(strongest_rows(left))
     if not len(chosen):
         return chosen, known
     more = linalg.qr(left[chosen].T, mode="economic", check_finite=False)[0]
@@ -118,22 +129,120 @@ def _added(rows: Array, known: Array) -> tuple[Array, Array]:
     return chosen, np.hstack([known, more])
 
 
-def last_periods(strategy: Strategy, workload: Workload, over: str) -> Array:
-    """The number of the last period that every row counts, (r,)."""
+def whole_form_of_rows(root: Array, asked: Array, *, in_time: bool, tol: float) -> AxisForm:
+    """Real rows of one axis in integers, in the order of its values where they are periods.
+
+    Args:
+        root: (r, n); any positive multiple is the same proposal.
+        asked: rows that span the same, (m, n).
+
+    Raises:
+        NotYetError: if they are to be in order, do not span all values, and are no whole numbers.
+    """
+    n = root.shape[1]
+    basis = basis_of(_whole(asked))
+    if not in_time:
+        return whole_form(root, basis.rows, tol=tol)
+    if basis.rows is None:
+        rows = whole_form(root[:, ::-1], tol=tol).rows
+        assert rows is not None
+        return AxisForm("whole", n, np.ascontiguousarray(rows[::-1, ::-1]))
+    whole = _whole(asked)
+    if whole.dtype.kind != "i":
+        raise _not_whole("over")
+    ends = np.where(whole != 0, np.arange(n), 0).max(axis=1)
+    rows = whole_form(root, rows_in_order(whole, ends)[::-1], tol=tol).rows
+    assert rows is not None
+    return AxisForm("whole", n, np.ascontiguousarray(rows[::-1]))
+
+
+def _whole(rows: Array) -> Array:
+    """Rows as integers, where they are."""
+    whole = np.rint(rows)
+    is_whole = (whole == rows).all() and np.abs(whole).max(initial=0) < EXACT_FLOAT
+    return whole.astype(np.int64) if is_whole else rows
+
+
+# What every strategy needs to be published period by period -----------------------------------------------
+
+
+def last_periods(strategy: Measured, workload: Workload, over: str) -> Array:
+    """The number of the last period that every integer which is measured counts, (n_measured,)."""
     assert workload.schema is not None
+    if isinstance(strategy, Structured):
+        place = _axis_of(strategy, over)
+        ends = []
+        for block, shape in zip(strategy.blocks, strategy.block_shapes, strict=True):
+            forms = strategy.block_forms(block)
+            position = list(forms).index(place)
+            along = [-1 if i == position else 1 for i in range(len(shape))]
+            ends.append(np.broadcast_to(_ends_of(forms[place]).reshape(along), shape).reshape(-1))
+        return np.concatenate(ends)
+    assert isinstance(strategy, Strategy)
     periods = periods_of_cells(workload.schema, over)
-    return np.where(strategy.entries != 0, periods, 0).max(axis=1)
+    return np.asarray(np.where(strategy.entries != 0, periods, 0).max(axis=1))
 
 
-def answers_in_time(strategy: Strategy, workload: Workload, over: str) -> bool:
-    """Whether every query can be answered from the rows that end by the period in which it is due."""
+def rows_through(strategy: Measured, workload: Workload, over: str, period: int) -> Measured:
+    """The strategy of the integers that end by a period, in the same order."""
+    if not isinstance(strategy, Structured):
+        assert isinstance(strategy, Strategy)
+        rows = strategy.entries[last_periods(strategy, workload, over) <= period]
+        return Strategy(rows, scale=strategy.scale, noise=strategy.noise, neighbours=strategy.neighbours)
+    place = _axis_of(strategy, over)
+    forms = [list(own) for own in strategy.forms]
+    forms[place] = [
+        AxisForm("whole", form.size, form.entries()[_ends_of(form) <= period])
+        for form in strategy.forms[place]
+    ]
+    number = strategy.whole.index(place)
+    kept = [
+        block for block in strategy.blocks if forms[place][block.whole[number] if block.whole else 0].n_rows
+    ]
+    return Structured(
+        strategy.axes,
+        forms,
+        kept,
+        scale=strategy.scale,
+        noise=strategy.noise,
+        neighbours=strategy.neighbours,
+        centres=strategy.centres,
+        order=strategy.order,
+    )
+
+
+def _axis_of(strategy: Structured, over: str) -> int:
+    """The place of the axis that is time, which is whole.
+
+    Raises:
+        DesignError: if there is none.
+    """
+    place = next((a for a in strategy.whole if strategy.axes[a].names == (over,)), None)
+    if place is None:
+        raise DesignError("the plan does not measure its periods one by one", field="over", given=over)
+    return place
+
+
+def _ends_of(form: AxisForm) -> Array:
+    return np.asarray(np.where(form.entries() != 0, np.arange(form.size), 0).max(axis=1))
+
+
+def answers_in_time(strategy: Measured, workload: Workload, over: str) -> bool:
+    """Whether every query can be answered from the rows that end by the period in which it is due.
+
+    Raises:
+        NotYetError: if that takes too long to tell.
+    """
+    if isinstance(strategy, Structured):
+        return _blocks_in_time(strategy, workload, over)
+    assert isinstance(strategy, Strategy)
     assert workload.schema is not None
     periods = periods_of_cells(workload.schema, over)
     ends = last_periods(strategy, workload, over)
     r, n = strategy.shape
-    if r == n and strategy.can_answer_all(workload) and _counts(ends, periods) == _counts(periods, periods):
+    if r == n and strategy.is_full_rank and _counts(ends, periods) == _counts(periods, periods):
         # As many independent rows as there are cells up to a period span all of them.
-        return strategy.is_full_rank
+        return True
     due = np.concatenate(due_of_batches(workload, over))
     m = workload.shape[0]
     if m * n * r > _MOST_LOOKED_AT:
@@ -145,13 +254,38 @@ def answers_in_time(strategy: Strategy, workload: Workload, over: str) -> bool:
     step = max(1, _CHUNK // max(n, r))
     for start in range(0, m, step):
         index = np.arange(start, min(start + step, m))
-        gains = np.abs(strategy.gains_of(workload, index))
-        late = np.where(ends[None, :] > due[index, None], gains, 0.0).max(axis=1, initial=0.0)
-        if (late > _LATE * gains.max(axis=1, initial=0.0)).any():
+        if _is_late(strategy.gains_of(workload, index), due[index], ends):
             return False
     return True
 
 
+def _blocks_in_time(strategy: Structured, workload: Workload, over: str) -> bool:
+    """The same block by block: what products ask of time, from the rows of the form in each block."""
+    place = _axis_of(strategy, over)
+    view = strategy.view(workload)
+    known: dict[tuple[AxisForm, int | None], bool] = {}
+    for term in view.products.terms:
+        kind = dict(zip(term.places, term.kinds, strict=True)).get(place)
+        if kind is None:
+            # Due at the very end.
+            continue
+        for piece in view.pieces(term):
+            form = piece.inside[place]
+            if (form, kind) not in known:
+                W = view.products.kinds[place][kind].operator.dense()
+                due = np.where(W != 0, np.arange(form.size), 0).max(axis=1)
+                known[form, kind] = not _is_late(form.gain(W), due, _ends_of(form))
+    return all(known.values())
+
+
+def _is_late(gains: Array, due: Array, ends: Array) -> bool:
+    """Whether some answer takes more than rounding of a row that ends after it is due."""
+    sizes = np.abs(gains)
+    late = np.where(ends[None, :] > due[:, None], sizes, 0.0).max(axis=1, initial=0.0)
+    return bool((late > _LATE * sizes.max(axis=1, initial=0.0)).any())
+
+
 def _counts(numbers: Array, periods: Array) -> list[int]:
     """How many there are up to each period."""
-    return np.cumsum(np.bincount(numbers, minlength=int(periods.max()) + 1)).tolist()
+    found: list[int] = np.cumsum(np.bincount(numbers, minlength=int(periods.max()) + 1)).tolist()
+    return found

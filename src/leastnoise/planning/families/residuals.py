@@ -25,6 +25,7 @@ from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.core.resources import LATE_SECONDS, LATE_SHARE, Needs, seconds_for
+from leastnoise.planning.families import one_axis
 from leastnoise.planning.families.product_requests import (
     ProductRequest,
     largest_axis,
@@ -127,6 +128,10 @@ def _refuses(request: Request) -> str | None:
         return reason
     if request.privacy.noise != GAUSSIAN:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
+    if request.over is not None and not one_axis.serves(request, product_request(request)):
+        return (
+            "period by period it serves tables whose other attributes are asked value by value, without caps"
+        )
     pieces = sum(2 ** len(s) for s in product_request(request).products.sets)
     if pieces > MAX_PIECES:
         return f"its products have {pieces:,} blocks, and at most {MAX_PIECES:,} are looked at"
@@ -135,6 +140,8 @@ def _refuses(request: Request) -> str | None:
 
 def _find(request: Request) -> SearchResult:
     question = product_request(request)
+    if one_axis.serves(request, question):
+        return one_axis.find(request, question)
     kind = request.objective.kind
     if kind == "total":
         # Attributes of few values that are asked in several ways are better measured together.
@@ -384,5 +391,6 @@ RESIDUALS = Method(
     _refuses,
     _find,
     matrix_size=largest_axis,
+    takes_periods=True,
     needs=_needs,
 )

@@ -1,7 +1,7 @@
 """Strategies for domains that no matrix holds: integer blocks of products, each over a few axes.
 
 An axis a (an attribute, or some that are tied together) is measured in one of two ways. A *whole* axis has
-one integer matrix M_a, part of every block. A *split* axis has a matrix of residuals, with M_a g_a = 0 for an
+an integer matrix M_a, part of every block; it may be another one in each. A *split* axis has a matrix of residuals, with M_a g_a = 0 for an
 integer vector g_a, its centre, in some blocks, and is added up, 1ᵀ, in the others. Block s, a set of split
 axes, is
 
@@ -67,6 +67,7 @@ from leastnoise.strategy.structured.integer_blocks import (
     check_blocks,
     check_centres,
     check_forms,
+    chosen_forms,
 )
 from leastnoise.strategy.structured.reconstruction import (
     components_of,
@@ -88,8 +89,7 @@ class Structured(Measured):
 
     Args:
         axes: names and sizes of the attributes of each axis, all of the schema that tell records apart.
-        forms: how each axis is measured: one form of a whole axis, one or more of a split one, none where
-            it is added up in every block.
+        forms: how each axis is measured, in one way or in several; none where it is added up in every block.
         centres: for an axis and a history of it, the form whose centre holds; the first unless given.
         order: split axes in the order that histories speak of; rising unless given.
     """
@@ -165,8 +165,8 @@ class Structured(Measured):
 
     def block_forms(self, block: ProductBlock) -> dict[int, AxisForm]:
         """The axes that a block measures, rising, and how."""
-        chosen = dict(zip(block.axes, block.forms, strict=True))
-        return {a: self.forms[a][chosen.get(a, 0)] for a in sorted({*block.axes, *self.whole})}
+        chosen = chosen_forms(block, self.whole)
+        return {a: self.forms[a][chosen[a]] for a in sorted(chosen)}
 
     @cached_property
     def block_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -430,6 +430,8 @@ class Structured(Measured):
         arrays["block_sizes"] = np.array([len(block.axes) for block in self.blocks], dtype=np.int64)
         arrays["block_axes"] = np.array([a for block in self.blocks for a in block.axes], dtype=np.int64)
         arrays["block_forms"] = np.array([f for block in self.blocks for f in block.forms], dtype=np.int64)
+        if any(block.whole for block in self.blocks):
+            arrays["block_whole"] = np.array([block.whole for block in self.blocks], dtype=np.int64)
         multipliers = np.array([block.multiplier for block in self.blocks], dtype=object)
         arrays["multipliers"] = exact.to_limbs(multipliers)
         centres = [[a, list(history), form] for (a, history), form in self.centres.items()]

@@ -44,6 +44,7 @@ class BlockProposal:
     Attributes:
         axes, forms, centres, order: as in `Structured`.
         blocks: the split axes of each block, and the form of each of them.
+        whole: for each block the form of every whole axis; the first of all unless given.
         shares: x_s, positive, in any unit: how the budget is divided over blocks.
         are_tables: whether blocks are cross tables as they are, rather than residuals.
     """
@@ -55,6 +56,7 @@ class BlockProposal:
     centres: Mapping[tuple[int, AxisSet], int] = field(default_factory=dict)
     order: tuple[int, ...] | None = None
     are_tables: bool = False
+    whole: tuple[tuple[int, ...], ...] | None = None
 
     def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Structured:
         """The integer strategy that measures this within a privacy goal.
@@ -69,9 +71,9 @@ class BlockProposal:
         # Many bits where the budget is large, so that the noise is many steps of the grid wide.
         bits = max(_LEAST_BITS + finer_bits(tol), bits_for_scale(goal, tol))
         blocks = [
-            ProductBlock(axes, forms, multiplier)
-            for (axes, forms), multiplier in zip(
-                self.blocks, self._multipliers(goal.noise.power, bits), strict=True
+            ProductBlock(axes, forms, multiplier, whole)
+            for (axes, forms), multiplier, whole in zip(
+                self.blocks, self._multipliers(goal.noise.power, bits), self._whole_forms, strict=True
             )
         ]
         kind = WeightedTables if self.are_tables else Structured
@@ -89,6 +91,10 @@ class BlockProposal:
         check_spent(strategy, goal, spare)
         return strategy
 
+    @property
+    def _whole_forms(self) -> tuple[tuple[int, ...], ...]:
+        return ((),) * len(self.blocks) if self.whole is None else self.whole
+
     def _multipliers(self, power: int, bits: int) -> list[int]:
         if not all(form.largest_cost(power) for own in self.forms for form in own):
             raise DesignError(
@@ -105,11 +111,14 @@ class BlockProposal:
                 field="weights",
                 remedy="rescale the weights",
             )
-        # Whole axes are part of every block, and change all multipliers alike.
-        wanted = [
-            (math.log2(share) - sum([costs[a][form] for a, form in zip(axes, forms, strict=True)])) / power
-            for share, (axes, forms) in zip(self.shares.tolist(), self.blocks, strict=True)
-        ]
+        places = [a for a, own in enumerate(self.forms) if own and not own[0].is_split]
+        wanted = []
+        for share, (axes, forms), whole in zip(
+            self.shares.tolist(), self.blocks, self._whole_forms, strict=True
+        ):
+            # Whole axes of one form change all multipliers alike.
+            chosen = [*zip(axes, forms, strict=True), *(zip(places, whole, strict=True) if whole else ())]
+            wanted.append((math.log2(share) - sum([costs[a][form] for a, form in chosen])) / power)
         least = min(wanted)
         return [_power_of_two(exponent - least + bits) for exponent in wanted]
 
@@ -160,9 +169,14 @@ def structured_from_parts(
         raise PlanFileError("the file holds blocks that are no sets of axes", field="blocks")
     ends = np.concatenate([[0], np.cumsum(sizes)]).tolist()
     axes_listed, forms_listed = flat.tolist(), chosen.tolist()
+    whole = arrays.get("block_whole", np.zeros((len(sizes), 0), dtype=np.int64))
+    if whole.ndim != 2 or whole.dtype.kind != "i":
+        raise PlanFileError("the file holds blocks that are no sets of axes", field="blocks")
     blocks = [
-        ProductBlock(tuple(axes_listed[start:end]), tuple(forms_listed[start:end]), int(k))
-        for (start, end), k in zip(pairwise(ends), exact.from_limbs(limbs).tolist(), strict=True)
+        ProductBlock(tuple(axes_listed[start:end]), tuple(forms_listed[start:end]), int(k), tuple(own))
+        for (start, end), k, own in zip(
+            pairwise(ends), exact.from_limbs(limbs).tolist(), whole.tolist(), strict=True
+        )
     ]
     centres = {(int(a), tuple(int(b) for b in history)): int(form) for a, history, form in plain["centres"]}
     return kinds[plain["kind"]](

@@ -43,15 +43,17 @@ class ProductBlock(NamedTuple):
         axes: the split axes of which it holds residuals, rising.
         forms: which form of each of them.
         multiplier: k, a positive integer.
+        whole: which form of each whole axis; the first of all of them unless given.
     """
 
     axes: AxisSet
     forms: tuple[int, ...]
     multiplier: int
+    whole: tuple[int, ...] = ()
 
 
 def check_forms(axes: Sequence[Axis], forms: Sequence[Sequence[AxisForm]], order: Sequence[int]) -> None:
-    """Return if every axis has forms of its size, one of them if it is whole.
+    """Return if every axis has forms of its size, all of them whole or none.
 
     Raises:
         DesignError: if not, or if the order is not one of all axes.
@@ -65,8 +67,8 @@ def check_forms(axes: Sequence[Axis], forms: Sequence[Sequence[AxisForm]], order
             raise DesignError(
                 f"the axis {', '.join(axis.names)} has {axis.size:,} values, a form has others", field="forms"
             )
-        if len(own) > 1 and not all(form.is_split for form in own):
-            raise DesignError("a whole axis has one form", field="forms")
+        if len({form.is_split for form in own}) > 1:
+            raise DesignError("an axis is whole in all its forms, or in none", field="forms")
 
 
 def check_blocks(forms: Sequence[Sequence[AxisForm]], blocks: Sequence[ProductBlock]) -> None:
@@ -83,8 +85,11 @@ def check_blocks(forms: Sequence[Sequence[AxisForm]], blocks: Sequence[ProductBl
     if len({(block.axes, block.forms) for block in blocks}) < len(blocks):
         raise DesignError("every block may be measured once", field="blocks")
     n_forms = _n_split_forms(forms)
+    n_whole = [len(own) for own in forms if own and not own[0].is_split]
     for block in blocks:
         fits = len(block.axes) == len(block.forms) and list(block.axes) == sorted(set(block.axes))
+        fits = fits and len(block.whole) in (0, len(n_whole))
+        fits = fits and all(0 <= form < n for form, n in zip(block.whole, n_whole, strict=False))
         for a, form in zip(block.axes, block.forms, strict=False):
             fits = fits and 0 <= a < len(n_forms) and 0 <= form < n_forms[a]
         if not fits:
@@ -157,10 +162,8 @@ class RecordCosts:
     def _largest_in_blocks(self) -> list[int]:
         """Π_a max_i ‖M_a e_i‖ to the power, of every block, without its multiplier."""
         costs = self._largest_columns
-        of_whole = math.prod(costs[a][0] for a in self.whole)
         return [
-            of_whole * math.prod([costs[a][form] for a, form in zip(block.axes, block.forms, strict=True)])
-            for block in self.blocks
+            math.prod([costs[a][form] for a, form in self._chosen(block).items()]) for block in self.blocks
         ]
 
     def added(self) -> int:
@@ -253,7 +256,13 @@ class RecordCosts:
 
     def _chosen(self, block: ProductBlock) -> dict[int, int]:
         """The axes that a block measures, and in which form; it adds up all others."""
-        return {**dict(zip(block.axes, block.forms, strict=True)), **dict.fromkeys(self.whole, 0)}
+        return chosen_forms(block, self.whole)
+
+
+def chosen_forms(block: ProductBlock, whole: AxisSet) -> dict[int, int]:
+    """The axes that a block measures, whole ones included, and in which form."""
+    of_whole = zip(whole, block.whole or (0,) * len(whole), strict=True)
+    return {**dict(zip(block.axes, block.forms, strict=True)), **dict(of_whole)}
 
 
 # From counts to integers ---------------------------------------------------------------------------------

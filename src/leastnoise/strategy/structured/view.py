@@ -130,10 +130,12 @@ class View:
                     part, largest = ComponentPart(number, inside, outside), n_rows
                 continue
             variance = float(self._variances[number])
-            for a in axes:
-                variance *= _summed(
-                    self.inside(a, inside[a], kinds[a]), self.products.kinds[a][kinds[a]].n_rows
-                )
+            for a, form in inside.items():
+                if a in kinds:
+                    n = self.products.kinds[a][kinds[a]].n_rows
+                    variance *= _summed(self.inside(a, form, kinds[a]), n)
+                else:
+                    variance *= float(np.sum(form.total_gain() ** 2))
             if variance < least or best is None:
                 best, least = ComponentPart(number, inside, outside), variance
         return part if best is None else best
