@@ -1,7 +1,7 @@
 """A plan over many periods, and the part of it that is due by one of them.
 
-The part is a plan like any other: the queries that are due, and the rows that they are answered from. It spends
-no more than the plan of all periods, is never charged by itself, and its proof is that of all periods.
+The part is a plan like any other: the queries that are due, and the rows that they are answered from. It
+spends no more than the plan of all periods, is never charged by itself, and its proof is that of all periods.
 """
 
 from __future__ import annotations

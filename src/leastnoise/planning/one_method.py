@@ -93,10 +93,9 @@ def plan_of(
     """The plan that measures what was found, in whole numbers, with its certificate."""
     workload, objective = request.workload, request.objective
     proposal = found.proposal
-    if request.over is not None:
-        # Blocks of products are proposed in the order of time.
-        if isinstance(proposal, RealStrategy):
-            proposal = in_time_order(proposal, workload, request.over)
+    # Blocks of products are proposed in the order of time.
+    if request.over is not None and isinstance(proposal, RealStrategy):
+        proposal = in_time_order(proposal, workload, request.over)
     if has_goal:
         goal = request.privacy
         tol = min(request.tol, found.grid_tol)

@@ -131,14 +131,14 @@ def _check_in_time(plan: Plan, strategy: Measured) -> None:
     is_added = plan.privacy.relation.adds_by_cell and not plan.after
     if plan.privacy.noise != GAUSSIAN or not is_added or not isinstance(strategy, Strategy | Structured):
         raise DesignError(
-            "a plan that is published period by period has Gaussian noise, is for records added or removed, and "
-            "comes after no other",
+            "a plan that is published period by period has Gaussian noise, is for records added or removed, "
+            "and comes after no other",
             field="over",
         )
     if not answers_in_time(strategy, plan.workload, over):
         raise DesignError(
-            "the rows of the plan are not in the order of time: some query would need one that is measured after it "
-            "is due",
+            "the rows of the plan are not in the order of time: some query would need one that is measured "
+            "after it is due",
             field="over",
         )
 

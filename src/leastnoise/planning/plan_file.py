@@ -16,10 +16,10 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import LeastnoiseError, PlanFileError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import ENDINGS, Ended
+from leastnoise.planning.horizon import plan_through
 from leastnoise.planning.method import Request, Trial
 from leastnoise.planning.method_list import method_named
 from leastnoise.planning.one_method import data_dependent_plan
-from leastnoise.planning.horizon import plan_through
 from leastnoise.planning.plan import FORMAT, Plan
 from leastnoise.privacy import NOISES, CellCosts, Goal, goal_from_dict
 from leastnoise.query import Workload, objective_from_dict

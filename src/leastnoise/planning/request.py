@@ -100,7 +100,7 @@ def _check_period_by_period(goal: Goal, after: Sequence[Plan]) -> None:
     """
     if goal.noise != GAUSSIAN:
         raise NotYetError(
-            "period by period, rows are rotated into the order of time, which is free with Gaussian noise only",
+            "period by period, rows are rotated into the order of time, which only Gaussian noise allows",
             field="over",
             remedy="use ApproxDP, ZCDP or GDP in place of PureDP",
         )

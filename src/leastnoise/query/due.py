@@ -1,7 +1,7 @@
 """When queries can be answered, where one attribute is time; and the queries that are due by some period.
 
-A query is due in the last period that it counts. Periods are the values of one attribute, in the order in which
-the schema lists them.
+A query is due in the last period that it counts. Periods are the values of one attribute, in the order in
+which the schema lists them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from leastnoise.core.errors import WorkloadError
 from leastnoise.core.operators import Array, Operator, Selected, SparseMatrix
 from leastnoise.query.queries import Factor, Labels, Linear, Query, Term
 from leastnoise.query.queries.meaning import Aspect, Table
+from leastnoise.query.ratio_rows import RatioRows
 from leastnoise.query.schema import Schema
 from leastnoise.query.workload import QueryBlock, Workload
 
@@ -28,7 +29,8 @@ def check_time(workload: Workload, over: str) -> Schema:
     """The schema of a workload, if one of its attributes can be time.
 
     Raises:
-        WorkloadError: if the workload has no schema, the attribute is not in it, or has cells beside its values.
+        WorkloadError: if the workload has no schema, the attribute is not in it, or has cells beside its
+        values.
     """
     schema = workload.schema
     if schema is None:
@@ -72,13 +74,44 @@ def due_by(workload: Workload, over: str, period: int) -> Workload | None:
     """The queries that are due by a period, with their labels; None if there are none."""
     schema = check_time(workload, over)
     blocks = []
+    chosen = {}
     for block, due in zip(workload.blocks, due_of_batches(workload, over), strict=True):
-        index = np.flatnonzero(due <= period)
+        index = chosen[block.name] = np.flatnonzero(due <= period)
         if len(index) == block.n_rows:
             blocks.append(block)
         elif len(index):
             blocks.append(_part_of(block, schema, over, period, index))
-    return Workload(tuple(blocks), schema) if blocks else None
+    if not blocks:
+        return None
+    found = [
+        _ratio_of(ratio, schema, over, period, chosen[ratio.numerator], chosen[ratio.denominator])
+        for ratio in workload.ratios
+    ]
+    return Workload(tuple(blocks), schema, tuple(ratio for ratio in found if ratio is not None))
+
+
+def _ratio_of(
+    ratio: RatioRows, schema: Schema, over: str, period: int, above: Array, below: Array
+) -> RatioRows | None:
+    """The ratios whose numerators and denominators are due, (rows above) and (rows below); None if none is.
+
+    None also where a numerator is due before its denominator: it waits for that.
+    """
+    rows = ratio.parts.rows[above]
+    if not len(above) or not np.isin(rows, below).all():
+        return None
+    shown = DueBy(ratio.parts.shown_as, over, period, name=ratio.query.name)
+    labels = shown.labels(schema)
+    if len(labels) != len(above):
+        return None
+    parts = replace(
+        ratio.parts,
+        numerator=DueBy(ratio.parts.numerator, over, period),
+        denominator=DueBy(ratio.parts.denominator, over, period),
+        rows=np.searchsorted(below, rows),
+        shown_as=shown,
+    )
+    return replace(ratio, parts=parts, labels=labels)
 
 
 def _part_of(block: QueryBlock, schema: Schema, over: str, period: int, index: Array) -> QueryBlock:
@@ -88,10 +121,9 @@ def _part_of(block: QueryBlock, schema: Schema, over: str, period: int, index: A
     if isinstance(query, Linear):
         part = _linear_rows(query, index)
     else:
-        targets = {"stderr": query.stderr, "within": query.within, "expected": query.expected}
-        if isinstance(query.expected, tuple):
-            targets = {}
-        part = DueBy(query, over, period, name=block.name, weight=query.weight, **targets)
+        part = DueBy(query, over, period, name=block.name, weight=query.weight)
+        if not isinstance(query.expected, tuple):
+            part = part.having(stderr=query.stderr, within=query.within, expected=query.expected)
     return replace(
         block,
         query=part,

@@ -6,13 +6,13 @@ The whole horizon is paid for once, before its first period. Each period then me
     open      check, spend, store the plan
     measure   read the table, draw noise for the rows that are new, store them, hand out what is due
 
-Rows that were measured are never measured again. Whoever is killed before a period is stored has handed nothing
-out, and whoever comes later draws anew; whoever is killed after that finds it stored.
+Rows that were measured are never measured again. Whoever is killed before a period is stored has handed
+nothing out, and whoever comes later draws anew; whoever is killed after that finds it stored.
 
 What is promised, for tables that only grow: records are added or removed as they enter, each counts in the
 period that it names, and keeps its values. Given everything published before, the rows that end in period t
-shift by the entries of the record's own column; rows that ended before the record's period do not count it. So
-the whole stream is as private as the plan, also where later records depend on what was published earlier.
+shift by the entries of the record's own column; rows that ended before the record's period do not count it.
+So the whole stream is as private as the plan, also where later records depend on what was published earlier.
 
 Reference:
     Denisov, McMahan, Rush, Smith and Thakurta (2022), Theorem 2.1; docs/proofs.md has the proof.
@@ -202,8 +202,8 @@ class Stream:
         part = plan_through(self.plan, index)
         if is_truncated(source):
             raise NotYetError(
-                "records of a person are left out in an order that does not know periods, so that a later record "
-                "may displace an earlier one",
+                "records of a person are left out in an order that does not know periods, so that a later "
+                "record may displace an earlier one",
                 field="person",
                 remedy="give a table in which nobody has more records than the goal allows, without person=",
             )
@@ -235,8 +235,9 @@ class Stream:
         due = n_due(self.plan)
         missed = [self.periods[i] for i in range(first, index) if due[i]]
         if missed and not skip:
+            more = " and more" if len(missed) > 3 else ""
             raise InputError(
-                f"{', '.join(missed[:3])}{' and more' if len(missed) > 3 else ''} must be published first, or ",
+                f"{', '.join(missed[:3])}{more} must be published first, or ",
                 Remedy(
                     "be given up for good: ",
                     Argument("skip"),
@@ -285,9 +286,8 @@ class Stream:
         first = 0
         for part, body in zip(entry.parts, parts, strict=True):
             content, arrays = container.from_bytes(body, _PART, self.stream_id)
-            last = content.get("last")
-            fits = content.get("first") == first and part.period in self.periods
-            fits = fits and last == self.periods.index(part.period) and last >= first
+            last = self.periods.index(part.period) if part.period in self.periods else -1
+            fits = (content.get("first"), content.get("last")) == (first, last) and last >= first
             rows = np.flatnonzero((ends >= first) & (ends <= last)) if fits else np.arange(0)
             values = (
                 exact.from_limbs(arrays["measurements"])

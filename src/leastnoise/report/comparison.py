@@ -221,7 +221,7 @@ def compare(
     if methods is not None and len(methods) == 0:
         raise InputError.must("methods", "name at least one method, or be left out for all of them", given=[])
     limit = TIME_LIMIT if time_limit is None else time_limit
-    request = checked_request(workload, privacy, objective, None, (), 1e-6, limit, "numpy", None)
+    request = checked_request(workload, privacy, objective, None, (), None, 1e-6, limit, "numpy", None)
     chosen = all_methods() if methods is None else tuple(method_named(name) for name in methods)
     k = 1 if privacy is None else privacy.records_per_person
     counts = None if data is None else counts_of(workload, data, k)

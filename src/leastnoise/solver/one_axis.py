@@ -1,20 +1,22 @@
-"""The optimum where all attributes but one are asked value by value: a matrix over that one axis for each block.
+"""The optimum where all attributes but one are asked value by value: a matrix over that axis for each block.
 
 Nothing changes when the values of the other attributes are renamed, so the optimum is diagonal in their
-residuals: a precision matrix X_s over the values t of the one axis for every set s of other attributes. A row w of
-the axis has in product j the variance Σ_s a_js w X_s⁻¹ wᵀ, and a record with value t costs Σ_s (X_s)_tt ≤ 1. With
-weights p on queries, H_s = Σ_j a_js W_jᵀ diag(p_j) W_j, and weights q on values, Σ q = 1, the dual is
+residuals: a precision matrix X_s over the values t of the one axis for every set s of other attributes. A row
+w of the axis has in product j the variance Σ_s a_js w X_s⁻¹ wᵀ, and a record with value t costs Σ_s (X_s)_tt
+≤ 1. With weights p on queries, H_s = Σ_j a_js W_jᵀ diag(p_j) W_j, and weights q on values, Σ q = 1, the dual
+is
 
     N(p, q)²,   N = Σ_s tr(S_s),   S_s = (Q^½ H_s Q^½)^½,   Q = diag(q)                                  (1)
 
-and X_s = Q^-½ S_s Q^-½ / N costs d_t / N, d_t = Σ_s (S_s)_tt / q_t, where Σ_t q_t d_t = N. So q is the optimum
-where d is constant, and the gap is max d / N − 1. For the least largest share of caps c the weights p with
-Σ p c = 1 must also make v_j/c_j constant on the queries that have one. The maps
+and X_s = Q^-½ S_s Q^-½ / N costs d_t / N, d_t = Σ_s (S_s)_tt / q_t, where Σ_t q_t d_t = N. So q is the
+optimum where d is constant, and the gap is max d / N − 1. For the least largest share of caps c the weights p
+with Σ p c = 1 must also make v_j/c_j constant on the queries that have one. The maps
 
     q ← q (d/N)²  for given p,      q ← q d/N,  p ← p v/(c N²)  for both                                 (2)
 
-rise in the dual; along fixed directions of a diagonal problem they are Newton's steps. Anderson's acceleration of
-(2), in logarithms, takes some tens of steps to a gap of 1e-7; a step that lowers the dual is replaced by a plain one.
+rise in the dual; along fixed directions of a diagonal problem they are Newton's steps. Anderson's
+acceleration of (2), in logarithms, takes some tens of steps to a gap of 1e-7; a step that lowers the dual is
+replaced by a plain one.
 
 Reference:
     Denisov, McMahan, Rush, Smith and Thakurta (2022), for the fixed point of one block.
@@ -78,9 +80,8 @@ class OneAxisProblem:
     """Products over one axis and their shares in every block.
 
     Attributes:
-        rows: W_j, (m_j, T), for every product.
-        shares: a_js, (products, blocks).
-        counts: how many queries of a product have each of its rows: one for each value of the other attributes.
+        rows: W_j, (m_j, T), for every product. shares: a_js, (products, blocks). counts: how many queries of
+        a product have each of its rows: one for each value of the other attributes.
     """
 
     rows: Sequence[Array]

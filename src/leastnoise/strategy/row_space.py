@@ -101,14 +101,14 @@ def basis_of(rows: Array, lengths: Array | None = None) -> Basis:
         return Basis(None, n)
     if rows.dtype.kind == "i":
         return Basis(rows[chosen], rank)
-    whole = _as_short_integers(rows[chosen])
+    whole = as_short_integers(rows[chosen])
     if whole is not None:
         return Basis(whole, rank)
     Q = linalg.qr(unit[chosen].T, mode="economic", check_finite=False)[0]
     return Basis(np.rint(np.ldexp(Q.T, REAL_ROW_BITS)).astype(np.int64), rank)
 
 
-def _as_short_integers(rows: Array) -> Array | None:
+def as_short_integers(rows: Array) -> Array | None:
     """The rows times a power of two each, where that makes whole numbers of _SHORT_BITS; else None."""
     # A power of two changes no direction.
     exponents = np.frexp(np.abs(rows).max(axis=1, initial=0))[1]

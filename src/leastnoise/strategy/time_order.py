@@ -1,22 +1,24 @@
 """Rows in the order of time: each can be measured as soon as the last period that it counts is over.
 
 With Gaussian noise a strategy may be rotated: QᵀA has the same AᵀA, so that sensitivity, privacy and every
-variance stay as they are. Let the rows b_1, …, b_k span what is asked, ordered by the period in which they end
-(their last nonzero coefficient), and let A = C B. The triangle of C with its columns from the last to the first,
+variance stay as they are. Let the rows b_1, …, b_k span what is asked, ordered by the period in which they
+end (their last nonzero coefficient), and let A = C B. The triangle of C with its columns from the last to the
+first,
 
     row i = c_ii b_i + Σ_{j < i} c_ij b_j ,                                                              (1)
 
-has rows that end when b_i does. A query w that is due in period t is β B with β = 0 beyond the rows that end by
-t, if these span all queries due by t; then its answer, β C⁻¹ y, takes none of the rows that end later. So the
-optimum of the whole horizon is published period by period, at no loss.
+has rows that end when b_i does. A query w that is due in period t is β B with β = 0 beyond the rows that end
+by t, if these span all queries due by t; then its answer, β C⁻¹ y, takes none of the rows that end later. So
+the optimum of the whole horizon is published period by period, at no loss.
 
 Where all cells are asked, b_i are the cells, in the order of their periods. Elsewhere they are queries, taken
 in the order in which they are due, each unless those before it span it: what is due by t is then spanned by
 those of them that are due by t.
 
 Reference:
-    Denisov, McMahan, Rush, Smith and Thakurta (2022), Improved differential privacy for SGD via optimal private
-    linear operators on adaptive streams, Theorem 2.1, for square triangles and inputs that depend on answers.
+    Denisov, McMahan, Rush, Smith and Thakurta (2022), Improved differential privacy for SGD via optimal
+    private linear operators on adaptive streams, Theorem 2.1, for square triangles and inputs that depend on
+    answers.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from leastnoise.query import Workload, due_of_batches, periods_of_cells
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.measured import Measured
 from leastnoise.strategy.rounding import RealStrategy
-from leastnoise.strategy.row_space import basis_of
+from leastnoise.strategy.row_space import as_short_integers, basis_of
 from leastnoise.strategy.structured.axis_form import AxisForm, whole_form
 from leastnoise.strategy.structured.blocks import Structured
 
@@ -78,12 +80,13 @@ def _triangle(C: Array) -> Array:
 
 
 def _basis_in_order(basis: Array, workload: Workload, over: str, periods: Array) -> Array:
-    """Integer rows with the span of a basis, the last to end first: queries as far as they go, then its own."""
+    """Integer rows with the span of a basis, the last to end first: queries before rows of its own."""
     operator = workload.operator
-    if not operator.is_integer or operator.largest >= EXACT_FLOAT:
-        raise _not_whole(over)
     require_room(operator.shape[0] + len(basis), basis.shape[1], "the queries in the order of time")
-    rows = np.vstack([np.rint(operator.dense()).astype(np.int64), basis])
+    asked = _whole(operator.dense())
+    if asked is None:
+        raise _not_whole(over)
+    rows = np.vstack([asked, basis])
     ends = np.where(rows != 0, periods, 0).max(axis=1)
     found = rows_in_order(rows, ends)
     if len(found) != len(basis):
@@ -95,8 +98,8 @@ def _basis_in_order(basis: Array, workload: Workload, over: str, periods: Array)
 
 def _not_whole(over: str) -> NotYetError:
     return NotYetError(
-        "queries with coefficients that are no whole numbers can be published period by period only where they "
-        "reach every cell",
+        "queries with coefficients that are no whole numbers can be published period by period only where "
+        "they reach every cell",
         field="over",
         given=over,
         remedy="multiply them up to whole numbers",
@@ -104,7 +107,7 @@ def _not_whole(over: str) -> NotYetError:
 
 
 def rows_in_order(rows: Array, ends: Array) -> Array:
-    """Integer rows that span all, (k, n), in the order in which they end: each unless those before it span it."""
+    """Integer rows that span all, (k, n), in the order of their ends; what others span is left out."""
     found: list[Array] = [rows[:0]]
     known = np.zeros((rows.shape[1], 0))
     for end in np.unique(ends):
@@ -140,15 +143,15 @@ def whole_form_of_rows(root: Array, asked: Array, *, in_time: bool, tol: float) 
         NotYetError: if they are to be in order, do not span all values, and are no whole numbers.
     """
     n = root.shape[1]
-    basis = basis_of(_whole(asked))
+    whole = _whole(asked)
+    basis = basis_of(asked if whole is None else whole)
     if not in_time:
         return whole_form(root, basis.rows, tol=tol)
     if basis.rows is None:
         rows = whole_form(root[:, ::-1], tol=tol).rows
         assert rows is not None
         return AxisForm("whole", n, np.ascontiguousarray(rows[::-1, ::-1]))
-    whole = _whole(asked)
-    if whole.dtype.kind != "i":
+    if whole is None:
         raise _not_whole("over")
     ends = np.where(whole != 0, np.arange(n), 0).max(axis=1)
     rows = whole_form(root, rows_in_order(whole, ends)[::-1], tol=tol).rows
@@ -156,11 +159,12 @@ def whole_form_of_rows(root: Array, asked: Array, *, in_time: bool, tol: float) 
     return AxisForm("whole", n, np.ascontiguousarray(rows[::-1]))
 
 
-def _whole(rows: Array) -> Array:
-    """Rows as integers, where they are."""
+def _whole(rows: Array) -> Array | None:
+    """Rows as integers, times a power of two each where that makes them so; None where nothing does."""
     whole = np.rint(rows)
-    is_whole = (whole == rows).all() and np.abs(whole).max(initial=0) < EXACT_FLOAT
-    return whole.astype(np.int64) if is_whole else rows
+    if (whole == rows).all() and np.abs(whole).max(initial=0) < EXACT_FLOAT:
+        return np.asarray(whole.astype(np.int64))
+    return as_short_integers(rows)
 
 
 # What every strategy needs to be published period by period -----------------------------------------------

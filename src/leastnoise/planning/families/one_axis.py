@@ -1,9 +1,9 @@
-"""The certified optimum where all attributes but one are asked value by value: tables over time, ages by region.
+"""The certified optimum where all attributes but one are asked value by value: tables over time, by region.
 
-Of one attribute anything may be asked, running sums and windows and tables at once; of all others their values, or
-nothing. Such a workload stays the same when values of the others are renamed, so that the optimum has a matrix of
-its own over the one attribute for every set of others (`solver.one_axis`), and dual weights that depend on the one
-attribute alone. What is measured is, for every set s of others,
+Of one attribute anything may be asked, running sums and windows and tables at once; of all others their
+values, or nothing. Such a workload stays the same when values of the others are renamed, so that the optimum
+has a matrix of its own over the one attribute for every set of others (`solver.one_axis`), and dual weights
+that depend on the one attribute alone. What is measured is, for every set s of others,
 
     L_s ⊗_{a in s} (n_a I − 11ᵀ) ⊗_{a not in s} 1ᵀ
 
@@ -80,14 +80,15 @@ def find(request: Request, question: ProductRequest) -> SearchResult:
         found = least_total_over_one_axis(problem, question.weights, tol=request.tol / 2, watch=watch)
     proposal = _proposal(request, products, axis, common, lattice.subsets, problem, found)
     q = list(uniform(products))
-    q[axis] = found.q
+    if products.kinds[axis]:
+        q[axis] = found.q
     witness = ProductWitness(tuple(q))
     if request.objective.kind == "largest":
         witness = _with_queries(witness, products, axis, found)
     name = " and ".join(products.axes[axis].names)
     note = (
-        f"one matrix over {name} for each of {len(proposal.blocks):,} sets of other attributes, a fixed point in "
-        f"{found.steps} steps"
+        f"one matrix over {name} for each of {len(proposal.blocks):,} sets of other attributes, a fixed "
+        f"point in {found.steps} steps"
     )
     return SearchResult(proposal, witness, "stopped", note, found.ended)
 
@@ -135,7 +136,7 @@ def _proposal(
     for number, s in enumerate(subsets):
         root = found.roots[number]
         share = float((root**2).sum(axis=0).max())
-        asked = [problem.rows[j] for j in np.flatnonzero(problem.shares[:, number])]
+        asked = [problem.rows[j] for j in np.flatnonzero(problem.shares[:, number]).tolist()]
         if share <= 0 or any(products.sizes[a] == 1 for a in s):
             continue
         form = form_of(root / math.sqrt(share), asked)

@@ -1,4 +1,4 @@
-"""Queries along an ordered attribute such as the month: sliding windows, and changes from one value to another."""
+"""Queries along an ordered attribute such as the month: sliding windows, and changes between values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEPS = {"type": "integer", "minimum": 1}
 
 @dataclass(frozen=True)
 class Windows(OfOneAttribute):
-    """For every run of ``width`` values, how many records have one of them: the last 12 months, month by month.
+    """For every run of ``width`` values, how many records have one of them: the last 12 months, each month.
 
     Windows that begin before the first value are left out: the first one ends at the value number ``width``.
     """
@@ -62,8 +62,8 @@ class Windows(OfOneAttribute):
 class Changes(OfOneAttribute):
     """For every value, its number of records less that of the value ``lag`` before it.
 
-    ``Changes("month")`` compares with the month before, ``Changes("month", lag=12)`` with the same month a year
-    before. The first ``lag`` values have nothing to be compared with and are left out.
+    ``Changes("month")`` compares with the month before, ``Changes("month", lag=12)`` with the same month a
+    year before. The first ``lag`` values have nothing to be compared with and are left out.
     """
 
     lag: int = field(default=1, metadata=key(_STEPS, "how many values before; 1 unless given"))

@@ -1,9 +1,9 @@
 """Strategies for domains that no matrix holds: integer blocks of products, each over a few axes.
 
-An axis a (an attribute, or some that are tied together) is measured in one of two ways. A *whole* axis has
-an integer matrix M_a, part of every block; it may be another one in each. A *split* axis has a matrix of residuals, with M_a g_a = 0 for an
-integer vector g_a, its centre, in some blocks, and is added up, 1ᵀ, in the others. Block s, a set of split
-axes, is
+An axis a (an attribute, or some that are tied together) is measured in one of two ways. A *whole* axis has an
+integer matrix M_a, part of every block; it may be another one in each. A *split* axis has a matrix of
+residuals, with M_a g_a = 0 for an integer vector g_a, its centre, in some blocks, and is added up, 1ᵀ, in the
+others. Block s, a set of split axes, is
 
     k_s · ⊗_{a in s or whole} M_a ⊗_{a not in s} 1ᵀ ,     k_s an integer,                               (1)
 

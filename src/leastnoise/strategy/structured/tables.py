@@ -136,7 +136,7 @@ class WeightedTables(Structured):
         kinds = dict(zip(term.places, term.kinds, strict=True))
         shape = (1,) * len(term.places)
         total, peak = np.zeros(shape), np.zeros(shape)
-        for number, (table, _, weight) in enumerate(self.blocks):
+        for number, (table, _, weight, _) in enumerate(self.blocks):
             of_table = np.zeros(shape)
             shared = [a for a in table if a in kinds]
             for axes in (s for count in range(len(shared) + 1) for s in combinations(shared, count)):
@@ -171,7 +171,7 @@ class WeightedTables(Structured):
                 centres[a] = W.mean(axis=1)
                 centred[a] = W - centres[a][:, None]
             parts = []
-            for number, (table, _, weight) in enumerate(self.blocks):
+            for number, (table, _, weight, _) in enumerate(self.blocks):
                 parts.append(np.zeros((n, math.prod(self.block_shapes[number]))))
                 shared = [a for a in table if a in kinds]
                 for axes in (s for count in range(len(shared) + 1) for s in combinations(shared, count)):

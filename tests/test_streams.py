@@ -1,0 +1,427 @@
+"""Plans over many periods: what is due when, rows in the order of time, and streams published from a ledger.
+
+The oracle counts records in loops. It knows neither operators nor strategies.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import leastnoise as ln
+from leastnoise.core.errors import (
+    AlreadySpentError,
+    DesignError,
+    InputError,
+    LedgerMismatchError,
+    NotYetError,
+    OverBudgetError,
+    PlanFileError,
+    WorkloadError,
+)
+from leastnoise.planning import ends_of_rows, n_due, plan_through
+from leastnoise.query import due_by, due_of_batches
+from leastnoise.release import load_stream
+from support import refuses
+
+MONTHS = tuple(f"2026-{month:02}" for month in range(1, 13))
+
+
+def drawn(seed: int) -> tuple[ln.Workload, str]:
+    """A workload nobody chose, over a schema in which one attribute is time; and its name."""
+    rng = np.random.default_rng(seed)
+    T = int(rng.integers(3, 7))
+    names = [str(name) for name in rng.permutation(["month", "sex", "region"])[: rng.integers(1, 4)]]
+    if "month" not in names:
+        names[int(rng.integers(len(names)))] = "month"
+    values: dict[str, Any] = {"month": MONTHS[:T], "sex": ("F", "M"), "region": ("n", "s", "e")}
+    schema = ln.Schema({name: values[name] for name in names})
+    over_time = [
+        ln.Marginal("month"),
+        ln.Prefix("month"),
+        ln.Windows("month", int(rng.integers(1, T + 1))),
+        ln.Changes("month", int(rng.integers(1, T))),
+        ln.Ranges("month", [(MONTHS[0], MONTHS[1]), (MONTHS[1], MONTHS[T - 1])]),
+        ln.Where(f"month == '{MONTHS[int(rng.integers(T))]}'"),
+        ln.Total(),
+    ]
+    queries: list[Any] = []
+    for number in range(int(rng.integers(1, 4))):
+        query = over_time[int(rng.integers(len(over_time)))]
+        others = [name for name in names if name != "month" and rng.random() < 0.5]
+        if others:
+            query = query * ln.Marginal(*others)
+        queries.append(query.having(name=f"query {number}", weight=float(rng.uniform(0.5, 2))))
+    return ln.assemble(queries, schema), "month"
+
+
+def counted(workload: ln.Workload, records: list[dict[str, int]]) -> list[float]:
+    """Every answer by a loop over the records, from what rows say of one record."""
+    answers = []
+    for block in workload.blocks:
+        meaning = block.meaning(workload.schema)
+        starts = meaning.starts
+        for i in range(block.n_rows):
+            row = meaning.row(i, starts)
+            answers.append(sum(row.adds(record) for record in records))
+    return answers
+
+
+def last_counted(workload: ln.Workload, over: str) -> list[int]:
+    """For every query the last period in which some record would count, found by trying all cells."""
+    assert workload.schema is not None
+    shape = workload.schema.shape
+    cells = [dict(zip(workload.schema.names, cell, strict=True)) for cell in np.ndindex(*shape)]
+    found = []
+    for block in workload.blocks:
+        meaning = block.meaning(workload.schema)
+        starts = meaning.starts
+        for i in range(block.n_rows):
+            row = meaning.row(i, starts)
+            found.append(max((cell[over] for cell in cells if row.adds(cell)), default=0))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_queries_are_due_in_the_last_period_that_they_count(seed: int) -> None:
+    workload, over = drawn(seed)
+    due = np.concatenate(due_of_batches(workload, over))
+    assert due.tolist() == last_counted(workload, over)
+    for period in range(workload.schema[over].size):  # type: ignore[index]
+        part = due_by(workload, over, period)
+        labels = [label for label, when in zip(workload.labels, due, strict=True) if when <= period]
+        assert labels == ([] if part is None else list(part.labels))
+        if part is not None:
+            assert np.array_equal(part.dense(), workload.dense()[due <= period])
+
+
+@cache
+def planned(seed: int, method: str = "auto") -> ln.Plan:
+    workload, over = drawn(seed)
+    return ln.design(workload, ln.GDP(2), over=over, method=method)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_order_of_time_costs_nothing(seed: int) -> None:
+    workload, _ = drawn(seed)
+    plain = ln.design(workload, ln.GDP(2))
+    assert planned(seed).certificate.achieved == pytest.approx(plain.certificate.achieved, rel=2e-6)
+    assert planned(seed).certificate.status == "optimal"
+
+
+@pytest.mark.parametrize("method", ["dense", "residuals"])
+@pytest.mark.parametrize("seed", range(25))
+def test_each_period_answers_what_is_due_from_rows_that_have_ended(seed: int, method: str) -> None:
+    plan = planned(seed, method)
+    rng = np.random.default_rng(seed)
+    schema = plan.workload.schema
+    assert schema is not None
+    rows, periods = (
+        plan.fixed_strategy().dense(),
+        np.indices(schema.shape)[schema.names.index("month")].reshape(-1),
+    )
+    ends = np.array([max(periods[np.flatnonzero(row)], default=0) for row in rows])
+    assert ends.tolist() == ends_of_rows(plan).tolist()
+    records = [{name: int(rng.integers(schema[name].size)) for name in schema} for _ in range(30)]
+    counts = np.zeros(schema.shape, dtype=np.int64)
+    for record in records:
+        counts[tuple(record[name] for name in schema)] += 1
+    for period, count in enumerate(np.cumsum(n_due(plan))):
+        if not count:
+            continue
+        part = plan_through(plan, period)
+        # Nothing that is measured by then counts a later record.
+        assert np.array_equal(part.fixed_strategy().dense(), rows[ends <= period])
+        assert not part.fixed_strategy().dense()[:, periods > period].any()
+        y = (rows[ends <= period].astype(object) @ counts.reshape(-1)).astype(object)
+        answers = part.fixed_strategy().answers_of(part.workload, y)
+        assert answers == pytest.approx(counted(part.workload, records), abs=1e-6)
+        assert part.workload.shape[0] == count
+        # And as accurately as at the very end.
+        known = dict(zip(plan.workload.labels, np.asarray(plan.stderr).tolist(), strict=True))
+        if len(known) == plan.workload.shape[0]:
+            found = dict(zip(part.workload.labels, np.asarray(part.stderr).tolist(), strict=True))
+            assert found == pytest.approx({label: known[label] for label in found}, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_no_record_spends_more_than_the_goal_over_all_periods(seed: int) -> None:
+    plan = planned(seed)
+    strategy = plan.fixed_strategy()
+    rows = strategy.dense().astype(object)
+    assert max((rows**2).sum(axis=0)) <= 4 * strategy.scale**2
+
+
+def test_rows_in_any_other_order_are_refused(tmp_path: Path) -> None:
+    schema = ln.Schema(month=MONTHS[:4])
+    workload = ln.assemble([ln.Prefix("month")], schema)
+    plain = ln.design(workload, ln.GDP(1))
+    with refuses(DesignError, "over"):
+        replace(plain, over="month")
+    ordered = ln.design(workload, ln.GDP(1), over="month")
+    path = ordered.save(tmp_path / "plan")
+    assert ln.load_plan(path).over == "month"
+    assert ln.load_plan(path).digest == ordered.digest != plain.digest
+
+
+@pytest.mark.parametrize(
+    ("goal", "kind"),
+    [(ln.PureDP(1), NotYetError), (ln.GDP(1, neighbours="replace-one"), NotYetError)],
+)
+def test_what_nobody_has_shown_is_refused(goal: Any, kind: type[Exception]) -> None:
+    workload = ln.assemble([ln.Prefix("month")], ln.Schema(month=MONTHS[:4]))
+    with refuses(kind, "over"):
+        ln.design(workload, goal, over="month")
+
+
+def test_over_names_an_attribute_without_other_cells() -> None:
+    schema = ln.Schema(month=ln.Categories(MONTHS[:3], other="later"), sex=("F", "M"))
+    workload = ln.assemble([ln.Marginal("month")], schema)
+    with refuses(WorkloadError, "over", "month"):
+        ln.design(workload, ln.GDP(1), over="month")
+    with refuses(WorkloadError, "over", "week"):
+        ln.design(workload, ln.GDP(1), over="week")
+    bare = ln.Workload.from_matrix(np.eye(3))
+    with refuses(WorkloadError, "over", "month"):
+        ln.design(bare, ln.GDP(1), over="month")
+
+
+# Streams ------------------------------------------------------------------------------------------------
+
+SCHEMA = ln.Schema(month=MONTHS[:4], sex=("F", "M"))
+
+
+def asked() -> ln.Workload:
+    queries = [ln.Prefix("month"), ln.Marginal("month", "sex"), ln.Windows("month", 2), ln.Total()]
+    return ln.assemble(queries, SCHEMA)
+
+
+@cache
+def exact_plan() -> ln.Plan:
+    """So little noise that every answer rounds to the truth."""
+    return ln.design(asked(), ln.GDP(10_000), over="month")
+
+
+def table(n: int = 200, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({"month": rng.choice(MONTHS[:4], n), "sex": rng.choice(["F", "M"], n)})
+
+
+def new_ledger(folder: Path) -> ln.Ledger:
+    return ln.Ledger(folder / "town.ledger", dataset="town", limit=ln.GDP(15_000))
+
+
+def truth(release: ln.Release, frame: pd.DataFrame) -> list[float]:
+    places = {name: {value: i for i, value in enumerate(values)} for name, values in VALUES.items()}
+    records = [
+        {"month": places["month"][month], "sex": places["sex"][sex]}
+        for month, sex in zip(frame["month"], frame["sex"], strict=True)
+    ]
+    return counted(release.plan.workload, records)
+
+
+VALUES = {"month": MONTHS[:4], "sex": ("F", "M")}
+
+
+def test_a_stream_publishes_what_is_due_and_keeps_it(tmp_path: Path) -> None:
+    ledger, frame = new_ledger(tmp_path), table()
+    stream = ln.open_stream(exact_plan(), ledger, stream_id="admissions", table="town 2026")
+    spent = ledger.remaining
+    assert (stream.published, stream.next_period) == ((), MONTHS[0])
+    seen: dict[str, float] = {}
+    for number, month in enumerate(MONTHS[:4]):
+        # Only the records of the past are there yet.
+        so_far = frame[frame["month"] <= month]
+        release = stream.measure(month, so_far)
+        assert np.rint(release.answers).tolist() == truth(release, so_far)
+        # Later records change nothing about the past.
+        answers = dict(zip(release.plan.workload.labels, release.answers.tolist(), strict=True))
+        assert all(answers[label] == pytest.approx(value, abs=1e-6) for label, value in seen.items())
+        seen |= answers
+        assert stream.published == MONTHS[: number + 1]
+    assert stream.next_period is None
+    assert str(ledger.remaining) == str(spent)
+    assert len(ledger.entries) == 1
+    ledger.verify()
+    again = load_stream(new_ledger(tmp_path), "admissions")
+    assert [one.answers.tolist() for one in again.releases][-1] == release.answers.tolist()
+    assert again.releases[-1].plan.certificate.status == "optimal"
+
+
+def test_what_is_stored_is_handed_out_again_whatever_the_table_holds(tmp_path: Path) -> None:
+    stream = ln.open_stream(exact_plan(), new_ledger(tmp_path), stream_id="a")
+    first = stream.measure(MONTHS[0], table())
+    again = stream.measure(MONTHS[0], table(seed=1))
+    assert again.answers.tolist() == first.answers.tolist()
+    assert stream.release(MONTHS[0]).measurements.tolist() == first.measurements.tolist()
+
+
+def test_periods_come_in_order_or_are_given_up(tmp_path: Path) -> None:
+    stream = ln.open_stream(exact_plan(), new_ledger(tmp_path), stream_id="a")
+    with refuses(InputError, "period", MONTHS[2], MONTHS[0], MONTHS[1]):
+        stream.measure(MONTHS[2], table())
+    with refuses(LedgerMismatchError, "period", MONTHS[0]):
+        stream.release(MONTHS[0])
+    with refuses(InputError, "period", "2027-01"):
+        stream.measure("2027-01", table())
+    release = stream.measure(MONTHS[2], table(), skip=True)
+    assert stream.published == (MONTHS[2],)
+    assert np.rint(release.answers).tolist() == truth(release, table())
+    # What was due in a period that was given up came with the later one.
+    assert np.rint(stream.release(MONTHS[1]).answers).tolist() == truth(stream.release(MONTHS[1]), table())
+
+
+def test_nothing_is_published_before_something_is_due(tmp_path: Path) -> None:
+    plan = ln.design(ln.assemble([ln.Windows("month", 3)], SCHEMA), ln.GDP(10), over="month")
+    stream = ln.open_stream(plan, new_ledger(tmp_path), stream_id="a")
+    assert stream.next_period == MONTHS[2]
+    with refuses(InputError, "period", MONTHS[0], MONTHS[2]):
+        stream.measure(MONTHS[0], table())
+    stream.measure(MONTHS[2], table())
+    assert stream.published == (MONTHS[2],)
+
+
+def test_a_stream_is_paid_for_once(tmp_path: Path) -> None:
+    ledger = new_ledger(tmp_path)
+    ln.open_stream(exact_plan(), ledger, stream_id="a")
+    left = str(ledger.remaining)
+    ln.open_stream(exact_plan(), ledger, stream_id="a")
+    assert (str(ledger.remaining), len(ledger.entries)) == (left, 1)
+    ln.open_stream(exact_plan(), ledger, stream_id="b")
+    with pytest.raises(OverBudgetError):
+        ln.open_stream(exact_plan(), ledger, stream_id="c")
+    other = ln.design(asked(), ln.GDP(1), over="month")
+    with pytest.raises(LedgerMismatchError):
+        ln.open_stream(other, ledger, stream_id="a")
+    with refuses(LedgerMismatchError, "stream_id", "nobody's"):
+        load_stream(ledger, "nobody's")
+
+
+def test_a_stream_that_was_stopped_after_it_was_paid_for_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = new_ledger(tmp_path)
+
+    def stopped(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ln.Ledger, "store", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            ln.open_stream(exact_plan(), ledger, stream_id="a")
+    with pytest.raises(AlreadySpentError):
+        load_stream(ledger, "a")
+    stream = ln.open_stream(exact_plan(), ledger, stream_id="a")
+    assert len(ledger.entries) == 1
+    stream.measure(MONTHS[0], table())
+
+
+def test_what_others_stored_meanwhile_is_handed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = new_ledger(tmp_path)
+    stream = ln.open_stream(exact_plan(), ledger, stream_id="a")
+    other = load_stream(new_ledger(tmp_path), "a")
+    store = ln.Ledger.store_part
+    found = []
+
+    def late(self: ln.Ledger, *arguments: Any, **named: Any) -> bool:
+        if self is ledger and not found:
+            found.append(other.measure(MONTHS[0], table(seed=3)))
+        return store(self, *arguments, **named)
+
+    monkeypatch.setattr(ln.Ledger, "store_part", late)
+    release = stream.measure(MONTHS[0], table())
+    assert release.measurements.tolist() == found[0].measurements.tolist()
+    assert stream.published == (MONTHS[0],)
+
+
+def test_rows_are_measured_once(tmp_path: Path) -> None:
+    """With noise that shows: what a later period repeats of an earlier one has not been drawn again."""
+    plan = ln.design(asked(), ln.GDP(0.1), over="month")
+    stream = ln.open_stream(plan, new_ledger(tmp_path), stream_id="a")
+    releases = [stream.measure(month, table()) for month in MONTHS[:4]]
+    ends = ends_of_rows(plan)
+    for number, release in enumerate(releases[:-1]):
+        mine = releases[-1].measurements[ends <= number]
+        assert mine.tolist() == release.measurements.tolist()
+    errors = np.abs(releases[-1].answers - truth(releases[-1], table()))
+    assert errors.max() > 1
+
+
+def test_a_release_of_a_period_is_saved_and_loaded(tmp_path: Path) -> None:
+    stream = ln.open_stream(exact_plan(), new_ledger(tmp_path), stream_id="a")
+    release = stream.measure(MONTHS[0], table())
+    loaded = ln.load_release(release.save(tmp_path / "january"))
+    assert list(loaded.plan.workload.labels) == list(release.plan.workload.labels)
+    assert loaded.answers.tolist() == release.answers.tolist()
+    assert loaded.receipt == release.receipt
+    assert loaded.plan.horizon is not None
+    assert loaded.plan.horizon.digest == exact_plan().digest
+    assert "2026-01" in ln.summarize(loaded).text()
+
+
+def test_a_person_is_not_cut_down_in_an_order_without_periods(tmp_path: Path) -> None:
+    stream = ln.open_stream(exact_plan(), new_ledger(tmp_path), stream_id="a")
+    data = ln.vectorize(table().assign(person=range(200)), SCHEMA, person="person")
+    with refuses(NotYetError, "person"):
+        stream.measure(MONTHS[0], data)
+
+
+def test_means_by_period_are_due_with_their_period(tmp_path: Path) -> None:
+    schema = ln.Schema(month=MONTHS[:3], age=range(10))
+    workload = ln.assemble([ln.Mean("age", by=("month",), name="mean age")], schema)
+    plan = ln.design(workload, ln.GDP(10_000), over="month")
+    stream = ln.open_stream(plan, new_ledger(tmp_path), stream_id="a")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"month": rng.choice(MONTHS[:3], 300), "age": rng.integers(0, 10, 300)})
+    for number, month in enumerate(MONTHS[:3]):
+        release = stream.measure(month, frame)
+        found = release["mean age"]["estimate"].tolist()
+        wanted = [frame.loc[frame["month"] == one, "age"].mean() for one in MONTHS[: number + 1]]
+        assert found == pytest.approx(wanted, abs=1e-3)
+
+
+def test_a_plan_of_one_period_opens_no_stream_and_a_plain_one_neither(tmp_path: Path) -> None:
+    ledger = new_ledger(tmp_path)
+    with refuses(InputError, "plan"):
+        ln.open_stream(ln.design(asked(), ln.GDP(1)), ledger)
+    with refuses(InputError, "plan"):
+        ln.open_stream(plan_through(exact_plan(), 0), ledger)
+    assert not ledger.entries
+
+
+def test_altered_parts_are_found(tmp_path: Path) -> None:
+    import sqlite3
+
+    ledger = new_ledger(tmp_path)
+    stream = ln.open_stream(exact_plan(), ledger, stream_id="a")
+    stream.measure(MONTHS[0], table())
+    with sqlite3.connect(tmp_path / "town.ledger") as connection:
+        connection.execute("DROP TRIGGER answers_never_updates")
+        connection.execute("UPDATE answers SET body = x'00' WHERE number = 3")
+    with pytest.raises((ln.LeastnoiseError, PlanFileError)):
+        load_stream(new_ledger(tmp_path), "a").release(MONTHS[0])
+
+
+def test_best_running_sums_of_a_year() -> None:
+    """Known optima, to the digits that are published."""
+    schema = ln.Schema(day=range(365))
+    plan = ln.design(ln.assemble([ln.Prefix("day")], schema), ln.GDP(1), over="day", method="residuals")
+    assert plan.certificate.achieved / 365 == pytest.approx(6.939, abs=1e-3)
+    largest = ln.design(
+        ln.assemble([ln.Prefix("day")], schema),
+        ln.GDP(1),
+        over="day",
+        method="residuals",
+        objective=ln.MaxVariance(),
+    )
+    assert largest.certificate.achieved == pytest.approx(6.980, abs=1e-3)
+    assert math.isclose(
+        float(np.max(largest.known_stderr() ** 2)), largest.certificate.achieved, rel_tol=1e-9
+    )
