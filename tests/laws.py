@@ -32,6 +32,7 @@ from leastnoise.core.operators import (
     Padded,
     Reordered,
     RowScaled,
+    Selected,
     SomeRanges,
     SparseMatrix,
     Stack,
@@ -391,6 +392,11 @@ OPERATORS: list[Example] = [
         "RowScaled, with zero and negative factors",
         RowScaled(Matrix(SIGNED), np.array([0.5, 0.0, -2.0, 1.0])),
         np.array(SIGNED) * [[0.5], [0.0], [-2.0], [1.0]],
+    ),
+    _example(
+        "Selected, in another order",
+        Selected(Kronecker([CumulativeSum(2), Identity(2)]), np.array([3, 0, 2])),
+        np.kron(np.tril(np.ones((2, 2))), np.eye(2))[[3, 0, 2]],
     ),
     _example(
         "RowScaled of Kronecker",

@@ -121,7 +121,7 @@ def test_answers_are_unbiased_and_err_as_they_say(name: str, tmp_path: Any) -> N
 
 
 def test_a_twin_with_other_weights_proves_less() -> None:
-    plan = plan_for("age")
+    plan = plan_for("three distributions")
     witness = plan.witness
     assert isinstance(witness, ProductWitness)
     assert witness.axes is not None

@@ -329,8 +329,12 @@ def test_blocks_that_make_no_sense_are_refused() -> None:
     everyone = [ProductBlock((), (), 1)]
     with refuses(DesignError, "forms", ..., "values"):
         Structured(AXES, forms[::-1], everyone, scale=9, noise="gaussian")
-    with refuses(DesignError, "forms", ..., "one form"):
-        Structured(AXES, [[identity_form(3)] * 2, *forms[1:]], everyone, scale=9, noise="gaussian")
+    with refuses(DesignError, "forms", ..., "in none"):
+        Structured(AXES, [[identity_form(3), *forms[0]], *forms[1:]], everyone, scale=9, noise="gaussian")
+    several = [[identity_form(3)] * 2, *forms[1:]]
+    for whole in ((2,), (-1,), (0, 0)):
+        with refuses(DesignError, "blocks"):
+            Structured(AXES, several, [ProductBlock((), (), 1, whole)], scale=9, noise="gaussian")
     with refuses(DesignError, "forms", ..., "order"):
         Structured(AXES, forms, everyone, scale=9, noise="gaussian", order=(0, 1))
     with refuses(DesignError, "centres", ..., "centre"):

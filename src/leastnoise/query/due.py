@@ -185,7 +185,7 @@ class DueBy(Query):
     query: Query = field()
     over: str = field()
     period: int = field()
-    kind: ClassVar[str] = "due"
+    kind: ClassVar[str] = ""
 
     def terms(self, schema: Schema) -> list[Term]:
         found = [self._term(term, schema) for term in self.query.terms(schema)]

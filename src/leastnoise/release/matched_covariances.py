@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -32,7 +31,6 @@ class _Piece(Query):
     """A product of given factors."""
 
     factors_held: Term = field(default_factory=list)
-    kind: ClassVar[str] = "piece"
 
     def terms(self, schema: Schema) -> list[Term]:
         return [self.factors_held]
