@@ -72,5 +72,7 @@ def plan_through(plan: Plan, period: int) -> Plan:
         )
     strategy = rows_through(plan.fixed_strategy(), plan.workload, plan.over, period)
     if not strategy.can_answer_all(workload):
-        raise DesignError("the rows that are measured by then do not answer the queries that are due")
+        raise DesignError(
+            "the rows that are measured by then do not answer the queries that are due", field="over"
+        )
     return replace(plan, workload=workload, strategy=strategy, horizon=plan, period=period)

@@ -75,7 +75,9 @@ def _triangle(C: Array) -> Array:
     k = C.shape[1]
     R = linalg.qr(C, mode="r", check_finite=False)[0][:k]
     if R.shape != (k, k) or not np.diag(R).all():
-        raise DesignError("the strategy found lost a direction; rescale the workload's rows")
+        raise DesignError(
+            "the strategy found lost a direction", field="strategy", remedy="rescale the workload's rows"
+        )
     return np.asarray(np.triu(R))
 
 
