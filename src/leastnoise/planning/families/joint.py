@@ -44,7 +44,13 @@ from leastnoise.planning.joint.joint_caps import (
     capped_descent,
     capped_weights,
 )
-from leastnoise.planning.joint.joint_dual import joint_dual_weights, rotated_bound, rotated_weights
+from leastnoise.planning.joint.joint_dual import (
+    joint_dual_weights,
+    rotated_bound,
+    rotated_weights,
+    row_weights,
+    sums_along_axes,
+)
 from leastnoise.planning.joint.joint_problem import JointProblem
 from leastnoise.planning.joint.joint_rounding import WEIGHTS_TOL, integer_bases, joint_proposal
 from leastnoise.planning.joint.joint_search import (
@@ -65,7 +71,7 @@ from leastnoise.planning.oblique.splitting import split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
 from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.privacy import GAUSSIAN
-from leastnoise.query import Products, first_not_spanned
+from leastnoise.query import first_not_spanned
 from leastnoise.solver import load_backend
 from leastnoise.strategy import AxisForm
 
@@ -218,7 +224,7 @@ class _Search:
             ended=point.ended,
             deadline=self._deadline.part(_WEIGHING),
         )
-        start = _sums_along_axes(problem, found.q)
+        start = sums_along_axes(problem, found.q)
         q, proved = joint_dual_weights(
             problem.products, weights, start=start, achieved=found.total, deadline=self._deadline
         )
@@ -299,7 +305,7 @@ class _Search:
 
     def _is_near(self, problem: JointProblem, point: JointPoint, weights: Array, deadline: Deadline) -> bool:
         """Whether a point is so near its bound that another start is not worth its time."""
-        start = _sums_along_axes(problem, point.q)
+        start = sums_along_axes(problem, point.q)
         _, proved = rotated_weights(problem.products, weights, start, deadline)
         return point.total <= (1 + _NEAR_ENOUGH) * proved
 
@@ -421,10 +427,10 @@ class _Search:
         self, capped: CappedJointProblem, point: CappedJointPoint, has_cap: Array
     ) -> tuple[ProductWitness, Ended]:
         asked = self._question.products
-        p, rows = _row_weights(capped, asked, point.p)
+        p, rows = row_weights(capped, asked, point.p)
         p = np.where(has_cap, p, 0.0)
         rows = {key: own for key, own in rows.items() if p[key[0]] > 0}
-        start = _sums_along_axes(capped.problem, point.q)
+        start = sums_along_axes(capped.problem, point.q)
         q, ended = joint_dual_weights(with_row_weights(asked, rows), p, start=start, deadline=self._deadline)
         return ProductWitness(q, p, rows, asked.axes), ended
 
@@ -433,9 +439,9 @@ class _Search:
     ) -> tuple[ProductWitness, Ended]:
         """Dual weights of the caps, or that share of them that proves most, beside those of the values."""
         asked, weights = self._question.products, self._question.weights
-        p, rows = _row_weights(capped, asked, point.p)
+        p, rows = row_weights(capped, asked, point.p)
         both = with_weighted_terms(asked, rows)
-        start = _sums_along_axes(capped.problem, point.q)
+        start = sums_along_axes(capped.problem, point.q)
         q, ended = joint_dual_weights(
             both, np.concatenate([weights, p]), start=start, deadline=self._deadline
         )
@@ -488,40 +494,6 @@ class _Search:
 # Shares of the dual weights of caps, of which that is taken which proves most: F² − Σ p c is what is left of
 # two numbers that may be large.
 _SHARES_OF_CAPS = (1.0, 0.8, 0.5, 0.2, 0.0)
-
-
-def _sums_along_axes(problem: JointProblem, q: Array) -> list[Array]:
-    """Weights of the values of every axis, from those of all cells; a single one where none is mentioned."""
-    found = []
-    for a, (axis, kinds) in enumerate(zip(problem.axes, problem.products.kinds, strict=True)):
-        if not kinds:
-            found.append(np.ones(1))
-            continue
-        sums = q.sum(axis=tuple(b for b in range(q.ndim) if b != a))
-        counts = np.bincount(axis.kind_of_value, minlength=len(sums))
-        found.append((sums / counts)[axis.kind_of_value])
-    return found
-
-
-def _row_weights(
-    capped: CappedJointProblem, products: Products, p: Sequence[Array]
-) -> tuple[Array, dict[tuple[int, int], Array]]:
-    """Dual weights of the queries as products: the sum of each product, and shares of its rows on each axis.
-
-    Of products that ask the same, the first with the least cap has them all.
-    """
-    of_terms = np.zeros(len(products.terms))
-    rows: dict[tuple[int, int], Array] = {}
-    asked = [tuple(own) for own in capped.problem.asked.tolist()]
-    for (kinds, cap), own in zip(capped.asked.items(), p, strict=True):
-        number = next(j for j, one in enumerate(asked) if one == kinds and capped.caps[j] == cap)
-        total = float(own.sum())
-        if total <= 0:
-            continue
-        of_terms[number] = total
-        for a in products.terms[number].places:
-            rows[number, a] = own.sum(axis=tuple(b for b in range(own.ndim) if b != a)) / total
-    return of_terms, rows
 
 
 JOINT = Method(

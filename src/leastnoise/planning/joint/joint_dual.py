@@ -16,7 +16,8 @@ from leastnoise.bounds import UnionRotations, root_below, union_bound
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
-from leastnoise.planning.joint.joint_problem import joint_asked
+from leastnoise.planning.joint.joint_caps import CappedJointProblem
+from leastnoise.planning.joint.joint_problem import JointProblem, joint_asked
 from leastnoise.planning.oblique.dual_search import dual_weights
 from leastnoise.query import Products
 
@@ -129,3 +130,37 @@ def _factor(V: Array, e: Array) -> Array:
     if np.array_equal(V, np.eye(len(V))):
         return np.diag(e)
     return root_below(e[:, None] * V * e)
+
+
+def sums_along_axes(problem: JointProblem, q: Array) -> list[Array]:
+    """Weights of the values of every axis, from those of all cells; a single one where none is mentioned."""
+    found = []
+    for a, (axis, kinds) in enumerate(zip(problem.axes, problem.products.kinds, strict=True)):
+        if not kinds:
+            found.append(np.ones(1))
+            continue
+        sums = q.sum(axis=tuple(b for b in range(q.ndim) if b != a))
+        counts = np.bincount(axis.kind_of_value, minlength=len(sums))
+        found.append((sums / counts)[axis.kind_of_value])
+    return found
+
+
+def row_weights(
+    capped: CappedJointProblem, products: Products, p: Sequence[Array]
+) -> tuple[Array, dict[tuple[int, int], Array]]:
+    """Dual weights of the queries as products: the sum of each product, and shares of its rows on each axis.
+
+    Of products that ask the same, the first with the least cap has them all.
+    """
+    of_terms = np.zeros(len(products.terms))
+    rows: dict[tuple[int, int], Array] = {}
+    asked = [tuple(own) for own in capped.problem.asked.tolist()]
+    for (kinds, cap), own in zip(capped.asked.items(), p, strict=True):
+        number = next(j for j, one in enumerate(asked) if one == kinds and capped.caps[j] == cap)
+        total = float(own.sum())
+        if total <= 0:
+            continue
+        of_terms[number] = total
+        for a in products.terms[number].places:
+            rows[number, a] = own.sum(axis=tuple(b for b in range(own.ndim) if b != a)) / total
+    return of_terms, rows
