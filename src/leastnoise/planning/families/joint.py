@@ -46,6 +46,7 @@ from leastnoise.planning.joint.joint_caps import (
 )
 from leastnoise.planning.joint.joint_dual import (
     joint_dual_weights,
+    over_all_values,
     rotated_bound,
     rotated_weights,
     row_weights,
@@ -331,14 +332,9 @@ class _Search:
         assert caps is not None
         capped, point = self._least_largest(with_loose_caps(caps), self._deadline.part(_SEARCHING))
         forms, bases = integer_bases(capped.problem, point.bases)
+        weighing = self._deadline.part(_WEIGHING)
         found = capped_weights(
-            capped,
-            bases,
-            keeping=None,
-            tol=WEIGHTS_TOL,
-            start=point,
-            ended=point.ended,
-            deadline=self._deadline.part(_WEIGHING),
+            capped, bases, keeping=None, tol=WEIGHTS_TOL, start=point, ended=point.ended, deadline=weighing
         )
         witness, proved = self._proof_of_largest(capped, found, np.isfinite(caps))
         return self._result(capped.problem, forms, found.omega, witness, [found.ended, proved])
@@ -410,13 +406,7 @@ class _Search:
         if safe.achieved > 1:
             raise self._infeasible(loose, kept)
         found = capped_weights(
-            capped,
-            bases,
-            keeping=safe,
-            tol=WEIGHTS_TOL,
-            start=point,
-            ended=point.ended,
-            deadline=weighing,
+            capped, bases, keeping=safe, tol=WEIGHTS_TOL, start=point, ended=point.ended, deadline=weighing
         )
         witness, proved = self._proof_within_caps(capped, found, caps)
         return self._result(problem, forms, found.omega, witness, [found.ended, proved])
@@ -445,10 +435,7 @@ class _Search:
         q, ended = joint_dual_weights(
             both, np.concatenate([weights, p]), start=start, deadline=self._deadline
         )
-        whole = [
-            own if kinds else np.full(size, 1 / size)
-            for own, kinds, size in zip(q, asked.kinds, asked.sizes, strict=True)
-        ]
+        whole = over_all_values(asked, q)
         allowed = float(p @ np.where(np.isfinite(caps), caps, 0.0))
 
         def bound(share: float) -> float:

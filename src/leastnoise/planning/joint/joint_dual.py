@@ -54,10 +54,7 @@ def joint_dual_weights(
         start: weights of the values of every axis; a single one where no product mentions it.
         achieved: the total of the plan that the bound is for, at profile 1.
     """
-    whole = [
-        own if kinds else np.full(size, 1 / size)
-        for own, kinds, size in zip(start, products.kinds, products.sizes, strict=True)
-    ]
+    whole = over_all_values(products, start)
     if products.n_cells <= _MAX_CELLS and max(products.sizes) <= _MAX_SIZE:
         rotated, proved = rotated_weights(products, weights, whole, deadline)
         if achieved <= (1 + _NEAR) * proved:
@@ -65,6 +62,14 @@ def joint_dual_weights(
         if union_bound(products, weights, rotated) > union_bound(products, weights, whole):
             whole = rotated
     return dual_weights(products, weights, start=_of_mentioned(products, whole), deadline=deadline)
+
+
+def over_all_values(products: Products, q: Sequence[Array]) -> list[Array]:
+    """The weights of every axis, equal ones where no product mentions it."""
+    return [
+        own if kinds else np.full(size, 1 / size)
+        for own, kinds, size in zip(q, products.kinds, products.sizes, strict=True)
+    ]
 
 
 def rotated_bound(products: Products, weights: Array) -> float:
