@@ -34,7 +34,7 @@ from leastnoise.privacy.ledger import view as seen
 from leastnoise.privacy.ledger.address import parsed
 from ledger_stress import TABLE, UNIT, charge_of, new_ledger
 from postgres_server import Server, started
-from support import extra
+from support import extra, refuses
 from test_ledger import (  # noqa: F401  (the rules, run again over the fixtures of this file)
     test_a_ledger_within_a_ledgers_transaction_does_not_hang,
     test_a_plan_after_others_is_charged_what_the_largest_cell_grows,
@@ -136,13 +136,13 @@ def test_odd_addresses_are_refused_without_being_repeated(odd: str) -> None:
     with pytest.raises(InputError) as caught:
         Ledger(odd)
     assert PASSWORD not in str(caught.value)
-    with pytest.raises(InputError, match="is a text, not a Path"):
+    with refuses(InputError, "address", ..., "is a text, not a Path"):
         Ledger(Path(odd))
 
 
 def test_without_the_driver_the_line_to_type_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'leastnoise\[postgres\]'"):
+    with refuses(MissingExtraError, "psycopg", ..., "pip install 'leastnoise[postgres]'"):
         Ledger("postgresql://localhost/d?ledger=town")
 
 
@@ -180,7 +180,7 @@ def test_a_password_is_never_shown(
     ]
     told = []
     for address in wrong:
-        with pytest.raises(LedgerFileError, match="cannot be reached") as caught:
+        with refuses(LedgerFileError, "ledger", ..., "cannot be reached") as caught:
             Ledger(address, timeout=2)
         told.append(everything_told(caught.value))
     with pytest.raises(OverBudgetError) as refused:
@@ -200,7 +200,7 @@ def test_a_pickled_ledger_asks_for_its_password_again(ledger: Ledger) -> None:
     # Here the server needs none.
     again = pickle.loads(pickle.dumps(ledger))
     assert again.entries == ledger.entries
-    with pytest.raises(InputError, match="has no file"):
+    with refuses(InputError, "path", ..., "has no file"):
         ledger.path
 
 
@@ -228,7 +228,7 @@ def test_a_server_that_may_forget_is_refused(server: Server, ledger: Ledger, set
             with pytest.raises(LedgerFileError, match=f"runs with {setting} = off.*Nothing was spent"):
                 Ledger(ledger.address)
             for step in (ledger.check, ledger.spend):
-                with pytest.raises(LedgerFileError, match=f"{setting} = off"):
+                with refuses(LedgerFileError, "ledger", ..., f"{setting} = off"):
                     step(charge_of(), "new")
         finally:
             owner.execute(f"{change} RESET {setting}")
@@ -247,7 +247,9 @@ def test_a_server_that_only_reads_is_told_before_data_is_read(server: Server, le
         reader = Ledger(server.url(schema_of(ledger), user="reader"))
         assert len(reader.entries) == 3
         for step in (reader.check, reader.spend):
-            with pytest.raises(LedgerFileError, match=r"may not be used so by this user.*Nothing was spent"):
+            with refuses(
+                LedgerFileError, "ledger", ..., "may not be used so by this user", "Nothing was spent"
+            ):
                 step(charge_of(), "new")
         owner.execute("DROP OWNED BY reader")
 
@@ -255,7 +257,7 @@ def test_a_server_that_only_reads_is_told_before_data_is_read(server: Server, le
 def test_a_pool_that_changes_sessions_is_refused(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the lock is another session's, as if it had not been asked for in this one."""
     monkeypatch.setattr(postgres.LedgerDatabase, "_wait_for_turn", lambda *_: None)
-    with pytest.raises(LedgerFileError, match="changes sessions between statements; connect to the server"):
+    with refuses(LedgerFileError, "ledger", ..., "changes sessions between statements; connect"):
         ledger.spend(charge_of(), "new")
     assert len(ledger.entries) == 3
 
@@ -274,11 +276,11 @@ def test_a_restored_dump_is_a_sound_ledger_that_a_later_head_tells(server: Serve
     with server.plain() as owner:
         owner.execute(f"DROP SCHEMA {schema} CASCADE")
     server.restore(dump)
-    with pytest.raises(LedgerFileError, match="older copy"):
+    with refuses(LedgerFileError, "row", ..., "older copy"):
         ledger.spend(charge_of(), "new")
     restored = Ledger(ledger.address)
     assert restored.verify(head=early).n_stored == 2
-    with pytest.raises(LedgerFileError, match="older than the release that printed it"):
+    with refuses(LedgerFileError, "head", ..., "older than the release that printed it"):
         restored.verify(head=late)
     assert restored.spend(charge_of(), "new").charged == UNIT
 
@@ -346,7 +348,7 @@ def test_who_is_always_overtaken_is_told(
 
     with no_turns(monkeypatch):
         monkeypatch.setattr(postgres.PostgresLog, "append", overtaken)
-        with pytest.raises(LedgerBusyError, match=r"first in each of 12 attempts.*Nothing was spent"):
+        with refuses(LedgerBusyError, "ledger", ..., "first in each of 12 attempts", "Nothing was spent"):
             ledger.spend(charge_of(), "mine")
         monkeypatch.setattr(postgres.PostgresLog, "append", right)
     assert len(ledger.entries) == 3 + seen.MAX_ATTEMPTS
@@ -368,9 +370,9 @@ def test_who_waits_too_long_is_told_and_who_goes_on_is_next(server: Server, ledg
         other.execute(f"SELECT pg_advisory_lock({storage._turn})")
         # Readers wait for nobody.
         assert len(hasty.entries) == 3
-        with pytest.raises(LedgerBusyError, match=r"longer with timeout=. Nothing was spent"):
+        with refuses(LedgerBusyError, "ledger", ..., "longer with timeout=. Nothing was spent"):
             hasty.check(charge_of(), "new")
-        with pytest.raises(LedgerBusyError, match="must not be handed out"):
+        with refuses(LedgerBusyError, "ledger", ..., "must not be handed out"):
             hasty.store(ledger.entries[2], b"x")
         hasty.store(ledger.entries[2], b"x", keep_waiting=until_released)
     assert len(asked) >= 2
@@ -521,7 +523,7 @@ def test_a_lost_commit_is_not_taken_for_somebody_elses(
         return right(self, lost, *arguments)
 
     monkeypatch.setattr(postgres.LedgerDatabase, "_took_effect", later)
-    with pytest.raises(AlreadySpentError, match="in the meantime"):
+    with refuses(AlreadySpentError, "release_id", "new", "in the meantime"):
         ledger.spend(charge_of(), "new")
     assert len(ledger.entries) == 4
 
@@ -542,7 +544,7 @@ def test_a_server_that_stays_away_leaves_the_outcome_open(
             return right(self, *arguments)
 
     monkeypatch.setattr(postgres.LedgerDatabase, "_took_effect", away)
-    with pytest.raises(LedgerFileError, match="may be paid for; no noise was drawn") as caught:
+    with refuses(LedgerFileError, "ledger", ..., "may be paid for; no noise was drawn") as caught:
         hasty.spend(charge_of(), "new")
     assert "Nothing was spent" not in str(caught.value)
     # It was, and its id is used up.
@@ -561,7 +563,7 @@ def test_a_session_that_is_ended_half_way_costs_nothing(
             owner.execute("SELECT pg_terminate_backend(%s)", (self.connection.info.backend_pid,))
 
     monkeypatch.setattr(postgres.PostgresLog, "append", ended)
-    with pytest.raises(LedgerFileError, match=r"was lost\. Nothing was spent"):
+    with refuses(LedgerFileError, "ledger", ..., "was lost. Nothing was spent"):
         ledger.spend(charge_of(), "new", table=TABLE)
     assert len(ledger.entries) == 3
 
@@ -677,11 +679,11 @@ def test_rows_that_are_taken_off_the_end_are_found_by_who_saw_them(server: Serve
         ("DELETE FROM log WHERE number = 5",),
         ("DELETE FROM versions WHERE number = 5",),
     )
-    with pytest.raises(LedgerFileError, match="older copy"):
+    with refuses(LedgerFileError, "row", ..., "older copy"):
         ledger.spend(charge_of(), "new")
     # Alone it is a sound ledger that has forgotten something, as a backup that was restored.
     assert Ledger(ledger.address).verify().n_entries == 2
-    with pytest.raises(LedgerFileError, match="does not contain the head"):
+    with refuses(LedgerFileError, "head", ..., "does not contain the head"):
         Ledger(ledger.address).verify(head=noted)
 
 
@@ -711,7 +713,7 @@ def test_other_tables_than_a_ledgers_are_refused(server: Server, ledger: Ledger,
         owner.execute(f"SET LOCAL search_path = {schema_of(ledger)}")
         owner.execute(statement)
     for step in (lambda: Ledger(ledger.address), lambda: ledger.spend(charge_of(), "new")):
-        with pytest.raises(LedgerFileError, match="other tables or triggers"):
+        with refuses(LedgerFileError, "tables", ..., "other tables or triggers"):
             step()
 
 
@@ -723,9 +725,9 @@ def test_a_schema_that_is_there_already(server: Server) -> None:
         assert Ledger(server.url(name), dataset="people", limit=GDP(1)).entries == ()
         name = next(names)
         owner.execute(f"CREATE SCHEMA {name}; CREATE TABLE {name}.log (x int)")
-        with pytest.raises(LedgerFileError, match="other tables or triggers"):
+        with refuses(LedgerFileError, "tables", ..., "other tables or triggers"):
             Ledger(server.url(name), dataset="people", limit=GDP(1))
-        with pytest.raises(LedgerFileError, match="there is no ledger"):
+        with refuses(LedgerFileError, "path", ..., "there is no ledger"):
             Ledger(server.url(next(names)), dataset="people")
 
 

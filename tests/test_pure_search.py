@@ -30,7 +30,7 @@ from leastnoise.query import (
     assemble,
 )
 from leastnoise.solver import load_backend
-from support import extra
+from support import extra, refuses
 from tolerances import ROUNDING, SOLVER
 
 # Central differences of smooth functions of size one: the square of the step, and rounding over the step.
@@ -315,5 +315,5 @@ def test_every_method_gets_the_options_that_it_has() -> None:
     first = design(workload, PureDP(1), options={"seed": 1, "iterations": 30})
     assert first.certificate.achieved < design(workload, PureDP(1), method="identity").certificate.achieved
     assert "failed" not in {trial.outcome for trial in first.tried}
-    with pytest.raises(MethodError, match="no method tried under pure privacy has an option sede, tents"):
+    with refuses(MethodError, "options", "sede, tents", "no method tried under pure privacy has an"):
         design(workload, PureDP(1), options={"sede": 1, "tents": 2, "seed": 1})

@@ -254,25 +254,12 @@ def _find(request: Request) -> SearchResult:
         raise MethodError(f"growth must be above 1, got {growth!r}", field="growth", given=growth)
     c = np.asarray(request.objective.caps(workload), dtype=float)
     W = workload.dense()
-    asked = np.isfinite(c) & W.any(axis=1)
-    if not asked.any():
-        raise DesignError(
-            "no query that counts anything has a cap, so any noise would do",
-            field="stderr",
-            remedy="give one a target",
-        )
     touched = W.any(axis=0)
     basis = integer_basis(workload)
+    asked = _with_caps(W, c, basis.rank)
     L, B = representation(W, basis_name)
     L, caps = L[asked], c[asked]
     directions = np.linalg.svd(L, full_matrices=False)[2][: basis.rank]
-    if numerical_rank(W[asked]) < basis.rank:
-        raise DesignError(
-            "queries without a cap ask for something that no query with one does, so any noise would "
-            "do for them",
-            field="stderr",
-            remedy="give them targets or leave them out",
-        )
     # The paper's t has a unit: its caps are near 1 for coefficients near 1.
     caps = caps / (caps / np.abs(W[asked]).max(axis=1) ** 2).min()
     shared = {
@@ -307,6 +294,29 @@ def _find(request: Request) -> SearchResult:
         outcome.ended,
         p=weights,
     )
+
+
+def _with_caps(W: Array, caps: Array, rank: int) -> Array:
+    """Which queries, (m,) booleans, count something and have a cap; all others must follow from them.
+
+    Raises:
+        DesignError: if others do not, or there is none.
+    """
+    asked = np.isfinite(caps) & W.any(axis=1)
+    if not asked.any():
+        raise DesignError(
+            "no query that counts anything has a cap, so any noise would do",
+            field="stderr",
+            remedy="give one a target",
+        )
+    if numerical_rank(W[asked]) < rank:
+        raise DesignError(
+            "queries without a cap ask for something that no query with one does, so any noise would "
+            "do for them",
+            field="stderr",
+            remedy="give them targets or leave them out",
+        )
+    return np.asarray(asked)
 
 
 _TITLES = {

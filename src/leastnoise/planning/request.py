@@ -46,17 +46,7 @@ def checked_request(
         )
     if privacy is not None and not isinstance(privacy, Goal):
         raise InputError.must("privacy", "be PureDP, ApproxDP, ZCDP or GDP", given=type(privacy))
-    for name, number in (("tol", tol), ("time_limit", time_limit)):
-        if number is not None and (not isinstance(number, (int, float)) or isinstance(number, bool)):
-            raise InputError.must(name, "be a number", given=type(number))
-    if not 0 < tol < math.inf:
-        raise InputError.must("tol", "be a positive number", given=tol)
-    if time_limit is not None and not time_limit > 0:
-        raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
-    if backend not in BACKENDS:
-        raise InputError.must("backend", f"be one of {', '.join(BACKENDS)}", given=backend)
-    if backend != "numpy":
-        load_backend(backend)  # one that is missing is told before anything is searched for
+    _check_settings(tol, time_limit, backend)
     used = used_before(after, workload, privacy)
     if used is not None and privacy is None:
         privacy = goal_spent(used, after[0].privacy.records_per_person)
@@ -116,6 +106,26 @@ def _check_period_by_period(goal: Goal, after: Sequence[Plan]) -> None:
             field="over",
             remedy="give it a goal of its own",
         )
+
+
+def _check_settings(tol: float, time_limit: float | None, backend: str) -> None:
+    """Return if a search can be run with these.
+
+    Raises:
+        InputError: naming what is wrong.
+        MissingExtraError: if the backend is not installed.
+    """
+    for name, number in (("tol", tol), ("time_limit", time_limit)):
+        if number is not None and (not isinstance(number, (int, float)) or isinstance(number, bool)):
+            raise InputError.must(name, "be a number", given=type(number))
+    if not 0 < tol < math.inf:
+        raise InputError.must("tol", "be a positive number", given=tol)
+    if time_limit is not None and not time_limit > 0:
+        raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
+    if backend not in BACKENDS:
+        raise InputError.must("backend", f"be one of {', '.join(BACKENDS)}", given=backend)
+    if backend != "numpy":
+        load_backend(backend)  # a missing one is found before a long search
 
 
 # A ledger takes no more.

@@ -218,11 +218,9 @@ def compare(
         InputError: if `methods` names none, or the request is not one that `design` takes.
         MethodError: if it names one that there is not.
     """
-    if methods is not None and len(methods) == 0:
-        raise InputError.must("methods", "name at least one method, or be left out for all of them", given=[])
     limit = TIME_LIMIT if time_limit is None else time_limit
     request = checked_request(workload, privacy, objective, None, (), None, 1e-6, limit, "numpy", None)
-    chosen = all_methods() if methods is None else tuple(method_named(name) for name in methods)
+    chosen = _chosen(methods)
     k = 1 if privacy is None else privacy.records_per_person
     counts = None if data is None else counts_of(workload, data, k)
     aside = without_delta(privacy) if isinstance(privacy, ApproxDP) else None
@@ -245,18 +243,37 @@ def compare(
             placed += [contender for contender, _ in found]
             bounds += [bound for _, bound in found]
     if aside is not None:
-        reasons = Reasons(replace(request, privacy=aside))
-        for method in others:
-            _, tell = series.begin(method.name)
-            # Not asked for by name, so a method that fails is left out without a reason.
-            with suppress(LeastnoiseError):
-                found = _contenders(method, reasons, tell, counts, has_goal=True)
-                placed += [_as_aside(contender) for contender, _ in found]
+        placed += _asides(others, Reasons(replace(request, privacy=aside)), series, counts)
     best = max(bounds)
     ranked = sorted((_with_gap(c, best) for c in placed), key=lambda c: c.achieved or 0.0)
-    among = request.privacy.noise.label
     unit = request.objective.unit(workload, has_goal=privacy is not None)
-    return MethodComparison((*ranked, *left_out), best, among, unit, limit)
+    return MethodComparison((*ranked, *left_out), best, request.privacy.noise.label, unit, limit)
+
+
+def _chosen(names: Sequence[str] | None) -> tuple[Method, ...]:
+    """The methods of these names; all that there are unless given."""
+    if names is None:
+        return all_methods()
+    if len(names) == 0:
+        raise InputError.must("methods", "name at least one method, or be left out for all of them", given=[])
+    return tuple(method_named(name) for name in names)
+
+
+def _asides(
+    methods: Sequence[Method], reasons: Reasons, series: DesignSeries, counts: Array | None
+) -> list[Contender]:
+    """What methods give without the delta of the goal; one that fails is left out without a reason."""
+    found = []
+    for method in methods:
+        _, tell = series.begin(method.name)
+        with suppress(LeastnoiseError):
+            placed = _contenders(method, reasons, tell, counts, has_goal=True)
+            # The bound is about the noise of the goal itself.
+            found += [
+                replace(c, method=f"{c.method}{_NO_DELTA}", gap=None, is_without_delta=True)
+                for c, _ in placed
+            ]
+    return found
 
 
 def _contenders(
@@ -315,11 +332,6 @@ def _simulated(plan: Plan, counts: Array, name: str) -> Contender:
     return Contender(
         name, achieved, None, _root_mean(workload, squares), 0.0, ended=plan.ended, is_simulated=True
     )
-
-
-def _as_aside(contender: Contender) -> Contender:
-    """A contender without the delta of the goal: the bound is about the noise of the goal itself."""
-    return replace(contender, method=f"{contender.method}{_NO_DELTA}", gap=None, is_without_delta=True)
 
 
 def _with_gap(contender: Contender, best: float) -> Contender:
