@@ -335,7 +335,7 @@ class _ProductBuilder:
                     given=size,
                     remedy="declare it coarser",
                 )
-            content = (operator.shape, _digest(operator.gram()), _first_rows(operator))
+            content = _content(operator)
         known = self._by_content[place]
         if content not in known:
             known[content] = len(self._kinds[place])
@@ -347,6 +347,17 @@ class _ProductBuilder:
 def one_factor_each(n_axes: int) -> tuple[tuple[int, ...], ...]:
     """`ProductTerm.axis_factors` if each factor has one axis, in the order of the axes."""
     return tuple((position,) for position in range(n_axes))
+
+
+def _content(operator: Operator) -> tuple[object, ...]:
+    """What tells two blocks of rows apart: their rows where they are few, else their Gram matrix and order.
+
+    A condition on four attributes of ten values is one row and a Gram matrix of 10,000 by 10,000.
+    """
+    m, n = operator.shape
+    if 2 * m <= n:
+        return operator.shape, _digest(operator.dense())
+    return operator.shape, _digest(operator.gram()), _first_rows(operator)
 
 
 def _digest(matrix: Array) -> bytes:
