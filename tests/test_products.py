@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.core.operators import AllOnes, arranged
+from leastnoise.core.operators import AllOnes, Kronecker, Matrix, Reordered, arranged
 from leastnoise.planning.oblique.tied_axes import tied
 from leastnoise.query import Axis, Products, Query, in_axis_order, in_schema_order, products_of
 
@@ -133,3 +133,19 @@ def test_a_condition_on_attributes_of_a_tied_axis_is_answered_in_any_order() -> 
     answered = ln.measure(plan, x).answer(asked)
     truth = (ln.assemble([asked], schema).dense() @ x)[0]
     assert abs(float(answered["answer"].iloc[0]) - truth) <= 8 * float(answered["stderr"].iloc[0])
+
+
+def test_conditions_on_many_values_are_compared_without_their_gram(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The Gram matrix of one condition on three attributes of 20 values has 64 million entries.
+    schema = ln.Schema(a=range(20), b=range(20), c=range(20))
+    first, second = (ln.Where(f"a < {k} or b < 3 or c > 5") for k in (4, 5))
+    asked = ln.assemble([first, second, first.having(name="again")], schema)
+
+    def refuse(self: object) -> None:
+        raise AssertionError("no Gram matrix is needed")
+
+    for kind in (Kronecker, Reordered, Matrix):
+        monkeypatch.setattr(kind, "gram", refuse)
+    products = products_of(asked)
+    assert products is not None
+    assert [term.kinds for term in products.terms] == [(0,), (1,), (0,)]

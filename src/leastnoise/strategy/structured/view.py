@@ -274,7 +274,10 @@ class View:
             operator = self.products.kinds[place][kind].operator
             if form.rows is None and isinstance(operator, Identity):
                 operator = _OneRow(operator.shape[1])
-            if what == "inside":
+            if what == "inside" and form.is_split and self._is_total(place, kind):
+                # Residual rows say nothing of totals; what rounding leaves would ask for a block of them.
+                numbers = np.zeros(1)
+            elif what == "inside":
                 numbers = form.row_gains(operator)
             else:
                 numbers = form.centre(operator)
