@@ -91,7 +91,7 @@ class _Duals:
             [np.sqrt(np.maximum(part, floor)).reshape(-1) for part, floor in zip(parts, floors, strict=True)]
         )
 
-    def at(self, roots: Array, gamma: Any | None) -> _Evaluated:
+    def at(self, roots: Array, gamma: Any | None) -> _DualPoint:
         backend = self._backend
         parts = [backend.matrix(part) for part in np.split(roots, self._ends)]
         z = parts[0].reshape(self._shape)
@@ -105,7 +105,7 @@ class _Duals:
         both = (g * t) ** 0.5
         omega = both / t
         inverse = both / (g + _TINY)
-        return _Evaluated(
+        return _DualPoint(
             z,
             ys,
             q,
@@ -124,13 +124,13 @@ class _Duals:
         """max v/c."""
         return max(float(v.max()) / own.cap for own, v in zip(self.queries, variances, strict=True))
 
-    def slopes(self, point: _Evaluated, of_q: Any, of_p: Sequence[Any]) -> Array:
+    def slopes(self, point: _DualPoint, of_q: Any, of_p: Sequence[Any]) -> Array:
         """Slopes in the roots, from those in the weights."""
         parts = [2 * point.z * of_q, *(2 * y * own for y, own in zip(point.ys, of_p, strict=True))]
         return np.concatenate([self._backend.numpy(part).reshape(-1) for part in parts])
 
 
-class _Evaluated(NamedTuple):
+class _DualPoint(NamedTuple):
     z: Any
     ys: list[Any]
     q: Any

@@ -61,7 +61,7 @@ def towards_rows(squares: Sequence[Any], q: Any, kept: list[Any] | None = None) 
     return values.reshape(sizes)
 
 
-class Products(Protocol):
+class AxisProducts(Protocol):
     """Both products with ⊗ C_a, as `towards_cells` and `towards_rows` give them."""
 
     def towards_cells(self, squares: Sequence[Any], weights: Any) -> Any:
@@ -122,7 +122,7 @@ def product_weights(
     gamma: Any,
     *,
     start: Any,
-    blocks: Products | None = None,
+    blocks: AxisProducts | None = None,
     tol: float,
     max_steps: int = 2_000,
     backend: Backend = NUMPY,

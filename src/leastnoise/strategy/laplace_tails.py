@@ -185,7 +185,7 @@ def half_widths_by_norms(total: Array, squares: Array, peak: Array, *, scale: in
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _TailRows:
     """What a block of rows needs besides the quantiles of shapes; all (j,).
 
     Attributes:
@@ -209,7 +209,7 @@ class _Rows:
         return np.where(self.shape < 0, _exact_steps(scale, alpha) * self.peak, half)
 
 
-def _described(G: Array, shapes: dict[bytes, int]) -> _Rows:
+def _described(G: Array, shapes: dict[bytes, int]) -> _TailRows:
     """What a block of rows needs; shapes not seen before are added, each with its place."""
     rising = np.sort(np.abs(G), axis=1)
     peak, sums = rising[:, -1], np.cumsum(rising, axis=1)
@@ -221,7 +221,7 @@ def _described(G: Array, shapes: dict[bytes, int]) -> _Rows:
         kept = rising[row, n_crumbs[row] :][::-1]
         steps = np.ceil(kept / kept[0] * _SHAPE_STEPS + _SHAPE_OFFSET).astype(np.uint32)
         place[row] = shapes.setdefault(steps.tobytes(), len(shapes))
-    return _Rows(peak, sums[:, -1], crumbs, place)
+    return _TailRows(peak, sums[:, -1], crumbs, place)
 
 
 def _coefficients(shape: bytes) -> Array:

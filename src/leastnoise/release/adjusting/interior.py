@@ -57,7 +57,7 @@ class Inside(NamedTuple):
     n_steps: int
 
 
-class _Step(NamedTuple):
+class _InteriorStep(NamedTuple):
     x: Array
     s: Array
     tau: float
@@ -102,7 +102,7 @@ def through_the_inside(
             if newton is None:
                 break
             missing = total - float(x.sum()) if has_total else None
-            change = _predicted_and_corrected(newton, _Step(x, s, tau), g, missing)
+            change = _predicted_and_corrected(newton, _InteriorStep(x, s, tau), g, missing)
             if change is None:
                 break
             length, dx = change[0], change[1].x
@@ -166,8 +166,8 @@ def _by_cells(gram: Array, D: Array) -> Callable[[Array], Array]:
 
 
 def _predicted_and_corrected(
-    newton: Callable[[Array], Array], at: _Step, g: Array, missing: float | None
-) -> tuple[float, _Step] | None:
+    newton: Callable[[Array], Array], at: _InteriorStep, g: Array, missing: float | None
+) -> tuple[float, _InteriorStep] | None:
     """How far to go, and where; None where rounding has spoiled it."""
     x, s, tau = at
     n = len(x)
@@ -175,15 +175,15 @@ def _predicted_and_corrected(
     left = g - tau - s
     ones = None if missing is None else newton(np.ones(n))
 
-    def direction(aim: Array) -> _Step:
+    def direction(aim: Array) -> _InteriorStep:
         dx = newton(aim / x - left)
         dtau = 0.0
         if ones is not None and missing is not None:
             dtau = (missing - float(dx.sum())) / float(ones.sum())
             dx = dx + dtau * ones
-        return _Step(dx, (aim - s * dx) / x, dtau)
+        return _InteriorStep(dx, (aim - s * dx) / x, dtau)
 
-    def length(step: _Step) -> float:
+    def length(step: _InteriorStep) -> float:
         shares = [-values[change < 0] / change[change < 0] for values, change in ((x, step.x), (s, step.s))]
         return min([1.0, *(float(share.min()) for share in shares if len(share))])
 
