@@ -484,7 +484,7 @@ def test_the_states_cost_38() -> None:
 def test_the_search_within_the_span_alone_reaches_38() -> None:
     _, d, Vt = np.linalg.svd(STATES.astype(float), full_matrices=False)
     R = d[:, None] * Vt
-    M, ended = refinement.search_span(R, np.eye(4))
+    M, ended = refinement.search_span(R, [np.eye(4)])
     assert ended in ("converged", "exhausted")
     assert M is not None and 2 * refinement.span_value(R, M) <= 38 * (1 + SOLVER)
     # Coarse smoothing alone does not come so close.
@@ -515,7 +515,8 @@ def test_the_best_of_all_is_taken_and_all_are_listed() -> None:
     assert plan.certificate.status == "heuristic" and plan.claim == "heuristic"
     values = {trial.name: trial.achieved for trial in plan.tried}
     assert set(names) <= set(values) and "refined directly" in values
-    assert plan.certificate.achieved == min(values.values())
+    # Of plans that are equal but for rounding, the first is taken.
+    assert plan.certificate.achieved == pytest.approx(min(values.values()), rel=1e-9)
     (kept,) = (trial for trial in plan.tried if trial.outcome == "kept")
     assert kept.achieved == plan.certificate.achieved
     for name in ("identity", "hierarchical"):
@@ -540,7 +541,7 @@ def test_rows_without_an_inverse_leave_the_refinement_to_others() -> None:
     request = Request(workload, PureDP(1))
     asked, cells = workload.dense(), np.eye(30)
     for rows, is_found in (([asked], False), ([asked, cells], True)):
-        _, make = next(refinement.refinements(request, rows, workload.weights, NEVER))
+        _, make = next(iter(refinement.refinements(request, rows, NEVER, weights=workload.weights)))
         found = make()
         assert (found is not None) == is_found
     plan = design(workload, PureDP(1))
@@ -560,7 +561,7 @@ def test_a_refinement_that_fails_or_is_worse_is_left(monkeypatch: pytest.MonkeyP
     workload = over(6, Prefix("a"))
     before = design(workload, PureDP(1))
 
-    def broken(*_: Any) -> Any:
+    def broken(*_: Any, **__: Any) -> Any:
         def fails() -> Any:
             raise DesignError("too weak to be rounded")
 
@@ -611,7 +612,7 @@ def test_nothing_asked_and_one_cell() -> None:
     assert one.certificate.achieved == pytest.approx(9 * 2 / 4, rel=SOLVER)
 
 
-def test_time_grows_with_the_cells() -> None:
-    limits = [laplace_search.time_limit_of(Request(over(n, Total()), PureDP(1))) for n in (4, 256, 1024)]
+def test_what_cannot_be_stopped_may_take_longer_over_more_cells() -> None:
+    limits = [laplace_search.free_seconds(Request(over(n, Total()), PureDP(1))) for n in (4, 256, 1024)]
     assert limits == [10, 10, 40]
-    assert laplace_search.time_limit_of(Request(over(4, Total()), PureDP(1), time_limit=3)) == 3
+    assert math.isinf(laplace_search.free_seconds(Request(over(4, Total()), PureDP(1), time_limit=3)))

@@ -61,9 +61,9 @@ def design(
             horizon, and its rows are such that each period can be published when it ends (`open_stream`),
             at no loss. For Gaussian noise, and records added or removed; methods "dense" and "residuals".
         tol: the relative gap to the proven optimum at which the search may stop.
-        time_limit: seconds; the best plan so far is returned with its honest gap. Under pure privacy
-            "auto" takes about 10 up to 256 cells unless given, and more in proportion beyond; where
-            targets are to be met, the search for them has as much again.
+        time_limit: seconds; the best plan so far is returned with its honest gap. Without one, searches count
+            their steps, so that a busy machine gives the same plan later; under pure privacy "auto" takes
+            some seconds up to 256 cells and about a minute for 2,000.
         backend: "numpy", "torch" or "cuda".
         progress: called with a `Progress` after every step.
 

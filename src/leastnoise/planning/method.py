@@ -43,7 +43,9 @@ class Request:
     the goal, `after` are their digests and `used` is what they spend together in each cell. `over` names the
     attribute that is time, where rows are to be measured period by period.
     The time limit counts from `began`, when the request was made; `is_promised` says whether somebody asked
-    for it. A limit that `design` sets by itself only ends searches, and refuses nobody.
+    for it. A limit that `design` sets by itself only ends searches, and refuses nobody. `known` is the
+    objective of the best plan that other methods have found, in the unit of the certificate: a search that
+    stays far above it may end early.
     """
 
     workload: Workload
@@ -58,6 +60,7 @@ class Request:
     used: CellCosts | None = None
     over: str | None = None
     is_promised: bool = True
+    known: float | None = None
     began: float = field(default_factory=lambda: time.monotonic(), init=False)
 
     @property

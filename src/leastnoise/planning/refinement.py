@@ -51,6 +51,12 @@ _REFINED_CELLS = 768
 # Steps of L-BFGS-B for (1), from each start.
 _REFINED_STEPS = 400
 
+# Operations of all steps of (1) from one start: 350 steps for 256 cells, 14 for 768, whatever the machine.
+_REFINED_OPERATIONS = 5e10
+
+# Operations of all steps for one power: each works out all variances and the Gram matrix.
+_LARGEST_OPERATIONS = 2e10
+
 # Cells. Beyond this number the largest variance is not refined: every step works out every variance and the
 # Gram matrix of the queries anew.
 _LARGEST_CELLS = 256
@@ -70,11 +76,18 @@ _FREE_CELLS = 16
 # Random signed rows from which (1) is tried.
 _FREE_STARTS = 4
 
-# Cells. Beyond this number (2) is not tried.
+# Cells. Up to this number (2) starts from the best rows of all methods too, and beyond it from few.
 _SPAN_CELLS = 64
 
+# Cells for each direction that the queries span, at least, where (2) is tried: with fewer, strategies that
+# measure every cell waste little.
+_SPAN_SHARE = 1.01
+
 # Directions that the queries span. Beyond this number (2) is not tried.
-_SPAN_RANK = 24
+_SPAN_RANK = 96
+
+# Operations of all steps of (2) from one start, about a second: beyond it there are fewer steps.
+_SPAN_OPERATIONS = 8e9
 
 # Random starts of (2).
 _SPAN_STARTS = 6
@@ -87,6 +100,15 @@ _FINE = tuple(10.0**-power for power in np.arange(3.5, 8.6, 0.5))
 
 # Steps of L-BFGS-B for each width.
 _SPAN_STEPS = 150
+
+# The same at least, however long one takes.
+_FEWEST_SPAN_STEPS = 20
+
+# Operations that the root of an entry of M R and what follows from it take the time of.
+_ROOT_OPERATIONS = 40
+
+# Operations. Where finding the rank of the queries takes more, (2) is not tried.
+_RANK_OPERATIONS = 1e11
 
 
 # Cells. Up to this number, merging cells that no query tells apart may leave few enough to refine.
@@ -121,7 +143,7 @@ class Proposed(NamedTuple):
 
 
 def refinements(
-    request: Request, rows: Sequence[Array], weights: Array, deadline: Deadline
+    request: Request, rows: Sequence[Array], deadline: Deadline, *, weights: Array
 ) -> Iterator[tuple[str, Callable[[], Proposed | None]]]:
     """Proposals made from rows so far, each (r, n), and from nothing: how, and a call that seeks one.
 
@@ -130,8 +152,8 @@ def refinements(
 
     Args:
         rows: the best strategies so far, best first; the first that can be refined is.
-        weights: of the queries, (m,): those for whose total the rows are refined.
         deadline: after which no further one is sought.
+        weights: of the queries, (m,): those for whose total the rows are refined.
     """
     if nothing_asked(request) is not None:
         return
@@ -143,11 +165,31 @@ def refinements(
         return
     if n <= _REFINED_CELLS:
         yield "refined directly", partial(_refined, request, rows, weights, cells, deadline)
-    if request.objective.kind != "total":
+    if n <= _SPAN_CELLS:
+        yield from within_span(request, rows, deadline)
+
+
+def is_span_first(request: Request) -> bool:
+    """Whether (2) is tried before long searches, which then end early where it is far ahead of them."""
+    return may_refine(request) and len(cells_in_time(request).first) > _SPAN_CELLS
+
+
+def within_span(
+    request: Request, rows: Sequence[Array], deadline: Deadline
+) -> Iterator[tuple[str, Callable[[], Proposed | None]]]:
+    """(2), as `refinements` gives it, where the queries span much less than all kinds of cells."""
+    if request.objective.kind != "total" or nothing_asked(request) is not None:
+        return
+    cells = cells_in_time(request)
+    m, n = request.workload.shape[0], len(cells.first)
+    if float(m) * n * min(m, n) > _RANK_OPERATIONS:
         return
     basis = integer_basis(request.workload)
-    if basis.rank < n <= _SPAN_CELLS and basis.rank <= _SPAN_RANK:
-        yield "searched within what the queries span", partial(_spanned, request, rows, basis, deadline)
+    if _SPAN_SHARE * basis.rank <= n and basis.rank <= _SPAN_RANK:
+        yield (
+            "searched within what the queries span",
+            partial(_spanned, request, rows, basis, cells, deadline),
+        )
 
 
 def _refined(
@@ -159,7 +201,10 @@ def _refined(
     # Per cell, so that the steps of L-BFGS-B begin at a sensible length.
     weigh = total_of(V * (len(V) / float(np.trace(V))))
     starts = [*_able(rows, cells), *free_rows(len(cells.first))]
-    refined = [refine(weigh, start, _REFINED_STEPS, deadline) for start in starts]
+    refined = [
+        refine(weigh, start, steps_of(start, _REFINED_STEPS, _REFINED_OPERATIONS), deadline)
+        for start in starts
+    ]
     ends = [end for end in refined if end is not None]
     return _proposed(ends, cells, worst_ending(end.ended for end in ends))
 
@@ -178,7 +223,8 @@ def _refined_largest(
     for start, powers in starts:
         A = start
         for power in powers:
-            end = refine(largest_of(request, cells, power), A, _LARGEST_STEPS, deadline)
+            steps = steps_of(A, _LARGEST_STEPS, _LARGEST_OPERATIONS)
+            end = refine(largest_of(request, cells, power), A, steps, deadline)
             if end is None:
                 break
             A = end.rows
@@ -214,10 +260,12 @@ def _proposed(ends: Sequence[Refined], cells: Cells, ended: Ended) -> Proposed |
     return Proposed(RealStrategy(C[np.abs(C).max(axis=1) > 0], merging(cells)), ended)
 
 
-def _spanned(request: Request, rows: Sequence[Array], basis: Basis, deadline: Deadline) -> Proposed | None:
-    """(2), on the factor of the weighted Gram matrix."""
+def _spanned(
+    request: Request, rows: Sequence[Array], basis: Basis, cells: Cells, deadline: Deadline
+) -> Proposed | None:
+    """(2), on the factor of the weighted Gram matrix; cells of one kind have one column."""
     R = weighted_factor(request, basis)
-    M, ended = search_span(R, rows[0], deadline)
+    M, ended = search_span(R[:, cells.first], [A[:, cells.first] for A in rows[:1]], deadline)
     return None if M is None else Proposed(from_rows(M @ R, basis), ended)
 
 
@@ -298,6 +346,12 @@ def split_value(weigh: Weigh, P: Array, N: Array) -> tuple[Weighed, Array, Array
     return weighed, along - scale, -along - scale
 
 
+def steps_of(rows: Array, most: int, operations: float) -> int:
+    """How many steps of L-BFGS-B on rows, (r, n), fit into a number of operations, `most` at most."""
+    r, n = rows.shape
+    return max(1, min(most, round(operations / (8.0 * n * n * max(r, n)))))
+
+
 class Refined(NamedTuple):
     """The best rows met, what they are judged at, and how the search ended."""
 
@@ -367,15 +421,15 @@ def smoothed_span(R: Array, M: Array, width: float) -> tuple[float, Array]:
     return math.log(total) + 2 * math.log(soft), gradient
 
 
-def search_span(R: Array, rows: Array, deadline: Deadline = NEVER) -> tuple[Array | None, Ended]:
+def search_span(R: Array, rows: Sequence[Array], deadline: Deadline = NEVER) -> tuple[Array | None, Ended]:
     """The best M found for (2), from rows within what R spans and from random ones, and how the search ended.
 
     None for M if none was found.
     """
     k = len(R)
     generator = np.random.default_rng(0)
-    inside = rows @ np.linalg.pinv(R)
-    starts = [inside] if math.isfinite(span_value(R, inside)) else []
+    inside = [A @ np.linalg.pinv(R) for A in rows]
+    starts = [M for M in inside if math.isfinite(span_value(R, M))]
     starts += [generator.standard_normal((k + number % 2, k)) for number in range(_SPAN_STARTS)]
     coarse = [_follow(R, start, _COARSE, deadline) for start in starts]
     best = min([*(M for M, _ in coarse), *starts[:1]], key=lambda M: span_value(R, M))
@@ -390,6 +444,9 @@ def _follow(R: Array, start: Array, widths: Sequence[float], deadline: Deadline)
     """The best M on the way from a start, the width of the smoothing falling, and how the last one ended."""
     M = best = start / float(np.abs(start @ R).sum(axis=0).max())
     of_width: Ended = "converged"
+    # Two products of M with all columns, and a root and an exponential of each entry.
+    each = (4 * M.shape[1] + _ROOT_OPERATIONS) * M.shape[0] * R.shape[1]
+    steps = max(_FEWEST_SPAN_STEPS, min(_SPAN_STEPS, round(_SPAN_OPERATIONS / (len(widths) * each))))
     for width in widths:
         if deadline.is_past:
             return best, "deadline"
@@ -398,7 +455,7 @@ def _follow(R: Array, start: Array, widths: Sequence[float], deadline: Deadline)
             value, gradient = smoothed_span(R, x.reshape(start.shape), width)
             return value, gradient.reshape(-1)
 
-        found = minimise_smooth(evaluate, M.reshape(-1), tol=1e-13, max_steps=_SPAN_STEPS, deadline=deadline)
+        found = minimise_smooth(evaluate, M.reshape(-1), tol=1e-13, max_steps=steps, deadline=deadline)
         M = found.x.reshape(start.shape)
         size = float(np.abs(M @ R).sum(axis=0).max())
         if not 0 < size < math.inf:

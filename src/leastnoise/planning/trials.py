@@ -142,6 +142,7 @@ class Trials:
             time_limit=None if math.isinf(seconds) else seconds,
             progress=partial(self.tell, knows_gap=attempt.knows_gap),
             is_promised=self.request.time_limit is not None,
+            known=min((plan.certificate.achieved for plan in self.plans), default=None),
         )
         needs = self.reasons.needs(method)
         self.judge(attempt.name, partial(plan_from_search, method, given, self.has_goal, needs))

@@ -39,8 +39,6 @@ from leastnoise.strategy import (
     Measured,
     Strategy,
     Structured,
-    WeightedTables,
-    identity_form,
 )
 
 # Rows over all cells make mbi hold all cells in one factor; with more than this it is of no use.
@@ -178,9 +176,8 @@ def _parts(strategy: Measured, schema: Schema) -> Iterator[_MeasuredPart]:
         for block in strategy.blocks:
             forms = strategy.block_forms(block)
             clique = tuple(name for a in forms for name in strategy.axes[a].names)
-            if isinstance(strategy, WeightedTables):
-                forms = {a: identity_form(form.size) for a, form in forms.items()}
-            yield _MeasuredPart(clique, tuple(forms.values()), block.multiplier)
+            measured = tuple(strategy.measured_form(form) for form in forms.values())
+            yield _MeasuredPart(clique, measured, block.multiplier)
         return
     _require_few_cells(strategy)
     assert isinstance(strategy, Strategy)

@@ -23,7 +23,6 @@ from leastnoise.strategy import (
     Measured,
     Strategy,
     Structured,
-    WeightedTables,
     chosen_forms,
 )
 
@@ -131,7 +130,7 @@ def _costly_record(workload: Workload, strategy: Measured) -> Record:
 
 def _axis_costs(strategy: Structured, form: AxisForm, power: int) -> list[int]:
     """The cost of every column of an axis."""
-    return [1] * form.size if isinstance(strategy, WeightedTables) else form.costs(power)
+    return strategy.measured_form(form).costs(power)
 
 
 def _said_cost(

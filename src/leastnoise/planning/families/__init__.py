@@ -13,6 +13,7 @@
     attribute_sets    Fourier queries and data cubes
     eigen             the adaptive mechanism: weights for eigenvectors, and two quicker variants
     weighted_basis    weights for the rows of a fixed basis
+    crossed_tables    tables of p-identity rows, for unions of products and Laplace noise
     weighted_tables   weights for cross tables, for Laplace noise
     laplace_factor    one attribute under Laplace noise
     bases             integer bases of each attribute

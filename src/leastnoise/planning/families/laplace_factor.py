@@ -30,6 +30,7 @@ from leastnoise.core.merged_cells import distinct_cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.bases import NEEDED, scaled_rows, wavelet_basis
+from leastnoise.planning.families.crossed_tables import on_grid
 from leastnoise.planning.families.fixed_rows import tree
 from leastnoise.planning.p_identity.coarse_to_fine import Effort, default_starts, search
 from leastnoise.planning.p_identity.objective_function import in_order, problem_of_gram, rows_of
@@ -39,7 +40,7 @@ from leastnoise.solver import optimal_weighting
 # The Gram matrix is inverted for every candidate.
 MAX_CELLS = 2_048
 
-# Bits to which rows that reach every cell are rounded, which moves a total by about 1e-8.
+# Bits of the coefficients of one query, at most.
 _BITS = 26
 
 # Bits to which multiples of whole-number rows are rounded.
@@ -179,19 +180,6 @@ def _judged(V: Array, rows: Array, how: str) -> LaplaceFactor | None:
     if (np.abs(missed) > _SAME * float(np.abs(V).max()) * len(V)).any():
         return None
     return LaplaceFactor(rows, sensitivity, float(np.vdot(V, Y)), how)
-
-
-def on_grid(A: Array) -> Array:
-    """Rows of columns with an L1 norm of 1 in multiples of 2^−26, the columns all the same exactly.
-
-    What rounding adds to a column or takes from it, its largest entry makes good.
-    """
-    rows = np.rint(np.ldexp(A, _BITS)).astype(np.int64)
-    places = np.arange(rows.shape[1])
-    largest = np.abs(rows).argmax(axis=0)
-    excess = np.abs(rows).sum(axis=0) - 2**_BITS
-    rows[largest, places] -= np.sign(rows[largest, places]) * excess
-    return np.asarray(rows[np.abs(rows).max(axis=1) > 0])
 
 
 def _one_row(V: Array) -> Array | None:

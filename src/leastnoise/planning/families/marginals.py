@@ -30,6 +30,7 @@ import numpy as np
 from leastnoise.bounds import ProductWitness, Status, apart_loads
 from leastnoise.core.errors import DesignError
 from leastnoise.planning.families import weighted_tables
+from leastnoise.planning.families.crossed_tables import find_crossed, refuse_crossed
 from leastnoise.planning.families.product_requests import (
     ProductRequest,
     batch_shares,
@@ -70,6 +71,10 @@ def row_variances(products: Products, whole: tuple[int, ...]) -> tuple[Lattice, 
 
 def _find(request: Request) -> SearchResult:
     if request.privacy.noise != GAUSSIAN:
+        is_few = refuse_crossed(product_request(request).products) is None
+        # Of few attributes every set may be a table, of many those below the tables that are asked.
+        if is_few and request.objective.kind != "largest":
+            return find_crossed(request)
         return weighted_tables.find(request)
     question = product_request(request)
     products = question.products

@@ -6,7 +6,8 @@ the privacy profile of a product of strategies. The products of the factors' opt
 and their certificates multiply. Nothing larger than one attribute squared is built.
 
 Attributes of which plain counts are asked are measured as they are. With Laplace noise the same holds for
-sensitivities and totals, only that the factors are not proved optimal.
+sensitivities and totals, only that the factors are not proved optimal; and unions of products are planned
+too, by weighted tables of rows: see `crossed_tables`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from leastnoise.core.deadline import Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.core.resources import Needs
+from leastnoise.planning.families.crossed_tables import find_crossed, refuse_crossed
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.laplace_factor import best_factor
 from leastnoise.planning.families.product_requests import (
@@ -31,7 +33,7 @@ from leastnoise.planning.families.product_requests import (
 )
 from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.privacy import GAUSSIAN, GDP
-from leastnoise.query import AxisRows, MaxVariance, ProductTerm, TotalVariance, workload_of_rows
+from leastnoise.query import AxisRows, MaxVariance, Products, ProductTerm, TotalVariance, workload_of_rows
 from leastnoise.strategy import AxisForm, RealStrategy, identity_form, rounded_rows, single_block
 
 # Cells. Beyond this number a product of one attribute and of others that are added up is taken as one.
@@ -52,19 +54,32 @@ def _refuses(request: Request) -> str | None:
     if reason is not None:
         return reason
     question = product_request(request)
+    if request.privacy.noise.is_pure and request.objective.kind == "largest":
+        return "with Laplace noise it minimises total variance only"
     if len(question.products.terms) > 1:
+        if request.privacy.noise.is_pure:
+            return _refuses_union(question.products)
         return f"it plans a single product of queries; this workload has {len(question.products.terms):,}"
     if len(question.products.terms[0].places) < 2 and request.workload.shape[1] <= _ONE_AXIS:
         return "the queries ask about a single attribute, which is not a product"
     if request.objective.kind == "total-within-caps":
         return "the least total within targets is no product of what its attributes need"
-    if request.privacy.noise.is_pure and request.objective.kind == "largest":
-        return "with Laplace noise it minimises total variance only"
     return None
+
+
+def _refuses_union(products: Products) -> str | None:
+    """The reason why a union of products is not planned with Laplace noise, or None."""
+    if products.are_marginals:
+        return "the queries are cross tables alone, which method 'marginals' plans"
+    if len(products.axes) < 2:
+        return "the queries ask about a single attribute, which is not a product"
+    return refuse_crossed(products)
 
 
 def _find(request: Request) -> SearchResult:
     question = product_request(request)
+    if len(question.products.terms) > 1:
+        return find_crossed(request)
     (term,) = question.products.terms
     products = question.products
     is_largest = request.objective.kind == "largest"
@@ -178,7 +193,8 @@ def _needs(request: Request) -> Needs:
 
 PRODUCT = Method(
     "product",
-    "the certified optimum for one product, attribute by attribute; with Laplace noise the best found",
+    "the certified optimum for one product, attribute by attribute; with Laplace noise the best found, and "
+    "unions of products too",
     _refuses,
     _find,
     matrix_size=largest_axis,

@@ -42,6 +42,13 @@ _CELLS_PER_SUM = (12.5, 21.0)
 # Sums of cells at least, where there are as many cells.
 LEAST_SUMS = 4
 
+# Cells for each sum of further starts, one of each in turn: sliding windows of 16 over 256 cells end at 3,569
+# with the sums above and at 3,325 with one for about 9 cells.
+_DENSER = (9.0, 6.5, 10.5, 5.0, 7.5)
+
+# Starts for each further start.
+_STARTS_PER_FURTHER = 2
+
 # Sums of one level for each sum of the next, wider level: starts differ within these limits.
 _SUMS_PER_WIDER = (9.0, 40.0)
 
@@ -50,6 +57,10 @@ _HEIGHT = 0.9
 
 # Height of wider tents, which weigh less.
 _WIDER_HEIGHT = 0.7
+
+# Height of sums that are asked. Those of one width mostly end at one height or at none: months of 182 days at
+# 0.26 each, and at none from a height of 0.6.
+_ASKED_HEIGHT = 0.3
 
 # The share of their height by which tents of one start differ from those of another of the same kind.
 _UNEVEN = 0.1
@@ -105,6 +116,14 @@ _PAIRS = 6
 # L-BFGS stops where a step gains less than this share.
 FLAT = 1e-9
 
+# A search whose first stage ends this much above what another method has reached goes no further: later
+# stages lower the total by a tenth at most.
+_HOPELESS = 1.3
+
+# Floating-point operations of all steps on the cells together, about a minute of one core: beyond it there
+# are fewer steps, the same on every machine.
+_OPERATIONS = 1.5e12
+
 # Steps after which L-BFGS chooses anew which entries may move.
 _ROUND = 30
 
@@ -125,7 +144,8 @@ class SearchPoint:
 class Effort:
     """How much is tried: sums beside the cells, starts, steps of the best, until when, and by how many.
 
-    No number of sums leaves it to the starts, no number of workers to the size.
+    No number of sums leaves it to the starts, no number of workers to the size. `known` is the total that
+    another method has reached, in the problem's unit: a search far above it ends early.
     """
 
     p: int | None
@@ -133,6 +153,7 @@ class Effort:
     steps: int
     deadline: Deadline = NEVER
     workers: int | None = None
+    known: float = math.inf
 
     @property
     def is_over(self) -> bool:
@@ -152,6 +173,14 @@ class Effort:
 def default_starts(n: int) -> int:
     """How many starts are tried over n cells."""
     return max(_FEWEST_STARTS, min(_MOST_STARTS, _STARTS_TIMES_CELLS // n))
+
+
+def default_steps(problem: Problem, most: int) -> int:
+    """How many steps the best start takes at most: fewer than `most` where each takes long."""
+    n, p = problem.n, max(problem.n / _CELLS_PER_SUM[0], 1.0)
+    # Without a matrix the Gram matrix is applied by running sums.
+    product = 10 * n * p if problem.gram is None else 2 * n * n * p
+    return max(1, min(most, round(_OPERATIONS / (product + 6 * n * p * p))))
 
 
 def descend(problem: Problem, start: Array, steps: int, deadline: Deadline = NEVER) -> SearchPoint:
@@ -207,15 +236,21 @@ def descend(problem: Problem, start: Array, steps: int, deadline: Deadline = NEV
     return replace(best, ended="exhausted")
 
 
-def search(problem: Problem, effort: Effort, generator: np.random.Generator) -> SearchPoint:
-    """The best point from several starts, and Θ = 0, noise on every cell."""
+def search(
+    problem: Problem, effort: Effort, generator: np.random.Generator, asked: Sequence[Array] = ()
+) -> SearchPoint:
+    """The best point from several starts, and Θ = 0, noise on every cell.
+
+    Args:
+        asked: sums of cells from which a start each is made, (r, n), such as queries of one width.
+    """
     # Loaded before time is counted: loading it took longer than the first start was given, which then was cut
     # short or not by what else the machine did, and the same request had another digest.
     from scipy import optimize  # noqa: F401
 
     nothing = SearchPoint(np.zeros((problem.n, effort.p or 1)), float(problem.diagonal.sum()))
     with threads.for_matrices_of(0):
-        found = _StartSearch(problem, effort).find(generator)
+        found = _StartSearch(problem, effort, asked).find(generator)
     return replace(min(nothing, found, key=lambda point: point.value), ended=found.ended)
 
 
@@ -226,44 +261,96 @@ class _StartSearch:
         is_cut: whether time has cut a start short, or left one out.
     """
 
-    def __init__(self, problem: Problem, effort: Effort) -> None:
-        self.problem, self.effort = problem, effort
+    def __init__(self, problem: Problem, effort: Effort, asked: Sequence[Array] = ()) -> None:
+        self.problem, self.effort, self.asked = problem, effort, asked
         self.is_cut = False
-        most = problem.n / _CELLS_PER_SUM[0] if effort.p is None else effort.p
-        size = 1
-        while (
-            2 * size <= min(_MOST_CELLS_PER_BLOCK, problem.n / (_BLOCKS_PER_SUM * most))
-            and problem.n >= 2 * size * _FEWEST_BLOCKS
-        ):
-            size *= 2
         self.is_ordered = problem.n > 1 and problem.likeness() > _ALIKE
-        self.size = size if self.is_ordered else 1
+        self.size = self.size_for(_CELLS_PER_SUM[0] if effort.p is None else problem.n / effort.p)
         self.coarse = {
             self.size >> k: problem.coarsened(self.size >> k) for k in range(self.size.bit_length())
         }
 
+    def size_for(self, cells_per_sum: float) -> int:
+        """Cells of a block where a sum has so many cells: one where neighbours are not alike."""
+        size = 1
+        while (
+            self.is_ordered
+            and 2 * size <= min(_MOST_CELLS_PER_BLOCK, cells_per_sum / _BLOCKS_PER_SUM)
+            and self.problem.n >= 2 * size * _FEWEST_BLOCKS
+        ):
+            size *= 2
+        return size
+
     def find(self, generator: np.random.Generator) -> SearchPoint:
         """Where the best start ends, on the cells.
 
-        Of a limited time each stage takes half of what is left, and the last one all of it.
+        Of a limited time each stage takes half of what is left, and the last one all of it. Starts of more
+        sums join where blocks are fine enough for them.
         """
         effort, size = self.effort, self.size
         offset, own = generator.random(2), generator.spawn(effort.starts)
         starts = [partial(self.start, number, offset, own[number]) for number in range(effort.starts)]
-        points = self.stage(starts, size, _FIRST)
+        further = self.further(own[0])
+        points = self.stage(starts + further.get(size, []), size, _FIRST)
+        if points[0].value > _HOPELESS * effort.known and not any(s < size for s in further):
+            return replace(self.on_cells(points[0], size), ended="exhausted")
         points = self.stage([partial(np.array, point.theta) for point in points], size, _SECOND)
         while size > 1:
             finer = [partial(interpolated, point.theta, self.problem.n, size) for point in points]
             size //= 2
+            if size in further:
+                first = self.stage(further[size], size, _FIRST)
+                finer += [partial(np.array, point.theta) for point in first]
             points = self.stage(finer, size, _FINER if size > 1 else _CELLS)
         taken = _FIRST[0] + _SECOND[0] if self.size == 1 else _CELLS[0]
         rest = effort.steps - math.ceil(taken * effort.steps)
         best = points[0]
         if effort.is_over:
             return replace(best, ended="deadline")
+        if best.value > _HOPELESS * effort.known:
+            return replace(best, ended="exhausted")
         if rest > 0:
             best = descend(self.problem, best.theta, rest, effort.deadline)
         return replace(best, ended="deadline") if self.is_cut else best
+
+    def on_cells(self, point: SearchPoint, size: int) -> SearchPoint:
+        """The same point with Θ for every cell."""
+        return replace(point, theta=np.repeat(point.theta, size, axis=0)[: self.problem.n])
+
+    def further(self, generator: np.random.Generator) -> dict[int, list[Callable[[], Array]]]:
+        """Starts of more sums than usual, and of sums that are asked, by the cells of their blocks.
+
+        They draw from generators of their own, so that the usual starts are the same with and without them.
+        """
+        n = self.problem.n
+        count = self.effort.starts // _STARTS_PER_FURTHER if self.effort.p is None else 0
+        starts: dict[int, list[Callable[[], Array]]] = {}
+        if not self.is_ordered:
+            count = min(count, 2 * len(self.asked) + 2)
+        for number, own in enumerate(generator.spawn(count)):
+            if number % 2 == 0 and number // 2 < len(self.asked):
+                rows = self.asked[number // 2]
+                size = self.size_for(n / len(rows))
+                made: Callable[[], Array] = partial(self.start_of_asked, rows, size)
+            else:
+                ratio = _DENSER[number // 2 % len(_DENSER)]
+                size, p = self.size_for(ratio), max(round(n / ratio), min(n, LEAST_SUMS))
+                made = partial(self.dense_start, size, p, own)
+            starts.setdefault(size, []).append(made)
+        return starts
+
+    def dense_start(self, size: int, p: int, generator: np.random.Generator) -> Array:
+        """Θᵀ on blocks: p tents side by side where neighbours are alike, elsewhere random sums."""
+        blocks = self.coarse[size].n
+        if self.is_ordered:
+            return tents(blocks, [p], generator)
+        return FAINT * generator.random((blocks, p)) + intervals(blocks, p, generator)
+
+    def start_of_asked(self, rows: Array, size: int) -> Array:
+        """Θᵀ on blocks: sums that are asked, all of one height."""
+        first = np.arange(0, self.problem.n, size)
+        counts = np.diff(np.append(first, self.problem.n))
+        return np.asarray(_ASKED_HEIGHT * (np.add.reduceat(rows, first, axis=1) / counts).T)
 
     def stage(
         self, starts: Sequence[Callable[[], Array]], size: int, shares: tuple[float, float]

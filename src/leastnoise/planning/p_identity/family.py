@@ -46,16 +46,31 @@ from leastnoise.planning.method import (
     refuse_many_cells,
     whole_option,
 )
-from leastnoise.planning.p_identity.coarse_to_fine import FAINT, FLAT, MOST, Effort, default_starts, search
+from leastnoise.planning.p_identity.coarse_to_fine import (
+    FAINT,
+    FLAT,
+    MOST,
+    Effort,
+    default_starts,
+    default_steps,
+    search,
+)
 from leastnoise.planning.p_identity.objective_function import (
     covariance_of,
     problem_of,
     rows_of,
+    sums_asked,
     total_and_gradient,
 )
 from leastnoise.query import Workload
 from leastnoise.solver import Backend, StopDescent, load_backend, minimise_smooth
 from leastnoise.strategy import GRID_TOLERANCE, Basis, RealStrategy
+
+# Operations of all steps with caps together, some seconds of one core: 400 steps for 256 cells.
+_CAPPED_OPERATIONS = 3e10
+
+# Steps with caps at least, however long one takes.
+_FEWEST_CAPPED_STEPS = 40
 
 # Each smooth function of the variances takes this share of the steps.
 _STAGE_SHARE = 1 / 8
@@ -278,6 +293,14 @@ class CappedSearch:
         return replace(self.best, p=p, ended=self.ended)
 
 
+def capped_steps(request: Request, n: int, most: int) -> int:
+    """How many steps the search with caps takes over n kinds of cells: fewer where each takes long."""
+    operator = request.workload.operator
+    m = operator.shape[0]
+    each = 2.0 * n**3 + m * n * (1.0 if operator.is_quick else float(n))
+    return max(_FEWEST_CAPPED_STEPS, min(most, round(_CAPPED_OPERATIONS / each)))
+
+
 def relative_caps(caps: Array) -> Array:
     """One over each cap as a share of the tightest, zero for queries without one."""
     inverse = np.where(np.isfinite(caps), 1 / caps, 0.0)
@@ -311,6 +334,14 @@ def variances(workload: Workload, Y: Array, cells: Cells) -> Array:
         whole[np.ix_(cells.first, cells.first)] = Y
         Y = whole
     return np.maximum(workload.operator.quadratic(Y), 0)
+
+
+def known_total(request: Request) -> float:
+    """What other methods have reached, as a total variance per unit of noise; infinite where none has."""
+    if request.known is None or request.privacy.relation.replaces:
+        return math.inf
+    budget = float(request.privacy.column_budget)
+    return request.known * budget * budget / 2
 
 
 # The Gram matrix and a pseudo-inverse of n by n are held; at this size the latter takes minutes.
@@ -395,7 +426,10 @@ def _find(request: Request) -> SearchResult:
     if request.objective.kind == "total":
         asked, kinds = queries_over_kinds(workload, cells)
         problem = problem_of(asked, request.objective.weights(workload), kinds, arrays)
-        point = search(problem, effort, generator)
+        if "iterations" not in request.options:
+            effort = replace(effort, steps=default_steps(problem, steps))
+        effort = replace(effort, known=known_total(request) / problem.unit)
+        point = search(problem, effort, generator, sums_asked(asked, kinds))
         ended = point.ended
         if found_tables is not None:
             ended = worst_ending([found_tables.ended, ended])
@@ -403,6 +437,8 @@ def _find(request: Request) -> SearchResult:
                 return heuristic(request, found_tables.proposal, found_tables.note + scaled, ended)
         theta = point.theta
     else:
+        if "iterations" not in request.options:
+            effort = replace(effort, steps=capped_steps(request, len(cells.first), steps))
         met = CappedSearch(request, cells, effort, arrays).find(generator)
         theta, weights, ended = met.theta, met.p, met.ended
     sought = np.count_nonzero(theta.any(axis=0))

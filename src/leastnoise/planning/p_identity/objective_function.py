@@ -198,3 +198,38 @@ def in_order(cells: Cells) -> Cells:
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return Cells(cells.used, cells.first[order], place[cells.kind], cells.counts[order])
+
+
+# Coefficients of queries from which starts are made, at most: more take longer to look at than they help.
+_ASKED_COEFFICIENTS = 2**21
+
+# Cells for each query that a start is made of, at least: of more, some are taken, evenly.
+_CELLS_PER_ASKED = 6
+
+# Cells of the sums that serve best beside the cells themselves: starts are made of queries near it first.
+_USUAL_WIDTH = 24.0
+
+
+def sums_asked(workload: Workload, cells: Cells) -> list[Array]:
+    """Queries that add up several kinds of cells, in sums of at most 1 a cell: a matrix for each width.
+
+    Calendars, trees and other bins are best measured by sums that some queries ask for, which tents and
+    random sums meet by chance: months in days, weeks, months and quarters.
+    """
+    m, n = workload.shape
+    if m * n > _ASKED_COEFFICIENTS:
+        return []
+    rows = np.abs(workload.dense()[:, cells.first].astype(float))
+    rows = rows[np.count_nonzero(rows, axis=1) > 1]
+    if len(rows) == 0:
+        return []
+    rows = np.unique(rows / rows.max(axis=1, keepdims=True), axis=0)
+    widths = np.round(np.log2(np.count_nonzero(rows, axis=1)))
+    most = max(len(cells.first) // _CELLS_PER_ASKED, 1)
+    found = []
+    for width in sorted(set(widths.tolist()), key=lambda width: abs(width - math.log2(_USUAL_WIDTH))):
+        own = rows[widths == width]
+        if len(own) > most:
+            own = own[np.linspace(0, len(own) - 1, most).round().astype(int)]
+        found.append(own)
+    return found

@@ -40,8 +40,6 @@ from leastnoise.strategy import (
     ProductBlock,
     Strategy,
     Structured,
-    WeightedTables,
-    identity_form,
 )
 
 # A dozen vectors of all cells are held: with more cells than this, more than a gigabyte.
@@ -195,9 +193,7 @@ class BlockInformation(Information):
 
     def _forms(self, block: ProductBlock) -> dict[int, AxisForm]:
         forms = self._strategy.block_forms(block)
-        if isinstance(self._strategy, WeightedTables):
-            return {a: identity_form(form.size) for a, form in forms.items()}
-        return forms
+        return {a: self._strategy.measured_form(form) for a, form in forms.items()}
 
     def times(self, h: Array) -> Array:
         every = tuple(range(len(self._shape)))

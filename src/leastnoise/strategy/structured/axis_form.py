@@ -5,6 +5,9 @@
     split      M with M g = 0 for an integer vector g: residuals beside the total 1ᵀ. G is the inverse of
                M on vectors of sum zero, so that 1ᵀG = 0 and G M = I − g 1ᵀ/(1ᵀg) on what M measures
     centred    M = n I − 11ᵀ and g = 1: split, for values without an order; no matrix is held
+    crossed    M of full rank, measured as it is in some blocks, and the total 1ᵀ in others (`tables`). With
+               Y = (MᵀM)⁻¹ and g = Y1/(1ᵀY1), G = (I − g 1ᵀ) M⁺ takes the residuals out of M x, and the noise
+               of 1ᵀM⁺ M x, the total, is not correlated with theirs: G (1ᵀM⁺)ᵀ = Y1 − g 1ᵀY1 = 0
 
 Costs of columns and answers are exact integers; G is floating point, as all that comes after the noise.
 
@@ -23,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -33,10 +36,13 @@ from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.core.operators import Array, Operator, squared_rows
 
-FormKind = Literal["whole", "identity", "split", "centred"]
+FormKind = Literal["whole", "identity", "split", "centred", "crossed"]
 
 # Directions this much weaker than the strongest are taken as not measured.
 _RANK_TOL = 1e-11
+
+# M⁺M differs from the identity by no more than this where M has full rank.
+_FULL_TOL = 1e-6
 
 
 class AxisForm:
@@ -51,7 +57,7 @@ class AxisForm:
     """
 
     def __init__(self, kind: FormKind, size: int, rows: Array | None = None, g: Array | None = None) -> None:
-        if kind not in ("whole", "identity", "split", "centred") or type(size) is not int or size < 1:
+        if kind not in get_args(FormKind) or type(size) is not int or size < 1:
             raise DesignError(
                 f"an axis of {size!r} values cannot be measured as {kind!r}", field="kind", given=kind
             )
@@ -59,7 +65,7 @@ class AxisForm:
         self.size = size
         self.rows = None if rows is None else exact.as_integers(rows)
         self.g = None if g is None else exact.as_integers(g)
-        has_rows = kind in ("whole", "split")
+        has_rows = kind in ("whole", "split", "crossed")
         if has_rows != (self.rows is not None) or (kind == "split") != (self.g is not None):
             raise DesignError(f"an axis measured as {kind!r} holds other arrays", field="kind", given=kind)
         if self.rows is not None:
@@ -79,10 +85,12 @@ class AxisForm:
     @property
     def is_split(self) -> bool:
         """Whether it is added up in some blocks."""
-        return self.kind in ("split", "centred")
+        return self.kind in ("split", "centred", "crossed")
 
     def has_centre_of(self, other: AxisForm) -> bool:
         """Whether two split forms have the same centre, exactly."""
+        if "crossed" in (self.kind, other.kind):
+            return self is other
         if self.g is None or other.g is None:
             return self.kind == other.kind == "centred"
         return np.array_equal(self.g, other.g)
@@ -160,19 +168,44 @@ class AxisForm:
     @cached_property
     def share(self) -> Array | None:
         """g/(1ᵀg), (n,); None where all its entries are equal."""
+        if self.kind == "crossed":
+            # Y1 = M⁺ (1ᵀM⁺)ᵀ.
+            share = self._least_squares @ self.total_estimate
+            return np.asarray(share / share.sum())
         if self.g is None:
             return None
         total = int(self.g.astype(object).sum())
         return np.array([int(value) / total for value in self.g.tolist()])
 
     @cached_property
+    def _least_squares(self) -> Array:
+        """M⁺, (n, r), for an axis that holds a matrix."""
+        assert self.rows is not None
+        M = self._in_units
+        G = triangle_inverse(M) if self._is_full_triangle else _inverse_of(M)
+        if self.kind == "crossed" and np.abs(G @ M - np.eye(self.size)).max() > _FULL_TOL:
+            raise DesignError(
+                "rows beside which an axis is added up must tell all of its values apart", field="rows"
+            )
+        G /= self._unit
+        return G
+
+    @cached_property
+    def total_estimate(self) -> Array:
+        """1ᵀM⁺, (r,): how the total of an axis follows from what is measured of it, as it is."""
+        return np.asarray(self._least_squares.sum(axis=0))
+
+    @cached_property
+    def measured(self) -> AxisForm:
+        """What a table of this axis measures as it is: every value, or the rows of a crossed axis."""
+        if self.kind == "crossed":
+            return AxisForm("whole", self.size, self.rows)
+        return identity_form(self.size)
+
+    @cached_property
     def inverse(self) -> Array:
         """G as an (n, r) array, for an axis that holds a matrix."""
-        assert self.rows is not None
-        unit = self._unit
-        G = triangle_inverse(self._in_units) if self._is_full_triangle else _inverse_of(self._in_units)
-        G /= unit
-        share = self.share
+        G, share = self._least_squares, self.share
         # M⁺ is an inverse up to multiples of g, which M does not see; sums of zero say which of them.
         return np.asarray(G if share is None else G - np.outer(share, G.sum(axis=0)))
 

@@ -203,9 +203,13 @@ class Structured(Measured):
             rows.append(total)
         return exact.as_integers(in_schema_order(self.axes, np.vstack(rows).T).T)
 
+    def measured_form(self, form: AxisForm) -> AxisForm:
+        """What is measured of an axis in the blocks that hold it, as a form that is part of them as it is."""
+        return form
+
     def _entries(self, form: AxisForm) -> Array:
         """The matrix of one axis, in Python integers."""
-        return form.entries()
+        return self.measured_form(form).entries()
 
     # Privacy, in integers -------------------------------------------------------------------------
 
@@ -220,7 +224,7 @@ class Structured(Measured):
     @property
     def _columns(self) -> Sequence[Sequence[Columns]]:
         """The columns of what is measured along each axis, one of which a record meets."""
-        return self.forms
+        return [[self.measured_form(form) for form in own] for own in self.forms]
 
     @property
     def column_costs(self) -> tuple[int, ...]:
@@ -253,7 +257,7 @@ class Structured(Measured):
         return np.concatenate(parts)
 
     def _block_answers(self, table: Array, forms: Sequence[AxisForm]) -> Array:
-        return integer_blocks.block_answers(table, forms)
+        return integer_blocks.block_answers(table, [self.measured_form(form) for form in forms])
 
     # From integers to answers -------------------------------------------------------------------------
 

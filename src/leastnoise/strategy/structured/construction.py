@@ -102,7 +102,7 @@ class BlockProposal:
             )
         # Logarithms: products of many axes leave the range of floats.
         costs = [
-            [0.0 if self.are_tables else math.log2(form.largest_cost(power)) for form in own]
+            [math.log2((form.measured if self.are_tables else form).largest_cost(power)) for form in own]
             for own in self.forms
         ]
         if not all(math.isfinite(x) and x > 0 for x in self.shares.tolist()):

@@ -1,21 +1,28 @@
-"""Cross tables measured as they are, each with a weight of its own.
+"""Tables of attributes measured as they are, each with a weight of its own.
 
-A record is counted once in every table, so tables of the attribute sets t with integer weights θ_t have the
-sensitivities Δ₁ = Σ θ_t and Δ² = Σ θ_t², whatever the number of cells: with Laplace noise this is far less
-than what residuals cost. What the tables say about the residuals of a set r, each through the sums over
-t∖r, is averaged with the weights that leave least variance:
+A table of the axes t holds products of rows ⊗_{a in t} M_a ⊗_{a not in t} 1ᵀ. Along an axis M_a is the
+identity, which makes plain cross tables, or a matrix of full rank ("crossed"), such as every value and some
+sums of values. A record meets one column of M_a, so tables with integer weights θ_t have the sensitivities
+Δ₁ = Σ_t θ_t Π_{a in t} max_i ‖M_a e_i‖₁ and Δ² likewise with squares, whatever the number of cells: with
+Laplace noise this is far less than what residuals cost.
 
-    ν_{r,t} = (σ²/θ_t²) Π_{a in t∖r} n_a Π_{a in r} n_a² ,     1/ν_r = Σ_{t ⊇ r} 1/ν_{r,t}               (1)
+With λ_a = 1ᵀ(M_aᵀM_a)⁻¹1, the variance of the least-squares total of axis a (n_a for the identity), what the
+tables say about the residuals of a set r, each through the totals of t∖r, is averaged with the weights that
+leave least variance:
 
-White noise on tables stays uncorrelated between residuals, so everything else is as in `structured`, with
-ν_r for the variance of component r in the coordinates ⊗ (n_a I − 11ᵀ).
+    ν_{r,t} = (σ²/θ_t²) Π_{a in t∖r} λ_a Π_{a in r} c_a ,     1/ν_r = Σ_{t ⊇ r} 1/ν_{r,t}                 (1)
+
+c_a is 1 for rows M_a, whose residuals keep the coordinates of what is measured, and n_a² for the identity,
+whose residuals have the coordinates n_a I − 11ᵀ. Residuals and totals have uncorrelated noise along every
+axis (`axis_form`), so that all residuals have, and averages by (1) are the least squares of all tables: they
+are diagonal in the coordinates in which MᵀM is the identity, of which 11ᵀ is a multiple of a projection.
+Everything else is as in `structured`, with ν_r for the variance of component r.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -28,50 +35,51 @@ from leastnoise.query import AxisSet, Lattice, ProductTerm
 from leastnoise.strategy.measured import CountTables
 from leastnoise.strategy.structured.axis_form import AxisForm
 from leastnoise.strategy.structured.blocks import Structured
-from leastnoise.strategy.structured.integer_blocks import Columns
 from leastnoise.strategy.structured.reconstruction import Components
 from leastnoise.strategy.structured.view import View
 
+# Forms of the axes of tables.
+_KINDS = ("centred", "crossed")
 
-@dataclass(frozen=True)
-class _UnitColumns:
-    """The columns of the identity: a single one in each."""
 
-    size: int
+def _grown(form: AxisForm) -> tuple[float, float]:
+    """λ_a and c_a of (1), for an axis that is added up and for one whose residuals are kept."""
+    if form.rows is None:
+        return float(form.size), float(form.size) ** 2
+    return float(np.sum(form.total_estimate**2)), 1.0
 
-    def costs(self, power: int) -> list[int]:
-        return [1] * self.size
 
-    def largest_cost(self, power: int) -> int:
-        return 1
+def _totals(form: AxisForm, table: Array, position: int) -> Array:
+    """The estimated totals along one axis of a table."""
+    if form.rows is None:
+        return np.asarray(table.sum(axis=position))
+    return np.tensordot(form.total_estimate, table, axes=(0, position))
 
-    @property
-    def is_alike(self) -> bool:
-        return True
 
-    def inner_products(self) -> tuple[int, int]:
-        return (0, 1)
+def _total_rows(form: AxisForm, n: int) -> Array:
+    """How the total of an axis follows from a table, n times."""
+    if form.rows is None:
+        return np.ones((n, form.size))
+    return np.broadcast_to(form.total_estimate, (n, form.n_rows))
 
 
 class WeightedTables(Structured):
-    """Weighted cross tables with one scale of noise. Every axis that is measured is centred."""
+    """Weighted tables with one scale of noise. Every axis that is measured is centred or crossed."""
 
     def _check(self) -> None:
         super()._check()
-        if not self.is_simple or any(form.kind != "centred" for own in self.forms for form in own):
-            raise DesignError("weighted tables hold plain counts of every axis", field="strategy")
+        if not self.is_simple or any(form.kind not in _KINDS for own in self.forms for form in own):
+            raise DesignError(
+                "weighted tables hold plain counts of every axis, or rows of full rank", field="strategy"
+            )
+        for own in self.forms:
+            for form in own:
+                if form.kind == "crossed":
+                    # Refuses rows that do not tell all values apart.
+                    form.total_estimate  # noqa: B018
 
-    # Privacy: a record has one count in every table ------------------------------------------------------
-
-    @property
-    def _columns(self) -> Sequence[Sequence[Columns]]:
-        return [[_UnitColumns(form.size) for form in own] for own in self.forms]
-
-    def _entries(self, form: AxisForm) -> Array:
-        return np.eye(form.size, dtype=object)
-
-    def _block_answers(self, table: Array, forms: Sequence[AxisForm]) -> Array:
-        return table.astype(object)
+    def measured_form(self, form: AxisForm) -> AxisForm:
+        return form.measured
 
     # From tables to residuals ----------------------------------------------------------------------------
 
@@ -91,12 +99,11 @@ class WeightedTables(Structured):
     def _sources(self) -> dict[AxisSet, list[tuple[int, float]]]:
         """For every set r the tables that hold it, and 1/ν_{r,t} in units of σ^−2."""
         sources: dict[AxisSet, list[tuple[int, float]]] = {axes: [] for axes in self.component_sets}
-        sizes = [axis.size for axis in self.axes]
+        grown_by = [_grown(own[0]) if own else (1.0, 1.0) for own in self.forms]
         for number, block in enumerate(self.blocks):
-            of_table = math.prod(sizes[a] for a in block.axes)
             for count in range(len(block.axes) + 1):
                 for axes in combinations(block.axes, count):
-                    grown = of_table * math.prod(sizes[a] for a in axes)
+                    grown = math.prod(grown_by[a][a in axes] for a in block.axes)
                     sources[axes].append((number, float(block.multiplier) ** 2 / grown))
         return sources
 
@@ -118,17 +125,20 @@ class WeightedTables(Structured):
         return {number: self._residual(axes, known) for number, axes in zip(numbers, sets, strict=True)}
 
     def _residual(self, axes: AxisSet, tables: Components) -> Array:
-        """⊗ (n_a I − 11ᵀ) applied to the best estimate of a set's table, up to smaller sets."""
+        """The best estimate of a set's table, in the coordinates of its residuals, up to smaller sets."""
         sources = self._sources[axes]
         whole = math.fsum(share for _, share in sources)
         total: Array | None = None
         for number, share in sources:
-            left_out = tuple(i for i, a in enumerate(self.blocks[number].axes) if a not in axes)
-            part = tables[number].sum(axis=left_out) * (share / whole)
+            part = tables[number] * (share / whole)
+            for position, a in reversed(list(enumerate(self.blocks[number].axes))):
+                if a not in axes:
+                    part = _totals(self.forms[a][0], part, position)
             total = part if total is None else total + part
         assert total is not None
         for position, a in enumerate(axes):
-            total = self.axes[a].size * total - total.sum(axis=position, keepdims=True)
+            if self.forms[a][0].rows is None:
+                total = self.axes[a].size * total - total.sum(axis=position, keepdims=True)
         return np.asarray(total)
 
     def _gain_norms(self, view: View, term: ProductTerm) -> tuple[Array, Array, Array]:
@@ -146,11 +156,15 @@ class WeightedTables(Structured):
                 for a in term.places:
                     form = self.forms[a][0]
                     if a in axes:
-                        # W G (n I − 11ᵀ) = W − mean, and G is that over n.
+                        # W G (n I − 11ᵀ) = W − mean, and G is that over n; for rows it is W G itself.
                         largest = view.gain_norms(a, form, kinds[a])[2]
-                        part = part * view.shaped(largest * form.size, a, term)
+                        unit = form.size if form.rows is None else 1
+                        part = part * view.shaped(largest * unit, a, term)
                     else:
                         part = part * view.shaped(np.abs(view.centre(a, form, kinds[a])), a, term)
+                for a in table:
+                    if a not in axes and self.forms[a][0].rows is not None:
+                        part = part * float(np.abs(self.forms[a][0].total_estimate).max())
                 of_table = of_table + part
             total = total + of_table * math.prod(self.block_shapes[number])
             peak = np.maximum(peak, of_table)
@@ -165,11 +179,11 @@ class WeightedTables(Structured):
         for start in range(0, rows, step):
             n = min(step, rows - start)
             index = np.unravel_index(np.arange(start, start + n), shown) if shown else ()
-            centred, centres = {}, {}
+            residual, centres = {}, {}
             for position, a in enumerate(term.places):
-                W = view.rows(a, kinds[a], index[position])
-                centres[a] = W.mean(axis=1)
-                centred[a] = W - centres[a][:, None]
+                W, form = view.rows(a, kinds[a], index[position]), self.forms[a][0]
+                centres[a] = form.centre_of(W)
+                residual[a] = W - centres[a][:, None] if form.rows is None else form.gain(W)
             parts = []
             for number, (table, _, weight, _) in enumerate(self.blocks):
                 parts.append(np.zeros((n, math.prod(self.block_shapes[number]))))
@@ -182,7 +196,7 @@ class WeightedTables(Structured):
                         if a not in axes:
                             part = part * centres[a][:, None]
                     for a in table:
-                        along = centred[a] if a in axes else np.ones((n, self.axes[a].size))
+                        along = residual[a] if a in axes else _total_rows(self.forms[a][0], n)
                         part = (part[:, :, None] * along[:, None, :]).reshape(n, -1)
                     parts[-1] += part
             yield np.concatenate(parts, axis=1)
