@@ -80,15 +80,16 @@ def test_tables_of_rows_are_least_squares_of_their_dense_rows(seed: int) -> None
 
 @pytest.mark.thorough
 def test_intervals_come_from_how_the_noise_enters() -> None:
-    """Drawn answers leave their 95% intervals 2 to 5 times in 100."""
+    """Drawn answers leave their 95% intervals 5 times in 100: half-widths are within 0.1 % of the quantiles."""
     rng = np.random.default_rng(1)
     workload = random_union(rng)
-    strategy = random_tables(workload, rng)
+    # Noise of a small scale is drawn on a coarse grid, which intervals allow for.
+    strategy = random_tables(workload, rng).with_scale(10**6)
     half = strategy.laplace_half_widths(workload, 0.05)
     noise = rng.laplace(scale=strategy.scale, size=(strategy.n_measured, 20_000))
     outside = (np.abs(strategy.error_map(workload)(noise)) > half[:, None]).mean(axis=1)
     # Six standard deviations of a share of 0.05 in 20,000 draws.
-    assert (outside < 0.05 + 6 * np.sqrt(0.05 * 0.95 / 20_000)).all() and outside.min() > 0.02
+    assert np.abs(outside - 0.05).max() < 6 * np.sqrt(0.05 * 0.95 / 20_000)
 
 
 def test_counts_are_multiplied_exactly() -> None:

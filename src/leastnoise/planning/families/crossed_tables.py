@@ -30,25 +30,20 @@ from itertools import pairwise
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
-from leastnoise.planning.families.product_requests import ProductRequest, product_request, uniform
-from leastnoise.planning.families.proposals import scaled_note
+from leastnoise.planning.families.product_requests import ProductRequest
 from leastnoise.planning.families.weighted_tables import NEGLIGIBLE
-from leastnoise.planning.method import Request, SearchResult
 from leastnoise.planning.p_identity.coarse_to_fine import FLAT, MOST, Effort, search, tents
 from leastnoise.planning.p_identity.objective_function import (
     Problem,
     covariance_of,
     problem_of_gram,
-    rows_of,
     total_and_gradient,
 )
 from leastnoise.query import Products
 from leastnoise.solver import minimise_smooth
-from leastnoise.strategy import AxisForm, BlockProposal, centred_form
 
 # Axes at most: every set of them has a weight, 4,096 of them.
 MAX_AXES = 12
@@ -76,6 +71,9 @@ _KEPT_STARTS = 3
 
 # Steps of those that go on.
 _STEPS = 1_000
+
+# Steps from a point that is good for nearly the same problem.
+_IMPROVED_STEPS = 100
 
 # Operations of all steps of one start that goes on, some seconds: beyond it there are fewer steps.
 _OPERATIONS = 1e11
@@ -331,6 +329,12 @@ def _point(
     return CrossedPoint(weights, thetas, totals[1], ended)
 
 
+def improve_tables(problem: CrossedProblem, point: CrossedPoint, deadline: Deadline) -> CrossedPoint:
+    """Where the search ends from a point that is good for nearly the same problem."""
+    start = _point(problem, point.weights, point.thetas)
+    return _Descent(problem, start).follow(start, min(_IMPROVED_STEPS, _steps(problem, start)), deadline)
+
+
 def search_tables(problem: CrossedProblem, *, seed: int = 0, deadline: Deadline = NEVER) -> CrossedPoint:
     """The best weighted tables of rows found. The same seed gives the same tables, unless time ends it."""
     generator = np.random.default_rng(seed)
@@ -444,33 +448,3 @@ def on_grid(A: Array) -> Array:
     excess = np.abs(rows).sum(axis=0) - 2**_BITS
     rows[largest, places] -= np.sign(rows[largest, places]) * excess
     return np.asarray(rows[np.abs(rows).max(axis=1) > 0])
-
-
-def proposal_of(products: Products, point: CrossedPoint) -> BlockProposal:
-    """The tables in whole numbers; an axis without sums, or in no table, is measured value by value."""
-    used = np.argwhere(point.weights > 0)
-    forms: list[tuple[AxisForm, ...]] = []
-    for a, (size, theta) in enumerate(zip(products.sizes, point.thetas, strict=True)):
-        if not used[:, a].any():
-            forms.append((centred_form(size),) if products.kinds[a] else ())
-        elif theta is None or not theta.any():
-            forms.append((centred_form(size),))
-        else:
-            forms.append((AxisForm("crossed", size, on_grid(rows_of(theta))),))
-    sets = [tuple(np.flatnonzero(own).tolist()) for own in used]
-    shares = np.array([point.weights[tuple(own)] for own in used])
-    blocks = tuple((s, (0,) * len(s)) for s in sets)
-    return BlockProposal(products.axes, tuple(forms), blocks, shares, are_tables=True)
-
-
-def find_crossed(request: Request) -> SearchResult:
-    """The best weighted tables of rows, for a request about products and Laplace noise."""
-    question = product_request(request)
-    products = question.products
-    point = search_tables(crossed_problem(question), deadline=request.deadline)
-    proposal = proposal_of(products, point)
-    n_searched = sum(form.kind == "crossed" for own in proposal.forms for form in own)
-    rows = f", with sums of values of {n_searched} attributes" if n_searched else ""
-    note = f"{len(proposal.blocks):,} tables, each with a weight{rows}"
-    witness = ProductWitness(uniform(products))
-    return SearchResult(proposal, witness, "heuristic", note + scaled_note(request), point.ended)

@@ -30,7 +30,8 @@ import numpy as np
 from leastnoise.bounds import ProductWitness, Status, apart_loads
 from leastnoise.core.errors import DesignError
 from leastnoise.planning.families import weighted_tables
-from leastnoise.planning.families.crossed_tables import find_crossed, refuse_crossed
+from leastnoise.planning.families.crossed_plans import find_crossed
+from leastnoise.planning.families.crossed_tables import refuse_crossed
 from leastnoise.planning.families.product_requests import (
     ProductRequest,
     batch_shares,

@@ -21,7 +21,8 @@ from leastnoise.core.deadline import Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.core.resources import Needs
-from leastnoise.planning.families.crossed_tables import find_crossed, refuse_crossed
+from leastnoise.planning.families.crossed_plans import find_crossed
+from leastnoise.planning.families.crossed_tables import refuse_crossed
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.laplace_factor import best_factor
 from leastnoise.planning.families.product_requests import (
@@ -54,8 +55,6 @@ def _refuses(request: Request) -> str | None:
     if reason is not None:
         return reason
     question = product_request(request)
-    if request.privacy.noise.is_pure and request.objective.kind == "largest":
-        return "with Laplace noise it minimises total variance only"
     if len(question.products.terms) > 1:
         if request.privacy.noise.is_pure:
             return _refuses_union(question.products)
@@ -64,6 +63,8 @@ def _refuses(request: Request) -> str | None:
         return "the queries ask about a single attribute, which is not a product"
     if request.objective.kind == "total-within-caps":
         return "the least total within targets is no product of what its attributes need"
+    if request.privacy.noise.is_pure and request.objective.kind == "largest":
+        return "with Laplace noise it minimises total variance only"
     return None
 
 

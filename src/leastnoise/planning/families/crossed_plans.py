@@ -1,0 +1,107 @@
+"""Plans of weighted tables of rows: see `crossed_tables` for how their weights are sought.
+
+For the largest variance, or share of a cap, the weights of the products rise where a row of theirs has the
+largest, and the search goes on from where it was; the best tables met are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from leastnoise.bounds import ProductWitness
+from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended
+from leastnoise.planning.families.crossed_tables import (
+    CrossedPoint,
+    crossed_problem,
+    improve_tables,
+    on_grid,
+    search_tables,
+)
+from leastnoise.planning.families.product_requests import ProductRequest, product_request, uniform
+from leastnoise.planning.families.proposals import scaled_note
+from leastnoise.planning.method import Request, SearchResult
+from leastnoise.planning.p_identity.objective_function import rows_of
+from leastnoise.query import Products
+from leastnoise.strategy import AxisForm, BlockProposal, centred_form
+
+# Rounds for the largest variance.
+_ROUNDS = 16
+
+# The power of its share of a cap by which the weight of a product rises in each round.
+_POWER = 0.7
+
+# Queries. Beyond this number their variances are not worked out in every round, and the weights stay.
+_MAX_VARIANCES = 2_000_000
+
+
+def proposal_of(products: Products, point: CrossedPoint) -> BlockProposal:
+    """The tables in whole numbers; an axis without sums, or in no table, is measured value by value."""
+    used = np.argwhere(point.weights > 0)
+    forms: list[tuple[AxisForm, ...]] = []
+    for a, (size, theta) in enumerate(zip(products.sizes, point.thetas, strict=True)):
+        if not products.kinds[a]:
+            forms.append(())
+        elif theta is None or not theta.any() or not used[:, a].any():
+            forms.append((centred_form(size),))
+        else:
+            forms.append((AxisForm("crossed", size, on_grid(rows_of(theta))),))
+    sets = [tuple(np.flatnonzero(own).tolist()) for own in used]
+    shares = np.array([point.weights[tuple(own)] for own in used])
+    blocks = tuple((s, (0,) * len(s)) for s in sets)
+    return BlockProposal(products.axes, tuple(forms), blocks, shares, are_tables=True)
+
+
+def find_crossed(request: Request) -> SearchResult:
+    """The best weighted tables of rows, for a request about products and Laplace noise."""
+    question = product_request(request)
+    p = None
+    if request.objective.kind == "largest":
+        point, p = _least_largest(request, question)
+    else:
+        point = search_tables(crossed_problem(question), deadline=request.deadline)
+    proposal = proposal_of(question.products, point)
+    n_searched = sum(form.kind == "crossed" for own in proposal.forms for form in own)
+    note = f"{len(proposal.blocks):,} cross tables, each with a weight"
+    if n_searched:
+        note += f", and weighted sums of values along {n_searched} of their axes"
+    witness = ProductWitness(uniform(question.products), p)
+    return SearchResult(proposal, witness, "heuristic", note + scaled_note(request), point.ended)
+
+
+def _least_largest(request: Request, question: ProductRequest) -> tuple[CrossedPoint, Array]:
+    """The tables with the least largest share of a cap met, and the weights of the products for the bound."""
+    assert question.caps is not None
+    finite = np.isfinite(question.caps)
+    p = np.where(finite, 1 / np.where(finite, question.caps, 1), 0.0)
+    point = search_tables(crossed_problem(replace(question, weights=p)), deadline=request.deadline)
+    best, least, ended = point, math.inf, point.ended
+    for _ in range(_ROUNDS if sum(term.n_rows for term in question.products.terms) <= _MAX_VARIANCES else 0):
+        shares = _largest_shares(request, question, point)
+        if float(shares.max()) < least:
+            best, least = point, float(shares.max())
+        if request.deadline.is_past:
+            ended = "deadline"
+            break
+        p = p * np.maximum(shares / shares.max(), 1e-9) ** _POWER
+        point = improve_tables(crossed_problem(replace(question, weights=p)), point, request.deadline)
+    else:
+        # Nothing but their number ends the rounds.
+        ended = _worse(ended)
+    return replace(best, ended=ended), p
+
+
+def _worse(ended: Ended) -> Ended:
+    return "deadline" if ended == "deadline" else "exhausted"
+
+
+def _largest_shares(request: Request, question: ProductRequest, point: CrossedPoint) -> Array:
+    """The largest variance of a row of every product as a share of its cap."""
+    assert question.caps is not None
+    strategy = proposal_of(question.products, point).measured_within(request.privacy, tol=request.tol)
+    view = strategy.view(request.workload)
+    largest = np.array([float(view.term_variances(term).max()) for term in question.products.terms])
+    return np.where(np.isfinite(question.caps), largest / question.caps, 0.0)
