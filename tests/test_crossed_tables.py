@@ -80,7 +80,7 @@ def test_tables_of_rows_are_least_squares_of_their_dense_rows(seed: int) -> None
 
 @pytest.mark.thorough
 def test_intervals_come_from_how_the_noise_enters() -> None:
-    """Drawn answers leave their 95% intervals 5 times in 100: half-widths are within 0.1 % of the quantiles."""
+    """Drawn answers leave their 95% intervals 5 times in 100; half-widths are 0.1 % too wide at most."""
     rng = np.random.default_rng(1)
     workload = random_union(rng)
     # Noise of a small scale is drawn on a coarse grid, which intervals allow for.

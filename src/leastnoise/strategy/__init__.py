@@ -55,14 +55,8 @@ from leastnoise.strategy.rounding import (
     rounded_rows,
 )
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
-from leastnoise.strategy.structured.axis_form import (
-    AxisForm,
-    centred_form,
-    identity_form,
-    rounded_centre,
-    split_form,
-    whole_form,
-)
+from leastnoise.strategy.structured.axis_form import AxisForm, centred_form, identity_form
+from leastnoise.strategy.structured.axis_rounding import rounded_centre, split_form, whole_form
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.construction import (
     ROUNDING,

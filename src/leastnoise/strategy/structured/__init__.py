@@ -2,12 +2,13 @@
 
 A module imports only modules that stand above it here:
 
-    axis_form        how one axis is measured, and rounded to integers
+    axis_form        how one axis is measured
+    axis_rounding    real rows of one axis rounded to integers
     integer_blocks   which blocks there are, what one record changes in them, and what they measure, exactly
     view             a workload as a structured strategy sees it
     reconstruction   from noisy blocks to answers
     accuracy         how accurate answers are
     blocks           the strategy: independent blocks, each a product over the axes
-    tables           the special case of weighted cross tables
+    tables           weighted tables of some axes, plain or of rows of full rank
     construction     both, from shares of a budget and from files
 """
