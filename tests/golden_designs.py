@@ -213,8 +213,8 @@ def differences(name: str, then: dict[str, Any], now: dict[str, Any], *, is_same
 
     Another BLAS rounds otherwise, so that elsewhere digests differ. Optima and fixed strategies have the same
     values there; a search without a proof of its optimum may end in another one, and must only be possible
-    beside the first: a lower bound is below whatever is achieved. The same holds where the clock has ended a
-    search: under pure privacy, "auto" has ten seconds.
+    beside the first: a lower bound is below whatever is achieved. The same holds where a clock has ended a
+    search.
     """
     is_same_machine = is_same_machine and now.get("ended") != "deadline"
     if "refused" in then or "refused" in now or is_same_machine:
