@@ -33,7 +33,8 @@ from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.measured import Measured
 from leastnoise.strategy.rounding import RealStrategy
 from leastnoise.strategy.row_space import as_short_integers, basis_of
-from leastnoise.strategy.structured.axis_form import AxisForm, whole_form
+from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.structured.axis_rounding import whole_form
 from leastnoise.strategy.structured.blocks import Structured
 
 # Coefficients that an answer may take of rows that are measured after it is due, beside its largest one.
