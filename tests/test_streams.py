@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import leastnoise as ln
+import stream_stress
 from leastnoise.core.errors import (
     AlreadySpentError,
     DesignError,
@@ -425,3 +426,100 @@ def test_best_running_sums_of_a_year() -> None:
     assert math.isclose(
         float(np.max(largest.known_stderr() ** 2)), largest.certificate.achieved, rel_tol=1e-9
     )
+
+
+# Killed, and from a shell ---------------------------------------------------------------------------------
+
+
+@pytest.mark.thorough
+def test_a_stream_survives_being_killed(tmp_path: Path) -> None:
+    found = stream_stress.kill(tmp_path, kills=40, seed=5)
+    wrong = {name: found[name] for name in ("unpaid", "paid twice", "unstored", "different", "drawn twice")}
+    assert not any(wrong.values()), wrong
+    assert found["completed"] == found["streams"]
+
+
+@pytest.mark.thorough
+def test_a_twin_that_hands_out_before_it_stores_is_found(tmp_path: Path) -> None:
+    found = stream_stress.kill(tmp_path, kills=25, seed=5, is_twin=True)
+    assert found["unstored"] + found["different"] + found["unpaid"] > 0
+
+
+SPECIFICATION = """
+[schema]
+month = ["2026-01", "2026-02", "2026-03", "2026-04"]
+sex = ["F", "M"]
+
+[privacy]
+mu = 10000
+
+[[query]]
+kind = "prefix"
+attribute = "month"
+name = "so far"
+
+[[query]]
+kind = "marginal"
+attributes = ["month", "sex"]
+name = "by sex"
+
+[design]
+over = "month"
+"""
+
+
+def run(*arguments: str) -> Any:
+    from typer.testing import CliRunner
+
+    from leastnoise.app.cli.main import app
+
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+def test_a_scheduler_publishes_period_by_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("town.toml").write_text(SPECIFICATION)
+    table().to_csv("people.csv", index=False)
+    assert run("ledger", "create", "a.ledger", "--dataset", "town", "--mu", "15000").exit_code == 0
+    publish = ("publish", "town.toml", "--data", "people.csv", "--ledger", "a.ledger", "--period")
+    first = run(*publish, MONTHS[0])
+    assert first.exit_code == 0, first.output
+    assert "All periods together spend" in first.output
+    left = str(ln.Ledger("a.ledger").remaining)
+    # The same command again writes the same answers, and costs nothing.
+    written = Path("town-2026-01-answers.csv").read_text()
+    again = run(*publish, MONTHS[0])
+    assert (again.exit_code, Path("town-2026-01-answers.csv").read_text()) == (0, written)
+    refused = run(*publish, MONTHS[2])
+    assert refused.exit_code != 0
+    assert "--skip" in refused.output
+    last = run(*publish, MONTHS[2], "--skip")
+    assert last.exit_code == 0
+    answers = pd.read_csv("town-2026-03-answers.csv")
+    so_far = answers[answers["query"] == "so far"]["answer"].round().tolist()
+    assert so_far == [int((table()["month"] <= month).sum()) for month in MONTHS[:3]]
+    assert str(ln.Ledger("a.ledger").remaining) == left
+    assert "published through 2026-03, next 2026-04" in run("ledger", "show", "a.ledger").output
+    Path("town.toml").write_text(SPECIFICATION.replace("10000", "9000"))
+    changed = run(*publish, MONTHS[3])
+    assert changed.exit_code != 0
+    assert "something else" in changed.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--period", "2026-01"), "--ledger"),
+        (("--period", "2026-09", "--ledger", "a.ledger"), "2026-01, 2026-02"),
+    ],
+)
+def test_what_a_period_needs_is_said(
+    arguments: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("town.toml").write_text(SPECIFICATION)
+    table().to_csv("people.csv", index=False)
+    run("ledger", "create", "a.ledger", "--dataset", "town", "--mu", "15000")
+    refused = run("publish", "town.toml", "--data", "people.csv", *arguments)
+    assert refused.exit_code != 0
+    assert says in refused.output

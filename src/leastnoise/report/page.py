@@ -240,7 +240,10 @@ def _accuracy(plan: Plan) -> dict[str, Any]:
 
 
 def _privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None) -> dict[str, Any]:
-    """What is promised to whom; `is_truncated` is that of the release."""
+    """What is promised to whom; `is_truncated` is that of the release. Periods are paid for together."""
+    spent = "This release spent" if is_released else "Measuring it once would spend"
+    if plan.horizon is not None:
+        plan, spent = plan.horizon, "All periods together spend"
     goal, k = plan.privacy, plan.privacy.records_per_person
     record = "all records" if is_truncated else "the record" if k == 1 else f"up to {k} records"
     change, question = goal.relation.question(record)
@@ -252,7 +255,7 @@ def _privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None) -> dic
     return {
         "promise": goal.statement(by_person=bool(is_truncated)),
         "is_after": bool(plan.after),
-        "spent": words.spent(plan, "This release spent" if is_released else "Measuring it once would spend"),
+        "spent": words.spent(plan, spent),
         "after": [f"{line[0].upper()}{line[1:]}" for line in plan.earlier_plans_to_text()],
         "warning": words.large_delta(plan),
         "who": words.who_is_protected(plan, is_truncated),
@@ -267,6 +270,7 @@ def _privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None) -> dic
 
 def _proof(plan: Plan, *, is_released: bool) -> dict[str, Any]:
     """The certificate; no rows where nothing is proved."""
+    plan = plan if plan.horizon is None else plan.horizon
     if plan.strategy is None:
         return {"note": plan.note, "tried": trials_to_text(plan.tried), "rows": []}
     proof = plan.certificate

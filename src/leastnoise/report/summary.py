@@ -12,7 +12,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import ending_to_text
 from leastnoise.core.whole_file import written_whole
-from leastnoise.planning import Plan, trials_to_text
+from leastnoise.planning import Plan, period_labels, trials_to_text
 from leastnoise.query import QueryBlock
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
@@ -117,11 +117,14 @@ def release_text(release: Release) -> str:
         )
     else:
         lines += textwrap.wrap(release.adjusted.statement(), _WIDTH)
+    # Privacy and proof are those of all periods, where a release is one of them.
+    whole = plan if plan.horizon is None else plan.horizon
+    spent = "This release spent" if whole is plan else "All periods together spend"
     lines += [
         "",
         *_accuracy(plan),
-        *_privacy(plan, "This release spent", release.is_truncated),
-        *_proof(plan),
+        *_privacy(whole, spent, release.is_truncated),
+        *_proof(whole),
     ]
     return "\n".join(lines)
 
@@ -134,7 +137,14 @@ def _size(plan: Plan) -> list[str]:
     """How much was asked of how large a table."""
     n_batches, n = len(plan.workload.blocks), plan.workload.shape[1]
     batches = "1 query" if n_batches == 1 else f"{n_batches:,} queries"
-    return [f"Asked in {batches}, over a table of {counted(n, 'cell')}.", ""]
+    lines = [f"Asked in {batches}, over a table of {counted(n, 'cell')}."]
+    if plan.horizon is not None and plan.period is not None:
+        labels = period_labels(plan.horizon)
+        lines.append(
+            f"All that is due by {printable(labels[plan.period])}, of {len(labels):,} periods "
+            f"({printable(str(plan.over))}) that were paid for at once."
+        )
+    return [*lines, ""]
 
 
 def _answers(block: QueryBlock, answers: Array, ends: tuple[Array, Array] | None) -> list[str]:

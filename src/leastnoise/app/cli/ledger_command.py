@@ -39,7 +39,7 @@ from leastnoise.privacy import (
     move_ledger,
     without_password,
 )
-from leastnoise.release import stored_goal, stored_release
+from leastnoise.release import is_stream, load_stream, stored_goal, stored_release
 
 ledger_app = typer.Typer(
     cls=Commands, help="Keep the privacy budget across releases.", no_args_is_help=True, rich_markup_mode=None
@@ -159,6 +159,8 @@ def show(
         say(row["release_id"])
         stored = "answers stored" if row["stored"] else "answers never stored"
         say(f"  {row['at']}  charged {row['unit']} {row['charged']:.6g}  {stored}")
+        for line in _published(ledger, row["release_id"]):
+            say(f"  {line}")
         if row["table"] is not None:
             say(f"  table {row['table']!r}, as it was called")
         if row["group"] not in (None, row["release_id"]):
@@ -166,6 +168,19 @@ def show(
         say(f"  paid at head {row['head']}")
     if not rows:
         say("nothing was released yet")
+
+
+def _published(ledger: Ledger, release_id: str) -> list[str]:
+    """What was published of a stream, and what is due next; nothing for any other release."""
+    entry = next(one for one in ledger.entries if one.release_id == release_id)
+    if not is_stream(entry) or not entry.is_stored:
+        return []
+    stream = load_stream(ledger, release_id)
+    done, following = stream.published, stream.next_period
+    through = f"published through {done[-1]}" if done else "nothing published yet"
+    return [
+        f"stream over {stream.plan.over}: {through}, {'all' if following is None else f'next {following}'}"
+    ]
 
 
 @ledger_app.command()

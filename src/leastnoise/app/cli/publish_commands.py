@@ -31,6 +31,7 @@ from leastnoise.app.cli.payment import (
     payment,
     typed,
 )
+from leastnoise.app.cli.period_command import Period, Skip, publish_period
 from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.app.specification import load_spec
 from leastnoise.core.errors import (
@@ -66,6 +67,8 @@ def publish(
     same_table_as: SameTableAs = None,
     table: TableLabel = None,
     time_limit: TimeLimit = None,
+    period: Period = None,
+    skip: Skip = False,
     force: Force = False,
 ) -> None:
     """Design, measure and write the answers."""
@@ -73,6 +76,20 @@ def publish(
     # Placeholders are those of the column that the specification names.
     unknown = asked.person_unknown if person in (None, asked.person) else ()
     person = asked.person if person is None else person
+    if period is not None:
+        publish_period(
+            spec,
+            asked,
+            _table(data, asked.schema, person, unknown),
+            period,
+            ledger=payment(ledger, None, same_table_as, table).ledger,
+            stream_id=release_id,
+            table=table,
+            out=out,
+            time_limit=time_limit,
+            skip=skip,
+        )
+        return
     outputs = _outputs(spec, data, out, force, asked.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id, same_table_as, table)
     # What is missing, or cannot be paid for, is found now rather than after a long design.

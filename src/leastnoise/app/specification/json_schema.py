@@ -52,6 +52,7 @@ _DESIGN_KEYS: dict[str, Json] = {
     "relative_to": {"const": "uniform"},
     "method": _TEXT | {"description": "`leastnoise methods` lists them"},
     "options": {"type": "object"},
+    "over": _TEXT | {"description": "the attribute that is time, for `publish --period`"},
     "tol": _POSITIVE,
     "time_limit": _POSITIVE | {"description": "seconds"},
     "backend": _TEXT,

@@ -67,7 +67,7 @@ FURTHER = {"neighbours": str(ADD_REMOVE), "records_per_person": 1, "calibration"
 # What may stand beside a goal, or alone where targets take its place, and is no part of it.
 PERSON = "person"
 PERSON_UNKNOWN = "person_unknown"
-DESIGN = ("objective", "relative_to", "method", "options", "tol", "time_limit", "backend")
+DESIGN = ("objective", "relative_to", "method", "options", "over", "tol", "time_limit", "backend")
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,7 +425,7 @@ def _settings(plain: Any) -> dict[str, Any]:
         if name not in DESIGN:
             words = f"[design] does not know {name!r}; it may hold {', '.join(DESIGN)}"
             raise _Refusal(words, "design", name, given=value)
-        if name in ("objective", "method", "backend") and not isinstance(value, str):
+        if name in ("objective", "method", "over", "backend") and not isinstance(value, str):
             raise _Refusal(f"[design]: {name} must be a text, got {value!r}", "design", name, given=value)
         if name == "options" and not isinstance(value, dict):
             words = f"[design]: options must be a table, as in {{ branching = 4 }}, got {value!r}"

@@ -1,0 +1,112 @@
+"""`publish --period`: one period of a plan over many, for a scheduler that runs the same command each time.
+
+The first call designs the plan and pays for all periods; every call publishes what is due by its period, or
+writes again what the ledger has stored of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from leastnoise.app.cli.design_commands import designed
+from leastnoise.app.cli.outputs import outputs_of, save, say_where
+from leastnoise.app.cli.terminal import say, spinner
+from leastnoise.app.specification import Spec
+from leastnoise.core.errors import InputError, LedgerMismatchError
+from leastnoise.planning import plan_through
+from leastnoise.privacy import Ledger
+from leastnoise.release import Stream, is_stream, load_stream, open_stream
+from leastnoise.report import summarize
+
+Period = Annotated[
+    str | None,
+    typer.Option(
+        "--period",
+        help="publish what is due by this value of the attribute that [design] over names, such as 2026-03; "
+        "the first call pays for all periods",
+    ),
+]
+Skip = Annotated[
+    bool,
+    typer.Option("--skip", help="publish this period though earlier ones were not, and give those up"),
+]
+
+
+def publish_period(
+    spec: Path,
+    asked: Spec,
+    source: Any,
+    period: str,
+    *,
+    ledger: Ledger | None,
+    stream_id: str | None,
+    table: str | None,
+    out: Path | None,
+    time_limit: float | None,
+    skip: bool,
+) -> None:
+    """Publish one period of the stream that a specification describes."""
+    if ledger is None:
+        raise InputError(
+            "--period needs --ledger: what was published of earlier periods is stored there", field="ledger"
+        )
+    if "over" not in asked.design:
+        raise InputError(
+            "--period needs an attribute that is time",
+            field="over",
+            remedy='name it in the specification, as in [design] over = "month"',
+        )
+    stream = _stream(asked, ledger, stream_id or spec.stem, table, time_limit)
+    if period not in stream.periods:
+        raise InputError.unknown("period", period, stream.periods)
+    part = plan_through(stream.plan, stream.periods.index(period))
+    named = spec.with_name(f"{spec.stem}-{period}{spec.suffix}")
+    # Written again at will: what a period has published never changes.
+    outputs = outputs_of(named, [spec], out=out, force=True, n_answers=part.workload.shape[0])
+    is_known = period in stream.published
+    with spinner("measuring"):
+        release = stream.measure(period, source, skip=skip)
+    save(release, outputs)
+    say(f"{summarize(release)}\n")
+    if is_known:
+        say(f"{period} was published before: these are the same answers.")
+    say_where(outputs)
+    following = stream.next_period
+    say(f"stream {stream.stream_id}: {'all published' if following is None else f'next is {following}'}")
+
+
+def _stream(
+    asked: Spec, ledger: Ledger, stream_id: str, table: str | None, time_limit: float | None
+) -> Stream:
+    """The stream of that id, opened now if the ledger does not know it.
+
+    Raises:
+        LedgerMismatchError: if what it was opened for is not what the specification asks now.
+    """
+    entry = next((one for one in ledger.entries if one.release_id == stream_id), None)
+    if entry is None or not entry.is_stored:
+        # One that was stopped after paying and before storing its plan is completed.
+        plan = designed(asked, time_limit)
+        say(f"opening stream {stream_id}: all {len(plan.workload.labels):,} counts are paid for now")
+        return open_stream(plan, ledger, stream_id=stream_id, table=table)
+    if not is_stream(entry):
+        raise LedgerMismatchError(
+            f"{stream_id!r} is a release of its own in this ledger, not a stream",
+            field="release_id",
+            given=stream_id,
+            remedy="name the stream with --release-id",
+        )
+    stream = load_stream(ledger, stream_id)
+    plan = stream.plan
+    is_same = plan.workload.digest == asked.workload.digest and plan.over == asked.design["over"]
+    if not is_same or asked.privacy not in (None, plan.privacy):
+        raise LedgerMismatchError(
+            f"the specification asks for something else than stream {stream_id!r} was opened for",
+            field="spec",
+            remedy="go on with the specification it was opened with, or open another with --release-id NEW, "
+            "which pays again",
+        )
+    return stream
