@@ -157,6 +157,9 @@ def kill(folder: Path, *, kills: int, seed: int = 0, is_twin: bool = False) -> d
             by_step = rng.random() < 0.7
             stop = (rng.choice(STOPS), rng.randint(1, 6), rng.random() < 0.5) if by_step else None
             seconds = None if by_step else rng.expovariate(1 / 0.05)
+            if is_twin:
+                # The one moment at which it is found out.
+                stop, seconds = ("store_part", 1, True), None
             was_killed = _in_child(own, plan, stop, seconds, is_twin)
             killed += was_killed
             wrong += judged(own, plan)
