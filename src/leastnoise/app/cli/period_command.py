@@ -25,7 +25,7 @@ Period = Annotated[
     str | None,
     typer.Option(
         "--period",
-        help="publish what is due by this value of the attribute that [design] over names, such as 2026-03; "
+        help="publish what is due by this value of the attribute that `over` names, such as 2026-03; "
         "the first call pays for all periods",
     ),
 ]
