@@ -38,12 +38,13 @@ TIED = [
     ln.Prefix("age") * ln.Marginal("sex"),
     ln.Where("age < 3 or sex == 'F'"),
 ]
+# Not every value is asked for of two attributes: of one alone, its rows would be measured in one block.
 RANGES = [
     ln.Ranges("age", [(0, 4), (3, 9)]),
     ln.Ranges("age", [(1, 3), (8, 12)]) * ln.Marginal("sex"),
-    ln.Marginal("sex", "region"),
+    ln.Marginal("sex") * ln.Prefix("region"),
 ]
-UNASKED = [ln.Prefix("age"), ln.Marginal("sex")]
+UNASKED = [ln.Prefix("age"), ln.Prefix("region")]
 WORKLOADS = {"apart": APART, "tied": TIED, "ranges": RANGES, "unasked": UNASKED}
 
 
