@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.bounds.nuclear_norm import total_variance_bound
+from leastnoise.bounds.nuclear_norm import total_variance_bound, trace_root_below
 from leastnoise.core.backend import NumpyBackend, load_backend
 from leastnoise.core.decompositions import (
     computed_on,
     eigh,
-    form_along,
-    gram_of,
     triangle_inverse,
+    triangle_inverse_norm,
     triangle_of,
 )
 from leastnoise.core.operators import Array
@@ -88,17 +87,15 @@ def test_triangles_and_products_agree_with_numpy(name: str, monkeypatch: pytest.
     monkeypatch.setattr("leastnoise.core.decompositions._SMALL", 1)
     generator = np.random.default_rng(3)
     for k in (1, 2, 7, 40):
-        rows, K = generator.standard_normal((k + 3, k)), symmetric(k)
+        rows = generator.standard_normal((k + 3, k))
         with computed_on(load_backend(name)):
             C = triangle_of(rows)
-            inverse = triangle_inverse(C)
-            form, gram = form_along(K, rows[:k]), gram_of(rows)
+            inverse, norm = triangle_inverse(C), triangle_inverse_norm(C)
         assert not np.tril(C, -1).any()
         np.testing.assert_allclose(C.T @ C, rows.T @ rows, atol=1e-12 * k)
         np.testing.assert_allclose(inverse @ C, np.eye(k), atol=1e-8)
         assert not np.tril(inverse, -1).any()
-        np.testing.assert_allclose(form, rows[:k].T @ K @ rows[:k], rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(gram, rows.T @ rows, atol=1e-12 * k)
+        assert norm == pytest.approx(float(np.linalg.norm(np.linalg.inv(C))), rel=1e-9)
 
 
 def test_what_is_below_a_triangle_is_not_read() -> None:
@@ -132,24 +129,40 @@ class InexactBackend(NumpyBackend):
     def matrix(self, values: Array) -> Array:
         return np.asarray(values, dtype=float).view(self._array)
 
+    def eigh(self, symmetric: Array, *, may_overwrite: bool = False) -> tuple[Array, Array]:
+        values, vectors = super().eigh(np.asarray(symmetric))
+        return values, vectors.view(self._array)
+
     def numpy(self, values: Array) -> Array:
         return np.asarray(values)
 
 
 @pytest.mark.parametrize("kind", ["entry", "float32", "nan"])
-def test_a_product_of_the_device_that_is_wrong_is_found_and_taken_here(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A proof rests on these two products: a device that errs must not raise a bound."""
+def test_a_proof_takes_no_wrong_product_of_a_device(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound rests on two products: a device that errs in them must not raise it."""
     monkeypatch.setattr("leastnoise.core.decompositions._SMALL", 1)
-    K, Y = symmetric(60), np.random.default_rng(4).standard_normal((60, 60))
-    with computed_on(InexactBackend(kind)):
-        with pytest.warns(RuntimeWarning, match="60 rows, and SciPy does: its product is wrong"):
-            form = form_along(K, Y)
-        with pytest.warns(RuntimeWarning, match="its product is wrong"):
-            gram = gram_of(Y)
-    assert (form == Y.T @ (K @ Y)).all()
-    assert (gram == Y.T @ Y).all()
+    K = symmetric(60)
+    honest = trace_root_below(K)
+    with (
+        computed_on(InexactBackend(kind)),
+        pytest.warns(RuntimeWarning, match="60 rows, and SciPy does: its product is wrong"),
+    ):
+        assert trace_root_below(K) == honest
+
+
+def test_a_device_proves_what_the_processor_does(monkeypatch: pytest.MonkeyPatch, recwarn: Any) -> None:
+    monkeypatch.setattr("leastnoise.core.decompositions._SMALL", 1)
+    extra("torch")
+    generator = np.random.default_rng(6)
+    for n, rank in ((1, 1), (5, 5), (40, 40), (40, 7), (130, 129)):
+        A = generator.standard_normal((n, rank)) * np.logspace(0, -6, rank)
+        K = A @ A.T
+        for device in (NumpyBackend(), load_backend("torch")):
+            with computed_on(device):
+                found = trace_root_below(K)
+            assert found == pytest.approx(trace_root_below(K), rel=1e-8)
+            assert found <= float(np.linalg.svd(A, compute_uv=False).sum()) * (1 + 1e-12)
+    assert not [w for w in recwarn if "SciPy does" in str(w.message)]
 
 
 @pytest.mark.thorough

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.decompositions import eigh, form_along, gram_of
-from leastnoise.core.operators import Array, require_room
+from leastnoise.core.backend import Backend
+from leastnoise.core.decompositions import agree_along, eigh, there_or_here
+from leastnoise.core.operators import Array, is_whole_space, require_room
 from leastnoise.query import Workload
 
 # Up to this many entries the queries themselves are decomposed; beyond, a Gram
@@ -68,7 +69,8 @@ def total_variance_bound(workload: Workload, q: Array, weights: Array | None = N
     if 2 * len(support) <= workload.shape[1] and np.count_nonzero(w) * len(support) <= _SKETCHED_ENTRIES:
         # Columns without weight add nothing: a bound over a million cells has weights on some thousands.
         return _bound_of_columns(workload.operator.columns(support) * np.sqrt(w)[:, None], q[support])
-    if np.count_nonzero(w) * workload.shape[1] <= _SKETCHED_ENTRIES:
+    is_known = _is_gram_known(workload, w)
+    if np.count_nonzero(w) * workload.shape[1] <= _SKETCHED_ENTRIES and not is_known:
         of_few = _few_directions_below(counted_rows(workload, w), np.sqrt(q))
         if of_few is not None:
             F = of_few / math.sqrt(math.fsum(q))
@@ -179,7 +181,7 @@ def _trace_root_of_laplacian(V: Array, laplacian: Array) -> float:
 
     root = _root(V)
     values, U = linalg.eigh(root @ laplacian @ root.T)
-    strong = values > max(_NOISE_FLOOR * len(values) * values.max(), 0)
+    strong = _strong(values)
     values, U = values[strong], U[:, strong]
     A = (root.T @ U) / np.sqrt(values)
     Y = laplacian @ A
@@ -243,16 +245,57 @@ def trace_root_below(K: Array) -> float:
         return 0.0
     if not kept.all():
         K = K[np.ix_(kept, kept)]
+
+    def there(device: Backend) -> float | None:
+        forms = _forms_on(device, K)
+        return None if forms is None else _trace_root_of(*forms)
+
+    return there_or_here(len(K), there, lambda: _trace_root_here(K))
+
+
+def _trace_root_here(K: Array) -> float:
     values, E = eigh(K)
     return _trace_root_along(values, E, K, E)
 
 
+# Random vectors along which the products of a device are compared with those of the processor. An error t
+# times larger than allowed passes one of them with a chance of about 1/t, and all of them with t^-8.
+_CHECKED_ALONG = 8
+
+
+def _forms_on(device: Backend, K: Array) -> tuple[Array, Array, Array] | None:
+    """Eigenvalues, EᵀKE and EᵀE by a device; None where its products differ from those here.
+
+    Whatever the device takes for eigenvectors proves a bound, if only these two products are right.
+    """
+    moved = device.matrix(K)
+    squares, E = device.eigh(moved)
+    values = device.numpy(squares)
+    strong = _strong(values)
+    if not strong.all():
+        values, E = values[strong], E[:, device.index(strong)]
+    H, EE, Y = E.T @ (moved @ E), E.T @ E, device.numpy(E)
+    v = np.random.default_rng(0).standard_normal((len(values), _CHECKED_ALONG))
+    along = Y @ v
+    longest = float(np.einsum("ij,ij->j", Y, Y).max())
+    form, gram = device.numpy(H), device.numpy(EE)
+    is_right = agree_along(form @ v, Y.T @ (K @ along), longest * float(np.linalg.norm(K))) and agree_along(
+        gram @ v, Y.T @ along, longest
+    )
+    return (values, form, gram) if is_right else None
+
+
+def _strong(values: Array) -> Array:
+    """Which eigenvalues are more than rounding."""
+    return np.asarray(values > max(_NOISE_FLOOR * len(values) * values.max(), 0))
+
+
 def _trace_root_along(values: Array, E: Array, K: Array, Y: Array) -> float:
     """(2) for the matrix whose form along E is Yᵀ K Y, and any values that may be its eigenvalues."""
-    strong = values > max(_NOISE_FLOOR * len(values) * values.max(), 0)
+    strong = _strong(values)
     if not strong.all():
         values, E, Y = values[strong], E[:, strong], Y[:, strong]
-    return _trace_root_of(values, form_along(K, Y), gram_of(E))
+    return _trace_root_of(values, Y.T @ (K @ Y), E.T @ E)
 
 
 def _trace_root_of(values: Array, H: Array, EE: Array) -> float:
@@ -277,9 +320,15 @@ def _trace_root_of(values: Array, H: Array, EE: Array) -> float:
 
 def weighted_rows(workload: Workload, weights: Array) -> Array | None:
     """diag(√w) W where fewer queries count than there are cells; None where their Gram matrix is smaller."""
-    if np.count_nonzero(weights) > workload.shape[1]:
+    if np.count_nonzero(weights) > workload.shape[1] or _is_gram_known(workload, weights):
         return None
     return counted_rows(workload, weights)
+
+
+def _is_gram_known(workload: Workload, weights: Array) -> bool:
+    """Whether the Gram matrix is no larger than the queries, of full rank, and known without their rows."""
+    operator, n = workload.operator, workload.shape[1]
+    return operator.is_quick and int(np.count_nonzero(weights)) >= n and is_whole_space(operator.basis())
 
 
 def counted_rows(workload: Workload, weights: Array) -> Array:

@@ -3,7 +3,7 @@
 Eigenvectors, triangles and inverses are nowhere trusted: what factors a workload is judged by the proof, the
 proof takes any matrix for the eigenvectors (`bounds.nuclear_norm`), and what is measured is rounded to
 integers whose cost is counted exactly. Products that a proof does rest on are compared with the processor's
-along random vectors. At 8,192 cells a GPU does in a second what one core takes minutes for.
+along random vectors (`agree_along`). At 8,192 cells a GPU does in a second what one core takes minutes for.
 
 A triangle takes a fifth of the time of singular values or less. Where it leaves the rank in doubt, the
 functions for systems of full rank give None, and singular values must decide.
@@ -26,10 +26,6 @@ from leastnoise.core.operators import Array
 # Below this many rows the way to a device takes longer than the decomposition.
 _SMALL = 512
 
-# Random vectors along which a product of the device is compared with that of the processor. An error t times
-# larger than allowed passes one of them with a chance of about 1/t, and all of them with t^-8.
-_CHECKED_ALONG = 8
-
 # The most by which two ways to take a product may differ, in roundings of its terms.
 _ROUNDINGS = 64.0
 
@@ -48,15 +44,18 @@ def computed_on(device: Backend | None) -> Iterator[None]:
         _device.reset(before)
 
 
-def _there_or_here(
+def there_or_here(
     n_rows: int, there: Callable[[Backend], _Result | None], here: Callable[[], _Result]
 ) -> _Result:
-    """What the device finds for a large matrix; what SciPy finds for a small one, or if the device fails."""
+    """What the device finds for a large matrix; what SciPy finds for a small one, or if the device fails.
+
+    Args:
+        there: gives None where the device's products are wrong.
+    """
     device = _device.get()
     if device is not None and n_rows >= _SMALL:
         try:
-            found = there(device)
-            reason = "its product is wrong"
+            found, reason = there(device), "its product is wrong"
         except RuntimeError as error:  # a device that is out of memory must not cost a search that is done
             found, reason = None, str(error).partition("\n")[0]
         if found is not None:
@@ -84,7 +83,7 @@ def eigh(symmetric: Array, *, overwrites: bool = False) -> tuple[Array, Array]:
         values, vectors = linalg.eigh(symmetric.T, overwrite_a=overwrites, driver="evd")
         return values, vectors
 
-    return _there_or_here(len(symmetric), there, here)
+    return there_or_here(len(symmetric), there, here)
 
 
 def triangle_of(rows: Array) -> Array:
@@ -93,7 +92,7 @@ def triangle_of(rows: Array) -> Array:
     def there(device: Backend) -> Array:
         return device.numpy(device.triangle(device.matrix(rows)))
 
-    return _there_or_here(min(rows.shape), there, lambda: NUMPY.triangle(rows))
+    return there_or_here(min(rows.shape), there, lambda: NUMPY.triangle(rows))
 
 
 def triangle_inverse(upper: Array) -> Array:
@@ -102,52 +101,30 @@ def triangle_inverse(upper: Array) -> Array:
     def there(device: Backend) -> Array:
         return device.numpy(device.upper_inverse(device.matrix(upper)))
 
-    return _there_or_here(len(upper), there, lambda: NUMPY.upper_inverse(upper))
+    return there_or_here(len(upper), there, lambda: NUMPY.upper_inverse(upper))
 
 
-def form_along(K: Array, Y: Array) -> Array:
-    """Yᵀ K Y for a symmetric K.
+def triangle_inverse_norm(upper: Array) -> float:
+    """The Frobenius norm of the inverse of an upper triangle."""
 
-    Guarantee:
-        A device's product differs by rounding from the processor's along random vectors; else it is not used.
+    def norm(device: Backend) -> float:
+        inverse = device.upper_inverse(device.matrix(upper))
+        return math.sqrt(device.dot(inverse, inverse))
+
+    return there_or_here(len(upper), norm, lambda: norm(NUMPY))
+
+
+def agree_along(found: Array, expected: Array, length: float) -> bool:
+    """Whether a product of a device with random vectors is that of the processor, but for rounding.
+
+    Args:
+        found: what the device found, (k, c).
+        expected: the same by the processor.
+        length: the length of the sums that every entry of the product is made of, at most.
     """
-
-    def there(device: Backend) -> Array | None:
-        moved = device.matrix(Y)
-        found = device.numpy(moved.T @ (device.matrix(K) @ moved))
-        length = float(np.linalg.norm(K)) * _largest_square(Y)
-        return found if _agrees(found, lambda v: Y.T @ (K @ (Y @ v)), length) else None
-
-    return _there_or_here(Y.shape[1], there, lambda: np.asarray(Y.T @ (K @ Y)))
-
-
-def gram_of(Y: Array) -> Array:
-    """YᵀY.
-
-    Guarantee:
-        As for `form_along`.
-    """
-
-    def there(device: Backend) -> Array | None:
-        moved = device.matrix(Y)
-        found = device.numpy(moved.T @ moved)
-        return found if _agrees(found, lambda v: Y.T @ (Y @ v), _largest_square(Y)) else None
-
-    return _there_or_here(Y.shape[1], there, lambda: np.asarray(Y.T @ Y))
-
-
-def _largest_square(Y: Array) -> float:
-    """The largest squared length of a column."""
-    return float(np.einsum("ij,ij->j", Y, Y).max(initial=0))
-
-
-def _agrees(found: Array, multiply: Callable[[Array], Array], length: float) -> bool:
-    """Whether a square matrix multiplies random vectors as it should, beside the length of its entries."""
-    k = len(found)
-    v = np.random.default_rng(0).standard_normal((k, _CHECKED_ALONG))
-    allowed = _ROUNDINGS * math.sqrt(k) * np.finfo(float).eps * length
+    allowed = _ROUNDINGS * math.sqrt(len(found)) * np.finfo(float).eps * length
     # Comparisons with NaN are false.
-    return bool((np.abs(found @ v - multiply(v)) <= allowed).all())
+    return bool((np.abs(found - expected) <= allowed).all())
 
 
 # Smallest singular values from this share of the largest on are clearly no rounding, though the share is

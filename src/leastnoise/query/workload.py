@@ -53,7 +53,8 @@ class QueryBlock:
         """Σ_j w_j (row j)ᵀ(row j), an (n, n) array, with the block's own weights unless some are given."""
         w = self.weights if weights is None else weights
         if (w == w[0]).all():
-            return float(w[0]) * self.operator.gram()
+            gram = self.operator.gram()
+            return gram if w[0] == 1 else float(w[0]) * gram
         return self.operator.weighted_gram(w)
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.decompositions import triangle_inverse
+from leastnoise.core.decompositions import triangle_inverse_norm
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.privacy import CellCosts, Goal
@@ -132,7 +132,7 @@ def rounded_triangle(C: Array, longest: float, goal: Goal, tol: float) -> Array:
         )
     # Rounding errors E are spread over ±½ step: the relative change of the noise
     # is about ‖E C⁻¹‖_F = step · √(k/12) · ‖C⁻¹‖_F.
-    spread = math.sqrt(k / 12) * float(np.linalg.norm(triangle_inverse(normal)))
+    spread = math.sqrt(k / 12) * triangle_inverse_norm(normal)
     bits = math.ceil(math.log2(max(spread, 1.0) / GRID_TOLERANCE)) + finer_bits(tol)
     bits = max(bits, bits_for_scale(goal, tol))
     # A power of two is multiplied exactly.

@@ -71,6 +71,8 @@ class Kronecker(Operator):
 
     def gram(self) -> Array:
         require_room(self.shape[1], self.shape[1], "the Gram matrix")
+        if len(self.factors) == 1:
+            return self.factors[0].gram()
         return kronecker([np.ones((1, 1)), *(factor.gram() for factor in self.factors)])
 
     def weighted_gram(self, weights: Array) -> Array:
@@ -377,11 +379,14 @@ class Padded(_SameRows):
 
     def gram(self) -> Array:
         require_room(self.shape[1], self.shape[1], "the Gram matrix")
-        return np.pad(self.inner.gram(), ((0, self._n_absent), (0, self._n_absent)))
+        inside = self.inner.gram()
+        return np.pad(inside, ((0, self._n_absent), (0, self._n_absent))) if self._n_absent else inside
 
     def weighted_gram(self, weights: Array) -> Array:
         require_room(self.shape[1], self.shape[1] * math.prod(weights.shape[1:]), "the Gram matrix")
         inside = self.inner.weighted_gram(weights)
+        if not self._n_absent:
+            return inside
         return np.pad(inside, [(0, self._n_absent)] * 2 + [(0, 0)] * (inside.ndim - 2))
 
     def rows(self, index: Sequence[int] | Array) -> Array:

@@ -176,7 +176,7 @@ def _find_total(request: Request) -> SearchResult:
     basis = integer_basis(workload)
     R = weighted_factor(request, basis)
     # Neither the noise nor the dual weights depend on the unit; squares of this one stay within floats.
-    R /= np.abs(R).max()
+    R /= max(float(R.max()), -float(R.min()))
     # Cells that no query tells apart share one dual weight.
     if basis.rows is None:
         cells = Cells.all_of(R.shape[1])

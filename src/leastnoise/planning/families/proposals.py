@@ -86,7 +86,7 @@ def triangle(root: Array, basis: Array | None) -> Array:
         # root = coefficients · basis exactly, because both span the same rows.
         coefficients = on_basis(root, basis)
     C = triangle_of(coefficients)
-    if C.shape[0] != C.shape[1] or not math.isfinite(float(np.abs(C).max(initial=0))):
+    if C.shape[0] != C.shape[1] or not np.isfinite(C).all():
         raise DesignError(
             "the strategy found lost a direction", field="strategy", remedy="rescale the workload's rows"
         )
