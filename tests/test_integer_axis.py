@@ -170,3 +170,25 @@ def test_refusals_say_what_must_hold() -> None:
             rounded_centre(np.array(centre), [])
     with refuses(DesignError, "centre", ..., "lost to rounding"):
         rounded_centre(np.array([1.0, -1.0 + 1e-15]), [])
+
+
+def test_a_triangle_without_zeros_on_its_diagonal_determines_everything() -> None:
+    """Singular values took a direction 2^-45 as weak as the strongest for one that is not measured."""
+    rows = np.array([[2**45, 3, 1], [0, 1, -2], [0, 0, 7]])
+    form = AxisForm("whole", 3, rows)
+    assert form.spans(Identity(3))
+    assert form.distance_of(Identity(3)) == 0.0
+    np.testing.assert_allclose(form.inverse @ rows, np.eye(3), atol=1e-12)
+
+
+def test_rows_that_are_no_triangle_are_inverted_as_well() -> None:
+    generator = np.random.default_rng(8)
+    for _ in range(50):
+        r, n = generator.integers(1, 7, size=2)
+        rows = generator.integers(-9, 10, size=(r, n))
+        if generator.random() < 0.3 and r > 1:
+            rows[0] = rows[-1]
+        form = AxisForm("whole", int(n), rows)
+        np.testing.assert_allclose(form.inverse, np.linalg.pinv(rows.astype(float)), atol=1e-9)
+        reached = np.linalg.matrix_rank(rows) == n
+        assert form.spans(Identity(int(n))) == reached

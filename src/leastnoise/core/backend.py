@@ -268,10 +268,11 @@ class TorchBackend(Backend):
             return values.to(device=self._device, dtype=torch.float64)
         if self._device.type == "cpu":  # a copy of its own, never the caller's memory
             return torch.as_tensor(np.array(values, dtype=np.float64))
-        if np.ndim(values) == 2 and values.flags.f_contiguous:
+        array = np.asarray(values, dtype=np.float64)
+        if array.ndim == 2 and array.flags.f_contiguous and not array.flags.c_contiguous:
             # To turn 8,192 columns into rows here would take a second.
-            return self.matrix(values.T).T
-        return torch.as_tensor(np.ascontiguousarray(values, dtype=np.float64), device=self._device)
+            return torch.as_tensor(array.T, device=self._device).T
+        return torch.as_tensor(np.ascontiguousarray(array), device=self._device)
 
     def numpy(self, values: Any) -> Array:
         if self._device.type == "cpu" or values.numel() < _PINNED:
