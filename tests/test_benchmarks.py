@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from tolerances import printed
@@ -46,3 +47,12 @@ def test_figures_that_differ_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         figures.differences(then, {**then, name: {**line, "gap": "0.0e+00", "above dense": "0.000 %"}}) == []
     )
+
+
+def test_peers_are_measured_alike_by_rows_and_by_gram_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = script("peers", monkeypatch)
+    W, m = peers.matrix_of("strips", 3)
+    assert W.shape == (18, 9) and m == 18
+    C = np.random.default_rng(9).standard_normal((12, 9))
+    by_rows = peers.error_of(W, C, m, "total")
+    assert peers.error_of_gram(W.T @ W, C.T @ C, m) == pytest.approx(by_rows, rel=1e-9)
