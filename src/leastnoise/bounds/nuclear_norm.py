@@ -301,21 +301,36 @@ def _trace_root_along(values: Array, E: Array, K: Array, Y: Array) -> float:
 def _trace_root_of(values: Array, H: Array, EE: Array) -> float:
     """(2) for any values that may be eigenvalues, the form H of the matrix along E, and EE = EᵀE.
 
-    Both matrices are overwritten.
+    EE is overwritten.
     """
     # Λ^{−½} H Λ^{−½} is the identity up to rounding, and so is EᵀE.
-    H /= np.sqrt(values)[:, None]
-    H /= np.sqrt(values)[None, :]
-    diagonal = np.diag(H).copy()
-    # With λ_a D_a for λ_a, D_a the absolute sum of row a of H, the second norm of (2) is
+    diagonal = np.diag(H) / values
+    # With λ_a D_a for λ_a, D_a the absolute sum of row a of that, the second norm of (2) is
     # at most 1, and a direction known to few digits pays for itself alone.
-    np.abs(H, out=H)
-    D = np.maximum(H.sum(axis=0), H.sum(axis=1)) + np.finfo(float).tiny
+    D = _absolute_sums(H, np.sqrt(values)) + np.finfo(float).tiny
     del H
     norm_EE = 1 + distance_from_identity(EE)
     inner = math.fsum(diagonal * np.sqrt(values / D))
     bound = inner / math.sqrt(norm_EE)
     return bound if math.isfinite(bound) else 0.0
+
+
+# Rows worked on at a time, few enough for the caches of a processor.
+_ROWS_AT_A_TIME = 32
+
+
+def _absolute_sums(H: Array, roots: Array) -> Array:
+    """The larger of the absolute sums of row and column a of H_ab/(r_a r_b), (k,), for the roots r."""
+    # Rows of one order are columns of the other, and which of them they are does not matter.
+    rows = H.T if H.flags.f_contiguous else H
+    along, across = np.zeros(len(H)), np.zeros(len(H))
+    for start in range(0, len(H), _ROWS_AT_A_TIME):
+        some = slice(start, start + _ROWS_AT_A_TIME)
+        part = np.abs(rows[some]) / roots
+        part /= roots[some, None]
+        along[some] = part.sum(axis=1)
+        across += part.sum(axis=0)
+    return np.maximum(along, across)
 
 
 def weighted_rows(workload: Workload, weights: Array) -> Array | None:

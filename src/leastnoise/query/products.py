@@ -322,7 +322,7 @@ class _ProductBuilder:
         return product if order == sorted(order) else Reordered(product, axis.sizes, order)
 
     def _kind_by_content(self, place: int, operator: Operator) -> int:
-        size = self.axes[place].size
+        size, kinds, known = self.axes[place].size, self._kinds[place], self._by_content[place]
         content: object
         if isinstance(operator, Identity):
             content = "identity"
@@ -335,11 +335,16 @@ class _ProductBuilder:
                     given=size,
                     remedy="declare it coarser",
                 )
+            if not kinds:
+                # What it holds is looked at when there is another to compare it with.
+                kinds.append(AxisRows(operator))
+                return 0
             content = _content(operator)
-        known = self._by_content[place]
+        if kinds and not known:
+            known[_content(kinds[0].operator)] = 0
         if content not in known:
-            known[content] = len(self._kinds[place])
-            self._kinds[place].append(AxisRows(operator))
+            known[content] = len(kinds)
+            kinds.append(AxisRows(operator))
         return known[content]
 
 

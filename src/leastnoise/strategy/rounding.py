@@ -30,6 +30,10 @@ _USUAL_GAP = 1e-6
 _MAX_FINER_BITS = 20
 
 
+# Rows rounded at a time, few enough for the caches of a processor.
+_ROWS_AT_A_TIME = 32
+
+
 @dataclass(frozen=True, eq=False)
 class RealStrategy:
     """What a method proposes: rows C·B with real or already integer coefficients.
@@ -125,22 +129,26 @@ def rounded_triangle(C: Array, longest: float, goal: Goal, tol: float) -> Array:
         )
     if k == 0:
         return C.astype(object)
-    normal = C / (longest or 1.0)
-    if not np.diag(normal).all():
+    unit = longest or 1.0
+    if not (np.diag(C) / unit).all():
         raise DesignError(
             "the strategy found lost a direction", field="strategy", remedy="rescale the workload's rows"
         )
     # Rounding errors E are spread over ±½ step: the relative change of the noise
     # is about ‖E C⁻¹‖_F = step · √(k/12) · ‖C⁻¹‖_F.
-    spread = math.sqrt(k / 12) * triangle_inverse_norm(normal)
+    spread = math.sqrt(k / 12) * unit * triangle_inverse_norm(C)
     bits = math.ceil(math.log2(max(spread, 1.0) / GRID_TOLERANCE)) + finer_bits(tol)
     bits = max(bits, bits_for_scale(goal, tol))
-    # A power of two is multiplied exactly.
-    normal *= 2.0 ** min(bits, 900)
-    real = np.rint(normal, out=normal)
+    step = 2.0 ** min(bits, 900)
     # On an ill-conditioned basis the coefficients are far larger than the columns of C·B.
-    is_wide = max(real.max(), -real.min()) >= 2.0**exact.SAFE_BITS
-    grid = np.vectorize(int, otypes=[object])(real) if is_wide else real.astype(np.int64)
+    is_wide = max(C.max(), -C.min()) / unit * step >= 2.0**exact.SAFE_BITS
+    if is_wide:
+        grid = np.vectorize(int, otypes=[object])(np.rint(C / unit * step))
+    else:
+        grid = np.empty((k, k), dtype=np.int64)
+        for start in range(0, k, _ROWS_AT_A_TIME):
+            some = slice(start, start + _ROWS_AT_A_TIME)
+            grid[some] = np.rint(C[some] / unit * step)  # a power of two is multiplied exactly
     if not grid.diagonal().all():
         raise DesignError(
             "rounding would lose a direction", field="strategy", remedy="rescale the workload's rows"

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.decompositions import triangle_inverse, triangle_of
+from leastnoise.core.decompositions import triangle_inverse_norm, triangle_of
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.strategy.structured.axis_form import AxisForm, centred_form
@@ -164,7 +164,7 @@ def _rounded_triangle(coefficients: Array, tol: float) -> Array:
             "the rows found have lost a direction", field="rows", remedy="rescale the queries' rows"
         )
     C = C / math.sqrt(float((C**2).sum(axis=0).max()))
-    spread = math.sqrt(k / 12) * float(np.linalg.norm(triangle_inverse(C)))
+    spread = math.sqrt(k / 12) * triangle_inverse_norm(C)
     if not math.isfinite(spread):
         raise DesignError(
             "the rows found have lost a direction", field="rows", remedy="rescale the queries' rows"
