@@ -222,3 +222,24 @@ def test_a_busy_machine_gives_the_same_plan(seed: int, monkeypatch: pytest.Monke
     monkeypatch.setattr(time, "monotonic", busy)
     plan = ln.design(workload, ln.PureDP(1))
     assert plan.digest == quiet.digest and plan.ended == quiet.ended and calls[0] > 10
+
+
+@pytest.mark.thorough
+def test_targets_of_large_unions_are_met_where_a_plan_is_known_to() -> None:
+    """Beyond a matrix there was no plan at all; the least total misses what the least factor meets."""
+    schema = ln.Schema(a=range(20), b=range(15), c=range(16))
+
+    def asked(factor: float) -> ln.Workload:
+        queries = [ln.Marginal("a", "b"), ln.Marginal("b", "c"), ln.Prefix("a") * ln.Marginal("c")]
+        targets = (60, 40, 80)
+        return ln.assemble(
+            [query.having(stderr=target * factor) for query, target in zip(queries, targets, strict=True)],
+            schema,
+        )
+
+    least = ln.design(asked(1), ln.PureDP(1), objective=ln.Targets())
+    assert least.factor is not None and least.certificate.lower_bound <= least.certificate.achieved
+    tight = ln.design(asked(least.factor * 1.001), ln.PureDP(1))
+    assert tight.factor is not None and tight.factor <= 1
+    outcomes = {trial.name: trial.outcome for trial in tight.tried}
+    assert outcomes["product"] == "misses-targets" and outcomes["the least common factor"] == "kept"

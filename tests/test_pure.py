@@ -616,3 +616,13 @@ def test_what_cannot_be_stopped_may_take_longer_over_more_cells() -> None:
     limits = [laplace_search.free_seconds(Request(over(n, Total()), PureDP(1))) for n in (4, 256, 1024)]
     assert limits == [10, 10, 40]
     assert math.isinf(laplace_search.free_seconds(Request(over(4, Total()), PureDP(1), time_limit=3)))
+
+
+@pytest.mark.thorough
+def test_the_rank_decides_and_not_the_number_of_cells() -> None:
+    """The search within what queries span was for 64 cells at most. HDMM's p-identity ends at 61,000."""
+    rng = np.random.default_rng(1)
+    W = rng.standard_normal((64, 8)) @ rng.standard_normal((8, 128))
+    plan = design(Workload.from_matrix(W), PureDP(1))
+    assert plan.certificate.achieved / 2 < 30_000
+    assert "searched within what the queries span" in plan.note
