@@ -19,7 +19,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,9 @@ from leastnoise.data import Data, dialects, vectorize
 from leastnoise.data import ibis_scan as engines
 from leastnoise.data import table_cover as blocks
 from leastnoise.data.people import Person
-from leastnoise.query import Bins, Categories, Hierarchy, Integers, Schema
+from leastnoise.query import Bins, Categories, Cleaning, Hierarchy, Integers, Periods, Schema
+from oracle_cleaning import CASES, cell, odd
+from oracle_dates import ZONES, Case, day_of_moment, day_of_text, odd_text
 from postgres_server import Server, missing
 from support import extra, refuses
 from test_data import CAREFUL, PEOPLE, Table, brute_force, people, schemas_with_tables
@@ -61,6 +63,8 @@ KINDS = {
     "wide": {"duckdb": "DECIMAL(38, 0)", "postgres": "numeric(38, 0)", "pyspark": "DECIMAL(38, 0)"},
     "bool": {"duckdb": "BOOLEAN", "postgres": "boolean", "pyspark": "BOOLEAN"},
     "date": {"duckdb": "DATE", "postgres": "date", "pyspark": "DATE"},
+    "timestamp": {"duckdb": "TIMESTAMP", "postgres": "timestamp", "pyspark": "TIMESTAMP_NTZ"},
+    "moment": {"duckdb": "TIMESTAMPTZ", "postgres": "timestamptz", "pyspark": "TIMESTAMP"},
 }
 
 
@@ -178,6 +182,111 @@ def test_people_are_counted_alike(engine: Any) -> None:
     for schema in (PEOPLE, CAREFUL):
         agrees(engine, people(), schema)
         agrees(engine, people(0), schema)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(2))
+def test_periods_are_counted_alike(engine: Any, seed: int) -> None:
+    """Texts, dates, timestamps, moments and numbers, each by what the standard library says of it."""
+    rng = random.Random(seed)
+    case = Case(rng)
+    texts = [rng.choice([None, odd_text(rng)]) for _ in range(400)]
+    days = case.days(rng, 400)
+    times = [
+        None if day is None else datetime(day.year, day.month, day.day, rng.choice([0, 23]), 59, 59, 999_999)
+        for day in days
+    ]
+    # With a day to spare for any zone.
+    moments = [
+        time if time is None or not 2 < time.year < 9998 else time.replace(tzinfo=UTC) for time in times
+    ]
+    moments = [moment if moment is None or moment.tzinfo else None for moment in moments]
+    zoned = Case(rng)
+    zoned.zone = rng.choice(ZONES[1:])
+    zoned.periods = Periods(zoned.first, zoned.last, zoned.by, zone=zoned.zone, **zoned.policies)
+    years = [rng.choice([None, 2024, 2025, 2026, 25, -2024, 20_250_101]) for _ in range(400)]
+    whole = Periods("2024", "2026", by="year", other="?", null="other")
+    held: Table = {
+        "t": ("text", texts),
+        "d": ("date", days),
+        "s": ("timestamp", times),
+        "m": ("moment", moments),
+        "i": ("int", years),
+        "f": ("float", [None if year is None else year + rng.choice([0.0, 0.5]) for year in years]),
+        "w": ("wide", [None if year is None else Decimal(year) for year in years]),
+    }
+    table = loaded(engine, held)
+    expected = {
+        "t": (case.periods, case.counts(texts, day_of_text)),
+        "d": (case.periods, case.counts(days, lambda day, by, zone: day)),
+        "s": (case.periods, case.counts(times, lambda time, by, zone: time.date())),
+        "m": (zoned.periods, zoned.counts(moments, day_of_moment)),
+    }
+    for name in "ifw":
+        placed = [whole.place(value) for value in held[name][1]]
+        expected[name] = (whole, [placed.count(i) for i in range(whole.size)])
+    assert expected["i"][1] == [
+        years.count(2024),
+        years.count(2025),
+        years.count(2026),
+        400 - sum(expected["i"][1][:3]),
+    ]
+    for name, (periods, counts) in expected.items():
+        assert vectorize(table, Schema({name: periods})).vector().tolist() == counts, name
+
+
+@pytest.mark.thorough
+def test_texts_and_numbers_are_cleaned_alike(engine: Any) -> None:
+    """Every case of cleaning, by plain loops over letters; and words for numbers that are no text."""
+    rng = random.Random(5)
+    texts = [odd(rng) for _ in range(500)]
+    made = {f"a{k}": (make(Cleaning(**clean)), clean) for k, (make, clean) in enumerate(CASES)}
+    whole = [rng.choice([None, 0, 7, 12, 99, 1234, -9]) for _ in texts]
+    held: Table = dict.fromkeys(made, ("text", texts))
+    held |= {"i": ("int", whole), "f": ("float", [None if n is None else float(n) for n in whole])}
+    table = loaded(engine, held)
+    for name, (attribute, clean) in made.items():
+        placed = [cell(text, attribute, clean) for text in texts]
+        counts = [placed.count(i) for i in range(attribute.size)]
+        assert vectorize(table, Schema({name: attribute})).vector().tolist() == counts, name
+    words = {"nulls": ["99"], "synonyms": {"7": "x", "-9": "x"}}
+    codes = Categories(["00012", "01234", "x"], clean={"digits": 5, **words})
+    ages = Integers(
+        range(10), null="other", outside="drop", other="?", clean={"nulls": ["99"], "synonyms": {"12": 9}}
+    )
+    for name in "if":
+        found = vectorize(table, Schema({name: codes})).vector().tolist()
+        assert found == [whole.count(12), whole.count(1234), whole.count(7) + whole.count(-9)]
+        expected = [
+            whole.count(0),
+            *[0] * 6,
+            whole.count(7),
+            0,
+            whole.count(12),
+            whole.count(99) + whole.count(None),
+        ]
+        assert vectorize(table, Schema({name: ages})).vector().tolist() == expected
+
+
+@pytest.mark.thorough
+def test_dates_beyond_the_calendar_fail_nowhere(embedded: Any, postgres: Any) -> None:
+    """Infinite dates, and those before the year 1 or after 9999, are no dates: they are never clamped."""
+    rows = "('infinity'), ('-infinity'), ('0044-03-15 BC'), ('12026-03-15'), ('2026-03-15'), (NULL)"
+    periods = Periods("2026-01", "2026-12", outside="clamp", null="other", other="none", zone="UTC")
+    for kind in ("date", "timestamp", "timestamptz"):
+        for connected in (embedded, postgres):
+            name = next(fresh)
+            execute = connected.con.execute
+            bc = rows if connected is postgres else rows.replace("0044-03-15 BC", "0044-03-15 (BC)")
+            execute(f"CREATE TEMP TABLE {name} (d {kind})")
+            execute(f"INSERT INTO {name} SELECT CAST(x AS {kind}) FROM (VALUES {bc}) AS t(x)")
+            if connected is postgres:
+                connected.con.commit()
+            found = vectorize(connected.table(name), Schema(d=periods)).vector()
+            assert found.tolist() == [0, 0, 1, *[0] * 9, 1]
+            if connected is embedded:
+                relation = connected.con.table(name)
+                assert vectorize(relation, Schema(d=periods)).vector().tolist() == found.tolist()
 
 
 NUMBER_TEXTS = [

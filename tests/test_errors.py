@@ -89,9 +89,9 @@ def test_whole_messages_are_kept_as_examples_of_tone() -> None:
         (lambda: schema["agge"], "there is no attribute 'agge'; there are age, sex"),
         (
             lambda: leastnoise.Schema(sex="FM"),
-            "attribute 'sex' must be declared as a range, a list of categories, Hierarchy(tree) or "
-            "Bins(edges), got str. The values are public knowledge and are never read from the table; write "
-            "them out, as in Schema(sex=range(116)) or Schema(sex=('F', 'M'))",
+            "attribute 'sex' must be declared as a range, a list of categories, Hierarchy(tree), "
+            "Bins(edges) or Periods(first, last), got str. The values are public knowledge and are never "
+            "read from the table; write them out, as in Schema(sex=range(116)) or Schema(sex=('F', 'M'))",
         ),
         (
             lambda: leastnoise.Total(stderr="5"),

@@ -46,7 +46,7 @@ COLUMNS = [
     Column("sex", "named"),
     Column("income", "measured"),
     Column("smokes", "truth"),
-    Column("born", "time"),
+    Column("woke", "time"),
     Column("blob", "unusable"),
 ]
 
@@ -152,7 +152,7 @@ def test_types_of_parquet_are_what_the_file_states(tmp_path: Path) -> None:
         "sex": "named",
         "income": "measured",
         "ok": "truth",
-        "day": "time",
+        "day": "date",
     }
     assert found == expected
 
@@ -201,7 +201,7 @@ def test_a_draft_names_the_first_line_to_fill_in_and_parses_once_filled() -> Non
     assert spec.schema["smokes"].size == 2
     assert spec.privacy == ApproxDP(1, 1e-6)
     assert spec.queries == (Total(name="everyone"), *(Marginal(name) for name in spec.schema))
-    assert "# born contains dates or times and is left out" in text
+    assert "# woke contains times of day and is left out" in text
     assert "# blob contains neither text nor numbers" in text
     assert "a codebook, a law, a register" in text
 
@@ -244,7 +244,10 @@ def test_persons_targets_and_pure_privacy() -> None:
     once = parse_spec(filled(drafted(COLUMNS, Wishes(stderr=20, person="sex", records_per_person=1))))
     assert (once.privacy, once.person, once.records_per_person) == (None, "sex", 1)
     with refuses(SpecError, "columns", None):
-        drafted([Column("born", "time")])
+        drafted([Column("woke", "time")])
+    dated = drafted([Column("born", "date"), Column("seen", "moment")])
+    found = parse_spec(dated.replace(f'zone = "{FILL_IN}"', 'zone = "UTC"').replace(FILL_IN, "2026-03"))
+    assert found.schema.to_dict()["seen"] == {"periods": ["2026-03", "2026-03"], "by": "month", "zone": "UTC"}
 
 
 def test_columns_that_tell_records_apart_are_no_attributes() -> None:

@@ -22,6 +22,7 @@ from leastnoise.query import (
     Cases,
     Categories,
     Changes,
+    Cleaning,
     Cube,
     Hierarchy,
     Integers,
@@ -30,6 +31,7 @@ from leastnoise.query import (
     Marginal,
     MaxVariance,
     Mean,
+    Periods,
     Prefix,
     Ranges,
     Ratio,
@@ -54,9 +56,11 @@ __all__ = [  # noqa: RUF022
     # The table: its attributes and their public values.
     "Schema",
     "Integers",
+    "Periods",
     "Bins",
     "Categories",
     "Hierarchy",
+    "Cleaning",
     # Queries about it, and the workload that they make.
     "Total",
     "Marginal",

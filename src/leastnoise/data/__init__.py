@@ -16,6 +16,11 @@ to none, and which one depends on that record alone:
     bins              the value as a float64, e_i <= value < e_{i+1}. Text is
                       read if it is a plain decimal number, or "inf".
 
+    periods           the day that a date, a timestamp or a text in ISO 8601 lies on. A moment with a zone or
+                      an offset lies on the day that the clocks of the declared zone show.
+
+Cleaning that an attribute declares is done to text first (`leastnoise.query.schema.cleaning`).
+
 Text that is not a number, a value outside the declared ones, a null and a NaN
 leave the record out, silently, unless the attribute has another policy:
 
@@ -63,8 +68,12 @@ A file imports only files that stand above it here:
     scan_progress     progress while an engine scans
     table_cover       many tables from few scans
     snapshots         one version of a table for all scans of a release
+    duckdb_dates      dates as SQL of the embedded engine
+    duckdb_cleaning   declared cleaning as SQL of the embedded engine
     duckdb_scan       one scan by the embedded engine: placements written in SQL
     dialects          what Ibis has no word for
+    ibis_dates        dates in Ibis expressions
+    ibis_cleaning     declared cleaning in Ibis expressions
     ibis_cells        placements written as Ibis expressions
     ibis_scan         one scan by any other engine, through Ibis
     handle            `vectorize`, the lazy handle it makes, and counts given one by one

@@ -41,7 +41,9 @@ def other_separator(header: Sequence[Any], delimiter: str) -> str:
 _REFUSED = {
     "nested": "lists or records",
     "bytes": "bytes or lengths of time",
-    "time": "dates or times",
+    "date": "dates or times",
+    "zoned": "moments in time",
+    "time": "times of day",
     "unknown": "values of a type that is not known here",
 }
 
@@ -51,18 +53,34 @@ _WANTED: dict[ValueKind | None, str] = {
     "text": "the schema declares as text",
     "whole": "the schema declares as numbers",
     "number": "the schema declares as bins of numbers",
+    "day": "the schema declares as periods",
     None: "is read from plain text or whole numbers",
 }
 
 
-def check_kind(name: str, kind: ValueKind | None, family: str) -> None:
+def check_kind(name: str, kind: ValueKind | None, family: str, *, has_zone: bool = False) -> None:
     """Return if a column of this family of types can be read as this kind, or as the person if None.
 
+    Args:
+        family: "plain", "date" (also timestamps without a zone), "zoned" (timestamps with one), "time" (of
+            day), or one that is never read.
+        has_zone: whether the attribute declares in which zone moments have a day.
+
     Raises:
-        DataError: if no value of the column could ever be one of the declared ones.
+        DataError: if no value of the column could ever be one of the declared ones, or no zone says which.
     """
-    if family == "plain" or (family == "time" and kind in (None, "text")):
+    is_time = family in ("date", "zoned", "time")
+    if family == "plain" or (is_time and kind in (None, "text")) or (family == "date" and kind == "day"):
         return
+    if kind == "day" and family == "zoned":
+        if has_zone:
+            return
+        raise DataError(
+            f"column {name!r} holds moments, on which different zones have different days",
+            field=name,
+            given=family,
+            remedy="declare the zone, as in Periods(first, last, by='day', zone='Europe/Berlin')",
+        )
     raise DataError(
         f"column {name!r}, which {_WANTED[kind]}, holds {_REFUSED[family]}",
         field=name,

@@ -13,6 +13,8 @@ from decimal import Decimal, localcontext
 from functools import cache
 from typing import Any
 
+from leastnoise.query import BLANKS
+
 Expression = Any
 
 # What float64 rounds to infinity, and to zero, at the border and beyond.
@@ -24,6 +26,11 @@ _LONGEST_NUMBER = 6000
 def _tried_as_float(text: Expression) -> Expression:
     """A text as a float64, null if it is none."""
     return text.try_cast("float64")
+
+
+def _trimmed(text: Expression) -> Expression:
+    """A text without blanks at its ends."""
+    return text.re_replace(f"^[{BLANKS}]+|[{BLANKS}]+$", "")
 
 
 def _as_float(number: Expression) -> Expression:
@@ -42,7 +49,12 @@ class Dialect:
         md5: the MD5 digest of bytes, as 32 lower-case hexadecimal digits.
         number_in_text: the float64 nearest to a text that is known to be a decimal number.
         float_of_decimal: the float64 nearest to a decimal.
+        trim: a text without the blanks at its ends that cleaning removes.
+        is_finite: whether a date or timestamp is finite; None where all are.
         decimals_hold_nan: whether a decimal can be NaN.
+        barrier: a number of no meaning, zero or more, that the engine takes for different at every call: it
+            keeps an optimiser from writing a subquery's columns out where they are used, as often as they
+            are. Six steps of that made a plan of 94 MB.
         fence: what keeps the engine from computing a subquery's columns once per use.
     """
 
@@ -52,11 +64,14 @@ class Dialect:
     md5: Callable[[Expression], Expression]
     number_in_text: Callable[[Expression], Expression] = _tried_as_float
     float_of_decimal: Callable[[Expression], Expression] = _as_float
+    trim: Callable[[Expression], Expression] = _trimmed
+    is_finite: Callable[[Expression], Expression] | None = None
     decimals_hold_nan: bool = False
+    barrier: Callable[[], Expression] | None = None
     fence: str = ""
 
 
-def _function(name: str, takes: str, gives: str, *constants: str) -> Callable[[Expression], Expression]:
+def _function(name: str, takes: Any, gives: str, *constants: str) -> Callable[[Expression], Expression]:
     """A function of the engine, with constants after its argument."""
     import ibis
 
@@ -72,13 +87,19 @@ def floor(number: Expression, kind: str) -> Expression:
     return _function("floor", kind, kind)(number)
 
 
+def _is_finite(moment: Expression) -> Expression:
+    """Whether a date or timestamp is not one of infinity."""
+    return _function("isfinite", moment.type(), "boolean")(moment)
+
+
 def _as_bytes(text: Expression) -> Expression:
     return text.cast("binary")
 
 
 def _duckdb() -> Dialect:
     encode, unhex = _function("encode", "string", "binary"), _function("unhex", "string", "binary")
-    return Dialect(lambda value: value, encode, unhex, _function("md5", "binary", "string"))
+    md5 = _function("md5", "binary", "string")
+    return Dialect(lambda value: value, encode, unhex, md5, is_finite=_is_finite)
 
 
 def _spark() -> Dialect:
@@ -88,7 +109,17 @@ def _spark() -> Dialect:
         _as_bytes,
         _function("unhex", "string", "binary"),
         _function("md5", "binary", "string"),
+        barrier=_row_number,
     )
+
+
+def _row_number() -> Expression:
+    """Spark's number of a row."""
+    import ibis
+
+    return ibis.udf.scalar.builtin(
+        lambda: None, name="monotonically_increasing_id", signature=((), "int64")
+    )()
 
 
 def _postgres() -> Dialect:
@@ -103,6 +134,7 @@ def _postgres() -> Dialect:
         _function("md5", "binary", "string"),
         number_in_text=_postgres_number,
         float_of_decimal=_postgres_float,
+        is_finite=_is_finite,
         decimals_hold_nan=True,
         # An OFFSET is not pulled up into the query around it.
         fence=" OFFSET 0",

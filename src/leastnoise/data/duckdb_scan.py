@@ -14,8 +14,10 @@ import numpy.typing as npt
 
 from leastnoise.core.errors import DataError, MissingExtraError
 from leastnoise.data.columns import check_kind
+from leastnoise.data.duckdb_cleaning import code, folded, is_null_word, is_text, read_text, with_synonyms
+from leastnoise.data.duckdb_dates import day_sql
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
-from leastnoise.data.placement import Edges, OneOf, Placement, Steps, placement_of
+from leastnoise.data.placement import CleaningRule, Edges, OneOf, Placement, Steps, decimal_mark, placement_of
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan, digest_of_files
 from leastnoise.data.sources import CsvFiles, TablePart, check_files, column_types, file_parts
@@ -114,7 +116,7 @@ def opened(
         else:
             opener, table = source
             texts = CsvFiles([], columns)
-            engine.register("source", opener(table, columns))
+            engine.register("source", opener(table, columns, list(map(decimal_mark, rules))))
             name = "source"
             if is_read_once:
                 name = "held"
@@ -126,10 +128,11 @@ def opened(
             read = [(_checked(*column), column[1]) for column in part.columns]
             part = part._replace(columns=part.columns if part.table == "texts" else read)
             for name, rule, (_, kind) in zip(names, rules, part.columns, strict=False):
-                check_kind(name, rule.kind, _family(kind))
+                has_zone = rule.dates is not None and rule.dates.offsets is not None
+                check_kind(name, rule.kind, _family(kind), has_zone=has_zone)
             pairs = list(enumerate(zip(rules, part.columns, strict=False)))
             values = [f"{_value(rule, *column)} AS v{k}" for k, (rule, column) in pairs]
-            present = [f"{_present(*column)} AS p{k}" for k, (_, column) in pairs]
+            present = [f"{_is_there(rule, *column)} AS p{k}" for k, (rule, column) in pairs]
             written = [f"CAST({column} AS VARCHAR) AS t{k}" for k, (_, (column, _)) in pairs]
             who = []
             if person is not None:
@@ -211,7 +214,7 @@ def _truncated(query: str, n_attributes: int) -> str:
 def _engine_type(rule: Placement) -> str:
     """The engine's type for the values of an attribute; integers leave room for a difference of two."""
     if rule.kind != "whole":
-        return "VARCHAR" if rule.kind == "text" else "DOUBLE"
+        return {"text": "VARCHAR", "number": "DOUBLE", "day": "BIGINT"}[rule.kind]
     search = rule.search
     assert not isinstance(search, Edges)
     numbers = search.values if isinstance(search, OneOf) else (search.low, search.high)
@@ -228,8 +231,37 @@ def _present(column: str, kind: str) -> str:
     return f"({column} IS NOT NULL" + (f" AND NOT isnan({column}))" if kind in _FLOATS else ")")
 
 
+def _is_there(rule: Placement, column: str, kind: str) -> str:
+    """SQL that tells whether a column holds a value that does not mean that there is none."""
+    if rule.clean is None:
+        return _present(column, kind)
+    is_null = is_null_word(rule.clean, _compared_text(rule.clean, column, kind), kind)
+    return f"({_present(column, kind)} AND NOT {is_null})"
+
+
+def _compared_text(clean: CleaningRule, column: str, kind: str) -> str:
+    """SQL for a value as text, as words of cleaning are compared with it; null if there is none."""
+    text = f"CAST({column} AS VARCHAR)" if is_text(kind) else _written_out(column, kind)
+    return folded(clean, text)
+
+
 def _value(rule: Placement, column: str, kind: str) -> str:
+    """SQL for a column's value in the type of the attribute, cleaned; null where it has none."""
+    if rule.clean is None:
+        return _read(rule, column, kind)
+    compared = _compared_text(rule.clean, column, kind)
+    value = _read(rule, column, kind)
+    if is_text(kind):
+        value = _read(rule, f"({read_text(rule.clean, f'CAST({column} AS VARCHAR)', rule.kind)})", "VARCHAR")
+    elif rule.kind == "text":
+        value = code(rule.clean, compared)
+    return with_synonyms(rule.clean, compared, value, _engine_type(rule))
+
+
+def _read(rule: Placement, column: str, kind: str) -> str:
     """SQL for a column's value in the type of the attribute; null where it has none."""
+    if rule.dates is not None:
+        return day_sql(rule.dates, column, kind)
     text, wanted = f"CAST({column} AS VARCHAR)", _engine_type(rule)
     if wanted == "VARCHAR":
         return _written_out(column, kind)
@@ -308,7 +340,11 @@ def _family(kind: str) -> str:
         return "nested"
     if kind in ("BLOB", "BIT", "INTERVAL") or kind.startswith("GEOMETRY"):
         return "bytes"
-    return "time" if kind.startswith(("DATE", "TIME")) else "plain"
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return "zoned"
+    if kind == "DATE" or kind.startswith("TIMESTAMP"):
+        return "date"
+    return "time" if kind.startswith("TIME") else "plain"
 
 
 def with_cells(engine: Any, schema: Schema, query: str, parameters: dict[str, Any], first: int = 0) -> str:
@@ -347,13 +383,17 @@ def _in_list(engine: Any, search: OneOf, kind: str, k: int, query: str) -> str:
 
 def _in_steps(search: Steps, k: int, query: str, parameters: dict[str, Any]) -> str:
     parameters |= {f"low{k}": search.low, f"high{k}": search.high, f"step{k}": search.step}
+    if search.is_floored:
+        parameters[f"high{k}"] = search.high + search.step - 1
     # Cut to the range first, so that the difference cannot overflow.
     if search.is_clamped:
         inside = f"CASE WHEN v{k} < $low{k} THEN $low{k} WHEN v{k} > $high{k} THEN $high{k} ELSE v{k} END"
     else:
         inside = f"CASE WHEN v{k} BETWEEN $low{k} AND $high{k} THEN v{k} END"
     query = f"SELECT * REPLACE ({inside} AS v{k}) FROM ({query})"
-    index = f"CASE WHEN (v{k} - $low{k}) % $step{k} = 0 THEN (v{k} - $low{k}) // $step{k} END"
+    index = f"(v{k} - $low{k}) // $step{k}"
+    if not search.is_floored:
+        index = f"CASE WHEN (v{k} - $low{k}) % $step{k} = 0 THEN {index} END"
     return f"SELECT *, CAST({index} AS BIGINT) AS i{k} FROM ({query})"
 
 

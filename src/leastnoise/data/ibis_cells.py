@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ import numpy as np
 from leastnoise.core.errors import DataError
 from leastnoise.data.columns import check_kind
 from leastnoise.data.dialects import Dialect, Expression, floor
+from leastnoise.data.ibis_cleaning import code, folded, is_one_of, meant, read_text, trimmed
+from leastnoise.data.ibis_dates import Step, day_values, digits_of
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
 from leastnoise.data.placement import Edges, Placement, Steps
 from leastnoise.query import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, text_of
@@ -39,11 +42,15 @@ class ColumnReading:
         is_present: whether the column holds a value: neither null nor NaN.
         values: what is computed from the column first, once, each with its type.
         index: from those values, under their new names, to the index of a declared value or null.
+        steps: from those values to others, each computed once, the last of which the index is found from.
+        synonym: the index of the declared value that the column's means by another word; None without any.
     """
 
     is_present: Expression
     values: tuple[tuple[Expression, str], ...]
     index: Callable[..., Expression]
+    steps: tuple[Step, ...] = ()
+    synonym: Expression | None = None
 
 
 def family_of(dtype: Any) -> str:
@@ -61,7 +68,9 @@ def family_of(dtype: Any) -> str:
         return "decimal"
     if dtype.is_date():
         return "date"
-    if dtype.is_timestamp() or dtype.is_time():
+    if dtype.is_timestamp():
+        return "date" if dtype.timezone is None else "zoned"
+    if dtype.is_time():
         return "time"
     if dtype.is_nested() or dtype.is_json():
         return "nested"
@@ -73,9 +82,11 @@ def check_type(name: str, rule: Placement | None, dtype: Any) -> None:
     family = family_of(dtype)
     is_plain = family in ("text", "truth", "whole", "float", "decimal")
     kind = None if rule is None else rule.kind
-    check_kind(name, kind, "plain" if is_plain else "time" if family == "date" else family)
+    has_zone = rule is not None and rule.dates is not None and rule.dates.offsets is not None
+    check_kind(name, kind, "plain" if is_plain else family, has_zone=has_zone)
     is_fine_decimal = dtype.is_decimal() and (dtype.scale or 0) > 6
-    if family == "time" or (rule is None and (family == "date" or is_fine_decimal)):
+    is_moment = kind != "day" and (family in ("time", "zoned") or dtype.is_timestamp())
+    if is_moment or (rule is None and (family == "date" or is_fine_decimal)):
         raise DataError(
             f"column {name!r} holds values that engines write out differently",
             field=name,
@@ -91,12 +102,84 @@ def check_type(name: str, rule: Placement | None, dtype: Any) -> None:
         )
 
 
-def reading(rule: Placement, column: Expression, dialect: Dialect) -> ColumnReading:
-    """How a placement reads a column of one of the types that `check_type` lets through."""
+def reading(rule: Placement, column: Expression, text: Expression, dialect: Dialect) -> ColumnReading:
+    """How a placement reads a column of one of the types that `check_type` lets through.
+
+    Args:
+        column: the column; text that is cleaned comes trimmed, from `trimmed_column`.
+        text: of text that is cleaned, what values are read from, from `read_column`.
+    """
+    clean, family = rule.clean, family_of(column.type())
+    if clean is None:
+        return _uncleaned(rule, column, dialect)
+    if family != "text":
+        is_word, index = (
+            _own_words(words, column, family, dialect)
+            for words in (clean.nulls, [word for word, _, _ in clean.synonyms])
+        )
+        read = _uncleaned(rule, column, dialect)
+        if rule.kind == "text" and clean.steps.digits is not None:
+            written = code(clean, digits_of(column, family))
+            texts = [str(value) for value in rule.search.values]  # type: ignore[union-attr]
+            in_bytes = ((dialect.bytes_of(written), "binary"),)
+            read = replace(read, values=in_bytes, index=_among_bytes(texts, dialect))
+        cells = [cell for _, cell, _ in clean.synonyms]
+        return replace(read, is_present=read.is_present & is_word.isnull(), synonym=_chosen(index, cells))
+    compared = folded(clean, column)
+    is_present = column.notnull()
+    if clean.nulls:
+        is_present = is_present & ~is_one_of(compared, clean.nulls, dialect)
+    if clean.steps.trim:
+        is_present = is_present & (column.length() > 0)
+    read = _uncleaned(rule, text, dialect)
+    synonym = meant(clean, compared, dialect) if clean.synonyms else None
+    return replace(read, is_present=is_present, synonym=synonym)
+
+
+def read_column(rule: Placement, column: Expression) -> Expression:
+    """What values are read from, of a trimmed column."""
+    if rule.clean is None or family_of(column.type()) != "text":
+        return column
+    return read_text(rule.clean, column, rule.kind)
+
+
+def trimmed_column(rule: Placement, column: Expression, dialect: Dialect) -> Expression:
+    """A column of text without the blanks at its ends, if it is to be trimmed; any other as it is."""
+    if rule.clean is None or family_of(column.type()) != "text":
+        return column
+    return trimmed(rule.clean, _text(column, dialect), dialect)
+
+
+def _own_words(words: Sequence[str], column: Expression, family: str, dialect: Dialect) -> Expression:
+    """The place among some words of the one that a value that is no text is written as; null for none."""
+    import ibis
+
+    if not words or family in ("date", "zoned", "time"):
+        return ibis.null("int64")
+    made, index = _among_texts(list(words), column, family, dialect)
+    return index(*(value for value, _ in made))
+
+
+def _chosen(index: Expression, cells: Sequence[int]) -> Expression | None:
+    """The cell at a place of a list, null for none."""
+    import ibis
+
+    if not cells:
+        return None
+    cases = [(index == i, ibis.literal(cell, "int64")) for i, cell in enumerate(cells)]
+    return ibis.cases(*cases, else_=ibis.null("int64"))
+
+
+def _uncleaned(rule: Placement, column: Expression, dialect: Dialect) -> ColumnReading:
     family, dtype = family_of(column.type()), column.type()
     if family == "decimal" and dtype.is_integer():
         column = column.cast("decimal(20, 0)")
     search = rule.search
+    if rule.dates is not None:
+        made, steps = day_values(rule.dates, column, family, lambda: _text(column, dialect), dialect)
+        among_days = _in_bins if isinstance(search, Edges) else _in_steps
+        placed_days = partial(among_days, search)  # type: ignore[arg-type]
+        return ColumnReading(_is_present(column, family, dialect), tuple(made), placed_days, steps)
     if isinstance(search, Edges):
         made = [(_float(column, family, dialect), "float64")]
         index = lambda x: _in_bins(search, x)  # noqa: E731
@@ -271,7 +354,8 @@ def _is_far(search: Steps) -> bool:
 def _in_steps(search: Steps, number: Expression) -> Expression:
     import ibis
 
-    low, high, step = (ibis.literal(n, "int64") for n in (search.low, search.high, search.step))
+    last = search.high + search.step - 1 if search.is_floored else search.high
+    low, high, step = (ibis.literal(n, "int64") for n in (search.low, last, search.step))
     if search.is_clamped:
         number = ibis.cases((number < low, low), (number > high, high), else_=number)
     else:
@@ -279,6 +363,8 @@ def _in_steps(search: Steps, number: Expression) -> Expression:
     if search.step == 1:
         return number - low
     # Both are below 2^53 and one divides the other, so the float is the whole number.
+    if search.is_floored:
+        number = number - (number - low) % step
     steps = (number - low).cast("float64") / _number(search.step)
     return ((number - low) % step == 0).ifelse(steps.cast("int64"), ibis.null("int64"))
 

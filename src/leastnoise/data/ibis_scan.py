@@ -15,9 +15,9 @@ import numpy.typing as npt
 from leastnoise.core.errors import DataError, MissingExtraError
 from leastnoise.data.columns import column_places
 from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
-from leastnoise.data.ibis_cells import check_type, person_text, placed, reading
+from leastnoise.data.ibis_cells import check_type, person_text, placed, read_column, reading, trimmed_column
 from leastnoise.data.people import Person
-from leastnoise.data.placement import placement_of
+from leastnoise.data.placement import Placement, placement_of
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import Scan, held_version
 from leastnoise.data.table_cover import Subset, cell_number, tallied
@@ -65,6 +65,8 @@ _PROBE = Schema(
     named=Categories(["18", "F", "é", "ss", "'", "\\", ""], other="none"),
     binned=Bins([-1e300, 0, 0.1, 18, 1e300, float("inf")], outside="other", other="none"),
 )
+# The column that keeps steps apart, where an engine needs one. No attribute of a schema is a column by then.
+_BARRIER = "barrier"
 _ANSWER = {"which": "int64", "cell": "int64", "n": "int64"}
 
 
@@ -177,29 +179,95 @@ def probe(backend: Any) -> None:
 def _records(backend: Any, table: Any, schema: Schema, person: Person | None) -> Any:
     """The cell of every record that all attributes place, as columns i0, i1, …, and whose it is, as who.
 
-    In two steps, of which each is SQL before the next begins: Ibis would put the
-    expressions of the first into the second as often as they are used there.
+    In steps, of which each is SQL before the next begins: Ibis would put the expressions of one into the
+    next as often as they are used there.
     """
     dialect = dialect_of(backend.name)
     names = schema.names
     places = column_places(table.columns, names if person is None else (*names, person.column))
     rules = [placement_of(schema[name]) for name in names]
-    readings = [reading(rule, table[place], dialect) for rule, place in zip(rules, places, strict=False)]
-    values = {f"p{k}": read.is_present for k, read in enumerate(readings)}
-    types = {f"p{k}": "boolean" for k in range(len(readings))}
-    for k, read in enumerate(readings):
-        for j, (value, kind) in enumerate(read.values):
-            values[f"v{k}_{j}"], types[f"v{k}_{j}"] = value, kind
+    columns = [table[place] for place in places]
+    is_long = any(rule.clean is not None or rule.dates is not None for rule in rules)
+    texts = columns
+    if any(rule.clean is not None for rule in rules):
+        table, columns, texts = _cleaned(backend, table, rules, columns)
+    readings = [
+        reading(rule, column, text, dialect)
+        for rule, column, text in zip(rules, columns, texts, strict=False)
+    ]
+    made = [list(read.values) for read in readings]
+    values = {f"p{k}": (read.is_present, "boolean") for k, read in enumerate(readings)}
+    values |= {
+        f"s{k}": (read.synonym, "int64") for k, read in enumerate(readings) if read.synonym is not None
+    }
     if person is not None:
-        values["who"], types["who"] = person_text(table[places[-1]], person, dialect), "string"
-    first = backend.sql(backend.compile(table.select(**values)) + dialect.fence, schema=types)
+        values["who"] = (person_text(columns[-1], person, dialect), "string")
+    first = _computed(backend, table, values | _numbered(made), is_long=is_long)
+    for n_done in range(max(len(read.steps) for read in readings)):
+        columns = [[first[f"v{k}_{j}"] for j in range(len(own))] for k, own in enumerate(made)]
+        made = [
+            read.steps[n_done](*own)
+            if n_done < len(read.steps)
+            else [(column, kind) for column, (_, kind) in zip(own, before, strict=True)]
+            for read, own, before in zip(readings, columns, made, strict=True)
+        ]
+        kept = {name: (first[name], kind) for name, (_, kind) in values.items()}
+        first = _computed(backend, first, kept | _numbered(made), is_long=is_long)
     cells = {} if person is None else {"who": first["who"]}
     for k, (rule, read) in enumerate(zip(rules, readings, strict=True)):
-        index = read.index(*(first[f"v{k}_{j}"] for j in range(len(read.values))))
+        index = read.index(*(first[f"v{k}_{j}"] for j in range(len(made[k]))))
+        if read.synonym is not None:
+            index = first[f"s{k}"].fill_null(index)
         cells[f"i{k}"] = placed(rule, index, first[f"p{k}"])
     kinds = {column: "string" if column == "who" else "int64" for column in cells}
-    second = backend.sql(backend.compile(first.select(**cells)) + dialect.fence, schema=kinds)
-    return second.filter([second[column].notnull() for column in cells])
+    found = {name: (cells[name], kinds[name]) for name in cells}
+    second = _computed(backend, first, found, is_long=is_long)
+    is_placed = [second[column].notnull() for column in cells]
+    if _BARRIER in second.columns:
+        is_placed.append(second[_BARRIER] >= 0)
+    return second.filter(is_placed)
+
+
+def _cleaned(
+    backend: Any, table: Any, rules: Sequence[Placement], columns: Sequence[Any]
+) -> tuple[Any, list[Any], list[Any]]:
+    """The columns trimmed, and the texts that attributes are read from, in a table of their own.
+
+    Both are used several times, and so the one by the other.
+    """
+    dialect = dialect_of(backend.name)
+    kept = [trimmed_column(rule, column, dialect) for rule, column in zip(rules, columns, strict=False)]
+    named = {f"c{k}": column for k, column in enumerate([*kept, *columns[len(rules) :]])}
+    first = _computed(backend, table, _typed(named), is_long=True)
+    texts = {f"r{k}": read_column(rule, first[f"c{k}"]) for k, rule in enumerate(rules)}
+    both = {name: first[name] for name in named} | texts
+    second = _computed(backend, first, _typed(both), is_long=True)
+    return second, [second[name] for name in named], [second[name] for name in texts]
+
+
+def _typed(columns: dict[str, Any]) -> dict[str, tuple[Any, str]]:
+    """Columns by name, each with its type."""
+    return {name: (column, str(column.type())) for name, column in columns.items()}
+
+
+def _numbered(made: Sequence[Sequence[tuple[Any, str]]]) -> dict[str, tuple[Any, str]]:
+    """The values of every attribute by name: v0_0, v0_1, …, v1_0, …"""
+    return {f"v{k}_{j}": value for k, own in enumerate(made) for j, value in enumerate(own)}
+
+
+def _computed(backend: Any, table: Any, columns: dict[str, tuple[Any, str]], *, is_long: bool) -> Any:
+    """A table of expressions over another one, each with its type, computed once.
+
+    Args:
+        is_long: whether cells are computed in many steps.
+    """
+    dialect = dialect_of(backend.name)
+    if is_long and dialect.barrier is not None:
+        before = [table[_BARRIER]] if _BARRIER in table.columns else []
+        columns = columns | {_BARRIER: (sum(before, start=dialect.barrier()), "int64")}
+    compiled = backend.compile(table.select(**{name: column for name, (column, _) in columns.items()}))
+    kinds = {name: kind for name, (_, kind) in columns.items()}
+    return backend.sql(compiled + dialect.fence, schema=kinds)
 
 
 def _truncated(backend: Any, records: Any, schema: Schema, most: int) -> Any:

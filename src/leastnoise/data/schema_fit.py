@@ -19,7 +19,7 @@ from leastnoise.data.handle import Data
 from leastnoise.data.placement import placement_of
 from leastnoise.data.sources import is_in_engine
 from leastnoise.data.withheld_errors import withheld
-from leastnoise.query import Attribute, Bins, Integers, Schema
+from leastnoise.query import Attribute, Bins, Integers, Periods, Schema
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,12 +160,15 @@ def _with_outside(attribute: Attribute, outside: str) -> Attribute:
     """The same declared numbers with another policy; names have no ends, and stay as they are."""
     if isinstance(attribute, Integers):
         return Integers(attribute.values, outside=outside)
+    if isinstance(attribute, Periods):
+        ends = attribute.label(0), attribute.label(attribute.n_values - 1)
+        return Periods(*ends, attribute.by, zone=attribute.zone, outside=outside)
     return Bins(attribute.edges, outside=outside) if isinstance(attribute, Bins) else attribute
 
 
 def _is_read(attribute: Attribute, k: int) -> str:
     """SQL that tells whether a value is of the attribute's kind; of names, any value is."""
-    return f"v{k} IS NOT NULL" if isinstance(attribute, (Integers, Bins)) else f"p{k}"
+    return f"v{k} IS NOT NULL" if isinstance(attribute, (Integers, Bins, Periods)) else f"p{k}"
 
 
 def _is_undeclared(k: int) -> str:

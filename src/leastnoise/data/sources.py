@@ -142,32 +142,38 @@ class _ArrowSource:
         return self._opened().__arrow_c_stream__(requested_schema)
 
 
-def _open_pandas(table: Any, names: Sequence[str]) -> Any:
+def _open_pandas(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> Any:
+    """A frame whose columns of any values are written out as text, numbers there with the column's mark."""
     import pandas
 
     places = column_places(list(table.columns), names)
     frame = table.iloc[:, places].set_axis([f"c{k}" for k in range(len(names))], axis=1)
     for k, dtype in enumerate(frame.dtypes):
+        mark = marks[k] if k < len(marks) else "."
         # Value by value: a type guessed for the whole column would let one record,
         # even a null, change how the others count.
         if dtype.name == "object" or (
             isinstance(dtype, pandas.StringDtype) and getattr(dtype, "storage", "python") == "python"
         ):
-            values = _written(frame.iloc[:, k].to_numpy(dtype=object))
+            values = _written(frame.iloc[:, k].to_numpy(dtype=object), mark)
         elif dtype.name == "category" and not all(map(_is_text, dtype.categories)):
             # The code of a null is -1, the last.
-            values = _written([*dtype.categories, None])[frame.iloc[:, k].cat.codes]
+            values = _written([*dtype.categories, None], mark)[frame.iloc[:, k].cat.codes]
         else:
             continue
         frame.isetitem(k, pandas.Series(values, dtype=object, index=frame.index))
     return frame
 
 
-def _written(values: Iterable[Any]) -> Any:
-    """Values of any types, written out as text; None for those that are none or that no text can tell."""
+def _written(values: Iterable[Any], mark: str = ".") -> Any:
+    """Values of any types, written out as text; None for those that are none or that no text can tell.
+
+    Args:
+        mark: the decimal mark of numbers that are no text.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        texts = list(map(_text, values))
+        texts = [_text(value, mark) for value in values]
     written = np.empty(len(texts), dtype=object)
     written[:] = texts
     return written
@@ -184,7 +190,7 @@ def _is_text(value: object) -> bool:
     return True
 
 
-def _text(value: Any) -> str | None:
+def _text(value: Any, mark: str = ".") -> str | None:
     """A value as text in UTF-8, whole floats as whole numbers; None if there is none, or none can be written.
 
     Guarantee:
@@ -204,32 +210,34 @@ def _text(value: Any) -> str | None:
             text = str(int(value))
         else:
             text = str(value)
+            if mark != "." and isinstance(value, (float, np.floating, Decimal)):
+                text = text.replace(".", mark)
         return text if _is_text(text) else None
     except Exception:
         return None
 
 
-def _open_polars(table: Any, names: Sequence[str]) -> Any:
+def _open_polars(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> Any:
     columns, places = table.get_columns(), column_places(table.columns, names)
     frame = table.select([columns[i].alias(f"c{k}") for k, i in enumerate(places)])
     return _ArrowSource(lambda: frame)
 
 
-def _open_lazy(table: Any, names: Sequence[str]) -> Any:
+def _open_lazy(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> Any:
     import polars
 
     # Each once: the person may also be an attribute.
     places = dict.fromkeys(column_places(table.collect_schema().names(), names))
-    return _open_polars(table.select([polars.nth(i) for i in places]).collect(), names)
+    return _open_polars(table.select([polars.nth(i) for i in places]).collect(), names, marks)
 
 
-def _open_arrow(table: Any, names: Sequence[str]) -> Any:
+def _open_arrow(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> Any:
     chosen = table.select(column_places(table.schema.names, names))
     chosen = chosen.rename_columns([f"c{k}" for k in range(len(names))])
     return _ArrowSource(lambda: chosen)
 
 
-def _open_dataset(table: Any, names: Sequence[str]) -> Any:
+def _open_dataset(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> Any:
     import pyarrow.dataset
 
     places = column_places(table.schema.names, names)
@@ -237,13 +245,13 @@ def _open_dataset(table: Any, names: Sequence[str]) -> Any:
     return _ArrowSource(lambda: table.scanner(columns=columns).to_reader())
 
 
-def _open_relation(table: Any, names: Sequence[str]) -> Any:
+def _open_relation(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> Any:
     places = column_places(table.columns, names)
     chosen = table.project(", ".join(f"#{i + 1} AS c{k}" for k, i in enumerate(places)))
     return _ArrowSource(lambda: chosen)
 
 
-def _open_ibis(table: Any, names: Sequence[str]) -> Any:
+def _open_ibis(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> Any:
     """A table that Ibis holds in this very process, by an engine that knows no SQL."""
     places = column_places(table.columns, names)
     found = table.select([table[i].name(f"c{k}") for k, i in enumerate(places)]).to_pyarrow()
@@ -255,7 +263,7 @@ def is_in_engine(source: Any) -> bool:
     return isinstance(source, tuple) and source[0] is _open_ibis and source[1].get_backend().name != "polars"
 
 
-OPENERS: dict[tuple[str, str], Callable[[Any, Sequence[str]], Any]] = {
+OPENERS: dict[tuple[str, str], Callable[[Any, Sequence[str], Sequence[str]], Any]] = {
     ("pandas", "DataFrame"): _open_pandas,
     ("polars", "DataFrame"): _open_polars,
     ("polars", "LazyFrame"): _open_lazy,

@@ -39,6 +39,7 @@ from leastnoise.query import (
     Integers,
     Labels,
     Marginal,
+    Periods,
     Prefix,
     Query,
     Schema,
@@ -132,6 +133,12 @@ def _shown(values: Attribute, estimate: int, low: int, high: int) -> dict[str, A
             "lower": values.values[low],
             "upper": values.values[high],
         }
+    if isinstance(values, Periods):
+        return {
+            "quantile": values.label(estimate),
+            "lower": values.label(low),
+            "upper": values.label(high),
+        }
     assert isinstance(values, Bins)
     return {
         "quantile": values.label(estimate),
@@ -166,8 +173,9 @@ def _ordered(plan: Plan, attribute: str) -> tuple[Schema, Attribute]:
             remedy="give a schema to Workload.from_matrix()",
         )
     values = schema[attribute]
-    if not isinstance(values, (Integers, Bins)):
-        raise QueryError.must("attribute", "have an order, declared as a range or as Bins", given=attribute)
+    if not isinstance(values, (Integers, Bins, Periods)):
+        wanted = "have an order, declared as a range, as Bins or as Periods"
+        raise QueryError.must("attribute", wanted, given=attribute)
     return schema, values
 
 

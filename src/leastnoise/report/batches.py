@@ -21,7 +21,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array, CumulativeSum, EveryRange, Identity, Padded
 from leastnoise.core.printable import counted
-from leastnoise.query import Bins, Factor, Integers, Labels, Linear, QueryBlock, Schema, in_counts
+from leastnoise.query import Bins, Factor, Integers, Labels, Linear, Periods, QueryBlock, Schema, in_counts
 from leastnoise.report.charts.pictures import (
     Bar,
     LineChart,
@@ -283,7 +283,7 @@ def _is_in_order(factor: Factor, schema: Schema | None) -> bool:
     if _inner(factor) is CumulativeSum:
         return factor.labels.length >= _MIN_SUMS
     values = schema[factor.attributes[0]]
-    is_scale = isinstance(values, (Integers, Bins)) and values.other is None
+    is_scale = isinstance(values, (Integers, Bins, Periods)) and values.other is None
     return is_scale and _inner(factor) is Identity and factor.labels.length >= _MIN_COUNTS
 
 

@@ -26,12 +26,17 @@ _KINDS = {
     "measured": r"FLOAT|DOUBLE|DECIMAL.*",
     "truth": r"BOOLEAN",
     "named": r"VARCHAR|ENUM.*",
-    "time": r"DATE|TIME.*",
+    "date": r"DATE|TIMESTAMP(_S|_MS|_NS)?",
+    "moment": r"TIMESTAMP WITH TIME ZONE",
+    "time": r"TIME.*",
 }
 
 
 class Column(NamedTuple):
-    """A column and what its type says: "whole", "measured", "truth", "named", "time", or "" for nothing."""
+    """A column and what its type says, or "" for nothing.
+
+    Kinds are "whole", "measured", "truth", "named", "date", "moment" (a timestamp with a zone) and "time".
+    """
 
     name: str
     kind: str

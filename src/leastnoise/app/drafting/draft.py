@@ -18,6 +18,7 @@ KINDS = {
     "whole": "whole numbers",
     "measured": "measured numbers",
     "truth": "true or false",
+    "date": "dates",
 }
 # Which cross tables are published, and what that is called.
 TABLES = {
@@ -56,12 +57,19 @@ _EXAMPLES = {
     "whole": ("{ range = [0, 116] }", "0, 1, … 115: the first value, and the last plus one"),
     "clamped": ('{ range = [0, 100], outside = "clamp" }', "or with 130 counted as 99"),
     "measured": ("{ bins = [0, 18, 65, inf] }", "0–17, 18–64, 65 or more"),
+    "date": ('{ periods = ["2026-01", "2026-12"], by = "month" }', "or by day, week, quarter or year"),
+    "moment": (
+        '{ periods = ["2026-01", "2026-12"], by = "month", zone = "Europe/Berlin" }',
+        "the zone whose days count",
+    ),
 }
 _SHOWN = {
-    "": ("named", "whole", "measured"),
+    "": ("named", "whole", "measured", "date"),
     "named": ("named", "more named"),
     "whole": ("whole", "clamped", "measured"),
     "measured": ("measured",),
+    "date": ("date",),
+    "moment": ("moment",),
 }
 _BLANK = {
     "": f'["{FILL_IN}"]',
@@ -69,6 +77,8 @@ _BLANK = {
     "whole": f'{{ range = ["{FILL_IN}", "{FILL_IN}"] }}',
     "measured": f'{{ bins = ["{FILL_IN}"] }}',
     "truth": '["false", "true"]',
+    "date": f'{{ periods = ["{FILL_IN}", "{FILL_IN}"], by = "month" }}',
+    "moment": f'{{ periods = ["{FILL_IN}", "{FILL_IN}"], by = "month", zone = "{FILL_IN}" }}',
 }
 
 
@@ -113,7 +123,7 @@ def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: s
     names = [column.name for column in columns if _is_published(column, wishes)]
     if not names:
         raise SpecError(
-            "a specification needs at least one column of text, numbers or truth values that is no "
+            "a specification needs at least one column of text, numbers, dates or truth values that is no "
             "identifier",
             field="columns",
         )
@@ -165,14 +175,16 @@ def _declared(column: Column, wishes: Wishes) -> str:
         )
     if kind == "time":
         return (
-            f"# {shown} contains dates or times and is left out. To publish it, add a column of years or\n"
-            "# months to the table, and declare that.\n"
+            f"# {shown} contains times of day and is left out. To publish it, add a column of hours to the\n"
+            "# table, and declare that.\n"
         )
     if kind not in _BLANK:
         return f"# {shown} contains neither text nor numbers and is left out.\n"
     if kind == "truth":
         return f"# {shown}: true or false.\n{key} = {_BLANK[kind]}\n"
-    asked = f"{KINDS[kind]}. Write" if kind else "categories, whole numbers or measured numbers? Write one of"
+    asked = "categories, whole numbers, measured numbers or dates? Write one of"
+    if kind:
+        asked = f"{KINDS.get(kind, 'moments in time')}. Write"
     examples = [_EXAMPLES[example] for example in _SHOWN[kind]]
     width = max(len(text) for text, _ in examples)
     lines = [f"#   {key} = {text:<{width}}   # {words}" for text, words in examples]

@@ -16,7 +16,7 @@ T = TypeVar("T")
 Ask = Callable[[str, str], str]
 Say = Callable[[str], None]
 
-_LETTERS = {"c": "named", "w": "whole", "m": "measured", "t": "truth"}
+_LETTERS = {"c": "named", "w": "whole", "m": "measured", "t": "truth", "d": "date"}
 
 
 def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
@@ -49,7 +49,8 @@ def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
     for column in columns:
         if column.name in chosen and not column.kind:
             question = (
-                f"{printable(column.name)}: c(ategories), w(hole), m(easured), t(rue or false) or ? for later"
+                f"{printable(column.name)}: c(ategories), w(hole), m(easured), t(rue or false), d(ates) "
+                "or ? for later"
             )
             kinds[column.name] = _asked(ask, say, question, "?", _kind)
     numbered = dict(enumerate(TABLES, start=1))
@@ -117,7 +118,7 @@ def _kind(text: str) -> str:
     if text == "?":
         return ""
     if text.lower() not in (*_LETTERS, *KINDS.values()):
-        raise ValueError("please type c, w, m, t or ?")
+        raise ValueError("please type c, w, m, t, d or ?")
     return _LETTERS[text[0].lower()]
 
 

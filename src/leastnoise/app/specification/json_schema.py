@@ -19,7 +19,7 @@ from typing import Any
 
 from leastnoise.app.specification.spec_file import DESIGN, FURTHER, GOALS, PERSON, PERSON_UNKNOWN
 from leastnoise.privacy import NEIGHBOURS
-from leastnoise.query import COMMON, OBJECTIVES, QUERY_KINDS, Query
+from leastnoise.query import COMMON, OBJECTIVES, QUERY_KINDS, THOUSANDS, UNITS, Query
 
 FILE = Path(__file__).with_name("spec.schema.json")
 
@@ -28,6 +28,17 @@ Json = dict[str, Any]
 _TEXT: Json = {"type": "string"}
 _POSITIVE: Json = {"type": "number", "exclusiveMinimum": 0}
 _NUMBERS: Json = {"type": "array", "items": {"type": "number"}}
+_TEXTS: Json = {"type": "array", "items": {"type": "string"}}
+
+
+def _table(properties: dict[str, Json], *required: str) -> Json:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
 
 _NUMBER_OR_FRACTION: Json = {"anyOf": [_POSITIVE, {"type": "string", "pattern": "^[^/]+/[^/]+$"}]}
 _GOAL_KEYS: dict[str, Json] = {
@@ -61,6 +72,18 @@ _POLICIES: dict[str, Json] = {
     "outside": {"enum": ["drop", "clamp", "other"]},
     "null": {"enum": ["drop", "other"]},
     "other": _TEXT | {"description": "the label of one more cell"},
+    "clean": _table(
+        {
+            "trim": {"type": "boolean", "description": "remove blanks at both ends; nothing left is a null"},
+            "ignore_case": {"type": "boolean", "description": "A to Z equal a to z"},
+            "nulls": _TEXTS | {"description": "words that mean that there is no value"},
+            "synonyms": {"type": "object", "description": "words that mean a declared value"},
+            "digits": {"type": "integer", "minimum": 1, "description": "codes get zeros in front"},
+            "decimal": {"enum": [".", ","]},
+            "thousands": {"enum": list(THOUSANDS)},
+            "dates": _TEXTS | {"description": "forms of dates, as in %d.%m.%Y"},
+        }
+    ),
 }
 _NAMES: Json = {
     "type": "array",
@@ -68,11 +91,20 @@ _NAMES: Json = {
     "uniqueItems": True,
     "anyOf": [{"items": {"type": "string"}}, {"items": {"type": "integer"}}],
 }
+_DATE: Json = {"type": ["string", "integer"], "description": "as in 2026-03-15, 2026-W11, 2026-03 or 2026"}
+# What an attribute of a kind may say besides its values and policies.
+_BESIDES: dict[str, dict[str, Json]] = {
+    "periods": {
+        "by": {"enum": list(UNITS)},
+        "zone": _TEXT | {"description": "the time zone whose days count, as in Europe/Berlin"},
+    }
+}
 _ATTRIBUTES: dict[str, Json] = {
     "range": {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3},
     "bins": _NUMBERS | {"minItems": 2},
     "categories": _NAMES,
     "hierarchy": {"type": ["object", "array"], "minProperties": 1, "minItems": 1},
+    "periods": {"type": "array", "items": _DATE, "minItems": 2, "maxItems": 2},
 }
 
 
@@ -122,15 +154,6 @@ def schema_text() -> str:
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _table(properties: dict[str, Json], *required: str) -> Json:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
 def _goals() -> list[Json]:
     return [_goal(numbers) for numbers in GOALS]
 
@@ -148,7 +171,7 @@ def _without_numbers() -> Json:
 
 
 def _attribute(key: str) -> Json:
-    return _table({key: _ATTRIBUTES[key]} | _POLICIES, key)
+    return _table({key: _ATTRIBUTES[key]} | _BESIDES.get(key, {}) | _POLICIES, key)
 
 
 def _common() -> dict[str, Json]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from leastnoise.query import (
     Condition,
     Integers,
     Negation,
+    Periods,
     Schema,
     condition_to_text,
     independent_parts,
@@ -106,7 +108,7 @@ def _conditions_for(name: str, schema: Schema, mask: Array) -> list[Condition]:
         run = list(indices)
         if not is_held:
             continue
-        if isinstance(values, (Integers, Bins)):
+        if isinstance(values, (Integers, Bins, Periods)):
             pieces.append(_interval(name, values, run[0], run[-1]))
         else:
             pieces += [ComparisonCondition(name, "==", values.values[i]) for i in run]  # type: ignore[attr-defined]
@@ -116,10 +118,10 @@ def _conditions_for(name: str, schema: Schema, mask: Array) -> list[Condition]:
     return [found] if (satisfying(found, schema)[1] == mask).all() else []
 
 
-def _interval(name: str, values: Integers | Bins, first: int, last: int) -> Condition:
+def _interval(name: str, values: Integers | Bins | Periods, first: int, last: int) -> Condition:
     """Values first to last of the declared ones."""
-    starts = values.values if isinstance(values, Integers) else values.edges
-    if first == last and isinstance(values, Integers):
+    starts: Sequence[Any] = values.edges if isinstance(values, Bins) else values.values
+    if first == last and not isinstance(values, Bins):
         return ComparisonCondition(name, "==", values.values[first])
     if first == 0 and last == values.n_values - 1:
         if values.other is not None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sqlglot import exp
 
+from leastnoise.app.sql.calendar_calls import calendar_call, date_constant, groups_of_call, is_satisfied
 from leastnoise.core.errors import InputError, SqlError
 from leastnoise.query import (
     MAX_DEPTH,
@@ -18,6 +20,7 @@ from leastnoise.query import (
     Condition,
     Integers,
     Negation,
+    Periods,
     Schema,
     Value,
 )
@@ -145,29 +148,68 @@ class Conditions:
             if node.args.get("query") is not None:
                 raise self._text.error(node, *_SUBQUERY)
             self.only(node, "this", "expressions")
-            attribute = self._column(node.this, node, tables)
             return joined(
-                "or", [self._compared(node, attribute, "==", self.constant(v)) for v in node.expressions]
+                "or", [self._comparison(node, node.this, "==", value, tables) for value in node.expressions]
             )
         if isinstance(node, exp.Between):
             self.only(node, "this", "low", "high")
-            attribute = self._column(node.this, node, tables)
-            low, high = (self.constant(node.args[end]) for end in ("low", "high"))
-            ends = [self._compared(node, attribute, ">=", low), self._compared(node, attribute, "<=", high)]
-            return joined("and", ends)
+            ends = (("low", ">="), ("high", "<="))
+            return joined(
+                "and", [self._comparison(node, node.this, sign, node.args[end], tables) for end, sign in ends]
+            )
         sign = _SIGNS.get(type(node))
         if sign is None:
             raise self._text.error(node, *self._no_condition(node))
         left, right = node.this.unnest(), node.expression.unnest()
-        if isinstance(left, exp.Column) == isinstance(right, exp.Column):
+        if _is_subject(left) == _is_subject(right):
             raise self._text.error(
                 node,
                 f"{self._text.shown(node)!r} must compare an attribute with a constant, as in age >= 18"
                 + ("; text stands in single quotes, 'so'" if isinstance(left, exp.Column) else ""),
             )
-        if isinstance(left, exp.Column):
-            return self._compared(node, self.attribute(left, tables), sign, self.constant(right))
-        return self._compared(node, self.attribute(right, tables), _MIRRORED[sign], self.constant(left))
+        if _is_subject(left):
+            return self._comparison(node, left, sign, right, tables)
+        return self._comparison(node, right, _MIRRORED[sign], left, tables)
+
+    def _comparison(
+        self, whole: Any, subject: Any, sign: str, constant: Any, tables: Iterable[str]
+    ) -> Condition:
+        """An attribute, or a calendar function of one, compared with a constant."""
+        call = calendar_call(subject.unnest())
+        if call is None:
+            attribute = self._column(subject, whole, tables)
+            return self._compared(whole, attribute, sign, self.constant(constant))
+        value = self.constant(constant)
+        groups = self.calendar_groups(subject.unnest(), tables)
+        try:
+            held = [condition for _, condition, is_held in groups if is_held(sign, value)]
+        except InputError as error:
+            raise self._text.error(whole, str(error)) from None
+        if not held:
+            raise self._text.error(whole, "no declared period satisfies this", "write a declared one")
+        return joined("or", held)
+
+    def calendar_groups(
+        self, node: Any, tables: Iterable[str]
+    ) -> list[tuple[str, Condition, Callable[[str, Value], bool]]]:
+        """Label, condition and comparison of every value that a calendar function has."""
+        call = calendar_call(node)
+        assert call is not None
+        name = self._column(call.column, node, tables)
+        try:
+            found = groups_of_call(call, name, self._schema)
+        except InputError as error:
+            raise self._text.error(node, str(error)) from None
+        return [(group.label, group.condition, partial(is_satisfied, group)) for group in found]
+
+    def truncated_attribute(self, node: Any, tables: Iterable[str]) -> str | None:
+        """The attribute of a DATE_TRUNC to the very unit that it is declared by; None for anything else."""
+        call = calendar_call(node)
+        if call is None or call.is_part or not isinstance(call.column, exp.Column):
+            return None
+        name = self.attribute(call.column, tables)
+        declared = self._schema[name]
+        return name if isinstance(declared, Periods) and declared.by == call.unit else None
 
     def buckets(self, node: Any, tables: Iterable[str], title: str | None) -> Buckets:
         """The groups of a CASE, an IF or a comparison."""
@@ -175,6 +217,9 @@ class Conditions:
         if self.is_condition(node):
             holds = self.condition(node, tables)
             return Buckets((("true", holds), ("false", negated(holds))), title)
+        if calendar_call(node) is not None:
+            groups = self.calendar_groups(node, tables)
+            return Buckets(tuple((label, condition) for label, condition, _ in groups), title)
         # Keyed by value and not by label: null differs from the text 'none', and 1.0 equals 1.
         grouped: dict[Value | None, list[Condition]] = {}
         for value, condition in self.cases(node, tables):
@@ -215,6 +260,9 @@ class Conditions:
     def constant(self, node: Any) -> Value:
         """The value of a constant expression."""
         node = node.unnest()
+        written = date_constant(node)
+        if written is not None:
+            return written
         if isinstance(node, exp.Literal):
             return node.name if node.is_string else self._number(node, node.name)
         if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
@@ -319,6 +367,11 @@ class Conditions:
                 f"{attribute!r} is declared as {label}, and {value!r} is none of it",
                 "write a declared value",
             )
+
+
+def _is_subject(node: Any) -> bool:
+    """Whether an expression is what a condition speaks of: an attribute, or a calendar function."""
+    return isinstance(node, exp.Column) or calendar_call(node) is not None
 
 
 def joined(word: str, parts: Sequence[Condition]) -> Condition:

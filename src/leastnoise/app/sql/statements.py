@@ -12,6 +12,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
+from leastnoise.app.sql.calendar_calls import calendar_call
 from leastnoise.app.sql.conditions import Buckets, Conditions, Text, joined
 from leastnoise.core.errors import SqlError
 from leastnoise.query import Condition, Schema
@@ -277,7 +278,11 @@ class _StatementReader:
         node = item.unalias().unnest()
         if isinstance(node, exp.Column):
             return self._named_key(node, titled)
+        whole = self._conditions.truncated_attribute(node, self._tables)
+        if whole is not None:
+            return whole
         is_sorted = isinstance(node, (exp.Case, exp.If)) or self._conditions.is_condition(node)
+        is_sorted = is_sorted or calendar_call(node) is not None
         if not is_sorted:
             raise self._text.error(node, *self._instead(node))
         found = self._conditions.buckets(node, self._tables, title)

@@ -10,23 +10,30 @@ fastest. A record with an undeclared or missing value is dropped unless a
 policy says otherwise, and no output says how many were.
 
     attribute.py   what all kinds share: cells, labels, policies; which text stands for which number
+    cleaning.py    what is done to the text of a value before it is placed
     numeric.py     whole numbers, and intervals of a measured number
     named.py       categories, and regions within regions
+    calendar.py    days, weeks, months, quarters and years; which text is a date
+    periods.py     consecutive periods of time
     schema.py      the schema
 """
 
 from leastnoise.query.schema.attribute import Attribute, Value
+from leastnoise.query.schema.cleaning import Cleaning
 from leastnoise.query.schema.named import Categories, Hierarchy, Level
 from leastnoise.query.schema.numeric import Bins, Integers
+from leastnoise.query.schema.periods import Periods
 from leastnoise.query.schema.schema import Schema
 
 __all__ = [
     "Attribute",
     "Bins",
     "Categories",
+    "Cleaning",
     "Hierarchy",
     "Integers",
     "Level",
+    "Periods",
     "Schema",
     "Value",
 ]

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar, TypeGuard
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 
 from leastnoise.core.errors import QueryError, SchemaError, TooLargeError
 from leastnoise.core.operators import MAX_ENTRIES
+from leastnoise.query.schema.cleaning import Cleaning, cleaning_from
 
 WHOLE_TEXT = r"[+-]?[0-9]+([.]0*)?"
 EXPONENT_TEXT = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)[eE][+-]?[0-9]+"
@@ -36,7 +38,10 @@ def is_null(value: object) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A NumPy scalar as the Python number or text it stands for."""
+    """A NumPy scalar as the Python number, text or moment it stands for."""
+    if isinstance(value, np.datetime64):
+        # In whole microseconds: finer ones would come as a number.
+        return value.astype("datetime64[us]").item()
     return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
 
 
@@ -69,6 +74,9 @@ def float_of(value: Any) -> float | None:
         return math.copysign(math.inf, 1 if value > 0 else -1)
 
 
+# What a text that is no number is read as, so that nothing else in it is.
+_NO_NUMBER = "?"
+
 Value = str | int | float
 Mask = npt.NDArray[np.bool_]
 
@@ -84,17 +92,23 @@ class Attribute(ABC):
             the record out, "clamp" takes the nearest end, "other" the other cell.
         null: where a null or NaN goes: "drop" or "other".
         other: the label of the other cell, which is the last; None if there is no such cell.
+        clean: what is done to the text of a value before it is placed; None for nothing.
     """
 
     outside: str
     null: str
     other: str | None
+    clean: Cleaning | None
+
+    # Steps of cleaning that make sense for values of any kind; each kind has further ones.
+    any_steps: ClassVar[tuple[str, ...]] = ("trim", "ignore_case", "nulls", "synonyms")
+    own_steps: ClassVar[tuple[str, ...]] = ()
 
     kind: ClassVar[str] = ""
     has_ends: ClassVar[bool] = False
 
-    def _set_policies(self, outside: str | None, null: str, other: str | None) -> None:
-        """Check the policies and keep them; the declared values are set before."""
+    def _set_policies(self, outside: str | None, null: str, other: str | None, clean: Any = None) -> None:
+        """Check the policies and the cleaning, and keep them; the declared values are set before."""
         if outside is None:
             outside = "drop" if other is None else "other"
         if outside == "clamp" and not self.has_ends:
@@ -117,8 +131,29 @@ class Attribute(ABC):
                 given=other,
                 remedy="or say outside='other' or null='other'",
             )
-        for field, value in {"outside": outside, "null": null, "other": other}.items():
+        for field, value in {"outside": outside, "null": null, "other": other, "clean": None}.items():
             object.__setattr__(self, field, value)
+        cleaning = cleaning_from(clean)
+        if cleaning is not None:
+            self._check_cleaning(cleaning)
+            object.__setattr__(self, "clean", cleaning)
+
+    def _check_cleaning(self, clean: Cleaning) -> None:
+        """Refuse steps that no value of this kind could need, and words that mean two things."""
+        for step in clean.to_dict():
+            if step not in (*self.any_steps, *self.own_steps):
+                known = ", ".join((*self.any_steps, *self.own_steps))
+                raise SchemaError.must("clean", f"hold steps for these values, which are {known}", given=step)
+        meant: dict[str, object] = {}
+        for word, value in clean.synonyms:
+            cell = self.position(value)
+            if cell is None or cell == self.n_values:
+                raise SchemaError.must("synonyms", "mean a declared value", given=value)
+            if meant.setdefault(clean.folded(word), cell) != cell:
+                raise SchemaError.must("synonyms", "mean one value each", given=word)
+        for word in clean.nulls:
+            if meant.setdefault(clean.folded(word), None) is not None:
+                raise SchemaError.must("nulls", "not be synonyms of a value too", given=word)
 
     # ---------------------------------------------------------------- what each kind says
 
@@ -159,6 +194,25 @@ class Attribute(ABC):
     def _values_to_plain(self) -> Any:
         """The declared values as JSON and TOML hold them."""
 
+    def _cleaned(self, value: Any, clean: Cleaning) -> Any:
+        """A raw value that is neither null nor a synonym, as it is placed; numbers without their marks."""
+        if not isinstance(value, str):
+            return value
+        number = clean.number(clean.trimmed(value))
+        return _NO_NUMBER if number is None else number
+
+    @cached_property
+    def null_words(self) -> frozenset[str]:
+        """The words that mean a null, as they are compared."""
+        return frozenset() if self.clean is None else frozenset(map(self.clean.folded, self.clean.nulls))
+
+    @cached_property
+    def synonym_cells(self) -> dict[str, int]:
+        """The words that mean a declared value, as they are compared, and its index."""
+        pairs = () if self.clean is None else self.clean.synonyms
+        folded = str if self.clean is None else self.clean.folded
+        return {folded(word): self.position(value) or 0 for word, value in pairs}
+
     # ---------------------------------------------------------------- what follows
 
     @property
@@ -192,6 +246,12 @@ class Attribute(ABC):
         engine reads it (see `leastnoise.data`): the two must always agree.
         """
         value = plain(value)
+        if self.clean is not None and not is_null(value):
+            words = self.clean.folded(text_of(value))
+            is_empty = self.clean.trim and not words and isinstance(value, str)
+            if words in self.synonym_cells and not is_empty:
+                return self.synonym_cells[words]
+            value = None if is_empty or words in self.null_words else self._cleaned(value, self.clean)
         if is_null(value):
             return self.n_values if self.null == "other" else None
         found = self._placed(value)
@@ -231,9 +291,9 @@ class Attribute(ABC):
         """Plain values that `Schema.from_dict` reads back; policies only where they are not the usual."""
         usual = {"outside": "drop" if self.other is None else "other", "null": "drop", "other": None}
         chosen = {field: getattr(self, field) for field in ("other", "outside", "null")}
-        return {self.kind: self._values_to_plain()} | {
-            field: value for field, value in chosen.items() if value != usual[field]
-        }
+        policies = {field: value for field, value in chosen.items() if value != usual[field]}
+        clean = {} if self.clean is None else {"clean": self.clean.to_dict()}
+        return {self.kind: self._values_to_plain()} | policies | clean
 
     def __repr__(self) -> str:
         given = {key: value for key, value in self.to_dict().items() if key != self.kind}

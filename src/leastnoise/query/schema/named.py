@@ -24,6 +24,7 @@ from leastnoise.query.schema.attribute import (
     text_of,
     whole_of,
 )
+from leastnoise.query.schema.cleaning import Cleaning
 
 # Levels of a hierarchy. Deeper trees are refused with a message, before Python's recursion limit is reached.
 _MAX_DEPTH = 100
@@ -37,6 +38,8 @@ class Named(Attribute):
     """Values known by name, all text or all whole numbers: categories, or the leaves of a hierarchy."""
 
     values: tuple[Value, ...]
+
+    own_steps: ClassVar[tuple[str, ...]] = ("digits", "decimal", "thousands")
 
     @property
     def n_values(self) -> int:
@@ -79,8 +82,52 @@ class Named(Attribute):
         return self._index.get(value)
 
     def _placed(self, value: Any) -> int | None:
-        read = text_of(value) if self.is_text else whole_of(value)
-        return None if read is None else self._index.get(read)
+        if self.is_text:
+            return self._compared_index.get(text_of(value))
+        number = whole_of(value)
+        return None if number is None else self._index.get(number)
+
+    @cached_property
+    def compared(self) -> tuple[Value, ...]:
+        """The values as cleaned ones are compared with them."""
+        if self.clean is None or not self.is_text:
+            return self.values
+        return tuple(self.clean.folded(str(value)) for value in self.values)
+
+    @cached_property
+    def _compared_index(self) -> dict[Value, int]:
+        return {value: i for i, value in enumerate(self.compared)}
+
+    def _cleaned(self, value: Any, clean: Cleaning) -> Any:
+        if not self.is_text:
+            return super()._cleaned(value, clean)
+        return clean.code(clean.folded(text_of(value)))
+
+    def _check_cleaning(self, clean: Cleaning) -> None:
+        own = ("digits",) if self.is_text else ("decimal", "thousands")
+        for step in ("digits", "decimal", "thousands"):
+            if step in clean.to_dict() and step not in own:
+                raise SchemaError.must(
+                    "clean", f"hold steps for {'text' if self.is_text else 'numbers'}", given=step
+                )
+        super()._check_cleaning(clean)
+        if not self.is_text:
+            return
+        words = {clean.folded(word) for word in (*clean.nulls, *(word for word, _ in clean.synonyms))}
+        seen: set[str] = set()
+        for value in map(str, self.values):
+            compared = clean.folded(value)
+            if (
+                clean.trimmed(value) != value
+                or clean.code(compared) != compared
+                or (clean.trim and not value)
+            ):
+                raise SchemaError.must("clean", "leave declared values as they are", given=value)
+            if compared in seen:
+                raise SchemaError.must("ignore_case", "be false where values differ by it alone", given=value)
+            if compared in words:
+                raise SchemaError.must("clean", "give declared values no second meaning", given=value)
+            seen.add(compared)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -92,6 +139,7 @@ class Categories(Named):
         other: the label of one more cell.
         outside: "drop" or "other".
         null: "drop" or "other".
+        clean: what is done to text first, a `Cleaning` or a dict of its settings.
 
     Example:
         >>> Categories(["F", "M"], null="other", other="unknown").size
@@ -107,6 +155,7 @@ class Categories(Named):
         *,
         outside: str | None = None,
         null: str = "drop",
+        clean: Any = None,
     ) -> None:
         if not isinstance(values, Sequence) or isinstance(values, (str, bytes)):
             raise SchemaError.must(
@@ -116,7 +165,7 @@ class Categories(Named):
                 remedy="they are public knowledge and never read from the table",
             )
         object.__setattr__(self, "values", checked_names([plain(value) for value in values], "categories"))
-        self._set_policies(outside, null, other)
+        self._set_policies(outside, null, other, clean)
 
     def numbers(self) -> list[int] | None:
         return None if self.is_text else [int(value) for value in self.values]
@@ -192,6 +241,7 @@ class Hierarchy(Named):
         outside: "drop" or "other".
         null: "drop" or "other".
         other: the label of one more cell, next to the outermost regions.
+        clean: what is done to text first, a `Cleaning` or a dict of its settings.
 
     Example:
         >>> regions = Hierarchy({"North": {"Uptown": ["a", "b"], "Hill": ["c"]}, "South": ["d", "e"]})
@@ -212,11 +262,12 @@ class Hierarchy(Named):
         outside: str | None = None,
         null: str = "drop",
         other: str | None = None,
+        clean: Any = None,
     ) -> None:
         object.__setattr__(self, "children", _children(tree, ()))
         leaves = [path[-1] for path in _leaf_paths(self.children)]
         object.__setattr__(self, "values", checked_names(leaves, "tree"))
-        self._set_policies(outside, null, other)
+        self._set_policies(outside, null, other, clean)
 
     @classmethod
     def from_parents(cls, parents: Mapping[Any, Any], **policies: Any) -> Hierarchy:

@@ -26,6 +26,7 @@ class Integers(Attribute):
         outside: "drop", "clamp" or "other"; a number that is not whole is never clamped.
         null: "drop" or "other".
         other: the label of one more cell.
+        clean: what is done to text first, a `Cleaning` or a dict of its settings.
 
     Example:
         >>> Integers(range(116), outside="clamp", null="other", other="unknown").size
@@ -36,9 +37,16 @@ class Integers(Attribute):
 
     kind: ClassVar[str] = "range"
     has_ends: ClassVar[bool] = True
+    own_steps: ClassVar[tuple[str, ...]] = ("decimal", "thousands")
 
     def __init__(
-        self, values: range, *, outside: str | None = None, null: str = "drop", other: str | None = None
+        self,
+        values: range,
+        *,
+        outside: str | None = None,
+        null: str = "drop",
+        other: str | None = None,
+        clean: Any = None,
     ) -> None:
         if not isinstance(values, range):
             raise SchemaError.must("range", "be a range of whole numbers", given=type(values))
@@ -53,7 +61,7 @@ class Integers(Attribute):
         # Ranges that hold the same numbers are equal; written alike, they also have one digest.
         last = values[-1]
         object.__setattr__(self, "values", range(start, last + 1, step if last > start else 1))
-        self._set_policies(outside, null, other)
+        self._set_policies(outside, null, other, clean)
 
     @property
     def n_values(self) -> int:
@@ -140,6 +148,7 @@ class Bins(Attribute):
         outside: "drop", "clamp" or "other".
         null: "drop" or "other".
         other: the label of one more cell.
+        clean: what is done to text first, a `Cleaning` or a dict of its settings.
 
     Example:
         >>> bins = Bins([float("-inf"), 10, 80, float("inf")])
@@ -151,6 +160,7 @@ class Bins(Attribute):
 
     kind: ClassVar[str] = "bins"
     has_ends: ClassVar[bool] = True
+    own_steps: ClassVar[tuple[str, ...]] = ("decimal", "thousands")
 
     def __init__(
         self,
@@ -159,6 +169,7 @@ class Bins(Attribute):
         outside: str | None = None,
         null: str = "drop",
         other: str | None = None,
+        clean: Any = None,
     ) -> None:
         # A column of a table is neither: edges are public knowledge and never read from it.
         if not isinstance(edges, (Sequence, np.ndarray)) or isinstance(edges, (str, bytes)):
@@ -171,7 +182,7 @@ class Bins(Attribute):
         given = [plain(edge) for edge in edges]
         object.__setattr__(self, "edges", tuple(_whole_as_int(edge) for edge in given))
         self._check()
-        self._set_policies(outside, null, other)
+        self._set_policies(outside, null, other, clean)
 
     def _check(self) -> None:
         if len(self.edges) < 2:

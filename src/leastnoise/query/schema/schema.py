@@ -9,10 +9,14 @@ from typing import Any
 from leastnoise.core.errors import SchemaError
 from leastnoise.core.printable import in_figures
 from leastnoise.query.schema.attribute import Attribute
-from leastnoise.query.schema.named import Categories, Hierarchy
+from leastnoise.query.schema.cleaning import Cleaning, cleaning_from
+from leastnoise.query.schema.named import Categories, Hierarchy, Named
 from leastnoise.query.schema.numeric import Bins, Integers
+from leastnoise.query.schema.periods import Periods
 
-_POLICIES = {"outside", "null", "other"}
+_POLICIES = {"outside", "null", "other", "clean"}
+# What else an attribute of a kind may say.
+_FURTHER = {"periods": {"by", "zone"}}
 
 
 class Schema:
@@ -88,6 +92,33 @@ class Schema:
         parts = [f"{name}: {a.cells_label()}" for name, a in self._attributes.items()]
         return f"Schema({'; '.join(parts)}; {in_figures(self.n_cells)} cells)"
 
+    def cleaned(self, clean: Cleaning | Mapping[str, Any]) -> Schema:
+        """This schema with one cleaning for every attribute that declares none of its own.
+
+        Of its steps every attribute takes those that make sense for its kind: decimal marks are for numbers,
+        forms of dates for periods.
+
+        Example:
+            >>> Schema(sex=("F", "M")).cleaned({"trim": True})["sex"].place(" F")
+            0
+        """
+        common = cleaning_from(clean)
+        if common is None:
+            return self
+        if common.synonyms or common.digits:
+            raise SchemaError.must("clean", "leave synonyms and digits to single attributes", given=common)
+        found = {}
+        for name, attribute in self._attributes.items():
+            steps = [step for step in (*attribute.any_steps, *attribute.own_steps) if step != "digits"]
+            if isinstance(attribute, Named) and attribute.is_text:
+                steps = list(attribute.any_steps)
+            own = common.only(steps)
+            plain = attribute.to_dict()
+            if attribute.clean is None and own != Cleaning():
+                plain["clean"] = own.to_dict()
+            found[name] = plain
+        return Schema.from_dict(found)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `from_dict` reads back, attributes in order."""
         return {name: attribute.to_dict() for name, attribute in self._attributes.items()}
@@ -97,7 +128,8 @@ class Schema:
         """The schema that `to_dict` wrote, or a specification file's [schema] table.
 
         Each attribute is ``{range = [start, stop]}``, ``{bins = [...]}``,
-        ``{categories = [...]}``, ``{hierarchy = ...}``, each with its policies
+        ``{categories = [...]}``, ``{hierarchy = ...}`` or ``{periods = [first, last], by = "month"}``, each
+        with its policies
         ``outside``, ``null`` and ``other`` if wanted, or simply a list of categories.
         """
         _check_names(attributes)
@@ -116,17 +148,18 @@ def _from_plain(name: str, given: Any) -> Any:
     if not isinstance(given, dict):
         raise SchemaError.must(name, "be a list or a table", given=type(given))
     kinds = [key for key in _KINDS if key in given]
-    if len(kinds) != 1 or set(given) - {kinds[0], *_POLICIES} or not _is_written(kinds[0], given):
+    known = {*kinds, *_POLICIES, *(_FURTHER.get(kinds[0], ()) if kinds else ())}
+    if len(kinds) != 1 or set(given) - known or not _is_written(kinds[0], given):
         raise SchemaError(
             f"attribute {name!r} must be {{range = [start, stop]}}, {{bins = [edges]}}, {{categories = "
-            "[values]} or {hierarchy = regions}, with outside, null and other if wanted, got the "
-            f"keys {sorted(given)}",
+            "[values]}, {hierarchy = regions} or {periods = [first, last], by = 'month'}, with outside, null "
+            f"and other if wanted, got the keys {sorted(given)}",
             field=name,
             given=sorted(given),
         )
     try:
-        policies = {key: value for key, value in given.items() if key in _POLICIES}
-        return _KINDS[kinds[0]](given[kinds[0]], **policies)
+        further = {key: value for key, value in given.items() if key != kinds[0]}
+        return _KINDS[kinds[0]](given[kinds[0]], **further)
     except SchemaError as error:
         raise SchemaError.at(f"attribute {name!r}", error, field=f"{name}.{error.field}") from None
 
@@ -143,11 +176,18 @@ def _integers(bounds: list[Any], **policies: Any) -> Integers:
     return Integers(range(*bounds), **policies)
 
 
+def _periods(ends: list[Any], **further: Any) -> Periods:
+    if len(ends) != 2:
+        raise SchemaError.must("periods", 'be [first, last], as in ["2026-01", "2026-12"]', given=ends)
+    return Periods(*ends, **further)
+
+
 _KINDS: dict[str, Callable[..., Attribute]] = {
     "range": _integers,
     "bins": Bins,
     "categories": Categories,
     "hierarchy": Hierarchy,
+    "periods": _periods,
 }
 
 
@@ -162,8 +202,8 @@ def _declared(name: str, given: Any) -> Attribute:
     except SchemaError as error:
         raise SchemaError.at(f"attribute {name!r}", error, field=f"{name}.{error.field}") from None
     raise SchemaError(
-        f"attribute {name!r} must be declared as a range, a list of categories, "
-        f"Hierarchy(tree) or Bins(edges), got {type(given).__name__}. The values are public "
+        f"attribute {name!r} must be declared as a range, a list of categories, Hierarchy(tree), "
+        f"Bins(edges) or Periods(first, last), got {type(given).__name__}. The values are public "
         "knowledge and are never read from the table",
         field=name,
         given=type(given),
