@@ -158,7 +158,7 @@ def smoothing(
     arrays = load_backend(backend)
     n = len(gram)
     unit = float(np.trace(gram))
-    descent = _Descent(gram / unit, arrays, time_limit, watch, unit)
+    descent = _SmoothingDescent(gram / unit, arrays, time_limit, watch, unit)
     M = arrays.matrix(np.eye(n))
     ended: SmoothingRule = "iterations"
     for accuracy in accuracies:
@@ -178,7 +178,7 @@ def smoothing(
     )
 
 
-class _Descent:
+class _SmoothingDescent:
     """SPG2 on one Gram matrix of trace 1; the record goes on from one μ to the next."""
 
     def __init__(

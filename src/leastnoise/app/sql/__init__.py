@@ -8,6 +8,7 @@ schema drops are gone. One difference from a database remains: empty groups are 
 the answer, because leaving them out would reveal that nobody is in them.
 
     conditions.py      positions in the text; WHERE, FILTER and CASE as conditions
+    unsupported.py     what cannot be asked, and what to ask instead
     statements.py      what each statement counts, under which condition, grouped by what
     condition_text.py  conditions as short text
     to_queries.py      groups of attributes that conditions join, and queries for them

@@ -14,63 +14,15 @@ from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 from leastnoise.app.sql.calendar_calls import calendar_call
 from leastnoise.app.sql.conditions import Buckets, Conditions, Text, joined
+from leastnoise.app.sql.unsupported import CLAUSES, DISTINCT, INSTEAD, Refusal
 from leastnoise.core.errors import SqlError
 from leastnoise.query import Condition, Schema
 
 MAX_CHARACTERS = 2_000_000
-# CUBE of 12 attributes. Each is a cross table of its own that somebody would have to read.
+# CUBE of 12 attributes. Each is a cross table of its own that people would have to read.
 MAX_TABLES = 4096
 
 Key = str | Buckets
-# What is wrong, and what to do.
-Refusal = tuple[str, str | None]
-
-
-def _by_true_counts(clause: str) -> Refusal:
-    return f"{clause} would choose rows by their true counts", "leave it out and choose among the answers"
-
-
-_WINDOWS = ("window functions are not supported", "ask for the counts and combine the answers")
-_QUANTILE = ("a quantile needs a distribution", "ask for Prefix(attribute), then call release.quantiles()")
-_EXTREME = "ask for a distribution with Prefix(attribute)"
-_SPREAD = (
-    "a variance needs counts",
-    "ask for COUNT(*) grouped by the attribute and compute it from the answers",
-)
-_DISTINCT = ("distinct values are not counted: which of them occur must stay hidden", None)
-_CLAUSES: dict[str, Refusal] = {
-    "with_": ("WITH is not supported", "ask about the table itself"),
-    "distinct": ("DISTINCT is not supported", "group counts with GROUP BY"),
-    "joins": ("JOIN is not supported", "join the tables first, and declare the joined table"),
-    "laterals": ("LATERAL is not supported", "ask about one table"),
-    "having": _by_true_counts("HAVING"),
-    "qualify": _by_true_counts("QUALIFY"),
-    "windows": _WINDOWS,
-    "order": ("ORDER BY is not supported: answers come in the schema's order", "leave it out and sort them"),
-    "limit": _by_true_counts("LIMIT"),
-    "offset": _by_true_counts("OFFSET"),
-    "sample": ("samples are not supported", "ask about the whole table"),
-    "into": ("INTO is not supported: nothing is written", "leave it out"),
-}
-_INSTEAD: dict[type[Any], Refusal] = {
-    exp.Avg: ("AVG is computed with nothing else", "ask for AVG(attribute) alone"),
-    exp.Min: ("the smallest value belongs to one person", _EXTREME),
-    exp.Max: ("the largest value belongs to one person", _EXTREME),
-    exp.Median: _QUANTILE,
-    exp.Quantile: _QUANTILE,
-    exp.PercentileCont: _QUANTILE,
-    exp.PercentileDisc: _QUANTILE,
-    exp.ApproxDistinct: _DISTINCT,
-    exp.Window: _WINDOWS,
-    exp.Stddev: _SPREAD,
-    exp.StddevSamp: _SPREAD,
-    exp.StddevPop: _SPREAD,
-    exp.Variance: _SPREAD,
-    exp.VariancePop: _SPREAD,
-    exp.Subquery: ("subqueries are not supported", "ask for each count in a statement of its own"),
-    exp.Star: ("* stands for all columns", "name those to group by, and COUNT(*)"),
-    exp.Literal: ("a constant says nothing", "name the count instead, as in COUNT(*) AS adults"),
-}
 
 
 @dataclass(frozen=True)
@@ -241,7 +193,7 @@ class _StatementReader:
         for key, value in node.args.items():
             if value and key not in known:
                 clause = key.strip("_").upper()
-                reason = _CLAUSES.get(key, (f"{clause} is not supported", "leave it out"))
+                reason = CLAUSES.get(key, (f"{clause} is not supported", "leave it out"))
                 place = value[0] if isinstance(value, list) else value
                 raise self._text.error(place if hasattr(place, "walk") else node, *reason)
 
@@ -257,7 +209,7 @@ class _StatementReader:
             raise self._text.error(table, "FROM must name one table, as in FROM people")
         for key, value in table.args.items():
             if value and key not in ("this", "db", "catalog", "alias"):
-                reason = _CLAUSES.get(key, (f"{key} is not supported after a table", "leave it out"))
+                reason = CLAUSES.get(key, (f"{key} is not supported after a table", "leave it out"))
                 raise self._text.error(table, *reason)
         alias = table.args.get("alias")
         if alias is not None:
@@ -416,7 +368,7 @@ class _StatementReader:
         self._conditions.only(node, "this", "big_int")
         inside = node.this
         if isinstance(inside, exp.Distinct):
-            raise self._text.error(node, *_DISTINCT)
+            raise self._text.error(node, *DISTINCT)
         if isinstance(inside, exp.Star) or (isinstance(inside, exp.Literal) and inside.name):
             self._conditions.only(inside, "this", "is_string")
             return []
@@ -443,7 +395,7 @@ class _StatementReader:
         self._conditions.only(node, "this")
         inside = node.this.unnest()
         if isinstance(inside, exp.Distinct):
-            raise self._text.error(node, *_DISTINCT)
+            raise self._text.error(node, *DISTINCT)
         if isinstance(inside, exp.Column):
             return self._conditions.attribute(inside, self._tables), []
         if isinstance(inside, exp.Literal) and not inside.is_string and inside.name == "1":
@@ -481,7 +433,7 @@ class _StatementReader:
         self._conditions.only(node, "this")
         inside = node.this.unnest()
         if isinstance(inside, exp.Distinct):
-            raise self._text.error(node, *_DISTINCT)
+            raise self._text.error(node, *DISTINCT)
         if not isinstance(inside, exp.Column):
             raise self._text.error(
                 node,
@@ -506,7 +458,7 @@ class _StatementReader:
     def _instead(self, node: Any) -> Refusal:
         """Why an expression cannot be asked for, and what can."""
         for part in node.walk():
-            for kind, reason in _INSTEAD.items():
+            for kind, reason in INSTEAD.items():
                 if isinstance(part, kind) and (part is node or kind not in (exp.Literal, exp.Star)):
                     return reason
         words = self._text.shown(node)
