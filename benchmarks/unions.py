@@ -1,28 +1,33 @@
 """Unions of products: grids, census tables, random blocks, targets, each with the bound that its plan has.
 
-    python benchmarks/unions.py                          every row; an hour on two cores
+    python benchmarks/unions.py                          every row, ten draws each; hours on two cores
     python benchmarks/unions.py --only strips --most 64  rows of one name, up to a size
     python benchmarks/unions.py --only blocks --seeds 10 ten draws of a random workload, the worst reported
     python benchmarks/unions.py --only tight --seeds 10  ten draws of crossing tables within tight targets
     python benchmarks/unions.py --only strips --most 512 --backend cuda
+    python benchmarks/unions.py --only census-optimum    the optimum of the census tables, by their symmetry
 
 A row is a workload from a generator of this file; random ones take a seed. `above` is the total variance
 above the proved bound (or the largest variance, or μ² of targets), by `design` with the method given, "auto"
 unless another is. Rows of targets are compared with the dense optimum instead, which takes minutes for each.
-Seconds are those of the process, all threads together.
+Random conditions, polygons and cell sets are in few_columns.py. Seconds are those of the process, all threads
+together.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import optimize
 
 import leastnoise as ln
+from leastnoise.query import products_of
 
 
 def grid(n: int, *more: int) -> ln.Schema:
@@ -226,14 +231,79 @@ def run_tight(given: argparse.Namespace) -> None:
         )
 
 
+def run_census_optimum() -> None:
+    """Both sides of the optimum of the census tables, which says whether a plan or its bound is loose.
+
+    Sexes are alike, and so are races within a group and groups: some optimum is Σ_s E_s ⊗ X_s, with E_s the
+    products of the projections on the total and the difference of sexes, and on the total, groups and races
+    within groups. For weights q of ages and households, with V_s what is asked where E_s is, m_s its rank and
+    N = 128 combinations of sex and race,
+
+        total ≥ F²/Σq ,  F = Σ_s m_s trace (R_s diag(q/N) R_sᵀ)^½ ,  R_sᵀR_s = V_s
+    """
+    asked = products_of(census(0))
+    assert asked is not None
+    age, sex, race, household = range(4)
+    between, within = np.zeros(64), np.zeros(64)
+    between[:8], between[8:16] = 0.25, -0.25
+    within[:2] = np.array([1, -1]) / math.sqrt(2)
+    of_sex = [np.ones(2) / math.sqrt(2), np.array([1, -1]) / math.sqrt(2)]
+    of_race = [(1, np.ones(64) / 8), (7, between), (56, within)]
+    sectors = []
+    for v in of_sex:
+        for rank, w in of_race:
+            rows = []
+            for term in asked.terms:
+                V = [np.ones((size, size)) for size in asked.sizes]
+                for a, kind in zip(term.places, term.kinds, strict=True):
+                    V[a] = np.asarray(asked.kinds[a][kind].gram, dtype=float)
+                weight = float(v @ V[sex] @ v) * float(w @ V[race] @ w)
+                if weight > ROUNDED:
+                    rows.append(math.sqrt(weight) * np.kron(root(V[age]), root(V[household])))
+            W = np.vstack(rows)
+            values, vectors = np.linalg.eigh(W @ W.T)
+            sectors.append((rank, vectors[:, values > ROUNDED * values[-1]].T @ W))
+    n, n_alike = asked.sizes[age] * asked.sizes[household], asked.sizes[sex] * asked.sizes[race]
+    sides = [0.0, math.inf]
+
+    def value(z: np.ndarray) -> tuple[float, np.ndarray]:
+        q, F, u = z * z, 0.0, np.zeros(n)
+        for rank, R in sectors:
+            values, vectors = np.linalg.eigh((R * (q / n_alike)) @ R.T)
+            values = np.maximum(values, 1e-15 * values[-1])
+            F += rank * float(np.sqrt(values).sum())
+            u += rank / n_alike * (((vectors / values**0.25).T @ R) ** 2).sum(axis=0)
+        total = float(q.sum())
+        sides[:] = max(sides[0], F * F / total), min(sides[1], F * float(u.max()))
+        return -2 * math.log(F) + math.log(total), 2 * z * (1 / total - u / F)
+
+    began = time.process_time()
+    optimize.minimize(value, np.full(n, n**-0.5), jac=True, method="L-BFGS-B", options={"maxiter": 60})
+    seconds = time.process_time() - began
+    print(f"census optimum: between {sides[0]:.1f} and {sides[1]:.1f}, in {seconds:.1f} s", flush=True)
+
+
+# Eigenvalues and weights below this share are rounding.
+ROUNDED = 1e-11
+
+
+def root(V: np.ndarray) -> np.ndarray:
+    """Rows whose Gram matrix is V, as many as its rank."""
+    values, vectors = np.linalg.eigh(V)
+    kept = values > ROUNDED * values[-1]
+    return (vectors[:, kept] * np.sqrt(values[kept])).T
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=[*ROWS, "capped", "tight"], help="rows of one name")
+    parser.add_argument(
+        "--only", choices=[*ROWS, "capped", "tight", "census-optimum"], help="rows of one name"
+    )
     parser.add_argument("--least", type=int, default=0, help="leave out smaller sizes")
     parser.add_argument("--most", type=int, default=10**9, help="leave out larger sizes")
-    parser.add_argument("--seeds", type=int, default=1, help="draws of every random workload")
+    parser.add_argument("--seeds", type=int, default=10, help="draws of every random workload")
     parser.add_argument("--method", default="auto")
     parser.add_argument("--backend", default="numpy")
     parser.add_argument("--time-limit", type=float, default=None)
@@ -248,6 +318,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run_capped(given)
     if given.only in (None, "tight"):
         run_tight(given)
+    if given.only in (None, "census-optimum"):
+        run_census_optimum()
 
 
 if __name__ == "__main__":

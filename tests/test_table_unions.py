@@ -149,7 +149,7 @@ def test_auto_ends_with_a_plan_over_tables_that_is_near_its_bound(small_is_large
     crossed = [Prefix("a") * Marginal("b"), Prefix("b") * Marginal("c"), AllRanges("a") * Marginal("c")]
     plan = design(assemble(crossed, schema), GDP(1))
     assert plan.method == "dense" and plan.tried == ()
-    assert plan.certificate.gap <= 2e-3
+    assert plan.certificate.gap <= 5e-3
 
 
 def request_of(workload: Workload, goal: GDP, **more: object) -> Request:
