@@ -159,16 +159,20 @@ class CombinedRows(Measured):
             can have, is below another's less its error. A product of k terms errs by at most
             (k + 2) ε |C| |b|, so ‖C b‖ by at most (k + 2) ε ‖C‖_F ‖b‖.
         """
+        from scipy.linalg import blas
+
         C = self._triangle
         k = len(C)
         unit = float(np.abs(C).max(initial=0)) or 1.0
-        C = C / unit  # a power of two or not, one more rounding of each entry
+        C = np.asfortranarray(C / unit)  # a power of two or not, one more rounding of each entry
         size, eps = float(np.linalg.norm(C)), float(np.finfo(float).eps)
         lengths, errors = [], []
         for block in self._blocks():
-            b = block.astype(float)
-            lengths.append(np.sqrt(((C @ b) ** 2).sum(axis=0)))
+            b = block.astype(float, order="F")
             errors.append((k + 8) * eps * size * np.sqrt((b**2).sum(axis=0)))
+            # A product with a triangle takes half of what one with a square takes.
+            image = blas.dtrmm(1.0, C, b, overwrite_b=1)
+            lengths.append(np.sqrt((image**2).sum(axis=0)))
         found = np.concatenate([*lengths, [0.0]])
         error = np.concatenate([*errors, [0.0]]) + (k + 8) * eps * found
         candidates = np.flatnonzero(found + error >= float((found - error).max()))
