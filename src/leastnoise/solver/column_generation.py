@@ -39,11 +39,16 @@ _JOINING = 4
 # Of the working set, the share that joins at most.
 _GROWTH = 0.5
 
-# The gap of the first round.
-_FIRST_GAP = 1e-3
+# The gap of the first round, and the largest of later ones. Which columns are violated shows long before the
+# noise is precise: 96 directions over 93,000 columns take 8.2 s, and 13.9 s where rounds aim at 1e-3.
+_FIRST_GAP = 2e-2
+
+# A round after which no column exceeds its profile by more than this many times the gap asked for is the last
+# but one, as a rule.
+_NEARLY_DONE = 20.0
 
 # Later rounds aim at this share of the largest violation.
-_TIGHTER = 0.1
+_TIGHTER = 0.2
 
 # A column whose profile is below 1 by more than this many times the largest violation leaves.
 _FAR = 20.0
@@ -180,7 +185,7 @@ def generate_columns(
         following = np.union1d(kept, violated)
         start = _weights_to_start(d, working, found.q, following, len(violated))
         working = following
-        aim = max(tol / 4, min(_TIGHTER * (excess - 1), _FIRST_GAP))
+        aim = _next_aim(excess - 1, tol) if len(violated) else tol / 4
     assert best is not None
     return best
 
@@ -236,6 +241,14 @@ def _solution(found: Generated, root: Array, q: Array, run: Run) -> Solution:
         ended=found.ended,
         how="interior-point method with generated columns",
     )
+
+
+def _next_aim(over: float, tol: float) -> float:
+    """The gap for the next round after one whose largest violation was this."""
+    if over < _NEARLY_DONE * tol:
+        # It may be the last: what it lacks would take a whole round more.
+        return tol / 4 if over < tol else tol / 2
+    return min(_TIGHTER * over, _FIRST_GAP)
 
 
 def _weights_to_start(d: int, working: Array, q: Array, following: Array, joining: int) -> Array | None:
