@@ -29,13 +29,13 @@ COMMANDS = (
     "scale.py --only ordered --match total",
     "scale.py --only pairs",
     "scale.py --only unions",
-    "pure.py --sizes 256",
-    "pure.py --largest --sizes 64",
+    "pure.py --sizes 1",
+    "pure.py --largest 64",
 )
 
 # Columns that name a line, and columns that hold a figure of it; the first of each name is ours.
 NAMES = ("problem", "workload", "n", "objective", "queries", "method")
-FIGURES = ("value", "gap", "above dense", "bound below", "best")
+FIGURES = ("value", "gap", "above dense", "bound below")
 
 # Certified optima are found to 1e-6; searches for pure privacy print six digits.
 SAME_VALUE = 1e-5

@@ -310,26 +310,27 @@ def theirs(case: Case) -> tuple[float, float, str]:
 
 
 def _largest(sizes: Sequence[int]) -> None:
+    print(f"{'workload':<30}  {'method':<12}  {'value':>9}  {'s':>6}")
     for n in sizes:
-        case = _matrix(f"prefix {n}", prefix(n))
+        case = _matrix(f"prefix {n}, largest variance", prefix(n))
         for method in ("p-identity", "auto"):
             largest, seconds, _ = ours(case, objective=ln.MaxVariance(), method=method)
-            print(f"{case.name}, largest variance, {method}: {largest:.4f} in {seconds:.2f} s", flush=True)
+            print(f"{case.name:<30}  {method:<12}  {largest:>9.4f}  {seconds:>6.2f}", flush=True)
 
 
 def _compare(cases: Iterator[Case], is_beside: bool) -> None:
     print(
-        f"{'workload':<46} {'cells':>9} {'leastnoise':>12} {'s':>6}  {'method':<13}"
-        f" {'HDMM':>12} {'s':>6}  {'template':<11} {'ratio':>7}"
+        f"{'workload':<46}  {'cells':>9}  {'value':>12}  {'s':>6}  {'method':<13}"
+        + (f"  {'HDMM':>12}  {'s':>6}  {'template':<11}  {'ratio':>7}" if is_beside else "")
     )
     worst = 0.0
     for case in cases:
         error, seconds, method = ours(case)
-        line = f"{case.name:<46} {np.prod(case.sizes):>9} {error:>12.6g} {seconds:>6.1f}  {method:<13}"
+        line = f"{case.name:<46}  {np.prod(case.sizes):>9}  {error:>12.6g}  {seconds:>6.1f}  {method:<13}"
         if is_beside:
             other, other_seconds, template = theirs(case)
             worst = max(worst, error / other)
-            line += f" {other:>12.6g} {other_seconds:>6.1f}  {template:<11} {error / other:>7.4f}"
+            line += f"  {other:>12.6g}  {other_seconds:>6.1f}  {template:<11}  {error / other:>7.4f}"
         print(line, flush=True)
     if is_beside:
         print(f"largest ratio: {worst:.4f}")
