@@ -21,7 +21,7 @@ from leastnoise.data.placement import CleaningRule, Edges, OneOf, Placement, Ste
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan, digest_of_files
 from leastnoise.data.sources import CsvFiles, TablePart, check_files, column_types, file_parts
-from leastnoise.data.table_cover import Subset, cell_number, tallied
+from leastnoise.data.table_cover import Block, cell_number, n_cells_of, tallied
 from leastnoise.query import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, Schema
 
 # The engine of one question: no files but the table's, no extensions, nothing
@@ -62,16 +62,16 @@ def scanner(
     with opened(source, schema, who, is_read_once=is_read_once) as (engine, query, parameters, _):
         query = with_cells(engine, schema, query, parameters)
         is_placed = " AND ".join(f"i{k} IS NOT NULL" for k in range(len(names)))
-        query = f"SELECT * FROM ({query}) WHERE {is_placed}"
+        query = f"SELECT *, CASE WHEN {is_placed} THEN 0 ELSE 1 END AS rest FROM ({query})"
         if records_per_person is not None:
             parameters["most"] = min(records_per_person, 2**62)
             query = _truncated(query, len(names))
 
-        def scan(blocks: Sequence[Subset], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
+        def scan(blocks: Sequence[Block], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
             watch.attach(stop=engine.interrupt)
             answer = engine.execute(_grouped(query, schema, blocks), parameters).fetchnumpy()
             watch.attach()
-            sizes = [math.prod(schema[name].size for name in block) for block in blocks]
+            sizes = [n_cells_of(block, schema) for block in blocks]
             return tallied(answer["which"], answer["cell"], answer["n"], sizes)
 
         yield scan
@@ -155,14 +155,13 @@ def _checked(column: str, kind: str) -> str:
     return f"TRY(decode(encode({column})))" if kind == "VARCHAR" else column
 
 
-def _grouped(query: str, schema: Schema, blocks: Sequence[Subset]) -> str:
+def _grouped(query: str, schema: Schema, blocks: Sequence[Block]) -> str:
     """The query that counts the cells of all blocks: which block, which cell, how many records."""
     codes = []
     for block in blocks:
         # Not wider than need be: hash tables of 32-bit keys are smaller.
-        size = math.prod(schema[name].size for name in block)
-        cell = cell_number(block, schema, "i{}".format)
-        codes.append(f"CAST({cell} AS {'INTEGER' if size < 2**31 else 'BIGINT'})")
+        kind = "INTEGER" if n_cells_of(block, schema) < 2**31 else "BIGINT"
+        codes.append(f"CAST({cell_number(block, schema, str)} AS {kind})")
     columns = [f"c{b}" for b in range(len(blocks))]
     query = f"SELECT {', '.join(map('{} AS {}'.format, codes, columns))} FROM ({query})"
     # No cell is null, so the one that is not null in a row of the answer tells its grouping set.
@@ -200,13 +199,14 @@ def _truncated(query: str, n_attributes: int) -> str:
     """The query with at most ``$most`` records of each person.
 
     Guarantee:
-        Which of a person's records stay depends on that person's placed records
-        alone: they are ordered by a fixed hash of person and cell, and records
-        that tie have the same cell. So one person more or less changes the counts
-        by at most ``$most`` in all.
+        Which of a person's records stay depends on that person's records alone: those
+        in a cell come first, all in the order of a fixed hash of person and cell, and
+        records that tie have the same cell, or none in the same attributes. So one
+        person more or less changes the counts by at most ``$most`` in all, "no cell"
+        included, and those that no cell takes never displace one that has a cell.
     """
-    cell = "concat_ws(',', " + ", ".join(f"i{k}" for k in range(n_attributes)) + ")"
-    order = f"md5(concat_ws(',', who, {cell})), {cell}"
+    cell = "concat_ws(',', " + ", ".join(f"coalesce(i{k}, -1)" for k in range(n_attributes)) + ")"
+    order = f"rest, md5(concat_ws(',', who, {cell})), {cell}"
     rank = f"row_number() OVER (PARTITION BY who ORDER BY {order})"
     return f"SELECT * FROM (SELECT *, {rank} AS nth FROM ({query}) WHERE who IS NOT NULL) WHERE nth <= $most"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +21,27 @@ from leastnoise.data.people import Person, checked_person
 from leastnoise.data.scan_progress import ScanProgress, ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan
 from leastnoise.data.sources import ACCEPTED, OPENERS, files_named, is_in_engine, snapshot
-from leastnoise.data.table_cover import Subset, plan_scans, summed
+from leastnoise.data.table_cover import MAX_BLOCKS, Block, LeftOut, Subset, plan_scans, summed
 from leastnoise.data.withheld_errors import withheld
 from leastnoise.query import Schema
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TablesAndRest:
+    """Counts of some tables, and of the records that are in none of their cells; `repr` shows neither.
+
+    Attributes:
+        tables: the counts, one array for each table.
+        n_rest: how many records some attribute has no cell for.
+        n_left_out: of each attribute that was asked about, how many of them it has no cell for.
+    """
+
+    tables: list[npt.NDArray[np.int64]]
+    n_rest: int
+    n_left_out: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return f"TablesAndRest({len(self.tables)} tables, not private)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +77,7 @@ class Data:
         Args:
             records_per_person: keep at most this many records of each person, chosen in
                 a fixed hash order of that person's own records. Records that no cell
-                takes do not count towards it, and those of nobody are dropped: without an
+                takes come last and displace none, and those of nobody are dropped: without an
                 id, with a declared placeholder, or with one that cannot be told apart
                 exactly (see `leastnoise.data.people`). Needs ``person``; None takes all
                 records as they are.
@@ -117,27 +135,60 @@ class Data:
             [array([2, 1]), array([[1, 1],
                    [0, 1]]), array(3)]
         """
+        return self.tables_and_rest(subsets, records_per_person=records_per_person, progress=progress).tables
+
+    def tables_and_rest(
+        self,
+        subsets: Iterable[Iterable[str]],
+        left_out_by: Sequence[str] = (),
+        *,
+        records_per_person: int | None = None,
+        progress: Callable[[ScanProgress], object] | None = None,
+    ) -> TablesAndRest:
+        """What `tables` gives, and how many records are in none of the cells: true numbers, to be kept.
+
+        Args:
+            left_out_by: attributes of which it is told, too, how many of these records each has no cell for.
+
+        Guarantee:
+            That of `tables`, with "no cell" as one cell more: adding or removing one record changes one
+            entry of one table by one, or `n_rest` by one and every entry of `n_left_out` by one or zero.
+            With ``records_per_person=k``, records that no cell takes count towards the k of a person, after
+            those that have a cell: all records of one person change at most k numbers so. Records of
+            nobody, and lines of a file that are no records, are in neither.
+
+        Raises:
+            SchemaError, DataError, TooLargeError: as `tables` does.
+        """
         asked = [self._checked_subset(subset) for subset in subsets]
+        flags = [LeftOut(name) for name in self._checked_subset(left_out_by)]
         self._check_size(asked)
         if records_per_person is not None:
             self._check_truncation(records_per_person)
         if not asked:
-            return []
-        scans = plan_scans(asked, self.schema)
+            return TablesAndRest([], 0, ())
+        scans: list[list[Block]] = [list(scan) for scan in plan_scans(asked, self.schema)]
+        scans += [list(flags[k : k + MAX_BLOCKS]) for k in range(0, len(flags), MAX_BLOCKS)]
         watch = ScanWatch(progress, len(scans))
         found: dict[int, npt.NDArray[np.int64]] = {}
-        totals = set()
+        n_left_out: list[int] = []
+        totals, rests = set(), set()
         with self._scanner(records_per_person, len(scans)) as scan:
             for blocks in scans:
                 for block, x in zip(blocks, _scanned(scan, blocks, watch), strict=True):
-                    totals.add(int(x.sum()))
+                    if isinstance(block, LeftOut):
+                        n_left_out.append(int(x[1]))
+                        continue
+                    counts = x[:-1]
+                    totals.add(int(counts.sum()))
+                    rests.add(int(x[-1]))
                     for place, subset in enumerate(asked):
                         if place not in found and set(subset) <= set(block):
-                            found[place] = summed(x, block, subset, self.schema)
+                            found[place] = summed(counts, block, subset, self.schema)
         # What no engine should let happen; a version held wrongly would show here first.
-        if len(totals) > 1:
+        if len(totals) > 1 or len(rests) > 1:
             raise DataError(CHANGED, field="table")
-        return [found[place] for place in range(len(asked))]
+        return TablesAndRest([found[place] for place in range(len(asked))], rests.pop(), tuple(n_left_out))
 
     @contextmanager
     def _scanner(self, records_per_person: int | None, n_scans: int) -> Iterator[Scan]:
@@ -293,7 +344,7 @@ def _opened(source: Any, library: str, name: str, schema: Schema, who: Person | 
     return Data(schema, f"{library} {name}", opened, who, is_held)
 
 
-def _scanned(scan: Scan, blocks: list[Subset], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
+def _scanned(scan: Scan, blocks: list[Block], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
     """The counts of some blocks, from one scan of the table."""
     return watch.scan(lambda: withheld("counting the table", lambda: scan(blocks, watch)))
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
@@ -20,7 +19,7 @@ from leastnoise.data.people import Person
 from leastnoise.data.placement import Placement, placement_of
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import Scan, held_version
-from leastnoise.data.table_cover import Subset, cell_number, tallied
+from leastnoise.data.table_cover import Block, cell_number, n_cells_of, tallied
 from leastnoise.query import Bins, Categories, Integers, Schema
 
 _SPARK = ("pyspark", "databricks")
@@ -113,12 +112,12 @@ def scanner(
 def _ask(
     table: Any,
     schema: Schema,
-    blocks: Sequence[Subset],
+    blocks: Sequence[Block],
     person: Person | None,
     records_per_person: int | None,
     watch: ScanWatch,
 ) -> list[npt.NDArray[np.int64]]:
-    """The counts of every block of attributes, each of shape (n_cells of the block,), from one scan."""
+    """The counts of every block, each of shape (n_cells_of the block,), from one scan."""
     backend = table.get_backend()
     try:
         # Tables that Ibis holds in memory are known to the engine after the hooks only.
@@ -135,9 +134,7 @@ def _ask(
     except ImportError as error:
         missing = error.name
     else:
-        return tallied(
-            which, cells, n_records, [math.prod(schema[name].size for name in block) for block in blocks]
-        )
+        return tallied(which, cells, n_records, [n_cells_of(block, schema) for block in blocks])
     raise MissingExtraError(
         f"counting this Ibis table needs the package {missing}; type: pip install "
         f"'ibis-framework[{backend.name}]'",
@@ -160,7 +157,7 @@ def probe(backend: Any) -> None:
     ]
     table = ibis.union(*rows)
     blocks = [(name,) for name in names]
-    sizes = [_PROBE[name].size for name in names]
+    sizes = [n_cells_of(block, _PROBE) for block in blocks]
     query = _grouped(backend, _records(backend, table, _PROBE, None), _PROBE, blocks)
     which, cells, n_records = _answer(backend, query)
     for name, found in zip(names, tallied(which, cells, n_records, sizes), strict=True):
@@ -177,11 +174,13 @@ def probe(backend: Any) -> None:
 
 
 def _records(backend: Any, table: Any, schema: Schema, person: Person | None) -> Any:
-    """The cell of every record that all attributes place, as columns i0, i1, …, and whose it is, as who.
+    """The cell of every record, as columns i0, i1, …, rest for `cell_number`, and whose it is, as who.
 
     In steps, of which each is SQL before the next begins: Ibis would put the expressions of one into the
     next as often as they are used there.
     """
+    import ibis
+
     dialect = dialect_of(backend.name)
     names = schema.names
     places = column_places(table.columns, names if person is None else (*names, person.column))
@@ -222,10 +221,12 @@ def _records(backend: Any, table: Any, schema: Schema, person: Person | None) ->
     kinds = {column: "string" if column == "who" else "int64" for column in cells}
     found = {name: (cells[name], kinds[name]) for name in cells}
     second = _computed(backend, first, found, is_long=is_long)
-    is_placed = [second[column].notnull() for column in cells]
+    is_kept = [] if person is None else [second["who"].notnull()]
     if _BARRIER in second.columns:
-        is_placed.append(second[_BARRIER] >= 0)
-    return second.filter(is_placed)
+        is_kept.append(second[_BARRIER] >= 0)
+    kept = second.filter(is_kept) if is_kept else second
+    is_placed = ibis.and_(*(kept[f"i{k}"].notnull() for k in range(len(names))))
+    return kept.mutate(rest=is_placed.ifelse(0, 1).cast("int64"))
 
 
 def _cleaned(
@@ -271,7 +272,7 @@ def _computed(backend: Any, table: Any, columns: dict[str, tuple[Any, str]], *, 
 
 
 def _truncated(backend: Any, records: Any, schema: Schema, most: int) -> Any:
-    """At most ``most`` records of each person; records of nobody are left out.
+    """At most ``most`` records of each person, those in a cell first; records of nobody are left out.
 
     Guarantee:
         That of the embedded engine: the same records in the same order, by the MD5 of
@@ -280,25 +281,28 @@ def _truncated(backend: Any, records: Any, schema: Schema, most: int) -> Any:
     import ibis
 
     dialect = dialect_of(backend.name)
-    cells = [records[f"i{k}"] for k in range(len(schema.names))]
+    nothing = ibis.literal(-1, "int64")
+    cells = [records[f"i{k}"].fill_null(nothing) for k in range(len(schema.names))]
     written = records["who"]
     for cell in cells:
         written = written + "," + cell.cast("string")
     # The digest as bytes: a collation must not order it.
     digest = dialect.from_hex(dialect.md5(dialect.bytes_of(written)))
-    window = ibis.window(group_by=dialect.bytes_of(records["who"]), order_by=[digest, *cells])
+    window = ibis.window(
+        group_by=dialect.bytes_of(records["who"]), order_by=[records["rest"], digest, *cells]
+    )
     ranked = records.mutate(nth=ibis.row_number().over(window))
     return ranked.filter(ranked["nth"] < ibis.literal(most, "int64"))
 
 
-def _grouped(backend: Any, records: Any, schema: Schema, blocks: Sequence[Subset]) -> str:
+def _grouped(backend: Any, records: Any, schema: Schema, blocks: Sequence[Block]) -> str:
     """The query that counts the cells of all blocks in one scan: which block, which cell, how many."""
     import sqlglot
 
     def own(name: str) -> str:
         return sqlglot.to_identifier(name, quoted=True).sql(dialect=backend.dialect)
 
-    codes = [f"CAST({cell_number(block, schema, lambda k: own(f'i{k}'))} AS BIGINT)" for block in blocks]
+    codes = [f"CAST({cell_number(block, schema, own)} AS BIGINT)" for block in blocks]
     which, cell, n, coded = (own(name) for name in ("which", "cell", "n", "coded"))
     placed = f"({backend.compile(records)}) AS {own('placed')}"
     if len(blocks) == 1:

@@ -27,10 +27,10 @@ import numpy.typing as npt
 from leastnoise.core.errors import DataError
 from leastnoise.data.columns import column_places
 from leastnoise.data.scan_progress import ScanWatch
-from leastnoise.data.table_cover import Subset
+from leastnoise.data.table_cover import Block
 
-# The counts of some blocks of attributes, each of shape (n_cells of the block,), from one scan.
-Scan = Callable[[Sequence[Subset], ScanWatch], list[npt.NDArray[np.int64]]]
+# The counts of some blocks, each of shape (n_cells_of the block,), from one scan.
+Scan = Callable[[Sequence[Block], ScanWatch], list[npt.NDArray[np.int64]]]
 
 CHANGED = "the table changed while it was counted; count a copy that stays as it is. Nothing was spent"
 

@@ -7,6 +7,7 @@ done in floating point from y alone, and costs no privacy however often it is do
 
     noise/           exact noise: the only secret randomness
     counts.py        the counts of a table, as a plan asks for them
+    not_counted.py   how many records no declared cell took, measured beside the plan
     intervals.py     how far an answer may be from the truth, at any level
     quantiles.py     quantiles of an attribute, with intervals
     ratios.py        intervals for ratios, from the joint error of two numbers
@@ -27,13 +28,17 @@ from leastnoise.release.adjusting import adjust
 from leastnoise.release.adjusting.adjust_progress import AdjustProgress
 from leastnoise.release.counts import count_tables, counts_of
 from leastnoise.release.measuring import measure, measured, with_noise
+from leastnoise.release.not_counted import USUAL_SHARE, NotCounted, NotCountedRow, row_for, within_cost
 from leastnoise.release.release import Receipt, Release, in_unicode
 from leastnoise.release.release_file import load_release, stored_goal, stored_release
 from leastnoise.release.simulation import simulated
 from leastnoise.release.stream import Stream, is_stream, load_stream, open_stream
 
 __all__ = [
+    "USUAL_SHARE",
     "AdjustProgress",
+    "NotCounted",
+    "NotCountedRow",
     "Receipt",
     "Release",
     "Stream",
@@ -47,8 +52,10 @@ __all__ = [
     "measure",
     "measured",
     "open_stream",
+    "row_for",
     "simulated",
     "stored_goal",
     "stored_release",
     "with_noise",
+    "within_cost",
 ]

@@ -7,6 +7,7 @@ table in an engine or a vector of counts, it does not know.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from leastnoise.core.errors import DataError
@@ -39,8 +40,49 @@ def opened_source(workload: Workload, source: Any) -> Data | Array:
     return vectorize(source, schema)
 
 
-def count_tables(workload: Workload, source: Any, records_per_person: int) -> CountTables:
+@dataclass(eq=False, repr=False)
+class TableCounter:
+    """Counts of a table's cross tables, when asked; and of the records in no cell, from the same scan.
+
+    Attributes:
+        data: the table.
+        most: how many records of one person count; None takes all as they are.
+        left_out_by: attributes of which it is told how many records each has no cell for.
+    """
+
+    data: Data
+    most: int | None
+    left_out_by: tuple[str, ...] = ()
+    _rest: tuple[int, ...] | None = field(default=None, init=False)
+
+    def __call__(self, subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
+        asked = [self.data.schema.names] if subsets is None else subsets
+        found = self.data.tables_and_rest(asked, self.left_out_by, records_per_person=self.most)
+        rest = (found.n_rest, *found.n_left_out)
+        if asked and self._rest not in (None, rest):
+            raise DataError(
+                "the table changed while it was counted",
+                field="data",
+                remedy="count a copy or a snapshot that stays as it is. Nothing was spent",
+            )
+        self._rest = rest if asked else self._rest
+        return [found.tables[0].ravel()] if subsets is None else found.tables
+
+    @property
+    def rest(self) -> tuple[int, ...]:
+        """How many records are in no cell, then by attribute; a scan of its own where none was needed."""
+        if self._rest is None:
+            self([()])
+        assert self._rest is not None
+        return self._rest
+
+
+def count_tables(
+    workload: Workload, source: Any, records_per_person: int, left_out_by: tuple[str, ...] = ()
+) -> CountTables:
     """How the counts of a workload's attributes are asked, from whatever `measure` takes.
+
+    A `TableCounter`, wherever the source is no vector of counts.
 
     Raises:
         DataError: if the source does not fit the workload.
@@ -49,14 +91,7 @@ def count_tables(workload: Workload, source: Any, records_per_person: int) -> Co
     if not isinstance(data, Data):
         return tables_of_vector(workload, data)
     # Without a person, records_per_person is what the publisher declares about the table.
-    most = None if data.person is None else records_per_person
-
-    def ask(subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
-        if subsets is None:
-            return [data.vector(records_per_person=most)]
-        return data.tables(subsets, records_per_person=most)
-
-    return ask
+    return TableCounter(data, None if data.person is None else records_per_person, left_out_by)
 
 
 def is_truncated(source: Any) -> bool:

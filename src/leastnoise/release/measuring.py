@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from leastnoise.core import container
-from leastnoise.core.errors import DataError, InputError, PlanFileError, UnrecordedSpending
+from leastnoise.core.errors import (
+    DataError,
+    InputError,
+    PlanFileError,
+    RecordsNotCounted,
+    UnrecordedSpending,
+)
 from leastnoise.core.interruption import finished_first
 from leastnoise.core.operators import Array
 from leastnoise.core.random_bits import RandomBits, SystemBits
@@ -22,8 +29,15 @@ from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data import identity_of, version_digest
 from leastnoise.planning import Plan, plan_from_parts
 from leastnoise.privacy import CountedTable, Ledger
-from leastnoise.release.counts import count_tables, is_truncated, opened_source, tables_of_vector
+from leastnoise.release.counts import (
+    TableCounter,
+    count_tables,
+    is_truncated,
+    opened_source,
+    tables_of_vector,
+)
 from leastnoise.release.noise import discrete_laplace, rounded_gaussian
+from leastnoise.release.not_counted import USUAL_SHARE, NotCounted, NotCountedRow, row_for
 from leastnoise.release.paid import PaidRelease
 from leastnoise.release.release import Receipt, Release
 from leastnoise.release.release_file import release_from_parts
@@ -38,6 +52,8 @@ def measure(
     release_id: str | None = None,
     same_table_as: str | None = None,
     table: str | None = None,
+    not_counted: bool | Sequence[str] | None = None,
+    most_not_counted: float = USUAL_SHARE,
 ) -> Release:
     """The noisy answers of a plan on a table: the one step that spends privacy.
 
@@ -57,6 +73,12 @@ def measure(
             engines, the plan's worst case is charged. A plan designed ``after`` others finds their table
             by itself.
         table: what people call the table; the ledger only shows it.
+        not_counted: whether to measure, too, how many records no declared cell took: `Release.not_counted`.
+            By default it is measured wherever that costs nothing: under add-remove neighbours, from a table,
+            unless ``same_table_as`` names a release that has told it. With names of attributes, it is
+            also told how many of these records each of them left out; all of these numbers are then
+            noisier. Where a record is replaced, asking for it makes the release a tenth dearer.
+        most_not_counted: the share of all records in no cell above which the release warns.
 
     Guarantee:
         For tables that differ in one record (up to `records_per_person` records of
@@ -65,7 +87,10 @@ def measure(
         arithmetic, the counts are integers, and the noise is exactly a rounded
         Gaussian or a discrete Laplace variable from the system's generator. Where
         the plan depends on the data, the stages of its mechanism add up to the goal,
-        each with a proof in its module, and they too hold to integers.
+        each with a proof in its module, and they too hold to integers. The number of
+        records in no cell is one cell more, disjoint from all others, and spends at
+        most what the dearest of them does (`leastnoise.release.not_counted`); where
+        neighbours replace a record it adds its own cost, which the ledger charges.
 
     Raises:
         DataError: if the source does not fit the plan; nothing is spent.
@@ -79,17 +104,25 @@ def measure(
         raise InputError.must("plan", "be a Plan from design()", given=type(plan))
     if plan.strategy is not None:
         plan.strategy.require_measurable()
+    row = row_for(plan, source, not_counted, most_not_counted, same_table_as=same_table_as)
     if ledger is not None:
-        return _measured_with(ledger, plan, source, release_id, same_table_as, table)
+        return _warned(_measured_with(ledger, plan, source, row, release_id, same_table_as, table))
     _check_needs_no_ledger(plan, release_id, same_table_as, table)
-    read = _read(plan, count_tables(plan.workload, source, plan.privacy.records_per_person))
+    read = _read_with_rest(plan, source, row)
     spends = plan.privacy.short(by_person=is_truncated(source))
     warnings.warn(
         f"no ledger records this release: it spends {spends}, and so does every repetition",
         UnrecordedSpending,
         stacklevel=2,
     )
-    return Release(plan, _noisy(plan, read, SystemBits()), is_truncated=is_truncated(source))
+    return _warned(_released(plan, read, row, is_truncated=is_truncated(source)))
+
+
+def _warned(release: Release) -> Release:
+    """The release, after a line of warning for each that it holds: they follow from what is released."""
+    for sentence in release.warnings:
+        warnings.warn(sentence, RecordsNotCounted, stacklevel=3)
+    return release
 
 
 def _check_needs_no_ledger(
@@ -125,6 +158,7 @@ def _measured_with(
     ledger: Ledger,
     plan: Plan,
     source: Any,
+    row: NotCountedRow | None,
     release_id: str | None,
     same_table_as: str | None,
     label: str | None,
@@ -133,7 +167,7 @@ def _measured_with(
     if not isinstance(ledger, Ledger):
         raise InputError.must("ledger", "be a Ledger", given=type(ledger))
     chosen = f"{SystemBits().bits(128):032x}" if release_id is None else release_id
-    charge = plan.charge
+    charge = plan.charge if row is None else plan.charge.with_no_cell(row.cost)
     # What was not given cannot be given smaller.
     goal = plan.privacy if plan.has_goal and not plan.after else None
     by, rules, held = identity_of(source)
@@ -145,19 +179,20 @@ def _measured_with(
         return release_from_parts(*container.from_bytes(stored, "release", chosen), chosen)
     check_readable(plan)
     # Read: the last step that costs nothing.
-    read, version = _read_once(ledger, plan, source)
+    read, version = _read_once(ledger, plan, source, row)
     # Whoever interrupts from here on would have paid for answers that nobody has.
     with finished_first() as interruption:
         # Spend, then draw.
         entry = ledger.spend(charge, chosen, plan.after, table=replace(table, version=version), goal=goal)
-        noisy = _noisy(plan, read, SystemBits())
-        # Store, then hand out.
         receipt = Receipt(ledger.dataset, chosen, entry.head)
-        release = Release(plan, noisy, receipt, is_truncated=is_truncated(source))
+        release = _released(plan, read, row, receipt, is_truncated=is_truncated(source))
+        # Store, then hand out.
         return PaidRelease(ledger, entry, release, release.to_bytes()).stored(interruption)
 
 
-def _read_once(ledger: Ledger, plan: Plan, source: Any) -> tuple[Array, bytes | None]:
+def _read_once(
+    ledger: Ledger, plan: Plan, source: Any, row: NotCountedRow | None
+) -> tuple[_Read, bytes | None]:
     """All that is needed of a table, and the digest of the version that it was read from, if it has one.
 
     Raises:
@@ -165,7 +200,7 @@ def _read_once(ledger: Ledger, plan: Plan, source: Any) -> tuple[Array, bytes | 
     """
     opened = opened_source(plan.workload, source)
     version = version_digest(opened, ledger.new_digest())
-    read = _read(plan, count_tables(plan.workload, opened, plan.privacy.records_per_person))
+    read = _read_with_rest(plan, opened, row)
     if version_digest(opened, ledger.new_digest()) != version:
         raise DataError(
             "the table changed while it was counted",
@@ -206,6 +241,42 @@ def measured(plan: Plan, counts: Array, bits: RandomBits) -> Array:
     return _noisy(plan, _read(plan, tables_of_vector(plan.workload, counts)), bits)
 
 
+class _Read(NamedTuple):
+    """All that was read of a table, in whole numbers without noise."""
+
+    integers: Array
+    rest: Array | None
+
+
+def _read_with_rest(plan: Plan, source: Any, row: NotCountedRow | None) -> _Read:
+    """What the plan measures of a table, and what the row does of the records in no cell."""
+    by = () if row is None else row.attributes
+    tables = count_tables(plan.workload, source, plan.privacy.records_per_person, by)
+    integers = _read(plan, tables)
+    if row is None:
+        return _Read(integers, None)
+    assert isinstance(tables, TableCounter)
+    return _Read(integers, row.multiplied(tables.rest))
+
+
+def _released(
+    plan: Plan,
+    read: _Read,
+    row: NotCountedRow | None,
+    receipt: Receipt | None = None,
+    *,
+    is_truncated: bool,
+) -> Release:
+    """Draw all noise, and nothing else: what was read is not used again."""
+    bits = SystemBits()
+    noisy = _noisy(plan, read.integers, bits)
+    not_counted = None
+    if row is not None:
+        assert read.rest is not None
+        not_counted = NotCounted(row, tuple(with_noise(row, read.rest, bits).tolist()))
+    return Release(plan, noisy, receipt, is_truncated=is_truncated, not_counted=not_counted)
+
+
 def _read(plan: Plan, tables: CountTables) -> Array:
     """All that is needed of the table, in whole numbers: what a strategy measures, or the counts."""
     if plan.mechanism is not None:
@@ -220,7 +291,7 @@ def _noisy(plan: Plan, read: Array, bits: RandomBits) -> Array:
     return with_noise(plan.fixed_strategy(), read, bits)
 
 
-def with_noise(strategy: Measured, integers: Array, bits: RandomBits) -> Array:
+def with_noise(strategy: Measured | NotCountedRow, integers: Array, bits: RandomBits) -> Array:
     """What a strategy measures, in Python integers, with its noise: one independent draw for each."""
     return integers + noise_for(strategy, strategy.n_measured, bits)
 

@@ -20,9 +20,10 @@ from leastnoise.core.errors import MissingExtraError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
-from leastnoise.query import Labels, Query, RatioQuery, Workload
+from leastnoise.query import Labels, Query, RatioQuery, Total, Workload, workload_of_query
 from leastnoise.release.adjustment import Adjustment
 from leastnoise.release.intervals import half_widths
+from leastnoise.release.not_counted import NotCounted
 from leastnoise.release.quantiles import quantile_table
 from leastnoise.release.ratio_answers import RatioSource, further_source, ratio_columns, source_of
 from leastnoise.release.to_mbi import ForMbi, to_mbi
@@ -57,6 +58,8 @@ class Release:
         is_truncated: whether at most the goal's ``records_per_person`` records of each person were counted,
             because the data named the person. False where the table was taken as it was, so that nobody
             having more is a promise of the publisher's. None where a file of an earlier version does not say.
+        not_counted: how many records no declared cell took, with noise and interval; None where it was not
+            measured.
     """
 
     plan: Plan
@@ -64,6 +67,7 @@ class Release:
     receipt: Receipt | None = None
     adjusted: Adjustment | None = None
     is_truncated: bool | None = None
+    not_counted: NotCounted | None = None
 
     def __post_init__(self) -> None:
         _read_only(self.measurements)
@@ -110,6 +114,31 @@ class Release:
         counts are small, and nobody knows by how much without the data.
         """
         return self.plan.stderr
+
+    @cached_property
+    def n_counted(self) -> float | None:
+        """About how many records are in some cell; None where the plan does not determine it."""
+        if self.plan.strategy is None:
+            return float(self.unadjusted.estimates.sum())
+        schema = self.plan.workload.schema
+        if schema is None:
+            return None
+        total = workload_of_query(Total(), schema)
+        if not self.plan.strategy.can_answer_all(total):
+            return None
+        return float(self.unadjusted._answers_to(total)[0])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What readers of the answers must know first, a sentence each. Follows from what was released."""
+        n_counted = None if self.not_counted is None else self.n_counted
+        if self.not_counted is None or n_counted is None or not self.not_counted.exceeds(n_counted):
+            return ()
+        share = self.not_counted.estimate / (self.not_counted.estimate + max(n_counted, 0.0))
+        return (
+            f"{self.not_counted.total} matched no declared value ({share:.1%} of all): "
+            "they are in none of the answers",
+        )
 
     @property
     def is_centred(self) -> bool:
@@ -345,6 +374,8 @@ class Release:
         parts: dict[str, Any] = {"plan": content, "receipt": receipt}
         if self.is_truncated is not None:
             parts["is_truncated"] = self.is_truncated
+        if self.not_counted is not None:
+            parts["not_counted"], arrays["not_counted"] = self.not_counted.to_parts()
         if self.adjusted is not None:
             parts["adjusted"], cells = self.adjusted.to_parts()
             arrays |= cells
@@ -366,7 +397,8 @@ class Release:
 
     def __str__(self) -> str:
         first = self.plan.workload.names[0]
-        return f"{self!r}; see summarize(release), release.to_frame() or release[{first!r}]"
+        warned = "".join(f"\nWarning: {sentence}" for sentence in self.warnings)
+        return f"{self!r}; see summarize(release), release.to_frame() or release[{first!r}]{warned}"
 
 
 def in_unicode(columns: Mapping[str, Any]) -> dict[str, Any]:

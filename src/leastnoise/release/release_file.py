@@ -13,6 +13,7 @@ from leastnoise.core.operators import Array
 from leastnoise.planning import plan_from_parts
 from leastnoise.privacy import Goal, Ledger, goal_from_dict
 from leastnoise.release.adjustment import adjustment_from_parts
+from leastnoise.release.not_counted import not_counted_from_parts
 from leastnoise.release.release import Receipt, Release
 
 
@@ -102,7 +103,9 @@ def release_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], 
         raise PlanFileError(
             f"{name!r} does not say whether records of one person were left out", field="path", given=name
         )
-    return Release(plan, measurements, _receipt(content.get("receipt"), name), adjusted, is_truncated)
+    not_counted = not_counted_from_parts(content.get("not_counted"), arrays, plan, name)
+    receipt = _receipt(content.get("receipt"), name)
+    return Release(plan, measurements, receipt, adjusted, is_truncated, not_counted)
 
 
 def _receipt(plain: Any, name: str) -> Receipt | None:

@@ -3,6 +3,11 @@
 A record of cell i pays u_i: μ² for Gaussian noise, ε for Laplace. A charge holds the largest of them
 and, where the cells can be counted, every one. A person with up to k records pays at most k² or k
 times as much: k records change the answers by at most k times the largest change that one can make.
+
+A record that no cell takes pays u_0: what measuring the number of such records spends, and nothing where it
+is not measured. Under add-remove neighbours a record is in one cell or in none, so that the worst of all is
+max(max_i u_i, u_0), not a sum: the column of the combined strategy for "no cell" is zero in all other rows.
+Where a record is replaced it moves from a cell to none and changes both, so that worst cases add up.
 """
 
 from __future__ import annotations
@@ -138,11 +143,12 @@ class Charge:
             of pure privacy.
         neighbours: the name of the neighbouring relation.
         records_per_person: k, the most records of one person that the release counts.
-        worst: the most that one record spends, exactly.
+        worst: the most that one record spends, exactly, in a cell or in none.
         per_cell: what a record of each cell spends, exactly; None where the cells are too many.
         cells: a digest of what the cells are. That it is the same is needed for costs to be added cell by
             cell, and not enough: the table must be the same too, which a ledger confirms.
         plan_digest: a digest of the plan that is measured.
+        no_cell: what a record that no cell takes spends, exactly.
     """
 
     noise: str
@@ -152,6 +158,7 @@ class Charge:
     per_cell: CellCosts | None
     cells: str
     plan_digest: str
+    no_cell: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         noise_named(self.noise)
@@ -162,13 +169,34 @@ class Charge:
             )
         if not isinstance(self.worst, Fraction) or self.worst < 0:
             raise PrivacyError.must("worst", "be a Fraction of at least zero", given=self.worst)
-        if self.per_cell is not None and self.per_cell.largest != self.worst:
+        if not isinstance(self.no_cell, Fraction) or not 0 <= self.no_cell <= self.worst:
+            raise PrivacyError.must(
+                "no_cell", "be a Fraction from zero to the worst cost", given=self.no_cell
+            )
+        if self.per_cell is not None and self._worst_of(self.per_cell) != self.worst:
             raise PrivacyError.must("worst", "be the largest of the cell costs", given=self.worst)
         for name in ("cells", "plan_digest"):
             if not is_short_text(getattr(self, name)):
                 raise PrivacyError.must(
                     name, f"be a text of 1 to {_MAX_TEXT} printable characters", given=getattr(self, name)
                 )
+
+    def _worst_of(self, costs: CellCosts) -> Fraction:
+        """The most that one record spends that is in one cell, in none, or moved where neighbours replace."""
+        if self.relation.replaces:
+            return costs.largest + self.no_cell
+        return max(costs.largest, self.no_cell)
+
+    def with_no_cell(self, cost: Fraction) -> Charge:
+        """The charge of a release that also measures, at this cost, how many records no cell takes.
+
+        Guarantee:
+            Under add-remove neighbours it is no dearer as long as the cost is at most `worst`. Where a
+            record is replaced, it is dearer by the whole cost.
+        """
+        if self.relation.replaces:
+            return replace(self, worst=self.worst + cost, no_cell=cost)
+        return replace(self, worst=max(self.worst, cost), no_cell=cost)
 
     @property
     def noise_kind(self) -> Noise:
@@ -201,12 +229,10 @@ class Charge:
         Costs of one kind add up cell by cell, so this is what that many releases of one plan cost together.
         """
         by, costs = Fraction(factor), self.per_cell
-        if costs is None:
-            return replace(self, worst=self.worst * by)
-        numerators = tuple(cost * by.numerator for cost in costs.numerators)
-        return replace(
-            self, worst=self.worst * by, per_cell=CellCosts(numerators, costs.unit * by.denominator)
-        )
+        if costs is not None:
+            numerators = tuple(cost * by.numerator for cost in costs.numerators)
+            costs = CellCosts(numerators, costs.unit * by.denominator)
+        return replace(self, worst=self.worst * by, per_cell=costs, no_cell=self.no_cell * by)
 
     def to_parts(self) -> tuple[dict[str, Any], bytes | None]:
         """Plain values that JSON holds, and the packed costs of the cells, for `charge_from_parts`.
@@ -224,6 +250,9 @@ class Charge:
             "cells": self.cells,
             "plan": self.plan_digest,
         }
+        if self.no_cell:
+            # Left out where nothing is spent, so that rows from before keep their digest.
+            content["no_cell"] = _fraction_to_text(self.no_cell)
         return content, packed
 
     def __repr__(self) -> str:
@@ -237,7 +266,10 @@ def charge_from_parts(content: Mapping[str, Any], packed: bytes | None) -> Charg
         PrivacyError: for anything else.
     """
     names = {"noise", "neighbours", "records_per_person", "worst", "per_cell", "cells", "plan"}
-    if set(content) != names:
+    if set(content) not in (names, names | {"no_cell"}):
+        raise PrivacyError("the ledger entry has been modified since it was written", field="charge")
+    no_cell = fraction_from_text(content["no_cell"]) if "no_cell" in content else Fraction(0)
+    if "no_cell" in content and not no_cell:
         raise PrivacyError("the ledger entry has been modified since it was written", field="charge")
     measures = content["per_cell"]
     if (measures is None) != (packed is None) or not (measures is None or isinstance(measures, dict)):
@@ -250,6 +282,7 @@ def charge_from_parts(content: Mapping[str, Any], packed: bytes | None) -> Charg
         per_cell=None if measures is None or packed is None else CellCosts.from_bytes(measures, packed),
         cells=content["cells"],
         plan_digest=content["plan"],
+        no_cell=no_cell,
     )
 
 

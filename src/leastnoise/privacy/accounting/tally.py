@@ -99,12 +99,14 @@ class _Group:
         weight: how many times one record's cost a person pays at most.
         first: the costs of the first charge.
         sums: of all of them; None as long as there is one, whose costs need not be added to anything.
+        no_cell: what a record that no cell takes has spent on all of them.
     """
 
     terms: tuple[str, int]
     weight: int
     first: CellCosts
     sums: SummedCosts | None = None
+    no_cell: Fraction = Fraction(0)
 
     def plus(self, charge: Charge) -> _Group:
         if self.terms != _terms(charge):
@@ -115,18 +117,23 @@ class _Group:
             )
         assert charge.per_cell is not None
         sums = SummedCosts().plus(self.first) if self.sums is None else self.sums
-        return replace(self, sums=sums.plus(charge.per_cell))
+        return replace(self, sums=sums.plus(charge.per_cell), no_cell=self.no_cell + charge.no_cell)
 
     @cached_property
     def total(self) -> Fraction:
-        """What one person has spent on the group: μ² or ε."""
-        return self.weight * (self.first.largest if self.sums is None else self.sums.largest)
+        """What one person has spent on the group: μ² or ε.
+
+        "No cell" is one more column of all strategies together, and zero wherever others are not: a person
+        with k records changes the answers by at most k times the largest of all these columns.
+        """
+        largest = self.first.largest if self.sums is None else self.sums.largest
+        return self.weight * max(largest, self.no_cell)
 
     @property
     def slack(self) -> Fraction:
         """How much further one record may spend in the emptiest cell before the largest sum grows."""
         sums = SummedCosts().plus(self.first) if self.sums is None else self.sums
-        return sums.largest - sums.least
+        return max(sums.largest, self.no_cell) - sums.least
 
 
 def _terms(charge: Charge) -> tuple[str, int]:
@@ -146,9 +153,10 @@ class _NoiseTotals:
             return replace(self, total=self.total + charge.per_person, count=self.count + 1)
         assert charge.per_cell is not None
         before = self.groups.get(group)
-        after = (
-            _Group(_terms(charge), charge.weight, charge.per_cell) if before is None else before.plus(charge)
-        )
+        if before is None:
+            after = _Group(_terms(charge), charge.weight, charge.per_cell, no_cell=charge.no_cell)
+        else:
+            after = before.plus(charge)
         grown = after.total - (before.total if before is not None else 0)
         return _NoiseTotals({**self.groups, group: after}, self.total + grown, self.count + 1)
 
