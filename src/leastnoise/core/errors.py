@@ -313,7 +313,3 @@ class StoringDelayed(UserWarning):
 
 class UnrecordedSpending(UserWarning):
     """A release that no ledger has recorded."""
-
-
-class RecordsNotCounted(UserWarning):
-    """A release of which, by its own noisy numbers, more records are in no cell than the declared share."""

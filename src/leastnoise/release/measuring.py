@@ -15,13 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from leastnoise.core import container
-from leastnoise.core.errors import (
-    DataError,
-    InputError,
-    PlanFileError,
-    RecordsNotCounted,
-    UnrecordedSpending,
-)
+from leastnoise.core.errors import DataError, InputError, PlanFileError, UnrecordedSpending
 from leastnoise.core.interruption import finished_first
 from leastnoise.core.operators import Array
 from leastnoise.core.random_bits import RandomBits, SystemBits
@@ -106,7 +100,7 @@ def measure(
         plan.strategy.require_measurable()
     row = row_for(plan, source, not_counted, most_not_counted, same_table_as=same_table_as)
     if ledger is not None:
-        return _warned(_measured_with(ledger, plan, source, row, release_id, same_table_as, table))
+        return _measured_with(ledger, plan, source, row, release_id, same_table_as, table)
     _check_needs_no_ledger(plan, release_id, same_table_as, table)
     read = _read_with_rest(plan, source, row)
     spends = plan.privacy.short(by_person=is_truncated(source))
@@ -115,14 +109,7 @@ def measure(
         UnrecordedSpending,
         stacklevel=2,
     )
-    return _warned(_released(plan, read, row, is_truncated=is_truncated(source)))
-
-
-def _warned(release: Release) -> Release:
-    """The release, after a line of warning for each that it holds: they follow from what is released."""
-    for sentence in release.warnings:
-        warnings.warn(sentence, RecordsNotCounted, stacklevel=3)
-    return release
+    return _released(plan, read, row, is_truncated=is_truncated(source))
 
 
 def _check_needs_no_ledger(

@@ -55,6 +55,9 @@ REPLACED_COST = Fraction(1, 10)
 # variance, and a scale rounded up to a whole number less than 1e-4.
 _LEAST_SCALE = 2**16
 
+# The confidence of the interval by whose lower end a release warns.
+_SURE = 1 - 2e-6
+
 # Steps of the grid of one count that a file may claim.
 _MOST_STEPS = 2**64
 
@@ -255,12 +258,13 @@ class NotCounted:
     def exceeds(self, n_counted: float) -> bool:
         """Whether surely more than the declared share of all records is in no cell.
 
-        Judged by the lower end of the 95% interval, so that noise alone seldom makes a warning.
+        Judged by a lower end that is above the true number with a chance of one in a million: noise alone
+        makes no warning.
 
         Args:
             n_counted: an estimate of how many records are in some cell.
         """
-        low = self.interval()[0]
+        low = self.interval(_SURE)[0]
         return low > 0 and low > self.row.most * (low + max(n_counted, 0.0))
 
     def to_parts(self) -> tuple[dict[str, Any], Array]:
