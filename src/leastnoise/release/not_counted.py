@@ -212,7 +212,7 @@ class NoisyNumber:
         return self.estimate - half, self.estimate + half
 
     def __str__(self) -> str:
-        return f"about {self.estimate:,.0f} ± {math.ceil(self.half_width()):,} records"
+        return f"about {round(self.estimate):,} ± {math.ceil(self.half_width()):,} records"
 
 
 @dataclass(frozen=True)
@@ -266,6 +266,14 @@ class NotCounted:
         """
         low = self.interval(_SURE)[0]
         return low > 0 and low > self.row.most * (low + max(n_counted, 0.0))
+
+    def statements(self) -> list[str]:
+        """The numbers in words, a sentence each, for reports."""
+        lines = [f"{self.total} matched no declared value and are in none of the answers (95% interval)."]
+        lines[0] = lines[0][0].upper() + lines[0][1:]
+        for name, number in self.by_attribute.items():
+            lines.append(f"Of these, {number} have no declared value of {name!r}.")
+        return lines
 
     def to_parts(self) -> tuple[dict[str, Any], Array]:
         """Plain values and an array that `not_counted_from_parts` reads back."""

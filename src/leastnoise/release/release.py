@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,18 @@ class Release:
         if not self.plan.strategy.can_answer_all(total):
             return None
         return float(self.unadjusted._answers_to(total)[0])
+
+    @property
+    def spent_per_person(self) -> Fraction:
+        """μ² (Gaussian) or ε (Laplace) that the release spends for one person, exactly.
+
+        What the plan spends; where a record is replaced, and what measuring `not_counted` adds.
+        """
+        plan = self.plan
+        if self.not_counted is None or not plan.privacy.relation.replaces:
+            return plan.spent_per_person
+        times = plan.privacy.noise.times(plan.privacy.records_per_person)
+        return plan.spent_per_person + self.not_counted.row.cost * times
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -63,6 +63,9 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
     every condition or group as ``release["name"]`` heads it: what the row asks of it, empty where it adds up
     all of its values. One that is called like another column has ``attribute_`` before its name.
 
+    How many records are in no cell stands beside the answers: as the last rows of a CSV file, whose query is
+    "not counted", and elsewhere among what has to be known about the answers.
+
     Means, shares and ratios follow the counts, without a standard error; then a last column, "note", says
     which of them are not determined.
 
@@ -81,6 +84,8 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
         "privacy": str(release.plan.privacy),
         "level": level,
         "adjusted": None if release.adjusted is None else release.adjusted.statement(),
+        "not_counted": not_counted_facts(release, level),
+        "warnings": list(release.warnings),
     }
     own = {renamed.get(name, name): values for name, values in columns.items()}
     attributes = attribute_columns(_with_ratio_rows(workload), {*_OWN, *own})
@@ -89,6 +94,23 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
         held = list(own.items())
         write(temporary, {**dict(held[:2]), **attributes, **dict(held[2:])}, facts, "answers")
     return target
+
+
+def not_counted_facts(release: Release, level: float) -> list[dict[str, Any]] | None:
+    """How many records are in no cell, a row each as a file of answers has them; None if not measured."""
+    found = release.not_counted
+    if found is None:
+        return None
+    numbers = {"records that matched no declared value": found.total} | {
+        f"records without a declared value of {name}": number for name, number in found.by_attribute.items()
+    }
+    rows = []
+    for label, number in numbers.items():
+        lower, upper = number.interval(level)
+        ends = {f"lower_{level:g}": lower, f"upper_{level:g}": upper}
+        row = {"query": "not counted", "label": label, "answer": number.estimate, "stderr": number.stderr}
+        rows.append(row | ends)
+    return rows
 
 
 def _with_ratios(release: Release, level: float) -> dict[str, Any]:
@@ -197,6 +219,10 @@ def _write_csv(path: Path, columns: Columns, facts: Facts, what: str) -> None:
         writer = csv.writer(file)
         writer.writerow(distinct_names(map(_cell, columns)))
         writer.writerows(zip(*(_in_csv(values) for values in columns.values()), strict=True))
+        # A CSV file has no other place for what has to be known beside the answers.
+        for row in facts.get("not_counted") or ():
+            texts = {name: _cell(v) if isinstance(v, str) else f"{v:.15g}" for name, v in row.items()}
+            writer.writerow([texts.get(name, "") for name in columns])
 
 
 def _in_csv(values: Any) -> Iterator[str | None]:
@@ -230,7 +256,7 @@ def _write_parquet(path: Path, columns: Columns, facts: Facts, what: str) -> Non
         for i, (name, values) in enumerate(zip(names, columns.values(), strict=True))
     )
     known = ", ".join(
-        f"{_quoted(key)}: {_quoted(_written_out(str(value)))}" for key, value in facts.items() if value
+        f"{_quoted(key)}: {_quoted(_written_out(_fact_text(value)))}" for key, value in facts.items() if value
     )
     with duckdb.connect() as engine:
         engine.register("answers", pd.DataFrame(held))
@@ -238,6 +264,11 @@ def _write_parquet(path: Path, columns: Columns, facts: Facts, what: str) -> Non
             f"COPY (SELECT {chosen} FROM answers) TO {_quoted(str(path))} "  # noqa: S608 - quoted, no values of people
             f"(FORMAT PARQUET, KV_METADATA {{{known}}})"
         )
+
+
+def _fact_text(value: Any) -> str:
+    """A fact as a text; rows as JSON, which programs read."""
+    return _plain_json(value) if isinstance(value, list) else str(value)
 
 
 def _in_pandas(values: Any, pd: Any) -> Any:
@@ -321,7 +352,7 @@ def _write_excel(path: Path, columns: Columns, facts: Facts, what: str) -> None:
                     sheet.write_number(i, j, value)
         for i, (name, value) in enumerate(facts.items()):
             about.write_string(i, 0, name)
-            about.write_string(i, 1, _cut("no" if value is None else _cell(str(value))))
+            about.write_string(i, 1, _cut("no" if value in (None, []) else _cell(_fact_text(value))))
 
 
 def _cut(text: str) -> str:

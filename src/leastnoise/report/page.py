@@ -173,7 +173,9 @@ def _released(release: Release) -> dict[str, Any]:
         start = rows.stop
     others = blocks[len(batches) :]
     return {
+        "warnings": list(release.warnings),
         "adjusted": "" if release.adjusted is None else release.adjusted.statement(),
+        "not_counted": words.not_counted_sentences(release),
         "is_known": ends is not None,
         "is_exact": plan.privacy.noise.has_normal_errors,
         "level": f"{LEVEL:.0%}",

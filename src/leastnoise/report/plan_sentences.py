@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 
+from leastnoise.core.directed import float_above, root_above
 from leastnoise.core.printable import printable
 from leastnoise.planning import Plan, targets_to_text
 from leastnoise.privacy import ApproxDP
 from leastnoise.query import QueryBlock, TotalVariance
+from leastnoise.release import Release
 from leastnoise.report.figures import at_least
 
 # What is usual in talks about (ε, δ), for goals that have no δ of their own.
@@ -85,6 +87,22 @@ def spent(plan: Plan, spends: str) -> str:
         f"{spends} mu = {at_least(plan.mu)} in Gaussian terms; at delta = {at_least(delta)} that is "
         f"epsilon = {at_least(plan.epsilon(delta=delta))}."
     )
+
+
+def not_counted_sentences(release: Release) -> list[str]:
+    """How many records are in no cell, and what it cost where it was not free; [] where not measured."""
+    if release.not_counted is None:
+        return []
+    lines = [printable(line) for line in release.not_counted.statements()]
+    together = release.spent_per_person
+    if together > release.plan.spent_per_person:
+        pure = release.plan.privacy.noise.is_pure
+        figure = float_above(together) if pure else root_above(together)
+        lines.append(
+            "Where a record is replaced this number is not free: the whole release spent "
+            f"{'epsilon' if pure else 'mu'} = {at_least(figure)}, more than its answers alone."
+        )
+    return lines
 
 
 def who_is_protected(plan: Plan, is_truncated: bool | None) -> str:

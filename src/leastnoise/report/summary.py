@@ -96,7 +96,10 @@ def plan_text(plan: Plan) -> str:
 def release_text(release: Release) -> str:
     """The summary of a release."""
     plan = release.plan
-    lines = [*_heading(f"A private release of {counted(plan.workload.shape[0], 'count')}"), *_size(plan)]
+    lines = [*_heading(f"A private release of {counted(plan.workload.shape[0], 'count')}")]
+    for warning in release.warnings:
+        lines += [*textwrap.wrap(f"WARNING: {printable(warning)}", _WIDTH), ""]
+    lines += _size(plan)
     ends = None if plan.strategy is None else release.interval(LEVEL)
     start = 0
     for block in plan.workload.blocks:
@@ -120,6 +123,8 @@ def release_text(release: Release) -> str:
     # Privacy and proof are those of all periods, where a release is one of them.
     whole = plan if plan.horizon is None else plan.horizon
     spent = "This release spent" if whole is plan else "All periods together spend"
+    for sentence in words.not_counted_sentences(release):
+        lines += textwrap.wrap(sentence, _WIDTH)
     lines += [
         "",
         *_accuracy(plan),
