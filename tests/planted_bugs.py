@@ -24,6 +24,7 @@ import pytest
 from scipy import stats
 
 import leastnoise as ln
+from joint_audit import told_apart
 from leastnoise.bounds import certificate
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
@@ -38,7 +39,7 @@ from leastnoise.privacy import goals as privacy
 from leastnoise.privacy.accounting import limits, tally
 from leastnoise.privacy.ledger import history, rows, spending
 from leastnoise.query import Axis
-from leastnoise.release import count_tables, intervals, measuring, noise
+from leastnoise.release import count_tables, intervals, measuring, noise, not_counted
 from leastnoise.release import release as release_module
 from leastnoise.release.noise import many_draws, samplers
 from leastnoise.release.release import Receipt
@@ -274,6 +275,56 @@ def nobody_counts_more_than_k_times(folder: Path) -> bool:
     import random
 
     return obeys(kept_by_engine, records(), 2, random.Random(2))
+
+
+def records_in_no_cell_keep_the_promise(folder: Path) -> bool:
+    return told_apart(ln.GDP(1), "x") <= 1
+
+
+_with_noise = measuring.with_noise
+
+
+def _no_noise_on_the_rest(strategy: Any, integers: Any, bits: Any) -> Any:
+    if isinstance(strategy, not_counted.NotCountedRow):
+        return integers
+    return _with_noise(strategy, integers, bits)
+
+
+_truncated = counting._truncated
+
+
+def _rest_not_truncated(query: str, n: int) -> str:
+    return _truncated(query, n).replace("nth <= $most", "(nth <= $most OR rest = 1)")
+
+
+def no_cell_is_free(folder: Path) -> bool:
+    """A ledger with room for the plan and nothing else takes the release."""
+    plan = ln.design(WORKLOAD, ln.GDP(1), method="identity")
+    ledger = Ledger(folder / "one.ledger", dataset="town", limit=ln.GDP(1))
+    table = ln.vectorize(pd.DataFrame({"age": [1], "sex": ["x"]}), SCHEMA)
+    return ln.measure(plan, table, ledger=ledger).not_counted is not None
+
+
+_within_cost = not_counted.within_cost
+
+
+def _half_the_noise(noise: Any, room: Fraction, *others: Any) -> Any:
+    row = _within_cost(noise, room, *others)
+    return replace(row, scale=row.scale // 2)
+
+
+def sums_count_no_cell(folder: Path) -> bool:
+    costs = CellCosts((1, 0), 4)
+    charge = Charge("gaussian", "add-remove", 1, costs.largest, costs, "cells", "plan")
+    summed = tally.Tally()
+    for _ in range(2):
+        summed = summed.plus(charge.with_no_cell(Fraction(3, 4)), group="town")
+    return summed.mu_squared == Fraction(3, 2)
+
+
+def _without_no_cell(group: Any) -> Fraction:
+    largest = group.first.largest if group.sums is None else group.sums.largest
+    return Fraction(group.weight * largest)
 
 
 def no_error_quotes_the_table(folder: Path) -> bool:
@@ -848,6 +899,34 @@ BUGS = [
         nobody_counts_more_than_k_times,
         "test_person.py::test_broken_truncation_is_noticed",
         _set(counting, "_truncated", lambda query, n: f"SELECT * FROM ({query}) WHERE $most > 0"),
+    ),
+    Bug(
+        "records in no cell without noise",
+        "the number of records in no cell is released as it is",
+        records_in_no_cell_keep_the_promise,
+        "test_not_counted.py::test_the_joint_output_keeps_the_promise",
+        _set(measuring, "with_noise", _no_noise_on_the_rest),
+    ),
+    Bug(
+        "records in no cell not truncated",
+        "all records of a person that match nothing are counted",
+        records_in_no_cell_keep_the_promise,
+        "test_not_counted.py::test_the_joint_output_keeps_the_promise",
+        _set(counting, "_truncated", _rest_not_truncated),
+    ),
+    Bug(
+        "records in no cell at four times the budget",
+        "half the noise on the number of records in no cell",
+        no_cell_is_free,
+        "test_not_counted.py::test_no_cell_costs_at_most_what_the_dearest_cell_does",
+        _set(not_counted, "within_cost", _half_the_noise),
+    ),
+    Bug(
+        "no cell left out of a sum",
+        "what records in no cell spent is not added up over the releases of a table",
+        sums_count_no_cell,
+        "test_not_counted.py::test_sums_of_a_group_count_no_cell_as_one_more",
+        _set(tally._Group, "total", property(_without_no_cell)),
     ),
     Bug(
         "errors quote the table",

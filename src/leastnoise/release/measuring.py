@@ -109,7 +109,7 @@ def measure(
         UnrecordedSpending,
         stacklevel=2,
     )
-    return _released(plan, read, row, is_truncated=is_truncated(source))
+    return _released(plan, read, row, SystemBits(), is_truncated=is_truncated(source))
 
 
 def _check_needs_no_ledger(
@@ -172,7 +172,7 @@ def _measured_with(
         # Spend, then draw.
         entry = ledger.spend(charge, chosen, plan.after, table=replace(table, version=version), goal=goal)
         receipt = Receipt(ledger.dataset, chosen, entry.head)
-        release = _released(plan, read, row, receipt, is_truncated=is_truncated(source))
+        release = _released(plan, read, row, SystemBits(), receipt, is_truncated=is_truncated(source))
         # Store, then hand out.
         return PaidRelease(ledger, entry, release, release.to_bytes()).stored(interruption)
 
@@ -250,12 +250,12 @@ def _released(
     plan: Plan,
     read: _Read,
     row: NotCountedRow | None,
+    bits: RandomBits,
     receipt: Receipt | None = None,
     *,
     is_truncated: bool,
 ) -> Release:
     """Draw all noise, and nothing else: what was read is not used again."""
-    bits = SystemBits()
     noisy = _noisy(plan, read.integers, bits)
     not_counted = None
     if row is not None:

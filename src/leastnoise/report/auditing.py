@@ -72,6 +72,8 @@ class AuditReport:
         delta: for a goal (ε, δ), the δ that the noise has at this ε, rounded up; else None.
         goal: in words.
         certificate: computed again from workload, strategy and witness; None if that is refused.
+        no_cell: what a record that no cell takes spends by what `measure` says, and what by the guesses at
+            least; None where the number of such records costs extra, and is measured only if asked for.
         faults: what is wrong, a sentence each.
     """
 
@@ -91,6 +93,7 @@ class AuditReport:
     goal: str
     certificate: Certificate | None
     faults: tuple[str, ...]
+    no_cell: tuple[float, float] | None = None
 
     @property
     def keeps_its_word(self) -> bool:
@@ -121,6 +124,12 @@ class AuditReport:
             lines.append(f"  sensitivity  {tried}, none changes more than the plan says")
             if self.pair.cost > self.sensitivity:
                 lines[-1] = f"  sensitivity  {tried}, and one changes more than the plan says"
+        if self.no_cell is not None:
+            said, at_least = self.no_cell
+            lines.append(
+                f"  not counted  a record in no cell spends {symbol} = {said:.4g} by what is said, "
+                f"and at least {at_least:.4g} by the releases"
+            )
         if self.delta is not None:
             lines.append(f"  claim        δ = {self.delta:.6g} at the goal's ε, recomputed and rounded up")
         if self.certificate is not None:
@@ -157,7 +166,9 @@ def audit(plan: Plan, *, draws: int | None = None, level: float = 0.9999) -> Aud
     pair = worst_pair(plan.workload, strategy)
     trial = _NONE if pair is None else _tried(plan.workload, strategy, pair, n_draws, level)
     goal = plan.privacy
+    no_cell = _tried_no_cell(plan, n_draws, level)
     faults = [*_faults_of_noise(strategy, pair, trial), *_faults_of_arithmetic(plan)]
+    faults += [] if no_cell is None else _faults_of_no_cell(plan, *no_cell)
     certificate = None
     try:
         certificate = certify(plan.workload, plan)
@@ -180,6 +191,7 @@ def audit(plan: Plan, *, draws: int | None = None, level: float = 0.9999) -> Aud
         goal=goal.statement(),
         certificate=certificate,
         faults=tuple(faults),
+        no_cell=no_cell,
     )
 
 
@@ -208,6 +220,33 @@ def _faults_of_noise(strategy: Measured, pair: Pair | None, trial: _Trial) -> It
         yield f"one record changes more than the sensitivity that the plan has{times}"
     if trial.at_least > trial.said:
         yield "releases are told apart better than noise of this scale allows"
+
+
+def _tried_no_cell(plan: Plan, draws: int, level: float) -> tuple[float, float] | None:
+    """What a record in no cell spends by the row that `measure` adds to a plan, and by releases of it."""
+    strategy = plan.fixed_strategy()
+    if plan.privacy.relation.replaces or not plan.charge.worst:
+        return None
+    row = release.within_cost(plan.privacy.noise, plan.charge.worst)
+    said = row.factor / row.scale
+    group = _group(said, row.noise)
+    none, some = row.multiplied([0]), row.multiplied([group])
+    statistics = []
+    for integers in (none, some):
+        stand_in = cast(Measured, _Repeated(row.noise, row.scale, draws))
+        y = release.with_noise(stand_in, np.tile(integers, draws), SystemBits())
+        statistics.append(y.astype(float) / row.scale)
+    bound = _laplace_bound if strategy.noise.is_pure else _gaussian_bound
+    return said, bound(statistics[0], statistics[1], said * group, 1 - level) / group
+
+
+def _faults_of_no_cell(plan: Plan, said: float, at_least: float) -> Iterator[str]:
+    """What measuring the records that no cell takes says against the plan."""
+    row = release.within_cost(plan.privacy.noise, plan.charge.worst)
+    if row.cost > plan.charge.worst:
+        yield "a record in no cell is charged more than the plan says"
+    if at_least > said:
+        yield "records in no cell are told apart better than noise of this scale allows"
 
 
 def _faults_of_arithmetic(plan: Plan) -> Iterator[str]:

@@ -13,6 +13,7 @@ import typer
 from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.core.errors import InputError
 from leastnoise.core.interruption import finished_first
+from leastnoise.core.printable import printable
 from leastnoise.core.whole_file import check_folder, check_replaceable
 from leastnoise.privacy import note_spending_started
 from leastnoise.release import Release
@@ -124,6 +125,12 @@ def file_name(text: str) -> str:
     """
     # A name has 255 bytes at most on common disks, and a letter up to four.
     return re.sub(r"[^\w.-]+", "-", text).strip("-.")[:48] or "release"
+
+
+def say_warnings(release: Release) -> None:
+    """Say on stderr what readers of the answers must know first; it follows from what was released."""
+    for sentence in release.warnings:
+        typer.echo(f"warning: {printable(sentence)}; `leastnoise check` says in which columns", err=True)
 
 
 def say_where(outputs: Outputs) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from leastnoise.app.cli.outputs import (
     Outputs,
     outputs_of,
     save,
+    say_warnings,
     say_where,
 )
 from leastnoise.app.cli.payment import (
@@ -45,7 +46,7 @@ from leastnoise.core.errors import (
 from leastnoise.data import Data, vectorize
 from leastnoise.planning import Plan, load_plan
 from leastnoise.query import Schema
-from leastnoise.release import Release
+from leastnoise.release import USUAL_SHARE, Release
 from leastnoise.report import summarize
 
 _PERSON = "the column that identifies the person; at most records_per_person records of each count"
@@ -53,6 +54,21 @@ Person = Annotated[str | None, typer.Option("--person", help=_PERSON)]
 PersonUnknown = Annotated[
     list[str] | None,
     typer.Option("--person-unknown", help="an id that means 'unknown person', such as 0; repeatable"),
+]
+NotCounted = Annotated[
+    bool | None,
+    typer.Option(
+        "--not-counted/--no-not-counted",
+        help="whether to measure how many records match no declared value; by default where that is free",
+    ),
+]
+MostNotCounted = Annotated[
+    float | None,
+    typer.Option(
+        "--most-not-counted",
+        help="the share of all records that match no declared value above which the release warns; 0.05 "
+        "by default",
+    ),
 ]
 OtherPerson = Annotated[str | None, typer.Option("--person", help=f"{_PERSON}; overrides the specification")]
 
@@ -66,6 +82,8 @@ def publish(
     release_id: ReleaseId = None,
     same_table_as: SameTableAs = None,
     table: TableLabel = None,
+    not_counted: NotCounted = None,
+    most_not_counted: MostNotCounted = None,
     time_limit: TimeLimit = None,
     period: Period = None,
     skip: Skip = False,
@@ -99,11 +117,17 @@ def publish(
         payer.check_before_design(asked)
         how = 'name it in the specification, as in person = "patient_id", or with --person'
         _warn_of_trust(asked.records_per_person, person, payer, how)
-        result = _measure(designed(asked, time_limit), data, person, unknown, payer)
+        table_of = _table(data, asked.schema, person, unknown)
+        rest = {
+            "not_counted": asked.not_counted.measure if not_counted is None else not_counted,
+            "most_not_counted": asked.not_counted.most if most_not_counted is None else most_not_counted,
+        }
+        result = _measure(designed(asked, time_limit), table_of, payer, rest)
     save(result, outputs)
     with spinner("putting the summary together"):
         summary = str(summarize(result))
     say(f"{summary}\n")
+    say_warnings(result)
     say_where(outputs)
     payer.say_receipt(result)
 
@@ -118,6 +142,8 @@ def measure(
     release_id: ReleaseId = None,
     same_table_as: SameTableAs = None,
     table: TableLabel = None,
+    not_counted: NotCounted = None,
+    most_not_counted: MostNotCounted = None,
     force: Force = False,
 ) -> None:
     """Measure a table with a saved plan: the one step that spends privacy. Also called release."""
@@ -125,28 +151,30 @@ def measure(
     outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id, same_table_as, table)
     _warn_of_trust(chosen.privacy.records_per_person, person, payer, "name the column with --person")
-    result = _measure(chosen, data, person, person_unknown or (), payer)
-    save(result, outputs)
-    say_where(outputs)
-    payer.say_receipt(result)
-
-
-def _measure(
-    plan: Plan, data: str, person: str | None, person_unknown: Iterable[str | int], payer: Payment
-) -> Release:
-    schema = plan.workload.schema
+    schema = chosen.workload.schema
     if schema is None:
         raise InputError(
             "a plan without a schema is measured on counts, in Python; a table needs a schema", field="plan"
         )
+    rest = {
+        "not_counted": not_counted,
+        "most_not_counted": USUAL_SHARE if most_not_counted is None else most_not_counted,
+    }
+    result = _measure(chosen, _table(data, schema, person, person_unknown or ()), payer, rest)
+    save(result, outputs)
+    say_warnings(result)
+    say_where(outputs)
+    payer.say_receipt(result)
+
+
+def _measure(plan: Plan, table: Data, payer: Payment, rest: Mapping[str, Any]) -> Release:
+    """The release; ``rest`` is what `measure` is told about records that match no declared value."""
     payer.check_plan(plan)
     known = payer.known_ids
     try:
         with _measuring():
             try:
-                result = leastnoise.measure(
-                    plan, _table(data, schema, person, person_unknown), **payer.arguments
-                )
+                result = leastnoise.measure(plan, table, **payer.arguments, **rest)
             except UnstoredError as error:
                 # Only this process holds the answers, and Ctrl-C may not have been meant to discard them.
                 typer.echo(

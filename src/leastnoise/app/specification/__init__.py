@@ -1,8 +1,9 @@
 """A specification: everything that is published, in one TOML file.
 
-    toml_text    values as TOML, the line on which something stands, and what was probably meant
-    spec_file    from the file to schema, queries, privacy and objective
-    json_schema  what the file may hold, for editors
+    toml_text          values as TOML, the line on which something stands, and what was probably meant
+    not_counted_table  the table [not_counted]: records that match no declared value
+    spec_file          from the file to schema, queries, privacy and objective
+    json_schema        what the file may hold, for editors
 
 `load_spec` reads a file.
 """

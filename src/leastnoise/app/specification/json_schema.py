@@ -17,6 +17,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
+from leastnoise.app.specification.not_counted_table import NOT_COUNTED
 from leastnoise.app.specification.spec_file import DESIGN, FURTHER, GOALS, PERSON, PERSON_UNKNOWN
 from leastnoise.privacy import NEIGHBOURS
 from leastnoise.query import COMMON, OBJECTIVES, QUERY_KINDS, THOUSANDS, UNITS, Query
@@ -67,6 +68,19 @@ _DESIGN_KEYS: dict[str, Json] = {
     "tol": _POSITIVE,
     "time_limit": _POSITIVE | {"description": "seconds"},
     "backend": _TEXT,
+}
+_NOT_COUNTED_KEYS: dict[str, Json] = {
+    "measure": {
+        "anyOf": [{"type": "boolean"}, {"type": "array", "items": _TEXT, "uniqueItems": True}],
+        "description": "whether to measure how many records match no declared value, or for which attributes",
+    },
+    "most": {
+        "type": "number",
+        "minimum": 0,
+        "maximum": 1,
+        "description": "the share of such records above which `check` fails and a release warns; 0.05 unless "
+        "given",
+    },
 }
 _POLICIES: dict[str, Json] = {
     "outside": {"enum": ["drop", "clamp", "other"]},
@@ -129,6 +143,7 @@ def json_schema() -> Json:
             "privacy": {"anyOf": [*_goals(), _without_numbers()]},
             "query": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/query"}},
             "design": _table({key: _DESIGN_KEYS.get(key, {}) for key in DESIGN}),
+            NOT_COUNTED: _table(_NOT_COUNTED_KEYS),
         },
         "required": ["schema", "query"],
         "additionalProperties": False,

@@ -22,6 +22,9 @@
     method = "auto"
     tol    = 1e-6
 
+    [not_counted]        # optional: how many records match no declared value; see not_counted_table.py
+    most   = 0.05
+
 Where a person may have several records, [privacy] says how many count at most and whose they are:
 records_per_person = 3, and person = "patient_id", a column of the table. Ids in it that stand for nobody in
 particular are listed beside it: person_unknown = ["unknown", 0].
@@ -46,6 +49,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from leastnoise.app.specification.not_counted_table import NOT_COUNTED, NotCountedTable, not_counted_of
 from leastnoise.app.specification.toml_text import Lines, key_text, slip_in, value_text
 from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, SpecError
@@ -80,6 +84,7 @@ class Spec:
         person: the column that names the person, for `vectorize`: at most ``records_per_person`` records of
             each then count. None where nothing says whose record is whose.
         person_unknown: ids in that column that stand for nobody in particular.
+        not_counted: whether to tell how many records match no declared value, and when to warn.
     """
 
     schema: Schema
@@ -88,6 +93,7 @@ class Spec:
     design: Mapping[str, Any] = field(default_factory=dict)
     person: str | None = None
     person_unknown: tuple[str | int, ...] = ()
+    not_counted: NotCountedTable = field(default_factory=NotCountedTable)
 
     @property
     def records_per_person(self) -> int:
@@ -127,6 +133,7 @@ class Spec:
         if settings:
             lines += ["", "[design]"]
             lines += [f"{key_text(name)} = {value_text(value)}" for name, value in settings.items()]
+        lines += self.not_counted.to_toml()
         return "\n".join(lines) + "\n"
 
 
@@ -268,11 +275,10 @@ def _values(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], An
 
 
 def _read(content: dict[str, Any]) -> Spec:
-    unknown = sorted(set(content) - {"schema", "privacy", "query", "design"})
+    unknown = sorted(set(content) - {"schema", "privacy", "query", "design", NOT_COUNTED})
     if unknown:
-        raise _Refusal(
-            f"unknown table {unknown[0]!r}; there are [schema], [privacy], [[query]], [design]", unknown[0]
-        )
+        words = "there are [schema], [privacy], [[query]], [design], [not_counted]"
+        raise _Refusal(f"unknown table {unknown[0]!r}; {words}", unknown[0])
     for table in ("schema", "privacy"):
         is_left_out = table == "privacy" and table not in content and _has_targets(content)
         if not is_left_out and (not isinstance(content.get(table), dict) or not content[table]):
@@ -296,7 +302,8 @@ def _read(content: dict[str, Any]) -> Spec:
     goal = None if _is_without_numbers(privacy) and _has_targets(content) else _goal(privacy)
     if goal is None:
         _check_without_numbers(privacy)
-    spec = Spec(schema, tuple(asked), goal, _settings(content.get("design", {})), *_person(privacy))
+    settings, person = _settings(content.get("design", {})), _person(privacy)
+    spec = Spec(schema, tuple(asked), goal, settings, *person, _not_counted(content, schema))
     if goal is None and spec.design.get("objective", "targets") != "targets":
         words = f"a [privacy] table is needed for objective = {spec.design['objective']!r}"
         raise _Refusal(words, "design", "objective", given=spec.design["objective"])
@@ -314,6 +321,14 @@ def _schema(plain: dict[str, Any]) -> Schema:
         except InputError as error:
             raise _Refusal.of("[schema]", error, "schema", name) from None
     return Schema.from_dict(plain)
+
+
+def _not_counted(content: dict[str, Any], schema: Schema) -> NotCountedTable:
+    try:
+        return not_counted_of(content.get(NOT_COUNTED, {}), schema)
+    except SpecError as error:
+        place = (NOT_COUNTED, error.field) if error.field else (NOT_COUNTED,)
+        raise _Refusal(str(error), *place, given=error.given) from None
 
 
 def _has_targets(content: dict[str, Any]) -> bool:
