@@ -22,7 +22,7 @@ to none, and which one depends on that record alone:
 Cleaning that an attribute declares is done to text first (`leastnoise.query.schema.cleaning`).
 
 Text that is not a number, a value outside the declared ones, a null and a NaN
-leave the record out, silently, unless the attribute has another policy:
+leave the record out, unless the attribute has another policy:
 
     outside="clamp"   a whole number beyond a range's ends, or any number beyond
                       the bins, counts at the nearest end

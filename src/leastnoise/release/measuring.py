@@ -283,7 +283,7 @@ def with_noise(strategy: Measured | NotCountedRow, integers: Array, bits: Random
     return integers + noise_for(strategy, strategy.n_measured, bits)
 
 
-def noise_for(strategy: Measured, count: int, bits: RandomBits) -> Array:
+def noise_for(strategy: Measured | NotCountedRow, count: int, bits: RandomBits) -> Array:
     """Independent draws of a strategy's noise, as Python integers."""
     samplers = {"rounded_gaussian": rounded_gaussian, "discrete_laplace": discrete_laplace}
     draw = samplers[strategy.noise.sampler]

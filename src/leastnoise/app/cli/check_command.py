@@ -13,7 +13,7 @@ from leastnoise.app.drafting.columns import closest_name, columns_of
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import DataError
 from leastnoise.data import MAX_RECORD, ColumnFit, DroppedRecords, SchemaFit, fit_of, vectorize
-from leastnoise.query import Attribute, Schema
+from leastnoise.query import Attribute, Linear, Schema
 
 DataFile = Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")]
 
@@ -23,6 +23,10 @@ alone. Do not publish it, store it or pass it on. What you change in the specifi
 public with the specification: list what a codebook, a law or a register says, never a value because it is
 shown here."""
 _N_SHOWN = 5
+
+# The exit status of `check` where a larger share of the records would be left out than declared. 1 is an
+# error, 2 a mistyped command.
+TOO_MANY_LEFT_OUT = 3
 
 
 def check(
@@ -52,6 +56,8 @@ def check(
         ) from None
     say(f"{_WARNING}\n")
     say("\n".join(_lines(fit, asked, person, limit, show_values)))
+    if _exceeds(fit, asked):
+        raise typer.Exit(TOO_MANY_LEFT_OUT)
 
 
 def similar_columns(data: str, schema: Schema, person: str | None) -> str:
@@ -78,12 +84,15 @@ def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_val
     yield ""
     n_out = fit.n_records - fit.n_counted
     if n_out:
+        most = f", more than the {100 * asked.not_counted.most:.4g}% of [not_counted]"
         yield (
-            f"{_records(n_out)} of {fit.n_records:,} would be left out for one or more of these reasons; "
-            "no release says how many"
+            f"{_records(n_out)} of {fit.n_records:,} would be left out for one or more of these reasons"
+            f"{most if _exceeds(fit, asked) else ''};"
         )
+        yield "a release says how many, with noise"
     else:
         yield "every record would be counted"
+    yield from _unused_lines(asked)
     yield from _person_lines(fit, person, limit)
     yield (
         "publish would not stop: all columns exist. No value can stop it, because that would reveal\n"
@@ -92,6 +101,31 @@ def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_val
     has_values = any(c.n_unreadable or c.n_undeclared for c in fit.columns)
     if has_values and not show_values:
         yield "--show-values shows a few of the values that are not declared"
+
+
+def _exceeds(fit: SchemaFit, asked: Spec) -> bool:
+    """Whether a larger share of the records would be left out than the specification declares."""
+    return fit.n_records - fit.n_counted > asked.not_counted.most * fit.n_records
+
+
+def _unused_lines(asked: Spec) -> Iterator[str]:
+    """The attributes that no query mentions, and that leave records out all the same."""
+    queries = [block.query for block in asked.workload.blocks]
+    if any(isinstance(query, Linear) for query in queries):
+        return  # rows of a matrix are over all cells
+    used = {
+        name
+        for query in queries
+        for term in query.terms(asked.schema)
+        for factor in term
+        for name in factor.attributes
+    }
+    unused = [name for name in asked.schema if name not in used]
+    if unused:
+        yield (
+            f"used by no query: {', '.join(unused)}. Records without a declared value there are left out\n"
+            "all the same; delete from [schema] what you do not count by"
+        )
 
 
 def _dropped_lines(dropped: DroppedRecords) -> Iterator[str]:

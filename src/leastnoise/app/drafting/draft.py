@@ -45,7 +45,7 @@ _HEAD = """\
 
 _POLICIES = """\
 # A record with a value that is not listed, or with a missing one (in a CSV file, an empty field), is left
-# out, and no release says how many. To count such records, write for example
+# out; a release says how many, with noise. To count such records, write for example
 #   region = { categories = ["north", "south"], other = "elsewhere" }   # others in a cell of their own
 #   region = { categories = ["north", "south"], other = "unknown", null = "other" }   # and missing ones
 #   age    = { range = [0, 100], outside = "clamp" }   # 130 counts as 99

@@ -7,7 +7,7 @@ data, because a value that appears only when somebody has it would reveal that p
 
 A record belongs to one cell: one value of every attribute, the last attribute
 fastest. A record with an undeclared or missing value is dropped unless a
-policy says otherwise, and no output says how many were.
+policy says otherwise; how many were is published with noise only.
 
     attribute.py   what all kinds share: cells, labels, policies; which text stands for which number
     cleaning.py    what is done to the text of a value before it is placed
