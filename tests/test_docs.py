@@ -361,7 +361,9 @@ def run_shell(text: str) -> None:
         assert words[0] == "leastnoise", line
         command = [sys.executable, "-c", "from leastnoise.app.cli.main import main; main()", *words[1:]]
         done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        # `check` has a status of its own where too many records would be left out.
+        right = (0, 3) if words[1] == "check" else (0,)
+        assert done.returncode in right, f"{line}\n{done.stderr}"
 
 
 @pytest.mark.thorough

@@ -122,10 +122,8 @@ def _unused_lines(asked: Spec) -> Iterator[str]:
     }
     unused = [name for name in asked.schema if name not in used]
     if unused:
-        yield (
-            f"used by no query: {', '.join(unused)}. Records without a declared value there are left out\n"
-            "all the same; delete from [schema] what you do not count by"
-        )
+        yield f"used by no query: {', '.join(unused)}. Records without a declared value there are left out"
+        yield "all the same; remove from [schema] what you do not count by"
 
 
 def _dropped_lines(dropped: DroppedRecords) -> Iterator[str]:
