@@ -193,6 +193,8 @@ def test_the_command_says_what_becomes_of_every_record(run: Callable[..., Any]) 
         "\n"
         "3 records of 8 would be left out for one or more of these reasons, more than the 5% of "
         "[not_counted];\na release says how many, with noise\n"
+        "used by no query: age, sex, region. Records without a declared value there are left out\n"
+        "all the same; remove from [schema] what you do not count by\n"
         "records_per_person = 2 is not checked. Name the person's column beside it, as in\n"
         'person = "patient_id", and further records of one person are left out\n'
         "publish would not stop: all columns exist. No value can stop it, because that would reveal\n"

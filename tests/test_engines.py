@@ -41,6 +41,7 @@ from oracle_dates import ZONES, Case, day_of_moment, day_of_text, odd_text
 from postgres_server import Server, missing
 from support import extra, refuses
 from test_data import CAREFUL, PEOPLE, Table, brute_force, people, schemas_with_tables
+from test_not_counted import counts_as_by_hand, random_table
 
 pytestmark = [
     # One worker starts Spark and PostgreSQL, and only one.
@@ -1021,6 +1022,13 @@ def test_warehouses_get_sql_without_a_word_of_the_schema(name: str) -> None:
         query = engines._grouped(engine, found, schema, asked)
         assert CANARY not in query and CANARY.encode().hex() in query
         sqlglot.parse_one(query, read=engine.dialect)
+
+
+@pytest.mark.thorough
+def test_records_in_no_cell_are_those_of_loops_over_records(engine: Any) -> None:
+    for seed, k in itertools.product(range(2), (None, 1, 2)):
+        table = random_table(seed)
+        assert counts_as_by_hand(loaded(engine, table), table, k)
 
 
 # ------------------------------------------------------------------ what crosses the wire

@@ -73,7 +73,7 @@ def by_hand(table: Table, schema: ln.Schema, k: int | None) -> tuple[Any, int, l
     return counts, len(rest), [sum(cells[j] is None for cells in rest) for j in range(len(schema.names))]
 
 
-def agrees(source: Any, table: Table, k: int | None) -> bool:
+def counts_as_by_hand(source: Any, table: Table, k: int | None) -> bool:
     who = {} if k is None else {"person": "id", "person_unknown": ["n/a"]}
     data = vectorize(source, SCHEMA, **who)
     found = data.tables_and_rest([NAMES, ("sex",), ()], NAMES, records_per_person=k)
@@ -89,7 +89,7 @@ def test_files_and_frames_count_as_loops_over_records(k: int | None, tmp_path: P
     for seed in range(3):
         table = random_table(seed)
         for source in (as_csv, as_parquet, as_pandas):
-            assert agrees(source(table, tmp_path), table, k), source
+            assert counts_as_by_hand(source(table, tmp_path), table, k), source
 
 
 def test_lines_that_are_no_records_are_in_neither_number(tmp_path: Path) -> None:
