@@ -636,11 +636,11 @@ def test_parquet_parts_of_different_types_do_not_round(tmp_path: Path) -> None:
 
 def test_refusals_say_what_is_accepted(tmp_path: Path) -> None:
     schema = Schema(x=range(3))
-    (tmp_path / "t.xlsx").write_bytes(b"")
+    (tmp_path / "t.ods").write_bytes(b"")
     (tmp_path / "t[1].csv").write_text("x\n1\n")
     (tmp_path / "d.parquet").mkdir()
     with refuses(DataError, "path", ..., "must end in .csv, .csv.gz"):
-        vectorize(tmp_path / "t.xlsx", schema)
+        vectorize(tmp_path / "t.ods", schema)
     with refuses(DataError, "path", ..., "there is no file"):
         vectorize(tmp_path / "none.csv", schema)
     with refuses(DataError, "path", "https://example.org/t.csv"):

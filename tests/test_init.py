@@ -122,7 +122,7 @@ def test_a_draft_that_looks_at_records_is_caught(tmp_path: Path, monkeypatch: py
     """The broken twin: types guessed from the values of a CSV file."""
     import pandas
 
-    def guessed(path: str) -> list[Column]:
+    def guessed(path: str, format: object) -> list[Column]:
         types = pandas.read_csv(path).dtypes
         return [Column(str(name), "whole" if "int" in str(kind) else "named") for name, kind in types.items()]
 

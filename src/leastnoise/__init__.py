@@ -13,7 +13,7 @@ print(ln.summarize(release))
 from leastnoise.app import queries_from_sql
 from leastnoise.bounds import Certificate, certify
 from leastnoise.core.errors import InfeasibleError, LeastnoiseError
-from leastnoise.data import Data, vectorize
+from leastnoise.data import Data, FileFormat, vectorize
 from leastnoise.planning import Plan, design, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from leastnoise.query import (
@@ -105,6 +105,7 @@ __all__ = [  # noqa: RUF022
     "compare",
     # The data, the budget and the one private step.
     "vectorize",
+    "FileFormat",
     "Data",
     "Ledger",
     "measure",

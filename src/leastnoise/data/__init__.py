@@ -44,9 +44,10 @@ for the bytes that are no text.
 Types that no schema can mean are refused before anything is counted: lists,
 records, bytes, and dates or times where numbers are declared.
 
-CSV has a header line and a comma between fields, TSV a tab; nothing is guessed
-from the content, and all fields are text. An empty field without quotes is a
-null. Files are in UTF-8, or in UTF-16 if a byte order mark says so. What a record
+CSV has a header line and a comma between fields, TSV a tab, unless another separator, quote or encoding is
+declared; nothing is guessed from the content, and all fields are text. An empty field without quotes is a
+null. Files are in UTF-8, or in UTF-16 if a byte order mark says so. Of an Excel file one sheet is read, its
+first row as header. What a record
 is stands in csv_records.py: a line with too few fields, not in UTF-8, too long, or
 with a quote that does not close is left out, and no other line with it; fields
 beyond the header's are ignored. File names may not hold ``* ? [``, which mean
@@ -60,6 +61,8 @@ A file imports only files that stand above it here:
     placement         what places a value in its cell, told once for all engines
     columns           how a schema meets columns: by name and by type
     people            whose record it is
+    file_format       how files are written, as it is declared
+    spreadsheets      the rows of one sheet
     text_files        the bytes of a file as UTF-8
     csv_blocks        the records and fields of a block of bytes, all at once
     csv_records       records and fields, by one pass over the bytes
@@ -84,19 +87,23 @@ A file imports only files that stand above it here:
 from leastnoise.data.columns import other_separator
 from leastnoise.data.csv_blocks import DroppedRecords
 from leastnoise.data.csv_records import MAX_RECORD
+from leastnoise.data.file_format import ENCODINGS, FileFormat
 from leastnoise.data.handle import Data, counts_from_vector, is_count_vector, vectorize
 from leastnoise.data.schema_fit import ColumnFit, SchemaFit, fit_of
 from leastnoise.data.sources import column_types, files_named
+from leastnoise.data.spreadsheets import sheet_header
 from leastnoise.data.table_cover import summed
 from leastnoise.data.text_files import TextFile
 from leastnoise.data.version import identity_of, version_digest
 from leastnoise.data.withheld_errors import withheld
 
 __all__ = [
+    "ENCODINGS",
     "MAX_RECORD",
     "ColumnFit",
     "Data",
     "DroppedRecords",
+    "FileFormat",
     "SchemaFit",
     "TextFile",
     "column_types",
@@ -106,6 +113,7 @@ __all__ = [
     "identity_of",
     "is_count_vector",
     "other_separator",
+    "sheet_header",
     "summed",
     "vectorize",
     "version_digest",

@@ -33,7 +33,8 @@ def other_separator(header: Sequence[Any], delimiter: str) -> str:
     others = set(";\t,|") - {delimiter}  # a comma in a field of its own stands in quotes
     if not delimiter or len(header) != 1 or others.isdisjoint(header[0]):
         return ""
-    return f"The header holds one field; is the separator {'a comma' if delimiter == ',' else 'a tab'}?"
+    shown = {",": "a comma", "\t": "a tab"}.get(delimiter, repr(delimiter))
+    return f"The header holds one field; is the separator {shown}?"
 
 
 # What a family of types holds, and what to do about it. Names of fields and types are not shown:

@@ -24,6 +24,8 @@ _INLINE = 12
 
 # The bytes that quotes and line ends are.
 QUOTE = ord('"')
+# Stands for the quote of files that have none.
+NO_QUOTE = -1
 LINE_FEED = ord("\n")
 _CARRIAGE_RETURN = ord("\r")
 
@@ -76,31 +78,32 @@ class CsvBlock:
         is_regular: False if records from ``stop`` on must be taken one by one.
     """
 
-    def __init__(self, data: bytes, separator: int, n_fields: int, is_end: bool) -> None:
+    def __init__(self, data: bytes, separator: int, n_fields: int, is_end: bool, quote: int = QUOTE) -> None:
         n = len(data)
         padding = bytes(_GUARD + -n % 8)
         self._buffer = np.frombuffer(b"".join([bytes(_GUARD), data, padding]), dtype=np.uint8)
         self._data = self._buffer[_GUARD:-_GUARD]
         self._n_fields = n_fields
         self._is_ascii = data.isascii()
-        self._has_quotes = QUOTE in data
+        self._quote = quote
+        self._has_quotes = quote != NO_QUOTE and quote in data
         self._has_returns = _CARRIAGE_RETURN in data
         self._doubled = np.empty(0, dtype=np.int64)
         is_feed = self._data == LINE_FEED
         is_separator = is_feed | (self._data == separator)
         wrong_at = n
         if self._has_quotes:
-            quote = self._data == QUOTE
-            inside = _parity(quote)
+            is_quote = self._data == self._quote
+            inside = _parity(is_quote)
             may_touch = is_separator
             if self._has_returns:
                 may_touch = is_separator | _ends_line(self._data, is_feed, n)
-            wrong_at = _wrong_at(quote, inside, may_touch, n)
+            wrong_at = _wrong_at(is_quote, inside, may_touch, n)
             if wrong_at < n:
-                quote = _without_letters(quote, is_separator)
-                inside = _parity(quote)
-                wrong_at = _wrong_at(quote, inside, may_touch, n)
-            self._doubled = _doubled(quote, inside)
+                is_quote = _without_letters(is_quote, is_separator)
+                inside = _parity(is_quote)
+                wrong_at = _wrong_at(is_quote, inside, may_touch, n)
+            self._doubled = _doubled(is_quote, inside)
             is_separator = is_separator > inside
         # Where fields end, and which of those end a record.
         ends = np.flatnonzero(is_separator[:wrong_at])
@@ -167,7 +170,7 @@ class CsvBlock:
             is_last = buffer[stops] == LINE_FEED
             stops -= is_last & (stops > starts) & (buffer[stops - 1] == _CARRIAGE_RETURN)
         if self._has_quotes:
-            is_quoted = buffer[starts] == QUOTE
+            is_quoted = buffer[starts] == self._quote
             starts += is_quoted
             stops -= is_quoted
         lengths = stops - starts

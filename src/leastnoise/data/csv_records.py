@@ -26,7 +26,7 @@ from typing import Any
 from leastnoise.core.errors import DataError
 from leastnoise.data.csv_blocks import (
     LINE_FEED,
-    QUOTE,
+    NO_QUOTE,
     CsvBlock,
     DroppedRecords,
     TextColumn,
@@ -51,16 +51,18 @@ _FEW = 2**11
 class _Syntax:
     """Patterns of fields parted by one separator. None of them goes back over a byte."""
 
-    def __init__(self, separator: str) -> None:
+    def __init__(self, separator: str, quote: str | None = '"') -> None:
         self.separator = separator.encode()
-        s = re.escape(self.separator)
-        inside = rb'[^"]*+(?:""[^"]*+)*+'
-        plain = rb'(?!")[^' + s + rb"\n]*+"
+        self.quote = (quote or "").encode()
+        self.quote_byte = ord(quote) if quote else NO_QUOTE
+        s, q = re.escape(self.separator), self.quote
+        inside = b"[^" + q + b"]*+(?:" + q + q + b"[^" + q + b"]*+)*+" if q else b"(?!)"
+        plain = (b"(?!" + q + b")" if q else b"") + b"[^" + s + rb"\n]*+"
         self.inside = re.compile(inside)
         self.plain = re.compile(rb"[^" + s + rb"\n]*+")
-        self.quoted = re.compile(b'"' + inside + b'"')
+        self.quoted = re.compile(q + inside + q)
         # As many fields as there are, each with the separator after it.
-        self.fields = re.compile(b'(?:(?:"' + inside + b'"|' + plain + b")" + s + b")*+")
+        self.fields = re.compile(b"(?:(?:" + q + inside + q + b"|" + plain + b")" + s + b")*+")
 
 
 class _Walk:
@@ -86,7 +88,7 @@ class _Walk:
                 position = self._syntax.fields.match(data, position).end()  # type: ignore[union-attr]
                 if position == len(data):
                     break
-                is_quoted = data[position] == QUOTE
+                is_quoted = data[position] == self._syntax.quote_byte
                 self.state = "quoted" if is_quoted else "plain"
                 position += is_quoted
             elif self.state == "plain":
@@ -117,9 +119,9 @@ def _split(record: bytes, syntax: _Syntax) -> list[bytes | None]:
     fields: list[bytes | None] = []
     position = 0
     while True:
-        if record[position : position + 1] == b'"':
+        if syntax.quote and record[position : position + 1] == syntax.quote:
             stop = syntax.quoted.match(record, position).end()  # type: ignore[union-attr]
-            fields.append(record[position + 1 : stop - 1].replace(b'""', b'"'))
+            fields.append(record[position + 1 : stop - 1].replace(2 * syntax.quote, syntax.quote))
         else:
             stop = record.find(syntax.separator, position)
             stop = len(record) if stop < 0 else stop
@@ -142,9 +144,11 @@ class CsvReader:
         DataError: if the header is too long or does not close a quote.
     """
 
-    def __init__(self, file: TextFile, separator: str, dropped: DroppedRecords) -> None:
+    def __init__(
+        self, file: TextFile, separator: str, dropped: DroppedRecords, quote: str | None = '"'
+    ) -> None:
         self._file = file
-        self._syntax = _Syntax(separator)
+        self._syntax = _Syntax(separator, quote)
         self._dropped = dropped
         # Read and not yet taken, where in the file that begins, whether its last byte ends a line, and
         # whether the file ends with it.
@@ -187,7 +191,13 @@ class CsvReader:
             while len(self._rest) and not is_incomplete:
                 data = self._rest[:width]
                 is_all = len(data) == len(self._rest)
-                block = CsvBlock(data, self._syntax.separator[0], len(self.header), self._is_end and is_all)
+                block = CsvBlock(
+                    data,
+                    self._syntax.separator[0],
+                    len(self.header),
+                    self._is_end and is_all,
+                    self._syntax.quote_byte,
+                )
                 if block.n_records:
                     pieces.append(block.columns(places, block.kept(MAX_RECORD, self._dropped)))
                 self._take(block.stop)

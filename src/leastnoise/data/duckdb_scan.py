@@ -112,7 +112,7 @@ def opened(
     columns = names if person is None else (*names, person.column)
     with _engine(source) as engine:
         if isinstance(source, list):
-            parts, texts = file_parts(engine, source, columns)
+            parts, texts = file_parts(engine, source, columns, list(map(decimal_mark, rules)))
         else:
             opener, table = source
             texts = CsvFiles([], columns)
@@ -189,7 +189,9 @@ def _engine(source: Any) -> Iterator[Any]:
             "counting a table needs DuckDB; type: pip install duckdb", field="duckdb"
         ) from None
     with duckdb.connect(":memory:") as engine:
-        engine.execute("SET allowed_paths = $files", {"files": source if isinstance(source, list) else []})
+        engine.execute(
+            "SET allowed_paths = $files", {"files": list(source) if isinstance(source, list) else []}
+        )
         for setting in _SETTINGS:
             engine.execute(f"SET {setting}")
         yield engine

@@ -17,6 +17,7 @@ from leastnoise.core.errors import DataError, TooLargeError
 from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data import duckdb_scan, ibis_scan
+from leastnoise.data.file_format import FileFormat, TableFiles
 from leastnoise.data.people import Person, checked_person
 from leastnoise.data.scan_progress import ScanProgress, ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan
@@ -53,6 +54,7 @@ class Data:
         kind: where the records are.
         who: the column that names the person, and the ids in it that name nobody; None without one.
         is_held: whether the records are in memory and stay as they are for as long as this handle exists.
+        format: how its files are written, where it is read from files.
     """
 
     schema: Schema
@@ -60,6 +62,7 @@ class Data:
     _source: Any = field(repr=False)
     who: Person | None = None
     is_held: bool = field(default=False, repr=False)
+    format: FileFormat = field(default=FileFormat(), repr=False)
 
     @property
     def person(self) -> str | None:
@@ -265,12 +268,17 @@ class Data:
 
 
 def vectorize(
-    source: Any, schema: Schema, *, person: str | None = None, person_unknown: Iterable[Any] = ()
+    source: Any,
+    schema: Schema,
+    *,
+    person: str | None = None,
+    person_unknown: Iterable[Any] = (),
+    format: FileFormat | None = None,
 ) -> Data:
     """A lazy handle on a table, which counts its records in the cells of a schema.
 
     Args:
-        source: a path or glob of CSV, TSV or Parquet files, a pandas or polars DataFrame, a polars LazyFrame,
+        source: a path or glob of CSV, TSV, Parquet or Excel files, a pandas or polars DataFrame, a LazyFrame,
             a pyarrow Table, RecordBatch or Dataset, a DuckDB relation, or an Ibis table. It must not change
             while in use.
         schema: the declared attributes; each must be the exact name of a column.
@@ -280,6 +288,7 @@ def vectorize(
         person_unknown: ids in that column which stand for nobody in particular, as in
             ``["unknown", 0]``. Records that have one are left out: shared by many people,
             it would be one person with thousands of records.
+        format: how files are written, as in ``FileFormat(separator=";", encoding="cp1252")``.
 
     Raises:
         DataError: if the source is of another kind, there is no such file, or a file
@@ -297,13 +306,18 @@ def vectorize(
     if not isinstance(schema, Schema):
         raise DataError.must("schema", "be a Schema", given=type(schema))
     who = checked_person(person, person_unknown)
+    if format is not None and not isinstance(format, FileFormat):
+        raise DataError.must("format", 'be a FileFormat, as in FileFormat(separator=";")', given=type(format))
+    declared = FileFormat() if format is None else format
     if isinstance(source, Data):
         _require_made_with(source, schema, person, who)
         return source
     if isinstance(source, (str, Path)):
-        files = files_named(source)
+        files = TableFiles(files_named(source), declared)
         withheld("opening the table", lambda: check_source(files, schema, who))
-        return Data(schema, "files", files, who)
+        return Data(schema, "files", files, who, format=declared)
+    if declared != FileFormat():
+        raise DataError.must("format", "be given for files only", given=type(source))
     for base in type(source).__mro__:
         library = base.__module__.lstrip("_").partition(".")[0]
         if (library, base.__name__) in OPENERS:

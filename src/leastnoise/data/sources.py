@@ -16,16 +16,22 @@ import numpy as np
 from leastnoise.core.errors import DataError
 from leastnoise.data.arrow_stream import TextStream
 from leastnoise.data.columns import column_places
-from leastnoise.data.csv_blocks import DroppedRecords, TextColumn
+from leastnoise.data.csv_blocks import DroppedRecords, TextColumn, column_of
 from leastnoise.data.csv_records import CsvReader
+from leastnoise.data.file_format import ENCODINGS, FileFormat, TableFiles
+from leastnoise.data.spreadsheets import sheet_header, sheet_rows
 from leastnoise.data.text_files import TextFile
 from leastnoise.query import is_null
 
-_FILES = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq files"
+_FILES = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq or .xlsx files"
 ACCEPTED = (
     f"a path or glob of {_FILES}, a pandas or polars DataFrame, a polars LazyFrame, a pyarrow Table, "
     "RecordBatch or Dataset, a DuckDB relation, or an Ibis table"
 )
+# What stands for the compression of a spreadsheet.
+_SHEET = "sheet"
+# The rows of a spreadsheet that are handed on at once.
+_ROWS = 10_000
 # The delimiter and the compression that a suffix promises, or neither for Parquet.
 _SUFFIXES: dict[str, tuple[str, str]] = {
     ".csv": (",", "none"),
@@ -34,6 +40,7 @@ _SUFFIXES: dict[str, tuple[str, str]] = {
     ".tsv.gz": ("\t", "gzip"),
     ".parquet": ("", ""),
     ".pq": ("", ""),
+    ".xlsx": ("", _SHEET),
 }
 
 
@@ -84,10 +91,12 @@ def check_files(engine: Any, files: Sequence[str], names: Sequence[str]) -> None
     _parquet_parts(engine, files, names)
 
 
-def file_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> tuple[list[TablePart], CsvFiles]:
+def file_parts(
+    engine: Any, files: Sequence[str], names: Sequence[str], marks: Sequence[str] = ()
+) -> tuple[list[TablePart], CsvFiles]:
     """The files, those of equal format and columns together; and those of text among them, in one part."""
     parts = _parquet_parts(engine, files, names)
-    texts = CsvFiles(_text_files(files), names)
+    texts = CsvFiles(_text_files(files), names, marks=marks)
     if texts.files:
         engine.register("texts", texts.stream)
         parts.append(TablePart("texts", [], [(f"c{k}", "VARCHAR") for k in range(len(names))]))
@@ -95,14 +104,20 @@ def file_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> tuple
 
 
 def _text_files(files: Sequence[str]) -> list[CsvFile]:
-    return [CsvFile(path, *_format(path)) for path in files if _format(path)[0]]
+    declared = files.format if isinstance(files, TableFiles) else FileFormat()
+    found = []
+    for path in files:
+        separator, compression = _format(path)
+        if compression:
+            found.append(CsvFile(path, declared.separator or separator, compression, declared))
+    return found
 
 
 def _parquet_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> list[TablePart]:
     groups: dict[Any, list[str]] = {}
     reader = _parquet_reader(engine)
     for path in files:
-        if not _format(path)[0]:
+        if not _format(path)[1]:
             types = column_types(engine, reader.format("$file"), {"file": path})
             groups.setdefault(tuple(types), []).append(path)
     parts = []
@@ -294,11 +309,19 @@ def snapshot(table: Any, library: str, name: str) -> tuple[Any, bool]:
 
 
 class CsvFile(NamedTuple):
-    """A file, the sign between its fields, and its compression: "gzip" or "none"."""
+    """A file of text, the sign between its fields, its compression, and how it is declared to be written.
+
+    The compression is "gzip" or "none"; a spreadsheet has a mark of its own.
+    """
 
     path: str
     separator: str
     compression: str
+    declared: FileFormat = FileFormat()
+
+    def text(self, seen: Callable[[bytes], object] | None = None) -> TextFile:
+        """Its bytes as UTF-8."""
+        return TextFile(self.path, self.compression, seen, ENCODINGS[self.declared.encoding or "utf-8"])
 
 
 class CsvFiles:
@@ -315,9 +338,14 @@ class CsvFiles:
     """
 
     def __init__(
-        self, files: Sequence[CsvFile], names: Sequence[str], seen: Callable[[bytes], object] | None = None
+        self,
+        files: Sequence[CsvFile],
+        names: Sequence[str],
+        seen: Callable[[bytes], object] | None = None,
+        marks: Sequence[str] = (),
     ) -> None:
         self.files = files
+        self._marks = [*marks, *["."] * (len(names) - len(marks))]
         self._names = names
         self._seen = seen
         self.dropped = DroppedRecords()
@@ -325,10 +353,24 @@ class CsvFiles:
 
     def _blocks(self) -> Generator[list[TextColumn], None, None]:
         self.dropped = DroppedRecords()
-        for path, separator, compression in self.files:
-            with TextFile(path, compression, self._seen) as file:
-                reader = CsvReader(file, separator, self.dropped)
-                yield from reader.blocks(column_places(reader.header, self._names, separator))
+        for file in self.files:
+            if file.compression == _SHEET:
+                yield from self._sheet_blocks(file)
+                continue
+            with file.text(self._seen) as opened:
+                reader = CsvReader(opened, file.separator, self.dropped, file.declared.quote)
+                yield from reader.blocks(column_places(reader.header, self._names, file.separator))
+
+    def _sheet_blocks(self, file: CsvFile) -> Generator[list[TextColumn], None, None]:
+        if self._seen is not None:
+            self._seen(Path(file.path).read_bytes())
+        places = lambda header: column_places(header, self._names)  # noqa: E731
+        for rows in sheet_rows(file.path, file.declared.sheet, places, _ROWS):
+            columns = zip(*rows, strict=True)
+            yield [
+                column_of([None if text is None else text.encode() for text in _written(column, mark)])
+                for column, mark in zip(columns, self._marks, strict=True)
+            ]
 
 
 def header_of(file: CsvFile) -> list[str]:
@@ -337,5 +379,7 @@ def header_of(file: CsvFile) -> list[str]:
     Raises:
         DataError: if it is too long or does not close a quote.
     """
-    with TextFile(file.path, file.compression) as opened:
-        return CsvReader(opened, file.separator, DroppedRecords()).header
+    if file.compression == _SHEET:
+        return sheet_header(file.path, file.declared.sheet)
+    with file.text() as opened:
+        return CsvReader(opened, file.separator, DroppedRecords(), file.declared.quote).header

@@ -23,11 +23,18 @@ class TextFile:
 
     Args:
         compression: "gzip" or "none".
+        encoding: Python's name of the encoding; "" lets a byte order mark decide, else it is UTF-8.
         seen: called with every stored byte of the file once, in order, as it is first read: what a
             digest of the bytes behind a scan is made from. Compressed files are seen compressed.
     """
 
-    def __init__(self, path: str, compression: str, seen: Callable[[bytes], object] | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        compression: str,
+        seen: Callable[[bytes], object] | None = None,
+        encoding: str = "",
+    ) -> None:
         self._file: Any = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
         try:
             if seen is not None:
@@ -40,8 +47,11 @@ class TextFile:
         except BaseException:
             self.close()
             raise
-        self._encoding = _MARKS.get(mark, "")
-        self._start = len(mark)
+        is_marked = not encoding or _MARKS[mark].startswith(encoding) if mark else False
+        self._encoding = _MARKS[mark] if is_marked else encoding
+        if self._encoding == "utf-16":
+            self._encoding = "utf-16-le"
+        self._start = len(mark) if is_marked else 0
         self._decoder: Any = None
         self._ready = b""
         self.seek(0)
@@ -66,7 +76,9 @@ class TextFile:
             self._bytes.seek(self._start + position)
             return
         self._bytes.seek(self._start)
-        self._decoder = codecs.getincrementaldecoder(self._encoding)("surrogatepass")
+        # What is no letter comes as a lone surrogate, which is no UTF-8 either.
+        errors = "surrogatepass" if self._encoding.startswith("utf-16") else "surrogateescape"
+        self._decoder = codecs.getincrementaldecoder(self._encoding)(errors)
         self._ready = b""
         while position > 0 and (given := self.read(position)):
             position -= len(given)

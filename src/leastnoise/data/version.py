@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
+from leastnoise.data.file_format import FileFormat
 from leastnoise.data.handle import Data, is_count_vector
 from leastnoise.data.snapshots import feed_file
 from leastnoise.data.sources import suffix_of
@@ -110,6 +111,9 @@ def _rules(kind: str, data: Data | None) -> dict[str, str]:
         if part.name not in _PLACES and (data is not None or part.default is not MISSING)
     }
     who = declared.pop("who")
+    if declared["format"] == FileFormat():
+        # As before formats could be declared.
+        del declared["format"]
     declared["person"] = None if who is None else who.column
     if who is not None:
         # Whatever a person is told apart by, beside the column.

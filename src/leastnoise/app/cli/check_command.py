@@ -12,10 +12,10 @@ from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.app.drafting.columns import closest_name, columns_of
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import DataError
-from leastnoise.data import MAX_RECORD, ColumnFit, DroppedRecords, SchemaFit, fit_of, vectorize
+from leastnoise.data import MAX_RECORD, ColumnFit, DroppedRecords, FileFormat, SchemaFit, fit_of, vectorize
 from leastnoise.query import Attribute, Linear, Schema
 
-DataFile = Annotated[str, typer.Option("--data", help="a CSV or Parquet file, or a glob of them")]
+DataFile = Annotated[str, typer.Option("--data", help="a CSV, Parquet or Excel file, or a glob of them")]
 
 _WARNING = """\
 NOT PRIVATE. Everything below is true of real records and has no noise: it is for the owner of the table
@@ -46,11 +46,11 @@ def check(
     unknown = asked.person_unknown if person in (None, asked.person) else ()
     person = asked.person if person is None else person
     try:
-        table = vectorize(data, asked.schema, person=person, person_unknown=unknown)
+        table = vectorize(data, asked.schema, person=person, person_unknown=unknown, format=asked.format)
         with spinner("checking"):
             fit = fit_of(table, records_per_person=limit, n_examples=_N_SHOWN if show_values else 0)
     except DataError as error:
-        hint = similar_columns(data, asked.schema, person)
+        hint = similar_columns(data, asked.schema, person, asked.format)
         raise DataError(
             "publish would stop: ", *error.args, hint, field=error.field, given=error.given
         ) from None
@@ -60,10 +60,10 @@ def check(
         raise typer.Exit(TOO_MANY_LEFT_OUT)
 
 
-def similar_columns(data: str, schema: Schema, person: str | None) -> str:
+def similar_columns(data: str, schema: Schema, person: str | None, format: FileFormat) -> str:
     """The columns that are spelled almost like one that is missing; nothing else of the first line."""
     try:
-        there = [column.name for column in columns_of(data)]
+        there = [column.name for column in columns_of(data, format)]
     except DataError:
         return ""
     names = [*schema, *([] if person is None else [person])]

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from leastnoise.app.cli.outputs import check_new
+from leastnoise.app.cli.publish_commands import Encoding, Quote, Separator, Sheet
 from leastnoise.app.cli.terminal import say
 from leastnoise.app.drafting.columns import Column, columns_of
 from leastnoise.app.drafting.draft import Wishes, draft_spec, next_commands
@@ -19,12 +20,13 @@ from leastnoise.app.specification.json_schema import schema_text
 from leastnoise.core.errors import InputError
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.whole_file import check_folder, written_whole
+from leastnoise.data import FileFormat
 
 
 def init(
     table: Annotated[
         str | None,
-        typer.Argument(help="a CSV, TSV or Parquet file; only column names and types are read"),
+        typer.Argument(help="a CSV, TSV, Parquet or Excel file; only column names and types are read"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="the file to write; NAME.toml by default")
@@ -39,6 +41,10 @@ def init(
         int | None,
         typer.Option("--records-per-person", min=1, help="count at most this many records of each person"),
     ] = None,
+    separator: Separator = None,
+    quote: Quote = '"',
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask; use the defaults")] = False,
     force: Annotated[bool, typer.Option("--force", help="overwrite an existing file")] = False,
     schema: Annotated[
@@ -53,9 +59,10 @@ def init(
     if table is None:
         raise InputError("name the table, as in: leastnoise init people.csv", field="table", given=None)
     target = _new_file(out, table, force=force)
-    columns = columns_of(table)
+    format = FileFormat(separator, quote or None, encoding, sheet)
+    columns = columns_of(table, format)
     wishes = _wishes(columns, person, records_per_person, may_ask=not yes)
-    text = draft_spec(columns, wishes, spec=str(target), table=table)
+    text = draft_spec(columns, wishes, spec=str(target), table=table, format=format)
     with written_whole(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
     say(f"wrote {target}")

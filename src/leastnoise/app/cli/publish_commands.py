@@ -43,7 +43,7 @@ from leastnoise.core.errors import (
     UnrecordedSpending,
     UnstoredError,
 )
-from leastnoise.data import Data, vectorize
+from leastnoise.data import Data, FileFormat, vectorize
 from leastnoise.planning import Plan, load_plan
 from leastnoise.query import Schema
 from leastnoise.release import USUAL_SHARE, Release
@@ -70,6 +70,12 @@ MostNotCounted = Annotated[
         "by default",
     ),
 ]
+Separator = Annotated[
+    str | None, typer.Option("--separator", help="the character between the fields of a CSV file")
+]
+Quote = Annotated[str, typer.Option("--quote", help="the character around fields; empty for none")]
+Encoding = Annotated[str | None, typer.Option("--encoding", help="such as utf-8, utf-16 or cp1252 (Windows)")]
+Sheet = Annotated[str | None, typer.Option("--sheet", help="the sheet of an Excel file")]
 OtherPerson = Annotated[str | None, typer.Option("--person", help=f"{_PERSON}; overrides the specification")]
 
 
@@ -98,7 +104,7 @@ def publish(
         publish_period(
             spec,
             asked,
-            _table(data, asked.schema, person, unknown),
+            _table(data, asked.schema, person, unknown, asked.format),
             period,
             ledger=payment(ledger, None, same_table_as, table).ledger,
             stream_id=release_id,
@@ -111,13 +117,13 @@ def publish(
     outputs = _outputs(spec, data, out, force, asked.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id, same_table_as, table)
     # What is missing, or cannot be paid for, is found now rather than after a long design.
-    _table(data, asked.schema, person, unknown)
+    _table(data, asked.schema, person, unknown, asked.format)
     result = payer.stored_for(asked)
     if result is None:
         payer.check_before_design(asked)
         how = 'name it in the specification, as in person = "patient_id", or with --person'
         _warn_of_trust(asked.records_per_person, person, payer, how)
-        table_of = _table(data, asked.schema, person, unknown)
+        table_of = _table(data, asked.schema, person, unknown, asked.format)
         rest = {
             "not_counted": asked.not_counted.measure if not_counted is None else not_counted,
             "most_not_counted": asked.not_counted.most if most_not_counted is None else most_not_counted,
@@ -138,6 +144,10 @@ def measure(
     out: AnswersFile = None,
     person: Person = None,
     person_unknown: PersonUnknown = None,
+    separator: Separator = None,
+    quote: Quote = '"',
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     ledger: LedgerPlace = None,
     release_id: ReleaseId = None,
     same_table_as: SameTableAs = None,
@@ -151,6 +161,7 @@ def measure(
     outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id, same_table_as, table)
     _warn_of_trust(chosen.privacy.records_per_person, person, payer, "name the column with --person")
+    format = FileFormat(separator, quote or None, encoding, sheet)
     schema = chosen.workload.schema
     if schema is None:
         raise InputError(
@@ -160,7 +171,8 @@ def measure(
         "not_counted": not_counted,
         "most_not_counted": USUAL_SHARE if most_not_counted is None else most_not_counted,
     }
-    result = _measure(chosen, _table(data, schema, person, person_unknown or ()), payer, rest)
+    table_of = _table(data, schema, person, person_unknown or (), format)
+    result = _measure(chosen, table_of, payer, rest)
     save(result, outputs)
     say_warnings(result)
     say_where(outputs)
@@ -204,12 +216,14 @@ def _measure(plan: Plan, table: Data, payer: Payment, rest: Mapping[str, Any]) -
     return result
 
 
-def _table(data: str, schema: Schema, person: str | None, person_unknown: Iterable[str | int]) -> Data:
+def _table(
+    data: str, schema: Schema, person: str | None, person_unknown: Iterable[str | int], format: FileFormat
+) -> Data:
     """The table in files; if a column is missing, the error names columns that are spelled similarly."""
     try:
-        return vectorize(data, schema, person=person, person_unknown=person_unknown)
+        return vectorize(data, schema, person=person, person_unknown=person_unknown, format=format)
     except DataError as error:
-        hint = similar_columns(data, schema, person)
+        hint = similar_columns(data, schema, person, format)
         raise DataError(*error.args, hint, field=error.field, given=error.given) from None
 
 

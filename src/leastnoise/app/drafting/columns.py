@@ -12,10 +12,19 @@ import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leastnoise.core.errors import DataError
-from leastnoise.data import TextFile, column_types, files_named, other_separator, withheld
+from leastnoise.data import (
+    ENCODINGS,
+    FileFormat,
+    TextFile,
+    column_types,
+    files_named,
+    other_separator,
+    sheet_header,
+    withheld,
+)
 
 # Bytes; a longer first line is not a header.
 _MAX_HEADER = 2**20
@@ -42,8 +51,11 @@ class Column(NamedTuple):
     kind: str
 
 
-def columns_of(source: str | Path) -> list[Column]:
-    """The columns of a CSV, TSV or Parquet file; of a glob, those of its first file.
+def columns_of(source: str | Path, format: FileFormat | None = None) -> list[Column]:
+    """The columns of a CSV, TSV, Parquet or Excel file; of a glob, those of its first file.
+
+    Args:
+        format: how the file is written.
 
     Guarantee:
         Of a CSV file only the first line is looked at, of a Parquet file only the schema it
@@ -54,8 +66,8 @@ def columns_of(source: str | Path) -> list[Column]:
             message does not hold the line, which may be somebody's record.
     """
     path = files_named(source)[0]
-    read = _of_parquet if path.lower().endswith((".parquet", ".pq")) else _of_text
-    found = withheld("reading the names of the columns", lambda: read(path))
+    declared = FileFormat() if format is None else format
+    found = withheld("reading the names of the columns", lambda: _columns(path, declared))
     columns = [column for column in found if column.name.strip()]  # frames are written with a nameless index
     _check_names([column.name for column in columns])
     return columns
@@ -83,6 +95,14 @@ def closest_name(name: str, names: Sequence[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
+def _columns(path: str, format: FileFormat) -> list[Column]:
+    if path.lower().endswith((".parquet", ".pq")):
+        return _of_parquet(path)
+    if path.lower().endswith(".xlsx"):
+        return [Column(name, "") for name in sheet_header(path, format.sheet)]
+    return _of_text(path, format)
+
+
 def _of_parquet(path: str) -> list[Column]:
     import duckdb
 
@@ -95,10 +115,11 @@ def _kind(stated: str) -> str:
     return next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, stated)), "unusable")
 
 
-def _of_text(path: str) -> list[Column]:
-    delimiter = "\t" if path.lower().endswith((".tsv", ".tsv.gz")) else ","
+def _of_text(path: str, format: FileFormat) -> list[Column]:
+    delimiter = format.separator or ("\t" if path.lower().endswith((".tsv", ".tsv.gz")) else ",")
+    compression = "gzip" if path.lower().endswith(".gz") else "none"
     first = b""
-    with TextFile(path, "gzip" if path.lower().endswith(".gz") else "none") as file:
+    with TextFile(path, compression, encoding=ENCODINGS[format.encoding or "utf-8"]) as file:
         while len(first) < _MAX_HEADER and b"\n" not in first and (more := file.read(_MAX_HEADER)):
             first += more
     line, _, _ = first.partition(b"\n")
@@ -112,15 +133,17 @@ def _of_text(path: str) -> list[Column]:
             f"be text in UTF-8 and shorter than {_MAX_HEADER:,} bytes",
             given="a longer line, or other bytes",
         )
-    if first_line.count('"') % 2:
+    if format.quote is not None and first_line.count(format.quote) % 2:
         raise DataError.must("header", "close the quotation marks that it opens", given="an open quotation")
-    header = next(csv.reader([first_line], delimiter=delimiter), [])
-    doubt = other_separator(header, delimiter)
+    quoting: Any = csv.QUOTE_NONE if format.quote is None else csv.QUOTE_MINIMAL
+    rows = csv.reader([first_line], delimiter=delimiter, quotechar=format.quote or '"', quoting=quoting)
+    header = next(rows, [])
+    doubt = "" if format.separator else other_separator(header, delimiter)
     if doubt:
         raise DataError(
             f"{doubt} A .csv file has commas between its fields and a .tsv file tabs",
             field="header",
-            remedy="where a spreadsheet wrote semicolons, save the table again as CSV with commas",
+            remedy="where a spreadsheet wrote semicolons, say so with --separator ';'",
         )
     return [Column(name, "") for name in header]
 

@@ -11,6 +11,7 @@ from leastnoise.app.specification import FILL_IN
 from leastnoise.app.specification.toml_text import key_text, value_text
 from leastnoise.core.errors import SpecError
 from leastnoise.core.printable import printable
+from leastnoise.data import FileFormat
 
 # What a column may be declared as, and what that is called.
 KINDS = {
@@ -107,12 +108,20 @@ class Wishes:
     named: frozenset[str] = frozenset()
 
 
-def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: str) -> str:
+def draft_spec(
+    columns: Sequence[Column],
+    wishes: Wishes,
+    *,
+    spec: str,
+    table: str,
+    format: FileFormat | None = None,
+) -> str:
     """The text of a specification file, with marks where the publisher must fill something in.
 
     Args:
         spec: the name of the file.
         table: the name of the table.
+        format: how its files are written.
 
     Guarantee:
         It depends on names and types of columns, and on what was answered; on no record.
@@ -130,8 +139,27 @@ def draft_spec(columns: Sequence[Column], wishes: Wishes, *, spec: str, table: s
     commands = "\n".join(f"#   {command}" for command in next_commands(wishes, spec=spec, table=table))
     head = _HEAD.format(spec=printable(spec), table=printable(table), mark=FILL_IN, commands=commands)
     declared = filter(None, (_declared(column, wishes) for column in columns))
-    parts = [head, _POLICIES + "[schema]\n", *declared, *_privacy(wishes), *_queries(names, wishes)]
+    parts = [
+        head,
+        *_data(format or FileFormat()),
+        _POLICIES + "[schema]\n",
+        *declared,
+        *_privacy(wishes),
+        *_queries(names, wishes),
+    ]
     return "\n".join(parts)
+
+
+def _data(format: FileFormat) -> list[str]:
+    """How files are written, where it is not the usual, and how text is cleaned, as a comment."""
+    words = [
+        "# Blanks around values, a decimal comma, words for missing values are declared for all columns by",
+        "#   [data]",
+        '#   clean = { trim = true, decimal = ",", thousands = ".", nulls = ["NA"], dates = ["%d.%m.%Y"] }',
+    ]
+    plain = {name: value or "" for name, value in format.to_dict().items()}
+    lines = ["[data]", *(f"{name} = {value_text(value)}" for name, value in plain.items())] if plain else []
+    return ["\n".join([*words, *lines]) + "\n"]
 
 
 def next_commands(wishes: Wishes, *, spec: str, table: str) -> list[str]:

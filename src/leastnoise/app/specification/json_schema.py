@@ -19,6 +19,7 @@ from typing import Any
 
 from leastnoise.app.specification.not_counted_table import NOT_COUNTED
 from leastnoise.app.specification.spec_file import DESIGN, FURTHER, GOALS, PERSON, PERSON_UNKNOWN
+from leastnoise.data import ENCODINGS
 from leastnoise.privacy import NEIGHBOURS
 from leastnoise.query import COMMON, OBJECTIVES, QUERY_KINDS, THOUSANDS, UNITS, Query
 
@@ -99,6 +100,13 @@ _POLICIES: dict[str, Json] = {
         }
     ),
 }
+_DATA_KEYS: dict[str, Json] = {
+    "separator": _TEXT | {"minLength": 1, "maxLength": 1, "description": "the character between fields"},
+    "quote": {"enum": ['"', "'", ""], "description": "the character around fields; empty for none"},
+    "encoding": {"enum": list(ENCODINGS)},
+    "sheet": _TEXT | {"minLength": 1, "description": "the sheet of an Excel file"},
+    "clean": _POLICIES["clean"] | {"description": "for attributes without cleaning of their own"},
+}
 _NAMES: Json = {
     "type": "array",
     "minItems": 1,
@@ -140,6 +148,7 @@ def json_schema() -> Json:
                 "additionalProperties": {"$ref": "#/$defs/attribute"},
                 "description": "the columns that count, each with its public values",
             },
+            "data": _table(_DATA_KEYS) | {"description": "how the table's files are written"},
             "privacy": {"anyOf": [*_goals(), _without_numbers()]},
             "query": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/query"}},
             "design": _table({key: _DESIGN_KEYS.get(key, {}) for key in DESIGN}),

@@ -25,6 +25,10 @@
     [not_counted]        # optional: how many records match no declared value; see not_counted_table.py
     most   = 0.05
 
+Files that are not written with commas in UTF-8, and text that is to be cleaned before it counts, are
+described in [data]: separator = ";", quote, encoding = "cp1252", sheet = "people" of an Excel file, and
+clean = { trim = true, decimal = "," } for all attributes that declare no cleaning of their own.
+
 Where a person may have several records, [privacy] says how many count at most and whose they are:
 records_per_person = 3, and person = "patient_id", a column of the table. Ids in it that stand for nobody in
 particular are listed beside it: person_unknown = ["unknown", 0].
@@ -53,6 +57,7 @@ from leastnoise.app.specification.not_counted_table import NOT_COUNTED, NotCount
 from leastnoise.app.specification.toml_text import Lines, key_text, slip_in, value_text
 from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, SpecError
+from leastnoise.data import FileFormat
 from leastnoise.privacy import ADD_REMOVE, GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
 from leastnoise.query import COMMON, Query, Schema, Workload, assemble, objective_from_dict, query_from_dict
 
@@ -71,6 +76,10 @@ FURTHER = {"neighbours": str(ADD_REMOVE), "records_per_person": 1, "calibration"
 # What may stand beside a goal, or alone where targets take its place, and is no part of it.
 PERSON = "person"
 PERSON_UNKNOWN = "person_unknown"
+# How files are written, and what is done to the text in them.
+DATA = "data"
+FORMAT = ("separator", "quote", "encoding", "sheet")
+CLEAN = "clean"
 DESIGN = ("objective", "relative_to", "method", "options", "over", "tol", "time_limit", "backend")
 
 
@@ -85,6 +94,7 @@ class Spec:
             each then count. None where nothing says whose record is whose.
         person_unknown: ids in that column that stand for nobody in particular.
         not_counted: whether to tell how many records match no declared value, and when to warn.
+        format: how the table's files are written.
     """
 
     schema: Schema
@@ -94,6 +104,7 @@ class Spec:
     person: str | None = None
     person_unknown: tuple[str | int, ...] = ()
     not_counted: NotCountedTable = field(default_factory=NotCountedTable)
+    format: FileFormat = field(default_factory=FileFormat)
 
     @property
     def records_per_person(self) -> int:
@@ -117,6 +128,10 @@ class Spec:
         """The specification as text that `parse_spec` reads back."""
         lines = ["[schema]"]
         lines += [f"{key_text(name)} = {value_text(value)}" for name, value in self.schema.to_dict().items()]
+        if self.format != FileFormat():
+            lines += ["", f"[{DATA}]"]
+            plain = {name: value or "" for name, value in self.format.to_dict().items()}
+            lines += [f"{name} = {value_text(value)}" for name, value in plain.items()]
         goal = {} if self.privacy is None else self.privacy.to_dict()
         lines += ["", "[privacy]"] if goal or self.person is not None else []
         for name, value in goal.items():
@@ -275,9 +290,9 @@ def _values(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], An
 
 
 def _read(content: dict[str, Any]) -> Spec:
-    unknown = sorted(set(content) - {"schema", "privacy", "query", "design", NOT_COUNTED})
+    unknown = sorted(set(content) - {"schema", "privacy", "query", "design", DATA, NOT_COUNTED})
     if unknown:
-        words = "there are [schema], [privacy], [[query]], [design], [not_counted]"
+        words = "there are [schema], [data], [privacy], [[query]], [design], [not_counted]"
         raise _Refusal(f"unknown table {unknown[0]!r}; {words}", unknown[0])
     for table in ("schema", "privacy"):
         is_left_out = table == "privacy" and table not in content and _has_targets(content)
@@ -288,7 +303,7 @@ def _read(content: dict[str, Any]) -> Spec:
         raise _Refusal("queries come in a list: write [[query]] in double brackets before each", "query")
     if not isinstance(queries, list) or not queries or not all(isinstance(q, dict) for q in queries):
         raise _Refusal("at least one [[query]] is needed", "query")
-    schema = _schema(content["schema"])
+    schema, format = _data(content.get(DATA, {}), _schema(content["schema"]))
     asked: list[Query] = []
     taken: set[str] = set()
     for number, plain in enumerate(queries):
@@ -303,7 +318,7 @@ def _read(content: dict[str, Any]) -> Spec:
     if goal is None:
         _check_without_numbers(privacy)
     settings, person = _settings(content.get("design", {})), _person(privacy)
-    spec = Spec(schema, tuple(asked), goal, settings, *person, _not_counted(content, schema))
+    spec = Spec(schema, tuple(asked), goal, settings, *person, _not_counted(content, schema), format)
     if goal is None and spec.design.get("objective", "targets") != "targets":
         words = f"a [privacy] table is needed for objective = {spec.design['objective']!r}"
         raise _Refusal(words, "design", "objective", given=spec.design["objective"])
@@ -329,6 +344,23 @@ def _not_counted(content: dict[str, Any], schema: Schema) -> NotCountedTable:
     except SpecError as error:
         place = (NOT_COUNTED, error.field) if error.field else (NOT_COUNTED,)
         raise _Refusal(str(error), *place, given=error.given) from None
+
+
+def _data(plain: Any, schema: Schema) -> tuple[Schema, FileFormat]:
+    """The [data] table: the schema with its cleaning, and how files are written."""
+    if not isinstance(plain, dict):
+        raise _Refusal("[data] must be a table", DATA)
+    for name in plain:
+        if name not in (*FORMAT, CLEAN):
+            words = f"[data] does not know {name!r}; it may hold {', '.join((*FORMAT, CLEAN))}"
+            raise _Refusal(words, DATA, name, given=plain[name])
+    try:
+        given = {name: value for name, value in plain.items() if name != CLEAN}
+        if given.get("quote") == "":
+            given["quote"] = None
+        return schema.cleaned(plain.get(CLEAN, {})), FileFormat(**given)
+    except InputError as error:
+        raise _Refusal.of("[data]", error, DATA) from None
 
 
 def _has_targets(content: dict[str, Any]) -> bool:
