@@ -11,6 +11,7 @@ import pytest
 
 from leastnoise import Bins, Categories, Cleaning, Integers, Periods, Schema, vectorize
 from leastnoise.core.errors import SchemaError
+from leastnoise.data import fit_of
 from oracle_cleaning import CASES, cell, odd
 from support import extra, refuses
 
@@ -117,3 +118,15 @@ def test_cleaning_that_cannot_be_meant_is_refused(make: Any, field: str) -> None
 def test_schemas_without_cleaning_are_written_as_before() -> None:
     schema = Schema(age=range(5), sex=Categories(["F", "M"], clean=Cleaning()))
     assert schema.to_dict() == {"age": {"range": [0, 5, 1]}, "sex": {"categories": ["F", "M"]}}
+
+
+def test_check_reads_cleaned_numbers_and_dates() -> None:
+    """The check of a table once read numbers and dates as if no cleaning were declared."""
+    schema = Schema(
+        pay=Bins([0, 50_000], clean={"decimal": ",", "thousands": "."}),
+        n=Integers(range(5_000), clean={"thousands": ","}),
+        day=Periods("2026", "2026", clean={"dates": ["%d.%m.%Y"]}),
+    )
+    table = pandas.DataFrame({"pay": ["48.000,5"], "n": ["1,234"], "day": ["31.12.2026"]})
+    assert fit_of(vectorize(table, schema)).n_counted == 1
+    assert [column.n_unreadable for column in fit_of(vectorize(table, schema)).columns] == [0, 0, 0]

@@ -159,11 +159,13 @@ def _fit(data: Data, records_per_person: int, n_examples: int) -> SchemaFit:
 def _with_outside(attribute: Attribute, outside: str) -> Attribute:
     """The same declared numbers with another policy; names have no ends, and stay as they are."""
     if isinstance(attribute, Integers):
-        return Integers(attribute.values, outside=outside)
+        return Integers(attribute.values, outside=outside, clean=attribute.clean)
     if isinstance(attribute, Periods):
         ends = attribute.label(0), attribute.label(attribute.n_values - 1)
-        return Periods(*ends, attribute.by, zone=attribute.zone, outside=outside)
-    return Bins(attribute.edges, outside=outside) if isinstance(attribute, Bins) else attribute
+        return Periods(*ends, attribute.by, zone=attribute.zone, outside=outside, clean=attribute.clean)
+    if isinstance(attribute, Bins):
+        return Bins(attribute.edges, outside=outside, clean=attribute.clean)
+    return attribute
 
 
 def _is_read(attribute: Attribute, k: int) -> str:
