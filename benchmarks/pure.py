@@ -262,6 +262,8 @@ def theirs(case: Case) -> tuple[float, float, str]:
 
     started = time.process_time()
     best, least = "", np.inf
+    # The weight of a single product, which templates for products do not take.
+    unit = 1.0
     if len(case.sizes) == 1:
         (n,) = case.sizes
         W = case.products[0][1][0]
@@ -278,6 +280,7 @@ def theirs(case: Case) -> tuple[float, float, str]:
             for weight, factors in case.products
         ]
         asked = matrix.VStack(parts) if len(parts) > 1 else parts[0].base
+        unit = case.products[0][0] if len(parts) == 1 else 1.0
         made = {"Kronecker": lambda: templates.DefaultKron(case.sizes)}
         starts = STARTS
         if case.are_marginals:
@@ -288,7 +291,7 @@ def theirs(case: Case) -> tuple[float, float, str]:
             np.random.seed(number)  # noqa: NPY002 - HDMM draws from it
             if time.process_time() - began > LONG and number:
                 break
-            loss = float(make().optimize(asked))
+            loss = unit * float(make().optimize(asked))
             if loss < least:
                 best, least = name, loss
     if len(case.sizes) > 1 and len(case.products) > 1:
