@@ -116,6 +116,9 @@ def _file(found: Published, table: list[dict[str, Any]], path: Path) -> _Columns
     else:
         with path.open(newline="", encoding="utf-8") as file:
             lines = [{_unmarked(k): _unmarked(v) for k, v in line.items()} for line in csv.DictReader(file)]
+        # Beside the answers, and none of them: how many records no cell took.
+        n_beside = 0 if found.release.not_counted is None else found.release.not_counted.row.n_measured
+        lines = lines[: len(lines) - n_beside]
     if len(lines) != len(table):
         out.complaints.append(f"{path.name} has {len(lines)} rows, not {len(table)}")
         return out

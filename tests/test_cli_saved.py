@@ -43,7 +43,8 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Release:
 
 def answers_in(path: str) -> list[float]:
     with Path(path).open(newline="") as file:
-        return [float(row["answer"]) for row in csv.DictReader(file)]
+        rows = [row for row in csv.DictReader(file) if row["query"] != "not counted"]
+    return [float(row["answer"]) for row in rows]
 
 
 def test_adjusting(saved: Release) -> None:

@@ -75,7 +75,8 @@ def test_what_a_shell_publishes_is_the_truth(chunk: int, tmp_path: Path) -> None
             continue
         n_published += 1
         with out.open(newline="", encoding="utf-8") as file:
-            lines = list(csv.DictReader(file))
+            # The last row is no answer: how many records no cell took.
+            lines = [line for line in csv.DictReader(file) if line["query"] != "not counted"]
         rows = expected_rows(case)
         phrases = {name: row for query in case.queries for name, row in query.phrases.items()}
         reader = Reader(case.attributes, case.probes)
