@@ -79,11 +79,11 @@ def test_auto_is_behind_no_method_that_can_be_named(seed: int) -> None:
     workload, goal = random_request(seed)
     objective = (WITHIN, ln.Targets(), ln.MaxVariance())[seed % 3 if seed % 2 else 0]
     try:
-        request = checked_request(workload, goal, objective, None, (), 1e-6, None, "numpy", None)
+        request = checked_request(workload, goal, objective, None, (), None, 1e-6, None, "numpy", None)
     except ln.LeastnoiseError:
         # A query without a target that is outside those with one: Targets() is not for it.
         objective = WITHIN
-        request = checked_request(workload, goal, objective, None, (), 1e-6, None, "numpy", None)
+        request = checked_request(workload, goal, objective, None, (), None, 1e-6, None, "numpy", None)
     named = [m.name for m in all_methods() if not m.is_data_dependent and Reasons(request).why_not(m) is None]
     assert {"p-identity", "identity"} <= set(named)
     values = [achieved(workload, goal, objective, method=name) for name in named]

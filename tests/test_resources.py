@@ -53,7 +53,7 @@ def prefix(n: int, **target: Any) -> ln.Workload:
 def ask(
     workload: ln.Workload, goal: Any, *, time_limit: float | None = None, objective: Any = None
 ) -> Request:
-    return checked_request(workload, goal, objective, None, (), 1e-6, time_limit, "numpy", None)
+    return checked_request(workload, goal, objective, None, (), None, 1e-6, time_limit, "numpy", None)
 
 
 # ---------------------------------------------------------------- what there is

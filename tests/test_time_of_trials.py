@@ -37,7 +37,7 @@ def one_way(*sizes: int) -> ln.Workload:
 def ask(
     workload: ln.Workload, goal: Any, *, objective: Any = None, time_limit: float | None = None
 ) -> Request:
-    return checked_request(workload, goal, objective, None, (), 1e-6, time_limit, "numpy", None)
+    return checked_request(workload, goal, objective, None, (), None, 1e-6, time_limit, "numpy", None)
 
 
 @pytest.mark.parametrize(("name", "rows"), [("hierarchical", lambda n: tree(n, 2)), ("wavelet", haar)])
@@ -119,7 +119,7 @@ def test_refining_never_holds_a_gram_matrix_of_all_cells(
     monkeypatch.setattr(ln.Workload, "weighted_gram", watched)
     cells = workload.cells
     assert cells is not None
-    _, make = next(refinements(request, [np.eye(40)], workload.weights, NEVER))
+    _, make = next(refinements(request, [np.eye(40)], NEVER, weights=workload.weights))
     make()
     assert set(held) == {len(cells.first)}
 
