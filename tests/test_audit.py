@@ -38,7 +38,7 @@ from leastnoise.data import ibis_scan as engines
 from leastnoise.data import table_cover as blocks
 from leastnoise.planning import Plan
 from leastnoise.privacy import Ledger
-from leastnoise.release import measuring, noise
+from leastnoise.release import counts, measuring, noise, not_counted
 from leastnoise.report import audit, auditing, worst_pair
 from leastnoise.report.auditing import AuditReport, detection_power
 from leastnoise.strategy import AxisForm, Strategy, Structured, WeightedTables
@@ -93,12 +93,14 @@ def seeded(monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> None:
 
 
 def with_less_noise(monkeypatch: pytest.MonkeyPatch, percent: int = 95) -> None:
-    """A planted twin: the samplers are told a scale that is too small."""
+    """A planted twin: the samplers are told a scale that is too small, where a smaller one there is."""
     for name in ("rounded_gaussian", "discrete_laplace"):
         draw = getattr(noise, name)
-        monkeypatch.setattr(
-            measuring, name, lambda scale, size, bits, draw=draw: draw(scale * percent // 100, size, bits)
-        )
+
+        def less(scale: int, size: int, bits: Any, draw: Any = draw) -> Any:
+            return draw(max(scale * percent // 100, 1), size, bits)
+
+        monkeypatch.setattr(measuring, name, less)
 
 
 # ------------------------------------------------------------------ what the audit says
@@ -673,6 +675,10 @@ def test_the_shell_tells_nothing_true(tmp_path: Path, monkeypatch: pytest.Monkey
 # Beside those of test_leaks: every function between the engine's answer and the measured integers.
 PATH = [
     handle.Data.tables,
+    handle.Data.tables_and_rest,
+    counts.TableCounter.__call__,
+    not_counted.NotCountedRow.multiplied,
+    measuring.noise_for,
     blocks.tallied,
     blocks.summed,
     arranged,

@@ -636,9 +636,9 @@ def test_other_warnings_are_not_passed_on(folder: Path, monkeypatch: pytest.Monk
     succeed("design", "town.toml")
     true_measure = leastnoise.measure
 
-    def noisy(plan: Any, data: Any) -> Any:
+    def noisy(plan: Any, data: Any, **options: Any) -> Any:
         warnings.warn(f"mixed types: {CANARY}", UserWarning, stacklevel=1)
-        return true_measure(plan, data)
+        return true_measure(plan, data, **options)
 
     monkeypatch.setattr("leastnoise.measure", noisy)
     result = run("release", "town.plan", "--data", "people.csv")

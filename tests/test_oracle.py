@@ -115,11 +115,11 @@ class Bug:
 def _swaps_axes(patch: pytest.MonkeyPatch) -> None:
     """Counts of two attributes with as many values each are handed over in the other's order."""
 
-    def swapped(workload: Any, source: Any, most: int) -> Any:
+    def swapped(workload: Any, source: Any, most: int, left_out_by: tuple[str, ...] = ()) -> Any:
         schema = workload.schema
         if isinstance(source, list) and len(schema.shape) > 1 and schema.shape[0] == schema.shape[1]:
             source = np.array(source).reshape(schema.shape).swapaxes(0, 1).reshape(-1)
-        return count_tables(workload, source, most)
+        return count_tables(workload, source, most, left_out_by)
 
     patch.setattr(measuring, "count_tables", swapped)
 
