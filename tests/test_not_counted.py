@@ -182,7 +182,7 @@ def test_a_ledger_charges_what_the_plan_alone_costs(tmp_path: Path) -> None:
 
 
 def test_a_second_release_of_one_table_tells_it_only_if_asked_and_then_pays(tmp_path: Path) -> None:
-    """The cell "none" adds up like every other; the other cells of the second plan are empty here."""
+    """The cell "none" adds up like every other, and here stays below them."""
     path = as_csv({"age": ("text", ["0", "9"] * 30), "sex": ("text", ["F"] * 60)}, tmp_path)
     first, second = plan_of(ln.GDP(1), "identity"), plan_of(ln.GDP(Fraction(1, 2)), "identity")
     ledger = ln.Ledger(tmp_path / "town.ledger", dataset="town", limit=ln.GDP(4))
@@ -190,8 +190,10 @@ def test_a_second_release_of_one_table_tells_it_only_if_asked_and_then_pays(tmp_
     assert ln.measure(second, path, ledger=ledger, same_table_as="first").not_counted is None
     asked = ln.measure(second, path, ledger=ledger, same_table_as="first", not_counted=True)
     assert asked.not_counted is not None
-    none, free, _ = ledger.entries
-    assert none.charge.no_cell == free.charge.no_cell == 0
+    none, free, paid = ledger.entries
+    assert none.charge.no_cell == free.charge.no_cell == 0 < paid.charge.no_cell
+    # The dearest cell has three releases behind it, "none" only the last.
+    assert paid.charged == second.charge.worst
 
 
 def test_sums_of_a_group_count_no_cell_as_one_more() -> None:

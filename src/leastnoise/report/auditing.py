@@ -147,10 +147,11 @@ def audit(plan: Plan, *, draws: int | None = None, level: float = 0.9999) -> Aud
             these, noise of 0.95 of its scale is noticed with probability 0.95 or more where one record
             spends up to μ = 4.3, or ε = 4 in the row that it changes most; `AuditReport.power`
             says how probable it was for the plan at hand, from the binomial law itself.
-        level: the confidence of the lower bound; 1 − level is the rate of false alarms.
+        level: the confidence of each lower bound, that of the answers and that of records in no cell;
+            1 − level is the rate of false alarms of each.
 
     Guarantee:
-        A plan that keeps its promise is accused with probability 1 − level at most. The lower
+        A plan that keeps its promise is accused with probability 2(1 − level) at most. The lower
         bound holds whatever law the noise has. What the audit finds right is not proved right thereby: an
         audit sees what is spent in the tables that it tries.
 
