@@ -498,10 +498,10 @@ def test_reading_one_text_does_not_branch_on_it() -> None:
 def test_a_branch_on_a_record_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     written = sources._written
 
-    def looks(values: Any) -> Any:
+    def looks(values: Any, mark: str) -> Any:
         if "nowhere" in list(values):
-            return written(list(values))
-        return written(values)
+            return written(list(values), mark)
+        return written(values, mark)
 
     monkeypatch.setattr(sources, "_written", looks)
     first, *others = reading_traces("marginals", "objects")
@@ -690,6 +690,8 @@ PATH = [
     release.counts_of,
     Structured.block_forms,
     Structured._measured_blocks,
+    Structured.measured_form,
+    WeightedTables.measured_form,
     Structured.require_measurable,
     AxisForm.entries,
 ]

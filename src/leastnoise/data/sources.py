@@ -8,6 +8,7 @@ import glob
 import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -188,7 +189,7 @@ def _written(values: Iterable[Any], mark: str = ".") -> Any:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        texts = [_text(value, mark) for value in values]
+        texts = list(map(partial(_text, mark=mark), values))
     written = np.empty(len(texts), dtype=object)
     written[:] = texts
     return written
