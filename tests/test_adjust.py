@@ -97,7 +97,8 @@ def test_adjusted_cells_are_the_best(case: tuple[str, str, str]) -> None:
     # Judged by what is measured, in standard errors; the judge itself is good to about 1e-6.
     assert np.linalg.norm(A @ (x - judge)) <= adjusted.adjusted.precision + 1e-3
     assert adjusted.adjusted.precision <= PRECISION
-    if case[0] == "cube":
+    # Where nothing but cells is measured, taking the same from all of them is the best.
+    if case[0] == "cube" and not np.array_equal(A, A[0, 0] * np.eye(len(A))):
         # A twin that only takes the same from all cells until none is negative is not near.
         estimates = information_of(release.plan).estimates(release.measurements)
         twin = nearest_of_total(estimates, total, np.zeros(36))

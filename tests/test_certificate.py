@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import inspect
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,11 @@ def agrees(found: Certificate, workload: Workload, plan: Any) -> bool:
     """Both numbers from the dense workload, the integers and q, by singular values."""
     W = workload.dense() * np.sqrt(workload.weights)[:, None]
     strategy, q = plan.strategy, found.witness.q
-    A = strategy.entries.astype(float)
+    if isinstance(q, tuple):
+        # Weights of the attributes in their order here; one for all values of one that is never asked.
+        sizes = workload.schema.shape
+        q = reduce(np.kron, [np.broadcast_to(own, (n,)) for own, n in zip(q, sizes, strict=True)])
+    A = strategy.dense().astype(float)
     achieved = strategy.noise_variance * np.linalg.norm(W @ np.linalg.pinv(A, rcond=1e-11)) ** 2
     F = np.linalg.svd(W * np.sqrt(q), compute_uv=False).sum()
     if strategy.noise == "laplace":
