@@ -49,7 +49,7 @@ _RNG = np.random.default_rng(5)
 CAPPED = ln.Workload.from_matrix(_RNG.integers(-1, 2, (30, 12)), stderr=_RNG.uniform(20, 60, 30))
 
 # Limits of steps that are no options: module and name.
-WEIGHTED_TABLES = {"planning.families.weighted_tables._STEPS": 1}
+WEIGHTED_TABLES = {"planning.families.crossed_tables._STEPS": 1}
 NEWTON = {"solver.newton.MAX_STEPS": 1, "planning.families.dense._MAX_SECOND_TRY": 0}
 INTERIOR = {"solver.path_following.MAX_STEPS": 1}
 SPLIT = {"solver.path_following.MAX_STEPS": 1}

@@ -176,6 +176,8 @@ def crossed_problem(question: ProductRequest) -> CrossedProblem:
 
 def refuse_crossed(products: Products) -> str | None:
     """The reason why tables of rows are not sought, or None."""
+    if not products.axes:
+        return "it weighs tables of attributes, and none of them tells records apart"
     if len(products.axes) > MAX_AXES:
         return f"it weighs tables of at most {MAX_AXES} attributes; this schema has {len(products.axes)}"
     for axis, kinds in zip(products.axes, products.kinds, strict=True):
