@@ -179,7 +179,7 @@ def test_a_ledger_does_not_move_over_another_or_away_from_a_release(server: Serv
         move_ledger(source, empty)
     assert not is_live(empty)
     moved = move_ledger(source, empty, abandon_unstored=True)
-    with refuses(LedgerMismatchError, "ledger", "moved_17.ledger", "must not be handed out"):
+    with refuses(LedgerMismatchError, "ledger", ..., "must not be handed out"):
         ledger.store(entry, b"late")
     assert len(moved.entries) == 4
 
