@@ -34,8 +34,8 @@ from oracle_labels import Reader
 IS_FULL = bool(os.environ.get("LEASTNOISE_ALL_EXTRAS"))
 SEED = int(os.environ.get("LEASTNOISE_ORACLE_SEED", "18"))
 # Chunks that workers share, and the cases of each.
-CHUNKS, AT_ONCE = (80, 25) if IS_FULL else (12, 25)
-NOISY_CHUNKS, NOISY_AT_ONCE = (20, 10) if IS_FULL else (4, 4)
+CHUNKS, AT_ONCE = (80, 25) if IS_FULL else (8, 25)
+NOISY_CHUNKS, NOISY_AT_ONCE = (20, 10) if IS_FULL else (3, 4)
 # Chunks of three publications each by the command line.
 SHELL_CHUNKS = 10 if IS_FULL else 2
 # Of the cases drawn, the most that the library may refuse: beyond, the oracle would judge little.
