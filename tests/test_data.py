@@ -870,3 +870,9 @@ def test_the_engine_keeps_to_itself() -> None:
             assert engine.execute("SELECT current_setting($name)", {"name": name}).fetchone() == (value,)
         with pytest.raises(duckdb.Error, match="locked"):
             engine.execute("SET enable_external_access = true")
+
+
+@pytest.mark.parametrize("suffix", ["", ".csv", ".parquet", "*.csv"])
+def test_a_name_that_no_file_can_have_names_no_file(suffix: str) -> None:
+    with refuses(DataError, "path"):
+        vectorize("x" * 5_000 + suffix, Schema(a=range(2)))

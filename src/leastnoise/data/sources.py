@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from decimal import Decimal
@@ -55,7 +56,8 @@ class TablePart(NamedTuple):
 
 def files_named(source: str | Path) -> list[str]:
     """The absolute paths of the files that a path or glob stands for."""
-    found = [str(source)] if Path(source).exists() else sorted(glob.glob(str(source), recursive=True))
+    # os.path, because Path raises where a name is longer than names may be.
+    found = [str(source)] if os.path.exists(source) else sorted(glob.glob(str(source), recursive=True))
     if not found:
         raise DataError(
             f"there is no file {str(source)!r}",
@@ -66,7 +68,7 @@ def files_named(source: str | Path) -> list[str]:
     paths = [str(Path(name).absolute()) for name in found]
     for path in paths:
         _format(path)
-        if not Path(path).is_file():
+        if not os.path.isfile(path):
             raise DataError.must("path", "name files, as in 'folder/*.parquet', not their folder", given=path)
         if glob.has_magic(path):
             raise DataError.must("path", "not hold * ? or [", given=path, remedy="rename the file")

@@ -93,7 +93,8 @@ class LedgerFile:
 
     def exists(self) -> bool:
         """Whether something of that name is there, a dangling link included."""
-        return self.path.exists() or self.path.is_symlink()
+        # os.path, because Path raises where a name is longer than names may be.
+        return os.path.lexists(self.path)
 
     def create(self, key: bytes, fill: Callable[[storage.Log], None]) -> bool:
         """Make the file, readable by its owner only; False if it exists already.
