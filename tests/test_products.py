@@ -1,12 +1,24 @@
 """Workloads as unions of products: whatever the order of the axes, every row keeps its own label."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import leastnoise as ln
+from leastnoise.core.errors import WorkloadError
 from leastnoise.core.operators import AllOnes, Kronecker, Matrix, Reordered, arranged
 from leastnoise.planning.oblique.tied_axes import tied
-from leastnoise.query import Axis, Products, Query, in_axis_order, in_schema_order, products_of
+from leastnoise.query import (
+    Axis,
+    Products,
+    Query,
+    axes_from_plain,
+    in_axis_order,
+    in_schema_order,
+    products_of,
+)
+from support import refuses
 
 pytestmark = pytest.mark.filterwarnings("ignore::leastnoise.core.errors.UnrecordedSpending")
 
@@ -149,3 +161,18 @@ def test_conditions_on_many_values_are_compared_without_their_gram(monkeypatch: 
     products = products_of(asked)
     assert products is not None
     assert [term.kinds for term in products.terms] == [(0,), (1,), (0,)]
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        [[["a"], [2], []]],
+        [[["a"], [2, 3], [0]]],
+        [[[], [], []]],
+        [[["a"], [2], [0]], [["b"], [2], [0]]],
+        [[["a"], [2], [-1]]],
+    ],
+)
+def test_axes_of_a_file_have_a_place_for_each_attribute(plain: Any) -> None:
+    with refuses(WorkloadError, "axes"):
+        axes_from_plain(plain)

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from leastnoise.core.errors import TooLargeError
+from leastnoise.core.errors import TooLargeError, WorkloadError
 from leastnoise.core.operators import AllOnes, Array, Identity, Kronecker, Operator, Reordered, arranged
 from leastnoise.query.lattice import AxisSet
 from leastnoise.query.queries import Factor, Linear, Term
@@ -407,11 +407,22 @@ def axes_to_plain(axes: Sequence[Axis]) -> list[Any]:
 
 
 def axes_from_plain(plain: Any) -> list[Axis]:
-    """The axes that `axes_to_plain` wrote."""
-    return [
+    """The axes that `axes_to_plain` wrote.
+
+    Raises:
+        WorkloadError: if an axis lacks a name, a size or a place, or two have the same place.
+    """
+    axes = [
         Axis(tuple(map(str, names)), tuple(map(int, sizes)), tuple(map(int, places)))
         for names, sizes, places in plain
     ]
+    listed = [place for axis in axes for place in axis.places]
+    fits = all(0 < len(axis.names) == len(axis.sizes) == len(axis.places) for axis in axes)
+    if not fits or len(set(listed)) < len(listed) or any(place < 0 for place in listed):
+        raise WorkloadError.must(
+            "axes", "have a name, a size and a place for each attribute", given=len(axes)
+        )
+    return axes
 
 
 def in_schema_order(axes: Sequence[Axis], values: Array) -> Array:
