@@ -293,8 +293,8 @@ def _no_noise_on_the_rest(strategy: Any, integers: Any, bits: Any) -> Any:
 _truncated = counting._truncated
 
 
-def _rest_not_truncated(query: str, n: int) -> str:
-    return _truncated(query, n).replace("nth <= $most", "(nth <= $most OR rest = 1)")
+def _rest_not_truncated(query: str, n: int, time: int | None = None) -> str:
+    return _truncated(query, n, time).replace("nth <= $most", "(nth <= $most OR rest = 1)")
 
 
 def no_cell_is_free(folder: Path) -> bool:

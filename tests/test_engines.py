@@ -42,6 +42,7 @@ from postgres_server import Server, missing
 from support import extra, refuses
 from test_data import CAREFUL, PEOPLE, Table, brute_force, people, schemas_with_tables
 from test_not_counted import counts_as_by_hand, random_table
+from test_person import earliest, until, visits
 
 pytestmark = [
     # One worker starts Spark and PostgreSQL, and only one.
@@ -715,6 +716,21 @@ def test_the_same_records_of_a_person_stay(engine: Any, kind: str) -> None:
 
 
 @pytest.mark.thorough
+def test_later_records_displace_no_earlier_ones_of_a_person(engine: Any) -> None:
+    """The counts up to a period are those of the table that ends with it, in every engine."""
+    table, schema = visits(seed=3), Schema(sex=("F", "M"), day=range(6))
+
+    def counts(source: Any) -> np.ndarray:
+        data = vectorize(source, schema, person="id")
+        return data.tables_and_rest([("day", "sex")], records_per_person=2, earliest_by="day").tables[0]
+
+    whole = counts(loaded(engine, table))
+    assert np.array_equal(whole, earliest(table, 2))
+    for day in range(6):
+        assert np.array_equal(counts(loaded(engine, until(table, day)))[: day + 1], whole[: day + 1])
+
+
+@pytest.mark.thorough
 def test_a_whole_number_is_one_person_in_any_column(engine: Any) -> None:
     """Which of the records stays depends on the person's number, not on its type."""
     found = []
@@ -1017,7 +1033,8 @@ def test_warehouses_get_sql_without_a_word_of_the_schema(name: str) -> None:
         n=Categories([1, 5], other="?"),
     )
     engine, table = Offline(name), ibis.table(kinds, name="people")
-    found = engines._truncated(engine, engines._records(engine, table, schema, Person("id")), schema, 3)
+    records = engines._records(engine, table, schema, Person("id"))
+    found = engines._truncated(engine, records, schema, engines._Limit(3, "age"))
     for asked in ([("sex", "age"), ("income",), ()], [("n",)]):
         query = engines._grouped(engine, found, schema, asked)
         assert CANARY not in query and CANARY.encode().hex() in query

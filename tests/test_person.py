@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import leastnoise as ln
 from leastnoise.core import container
-from leastnoise.core.errors import DataError, PlanFileError, UnrecordedSpending
+from leastnoise.core.errors import DataError, PlanFileError, SchemaError, UnrecordedSpending
 from leastnoise.data import vectorize
 from leastnoise.query import Bins, Categories, Integers, Schema
 from leastnoise.release import counts_of
@@ -177,6 +177,84 @@ def test_any_table_is_cut_as_documented(rows: list[Record], k: int, parts: bool)
         source = (as_parts if parts else as_pandas)(table_of(rows), Path(folder))
         found = vectorize(source, SCHEMA, person="id").vector(records_per_person=k)
     assert found.tolist() == kept_by_hash(rows, k).tolist()
+
+
+# ------------------------------------------------------------------ the earliest periods first
+
+VISITS = Schema(sex=("F", "M"), day=range(6))
+
+
+def visits(n: int = 60, seed: int = 0) -> Table:
+    """Few persons with many records each over six days; some records no cell takes, some are nobody's."""
+    chance = random.Random(seed)
+    return {
+        "sex": ("text", [chance.choice(["F", "M", "F", "M", "x", None]) for _ in range(n)]),
+        "id": ("text", [chance.choice([None, "a", "b", "c", "d", "e", "a,0"]) for _ in range(n)]),
+        "day": ("int", [chance.choice([None, 9, *range(6), *range(6)]) for _ in range(n)]),
+    }
+
+
+def earliest(table: Table, k: int) -> np.ndarray:
+    """The documented rule in a loop: by day, and by the hash of person and cell within each; (6, 2)."""
+    own: dict[str, list[tuple[int, str, tuple[int, int]]]] = {}
+    for sex, person, day in zip(*(table[name][1] for name in ("sex", "id", "day")), strict=True):
+        if person is not None and sex in ("F", "M") and day in range(6):
+            cell = ("FM".index(sex), day)
+            digest = hashlib.md5(",".join([person, *map(str, cell)]).encode()).hexdigest()
+            own.setdefault(person, []).append((day, digest, cell))
+    x = np.zeros((6, 2), dtype=np.int64)
+    for kept in own.values():
+        for _, _, (sex, day) in sorted(kept)[:k]:
+            x[day, sex] += 1
+    return x
+
+
+def by_day(source: Any, k: int, earliest_by: str | None = "day") -> np.ndarray:
+    data = vectorize(source, VISITS, person="id")
+    return data.tables_and_rest([("day", "sex")], records_per_person=k, earliest_by=earliest_by).tables[0]
+
+
+def until(table: Table, day: int) -> Table:
+    rows = [i for i, own in enumerate(table["day"][1]) if own is not None and own <= day]
+    return {name: (kind, [own[i] for i in rows]) for name, (kind, own) in table.items()}
+
+
+def keeps_the_past(table: Table, k: int, earliest_by: str | None) -> bool:
+    """Whether the counts up to each day are those of the table that ends with it."""
+    whole = by_day(as_pandas(table, Path()), k, earliest_by)
+    return all(
+        np.array_equal(
+            by_day(as_pandas(until(table, day), Path()), k, earliest_by)[: day + 1], whole[: day + 1]
+        )
+        for day in range(6)
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_later_records_displace_no_earlier_ones(seed: int) -> None:
+    k = 1 + seed % 3
+    assert keeps_the_past(visits(seed=seed), k, "day")
+    assert np.array_equal(by_day(as_pandas(visits(seed=seed), Path()), k), earliest(visits(seed=seed), k))
+
+
+def test_an_order_without_periods_is_noticed() -> None:
+    assert not all(keeps_the_past(visits(seed=seed), 2, None) for seed in range(2))
+
+
+@pytest.mark.thorough
+@SOURCES
+def test_every_source_keeps_the_earliest_records(source: Callable[[Table, Path], Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for k in (1, 3):
+            assert np.array_equal(
+                by_day(source(visits(seed=7), Path(folder)), k), earliest(visits(seed=7), k)
+            )
+
+
+def test_only_a_declared_attribute_is_time() -> None:
+    data = vectorize(as_pandas(visits(), Path()), VISITS, person="id")
+    with refuses(SchemaError, "attribute", "week"):
+        data.tables_and_rest([()], records_per_person=1, earliest_by="week")
 
 
 def test_records_that_no_cell_takes_use_up_nothing() -> None:

@@ -46,7 +46,13 @@ _HUGE = f"{2**126}::HUGEINT"
 
 @contextmanager
 def scanner(
-    source: Any, schema: Schema, person: Person | None, records_per_person: int | None, *, n_scans: int
+    source: Any,
+    schema: Schema,
+    person: Person | None,
+    records_per_person: int | None,
+    *,
+    n_scans: int,
+    earliest_by: str | None = None,
 ) -> Iterator[Scan]:
     """A function that counts blocks of attributes in one scan of a table, up to `n_scans` times.
 
@@ -65,7 +71,7 @@ def scanner(
         query = f"SELECT *, CASE WHEN {is_placed} THEN 0 ELSE 1 END AS rest FROM ({query})"
         if records_per_person is not None:
             parameters["most"] = min(records_per_person, 2**62)
-            query = _truncated(query, len(names))
+            query = _truncated(query, len(names), None if earliest_by is None else names.index(earliest_by))
 
         def scan(blocks: Sequence[Block], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
             watch.attach(stop=engine.interrupt)
@@ -197,8 +203,8 @@ def _engine(source: Any) -> Iterator[Any]:
         yield engine
 
 
-def _truncated(query: str, n_attributes: int) -> str:
-    """The query with at most ``$most`` records of each person.
+def _truncated(query: str, n_attributes: int, time: int | None = None) -> str:
+    """The query with at most ``$most`` records of each person, the earliest ones where one attribute is time.
 
     Guarantee:
         Which of a person's records stay depends on that person's records alone: those
@@ -206,9 +212,12 @@ def _truncated(query: str, n_attributes: int) -> str:
         records that tie have the same cell, or none in the same attributes. So one
         person more or less changes the counts by at most ``$most`` in all, "no cell"
         included, and those that no cell takes never displace one that has a cell.
+        With time, the order of its values comes before the hash: a record never
+        displaces one of an earlier period.
     """
     cell = "concat_ws(',', " + ", ".join(f"coalesce(i{k}, -1)" for k in range(n_attributes)) + ")"
-    order = f"rest, md5(concat_ws(',', who, {cell})), {cell}"
+    period = "" if time is None else f"i{time}, "
+    order = f"rest, {period}md5(concat_ws(',', who, {cell})), {cell}"
     rank = f"row_number() OVER (PARTITION BY who ORDER BY {order})"
     return f"SELECT * FROM (SELECT *, {rank} AS nth FROM ({query}) WHERE who IS NOT NULL) WHERE nth <= $most"
 

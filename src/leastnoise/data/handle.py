@@ -146,19 +146,23 @@ class Data:
         left_out_by: Sequence[str] = (),
         *,
         records_per_person: int | None = None,
+        earliest_by: str | None = None,
         progress: Callable[[ScanProgress], object] | None = None,
     ) -> TablesAndRest:
         """What `tables` gives, and how many records are in none of the cells: true numbers, to be kept.
 
         Args:
             left_out_by: attributes of which it is told, too, how many of these records each has no cell for.
+            earliest_by: the attribute that is time, where the earliest records of each person are to be kept:
+                in the order of its values, and in that of the hash within each.
 
         Guarantee:
             That of `tables`, with "no cell" as one cell more: adding or removing one record changes one
             entry of one table by one, or `n_rest` by one and every entry of `n_left_out` by one or zero.
             With ``records_per_person=k``, records that no cell takes count towards the k of a person, after
             those that have a cell: all records of one person change at most k numbers so. Records of
-            nobody, and lines of a file that are no records, are in neither.
+            nobody, and lines of a file that are no records, are in neither. With ``earliest_by``, records
+            of later periods do not change what is counted in earlier ones.
 
         Raises:
             SchemaError, DataError, TooLargeError: as `tables` does.
@@ -168,6 +172,8 @@ class Data:
         self._check_size(asked)
         if records_per_person is not None:
             self._check_truncation(records_per_person)
+        if earliest_by is not None:
+            self._checked_subset([earliest_by])
         if not asked:
             return TablesAndRest([], 0, ())
         scans: list[list[Block]] = [list(scan) for scan in plan_scans(asked, self.schema)]
@@ -176,7 +182,7 @@ class Data:
         found: dict[int, npt.NDArray[np.int64]] = {}
         n_left_out: list[int] = []
         totals, rests = set(), set()
-        with self._scanner(records_per_person, len(scans)) as scan:
+        with self._scanner(records_per_person, len(scans), earliest_by) as scan:
             for blocks in scans:
                 for block, x in zip(blocks, _scanned(scan, blocks, watch), strict=True):
                     if isinstance(block, LeftOut):
@@ -194,11 +200,14 @@ class Data:
         return TablesAndRest([found[place] for place in range(len(asked))], rests.pop(), tuple(n_left_out))
 
     @contextmanager
-    def _scanner(self, records_per_person: int | None, n_scans: int) -> Iterator[Scan]:
+    def _scanner(
+        self, records_per_person: int | None, n_scans: int, earliest_by: str | None
+    ) -> Iterator[Scan]:
         """Scans that see one version of the table; what the engine says of an error is withheld."""
         given = (self._source, self.schema, self.who, records_per_person)
         held = ExitStack()
-        scan = withheld("counting the table", lambda: held.enter_context(scanner(*given, n_scans=n_scans)))
+        opening = scanner(*given, n_scans=n_scans, earliest_by=earliest_by)
+        scan = withheld("counting the table", lambda: held.enter_context(opening))
         try:
             yield scan
         except BaseException:
@@ -364,12 +373,22 @@ def _scanned(scan: Scan, blocks: list[Block], watch: ScanWatch) -> list[npt.NDAr
 
 
 def scanner(
-    source: Any, schema: Schema, person: Person | None, records_per_person: int | None, *, n_scans: int
+    source: Any,
+    schema: Schema,
+    person: Person | None,
+    records_per_person: int | None,
+    *,
+    n_scans: int,
+    earliest_by: str | None = None,
 ) -> AbstractContextManager[Scan]:
     """A function that counts blocks of attributes in one scan; all scans see one version of the table."""
     if is_in_engine(source):
-        return ibis_scan.scanner(source[1], schema, person, records_per_person, n_scans=n_scans)
-    return duckdb_scan.scanner(source, schema, person, records_per_person, n_scans=n_scans)
+        return ibis_scan.scanner(
+            source[1], schema, person, records_per_person, n_scans=n_scans, earliest_by=earliest_by
+        )
+    return duckdb_scan.scanner(
+        source, schema, person, records_per_person, n_scans=n_scans, earliest_by=earliest_by
+    )
 
 
 def check_source(source: Any, schema: Schema, person: Person | None) -> None:

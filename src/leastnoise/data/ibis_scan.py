@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -90,7 +90,13 @@ def check_table(table: Any, schema: Schema, person: Person | None) -> None:
 
 @contextmanager
 def scanner(
-    table: Any, schema: Schema, person: Person | None, records_per_person: int | None, *, n_scans: int
+    table: Any,
+    schema: Schema,
+    person: Person | None,
+    records_per_person: int | None,
+    *,
+    n_scans: int,
+    earliest_by: str | None = None,
 ) -> Iterator[Scan]:
     """A function that counts blocks of attributes in one scan of a table, up to `n_scans` times.
 
@@ -105,8 +111,16 @@ def scanner(
     names = schema.names if person is None else (*schema.names, person.column)
     # A single query sees one version in every engine.
     holding = held_version(table, names) if n_scans > 1 else nullcontext(table)
+    limit = None if records_per_person is None else _Limit(min(records_per_person, 2**62), earliest_by)
     with holding as held:
-        yield lambda blocks, watch: _ask(held, schema, blocks, person, records_per_person, watch)
+        yield lambda blocks, watch: _ask(held, schema, blocks, person, limit, watch)
+
+
+class _Limit(NamedTuple):
+    """How many records of each person are kept, and the attribute of time of which the earliest are."""
+
+    most: int
+    earliest_by: str | None = None
 
 
 def _ask(
@@ -114,7 +128,7 @@ def _ask(
     schema: Schema,
     blocks: Sequence[Block],
     person: Person | None,
-    records_per_person: int | None,
+    limit: _Limit | None,
     watch: ScanWatch,
 ) -> list[npt.NDArray[np.int64]]:
     """The counts of every block, each of shape (n_cells_of the block,), from one scan."""
@@ -124,9 +138,9 @@ def _ask(
         backend._run_pre_execute_hooks(table)
         if backend.name not in TESTED:
             probe(backend)
-        records = _records(backend, table, schema, None if records_per_person is None else person)
-        if records_per_person is not None:
-            records = _truncated(backend, records, schema, min(records_per_person, 2**62))
+        records = _records(backend, table, schema, None if limit is None else person)
+        if limit is not None:
+            records = _truncated(backend, records, schema, limit)
         if backend.name == "postgres":
             watch.attach(stop=backend.con.cancel)
         which, cells, n_records = _answer(backend, _grouped(backend, records, schema, blocks))
@@ -271,12 +285,12 @@ def _computed(backend: Any, table: Any, columns: dict[str, tuple[Any, str]], *, 
     return backend.sql(compiled + dialect.fence, schema=kinds)
 
 
-def _truncated(backend: Any, records: Any, schema: Schema, most: int) -> Any:
-    """At most ``most`` records of each person, those in a cell first; records of nobody are left out.
+def _truncated(backend: Any, records: Any, schema: Schema, limit: _Limit) -> Any:
+    """At most ``limit.most`` records of each person, those in a cell first; records of nobody are left out.
 
     Guarantee:
         That of the embedded engine: the same records in the same order, by the MD5 of
-        the person and the cell.
+        the person and the cell, after the period where one attribute is time.
     """
     import ibis
 
@@ -288,11 +302,12 @@ def _truncated(backend: Any, records: Any, schema: Schema, most: int) -> Any:
         written = written + "," + cell.cast("string")
     # The digest as bytes: a collation must not order it.
     digest = dialect.from_hex(dialect.md5(dialect.bytes_of(written)))
+    period = [] if limit.earliest_by is None else [cells[schema.names.index(limit.earliest_by)]]
     window = ibis.window(
-        group_by=dialect.bytes_of(records["who"]), order_by=[records["rest"], digest, *cells]
+        group_by=dialect.bytes_of(records["who"]), order_by=[records["rest"], *period, digest, *cells]
     )
     ranked = records.mutate(nth=ibis.row_number().over(window))
-    return ranked.filter(ranked["nth"] < ibis.literal(most, "int64"))
+    return ranked.filter(ranked["nth"] < ibis.literal(limit.most, "int64"))
 
 
 def _grouped(backend: Any, records: Any, schema: Schema, blocks: Sequence[Block]) -> str:

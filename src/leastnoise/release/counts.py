@@ -48,16 +48,20 @@ class TableCounter:
         data: the table.
         most: how many records of one person count; None takes all as they are.
         left_out_by: attributes of which it is told how many records each has no cell for.
+        earliest_by: the attribute that is time, where the earliest records of a person are those that count.
     """
 
     data: Data
     most: int | None
     left_out_by: tuple[str, ...] = ()
+    earliest_by: str | None = None
     _rest: tuple[int, ...] | None = field(default=None, init=False)
 
     def __call__(self, subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
         asked = [self.data.schema.names] if subsets is None else subsets
-        found = self.data.tables_and_rest(asked, self.left_out_by, records_per_person=self.most)
+        found = self.data.tables_and_rest(
+            asked, self.left_out_by, records_per_person=self.most, earliest_by=self.earliest_by
+        )
         rest = (found.n_rest, *found.n_left_out)
         if asked and self._rest not in (None, rest):
             raise DataError(
@@ -78,7 +82,12 @@ class TableCounter:
 
 
 def count_tables(
-    workload: Workload, source: Any, records_per_person: int, left_out_by: tuple[str, ...] = ()
+    workload: Workload,
+    source: Any,
+    records_per_person: int,
+    left_out_by: tuple[str, ...] = (),
+    *,
+    earliest_by: str | None = None,
 ) -> CountTables:
     """How the counts of a workload's attributes are asked, from whatever `measure` takes.
 
@@ -91,7 +100,7 @@ def count_tables(
     if not isinstance(data, Data):
         return tables_of_vector(workload, data)
     # Without a person, records_per_person is what the publisher declares about the table.
-    return TableCounter(data, None if data.person is None else records_per_person, left_out_by)
+    return TableCounter(data, None if data.person is None else records_per_person, left_out_by, earliest_by)
 
 
 def is_truncated(source: Any) -> bool:

@@ -13,6 +13,8 @@ What is promised, for tables that only grow: records are added or removed as the
 period that it names, and keeps its values. Given everything published before, the rows that end in period t
 shift by the entries of the record's own column; rows that ended before the record's period do not count it.
 So the whole stream is as private as the plan, also where later records depend on what was published earlier.
+Where records per person are bounded, the earliest ones count: a later record displaces none that earlier
+periods have counted, so that all periods count the same records of a person.
 
 Reference:
     Denisov, McMahan, Rush, Smith and Thakurta (2022), Theorem 2.1; docs/proofs.md has the proof.
@@ -32,14 +34,14 @@ from leastnoise.core.errors import (
     InputError,
     LedgerFileError,
     LedgerMismatchError,
-    NotYetError,
 )
 from leastnoise.core.operators import Array
 from leastnoise.core.random_bits import RandomBits, SystemBits
 from leastnoise.core.remedies import Argument, Remedy
+from leastnoise.data import Data
 from leastnoise.planning import Plan, ends_of_rows, n_due, period_labels, plan_from_parts, plan_through
 from leastnoise.privacy import CountedTable, Entry, Ledger
-from leastnoise.release.counts import count_tables, is_truncated, opened_source
+from leastnoise.release.counts import count_tables, opened_source
 from leastnoise.release.measuring import check_readable, noise_for
 from leastnoise.release.release import Receipt, Release
 
@@ -114,6 +116,18 @@ def load_stream(ledger: Ledger, stream_id: str) -> Stream:
     return Stream(ledger, stream_id, plan)
 
 
+def _people_of(source: Any) -> dict[str, Any]:
+    """How people are told apart in a table, as it is stored with a period; {} where they are not."""
+    if not isinstance(source, Data) or source.who is None:
+        return {}
+    return {"person": source.who.column, "person_unknown": list(source.who.unknown)}
+
+
+def _people_in(content: dict[str, Any]) -> dict[str, Any]:
+    """The same of a period that is stored."""
+    return {name: content[name] for name in ("person", "person_unknown") if name in content}
+
+
 def is_stream(entry: Entry) -> bool:
     """Whether what a ledger was paid for is a stream."""
     return entry.table is not None and _STREAM in entry.table.rules
@@ -165,7 +179,8 @@ class Stream:
         """The releases of all periods that were published, in order. Costs nothing."""
         entry, parts = self._fetched()
         known = self._measurements(entry, parts)
-        return tuple(self._release(entry, known, self.periods.index(part.period)) for part in entry.parts)
+        places = [self.periods.index(part.period) for part in entry.parts]
+        return tuple(self._release(entry, parts, known, place) for place in places)
 
     def release(self, period: str) -> Release:
         """The release of a period that was published. Costs nothing, and needs no data.
@@ -200,14 +215,8 @@ class Stream:
         """
         index = self._index(period)
         part = plan_through(self.plan, index)
-        if is_truncated(source):
-            raise NotYetError(
-                "records of a person are left out in an order that does not know periods, so that a later "
-                "record may displace an earlier one",
-                field="person",
-                remedy="give a table in which nobody has more records than the goal allows, without person=",
-            )
         opened = opened_source(self.plan.workload, source)
+        who = _people_of(opened)
         while True:
             stored = self._stored(index)
             if stored is not None:
@@ -215,6 +224,7 @@ class Stream:
             entry, parts = self._fetched()
             first = 0 if not entry.parts else self.periods.index(entry.parts[-1].period) + 1
             self._check_none_missed(first, index, skip)
+            self._check_same_people(entry, parts, who)
             body = self._measured(part, opened, first, index, SystemBits())
             if self.ledger.store_part(entry, self.periods[index], body, n_before=len(parts)):
                 return self.release(period)
@@ -222,11 +232,12 @@ class Stream:
     def _measured(self, part: Plan, source: Any, first: int, index: int, bits: RandomBits) -> bytes:
         """The rows that end from the first period to the last, with noise, as they are stored."""
         strategy = part.fixed_strategy()
-        tables = count_tables(part.workload, source, part.privacy.records_per_person)
+        most = part.privacy.records_per_person
+        tables = count_tables(part.workload, source, most, earliest_by=self.plan.over)
         ends = self._ends[self._ends <= index]
         read = strategy.exact_answers(tables)[ends >= first]
         noisy = read + noise_for(strategy, len(read), bits)
-        content = {"first": first, "last": index, "count": len(read)}
+        content = {"first": first, "last": index, "count": len(read), **_people_of(source)}
         # An array without any entries has no limbs to be stored.
         arrays = {"measurements": exact.to_limbs(noisy)} if len(read) else {}
         return container.to_bytes(_PART, content, arrays)
@@ -246,6 +257,20 @@ class Stream:
                 field="period",
                 given=self.periods[index],
             )
+
+    def _check_same_people(self, entry: Entry, parts: list[bytes], who: dict[str, Any]) -> None:
+        """Refuse another column of the person than in the periods before, where a person may have two ids."""
+        for part, body in zip(entry.parts, parts, strict=True):
+            before = _people_in(container.from_bytes(body, _PART, self.stream_id)[0])
+            if before != who:
+                column = before.get("person")
+                named = "without a column" if column is None else f"with person={column!r}"
+                raise InputError(
+                    f"{part.period} was measured {named}, and all periods must be measured alike: with the "
+                    "same column and the same ids for nobody",
+                    field="person",
+                    given=who.get("person"),
+                )
 
     @property
     def _ends(self) -> Array:
@@ -267,13 +292,14 @@ class Stream:
         entry, parts = self._fetched()
         if not entry.parts or self.periods.index(entry.parts[-1].period) < index:
             return None
-        return self._release(entry, self._measurements(entry, parts), index)
+        return self._release(entry, parts, self._measurements(entry, parts), index)
 
-    def _release(self, entry: Entry, known: Array, index: int) -> Release:
+    def _release(self, entry: Entry, parts: list[bytes], known: Array, index: int) -> Release:
+        # All parts were measured alike.
+        is_truncated = bool(_people_in(container.from_bytes(parts[0], _PART, self.stream_id)[0]))
         receipt = Receipt(self.ledger.dataset, self.stream_id, entry.head)
-        return Release(
-            plan_through(self.plan, index), known[self._ends <= index], receipt, is_truncated=False
-        )
+        measurements = known[self._ends <= index]
+        return Release(plan_through(self.plan, index), measurements, receipt, is_truncated=is_truncated)
 
     def _measurements(self, entry: Entry, parts: list[bytes]) -> Array:
         """All noisy integers that are stored, in the order of the plan's rows; zero for those that are not.
