@@ -14,8 +14,8 @@ import pytest
 import leastnoise as ln
 from leastnoise.core.errors import UnrecordedSpending
 from leastnoise.query import Workload
+from leastnoise.release.attribute_columns import attribute_columns
 from leastnoise.report import write_answers
-from leastnoise.report.columns import attribute_columns
 from support import extra
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"), region=("n", "s", "e"))

@@ -13,6 +13,7 @@ done in floating point from y alone, and costs no privacy however often it is do
     ratios.py        intervals for ratios, from the joint error of two numbers
     ratio_answers.py the means, shares and other ratios of a release
     matched_covariances.py  covariances of numerators with their own denominators, in pieces
+    attribute_columns.py  a column for every attribute of a table of answers
     adjustment.py    what an adjusted release holds beside its measurements
     to_mbi.py        a release in the terms of the package mbi
     release.py       the release itself
@@ -26,6 +27,7 @@ done in floating point from y alone, and costs no privacy however often it is do
 
 from leastnoise.release.adjusting import adjust
 from leastnoise.release.adjusting.adjust_progress import AdjustProgress
+from leastnoise.release.attribute_columns import Texts, attribute_columns, distinct_names
 from leastnoise.release.counts import count_tables, counts_of
 from leastnoise.release.measuring import measure, measured, with_noise
 from leastnoise.release.not_counted import USUAL_SHARE, NotCounted, NotCountedRow, row_for, within_cost
@@ -42,9 +44,12 @@ __all__ = [
     "Receipt",
     "Release",
     "Stream",
+    "Texts",
     "adjust",
+    "attribute_columns",
     "count_tables",
     "counts_of",
+    "distinct_names",
     "in_unicode",
     "is_stream",
     "load_release",

@@ -12,7 +12,6 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
     charts/              every chart: pictures of the page, Altair charts, charts as files
     tables.py            tables for the terminal
     baseline_noise.py    what noise on every count, or on every cell, would have cost
-    columns.py           a column for every attribute of a table of answers
     answers.py           answers and quantiles as CSV, Parquet, JSON and Excel files
     comparison.py        `compare`: every method side by side
     pure_alternative.py  what a plan with a delta could do without one

@@ -31,8 +31,7 @@ from leastnoise.core.printable import no_formula, without_controls
 from leastnoise.core.whole_file import written_whole
 from leastnoise.privacy import Goal
 from leastnoise.query import Workload, workload_of_query
-from leastnoise.release import Release, in_unicode
-from leastnoise.report.columns import Texts, attribute_columns, distinct_names
+from leastnoise.release import Release, Texts, attribute_columns, distinct_names, in_unicode
 
 # Rows of a sheet of Excel, the heading included.
 _EXCEL_ROWS = 2**20
