@@ -693,7 +693,7 @@ def test_a_release_has_answers_and_no_intervals(name: str, tmp_path: Path) -> No
             MethodError, "method", ..., f"method '{name}' depends on the data, so that its standard"
         ):
             ask()
-    assert list(release.to_frame().columns) == ["query", "label", "answer"]
+    assert list(release.to_frame().columns) == ["query", "label", "v", "answer"]
     assert list(release["v ranges"].columns) == ["answer"]
     total = release.answer(ln.Total())["answer"]
     assert total.iloc[0] == pytest.approx(release.estimates.sum(), rel=ROUNDING)

@@ -528,7 +528,7 @@ def test_to_frame_has_one_row_per_query():
     workload = ln.assemble([ln.Total(name="all"), ln.Marginal("sex", name="sexes")], SCHEMA)
     given = measured(ln.design(workload, ln.GDP(1)), np.arange(N))
     frame = given.to_frame()
-    assert frame.columns.tolist() == ["query", "label", "answer", "stderr", "lower", "upper"]
+    assert frame.columns.tolist() == ["query", "label", "sex", "answer", "stderr", "lower", "upper"]
     assert frame["query"].tolist() == ["all", "sexes", "sexes"]
     assert frame["label"].tolist() == ["all", "sex F", "sex M"]
     assert np.array_equal(frame["answer"], given.answers)

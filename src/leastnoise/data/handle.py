@@ -21,7 +21,14 @@ from leastnoise.data.file_format import FileFormat, TableFiles
 from leastnoise.data.people import Person, checked_person
 from leastnoise.data.scan_progress import ScanProgress, ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan
-from leastnoise.data.sources import ACCEPTED, OPENERS, files_named, is_in_engine, snapshot
+from leastnoise.data.sources import (
+    ACCEPTED,
+    OPENERS,
+    files_named,
+    is_in_engine,
+    snapshot,
+    table_from_capsule,
+)
 from leastnoise.data.table_cover import MAX_BLOCKS, Block, LeftOut, Subset, plan_scans, summed
 from leastnoise.data.withheld_errors import withheld
 from leastnoise.query import Schema
@@ -331,6 +338,9 @@ def vectorize(
         library = base.__module__.lstrip("_").partition(".")[0]
         if (library, base.__name__) in OPENERS:
             return _opened(source, library, base.__name__, schema, who)
+    if hasattr(type(source), "__arrow_c_stream__"):
+        table = withheld("opening the table", lambda: table_from_capsule(source))
+        return _opened(table, "pyarrow", "Table", schema, who)
     raise DataError.must("table", f"be {ACCEPTED}", given=type(source))
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from leastnoise.core.errors import DataError
+from leastnoise.core.errors import DataError, MissingExtraError
 from leastnoise.data.arrow_stream import TextStream
 from leastnoise.data.columns import column_places
 from leastnoise.data.csv_blocks import DroppedRecords, TextColumn, column_of
@@ -28,7 +28,7 @@ from leastnoise.query import is_null
 _FILES = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq or .xlsx files"
 ACCEPTED = (
     f"a path or glob of {_FILES}, a pandas or polars DataFrame, a polars LazyFrame, a pyarrow Table, "
-    "RecordBatch or Dataset, a DuckDB relation, or an Ibis table"
+    "RecordBatch or Dataset, a DuckDB relation, an Ibis table, or a table with the Arrow PyCapsule interface"
 )
 # What stands for the compression of a spreadsheet.
 _SHEET = "sheet"
@@ -253,6 +253,21 @@ def _open_arrow(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> 
     chosen = table.select(column_places(table.schema.names, names))
     chosen = chosen.rename_columns([f"c{k}" for k in range(len(names))])
     return _ArrowSource(lambda: chosen)
+
+
+def table_from_capsule(source: Any) -> Any:
+    """The Arrow table that an object offers by its method ``__arrow_c_stream__``; read once, and held.
+
+    Raises:
+        MissingExtraError: if PyArrow is not installed.
+    """
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtraError(
+            "a table of another library is read by PyArrow: pip install 'leastnoise[arrow]'", field="pyarrow"
+        ) from None
+    return pyarrow.RecordBatchReader.from_stream(source).read_all()
 
 
 def _open_dataset(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> Any:

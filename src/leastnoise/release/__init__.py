@@ -13,8 +13,10 @@ done in floating point from y alone, and costs no privacy however often it is do
     ratios.py        intervals for ratios, from the joint error of two numbers
     ratio_answers.py the means, shares and other ratios of a release
     matched_covariances.py  covariances of numerators with their own denominators, in pieces
+    answer_table.py  all answers as one table, and as frames
     attribute_columns.py  a column for every attribute of a table of answers
     adjustment.py    what an adjusted release holds beside its measurements
+    presentation.py  rounding, reliability marks and suppression, as offices print numbers
     to_mbi.py        a release in the terms of the package mbi
     release.py       the release itself
     release_file.py  a release from a file or a ledger, neither of which is believed
@@ -27,26 +29,40 @@ done in floating point from y alone, and costs no privacy however often it is do
 
 from leastnoise.release.adjusting import adjust
 from leastnoise.release.adjusting.adjust_progress import AdjustProgress
-from leastnoise.release.attribute_columns import Texts, attribute_columns, distinct_names
+from leastnoise.release.answer_table import answer_table, in_unicode
+from leastnoise.release.attribute_columns import Texts, distinct_names
 from leastnoise.release.counts import count_tables, counts_of
 from leastnoise.release.measuring import measure, measured, with_noise
 from leastnoise.release.not_counted import USUAL_SHARE, NotCounted, NotCountedRow, row_for, within_cost
-from leastnoise.release.release import Receipt, Release, in_unicode
+from leastnoise.release.presentation import (
+    PRESENTATION_KEYS,
+    RELIABLE,
+    SUPPRESSED,
+    Presentation,
+    present,
+    presentation_from_plain,
+    presented,
+)
+from leastnoise.release.release import Receipt, Release
 from leastnoise.release.release_file import load_release, stored_goal, stored_release
 from leastnoise.release.simulation import simulated
 from leastnoise.release.stream import Stream, is_stream, load_stream, open_stream
 
 __all__ = [
+    "PRESENTATION_KEYS",
+    "RELIABLE",
+    "SUPPRESSED",
     "USUAL_SHARE",
     "AdjustProgress",
     "NotCounted",
     "NotCountedRow",
+    "Presentation",
     "Receipt",
     "Release",
     "Stream",
     "Texts",
     "adjust",
-    "attribute_columns",
+    "answer_table",
     "count_tables",
     "counts_of",
     "distinct_names",
@@ -57,6 +73,9 @@ __all__ = [
     "measure",
     "measured",
     "open_stream",
+    "present",
+    "presentation_from_plain",
+    "presented",
     "row_for",
     "simulated",
     "stored_goal",

@@ -58,7 +58,7 @@ def further_source(plan: Plan, query: RatioQuery) -> RatioSource:
 def ratio_columns(
     plan: Plan, source: RatioSource, answers: Answers, unadjusted: Answers, level: float
 ) -> dict[str, Any]:
-    """Columns estimate, lower, upper and note, one entry for each ratio.
+    """Columns estimate, stderr, lower, upper and note, one entry for each ratio.
 
     A ratio that is not determined has NaN in each and the reason as its note; elsewhere the note is "". Where
     the plan depends on the data, only estimates are known.
@@ -77,7 +77,8 @@ def ratio_columns(
         return {"estimate": found.estimate, "note": _notes(found)}
     errors = _errors(plan, source, unadjusted, level)
     found = _intervals(errors, level, parts, estimates)
-    return {"estimate": found.estimate, "lower": found.lower, "upper": found.upper, "note": _notes(found)}
+    numbers = {name: getattr(found, name) for name in ("estimate", "stderr", "lower", "upper")}
+    return numbers | {"note": _notes(found)}
 
 
 def _errors(plan: Plan, source: RatioSource, unadjusted: Answers, level: float) -> RatioErrors:

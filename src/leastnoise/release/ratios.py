@@ -61,12 +61,14 @@ class RatioIntervals:
 
     Attributes:
         estimate: â/b̂, moved into the possible range.
+        stderr: its standard error to first order, √(σ_aa − 2tσ_ab + t²σ_bb)/|b̂| with t = â/b̂.
         lower: the lower end.
         upper: the upper end.
         reasons: for each ratio `DETERMINED`, `SMALL_DENOMINATOR` or `OUTSIDE`.
     """
 
     estimate: Array
+    stderr: Array
     lower: Array
     upper: Array
     reasons: tuple[str, ...]
@@ -144,7 +146,17 @@ def ratio_intervals(
     )
     return RatioIntervals(
         estimate=np.clip(estimate, *possible),
+        stderr=np.where(is_possible, _first_order(errors), np.nan),
         lower=np.where(is_possible, np.clip(lower, *possible), np.nan),
         upper=np.where(is_possible, np.clip(upper, *possible), np.nan),
         reasons=reasons,
     )
+
+
+def _first_order(errors: RatioErrors) -> Array:
+    """Standard errors of quotients by the delta method; 0 where the denominator is."""
+    b = np.where(errors.denominator != 0, errors.denominator, np.inf)
+    t = errors.numerator / b
+    variance = errors.var_numerator - 2 * t * errors.covariance + t**2 * errors.var_denominator
+    # Rounding may leave it slightly below zero.
+    return np.asarray(np.sqrt(np.maximum(variance, 0)) / np.abs(b))

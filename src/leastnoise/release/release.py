@@ -6,7 +6,7 @@ however often it is done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -23,8 +23,10 @@ from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
 from leastnoise.query import Labels, Query, RatioQuery, Total, Workload, workload_of_query
 from leastnoise.release.adjustment import Adjustment
+from leastnoise.release.answer_table import answer_table, to_arrow, to_pandas, to_polars
 from leastnoise.release.intervals import half_widths
 from leastnoise.release.not_counted import NotCounted
+from leastnoise.release.presentation import Presentation
 from leastnoise.release.quantiles import quantile_table
 from leastnoise.release.ratio_answers import RatioSource, further_source, ratio_columns, source_of
 from leastnoise.release.to_mbi import ForMbi, to_mbi
@@ -61,6 +63,7 @@ class Release:
             having more is a promise of the publisher's. None where a file of an earlier version does not say.
         not_counted: how many records no declared cell took, with noise and interval; None where it was not
             measured.
+        presented: how tables, files, texts and pages show the answers; None where they do as measured.
     """
 
     plan: Plan
@@ -69,6 +72,7 @@ class Release:
     adjusted: Adjustment | None = None
     is_truncated: bool | None = None
     not_counted: NotCounted | None = None
+    presented: Presentation | None = None
 
     def __post_init__(self) -> None:
         _read_only(self.measurements)
@@ -101,6 +105,11 @@ class Release:
     def unadjusted(self) -> Release:
         """The release as it was measured."""
         return self if self.adjusted is None else replace(self, adjusted=None)
+
+    @cached_property
+    def unrounded(self) -> Release:
+        """The release without what `present` asks for: nothing rounded, marked or left out."""
+        return self if self.presented is None else replace(self, presented=None)
 
     def _answers_to(self, workload: Workload) -> Array:
         if self.plan.strategy is None or self.adjusted is not None:
@@ -209,8 +218,8 @@ class Release:
     def __getitem__(self, name: str) -> Any:
         """A pandas frame with the answers of one named query, indexed as the query is shaped.
 
-        Of a mean, share or ratio: estimate, lower and upper end of its 95% interval, and a note where it is
-        not determined.
+        Of a mean, share or ratio: estimate, standard error to first order, lower and upper end of its 95%
+        interval, and a note where it is not determined.
         """
         ratio = self.plan.workload.ratio(name)
         if ratio is not None:
@@ -230,7 +239,7 @@ class Release:
         return True
 
     def ratios(self, *, level: float = 0.95) -> Any:
-        """A pandas frame with one row per ratio: query, label, estimate, lower and upper end, note.
+        """A pandas frame with one row per ratio: query, label, estimate, standard error, both ends, note.
 
         Each interval holds the true ratio with probability `level`: exactly for Gaussian noise, at least for
         Laplace noise. A ratio whose denominator is too small for its noise is not determined: its numbers are
@@ -238,12 +247,15 @@ class Release:
         """
         import pandas as pd
 
-        return self._marked(pd.DataFrame(self.ratio_columns(level=level)))
+        columns = self.ratio_columns(level=level)
+        if self.presented is not None:
+            columns = self.presented.presented(columns, is_rounded=False)
+        return self._marked(pd.DataFrame(columns))
 
     def ratio_columns(self, *, level: float = 0.95) -> dict[str, Any]:
         """The columns of `ratios` by name, one entry for each ratio."""
-        ends = [] if self.plan.strategy is None else ["lower", "upper"]
-        columns: dict[str, list[Any]] = {name: [] for name in ["query", "label", "estimate", *ends, "note"]}
+        errors = [] if self.plan.strategy is None else ["stderr", "lower", "upper"]
+        columns: dict[str, list[Any]] = {name: [] for name in ["query", "label", "estimate", *errors, "note"]}
         for ratio in self.plan.workload.ratios:
             found = self._ratio_columns(source_of(self.plan, ratio), level)
             found |= {"query": [ratio.name] * len(ratio.labels), "label": list(ratio.labels)}
@@ -259,12 +271,15 @@ class Release:
         return ratio_columns(self.plan, source, self._answers_to, self.unadjusted._answers_to, level)
 
     def _ratio_table(self, source: RatioSource, level: float) -> Any:
-        return self._frame(source.parts.shown_as, source.labels, self._ratio_columns(source, level))
+        columns = self._ratio_columns(source, level)
+        if self.presented is not None:
+            columns = self.presented.presented(columns, is_rounded=False)
+        return self._frame(source.parts.shown_as, source.labels, columns)
 
     def _table(self, workload: Workload, level: float) -> Any:
         """A pandas frame with the answers of a workload of one query, indexed as the query is shaped."""
         (block,) = workload.blocks
-        columns = {"answer": self._answers_to(workload)}
+        columns: dict[str, Any] = {"answer": self._answers_to(workload)}
         if self.plan.strategy is not None:
             stderr = np.sqrt(self.plan.strategy.variances_of(workload))
             half = half_widths(workload, self.plan.strategy, stderr, level, False, None)
@@ -273,6 +288,8 @@ class Release:
             if self.adjusted is not None:
                 columns["unadjusted"] = unadjusted
             columns |= {"stderr": stderr, "lower": lower, "upper": upper}
+        if self.presented is not None:
+            columns = self.presented.presented(columns, is_rounded=True)
         return self._frame(block.query, block.labels, columns)
 
     def _frame(self, query: Query, labels: Labels, columns: dict[str, Any]) -> Any:
@@ -290,15 +307,15 @@ class Release:
         return self._marked(pd.DataFrame(columns, index=index))
 
     def to_frame(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
-        """A pandas frame with one row per query: batch, label, answer, standard error, interval.
+        """A pandas frame with one row per query: batch, label, attributes, answer, standard error, interval.
 
-        The last two are left out where the plan depends on the data. An adjusted release has one column more,
-        "unadjusted", the answers that standard errors and intervals are about; ``frame.attrs["adjusted"]``
-        says so.
+        The same as the file of answers: a column for every attribute that the queries mention, missing where
+        a row adds up all of its values; declared values of an ordered attribute are ordered categories.
+        Ratios follow the counts, and then there is a column "note". Standard errors and intervals are left
+        out where the plan depends on the data. An adjusted release has one column more, "unadjusted", the
+        answers that standard errors and intervals are about; ``frame.attrs["adjusted"]`` says so.
         """
-        import pandas as pd
-
-        return self._marked(pd.DataFrame(self.columns(level=level, simultaneous=simultaneous)))
+        return self._marked(to_pandas(answer_table(self, level=level, simultaneous=simultaneous)))
 
     def to_polars(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
         """`to_frame` as a Polars frame. Needs the extra "polars".
@@ -312,7 +329,7 @@ class Release:
             raise MissingExtraError(
                 "a Polars frame needs Polars: pip install 'leastnoise[polars]'", field="polars"
             ) from None
-        return polars.DataFrame(in_unicode(self.columns(level=level, simultaneous=simultaneous)))
+        return to_polars(answer_table(self, level=level, simultaneous=simultaneous), polars)
 
     def to_arrow(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
         """`to_frame` as an Arrow table; of an adjusted release its metadata say so. Needs the extra "arrow".
@@ -326,12 +343,19 @@ class Release:
             raise MissingExtraError(
                 "an Arrow table needs PyArrow: pip install 'leastnoise[arrow]'", field="pyarrow"
             ) from None
-        table = pyarrow.table(in_unicode(self.columns(level=level, simultaneous=simultaneous)))
-        said = {} if self.adjusted is None else {"adjusted": self.adjusted.statement()}
-        return table.replace_schema_metadata(said or None)
+        table = to_arrow(answer_table(self, level=level, simultaneous=simultaneous), pyarrow)
+        return table.replace_schema_metadata(self._remarks() or None)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """`to_arrow` by the Arrow PyCapsule interface: ``polars.DataFrame(release)`` and others take it.
+
+        Raises:
+            MissingExtraError: if PyArrow is not installed.
+        """
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def columns(self, *, level: float = 0.95, simultaneous: bool = False) -> dict[str, Any]:
-        """The columns of `to_frame` by name, one entry for each query: what all tables are made of."""
+        """The counts with their errors as columns by name, one entry for each, without attributes."""
         workload = self.plan.workload
         columns: dict[str, Any] = {
             "query": [block.name for block in workload.blocks for _ in range(block.n_rows)],
@@ -345,9 +369,13 @@ class Release:
             columns |= {"stderr": self.plan.known_stderr(), "lower": lower, "upper": upper}
         return columns
 
+    def _remarks(self) -> dict[str, str]:
+        """What was done to the answers after they were measured, a sentence or two each."""
+        done = {"adjusted": self.adjusted, "presented": self.presented}
+        return {name: how.statement() for name, how in done.items() if how is not None}
+
     def _marked(self, frame: Any) -> Any:
-        if self.adjusted is not None:
-            frame.attrs["adjusted"] = self.adjusted.statement()
+        frame.attrs |= self._remarks()
         return frame
 
     def quantiles(
@@ -392,6 +420,8 @@ class Release:
         if self.adjusted is not None:
             parts["adjusted"], cells = self.adjusted.to_parts()
             arrays |= cells
+        if self.presented is not None:
+            parts["presented"] = self.presented.to_dict()
         return parts, arrays
 
     def to_mbi(self) -> ForMbi:
@@ -406,22 +436,13 @@ class Release:
         m, n = self.plan.workload.shape
         adjusted = "" if self.adjusted is None else f", adjusted: {self.adjusted.kinds}"
         promise = self.plan.privacy.short(by_person=bool(self.is_truncated))
-        return f"Release({m:,} answers over {in_figures(n)} cells, {promise}{adjusted})"
+        shown = "" if self.presented is None else f", {self.presented.kinds}"
+        return f"Release({m:,} answers over {in_figures(n)} cells, {promise}{adjusted}{shown})"
 
     def __str__(self) -> str:
         first = self.plan.workload.names[0]
         warned = "".join(f"\nWarning: {sentence}" for sentence in self.warnings)
         return f"{self!r}; see summarize(release), release.to_frame() or release[{first!r}]{warned}"
-
-
-def in_unicode(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns whose texts hold Unicode only; what is none is written out, as \\udc80."""
-    return {
-        name: [text.encode("utf-8", "backslashreplace").decode() for text in values]
-        if name in ("query", "label")
-        else values
-        for name, values in columns.items()
-    }
 
 
 def _read_only(values: Array) -> Array:

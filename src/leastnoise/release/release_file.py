@@ -8,12 +8,19 @@ from typing import Any
 
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.errors import LedgerFileError, LedgerMismatchError, PlanFileError, PrivacyError
+from leastnoise.core.errors import (
+    InputError,
+    LedgerFileError,
+    LedgerMismatchError,
+    PlanFileError,
+    PrivacyError,
+)
 from leastnoise.core.operators import Array
 from leastnoise.planning import plan_from_parts
 from leastnoise.privacy import Goal, Ledger, goal_from_dict
 from leastnoise.release.adjustment import adjustment_from_parts
 from leastnoise.release.not_counted import not_counted_from_parts
+from leastnoise.release.presentation import Presentation, presentation_from_plain
 from leastnoise.release.release import Receipt, Release
 
 
@@ -104,8 +111,17 @@ def release_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], 
             f"{name!r} does not say whether records of one person were left out", field="path", given=name
         )
     not_counted = not_counted_from_parts(content.get("not_counted"), arrays, plan, name)
-    receipt = _receipt(content.get("receipt"), name)
-    return Release(plan, measurements, receipt, adjusted, is_truncated, not_counted)
+    receipt, shown = _receipt(content.get("receipt"), name), _presentation(content.get("presented"), name)
+    return Release(plan, measurements, receipt, adjusted, is_truncated, not_counted, shown)
+
+
+def _presentation(plain: Any, name: str) -> Presentation | None:
+    try:
+        return None if plain is None else presentation_from_plain(dict(plain))
+    except (InputError, TypeError, ValueError):
+        raise PlanFileError(
+            f"{name!r} says in an unknown way how its answers are shown", field="path", given=name
+        ) from None
 
 
 def _receipt(plain: Any, name: str) -> Receipt | None:

@@ -30,17 +30,13 @@ from leastnoise.core.errors import InputError, MissingExtraError, TooLargeError
 from leastnoise.core.printable import no_formula, without_controls
 from leastnoise.core.whole_file import written_whole
 from leastnoise.privacy import Goal
-from leastnoise.query import Workload, workload_of_query
-from leastnoise.release import Release, Texts, attribute_columns, distinct_names, in_unicode
+from leastnoise.release import Release, Texts, answer_table, distinct_names, in_unicode
 
 # Rows of a sheet of Excel, the heading included.
 _EXCEL_ROWS = 2**20
 
 # Characters of a cell of Excel.
 _EXCEL_TEXT = 32_767
-
-# The columns of answers, whatever release they are of; attributes of these names are kept apart.
-_OWN = ("query", "label", "answer", "unadjusted", "stderr", "lower", "upper", "note")
 
 # What is a number in every spreadsheet, and no formula.
 _PLAIN_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII)
@@ -77,8 +73,8 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
     workload = release.plan.workload
     n_ratios = sum(len(ratio.labels) for ratio in workload.ratios)
     write = answers_writer(target, n_answers=workload.shape[0] + n_ratios)
-    columns = _with_ratios(release, level) if n_ratios else release.columns(level=level)
     renamed = {"lower": f"lower_{level:g}", "upper": f"upper_{level:g}"}
+    columns = answer_table(release, level=level, taken=renamed.values())
     facts = {
         "privacy": str(release.plan.privacy),
         "level": level,
@@ -86,12 +82,11 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
         "not_counted": not_counted_facts(release, level),
         "warnings": list(release.warnings),
     }
-    own = {renamed.get(name, name): values for name, values in columns.items()}
-    attributes = attribute_columns(_with_ratio_rows(workload), {*_OWN, *own})
+    if release.presented is not None:
+        facts["presented"] = release.presented.statement()
     with written_whole(target) as temporary:
-        # The first two are texts.
-        held = list(own.items())
-        write(temporary, {**dict(held[:2]), **attributes, **dict(held[2:])}, facts, "answers")
+        named = {renamed.get(name, name): values for name, values in columns.items()}
+        write(temporary, named, facts, "answers")
     return target
 
 
@@ -110,25 +105,6 @@ def not_counted_facts(release: Release, level: float) -> list[dict[str, Any]] | 
         row = {"query": "not counted", "label": label, "answer": number.estimate, "stderr": number.stderr}
         rows.append(row | ends)
     return rows
-
-
-def _with_ratios(release: Release, level: float) -> dict[str, Any]:
-    """The columns of all counts, with the ratios after them and a note for each row."""
-    counts, ratios = release.columns(level=level), release.ratio_columns(level=level)
-    missing = np.full(len(ratios["query"]), np.nan)
-    joined: dict[str, Any] = {}
-    for name, values in counts.items():
-        own = ratios.get("estimate" if name == "answer" else name, missing)
-        joined[name] = values + own if isinstance(values, list) else np.concatenate([values, own])
-    return joined | {"note": [""] * len(counts["query"]) + ratios["note"]}
-
-
-def _with_ratio_rows(workload: Workload) -> Workload:
-    """The workload with a batch for every ratio, so that its rows have attributes like others."""
-    if workload.schema is None or not workload.ratios:
-        return workload
-    shown = [workload_of_query(ratio.parts.shown_as, workload.schema).blocks[0] for ratio in workload.ratios]
-    return Workload((*workload.blocks, *shown), workload.schema)
 
 
 def write_quantiles(

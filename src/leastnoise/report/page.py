@@ -27,7 +27,7 @@ from leastnoise.report.batches import tables_of, view_of
 from leastnoise.report.charts.pictures import stacked_bars
 from leastnoise.report.figures import at_least, figure, share_above, times
 from leastnoise.report.rendering import render, render_part, shortened, style_sheet
-from leastnoise.report.summary import LEVEL, ratio_figures
+from leastnoise.report.summary import LEVEL, presented_figures, ratio_figures
 from leastnoise.report.tables import aim_of
 
 # Characters of all batches together, from which on further ones are named instead of shown.
@@ -176,6 +176,7 @@ def _released(release: Release) -> dict[str, Any]:
         "warnings": list(release.warnings),
         "adjusted": "" if release.adjusted is None else release.adjusted.statement(),
         "not_counted": words.not_counted_sentences(release),
+        "presented": "" if release.presented is None else release.presented.statement(),
         "is_known": ends is not None,
         "is_exact": plan.privacy.noise.has_normal_errors,
         "level": f"{LEVEL:.0%}",
@@ -195,6 +196,10 @@ def _released(release: Release) -> dict[str, Any]:
 
 
 def _batch(release: Release, block: QueryBlock, rows: slice, ends: tuple[Array, Array] | None) -> Markup:
+    if release.presented is not None:
+        own = None if ends is None else (ends[0][rows], ends[1][rows])
+        listed = presented_figures(release, block, rows, own, most=_MAX_ROWS)
+        return render_part("presented.html", name=block.name, rows=listed, n=block.n_rows)
     tables, n_left = tables_of(
         block,
         release.plan.workload.schema,

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 import textwrap
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
@@ -14,7 +18,7 @@ from leastnoise.core.progress import ending_to_text
 from leastnoise.core.whole_file import written_whole
 from leastnoise.planning import Plan, period_labels, trials_to_text
 from leastnoise.query import QueryBlock
-from leastnoise.release import Release
+from leastnoise.release import RELIABLE, SUPPRESSED, Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.figures import decimals_for, number, outward
 
@@ -105,7 +109,11 @@ def release_text(release: Release) -> str:
     for block in plan.workload.blocks:
         rows = slice(start, start + block.n_rows)
         own = None if ends is None else (ends[0][rows], ends[1][rows])
-        lines += _answers(block, release.answers[rows], own)
+        if release.presented is None:
+            lines += _answers(block, release.answers[rows], own)
+        else:
+            figures = presented_figures(release, block, rows, own, most=_MAX_SHOWN)
+            lines += _listed(block.name, figures, block.n_rows)
         start += block.n_rows
     lines += _ratios(release)
     exact = "exact" if plan.privacy.noise.has_normal_errors else "on the safe side"
@@ -114,12 +122,14 @@ def release_text(release: Release) -> str:
             f"Each interval holds the true count with probability {LEVEL:.0%} ({exact});",
             "in Python, release.interval(simultaneous=True) gives wider ones that hold all at once.",
         ]
-    if release.adjusted is None:
+    if release.adjusted is None and release.presented is None:
         lines.append(
             "Answers can be negative or fractional: nothing was cut off, and only this text rounds them."
         )
-    else:
+    if release.adjusted is not None:
         lines += textwrap.wrap(release.adjusted.statement(), _WIDTH)
+    if release.presented is not None:
+        lines += textwrap.wrap(release.presented.statement(), _WIDTH)
     # Privacy and proof are those of all periods, where a release is one of them.
     whole = plan if plan.horizon is None else plan.horizon
     spent = "This release spent" if whole is plan else "All periods together spend"
@@ -182,6 +192,9 @@ def ratio_figures(release: Release, name: str) -> list[tuple[str, str, str]]:
     Shares are in per cent. Ends are rounded outwards: what is shown holds the truth as often as it says.
     """
     found = release.ratio_columns(level=LEVEL)
+    if release.presented is not None:
+        found = release.presented.presented(found, is_rounded=False)
+    marks = found.get("reliability", [RELIABLE] * len(found["query"]))
     here = [j for j, query in enumerate(found["query"]) if query == name]
     ratio = release.plan.workload.ratio(name)
     is_share = ratio is not None and ratio.query.kind == "share"
@@ -194,30 +207,67 @@ def ratio_figures(release: Release, name: str) -> list[tuple[str, str, str]]:
     lower, upper = scale * found["lower"][here], scale * found["upper"][here]
     decimals = decimals_for((upper - lower) / 2)
     for place, j in enumerate(here):
-        if found["note"][j]:
-            shown.append((found["label"][j], "–", found["note"][j]))
+        if found["note"][j] or marks[j] == SUPPRESSED:
+            shown.append((found["label"][j], "–", found["note"][j] or marks[j]))
             continue
         low, high = outward(lower[place], upper[place], decimals)
-        interval = f"{LEVEL:.0%} in [{low}{unit}, {high}{unit}]"
+        interval = f"{LEVEL:.0%} in [{low}{unit}, {high}{unit}]" + (marks[j] and f", {marks[j]}")
         shown.append((found["label"][j], f"{number(estimate[place], decimals)}{unit}", interval))
     return shown
+
+
+def presented_figures(
+    release: Release, block: QueryBlock, rows: slice, ends: tuple[Array, Array] | None, *, most: int
+) -> list[tuple[str, str, str]]:
+    """Label, number and interval of the first answers of a batch, as they are presented; "–" for none."""
+    assert release.presented is not None
+    columns: dict[str, Any] = {"answer": release.answers[rows]}
+    if ends is not None:
+        columns |= {"stderr": release.plan.known_stderr()[rows], "lower": ends[0], "upper": ends[1]}
+    found = release.presented.presented(columns, is_rounded=True)
+    marks = found.get("reliability", [RELIABLE] * block.n_rows)
+    half = np.zeros(0) if ends is None else (ends[1] - ends[0]) / 2
+    base = release.presented.round_to
+    decimals = (0 if ends is None else decimals_for(half)) if base is None else _decimals_of(base)
+    shown = []
+    for j in range(min(most, block.n_rows)):
+        if marks[j] == SUPPRESSED:
+            shown.append((block.labels[j], "–", marks[j]))
+            continue
+        interval = ""
+        if ends is not None:
+            low, high = outward(found["lower"][j], found["upper"][j], decimals)
+            interval = f"{LEVEL:.0%} in [{low}, {high}]"
+        said = ", ".join(text for text in (interval, marks[j]) if text)
+        shown.append((block.labels[j], number(found["answer"][j], decimals), said))
+    return shown
+
+
+def _decimals_of(base: float) -> int:
+    """The decimals that multiples of a base have."""
+    exponent = Decimal(repr(float(base))).normalize().as_tuple().exponent
+    return max(0, -int(exponent))
 
 
 def _ratios(release: Release) -> list[str]:
     """The first ratios of each query, with their intervals."""
     lines: list[str] = []
     for ratio in release.plan.workload.ratios:
-        rows = ratio_figures(release, ratio.name)
-        n_shown = len(rows) if len(rows) <= _MAX_SHOWN else _FIRST_SHOWN
-        labels = [printable(label) for label, _, _ in rows[:n_shown]]
-        width, wide = max(map(len, labels)), max(len(figure) for _, figure, _ in rows[:n_shown])
-        lines.append(printable(ratio.name))
-        for label, (_, figure, interval) in zip(labels, rows, strict=False):
-            lines.append(f"  {label:<{width}}  {figure:>{wide}}   {interval}".rstrip())
-        if n_shown < len(rows):
-            lines.append(f"  … and {len(rows) - n_shown:,} more, in release[{ratio.name!r}]")
-        lines.append("")
+        lines += _listed(ratio.name, ratio_figures(release, ratio.name), len(ratio.labels))
     return lines
+
+
+def _listed(name: str, rows: list[tuple[str, str, str]], n_rows: int) -> list[str]:
+    """The first rows of label, figure and interval under a name."""
+    n_shown = n_rows if n_rows <= _MAX_SHOWN else _FIRST_SHOWN
+    labels = [printable(label) for label, _, _ in rows[:n_shown]]
+    width, wide = max(map(len, labels)), max(len(figure) for _, figure, _ in rows[:n_shown])
+    lines = [printable(name)]
+    for label, (_, figure, interval) in zip(labels, rows, strict=False):
+        lines.append(f"  {label:<{width}}  {figure:>{wide}}   {interval}".rstrip())
+    if n_shown < n_rows:
+        lines.append(f"  … and {n_rows - n_shown:,} more, in release[{name!r}]")
+    return [*lines, ""]
 
 
 def _left_out(block: QueryBlock, n_more: int) -> str:

@@ -21,7 +21,7 @@ from leastnoise.app.cli.init_command import init
 from leastnoise.app.cli.ledger_command import ledger_app
 from leastnoise.app.cli.publish_commands import measure, publish
 from leastnoise.app.cli.refusals import Commands
-from leastnoise.app.cli.saved_commands import adjust, quantiles, report
+from leastnoise.app.cli.saved_commands import adjust, present, quantiles, report
 from leastnoise.app.cli.terminal import console, designing, say
 from leastnoise.app.demo import run_demo
 
@@ -138,6 +138,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     measure,
     report,
     adjust,
+    present,
     quantiles,
     explain,
     tradeoff,

@@ -46,7 +46,7 @@ from leastnoise.core.errors import (
 from leastnoise.data import Data, FileFormat, vectorize
 from leastnoise.planning import Plan, load_plan
 from leastnoise.query import Schema
-from leastnoise.release import USUAL_SHARE, Release
+from leastnoise.release import USUAL_SHARE, Release, presented
 from leastnoise.report import summarize
 
 _PERSON = "the column that identifies the person; at most records_per_person records of each count"
@@ -128,7 +128,12 @@ def publish(
             "not_counted": asked.not_counted.measure if not_counted is None else not_counted,
             "most_not_counted": asked.not_counted.most if most_not_counted is None else most_not_counted,
         }
-        result = _measure(designed(asked, time_limit), table_of, payer, rest)
+        plan = designed(asked, time_limit)
+        if asked.presentation is not None:
+            asked.presentation.check(plan)
+        result = _measure(plan, table_of, payer, rest)
+    if asked.presentation is not None:
+        result = presented(result, asked.presentation)
     save(result, outputs)
     with spinner("putting the summary together"):
         summary = str(summarize(result))

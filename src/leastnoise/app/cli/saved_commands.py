@@ -98,6 +98,54 @@ def _adjusted(release: Release, integer: bool, nonnegative: bool, time_limit: fl
         return leastnoise.adjust(release, nonnegative, integer, progress=show, time_limit=time_limit)
 
 
+def present(
+    source: ReleaseFile,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="file for the answers: .csv, .parquet, .json or .xlsx; NAME-presented.csv by default",
+        ),
+    ] = None,
+    round_to: Annotated[float | None, typer.Option(help="show counts as multiples of this, as in 5")] = None,
+    flag_above: Annotated[
+        str | None,
+        typer.Option(help="coefficient of variation above which a number is marked unreliable, as in 20%"),
+    ] = None,
+    suppress_above: Annotated[
+        str | None, typer.Option(help="coefficient of variation above which it is left out, as in 50%")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Round the counts of a release, mark unreliable ones or leave them out. Costs no privacy."""
+    release = saved_release(source)
+    shown = leastnoise.present(
+        release, round_to=round_to, flag_above=_share(flag_above), suppress_above=_share(suppress_above)
+    )
+    outputs = outputs_of(
+        source,
+        [source],
+        out=out or source.with_name(f"{source.stem}-presented.csv"),
+        force=force,
+        n_answers=release.plan.workload.shape[0],
+    )
+    save(shown, outputs)
+    assert shown.presented is not None
+    say(shown.presented.statement())
+    say_where(outputs)
+
+
+def _share(text: str | None) -> float | str | None:
+    """A share as typed: a number, or a text that ends in %."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def quantiles(
     source: ReleaseFile,
     attribute: Annotated[str, typer.Argument(help="an ordered attribute: a range, or bins")],

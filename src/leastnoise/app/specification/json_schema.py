@@ -22,6 +22,7 @@ from leastnoise.app.specification.spec_file import DESIGN, FURTHER, GOALS, PERSO
 from leastnoise.data import ENCODINGS
 from leastnoise.privacy import NEIGHBOURS
 from leastnoise.query import COMMON, OBJECTIVES, QUERY_KINDS, THOUSANDS, UNITS, Query
+from leastnoise.release import PRESENTATION_KEYS
 
 FILE = Path(__file__).with_name("spec.schema.json")
 
@@ -82,6 +83,12 @@ _NOT_COUNTED_KEYS: dict[str, Json] = {
         "description": "the share of such records above which `check` fails and a release warns; 0.05 unless "
         "given",
     },
+}
+_SHARE: Json = {"anyOf": [_POSITIVE, {"type": "string", "pattern": "%\\s*$"}]}
+_PRESENTATION: dict[str, Json] = {
+    "round_to": _POSITIVE | {"description": "counts and sums are shown as multiples of this"},
+    "flag_above": _SHARE | {"description": "coefficient of variation above which a number is unreliable"},
+    "suppress_above": _SHARE | {"description": "coefficient of variation above which it is left out"},
 }
 _POLICIES: dict[str, Json] = {
     "outside": {"enum": ["drop", "clamp", "other"]},
@@ -153,6 +160,8 @@ def json_schema() -> Json:
             "query": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/query"}},
             "design": _table({key: _DESIGN_KEYS.get(key, {}) for key in DESIGN}),
             NOT_COUNTED: _table(_NOT_COUNTED_KEYS),
+            "presentation": _table({key: _PRESENTATION[key] for key in PRESENTATION_KEYS})
+            | {"minProperties": 1},
         },
         "required": ["schema", "query"],
         "additionalProperties": False,

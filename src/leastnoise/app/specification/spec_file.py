@@ -25,6 +25,11 @@
     [not_counted]        # optional: how many records match no declared value; see not_counted_table.py
     most   = 0.05
 
+    [presentation]       # optional: how the answers are shown
+    round_to       = 5
+    flag_above     = "20%"   # coefficient of variation above which a number is marked unreliable
+    suppress_above = "50%"   # and above which it is left out
+
 Files that are not written with commas in UTF-8, and text that is to be cleaned before it counts, are
 described in [data]: separator = ";", quote, encoding = "cp1252", sheet = "people" of an Excel file, and
 clean = { trim = true, decimal = "," } for all attributes that declare no cleaning of their own.
@@ -60,6 +65,7 @@ from leastnoise.core.errors import InputError, SpecError
 from leastnoise.data import FileFormat
 from leastnoise.privacy import ADD_REMOVE, GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
 from leastnoise.query import COMMON, Query, Schema, Workload, assemble, objective_from_dict, query_from_dict
+from leastnoise.release import PRESENTATION_KEYS, Presentation, presentation_from_plain
 
 MAX_BYTES = 16 * 2**20
 # What `leastnoise init` writes where only a person knows what belongs there.
@@ -95,6 +101,7 @@ class Spec:
         person_unknown: ids in that column that stand for nobody in particular.
         not_counted: whether to tell how many records match no declared value, and when to warn.
         format: how the table's files are written.
+        presentation: how the answers are shown; None where they are shown as measured.
     """
 
     schema: Schema
@@ -105,6 +112,7 @@ class Spec:
     person_unknown: tuple[str | int, ...] = ()
     not_counted: NotCountedTable = field(default_factory=NotCountedTable)
     format: FileFormat = field(default_factory=FileFormat)
+    presentation: Presentation | None = None
 
     @property
     def records_per_person(self) -> int:
@@ -149,6 +157,9 @@ class Spec:
             lines += ["", "[design]"]
             lines += [f"{key_text(name)} = {value_text(value)}" for name, value in settings.items()]
         lines += self.not_counted.to_toml()
+        if self.presentation is not None:
+            lines += ["", "[presentation]"]
+            lines += [f"{name} = {value_text(value)}" for name, value in self.presentation.to_dict().items()]
         return "\n".join(lines) + "\n"
 
 
@@ -290,9 +301,10 @@ def _values(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], An
 
 
 def _read(content: dict[str, Any]) -> Spec:
-    unknown = sorted(set(content) - {"schema", "privacy", "query", "design", DATA, NOT_COUNTED})
+    tables = ("schema", DATA, "privacy", "query", "design", NOT_COUNTED, "presentation")
+    unknown = sorted(set(content) - set(tables))
     if unknown:
-        words = "there are [schema], [data], [privacy], [[query]], [design], [not_counted]"
+        words = "there are [schema], [data], [privacy], [[query]], [design], [not_counted], [presentation]"
         raise _Refusal(f"unknown table {unknown[0]!r}; {words}", unknown[0])
     for table in ("schema", "privacy"):
         is_left_out = table == "privacy" and table not in content and _has_targets(content)
@@ -318,7 +330,8 @@ def _read(content: dict[str, Any]) -> Spec:
     if goal is None:
         _check_without_numbers(privacy)
     settings, person = _settings(content.get("design", {})), _person(privacy)
-    spec = Spec(schema, tuple(asked), goal, settings, *person, _not_counted(content, schema), format)
+    rest, shown = _not_counted(content, schema), _presentation(content.get("presentation"))
+    spec = Spec(schema, tuple(asked), goal, settings, *person, rest, format, shown)
     if goal is None and spec.design.get("objective", "targets") != "targets":
         words = f"a [privacy] table is needed for objective = {spec.design['objective']!r}"
         raise _Refusal(words, "design", "objective", given=spec.design["objective"])
@@ -497,3 +510,16 @@ def _settings(plain: Any) -> dict[str, Any]:
             except InputError as error:
                 raise _Refusal.of("[design]", error, "design", name) from None
     return plain
+
+
+def _presentation(plain: Any) -> Presentation | None:
+    """The [presentation] table."""
+    if plain is None:
+        return None
+    if not isinstance(plain, dict):
+        raise _Refusal("[presentation] must be a table", "presentation")
+    try:
+        return presentation_from_plain(plain)
+    except InputError as error:
+        place = (error.field,) if error.field in PRESENTATION_KEYS else ()
+        raise _Refusal.of("[presentation]", error, "presentation", *place) from None
