@@ -46,7 +46,7 @@ from leastnoise.query import (
     Workload,
     assemble,
 )
-from leastnoise.release import Release, Stream, adjust, load_release, measure, open_stream, present
+from leastnoise.release import Release, Stream, adjust, changes, load_release, measure, open_stream, present
 from leastnoise.report import Drivers, Report, Tradeoff, audit, compare, drivers, methods, summarize, tradeoff
 
 __version__ = "0.1.0"
@@ -115,6 +115,7 @@ __all__ = [  # noqa: RUF022
     "Stream",
     "adjust",
     "present",
+    "changes",
     # What people read.
     "summarize",
     "Report",

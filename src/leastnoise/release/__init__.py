@@ -16,6 +16,7 @@ done in floating point from y alone, and costs no privacy however often it is do
     answer_table.py  all answers as one table, and as frames
     attribute_columns.py  a column for every attribute of a table of answers
     adjustment.py    what an adjusted release holds beside its measurements
+    changes.py       how answers changed between two releases, with intervals
     presentation.py  rounding, reliability marks and suppression, as offices print numbers
     to_mbi.py        a release in the terms of the package mbi
     release.py       the release itself
@@ -31,6 +32,7 @@ from leastnoise.release.adjusting import adjust
 from leastnoise.release.adjusting.adjust_progress import AdjustProgress
 from leastnoise.release.answer_table import answer_table, in_unicode
 from leastnoise.release.attribute_columns import Texts, distinct_names
+from leastnoise.release.changes import changes
 from leastnoise.release.counts import count_tables, counts_of
 from leastnoise.release.measuring import measure, measured, with_noise
 from leastnoise.release.not_counted import USUAL_SHARE, NotCounted, NotCountedRow, row_for, within_cost
@@ -63,6 +65,7 @@ __all__ = [
     "Texts",
     "adjust",
     "answer_table",
+    "changes",
     "count_tables",
     "counts_of",
     "distinct_names",

@@ -6,12 +6,12 @@ or `Texts` where few different ones repeat.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leastnoise.query import Workload, workload_of_query
+from leastnoise.query import Labels, Query, Schema, Workload, workload_of_query
 from leastnoise.release.attribute_columns import Texts, attribute_columns
 
 if TYPE_CHECKING:
@@ -64,6 +64,21 @@ def _with_ratio_rows(workload: Workload) -> Workload:
         return workload
     shown = [workload_of_query(ratio.parts.shown_as, workload.schema).blocks[0] for ratio in workload.ratios]
     return Workload((*workload.blocks, *shown), workload.schema)
+
+
+def shaped_frame(query: Query, labels: Labels, schema: Schema | None, columns: Mapping[str, Any]) -> Any:
+    """A pandas frame indexed as a query is shaped: by attributes, or by labels if it is no product."""
+    import pandas as pd
+
+    factors = None if schema is None else query.factors(schema)
+    if factors:
+        levels: list[Sequence[str]] = [list(factor.labels) for factor in factors]
+        index = pd.MultiIndex.from_product(levels, names=[factor.title for factor in factors])
+        if len(factors) == 1:
+            index = index.get_level_values(0)
+    else:
+        index = pd.Index(list(labels), name="query")
+    return pd.DataFrame(columns, index=index)
 
 
 def in_unicode(columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,13 +75,14 @@ def ratio_columns(
         zeros = np.zeros(len(rows))
         found = _intervals(RatioErrors(*estimates, zeros, zeros, zeros), level, parts, estimates)
         return {"estimate": found.estimate, "note": _notes(found)}
-    errors = _errors(plan, source, unadjusted, level)
+    errors = ratio_errors(plan, source, unadjusted, level)
     found = _intervals(errors, level, parts, estimates)
     numbers = {name: getattr(found, name) for name in ("estimate", "stderr", "lower", "upper")}
     return numbers | {"note": _notes(found)}
 
 
-def _errors(plan: Plan, source: RatioSource, unadjusted: Answers, level: float) -> RatioErrors:
+def ratio_errors(plan: Plan, source: RatioSource, unadjusted: Answers, level: float) -> RatioErrors:
+    """Numerators and denominators with the variances and covariances of their errors."""
     strategy, rows = plan.fixed_strategy(), source.parts.rows
     above, below = source.numerator, source.denominator
     half_widths = None

@@ -153,6 +153,28 @@ def ratio_intervals(
     )
 
 
+def difference_ends(
+    first: tuple[Array, Array, Array], second: tuple[Array, Array, Array]
+) -> tuple[Array, Array]:
+    """The ends of intervals for θ₂ − θ₁, from the estimates and intervals of two independent ratios.
+
+    With d = θ̂₂ − θ̂₁, by recovering variances at the ends:
+
+        d − √((θ̂₂ − l₂)² + (u₁ − θ̂₁)²)   to   d + √((u₂ − θ̂₂)² + (θ̂₁ − l₁)²)
+
+    Args:
+        first: estimates θ̂₁, lower ends l₁ and upper ends u₁, not cut to what is possible.
+        second: likewise.
+
+    Reference:
+        Donner and Zou (2012), Statistical Methods in Medical Research 21(4), 347-359, section 2.
+    """
+    change = second[0] - first[0]
+    lower = change - np.hypot(second[0] - second[1], first[2] - first[0])
+    upper = change + np.hypot(second[2] - second[0], first[0] - first[1])
+    return lower, upper
+
+
 def _first_order(errors: RatioErrors) -> Array:
     """Standard errors of quotients by the delta method; 0 where the denominator is."""
     b = np.where(errors.denominator != 0, errors.denominator, np.inf)

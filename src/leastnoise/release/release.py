@@ -23,7 +23,7 @@ from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
 from leastnoise.query import Labels, Query, RatioQuery, Total, Workload, workload_of_query
 from leastnoise.release.adjustment import Adjustment
-from leastnoise.release.answer_table import answer_table, to_arrow, to_pandas, to_polars
+from leastnoise.release.answer_table import answer_table, shaped_frame, to_arrow, to_pandas, to_polars
 from leastnoise.release.intervals import half_widths
 from leastnoise.release.not_counted import NotCounted
 from leastnoise.release.presentation import Presentation
@@ -99,7 +99,7 @@ class Release:
         serves it best, and sums of one may differ from another by their noise;
         ``adjust(release, nonnegative=False)`` makes them agree, unbiased.
         """
-        return _read_only(self._answers_to(self.plan.workload))
+        return _read_only(self.answers_to(self.plan.workload))
 
     @cached_property
     def unadjusted(self) -> Release:
@@ -111,7 +111,8 @@ class Release:
         """The release without what `present` asks for: nothing rounded, marked or left out."""
         return self if self.presented is None else replace(self, presented=None)
 
-    def _answers_to(self, workload: Workload) -> Array:
+    def answers_to(self, workload: Workload) -> Array:
+        """The answers to a workload that the plan can answer, (m,)."""
         if self.plan.strategy is None or self.adjusted is not None:
             return workload.operator.apply(self.estimates)
         return self.plan.strategy.answers_of(workload, self.measurements)
@@ -268,7 +269,7 @@ class Release:
         }
 
     def _ratio_columns(self, source: RatioSource, level: float) -> dict[str, Any]:
-        return ratio_columns(self.plan, source, self._answers_to, self.unadjusted._answers_to, level)
+        return ratio_columns(self.plan, source, self.answers_to, self.unadjusted.answers_to, level)
 
     def _ratio_table(self, source: RatioSource, level: float) -> Any:
         columns = self._ratio_columns(source, level)
@@ -279,11 +280,11 @@ class Release:
     def _table(self, workload: Workload, level: float) -> Any:
         """A pandas frame with the answers of a workload of one query, indexed as the query is shaped."""
         (block,) = workload.blocks
-        columns: dict[str, Any] = {"answer": self._answers_to(workload)}
+        columns: dict[str, Any] = {"answer": self.answers_to(workload)}
         if self.plan.strategy is not None:
             stderr = np.sqrt(self.plan.strategy.variances_of(workload))
             half = half_widths(workload, self.plan.strategy, stderr, level, False, None)
-            unadjusted = self.unadjusted._answers_to(workload)
+            unadjusted = self.unadjusted.answers_to(workload)
             lower, upper = self._ends(workload, unadjusted, half)
             if self.adjusted is not None:
                 columns["unadjusted"] = unadjusted
@@ -293,18 +294,7 @@ class Release:
         return self._frame(block.query, block.labels, columns)
 
     def _frame(self, query: Query, labels: Labels, columns: dict[str, Any]) -> Any:
-        import pandas as pd
-
-        schema = self.plan.workload.schema
-        factors = None if schema is None else query.factors(schema)
-        if factors:
-            levels: list[Sequence[str]] = [list(factor.labels) for factor in factors]
-            index = pd.MultiIndex.from_product(levels, names=[factor.title for factor in factors])
-            if len(factors) == 1:
-                index = index.get_level_values(0)
-        else:
-            index = pd.Index(list(labels), name="query")
-        return self._marked(pd.DataFrame(columns, index=index))
+        return self._marked(shaped_frame(query, labels, self.plan.workload.schema, columns))
 
     def to_frame(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
         """A pandas frame with one row per query: batch, label, attributes, answer, standard error, interval.
@@ -397,7 +387,7 @@ class Release:
             QueryError: if the attribute has no order, or the plan does not determine its distribution.
             MethodError: where the plan depends on the data, so that errors are not known.
         """
-        own, unadjusted = self._answers_to, self.unadjusted._answers_to
+        own, unadjusted = self.answers_to, self.unadjusted.answers_to
         return quantile_table(self.plan, own, unadjusted, attribute, levels, level, by)
 
     def save(self, path: str | Path) -> Path:

@@ -61,8 +61,8 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
     How many records are in no cell stands beside the answers: as the last rows of a CSV file, whose query is
     "not counted", and elsewhere among what has to be known about the answers.
 
-    Means, shares and ratios follow the counts, without a standard error; then a last column, "note", says
-    which of them are not determined.
+    Means, shares and ratios follow the counts, with a standard error to first order; a last column, "note",
+    says which of them are not determined. A presented release is written as it is shown.
 
     Raises:
         InputError: if the suffix is none of these.
