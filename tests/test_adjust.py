@@ -399,7 +399,8 @@ def test_an_adjusted_release_says_so(tmp_path: Any) -> None:
     assert "adjusted" not in repr(release) and "adjusted" not in repr(adjusted.unadjusted)
     assert "biased" in adjusted.adjusted.statement()
     frame = adjusted.to_frame()
-    assert list(frame) == ["query", "label", "answer", "unadjusted", "stderr", "lower", "upper"]
+    assert list(frame)[:2] == ["query", "label"]
+    assert list(frame)[-5:] == ["answer", "unadjusted", "stderr", "lower", "upper"]
     assert frame.attrs["adjusted"] == adjusted.adjusted.statement()
     assert (frame["unadjusted"] == release.answers).all()
     name = release.plan.workload.names[0]
