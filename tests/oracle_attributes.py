@@ -207,6 +207,10 @@ class Attribute:
     def sums(self) -> Row:
         return tuple(float(v) for v in self.values) + (0.0,) * (self.other is not None)
 
+    def known(self) -> Row:
+        """1 for every declared value, 0 for the other cell."""
+        return (1.0,) * len(self.values) + (0.0,) * (self.other is not None)
+
     def levels(self) -> list[Row]:
         """One row for every region of every depth, outermost first, in order of appearance."""
         paths = [*self.paths, *([(self.other,)] if self.other is not None else [])]

@@ -128,11 +128,11 @@ class Maker:
     def _unit(self, places: list[int]) -> Described:
         rng = self.rng
         if self.style == "tables":
-            return rng.choice([self._marginal, self._marginal, self._cube])(places)
+            return rng.choice([self.marginal, self.marginal, self._cube])(places)
         if len(places) > 1:
-            return rng.choice([self._marginal, self._marginal, self._cube, self._where, self._cases])(places)
+            return rng.choice([self.marginal, self.marginal, self._cube, self._where, self._cases])(places)
         attribute = self.attributes[places[0]]
-        makers = [self._marginal, self._prefix, self._ranges, self._where, self._cases, self._cube]
+        makers = [self.marginal, self._prefix, self._ranges, self._where, self._cases, self._cube]
         if attribute.size > MOST_ROWS:
             makers = [self._ranges, self._where, self._cases]
         if len(attribute.values) <= 8:
@@ -143,20 +143,20 @@ class Maker:
             makers.append(self._sum)
         return rng.choice(makers)(places)
 
-    def _along(self, place: int, row: OfCells) -> Row:
+    def along(self, place: int, row: OfCells) -> Row:
         return tuple(row[probe[place]] for probe in self.probes)
 
     def _one(self, place: int, rows: Iterable[OfCells]) -> list[list[Factor]]:
-        return [[(place, [self._along(place, row) for row in rows])]]
+        return [[(place, [self.along(place, row) for row in rows])]]
 
     def _each(self, place: int) -> Factor:
         attribute = self.attributes[place]
-        return place, [self._along(place, attribute.one(i)) for i in range(attribute.size)]
+        return place, [self.along(place, attribute.one(i)) for i in range(attribute.size)]
 
     def _total(self) -> Described:
         return Described(ln.Total(), {"kind": "total"}, [[]], ())
 
-    def _marginal(self, places: list[int]) -> Described:
+    def marginal(self, places: list[int]) -> Described:
         names = [self.attributes[place].name for place in places]
         plain = {"kind": "marginal", "attributes": names}
         return Described(ln.Marginal(*names), plain, [[self._each(p) for p in places]], tuple(places))
@@ -320,7 +320,7 @@ class Maker:
             sql += f" GROUP BY {'CUBE ' if is_cube else ''}({', '.join(keys)})"
         counts = where
         if summed is not None:
-            counts = times(where, self._along(summed, self.attributes[summed].sums()))
+            counts = times(where, self.along(summed, self.attributes[summed].sums()))
         sets = [some for size in range(len(factors) + 1) for some in combinations(factors, size)]
         chosen = sets if is_cube else [tuple(factors)]
         terms = [[*some, (10**6, [counts])] for some in chosen]

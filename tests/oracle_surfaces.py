@@ -19,15 +19,17 @@ from typing import Any
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.core.errors import LeastnoiseError, QueryError
+from leastnoise.core.errors import LeastnoiseError, QueryError, TooLargeError
 from leastnoise.report import write_answers
 from oracle import GAUSSIAN_REACH, LAPLACE_REACH, Published
 from oracle_cases import DATA_DEPENDENT
 from oracle_labels import Reader
-from oracle_queries import Described, Maker
+from oracle_queries import Described, Maker, Row, times
 
 # Columns of a file of answers that are no attribute.
 OWN = ("query", "label", "answer", "unadjusted", "stderr", "lower_0.95", "upper_0.95")
+# A level at which a Gaussian interval reaches eight standard errors, and misses once in 10^15 answers.
+SURE = 1 - 1.2e-15
 SHARES = (0.1, 0.25, 0.5, 0.75)
 
 
@@ -45,6 +47,7 @@ def judged_surfaces(found: Published, folder: Path) -> list[str]:
         complaints += _text(found, table)
     if found.case.method not in DATA_DEPENDENT:
         complaints += _asked_later(found, rng)
+        complaints += _ratios_later(found, rng)
         complaints += _quantiles(found, rng)
     return complaints
 
@@ -335,6 +338,55 @@ def _asked_later(found: Published, rng: random.Random) -> list[str]:
             if row not in readings:
                 complaints.append(f"asked later, {index} of {asked.toml} is not what it counts")
     return complaints
+
+
+def _ratios_later(found: Published, rng: random.Random) -> list[str]:
+    """A mean, a share or a ratio that the plan determines is the one that is counted record by record."""
+    case, complaints = found.case, []
+    maker = Maker(rng, case.attributes, case.probes, case.n_cells)
+    for query, above, below in _drawn_ratios(maker, rng):
+        try:
+            own = found.release.answer(query, level=SURE)
+        except (QueryError, TooLargeError):
+            continue
+        for index, row, whole, (_, shown) in zip(own.index, above, below, own.iterrows(), strict=True):
+            numerator, denominator = case.truth(row), case.truth(whole)
+            if shown["note"]:
+                continue
+            if denominator == 0:
+                complaints.append(f"{index} of {query} is {shown['estimate']:.9g}, divided by nobody")
+                continue
+            truth = numerator / denominator
+            size = 1 + sum(abs(a) * n for a, n in zip(row, case.counts, strict=True))
+            rounding = 1e-9 * size / abs(denominator)
+            if not shown["lower"] - rounding <= truth <= shown["upper"] + rounding:
+                complaints.append(f"{index} of {query} is {shown['estimate']:.9g}, not {truth:.9g}")
+    return complaints
+
+
+def _drawn_ratios(maker: Maker, rng: random.Random) -> list[tuple[ln.Query, list[Row], list[Row]]]:
+    """Random ratios with the rows of their numerators and denominators over the probes."""
+    n = len(maker.probes)
+    everyone = (1.0,) * n
+    asked: Described = maker.query(0)
+    rows = asked.rows(n)
+    part = asked.python.having(name=None, weight=1.0)
+    drawn = [(ln.Ratio(part, ln.Total()), rows, [everyone] * len(rows))]
+    if all(0 <= entry <= 1 for row in rows for entry in row):
+        drawn.append((ln.Share(part, of=ln.Total()), rows, [everyone] * len(rows)))
+    numbers = [p for p, attribute in enumerate(maker.attributes) if attribute.is_number]
+    if numbers:
+        place = rng.choice(numbers)
+        averaged = maker.attributes[place]
+        values = [value for value, is_in in zip(averaged.sums(), averaged.known(), strict=True) if is_in]
+        others = [p for p in range(len(maker.attributes)) if p != place and maker.attributes[p].size <= 12]
+        by = rng.sample(others, min(len(others), rng.randint(0, 2)))
+        groups = maker.marginal(by).rows(n) if by else [everyone]
+        sums, known = maker.along(place, averaged.sums()), maker.along(place, averaged.known())
+        if len(set(values)) > 1:
+            mean = ln.Mean(averaged.name, by=[maker.attributes[p].name for p in by] or None)
+            drawn.append((mean, [times(group, sums) for group in groups], [times(g, known) for g in groups]))
+    return drawn
 
 
 def _quantiles(found: Published, rng: random.Random) -> list[str]:
