@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.stats import binom
 
 import leastnoise as ln
 from leastnoise.core.errors import InputError, QueryError
-from leastnoise.release import simulated
+from leastnoise.release import Receipt, simulated
 from tolerances import CHANCE
 
 SCHEMA = ln.Schema(hours=range(5), sex=("F", "M"))
@@ -114,6 +115,13 @@ def test_the_same_release_twice_is_refused(tmp_path) -> None:
             ln.changes(earlier, other, "sexes")
         assert caught.value.field == "later"
     assert len(ln.changes(earlier, later, "sexes")) == 2
+    # Two periods of one stream have one id in the ledger, and share noise.
+    first = replace(earlier, receipt=Receipt("town", "monthly", "a"))
+    second = replace(later, receipt=Receipt("town", "monthly", "b"))
+    with pytest.raises(InputError):
+        ln.changes(first, second, "sexes")
+    other = replace(later, receipt=Receipt("town", "yearly", "c"))
+    assert len(ln.changes(first, other, "sexes")) == 2
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
