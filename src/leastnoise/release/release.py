@@ -137,7 +137,7 @@ class Release:
         total = workload_of_query(Total(), schema)
         if not self.plan.strategy.can_answer_all(total):
             return None
-        return float(self.unadjusted._answers_to(total)[0])
+        return float(self.unadjusted.answers_to(total)[0])
 
     @property
     def spent_per_person(self) -> Fraction:
