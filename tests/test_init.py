@@ -22,8 +22,8 @@ from leastnoise.app.drafting.columns import Column, columns_of
 from leastnoise.app.drafting.draft import TABLES, Wishes, draft_spec
 from leastnoise.app.drafting.questions import ask_wishes
 from leastnoise.app.specification.json_schema import json_schema, keys_of
+from leastnoise.app.specification.optional_tables import DESIGN
 from leastnoise.app.specification.spec_file import (
-    DESIGN,
     FILL_IN,
     FURTHER,
     GOALS,

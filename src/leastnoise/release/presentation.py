@@ -101,8 +101,8 @@ class Presentation:
         parts = []
         if self.round_to is not None:
             parts.append(
-                f"Counts and sums are rounded to multiples of {self.round_to:g} and may not add up; ends of "
-                "intervals are rounded outwards."
+                f"Answers that are counts or sums are rounded to multiples of {self.round_to:g} and may not "
+                "add up; ends of intervals are rounded outwards."
             )
         if self.flag_above is not None:
             parts.append(

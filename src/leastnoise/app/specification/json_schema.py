@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.app.specification.not_counted_table import NOT_COUNTED
-from leastnoise.app.specification.spec_file import DESIGN, FURTHER, GOALS, PERSON, PERSON_UNKNOWN
+from leastnoise.app.specification.optional_tables import DESIGN
+from leastnoise.app.specification.spec_file import FURTHER, GOALS, PERSON, PERSON_UNKNOWN
 from leastnoise.data import ENCODINGS
 from leastnoise.privacy import NEIGHBOURS
 from leastnoise.query import COMMON, OBJECTIVES, QUERY_KINDS, THOUSANDS, UNITS, Query

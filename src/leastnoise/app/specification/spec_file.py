@@ -48,24 +48,24 @@ hierarchy, and say what becomes of other values.
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from leastnoise.app.specification.not_counted_table import NOT_COUNTED, NotCountedTable, not_counted_of
+from leastnoise.app.specification.optional_tables import SpecRefusal, design_table, presentation_table
 from leastnoise.app.specification.toml_text import Lines, key_text, slip_in, value_text
 from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, SpecError
 from leastnoise.data import FileFormat
 from leastnoise.privacy import ADD_REMOVE, GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
 from leastnoise.query import COMMON, Query, Schema, Workload, assemble, objective_from_dict, query_from_dict
-from leastnoise.release import PRESENTATION_KEYS, Presentation, presentation_from_plain
+from leastnoise.release import Presentation
 
 MAX_BYTES = 16 * 2**20
 # What `leastnoise init` writes where only a person knows what belongs there.
@@ -86,7 +86,6 @@ PERSON_UNKNOWN = "person_unknown"
 DATA = "data"
 FORMAT = ("separator", "quote", "encoding", "sheet")
 CLEAN = "clean"
-DESIGN = ("objective", "relative_to", "method", "options", "over", "tol", "time_limit", "backend")
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,28 +206,6 @@ def parse_spec(text: str) -> Spec:
     return _parse(text, lambda line: "" if line is None else f"line {line}: ")
 
 
-class _Refusal(SpecError):
-    """What is wrong with a specification, and the table or key that holds it."""
-
-    def __init__(self, message: str, *place: str | int, given: object = None) -> None:
-        super().__init__(message, field=_key_of(place), given=given)
-        self.place = place
-
-    @classmethod
-    def of(cls, table: str, error: InputError, *place: str | int) -> _Refusal:
-        """An error of what a table describes, which becomes one of the table."""
-        refusal = cls(f"{table}: {error}", *place, given=error.given)
-        inner = "" if error.field is None else error.field.removeprefix(str(place[-1])).removeprefix(".")
-        refusal.field = f"{refusal.field}.{inner}" if inner else refusal.field
-        return refusal
-
-
-def _key_of(place: Sequence[str | int]) -> str:
-    """The key at a place, as "privacy.epsilon" or "query[0]"."""
-    keys = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in place)
-    return "".join(keys).removeprefix(".")
-
-
 def _parse(text: str, where: Callable[[int | None], str]) -> Spec:
     """The specification in a text; a refusal begins with where it stands."""
     try:
@@ -242,7 +219,7 @@ def _parse(text: str, where: Callable[[int | None], str]) -> Spec:
     try:
         _check_values(content)
         return _read(content)
-    except _Refusal as refusal:
+    except SpecRefusal as refusal:
         # Looked for only now: a file that is right needs no lines.
         line = Lines(text).of(*refusal.place) if refusal.place else None
         raise SpecError(f"{where(line)}{refusal}", field=refusal.field, given=refusal.given) from None
@@ -271,14 +248,14 @@ def _check_values(content: dict[str, Any]) -> None:
         if value == FILL_IN:
             unfilled.append(place)
         elif isinstance(value, int) and abs(value) > sys.float_info.max:
-            raise _Refusal(f"a whole number must lie within ±{sys.float_info.max:.1e}", *place, given=int)
+            raise SpecRefusal(f"a whole number must lie within ±{sys.float_info.max:.1e}", *place, given=int)
     # A range has two ends: they are one thing to fill in.
     wanted = list(dict.fromkeys(place[:2] for place in unfilled))
     if wanted:
         table, *names = wanted[0]
         name = f" {names[0]}" if names and isinstance(names[0], str) else ""
         more = f"; {len(wanted) - 1} more after it" if len(wanted) > 1 else ""
-        raise _Refusal(
+        raise SpecRefusal(
             f"[{table}]{name} is still to be filled in: put what is public knowledge in the place of "
             f'"{FILL_IN}", as the comment above it says, or delete it{more}',
             *unfilled[0],
@@ -305,16 +282,16 @@ def _read(content: dict[str, Any]) -> Spec:
     unknown = sorted(set(content) - set(tables))
     if unknown:
         words = "there are [schema], [data], [privacy], [[query]], [design], [not_counted], [presentation]"
-        raise _Refusal(f"unknown table {unknown[0]!r}; {words}", unknown[0])
+        raise SpecRefusal(f"unknown table {unknown[0]!r}; {words}", unknown[0])
     for table in ("schema", "privacy"):
         is_left_out = table == "privacy" and table not in content and _has_targets(content)
         if not is_left_out and (not isinstance(content.get(table), dict) or not content[table]):
-            raise _Refusal(f"a [{table}] table is needed", table)
+            raise SpecRefusal(f"a [{table}] table is needed", table)
     queries = content.get("query")
     if isinstance(queries, dict):
-        raise _Refusal("queries come in a list: write [[query]] in double brackets before each", "query")
+        raise SpecRefusal("queries come in a list: write [[query]] in double brackets before each", "query")
     if not isinstance(queries, list) or not queries or not all(isinstance(q, dict) for q in queries):
-        raise _Refusal("at least one [[query]] is needed", "query")
+        raise SpecRefusal("at least one [[query]] is needed", "query")
     schema, format = _data(content.get(DATA, {}), _schema(content["schema"]))
     asked: list[Query] = []
     taken: set[str] = set()
@@ -322,23 +299,25 @@ def _read(content: dict[str, Any]) -> Spec:
         for query in _queries(number, plain, schema):
             if query.name is not None and query.name in taken:
                 words = f"query names must differ, {query.name!r} is given twice"
-                raise _Refusal(f"[[query]] number {number + 1}: {words}", "query", number, given=query.name)
+                raise SpecRefusal(
+                    f"[[query]] number {number + 1}: {words}", "query", number, given=query.name
+                )
             taken |= {query.name} if query.name is not None else set()
             asked.append(query)
     privacy = content.get("privacy", {})
     goal = None if _is_without_numbers(privacy) and _has_targets(content) else _goal(privacy)
     if goal is None:
         _check_without_numbers(privacy)
-    settings, person = _settings(content.get("design", {})), _person(privacy)
-    rest, shown = _not_counted(content, schema), _presentation(content.get("presentation"))
+    settings, person = design_table(content.get("design", {})), _person(privacy)
+    rest, shown = _not_counted(content, schema), presentation_table(content.get("presentation"))
     spec = Spec(schema, tuple(asked), goal, settings, *person, rest, format, shown)
     if goal is None and spec.design.get("objective", "targets") != "targets":
         words = f"a [privacy] table is needed for objective = {spec.design['objective']!r}"
-        raise _Refusal(words, "design", "objective", given=spec.design["objective"])
+        raise SpecRefusal(words, "design", "objective", given=spec.design["objective"])
     try:
         spec.workload  # noqa: B018 - assembled once here, so that weights far apart are found at once
     except InputError as error:
-        raise _Refusal.of("[[query]]", error, "query") from None
+        raise SpecRefusal.of("[[query]]", error, "query") from None
     return spec
 
 
@@ -347,7 +326,7 @@ def _schema(plain: dict[str, Any]) -> Schema:
         try:
             Schema.from_dict({name: given})
         except InputError as error:
-            raise _Refusal.of("[schema]", error, "schema", name) from None
+            raise SpecRefusal.of("[schema]", error, "schema", name) from None
     return Schema.from_dict(plain)
 
 
@@ -356,24 +335,24 @@ def _not_counted(content: dict[str, Any], schema: Schema) -> NotCountedTable:
         return not_counted_of(content.get(NOT_COUNTED, {}), schema)
     except SpecError as error:
         place = (NOT_COUNTED, error.field) if error.field else (NOT_COUNTED,)
-        raise _Refusal(str(error), *place, given=error.given) from None
+        raise SpecRefusal(str(error), *place, given=error.given) from None
 
 
 def _data(plain: Any, schema: Schema) -> tuple[Schema, FileFormat]:
     """The [data] table: the schema with its cleaning, and how files are written."""
     if not isinstance(plain, dict):
-        raise _Refusal("[data] must be a table", DATA)
+        raise SpecRefusal("[data] must be a table", DATA)
     for name in plain:
         if name not in (*FORMAT, CLEAN):
             words = f"[data] does not know {name!r}; it may hold {', '.join((*FORMAT, CLEAN))}"
-            raise _Refusal(words, DATA, name, given=plain[name])
+            raise SpecRefusal(words, DATA, name, given=plain[name])
     try:
         given = {name: value for name, value in plain.items() if name != CLEAN}
         if given.get("quote") == "":
             given["quote"] = None
         return schema.cleaned(plain.get(CLEAN, {})), FileFormat(**given)
     except InputError as error:
-        raise _Refusal.of("[data]", error, DATA) from None
+        raise SpecRefusal.of("[data]", error, DATA) from None
 
 
 def _has_targets(content: dict[str, Any]) -> bool:
@@ -392,10 +371,10 @@ def _queries(number: int, plain: dict[str, Any], schema: Schema) -> list[Query]:
             query.check(schema)
         return found
     except InputError as error:
-        raise _Refusal.of(f"[[query]] number {number + 1}", error, "query", number) from None
+        raise SpecRefusal.of(f"[[query]] number {number + 1}", error, "query", number) from None
     except OverflowError:
         words = f"[[query]] number {number + 1}: its matrix holds numbers beyond 64 bits"
-        raise _Refusal(words, "query", number) from None
+        raise SpecRefusal(words, "query", number) from None
 
 
 def _from_sql(plain: dict[str, Any], schema: Schema) -> list[Query]:
@@ -429,7 +408,7 @@ def _check_without_numbers(plain: dict[str, Any]) -> None:
     """Refuse what only a goal can say: `design` finds the least μ for one record, added or removed."""
     for name, default in FURTHER.items():
         if plain.get(name, default) != default or isinstance(plain.get(name), bool):
-            raise _Refusal(
+            raise SpecRefusal(
                 f"[privacy]: {name} = {plain[name]!r} needs a budget beside it; give an epsilon and a delta "
                 "too, and leastnoise tradeoff says the least epsilon that meets the targets, to be put there",
                 "privacy",
@@ -443,7 +422,7 @@ def _person(plain: dict[str, Any]) -> tuple[str | None, tuple[str | int, ...]]:
     person = plain.get(PERSON)
     if PERSON in plain and (not isinstance(person, str) or not person):
         words = f"[privacy]: person must be the name of a column, in quotes, got {person!r}"
-        raise _Refusal(words, "privacy", PERSON, given=person)
+        raise SpecRefusal(words, "privacy", PERSON, given=person)
     unknown = plain.get(PERSON_UNKNOWN, [])
     is_list = isinstance(unknown, list) and all(type(one) in (str, int) for one in unknown)
     if not is_list or (unknown and person is None):
@@ -451,7 +430,7 @@ def _person(plain: dict[str, Any]) -> tuple[str | None, tuple[str | int, ...]]:
             "[privacy]: person_unknown lists ids of the column that person names, as in "
             f'person = "patient_id" and person_unknown = ["unknown", 0]; got {unknown!r}'
         )
-        raise _Refusal(words, "privacy", PERSON_UNKNOWN, given=unknown)
+        raise SpecRefusal(words, "privacy", PERSON_UNKNOWN, given=unknown)
     return person, tuple(unknown)
 
 
@@ -459,7 +438,7 @@ def _goal(given: dict[str, Any]) -> Goal:
     plain = {name: value for name, value in given.items() if name not in (PERSON, PERSON_UNKNOWN)}
     goal = GOALS.get(frozenset(plain) - set(FURTHER))
     if goal is None:
-        raise _Refusal(
+        raise SpecRefusal(
             "[privacy] must hold epsilon and delta, or epsilon, rho or mu alone (and may hold "
             "neighbours, records_per_person, person and person_unknown); it holds "
             f"{', '.join(map(repr, given))}",
@@ -469,57 +448,9 @@ def _goal(given: dict[str, Any]) -> Goal:
     for name, value in plain.items():
         if name != "neighbours" and isinstance(value, str) and "/" not in value and name != "calibration":
             words = f"[privacy]: {name} must be a number, written without quotes, got {value!r}"
-            raise _Refusal(words, "privacy", name, given=value)
+            raise SpecRefusal(words, "privacy", name, given=value)
     try:
         return goal_from_dict({"goal": goal.__name__, **plain})
     except InputError as error:
         place = () if error.field is None else (error.field,)
-        raise _Refusal.of("[privacy]", error, "privacy", *place) from None
-
-
-def _settings(plain: Any) -> dict[str, Any]:
-    """The [design] table; whether a method or a backend of that name exists, `design` says."""
-    if not isinstance(plain, dict):
-        raise _Refusal("[design] must be a table", "design")
-    for name, value in plain.items():
-        if name not in DESIGN:
-            words = f"[design] does not know {name!r}; it may hold {', '.join(DESIGN)}"
-            raise _Refusal(words, "design", name, given=value)
-        if name in ("objective", "method", "over", "backend") and not isinstance(value, str):
-            raise _Refusal(f"[design]: {name} must be a text, got {value!r}", "design", name, given=value)
-        if name == "options" and not isinstance(value, dict):
-            words = f"[design]: options must be a table, as in {{ branching = 4 }}, got {value!r}"
-            raise _Refusal(words, "design", name, given=value)
-        if name in ("tol", "time_limit"):
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not is_number or not 0 < value < math.inf:
-                raise _Refusal(
-                    f"[design]: {name} must be a positive number, got {value!r}", "design", name, given=value
-                )
-        if name == "relative_to" and (value != "uniform" or "objective" not in plain):
-            raise _Refusal(
-                '[design]: relative_to must be "uniform", beside an objective = "total-variance"; another '
-                "prior is given in Python, to TotalVariance(relative_to=...)",
-                "design",
-                name,
-                given=value,
-            )
-        if name == "objective":
-            try:
-                objective_from_dict(plain)
-            except InputError as error:
-                raise _Refusal.of("[design]", error, "design", name) from None
-    return plain
-
-
-def _presentation(plain: Any) -> Presentation | None:
-    """The [presentation] table."""
-    if plain is None:
-        return None
-    if not isinstance(plain, dict):
-        raise _Refusal("[presentation] must be a table", "presentation")
-    try:
-        return presentation_from_plain(plain)
-    except InputError as error:
-        place = (error.field,) if error.field in PRESENTATION_KEYS else ()
-        raise _Refusal.of("[presentation]", error, "presentation", *place) from None
+        raise SpecRefusal.of("[privacy]", error, "privacy", *place) from None
