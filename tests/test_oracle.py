@@ -7,10 +7,11 @@ LEASTNOISE_ORACLE_SEED draws other cases. A failure names its case; see it again
 from __future__ import annotations
 
 import csv
+import importlib
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from leastnoise.core.errors import UnrecordedSpending
 from leastnoise.planning import plan_checks as checks
 from leastnoise.query.queries import query as base
 from leastnoise.release import count_tables, measuring
-from leastnoise.report import answers as report_answers
 from leastnoise.report import batches
 from leastnoise.strategy import Strategy, Structured
 from leastnoise.strategy.structured import reconstruction as answers
@@ -177,16 +177,18 @@ def _reorders_stderr(patch: pytest.MonkeyPatch) -> None:
 
 
 def _shifts_columns(patch: pytest.MonkeyPatch) -> None:
-    """The columns of attributes in a file of answers lag one row behind."""
-    own = report_answers.attribute_columns
+    """The columns of attributes in frames and files of answers lag one row behind."""
+    # By its full name: the room has a function of the same name.
+    table = importlib.import_module("leastnoise.release.answer_table")
+    own = table.attribute_columns
 
     def shifted(workload: Any, taken: Any) -> Any:
         return {
-            name: type(texts)(texts.known, np.roll(texts.codes, 1))
+            name: replace(texts, codes=np.roll(texts.codes, 1))
             for name, texts in own(workload, taken).items()
         }
 
-    patch.setattr(report_answers, "attribute_columns", shifted)
+    patch.setattr(table, "attribute_columns", shifted)
 
 
 def _shuffles_the_page(patch: pytest.MonkeyPatch) -> None:
