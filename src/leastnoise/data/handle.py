@@ -29,7 +29,7 @@ from leastnoise.data.sources import (
     snapshot,
     table_from_capsule,
 )
-from leastnoise.data.table_cover import MAX_BLOCKS, Block, LeftOut, Subset, plan_scans, summed
+from leastnoise.data.table_cover import MAX_BLOCKS, Block, LeftOut, Subset, first_holders, plan_scans, summed
 from leastnoise.data.withheld_errors import withheld
 from leastnoise.query import Schema
 
@@ -186,6 +186,9 @@ class Data:
         scans: list[list[Block]] = [list(scan) for scan in plan_scans(asked, self.schema)]
         scans += [list(flags[k : k + MAX_BLOCKS]) for k in range(0, len(flags), MAX_BLOCKS)]
         watch = ScanWatch(progress, len(scans))
+        holders = first_holders(
+            asked, [block for scan in scans for block in scan if isinstance(block, tuple)]
+        )
         found: dict[int, npt.NDArray[np.int64]] = {}
         n_left_out: list[int] = []
         totals, rests = set(), set()
@@ -198,9 +201,8 @@ class Data:
                     counts = x[:-1]
                     totals.add(int(counts.sum()))
                     rests.add(int(x[-1]))
-                    for place, subset in enumerate(asked):
-                        if place not in found and set(subset) <= set(block):
-                            found[place] = summed(counts, block, subset, self.schema)
+                    for place in holders[block]:
+                        found[place] = summed(counts, block, asked[place], self.schema)
         # What no engine should let happen; a version held wrongly would show here first.
         if len(totals) > 1 or len(rests) > 1:
             raise DataError(CHANGED, field="table")
