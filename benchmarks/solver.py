@@ -38,8 +38,8 @@ from typing import Any
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.core import threads
 from leastnoise.core.operators import Array
+from leastnoise.core.resources import SMALL_FOR_THREADS, threads_for_matrices_of
 from leastnoise.papers.coa import coa
 from leastnoise.papers.fitness import representation
 from leastnoise.papers.smii import smii
@@ -194,7 +194,7 @@ def measured(problem: Problem, limit: float, tol: float) -> dict[str, Any]:
         ln.design(tiny, ln.GDP(2), objective=ln.TotalVariance(within_targets=True))
     given = asked(problem, limit)
     m, n = given.workload.shape
-    with threads.for_matrices_of(n):
+    with threads_for_matrices_of(n):
         product = seconds_of_product(n)
     before = reset_peak()
     reports: list[tuple[float, float]] = []
@@ -228,7 +228,7 @@ def measured(problem: Problem, limit: float, tol: float) -> dict[str, Any]:
         "arrays": None if peak is None or 8 * n * n < 2**20 else peak / (8 * n * n),
     }
     others_limit = min(PATIENCE * search, limit)
-    with threads.for_matrices_of(n):
+    with threads_for_matrices_of(n):
         if problem.objective == "total":
             row["fixed"] = fixed_point(given.workload, certificate.achieved, tol, others_limit)
             row["coa"] = coa_row(given.workload, certificate.achieved, limit)
@@ -395,7 +395,7 @@ def machine() -> str:
         if pool["user_api"] == "blas"
     )
     return (
-        f"{model}, {usable} usable cores. BLAS: {blas}; one thread below {threads.SMALL} cells. "
+        f"{model}, {usable} usable cores. BLAS: {blas}; one thread below {SMALL_FOR_THREADS} cells. "
         f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}, "
         f"leastnoise {ln.__version__}. Load {os.getloadavg()[0]:.1f} at the start."
     )

@@ -29,6 +29,7 @@ from leastnoise.bounds import certificate
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import LeastnoiseError, PlanFileError, PrivacyError, UnrecordedSpending
+from leastnoise.core.random_bits import SystemBits
 from leastnoise.data import duckdb_scan as counting
 from leastnoise.data import handle
 from leastnoise.data import table_cover as blocks
@@ -41,7 +42,6 @@ from leastnoise.privacy.ledger import history, rows, spending
 from leastnoise.query import Axis
 from leastnoise.release import count_tables, intervals, measuring, noise, not_counted
 from leastnoise.release import release as release_module
-from leastnoise.release.noise import many_draws, samplers
 from leastnoise.release.release import Receipt
 from leastnoise.report import auditing as audit
 from leastnoise.strategy import AxisForm, ProductBlock, Strategy, Structured, budget, centred_form, rounding
@@ -542,9 +542,7 @@ def _one_draw_for_all(own: Any, integers: Any, bits: Any) -> Any:
 
 
 def _repeated_chunks(law: Any, scale: int, size: int, bits: Any) -> list[int]:
-    first = many_draws._block(
-        law, scale, min(many_draws._BLOCK, size), bits, 63 - law.log_modulus, many_draws._CHUNK
-    )
+    first = noise._block(law, scale, min(noise._BLOCK, size), bits, 63 - law.log_modulus, noise._CHUNK)
     return (first * (size // max(len(first), 1) + 1))[:size]
 
 
@@ -558,7 +556,7 @@ def _draws_first(ledger: Any, plan: Any, source: Any, *_: Any) -> Any:
     charge = plan.charge
     ledger.check(charge, "id", plan.after)
     read = measuring._read(plan, count_tables(plan.workload, source, 1))
-    noisy = measuring._noisy(plan, read, noise.SystemBits())
+    noisy = measuring._noisy(plan, read, SystemBits())
     entry = ledger.spend(charge, "id", plan.after)
     given = ln.Release(plan, noisy, Receipt(ledger.dataset, "id", entry.head))
     ledger.store(entry, given.to_bytes())
@@ -568,7 +566,7 @@ def _draws_first(ledger: Any, plan: Any, source: Any, *_: Any) -> Any:
 def _never_pays(ledger: Any, plan: Any, source: Any, *_: Any) -> Any:
     ledger.check(plan.charge, "id", plan.after)
     read = measuring._read(plan, count_tables(plan.workload, source, 1))
-    return ln.Release(plan, measuring._noisy(plan, read, noise.SystemBits()), Receipt("town", "id", "0"))
+    return ln.Release(plan, measuring._noisy(plan, read, SystemBits()), Receipt("town", "id", "0"))
 
 
 def _replays_with_new_noise(patch: pytest.MonkeyPatch) -> None:
@@ -727,7 +725,7 @@ BUGS = [
         "the sign of the noise is lost",
         noise_takes_both_signs,
         "test_noise.py::test_variance_is_right_and_a_twin_is_rejected",
-        _changed(samplers, "draw_many", lambda drawn: [abs(value) for value in drawn]),
+        _changed(noise, "draw_many", lambda drawn: [abs(value) for value in drawn]),
     ),
     Bug(
         "noise shared by rows",
@@ -741,7 +739,7 @@ BUGS = [
         "the first block of draws is repeated",
         every_integer_has_noise_of_its_own,
         "test_planted_bugs.py::test_checks_hold",
-        _set(samplers, "draw_many", _repeated_chunks),
+        _set(noise, "draw_many", _repeated_chunks),
     ),
     Bug(
         "noise shared by releases",

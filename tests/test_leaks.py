@@ -12,14 +12,12 @@ import ast
 import inspect
 import io
 import logging
-import pkgutil
 import re
 import textwrap
 import traceback
 import warnings
 import zipfile
 from decimal import Decimal
-from importlib import import_module
 
 import duckdb
 import numpy as np
@@ -31,6 +29,7 @@ from leastnoise import strategy
 from leastnoise.core import exact_integers as exact
 from leastnoise.core import random_bits
 from leastnoise.core.errors import LeastnoiseError, UnrecordedSpending
+from leastnoise.core.random_bits import SystemBits
 from leastnoise.release import counts, measuring, noise
 from leastnoise.strategy.structured import axis_form, blocks, integer_blocks, tables
 
@@ -220,12 +219,13 @@ def failures(table, folder, monkeypatch):
     """Name to something that fails, with the truth within reach of its message."""
     plan = plan_for(GOALS[0])
     given = ln.Release(
-        plan, measuring.with_noise(plan.strategy, plan.strategy.answers(np.array(COUNTS)), noise.SystemBits())
+        plan,
+        measuring.with_noise(plan.strategy, plan.strategy.answers(np.array(COUNTS)), SystemBits()),
     )
     small = ln.design(ln.assemble([ln.Total()], SCHEMA), GOALS[0])
     small_release = ln.Release(
         small,
-        measuring.with_noise(small.strategy, small.strategy.answers(np.array(COUNTS)), noise.SystemBits()),
+        measuring.with_noise(small.strategy, small.strategy.answers(np.array(COUNTS)), SystemBits()),
     )
     broken = table.project("age, sex AS gender")
     failing = table.filter("sex LIKE 'CAN%'").project("CAST(sex AS INTEGER) AS age, sex")
@@ -410,10 +410,7 @@ PATH = [
     data_module.Data.vector,
     exact,
     random_bits,
-    *(
-        import_module(found.name)
-        for found in pkgutil.iter_modules(noise.__path__, "leastnoise.release.noise.")
-    ),
+    noise,
 ]
 
 

@@ -14,7 +14,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import leastnoise as ln
-from leastnoise.core import threads
+from leastnoise.core.resources import SMALL_FOR_THREADS
 from leastnoise.planning import one_method
 from leastnoise.planning.p_identity import coarse_to_fine as searches
 
@@ -92,10 +92,10 @@ def test_few_cells_are_rounded_with_one_thread(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(one_method, "plan_of", counted)
     with threadpool_limits(limits=2, user_api="blas"):
-        for n in (threads.SMALL - 1, threads.SMALL):
+        for n in (SMALL_FOR_THREADS - 1, SMALL_FOR_THREADS):
             workload = ln.Workload.from_matrix(np.ones((1, n), dtype=int))
             ln.design(workload, ln.GDP(1), method="workload")
-    assert max(seen[threads.SMALL - 1]) == 1 and max(seen[threads.SMALL]) == 2
+    assert max(seen[SMALL_FOR_THREADS - 1]) == 1 and max(seen[SMALL_FOR_THREADS]) == 2
 
 
 @pytest.mark.thorough

@@ -4,10 +4,9 @@ errors              every exception of the library
 remedies            what an error says to do next, as values
 printable           text that cannot take over a terminal
 operators           matrices known by what they do
-directed            exact rationals as floats, rounded up or down
+directed            floats on a known side of rationals, and decimals that enclose
 exact_integers      integer arithmetic that cannot wrap
 limbs               exact products of short integers, by floats
-decimal_intervals   decimals that enclose what they stand for
 merged_cells        cells with equal columns of the workload, merged
 numerical_rank      the rank of rows, by one criterion for the whole package
 backend             matrix operations on NumPy or PyTorch
@@ -16,8 +15,7 @@ random_bits         the one source of secret random bits
 deadline            the deadline of a search, and its progress callback
 progress            where a long computation stands, and how it ended
 interruption        Ctrl-C, held back where it would waste what was paid for
-threads             how many threads linear algebra may use
-resources           memory and time, estimated before the first step
+resources           memory, time and threads of linear algebra, before the first step
 whole_file          files that are written whole or not at all
 container           one file of JSON and arrays, read without trusting it
 """

@@ -1,4 +1,4 @@
-"""Memory and time that linear algebra takes, estimated before it starts.
+"""Memory, time and threads of linear algebra, settled before it starts.
 
 A decomposition cannot be interrupted and a process that runs out of memory is killed, so both are estimated
 first. Every method says what it needs (`Needs`), in bytes and in floating-point operations; `why_too_much` is
@@ -15,6 +15,8 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -50,6 +52,9 @@ _PROBE_ROWS = 512
 
 # Products that are timed. The fastest counts: promises are for quiet cores.
 _PROBES = 5
+
+# Rows from which a second BLAS thread earns its keep.
+SMALL_FOR_THREADS = 512
 
 
 @dataclass(frozen=True)
@@ -195,3 +200,23 @@ def seconds_to_text(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:.0f} s"
     return f"{seconds / 60:,.0f} minutes" if seconds < 7200 else f"{seconds / 3600:,.0f} hours"
+
+
+@contextmanager
+def threads_for_matrices_of(size: int) -> Iterator[None]:
+    """One BLAS thread while matrices have few rows; the user's own setting from SMALL_FOR_THREADS rows on.
+
+    On matrices of a few hundred rows a second thread gains little, and where another process keeps a core
+    busy it costs dearly, because threads wait for each other at every step: designing prefix sums of 256
+    cells beside one busy core took 5 s with two threads and 0.25 s with one.
+    """
+    if size >= SMALL_FOR_THREADS:
+        yield
+        return
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        yield
+        return
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield

@@ -57,7 +57,6 @@ Messages hold nothing true about the table: what the engine says is withheld.
 
 A file imports only files that stand above it here:
 
-    withheld_errors   errors that say nothing about the table
     placement         what places a value in its cell, told once for all engines
     columns           how a schema meets columns: by name and by type
     people            whose record it is
@@ -88,14 +87,13 @@ from leastnoise.data.columns import other_separator
 from leastnoise.data.csv_blocks import DroppedRecords
 from leastnoise.data.csv_records import MAX_RECORD
 from leastnoise.data.file_format import ENCODINGS, FileFormat
-from leastnoise.data.handle import Data, counts_from_vector, is_count_vector, vectorize
+from leastnoise.data.handle import Data, counts_from_vector, is_count_vector, vectorize, withheld
 from leastnoise.data.schema_fit import ColumnFit, SchemaFit, fit_of
 from leastnoise.data.sources import column_types, files_named
 from leastnoise.data.spreadsheets import sheet_header
 from leastnoise.data.table_cover import summed
 from leastnoise.data.text_files import TextFile
 from leastnoise.data.version import identity_of, version_digest
-from leastnoise.data.withheld_errors import withheld
 
 __all__ = [
     "ENCODINGS",

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.core.errors import DataError, TooLargeError
+from leastnoise.core.errors import DataError, LeastnoiseError, TooLargeError
 from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data import duckdb_scan, ibis_scan
@@ -30,7 +30,6 @@ from leastnoise.data.sources import (
     table_from_capsule,
 )
 from leastnoise.data.table_cover import MAX_BLOCKS, Block, LeftOut, Subset, first_holders, plan_scans, summed
-from leastnoise.data.withheld_errors import withheld
 from leastnoise.query import Schema
 
 
@@ -459,3 +458,27 @@ def counts_from_vector(source: Any, n: int, shape: tuple[int, ...] | None = None
     if x.dtype.kind != "i" and (x > 2**63 - 1).any():
         return np.array([int(count) for count in x], dtype=object)
     return x.astype(np.int64)
+
+
+_T = TypeVar("_T")
+
+
+def withheld(step: str, run: Callable[[], _T]) -> _T:
+    """What ``run`` returns; if it fails, an error of ours without a word of the original.
+
+    An engine quotes values in its messages, so the new error is raised outside
+    the handler: not even ``__context__`` leads back to the old one.
+    """
+    try:
+        return run()
+    except LeastnoiseError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+    raise DataError(
+        f"{step} failed ({kind}). The reason is withheld, because it can hold values of the table",
+        field="table",
+        given=kind,
+        remedy="check that the table opens in its own program, that its columns are plain text or "
+        "numbers, and that there is enough memory",
+    )

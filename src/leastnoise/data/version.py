@@ -24,10 +24,9 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 from leastnoise.data.file_format import FileFormat
-from leastnoise.data.handle import Data, is_count_vector
+from leastnoise.data.handle import Data, is_count_vector, withheld
 from leastnoise.data.snapshots import feed_file
 from leastnoise.data.sources import suffix_of
-from leastnoise.data.withheld_errors import withheld
 
 # The rules by which bytes become records and records find their cells. To be raised with every change after
 # which some record of some file could be placed otherwise: releases before and after it are then never added

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from leastnoise.bounds import ProductWitness
-from leastnoise.core import threads
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
-from leastnoise.core.resources import seconds_for, why_too_much
+from leastnoise.core.resources import seconds_for, threads_for_matrices_of, why_too_much
 from leastnoise.planning.method import Method, Reasons, Request, SearchResult
 from leastnoise.planning.one_method import meeting_caps, plan_of
 from leastnoise.planning.plan import Plan
@@ -248,7 +247,7 @@ def _try_refinements(trials: Trials, best: Plan, refine: _Refine) -> None:
     ranked = (best, *(plan for plan in others if plan is not best))
     rows = [_unit_rows(plan) for plan in ranked if _can_be_listed(plan)]
     # A step that goes too far ends in numbers that are not finite, and is taken back.
-    with threads.for_matrices_of(request.workload.shape[1]), np.errstate(all="ignore"):
+    with threads_for_matrices_of(request.workload.shape[1]), np.errstate(all="ignore"):
         for how, propose in refine(request, rows, deadline):
             trials.judge(how, partial(_refined, best, request, how, propose))
             trials.tell()

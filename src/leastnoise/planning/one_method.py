@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from leastnoise.bounds import ProductWitness, Witness, largest_share
-from leastnoise.core import threads
 from leastnoise.core.deadline import LEAST_TIME
 from leastnoise.core.decompositions import computed_on
 from leastnoise.core.directed import root_above
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
-from leastnoise.core.resources import Needs
+from leastnoise.core.resources import Needs, threads_for_matrices_of
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method import Method, Reasons, Request, SearchResult
 from leastnoise.planning.method_list import all_methods
@@ -71,11 +70,11 @@ def plan_from_search(method: Method, request: Request, has_goal: bool, needs: Ne
     if method.is_data_dependent:
         return _plan_of_mechanism(method, request)
     with computed_on(None if request.backend == "numpy" else load_backend(request.backend)):
-        with threads.for_matrices_of(method.matrix_size(request)):
+        with threads_for_matrices_of(method.matrix_size(request)):
             found = method.find(_with_time_to_search(request, needs))
         assert isinstance(found, SearchResult)
         # Rounding to integers too: with several threads the same request could have another digest.
-        with threads.for_matrices_of(request.workload.shape[1]):
+        with threads_for_matrices_of(request.workload.shape[1]):
             return plan_of(method.name, request.options, request, has_goal, found)
 
 

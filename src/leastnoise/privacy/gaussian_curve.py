@@ -23,7 +23,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from leastnoise.core.decimal_intervals import ONE, TWO, Arithmetic, Interval, arithmetic, clip, density, mills
+from leastnoise.core.directed import ONE, TWO, Arithmetic, Interval, arithmetic, clip, density, mills
 from leastnoise.core.errors import PrivacyError
 from leastnoise.core.remedies import Argument, Remedy
 

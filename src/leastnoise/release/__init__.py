@@ -5,7 +5,7 @@ the stored noisy integers there are only integers: y = A x + noise, or the stage
 of a mechanism that depends on the data. Everything after that is post-processing,
 done in floating point from y alone, and costs no privacy however often it is done.
 
-    noise/           exact noise: the only secret randomness
+    noise            exact noise: the only secret randomness
     counts.py        the counts of a table, as a plan asks for them
     not_counted.py   how many records no declared cell took, measured beside the plan
     intervals.py     how far an answer may be from the truth, at any level

@@ -10,10 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leastnoise.core import threads
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, LeastnoiseError
 from leastnoise.core.progress import Progress
+from leastnoise.core.resources import SMALL_FOR_THREADS, threads_for_matrices_of
 from leastnoise.planning import Plan, Request, design, method_named
 from leastnoise.privacy import Goal
 from leastnoise.query import Workload
@@ -152,7 +152,7 @@ class Redesigns:
             return [self._result(job) for job in jobs]
         # Small matrices: one BLAS thread for each. Limited from outside, because designs that end at
         # different times would put back each other's limits.
-        with threads.for_matrices_of(0), ThreadPoolExecutor(at_once) as pool:
+        with threads_for_matrices_of(0), ThreadPoolExecutor(at_once) as pool:
             waiting: list[Future[Change | str]] = [pool.submit(self._result, job, at_once) for job in jobs]
             try:
                 for done in as_completed(waiting):
@@ -171,7 +171,7 @@ class Redesigns:
             return 1
         asked = Request(self.plan.workload, self.plan.privacy, objective=self.plan.objective)
         known = method_named(self.plan.method)
-        is_small = known.matrix_size(asked) < threads.SMALL
+        is_small = known.matrix_size(asked) < SMALL_FOR_THREADS
         return (os.cpu_count() or 1) if is_small else 1
 
     def _result(self, job: Job, at_once: int = 1) -> Change | str:

@@ -14,26 +14,24 @@ From these five follow `rows`, `column_norms`, `quadratic` and `basis`, which a
 class overrides where it knows a shorter way. `tests/laws.py` states what all of
 them must obey; a new class joins by one line in its list.
 
-    base.py       the contract, and what follows from it
-    cells.py      cells one by one, all together, or in groups
-    ranges.py     sums over intervals
+    base.py       the contract, what follows from it, and array axes in another order, by their names
+    cells.py      cells one by one, all together, in groups, and in intervals
     entries.py    a matrix given entry by entry, dense or sparse
     combined.py   products, stacks, weighted or chosen rows, other orders of attributes
     deferred.py   an operator that is built on first use
-    axes.py       array axes in another order, by their names
 """
 
-from leastnoise.core.operators.axes import arranged
 from leastnoise.core.operators.base import (
     MAX_ENTRIES,
     MAX_MULTIPLIED,
     Array,
     Operator,
+    arranged,
     column_chunks,
     require_room,
     squared_rows,
 )
-from leastnoise.core.operators.cells import AllOnes, Groups, Identity
+from leastnoise.core.operators.cells import AllOnes, CumulativeSum, EveryRange, Groups, Identity, SomeRanges
 from leastnoise.core.operators.combined import (
     EveryLevel,
     Kronecker,
@@ -47,7 +45,6 @@ from leastnoise.core.operators.combined import (
 )
 from leastnoise.core.operators.deferred import Deferred
 from leastnoise.core.operators.entries import EXACT_FLOAT, Matrix, SparseMatrix, from_entries
-from leastnoise.core.operators.ranges import CumulativeSum, EveryRange, SomeRanges
 
 __all__ = [
     "EXACT_FLOAT",

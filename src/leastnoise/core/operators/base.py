@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -225,3 +225,22 @@ def squared_rows(operator: Operator, gain: Array) -> Array:
     if operator.shape[0] * gain.shape[1] > MAX_MULTIPLIED and operator.is_quick:
         return operator.squared_products(gain)
     return sum_of_squares(operator, gain)
+
+
+def arranged(values: Array, have: Sequence[Hashable], want: Sequence[Hashable]) -> Array:
+    """The same numbers with the leading array axes, named `have`, in the order `want`; further axes stay.
+
+    An answer under the wrong label comes from two pieces of code that disagree about an order. So nobody
+    transposes by position: axes are named, on both sides, and this function finds the positions.
+
+    Example:
+        >>> import numpy as np
+        >>> arranged(np.zeros((2, 3, 5)), ["age", "sex"], ["sex", "age"]).shape
+        (3, 2, 5)
+    """
+    if list(have) == list(want):
+        return values
+    if not len(have) == len(want) == len({*have}) or {*have} != {*want}:
+        raise ValueError(f"axes {list(have)} cannot be put in the order {list(want)}")
+    place = {name: position for position, name in enumerate(have)}
+    return values.transpose(*(place[name] for name in want), *range(len(want), values.ndim))

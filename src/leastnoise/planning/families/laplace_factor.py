@@ -23,12 +23,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from leastnoise.core import threads
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, InputError
 from leastnoise.core.merged_cells import distinct_cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.core.resources import threads_for_matrices_of
 from leastnoise.planning.families.bases import NEEDED, scaled_rows, wavelet_basis
 from leastnoise.planning.families.crossed_tables import on_grid
 from leastnoise.planning.families.fixed_rows import tree
@@ -119,7 +119,7 @@ def best_factor(gram: Array, *, seed: int = 0, time_limit: float | None = None) 
     V = V[np.ix_(cells.first, cells.first)]
     best: LaplaceFactor | None = None
     endings: list[Ended] = []
-    with threads.for_matrices_of(len(V)), np.errstate(all="ignore"):
+    with threads_for_matrices_of(len(V)), np.errstate(all="ignore"):
         for how, make in _candidates(V, seed, deadline):
             if best is not None and deadline.is_past:
                 endings.append("deadline")

@@ -29,10 +29,10 @@ from functools import partial
 
 import numpy as np
 
-from leastnoise.core import threads
 from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
+from leastnoise.core.resources import threads_for_matrices_of
 from leastnoise.planning.p_identity.objective_function import Problem, total_and_gradient
 from leastnoise.solver import minimise_smooth
 
@@ -249,7 +249,7 @@ def search(
     from scipy import optimize  # noqa: F401
 
     nothing = SearchPoint(np.zeros((problem.n, effort.p or 1)), float(problem.diagonal.sum()))
-    with threads.for_matrices_of(0):
+    with threads_for_matrices_of(0):
         found = _StartSearch(problem, effort, asked).find(generator)
     return replace(min(nothing, found, key=lambda point: point.value), ended=found.ended)
 

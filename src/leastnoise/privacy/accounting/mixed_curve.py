@@ -28,7 +28,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from leastnoise.core.decimal_intervals import ONE, Interval, arithmetic
+from leastnoise.core.directed import ONE, Interval, arithmetic
 from leastnoise.privacy.gaussian_curve import Number, epsilon_of, gaussian_delta_bounds, mu_of_pure
 
 # At most this many outcomes are listed one by one, 0.3 ms each. More are moved onto a grid of about as many.
