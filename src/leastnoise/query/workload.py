@@ -319,6 +319,8 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
     for query in given:
         if not isinstance(query, Query):
             raise WorkloadError.must("queries", "be queries such as Total()", given=type(query))
+    if all(query.is_linear for query in given):
+        return Workload(_blocks(given, _names(given), schema), schema)
     batch = expanded(given, _names(given), schema)
     return Workload(_blocks(batch.queries, batch.names, schema), schema, batch.ratios)
 

@@ -27,8 +27,9 @@ class Schema:
         Schema(age: 0–115; sex: F, M; 232 cells)
     """
 
-    __slots__ = ("_attributes",)
+    __slots__ = ("_attributes", "_shape")
     _attributes: dict[str, Attribute]
+    _shape: tuple[int, ...]
 
     def __init__(self, named: Mapping[str, Any] | None = None, /, **attributes: Any) -> None:
         # A mapping serves names that are no Python words: Schema({"years lived here": range(100)}).
@@ -42,9 +43,9 @@ class Schema:
             raise SchemaError.must(
                 "schema", "have at least one attribute, as in Schema(sex=('F', 'M'))", given={}
             )
-        object.__setattr__(
-            self, "_attributes", {name: _declared(name, given) for name, given in attributes.items()}
-        )
+        declared = {name: _declared(name, given) for name, given in attributes.items()}
+        object.__setattr__(self, "_attributes", declared)
+        object.__setattr__(self, "_shape", tuple(attribute.size for attribute in declared.values()))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a schema cannot be changed; make another")
@@ -63,7 +64,7 @@ class Schema:
     @property
     def shape(self) -> tuple[int, ...]:
         """The number of values of each attribute."""
-        return tuple(attribute.size for attribute in self._attributes.values())
+        return self._shape
 
     @property
     def n_cells(self) -> int:
