@@ -96,7 +96,8 @@ from leastnoise.query.schema.calendar import (
     period_number,
 )
 from leastnoise.query.schema.cleaning import BLANKS, CAPITALS, SMALL, THOUSANDS, Cleaning
-from leastnoise.query.schema.named import Categories, Hierarchy
+from leastnoise.query.schema.hierarchy import Hierarchy
+from leastnoise.query.schema.named import Categories
 from leastnoise.query.schema.numeric import Bins, Integers
 from leastnoise.query.schema.periods import Periods
 from leastnoise.query.schema.schema import Schema

@@ -12,7 +12,8 @@ policy says otherwise; how many were is published with noise only.
     attribute.py   what all kinds share: cells, labels, policies; which text stands for which number
     cleaning.py    what is done to the text of a value before it is placed
     numeric.py     whole numbers, and intervals of a measured number
-    named.py       categories, and regions within regions
+    named.py       names, and categories
+    hierarchy.py   regions within regions
     calendar.py    days, weeks, months, quarters and years; which text is a date
     periods.py     consecutive periods of time
     schema.py      the schema
@@ -20,7 +21,8 @@ policy says otherwise; how many were is published with noise only.
 
 from leastnoise.query.schema.attribute import Attribute, Value
 from leastnoise.query.schema.cleaning import Cleaning
-from leastnoise.query.schema.named import Categories, Hierarchy, Level
+from leastnoise.query.schema.hierarchy import Hierarchy, Level
+from leastnoise.query.schema.named import Categories
 from leastnoise.query.schema.numeric import Bins, Integers
 from leastnoise.query.schema.periods import Periods
 from leastnoise.query.schema.schema import Schema

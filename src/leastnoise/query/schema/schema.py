@@ -10,7 +10,8 @@ from leastnoise.core.errors import SchemaError
 from leastnoise.core.printable import in_figures
 from leastnoise.query.schema.attribute import Attribute
 from leastnoise.query.schema.cleaning import Cleaning, cleaning_from
-from leastnoise.query.schema.named import Categories, Hierarchy, Named
+from leastnoise.query.schema.hierarchy import Hierarchy
+from leastnoise.query.schema.named import Categories, Named
 from leastnoise.query.schema.numeric import Bins, Integers
 from leastnoise.query.schema.periods import Periods
 
