@@ -96,6 +96,7 @@ from leastnoise.query.schema.calendar import (
     period_number,
 )
 from leastnoise.query.schema.cleaning import BLANKS, CAPITALS, SMALL, THOUSANDS, Cleaning
+from leastnoise.query.schema.code_list import CodeList, code_list_of, read_code_list, read_code_rows
 from leastnoise.query.schema.hierarchy import Hierarchy
 from leastnoise.query.schema.named import Categories
 from leastnoise.query.schema.numeric import Bins, Integers
@@ -136,6 +137,7 @@ __all__ = [
     "Cell",
     "Changes",
     "Cleaning",
+    "CodeList",
     "Combination",
     "ComparisonCondition",
     "Condition",
@@ -184,6 +186,7 @@ __all__ = [
     "axes_to_plain",
     "check_spanned",
     "check_time",
+    "code_list_of",
     "compare_numbers",
     "condition_to_text",
     "counterpart",
@@ -208,6 +211,8 @@ __all__ = [
     "periods_of_cells",
     "products_of",
     "query_from_dict",
+    "read_code_list",
+    "read_code_rows",
     "satisfying",
     "term_labels",
     "term_operator",

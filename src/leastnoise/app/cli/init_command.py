@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from leastnoise.app.cli.outputs import check_new
 from leastnoise.app.cli.publish_commands import Encoding, Quote, Separator, Sheet
 from leastnoise.app.cli.terminal import say
-from leastnoise.app.drafting.columns import Column, columns_of
+from leastnoise.app.drafting.codebook import read_codebook
+from leastnoise.app.drafting.columns import Column, columns_of, is_identifier
 from leastnoise.app.drafting.draft import Wishes, draft_spec, next_commands
 from leastnoise.app.drafting.questions import ask_records, ask_wishes, column_named
 from leastnoise.app.specification import FILL_IN
@@ -41,6 +43,17 @@ def init(
         int | None,
         typer.Option("--records-per-person", min=1, help="count at most this many records of each person"),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", help="the columns to publish, separated by commas; all by default"),
+    ] = None,
+    codebook: Annotated[
+        Path | None,
+        typer.Option(
+            "--codebook",
+            help="a public CSV or JSON file of values, with the columns column, code, label and parent",
+        ),
+    ] = None,
     separator: Separator = None,
     quote: Quote = '"',
     encoding: Encoding = None,
@@ -60,13 +73,37 @@ def init(
         raise InputError("name the table, as in: leastnoise init people.csv", field="table", given=None)
     target = _new_file(out, table, force=force)
     format = FileFormat(separator, quote or None, encoding, sheet)
-    columns = columns_of(table, format)
-    wishes = _wishes(columns, person, records_per_person, may_ask=not yes)
-    text = draft_spec(columns, wishes, spec=str(target), table=table, format=format)
+    found = columns_of(table, format)
+    declared = {} if codebook is None else _codebook(codebook, found)
+    wishes = replace(_wishes(found, person, records_per_person, may_ask=not yes), declared=declared)
+    if columns is not None:
+        wishes = _only(wishes, found, columns)
+    text = draft_spec(found, wishes, spec=str(target), table=table, format=format)
     with written_whole(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
     say(f"wrote {target}")
     _say_what_is_next(text, target, table, wishes)
+
+
+def _only(wishes: Wishes, found: Sequence[Column], listed: str) -> Wishes:
+    """The wishes for the columns that are listed, and no others."""
+    names = [column.name for column in found]
+    try:
+        chosen = {column_named(part.strip(), names) for part in listed.split(",") if part.strip()}
+    except ValueError as error:
+        raise InputError(f"--columns: {error}", field="columns", given=listed) from None
+    left_out = frozenset(names) - chosen - {wishes.person}
+    return replace(wishes, left_out=left_out, named=frozenset(filter(is_identifier, chosen)))
+
+
+def _codebook(path: Path, found: Sequence[Column]) -> dict[str, dict[str, Any]]:
+    """What the codebook declares of the table's columns."""
+    declared = read_codebook(path)
+    names = [column.name for column in found]
+    for name in declared:
+        if name not in names:
+            _note(f"the codebook lists {name!r}, which is no column of the table")
+    return {name: own for name, own in declared.items() if name in names}
 
 
 def _new_file(out: Path | None, table: str, *, force: bool) -> Path:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from leastnoise.app.drafting.codebook import fitting
 from leastnoise.app.drafting.columns import Column, is_identifier
 from leastnoise.app.specification import FILL_IN
 from leastnoise.app.specification.toml_text import key_text, value_text
@@ -78,6 +80,8 @@ _BLANK = {
     "whole": f'{{ range = ["{FILL_IN}", "{FILL_IN}"] }}',
     "measured": f'{{ bins = ["{FILL_IN}"] }}',
     "truth": '["false", "true"]',
+    # A file of text may hold True, TRUE or true.
+    "written truth": '{ categories = ["false", "true"], clean = { ignore_case = true } }',
     "date": f'{{ periods = ["{FILL_IN}", "{FILL_IN}"], by = "month" }}',
     "moment": f'{{ periods = ["{FILL_IN}", "{FILL_IN}"], by = "month", zone = "{FILL_IN}" }}',
 }
@@ -94,6 +98,7 @@ class Wishes:
         records_per_person: how many at most.
         tables: "each", "pairs" or "all".
         named: columns to publish although they look like identifiers of records.
+        declared: what a codebook says of columns, as [schema] holds it.
         stderr: the standard error that every count must keep; the privacy goal is left out then.
     """
 
@@ -106,6 +111,7 @@ class Wishes:
     delta: float = 1e-6
     stderr: float | None = None
     named: frozenset[str] = frozenset()
+    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def draft_spec(
@@ -208,15 +214,22 @@ def _declared(column: Column, wishes: Wishes) -> str:
         )
     if kind not in _BLANK:
         return f"# {shown} contains neither text nor numbers and is left out.\n"
+    listed = fitting(wishes.declared[name], column.kind) if name in wishes.declared else None
+    if listed is not None:
+        return f"# {shown}: as the codebook lists it.\n{key} = {value_text(listed)}\n"
+    doubt = f"# The codebook lists values that {shown} cannot hold, by its type.\n"
+    doubt = doubt if name in wishes.declared else ""
     if kind == "truth":
-        return f"# {shown}: true or false.\n{key} = {_BLANK[kind]}\n"
+        return (
+            f"{doubt}# {shown}: true or false.\n{key} = {_BLANK[kind if column.kind else 'written truth']}\n"
+        )
     asked = "categories, whole numbers, measured numbers or dates? Write one of"
     if kind:
         asked = f"{KINDS.get(kind, 'moments in time')}. Write"
     examples = [_EXAMPLES[example] for example in _SHOWN[kind]]
     width = max(len(text) for text, _ in examples)
     lines = [f"#   {key} = {text:<{width}}   # {words}" for text, words in examples]
-    return "\n".join([f"# {shown}: {asked}, for example", *lines, f"{key} = {_BLANK[kind]}\n"])
+    return doubt + "\n".join([f"# {shown}: {asked}, for example", *lines, f"{key} = {_BLANK[kind]}\n"])
 
 
 def _privacy(wishes: Wishes) -> list[str]:

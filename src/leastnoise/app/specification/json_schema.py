@@ -17,6 +17,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
+from leastnoise.app.specification.codes import CODES, COLUMNS
 from leastnoise.app.specification.not_counted_table import NOT_COUNTED
 from leastnoise.app.specification.optional_tables import DESIGN
 from leastnoise.app.specification.spec_file import FURTHER, GOALS, PERSON, PERSON_UNKNOWN
@@ -121,13 +122,21 @@ _NAMES: Json = {
     "uniqueItems": True,
     "anyOf": [{"items": {"type": "string"}}, {"items": {"type": "integer"}}],
 }
+_LABELS: Json = {
+    "type": "object",
+    "additionalProperties": {"type": "string", "minLength": 1},
+    "description": "what people call the values, where these are codes",
+}
 _DATE: Json = {"type": ["string", "integer"], "description": "as in 2026-03-15, 2026-W11, 2026-03 or 2026"}
 # What an attribute of a kind may say besides its values and policies.
 _BESIDES: dict[str, dict[str, Json]] = {
     "periods": {
         "by": {"enum": list(UNITS)},
         "zone": _TEXT | {"description": "the time zone whose days count, as in Europe/Berlin"},
-    }
+    },
+    "categories": {"labels": _LABELS},
+    "hierarchy": {"labels": _LABELS},
+    CODES: {key: _TEXT | {"minLength": 1, "description": "a column of the code list"} for key in COLUMNS},
 }
 _ATTRIBUTES: dict[str, Json] = {
     "range": {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3},
@@ -135,6 +144,7 @@ _ATTRIBUTES: dict[str, Json] = {
     "categories": _NAMES,
     "hierarchy": {"type": ["object", "array"], "minProperties": 1, "minItems": 1},
     "periods": {"type": "array", "items": _DATE, "minItems": 2, "maxItems": 2},
+    CODES: _TEXT | {"minLength": 1, "description": "a CSV or JSON file of codes, labels and parents"},
 }
 
 

@@ -41,6 +41,8 @@ particular are listed beside it: person_unknown = ["unknown", 0].
 A query may hold a target, stderr = 50 or within = [100, 0.95]. Where some do, [privacy] may be
 left out: the plan then spends the least that meets them.
 
+An attribute may name a code list, a public file: region = { codes = "regions.csv" } (see codes.py).
+
 Kinds are total, marginal, cube, prefix, all-ranges, ranges, levels, sum, where, cases, product
 and linear; instead of a kind, a query may hold sql = "SELECT …". An attribute may also be a
 hierarchy, and say what becomes of other values.
@@ -57,6 +59,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from leastnoise.app.specification.codes import with_code_list
 from leastnoise.app.specification.not_counted_table import NOT_COUNTED, NotCountedTable, not_counted_of
 from leastnoise.app.specification.optional_tables import SpecRefusal, design_table, presentation_table
 from leastnoise.app.specification.toml_text import Lines, key_text, slip_in, value_text
@@ -194,19 +197,24 @@ def load_spec(path: str | Path) -> Spec:
         raise SpecError(
             f"{source.name}: a specification is text in UTF-8{hint}", field="path", given=source.name
         ) from None
-    return _parse(text, lambda line: f"{source.name}: " if line is None else f"{source.name}:{line}: ")
+    return _parse(
+        text, lambda line: f"{source.name}: " if line is None else f"{source.name}:{line}: ", source.parent
+    )
 
 
-def parse_spec(text: str) -> Spec:
+def parse_spec(text: str, folder: str | Path = ".") -> Spec:
     """The specification in a TOML text.
+
+    Args:
+        folder: where code lists that it names are looked for.
 
     Raises:
         SpecError: naming the line and what must hold.
     """
-    return _parse(text, lambda line: "" if line is None else f"line {line}: ")
+    return _parse(text, lambda line: "" if line is None else f"line {line}: ", Path(folder))
 
 
-def _parse(text: str, where: Callable[[int | None], str]) -> Spec:
+def _parse(text: str, where: Callable[[int | None], str], folder: Path) -> Spec:
     """The specification in a text; a refusal begins with where it stands."""
     try:
         content = tomllib.loads(text)
@@ -218,7 +226,7 @@ def _parse(text: str, where: Callable[[int | None], str]) -> Spec:
         raise SpecError(f"{where(line)}this is not TOML: {error}{hint}{slip}", field="toml") from None
     try:
         _check_values(content)
-        return _read(content)
+        return _read(content, folder)
     except SpecRefusal as refusal:
         # Looked for only now: a file that is right needs no lines.
         line = Lines(text).of(*refusal.place) if refusal.place else None
@@ -277,7 +285,7 @@ def _values(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], An
             yield place, value
 
 
-def _read(content: dict[str, Any]) -> Spec:
+def _read(content: dict[str, Any], folder: Path) -> Spec:
     tables = ("schema", DATA, "privacy", "query", "design", NOT_COUNTED, "presentation")
     unknown = sorted(set(content) - set(tables))
     if unknown:
@@ -292,7 +300,7 @@ def _read(content: dict[str, Any]) -> Spec:
         raise SpecRefusal("queries come in a list: write [[query]] in double brackets before each", "query")
     if not isinstance(queries, list) or not queries or not all(isinstance(q, dict) for q in queries):
         raise SpecRefusal("at least one [[query]] is needed", "query")
-    schema, format = _data(content.get(DATA, {}), _schema(content["schema"]))
+    schema, format = _data(content.get(DATA, {}), _schema(content["schema"], folder))
     asked: list[Query] = []
     taken: set[str] = set()
     for number, plain in enumerate(queries):
@@ -321,13 +329,15 @@ def _read(content: dict[str, Any]) -> Spec:
     return spec
 
 
-def _schema(plain: dict[str, Any]) -> Schema:
+def _schema(plain: dict[str, Any], folder: Path) -> Schema:
+    found = {}
     for name, given in plain.items():
         try:
-            Schema.from_dict({name: given})
+            found[name] = with_code_list(given, folder)
+            Schema.from_dict({name: found[name]})
         except InputError as error:
             raise SpecRefusal.of("[schema]", error, "schema", name) from None
-    return Schema.from_dict(plain)
+    return Schema.from_dict(found)
 
 
 def _not_counted(content: dict[str, Any], schema: Schema) -> NotCountedTable:

@@ -12,6 +12,7 @@ policy says otherwise; how many were is published with noise only.
     attribute.py   what all kinds share: cells, labels, policies; which text stands for which number
     cleaning.py    what is done to the text of a value before it is placed
     numeric.py     whole numbers, and intervals of a measured number
+    code_list.py   codes, labels and parents from a public file
     named.py       names, and categories
     hierarchy.py   regions within regions
     calendar.py    days, weeks, months, quarters and years; which text is a date
@@ -21,6 +22,7 @@ policy says otherwise; how many were is published with noise only.
 
 from leastnoise.query.schema.attribute import Attribute, Value
 from leastnoise.query.schema.cleaning import Cleaning
+from leastnoise.query.schema.code_list import CodeList, read_code_list
 from leastnoise.query.schema.hierarchy import Hierarchy, Level
 from leastnoise.query.schema.named import Categories
 from leastnoise.query.schema.numeric import Bins, Integers
@@ -32,10 +34,12 @@ __all__ = [
     "Bins",
     "Categories",
     "Cleaning",
+    "CodeList",
     "Hierarchy",
     "Integers",
     "Level",
     "Periods",
     "Schema",
     "Value",
+    "read_code_list",
 ]

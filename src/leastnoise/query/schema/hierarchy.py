@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from leastnoise.core.errors import QueryError, SchemaError
 from leastnoise.query.schema.attribute import Mask, Value, is_null, listed, plain
+from leastnoise.query.schema.code_list import CODE, PARENT, read_code_list
 from leastnoise.query.schema.named import Named, checked_names
 
 # Levels of a hierarchy. Deeper trees are refused with a message, before Python's recursion limit is reached.
@@ -52,6 +54,7 @@ class Hierarchy(Named):
         null: "drop" or "other".
         other: the label of one more cell, next to the outermost regions.
         clean: what is done to text first, a `Cleaning` or a dict of its settings.
+        labels: what people call values and regions, where these are codes, in a dict; answers show it.
 
     Example:
         >>> regions = Hierarchy({"North": {"Uptown": ["a", "b"], "Hill": ["c"]}, "South": ["d", "e"]})
@@ -73,10 +76,12 @@ class Hierarchy(Named):
         null: str = "drop",
         other: str | None = None,
         clean: Any = None,
+        labels: Mapping[Any, str] | None = None,
     ) -> None:
         object.__setattr__(self, "children", _children(tree, ()))
         leaves = [path[-1] for path in _leaf_paths(self.children)]
         object.__setattr__(self, "values", checked_names(leaves, "tree"))
+        self._set_labels(labels, {str(name) for path in _leaf_paths(self.children) for name in path})
         self._set_policies(outside, null, other, clean)
 
     @classmethod
@@ -116,6 +121,33 @@ class Hierarchy(Named):
             raise SchemaError.must("parent", f"be a column as long as {child!r}", given=parent)
         return cls(_tree_of(zip(names, parents, strict=True)), **policies)
 
+    @classmethod
+    def from_file(
+        cls,
+        path: str | Path,
+        *,
+        code: str = CODE,
+        label: str | None = None,
+        parent: str = PARENT,
+        **policies: Any,
+    ) -> Hierarchy:
+        """The hierarchy in a code list: a public CSV or JSON file of codes, their labels and their parents.
+
+        An outermost region has no parent. The file is read here and now, and what it holds becomes part of
+        the schema: a register or a classification, never the private table.
+
+        Args:
+            code: the column of codes.
+            label: the column of labels; "label" by default, where there is such a column.
+            parent: the column of the codes that they lie in.
+            policies: as those of `Hierarchy`.
+
+        Raises:
+            SchemaError: naming the line, and none of its content.
+        """
+        found = read_code_list(path, code=code, label=label, parent=parent)
+        return cls(_tree_of(found.parents.items()), labels=found.labels, **policies)
+
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """The regions of every depth, from the outermost to the deepest values.
@@ -135,8 +167,17 @@ class Hierarchy(Named):
                 if len(path) >= depth:
                     groups[i] = regions.setdefault(path[:depth], len(regions))
             groups.setflags(write=False)
-            levels.append(Level(_labels(list(regions)), groups))
+            levels.append(Level(self._level_labels(list(regions)), groups))
         return tuple(levels)
+
+    def _level_labels(self, regions: Sequence[tuple[Value, ...]]) -> tuple[str, ...]:
+        """What people call each path, or all on it where regions of one level are called the same."""
+        names = [self.called(path[-1]) for path in regions]
+        times = Counter(names)
+        return tuple(
+            " / ".join(map(self.called, path)) if times[name] > 1 else name
+            for name, path in zip(names, regions, strict=True)
+        )
 
     @cached_property
     def _regions(self) -> dict[str, list[int]]:
@@ -148,7 +189,7 @@ class Hierarchy(Named):
         return found
 
     def _names(self, text: str) -> bool:
-        return super()._names(text) or text in self._regions
+        return super()._names(text) or any(text in (name, self.called(name)) for name in self._regions)
 
     def _compared(self, name: str, sign: str, value: Any) -> Mask:
         if sign not in ("==", "!="):
@@ -214,16 +255,6 @@ def _leaf_paths(
             yield from _leaf_paths(child.children, (*path, child.name))
         else:
             yield (*path, child)
-
-
-def _labels(regions: Sequence[tuple[Value, ...]]) -> tuple[str, ...]:
-    """The last name of each path, or the whole path where regions of one level share that name."""
-    names = [str(path[-1]) for path in regions]
-    times = Counter(names)
-    return tuple(
-        " / ".join(map(str, path)) if times[name] > 1 else name
-        for name, path in zip(names, regions, strict=True)
-    )
 
 
 def _to_plain(child: Node | Value) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +24,7 @@ from leastnoise.query.schema.attribute import (
     whole_of,
 )
 from leastnoise.query.schema.cleaning import Cleaning
+from leastnoise.query.schema.code_list import CODE, read_code_list
 
 # Values that are listed in full where an attribute is shown in short.
 _LISTED = 8
@@ -29,9 +32,15 @@ _LISTED = 8
 
 @dataclass(frozen=True, init=False, repr=False)
 class Named(Attribute):
-    """Values known by name, all text or all whole numbers: categories, or the leaves of a hierarchy."""
+    """Values known by name, all text or all whole numbers: categories, or the leaves of a hierarchy.
+
+    Attributes:
+        labels: what people call some of the names, which are then codes: pairs (name, label). Records and
+            conditions hold codes; answers show labels.
+    """
 
     values: tuple[Value, ...]
+    labels: tuple[tuple[str, str], ...]
 
     own_steps: ClassVar[tuple[str, ...]] = ("digits", "decimal", "thousands")
 
@@ -53,10 +62,52 @@ class Named(Attribute):
 
     def label(self, i: int) -> str:
         """What people call cell i."""
-        return str(self.values[i]) if i < self.n_values else str(self.other)
+        return self.called(self.values[i]) if i < self.n_values else str(self.other)
+
+    def called(self, name: Value) -> str:
+        """What people call a value or a region: its label, or its name where it has none."""
+        return self._called.get(str(name), str(name))
+
+    @cached_property
+    def _called(self) -> dict[str, str]:
+        """The label of each code that has one, with the code behind it where several share the label."""
+        times = Counter(label for _, label in self.labels)
+        return {name: f"{label} ({name})" if times[label] > 1 else label for name, label in self.labels}
+
+    def _set_labels(self, labels: Any, names: Iterable[str]) -> None:
+        """Check and keep the labels; nothing may be called like something else.
+
+        Args:
+            names: all that may have a label.
+        """
+        if labels is None:
+            labels = {}
+        is_text = isinstance(labels, Mapping) and all(
+            isinstance(label, str) and label for label in labels.values()
+        )
+        if not is_text:
+            wanted = "be a dict of values to texts, as in {'F': 'female', 'M': 'male'}"
+            raise SchemaError.must("labels", wanted, given=type(labels))
+        plain_labels = {str(plain(name)): label for name, label in labels.items()}
+        declared = set(names)
+        for name, label in plain_labels.items():
+            if name not in declared:
+                raise SchemaError.must("labels", "be of declared values", given=name)
+            if label in declared and label != name:
+                raise SchemaError.must("labels", "not be the name of another value", given=label)
+        object.__setattr__(self, "labels", tuple(sorted(plain_labels.items())))
+        times = Counter(map(self.called, declared))
+        taken = next((text for text, number in sorted(times.items()) if number > 1), None)
+        if taken is not None:
+            raise SchemaError.must("labels", "differ", given=taken)
+
+    def to_dict(self) -> dict[str, Any]:
+        labels = {"labels": dict(self.labels)} if self.labels else {}
+        found = super().to_dict()
+        return {self.kind: found.pop(self.kind)} | labels | found
 
     def values_label(self) -> str:
-        shown = ", ".join(map(str, self.values[:_LISTED]))
+        shown = ", ".join(map(self.called, self.values[:_LISTED]))
         return shown if self.n_values <= _LISTED else f"{shown}, … ({self.n_values:,} values)"
 
     def prefix_label(self, i: int) -> str:
@@ -68,7 +119,7 @@ class Named(Attribute):
         return None if first is None or last is None or first > last else (first, last)
 
     def _names(self, text: str) -> bool:
-        return any(str(value) == text for value in self.values)
+        return any(text in (str(value), self.called(value)) for value in self.values)
 
     def _position(self, value: Any) -> int | None:
         if isinstance(value, bool) or not (isinstance(value, str) or is_number(value)):
@@ -134,10 +185,13 @@ class Categories(Named):
         outside: "drop" or "other".
         null: "drop" or "other".
         clean: what is done to text first, a `Cleaning` or a dict of its settings.
+        labels: what people call the values, where these are codes, in a dict; answers show it.
 
     Example:
         >>> Categories(["F", "M"], null="other", other="unknown").size
         3
+        >>> Categories(["1", "2"], labels={"1": "female", "2": "male"}).label(1)
+        'male'
     """
 
     kind: ClassVar[str] = "categories"
@@ -150,6 +204,7 @@ class Categories(Named):
         outside: str | None = None,
         null: str = "drop",
         clean: Any = None,
+        labels: Mapping[Any, str] | None = None,
     ) -> None:
         if not isinstance(values, Sequence) or isinstance(values, (str, bytes)):
             raise SchemaError.must(
@@ -159,7 +214,28 @@ class Categories(Named):
                 remedy="they are public knowledge and never read from the table",
             )
         object.__setattr__(self, "values", checked_names([plain(value) for value in values], "categories"))
+        self._set_labels(labels, map(str, self.values))
         self._set_policies(outside, null, other, clean)
+
+    @classmethod
+    def from_file(
+        cls, path: str | Path, *, code: str = CODE, label: str | None = None, **policies: Any
+    ) -> Categories:
+        """The categories in a code list: a public CSV or JSON file of codes and their labels.
+
+        It is read here and now, and what it holds becomes part of the schema: a codebook or a register,
+        never the private table.
+
+        Args:
+            code: the column of codes.
+            label: the column of labels; "label" by default, where there is such a column.
+            policies: as those of `Categories`.
+
+        Raises:
+            SchemaError: naming the line, and none of its content.
+        """
+        found = read_code_list(path, code=code, label=label)
+        return cls(found.codes, labels=found.labels, **policies)
 
     def numbers(self) -> list[int] | None:
         return None if self.is_text else [int(value) for value in self.values]

@@ -17,7 +17,7 @@ from leastnoise.query.schema.periods import Periods
 
 _POLICIES = {"outside", "null", "other", "clean"}
 # What else an attribute of a kind may say.
-_FURTHER = {"periods": {"by", "zone"}}
+_FURTHER = {"periods": {"by", "zone"}, "categories": {"labels"}, "hierarchy": {"labels"}}
 
 
 class Schema:
