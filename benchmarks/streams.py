@@ -6,6 +6,8 @@
              root of their Toeplitz matrix, and plain noise on every day
     tables   24 months by 200 regions, 2 sexes and 18 ages: 172,800 cells
     random   workloads over time drawn at random: over= beside the same plan without it
+    returns  running sums over 52 weeks of people who come back in at most 4 weeks, at least 13 apart; beside
+             jax-privacy's dense and BLT strategies where that package is installed
 
 Seconds are processor time of this process.
 """
@@ -110,11 +112,70 @@ def at_random(seeds: int) -> None:
     )
 
 
+def most_of_returning(C: np.ndarray, most: int, apart: int) -> float:
+    """The largest squared norm of a sum of at most so many columns that are so far apart, by trying all."""
+    X = C.T @ C
+    best, stack = 0.0, [((), 0.0)]
+    while stack:
+        chosen, total = stack.pop()
+        best = max(best, total)
+        if len(chosen) < most:
+            for t in range(chosen[-1] + apart if chosen else 0, len(X)):
+                more = X[t, t] + 2 * sum(X[s, t] for s in chosen)
+                stack.append(((*chosen, t), total + more))
+    return float(best)
+
+
+def returns(weeks: int, most: int, apart: int) -> None:
+    """Running sums where people come back: plans for one record each at their proved price, and others."""
+    sums = np.tri(weeks)
+
+    def tell(name: str, C: np.ndarray, shift: float, seconds: float) -> None:
+        variances = ((sums @ np.linalg.pinv(C)) ** 2).sum(axis=1) * shift
+        print(
+            f"{weeks} weeks, {most} times, {apart} apart  {name:34} largest {variances.max():8.4f}  "
+            f"mean {variances.mean():8.4f}  {seconds:6.1f} s",
+            flush=True,
+        )
+
+    workload = ln.assemble([ln.Prefix("week")], ln.Schema(week=range(weeks)))
+    for name, objective in (("largest", ln.MaxVariance()), ("mean", ln.TotalVariance())):
+        began = time.process_time()
+        plan = ln.design(workload, ln.GDP(1), over="week", objective=objective)
+        price = ln.stream_price(plan, returns=(most, apart))
+        strategy = plan.fixed_strategy()
+        C = strategy.dense().astype(float) / strategy.scale
+        paid = float(price.per_record)
+        seconds = time.process_time() - began
+        assert abs(paid / most_of_returning(C, most, apart) - 1) < 1e-9
+        tell(f"leastnoise, {name}, {price.factor:.3f} times μ", C, paid, seconds)
+    tell("plain noise per week", np.eye(weeks), float(most), 0.0)
+    try:
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+        from jax_privacy.matrix_factorization import buffered_toeplitz, dense
+    except ImportError:
+        print("jax-privacy is not installed: type pip install jax-privacy")
+        return
+    for bands in (None, apart):
+        began = time.process_time()
+        C = np.asarray(dense.optimize(weeks, epochs=most, bands=bands), dtype=float)
+        seconds = time.process_time() - began
+        name = "jax-privacy dense" if bands is None else f"jax-privacy dense, {bands} bands"
+        tell(name, C, most_of_returning(C, most, apart), seconds)
+    began = time.process_time()
+    blt = buffered_toeplitz.optimize(n=weeks, min_sep=apart, max_participations=most)
+    blt = blt[0] if isinstance(blt, tuple) else blt
+    C = np.asarray(blt.materialize(weeks), dtype=float)
+    tell("jax-privacy BLT", C, most_of_returning(C, most, apart), time.process_time() - began)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="sums,tables,random")
+    parser.add_argument("--only", default="sums,tables,random,returns")
     parser.add_argument("--days", default="52,365,1024")
     parser.add_argument("--seeds", type=int, default=10)
     given = parser.parse_args()
@@ -125,6 +186,8 @@ def main() -> None:
         tables()
     if "random" in chosen:
         at_random(given.seeds)
+    if "returns" in chosen:
+        returns(52, 4, 13)
 
 
 if __name__ == "__main__":

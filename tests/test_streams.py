@@ -560,6 +560,29 @@ def test_a_scheduler_publishes_period_by_period(tmp_path: Path, monkeypatch: pyt
     assert "something else" in changed.output
 
 
+def test_a_scheduler_is_told_the_price_of_records_that_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("town.toml").write_text(SPECIFICATION)
+    table().to_csv("people.csv", index=False)
+    run("ledger", "create", "a.ledger", "--dataset", "town", "--mu", "50000")
+    publish = ("publish", "town.toml", "--data", "people.csv", "--ledger", "a.ledger", "--period", MONTHS[0])
+    for option, text in (("--returns", "4"), ("--returns", "2,0"), ("--revisions", "often")):
+        refused = run(*publish, option, text)
+        assert (refused.exit_code != 0, ln.Ledger("a.ledger").entries) == (True, ())
+    assert run(*publish[:-2], "--revisions", "1").exit_code != 0
+    first = run(*publish, "--revisions", "1")
+    stream = load_stream(ln.Ledger("a.ledger"), "town")
+    assert first.exit_code == 0
+    assert stream.price.revisions == 1
+    assert first.output.index(str(stream.price).split(" (")[0]) < first.output.index("so far")
+    # Later calls go on as it was opened; others are refused.
+    assert run(*publish).exit_code == 0
+    assert run(*publish, "--revisions", "1").exit_code == 0
+    assert run(*publish, "--returns", "2,1").exit_code != 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -46,7 +46,17 @@ from leastnoise.query import (
     Workload,
     assemble,
 )
-from leastnoise.release import Release, Stream, adjust, changes, load_release, measure, open_stream, present
+from leastnoise.release import (
+    Release,
+    Stream,
+    adjust,
+    changes,
+    load_release,
+    measure,
+    open_stream,
+    present,
+    stream_price,
+)
 from leastnoise.report import Drivers, Report, Tradeoff, audit, compare, drivers, methods, summarize, tradeoff
 
 __version__ = "0.1.0"
@@ -111,6 +121,7 @@ __all__ = [  # noqa: RUF022
     "measure",
     "Release",
     "load_release",
+    "stream_price",
     "open_stream",
     "Stream",
     "adjust",

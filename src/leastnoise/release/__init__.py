@@ -24,6 +24,7 @@ done in floating point from y alone, and costs no privacy however often it is do
     paid.py          storing what was paid for
     measuring.py     `measure`: the one private step
     stream.py        a plan over many periods, published one after the other
+    stream_price.py  what a stream costs where records change or people come back
     simulation.py    releases on public data, from an explicit generator
     adjusting/       `adjust`: answers that add up, are not negative, or are whole
 """
@@ -49,6 +50,7 @@ from leastnoise.release.release import Receipt, Release
 from leastnoise.release.release_file import load_release, stored_goal, stored_release
 from leastnoise.release.simulation import simulated
 from leastnoise.release.stream import Stream, is_stream, load_stream, open_stream
+from leastnoise.release.stream_price import StreamPrice, stream_price
 
 __all__ = [
     "PRESENTATION_KEYS",
@@ -62,6 +64,7 @@ __all__ = [
     "Receipt",
     "Release",
     "Stream",
+    "StreamPrice",
     "Texts",
     "adjust",
     "answer_table",
@@ -83,6 +86,7 @@ __all__ = [
     "simulated",
     "stored_goal",
     "stored_release",
+    "stream_price",
     "with_noise",
     "within_cost",
 ]

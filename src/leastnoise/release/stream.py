@@ -22,6 +22,7 @@ Reference:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ from leastnoise.core.errors import (
     InputError,
     LedgerFileError,
     LedgerMismatchError,
+    NotYetError,
 )
 from leastnoise.core.operators import Array
 from leastnoise.core.random_bits import RandomBits, SystemBits
@@ -44,13 +46,20 @@ from leastnoise.privacy import CountedTable, Entry, Ledger
 from leastnoise.release.counts import count_tables, opened_source
 from leastnoise.release.measuring import check_readable, noise_for
 from leastnoise.release.release import Receipt, Release
+from leastnoise.release.stream_price import StreamPrice, stream_price
 
 _STREAM = "stream"
 _PART = "stream part"
 
 
 def open_stream(
-    plan: Plan, ledger: Ledger, *, stream_id: str | None = None, table: str | None = None
+    plan: Plan,
+    ledger: Ledger,
+    *,
+    stream_id: str | None = None,
+    table: str | None = None,
+    revisions: int | str = 0,
+    returns: tuple[int, int] | None = None,
 ) -> Stream:
     """A plan over many periods that is paid for, ready to publish its first one.
 
@@ -60,9 +69,12 @@ def open_stream(
         stream_id: what the stream is known by in the ledger; a fresh one unless given. Opening one again that
             is open gives the same stream and costs nothing.
         table: what people call the table; the ledger only shows it.
+        revisions: how often a record may change after its period was published, and
+        returns: in how many periods a person may have a record, and how far apart: both as in `stream_price`,
+            which tells the price beforehand.
 
     Raises:
-        InputError: if the plan is not one over periods.
+        InputError: if the plan is not one over periods, or there are no such revisions or returns.
         LedgerError: if the ledger cannot pay for it, or cannot be relied on; nothing is spent.
     """
     if not isinstance(plan, Plan):
@@ -75,10 +87,13 @@ def open_stream(
     plan.fixed_strategy().require_measurable()
     chosen = f"{SystemBits().bits(128):032x}" if stream_id is None else stream_id
     body = container.to_bytes(_STREAM, *plan.to_parts())
-    counted = CountedTable(rules={_STREAM: str(plan.over)}, label=table)
-    goal = plan.privacy if plan.has_goal else None
+    price = stream_price(plan, revisions=revisions, returns=returns)
+    counted = CountedTable(rules={_STREAM: str(plan.over), **price.rules}, label=table)
+    # The largest goal that would fit is known only where the plan's own price is charged.
+    goal = plan.privacy if plan.has_goal and not price.rules else None
+    _check_opened_alike(ledger, chosen, counted.rules)
     try:
-        stored = ledger.check(plan.charge, chosen, table=counted, expected_bytes=2 * len(body), goal=goal)
+        stored = ledger.check(price.charge, chosen, table=counted, expected_bytes=2 * len(body), goal=goal)
     except AlreadySpentError:
         # Paid for and stopped before its plan was stored. No noise was drawn, so that nothing is lost.
         entry = next(one for one in ledger.entries if one.release_id == chosen)
@@ -88,8 +103,24 @@ def open_stream(
         return load_stream(ledger, chosen)
     if stored is None:
         check_readable(plan)
-        ledger.store(ledger.spend(plan.charge, chosen, table=counted, goal=goal), body)
+        ledger.store(ledger.spend(price.charge, chosen, table=counted, goal=goal), body)
     return load_stream(ledger, chosen)
+
+
+def _check_opened_alike(ledger: Ledger, stream_id: str, rules: Mapping[str, str]) -> None:
+    """Refuse to open a stream again for records that may do something else than those it was paid for.
+
+    Raises:
+        LedgerMismatchError: saying so; nothing is spent.
+    """
+    entry = next((one for one in ledger.entries if one.release_id == stream_id), None)
+    if entry is not None and is_stream(entry) and dict(entry.table.rules) != dict(rules):  # type: ignore[union-attr]
+        raise LedgerMismatchError(
+            f"stream {stream_id!r} was paid for with other revisions or returns, or over another attribute",
+            field="stream_id",
+            given=stream_id,
+            remedy="open it as it was opened, or open another, which pays again",
+        )
 
 
 def load_stream(ledger: Ledger, stream_id: str) -> Stream:
@@ -157,6 +188,20 @@ class Stream:
     plan: Plan
 
     @property
+    def price(self) -> StreamPrice:
+        """What was paid for all periods, and what may happen to a person's records for it."""
+        rules = self._rules
+        text = rules.get("revisions", "0")
+        revisions = int(text) if text.isdigit() else text
+        pair = [int(word) for word in rules.get("returns", "").split() if word.isdigit()]
+        return StreamPrice(self.plan, revisions, None if not pair else (pair[0], pair[1]))
+
+    @property
+    def _rules(self) -> Mapping[str, str]:
+        table = self._fetched()[0].table
+        return {} if table is None else table.rules
+
+    @property
     def periods(self) -> tuple[str, ...]:
         """What the periods are called, in order."""
         return period_labels(self.plan)
@@ -217,6 +262,12 @@ class Stream:
         part = plan_through(self.plan, index)
         opened = opened_source(self.plan.workload, source)
         who = _people_of(opened)
+        if who and "returns" in self._rules:
+            raise NotYetError(
+                "records of a person are left out by their number, not by how far apart their periods are",
+                field="person",
+                remedy="give a table that keeps to what returns= promises, without person=",
+            )
         while True:
             stored = self._stored(index)
             if stored is not None:

@@ -33,9 +33,17 @@ A module imports only modules that stand above it here:
     joint_rows      products of rows over the axes, each with a multiplier of its own
     joint_proposal  the same from real rows and weights
     time_order      rows that can be measured period by period
+    changing_records  what records that change, and people who come back, shift over all periods
 """
 
 from leastnoise.strategy.budget import cell_costs, is_within, spare_of
+from leastnoise.strategy.changing_records import (
+    most_changed,
+    most_moved,
+    most_of_returning,
+    most_revised,
+    squares_by_period,
+)
 from leastnoise.strategy.combined_rows import (
     CombinedProposal,
     CombinedRows,
@@ -111,6 +119,10 @@ __all__ = [
     "joint_form",
     "joint_rows_from_parts",
     "last_periods",
+    "most_changed",
+    "most_moved",
+    "most_of_returning",
+    "most_revised",
     "needed_rows",
     "query_rows_from_plain",
     "rounded_centre",
@@ -120,6 +132,7 @@ __all__ = [
     "smallest_columns",
     "spare_of",
     "split_form",
+    "squares_by_period",
     "structured_from_parts",
     "whole_form",
     "whole_form_of_rows",

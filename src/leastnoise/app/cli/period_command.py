@@ -18,7 +18,7 @@ from leastnoise.app.specification import Spec
 from leastnoise.core.errors import InputError, LedgerMismatchError
 from leastnoise.planning import plan_through
 from leastnoise.privacy import Ledger
-from leastnoise.release import Stream, is_stream, load_stream, open_stream
+from leastnoise.release import Stream, is_stream, load_stream, open_stream, stream_price
 from leastnoise.report import summarize
 
 Period = Annotated[
@@ -34,6 +34,23 @@ Skip = Annotated[
     typer.Option("--skip", help="publish this period though earlier ones were not, and give those up"),
 ]
 
+Revisions = Annotated[
+    str | None,
+    typer.Option(
+        "--revisions",
+        help="with the first --period: how often a record may change after it was published. A number of "
+        "moves, `values` for any changes that keep its period, or `any`; costs more",
+    ),
+]
+Returns = Annotated[
+    str | None,
+    typer.Option(
+        "--returns",
+        help="with the first --period: 4,13 where a person has at most one record in a period, in at most 4 "
+        "periods that are 13 apart",
+    ),
+]
+
 
 def publish_period(
     spec: Path,
@@ -47,6 +64,8 @@ def publish_period(
     out: Path | None,
     time_limit: float | None,
     skip: bool,
+    revisions: str | None = None,
+    returns: str | None = None,
 ) -> None:
     """Publish one period of the stream that a specification describes."""
     if ledger is None:
@@ -59,7 +78,8 @@ def publish_period(
             field="over",
             remedy='name it in the specification, as in [design] over = "month"',
         )
-    stream = _stream(asked, ledger, stream_id or spec.stem, table, time_limit)
+    records = {"revisions": _revisions(revisions), "returns": _returns(returns)}
+    stream = _stream(asked, ledger, stream_id or spec.stem, table, time_limit, records)
     if period not in stream.periods:
         raise InputError.unknown("period", period, stream.periods)
     part = plan_through(stream.plan, stream.periods.index(period))
@@ -78,8 +98,33 @@ def publish_period(
     say(f"stream {stream.stream_id}: {'all published' if following is None else f'next is {following}'}")
 
 
+# Records that keep their values, of people who come once: what a plan is priced for.
+_UNCHANGED: dict[str, Any] = {"revisions": 0, "returns": None}
+
+
+def _revisions(text: str | None) -> int | str:
+    if text is None:
+        return 0
+    return int(text) if text.isdecimal() else text
+
+
+def _returns(text: str | None) -> tuple[int, int] | None:
+    """Two numbers that a comma separates."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if len(words) != 2 or not all(word.isdecimal() for word in words):
+        raise InputError.must("returns", "be two numbers, as in 4,13", given=text)
+    return int(words[0]), int(words[1])
+
+
 def _stream(
-    asked: Spec, ledger: Ledger, stream_id: str, table: str | None, time_limit: float | None
+    asked: Spec,
+    ledger: Ledger,
+    stream_id: str,
+    table: str | None,
+    time_limit: float | None,
+    records: dict[str, Any],
 ) -> Stream:
     """The stream of that id, opened now if the ledger does not know it.
 
@@ -91,7 +136,9 @@ def _stream(
         # One that was stopped after paying and before storing its plan is completed.
         plan = designed(asked, time_limit)
         say(f"opening stream {stream_id}: all {len(plan.workload.labels):,} counts are paid for now")
-        return open_stream(plan, ledger, stream_id=stream_id, table=table)
+        if records != _UNCHANGED:
+            say(f"{stream_price(plan, **records)}")
+        return open_stream(plan, ledger, stream_id=stream_id, table=table, **records)
     if not is_stream(entry):
         raise LedgerMismatchError(
             f"{stream_id!r} is a release of its own in this ledger, not a stream",
@@ -100,7 +147,15 @@ def _stream(
             remedy="name the stream with --release-id",
         )
     stream = load_stream(ledger, stream_id)
-    plan = stream.plan
+    plan, paid = stream.plan, stream.price
+    if records not in (_UNCHANGED, {"revisions": paid.revisions, "returns": paid.returns}):
+        raise LedgerMismatchError(
+            f"stream {stream_id!r} was paid for with other --revisions or --returns",
+            field="stream_id",
+            given=stream_id,
+            remedy="leave them out to go on as it was opened, or open another with --release-id NEW, which "
+            "pays again",
+        )
     is_same = plan.workload.digest == asked.workload.digest and plan.over == asked.design["over"]
     if not is_same or asked.privacy not in (None, plan.privacy):
         raise LedgerMismatchError(

@@ -32,7 +32,7 @@ from leastnoise.app.cli.payment import (
     payment,
     typed,
 )
-from leastnoise.app.cli.period_command import Period, Skip, publish_period
+from leastnoise.app.cli.period_command import Period, Returns, Revisions, Skip, publish_period
 from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.app.specification import load_spec
 from leastnoise.core.errors import (
@@ -93,6 +93,8 @@ def publish(
     time_limit: TimeLimit = None,
     period: Period = None,
     skip: Skip = False,
+    revisions: Revisions = None,
+    returns: Returns = None,
     force: Force = False,
 ) -> None:
     """Design, measure and write the answers."""
@@ -112,8 +114,15 @@ def publish(
             out=out,
             time_limit=time_limit,
             skip=skip,
+            revisions=revisions,
+            returns=returns,
         )
         return
+    if revisions is not None or returns is not None:
+        raise InputError(
+            "--revisions and --returns are for a stream; name its --period",
+            field="revisions" if returns is None else "returns",
+        )
     outputs = _outputs(spec, data, out, force, asked.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id, same_table_as, table)
     # What is missing, or cannot be paid for, is found now rather than after a long design.
