@@ -11,8 +11,7 @@ import warnings
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.app import draw_people
-from leastnoise.app.demo import publication
+from leastnoise.app.demo import draw_people, publication
 from leastnoise.core.random_bits import SystemBits
 from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 

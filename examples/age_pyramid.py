@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.app import draw_people, write_people
+from leastnoise.app.demo import draw_people, write_people
 
 NARROW, WIDE = 25, 80  # standard errors, in people
 DELTA = 1e-6

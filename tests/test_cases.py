@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
-from leastnoise.app import queries_from_sql
 from leastnoise.app.specification import parse_spec
+from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import QueryError, SpecError, UnrecordedSpending
 from leastnoise.query import Cases, query_from_dict
 from support import extra, refuses

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import leastnoise
-from leastnoise.app import draw_people, write_people
+from leastnoise.app.demo import draw_people, write_people
 from leastnoise.app.specification import parse_spec
 from leastnoise.app.specification.json_schema import json_schema
 from leastnoise.core.errors import UnrecordedSpending
@@ -61,7 +61,7 @@ def room_of(path: Path, package: Path) -> str:
 
 
 # Files that call the papers' room by name, when asked: for a method of theirs, or for a reproduction.
-BY_NAME = ("planning/method_list.py", "app/cli/main.py")
+BY_NAME = ("planning/method_list.py", "app/cli/demo_commands.py")
 
 
 def imported_rooms(path: Path, package: Path) -> Iterator[str]:

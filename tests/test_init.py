@@ -407,6 +407,7 @@ def test_a_single_place_is_one_place(run: Callable[..., Any], tmp_path: Path) ->
 
 def test_the_commands_that_follow_are_those_there_are(run: Callable[..., Any]) -> None:
     """They are copied into a shell: each command must have its options; k is that of the file."""
+    from typer import Context
     from typer.main import get_command
 
     from leastnoise.app.cli.main import app
@@ -417,7 +418,7 @@ def test_the_commands_that_follow_are_those_there_are(run: Callable[..., Any]) -
     for words in lines:
         command: Any = get_command(app)
         while words and hasattr(command, "commands"):
-            command = command.commands[words.pop(0)]
+            _, command, words[:] = command.resolve_command(Context(command), words)
         known = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= known
     assert lines[2][-4:] == ["--for", "people.toml", "--times", "2"]

@@ -9,8 +9,7 @@ import numpy as np
 import pandas
 import pytest
 
-from leastnoise.app import draw_people, write_people
-from leastnoise.app.demo import EDUCATION, REGIONS, publication
+from leastnoise.app.demo import EDUCATION, REGIONS, draw_people, publication, write_people
 from leastnoise.app.specification import parse_spec
 from leastnoise.core.errors import InputError, PrivacyError
 from leastnoise.data import vectorize

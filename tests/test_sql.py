@@ -19,7 +19,7 @@ import leastnoise.app.sql.condition_text
 import leastnoise.app.sql.conditions
 import leastnoise.app.sql.statements
 import leastnoise.app.sql.to_queries
-from leastnoise.app import queries_from_sql
+from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, LeastnoiseError, SqlError
 from leastnoise.query import (
     Bins,

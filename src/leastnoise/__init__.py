@@ -10,54 +10,67 @@ release  = ln.measure(plan, data)
 print(ln.summarize(release))
 """
 
-from leastnoise.app import queries_from_sql
-from leastnoise.bounds import Certificate, certify
-from leastnoise.core.errors import InfeasibleError, LeastnoiseError
-from leastnoise.data import Data, FileFormat, vectorize
-from leastnoise.planning import Plan, design, load_plan
-from leastnoise.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
-from leastnoise.query import (
-    AllRanges,
-    Bins,
-    Cases,
-    Categories,
-    Changes,
-    Cleaning,
-    Cube,
-    Hierarchy,
-    Integers,
-    Levels,
-    Linear,
-    Marginal,
-    MaxVariance,
-    Mean,
-    Periods,
-    Prefix,
-    Ranges,
-    Ratio,
-    Schema,
-    Share,
-    Sum,
-    Targets,
-    Total,
-    TotalVariance,
-    Where,
-    Windows,
-    Workload,
-    assemble,
-)
-from leastnoise.release import (
-    Release,
-    Stream,
-    adjust,
-    changes,
-    load_release,
-    measure,
-    open_stream,
-    present,
-    stream_price,
-)
-from leastnoise.report import Drivers, Report, Tradeoff, audit, compare, drivers, methods, summarize, tradeoff
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leastnoise.app.sql import queries_from_sql
+    from leastnoise.bounds import Certificate, certify
+    from leastnoise.core.errors import InfeasibleError, LeastnoiseError
+    from leastnoise.data import Data, FileFormat, vectorize
+    from leastnoise.planning import Plan, design, load_plan
+    from leastnoise.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
+    from leastnoise.query import (
+        AllRanges,
+        Bins,
+        Cases,
+        Categories,
+        Changes,
+        Cleaning,
+        Cube,
+        Hierarchy,
+        Integers,
+        Levels,
+        Linear,
+        Marginal,
+        MaxVariance,
+        Mean,
+        Periods,
+        Prefix,
+        Ranges,
+        Ratio,
+        Schema,
+        Share,
+        Sum,
+        Targets,
+        Total,
+        TotalVariance,
+        Where,
+        Windows,
+        Workload,
+        assemble,
+    )
+    from leastnoise.release import (
+        Release,
+        Stream,
+        adjust,
+        changes,
+        load_release,
+        measure,
+        open_stream,
+        present,
+    )
+    from leastnoise.report import (
+        Drivers,
+        Report,
+        Tradeoff,
+        audit,
+        compare,
+        drivers,
+        methods,
+        summarize,
+        tradeoff,
+    )
 
 __version__ = "0.1.0"
 
@@ -134,6 +147,20 @@ __all__ = [  # noqa: RUF022
     "InfeasibleError",
     "LeastnoiseError",
 ]
+
+# Where the names live, every room after those that it imports: looking further up first loads nothing more.
+_ROOMS = ("core.errors", "query", "privacy", "bounds", "planning", "data", "release", "report", "app.sql")
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, loaded when it is first used: a schema needs a tenth of what the whole library takes."""
+    if name in __all__:
+        for room in _ROOMS:
+            module = import_module(f"leastnoise.{room}")
+            if name in getattr(module, "__all__", vars(module)):
+                globals()[name] = getattr(module, name)
+                return globals()[name]
+    raise AttributeError(f"module 'leastnoise' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -6,8 +6,3 @@ drafting        a first specification from the columns of a table
 demo            a synthetic town, published from beginning to end
 cli             the commands
 """
-
-from leastnoise.app.demo import draw_people, write_people
-from leastnoise.app.sql import queries_from_sql
-
-__all__ = ["draw_people", "queries_from_sql", "write_people"]

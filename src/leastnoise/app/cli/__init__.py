@@ -1,6 +1,8 @@
 """The command line: the verbs of the library from a shell, with no logic of its own.
 
-main              the program, the list of its commands, the demo and the reproductions
+main              the program
+commands          the list of its commands, each loaded when it is called
+demo_commands     the demo, and the tables and figures of the papers
 init_command      a draft of a specification
 check_command     a table compared with its schema, for its owner
 design_commands   plans: designed, explained, compared, audited; no data

@@ -150,7 +150,7 @@ def tradeoff(
     time_limit: Annotated[float | None, typer.Option(help="seconds for all designs together")] = None,
     force: Force = False,
 ) -> None:
-    """Show the trade-off between privacy and accuracy: standard errors for several epsilon. Needs no data."""
+    """Show the trade-off of privacy and accuracy: standard errors for several epsilon. Needs no data."""
     asked = load_spec(spec)
     if out is not None:
         check_kind(out)

@@ -20,7 +20,7 @@ from leastnoise.app.cli.outputs import (
     say_where,
 )
 from leastnoise.app.cli.payment import Payment, check_known, exists, file_of, opened, release_of, typed
-from leastnoise.app.cli.refusals import Commands
+from leastnoise.app.cli.refusals import CommandGroup, PlainCommand
 from leastnoise.app.cli.terminal import say
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import InputError, PrivacyError
@@ -41,8 +41,11 @@ from leastnoise.privacy import (
 )
 from leastnoise.release import is_stream, load_stream, stored_goal, stored_release
 
-ledger_app = typer.Typer(
-    cls=Commands, help="Keep the privacy budget across releases.", no_args_is_help=True, rich_markup_mode=None
+ledger = typer.Typer(
+    cls=CommandGroup,
+    help="Keep the privacy budget across releases.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 LedgerPlace = Annotated[
@@ -56,7 +59,7 @@ LedgerPlace = Annotated[
 _MOST_TIMES = 1000
 
 
-@ledger_app.command()
+@ledger.command(cls=PlainCommand)
 def create(
     place: LedgerPlace,
     dataset: Annotated[
@@ -137,7 +140,7 @@ def _limit_asked_for(
     return _limit(**size, **{name: given for name, given in people.items() if given is not None})
 
 
-@ledger_app.command()
+@ledger.command(cls=PlainCommand)
 def show(
     place: LedgerPlace,
     spec: Annotated[
@@ -183,7 +186,7 @@ def _published(ledger: Ledger, release_id: str) -> list[str]:
     ]
 
 
-@ledger_app.command()
+@ledger.command(cls=PlainCommand)
 def fetch(
     place: LedgerPlace,
     release_id: Annotated[str, typer.Argument(help="the id of the release, as listed by `show`")],
@@ -206,7 +209,7 @@ def fetch(
     Payment(ledger, release_id).say_receipt(result)
 
 
-@ledger_app.command()
+@ledger.command(cls=PlainCommand)
 def verify(
     place: LedgerPlace,
     head: Annotated[
@@ -219,7 +222,7 @@ def verify(
     say(f"verified: {ledger.verify(head=head)}")
 
 
-@ledger_app.command()
+@ledger.command(cls=PlainCommand)
 def export(
     place: LedgerPlace,
     out: Annotated[Path, typer.Option("--out", "-o", help="a .csv or .jsonl file; it contains no answers")],
@@ -233,7 +236,7 @@ def export(
     say(f"wrote {ledger.export(out)}")
 
 
-@ledger_app.command()
+@ledger.command(cls=PlainCommand)
 def move(
     source: LedgerPlace,
     target: Annotated[
@@ -256,7 +259,7 @@ def move(
     say(f"closed {typed(source)}; release with --ledger {typed(target)}")
 
 
-@ledger_app.command()
+@ledger.command(cls=PlainCommand)
 def grants(
     place: LedgerPlace,
     role: Annotated[str, typer.Argument(help="the role that makes releases; it may only read and append")],

@@ -13,19 +13,31 @@ from collections.abc import Mapping
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from leastnoise.app.specification.toml_text import key_text, value_text
 from leastnoise.core.errors import LeastnoiseError
 from leastnoise.core.printable import printable
 from leastnoise.core.remedies import AddQuery, Argument, OnRelease, RelaxTargets, Remedy
-from leastnoise.privacy import n_spendings_started
 
 
-class Commands(TyperGroup):
+class PlainCommand(TyperCommand):
+    """A command whose flags are listed without a type: they take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options, flags among them without a type."""
+        return _without_types_of_flags(super().get_params(ctx))
+
+
+class CommandGroup(TyperGroup):
     """Commands without tracebacks, and without values from the data."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options, flags among them without a type."""
+        return _without_types_of_flags(super().get_params(ctx))
+
     def invoke(self, ctx: Any) -> Any:
+        from leastnoise.privacy import n_spendings_started
+
         before = n_spendings_started()
         try:
             return super().invoke(ctx)
@@ -45,11 +57,22 @@ class Commands(TyperGroup):
         typer.echo(f"error: {printable(' '.join(message.split()))}", err=True)
         raise typer.Exit(1)
 
+    def called(self, ctx: Any) -> Any:
+        """The command that was called, or None."""
+        return self.get_command(ctx, ctx.invoked_subcommand)
+
     def _options(self, ctx: Any) -> dict[str, str]:
         """How the command that was called spells its options, by their names in Python."""
-        command = self.get_command(ctx, ctx.invoked_subcommand)
+        command = self.called(ctx)
         given = () if command is None else command.params
         return {option.name: option.opts[0] for option in given if option.opts[0].startswith("--")}
+
+
+def _without_types_of_flags(params: list[Any]) -> list[Any]:
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
 
 
 def shell_text(error: LeastnoiseError, options: Mapping[str, str]) -> str:
@@ -93,4 +116,6 @@ def _part_text(part: object, options: Mapping[str, str]) -> str:
 
 def _keys_of(query: Any) -> str:
     """A query as the keys of its table in a specification."""
+    from leastnoise.app.specification.toml_text import key_text, value_text
+
     return ", ".join(f"{key_text(key)} = {value_text(value)}" for key, value in query.to_dict().items())
