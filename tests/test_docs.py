@@ -466,6 +466,13 @@ def undocumented(module: ModuleType) -> Iterator[str]:
             yield f"{module.__name__}.{name}"
 
 
+def test_every_public_name_is_known_to_type_checkers() -> None:
+    """Names load when they are used, so the imports that a type checker reads are a list of their own."""
+    tree = ast.parse(Path(leastnoise.__file__).read_text(encoding="utf-8"))
+    read = [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert sorted(read) == sorted([*leastnoise.__all__, "import_module", "TYPE_CHECKING", "Any"])
+
+
 def test_every_public_name_has_a_docstring() -> None:
     assert all(inspect.getdoc(getattr(leastnoise, name)) for name in leastnoise.__all__)
     assert [name for module in modules() for name in undocumented(module)] == []

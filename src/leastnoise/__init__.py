@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         measure,
         open_stream,
         present,
+        stream_price,
     )
     from leastnoise.report import (
         Drivers,
