@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leastnoise.bounds import certify
-from leastnoise.core import container
+from leastnoise.bounds import certify, nuclear_norm
+from leastnoise.core import container, merged_cells
 from leastnoise.core.errors import DesignError, MethodError, PlanFileError, QueryError, TooLargeError
 from leastnoise.core.operators import Matrix
 from leastnoise.planning import Plan, design, load_plan, plan_from_parts
@@ -26,7 +26,7 @@ from leastnoise.release import adjust, measure
 from leastnoise.report import audit, summarize
 from leastnoise.strategy import CombinedRows
 from support import refuses
-from tolerances import ROUNDING
+from tolerances import ROUNDING, SOLVER
 
 SCHEMA = Schema(a=range(6), b=range(5), c=range(4))
 GAP = 1e-3
@@ -188,3 +188,58 @@ def test_the_gap_at_which_it_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     plan = design(conditions(3), GDP(1), method="dense")
     assert plan.certificate.gap <= 2 * few_queries.LEAST_GAP
     assert plan.ended == "exhausted" and plan.claim == "stopped"
+
+
+@pytest.mark.thorough
+def test_passes_over_all_cells_on_a_device_are_near_the_dense_optimum() -> None:
+    pytest.importorskip("torch")
+    for seed in range(4):
+        workload = conditions(seed)
+        plan = design(workload, GDP(1), method="dense", tol=4 * GAP, backend="torch")
+        assert isinstance(plan.strategy, CombinedRows)
+        assert "accelerated weights" in plan.note
+        # The same queries as a matrix of few cells take another way.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(dense, "MAX_CELLS", 20_000)
+            optimum = design(workload, GDP(1), method="dense")
+        assert "accelerated weights" not in optimum.note
+        best = optimum.certificate.achieved
+        assert plan.certificate.lower_bound <= best * (1 + optimum.certificate.gap)
+        assert best <= plan.certificate.achieved * (1 + ROUNDING)
+        assert plan.certificate.gap <= 4 * GAP
+        assert certify(workload, plan).gap == pytest.approx(plan.certificate.gap, rel=ROUNDING)
+
+
+def test_cells_too_many_to_be_compared_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, strategy = combined(conditions(4))
+    again = CombinedRows(
+        strategy.coefficients,
+        strategy.queries,
+        strategy.positions,
+        scale=strategy.scale,
+        noise="gaussian",
+    )
+    monkeypatch.setattr(merged_cells, "MAX_COMPARED_ENTRIES", 1)
+    assert again.sensitivity == strategy.sensitivity
+    assert len(again._columns[0]) == again.n_cells > len(strategy._columns[0])
+
+
+def test_more_queries_are_taken_where_a_device_passes_over_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(few_queries, "MAX_QUERIES", 6)
+    assert "kinds of cells" not in design(conditions(0), GDP(1), method="dense", tol=GAP).note
+    plan = design(conditions(0), GDP(1), method="dense", tol=GAP, backend="torch")
+    assert "kinds of cells" in plan.note
+
+
+def test_a_bound_over_many_cells_needs_no_floats_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(5):
+        workload = conditions(seed)
+        q = np.random.default_rng(seed).random(workload.shape[1])
+        bound = nuclear_norm.total_variance_bound(workload, q)
+        with monkeypatch.context() as patch:
+            for limit in ("_SVD_ENTRIES", "_WHOLE_ENTRIES"):
+                patch.setattr(nuclear_norm, limit, 1)
+            patch.setattr(nuclear_norm, "_CELLS_AT_A_TIME", 7)
+            patch.setattr(nuclear_norm, "weighted_rows", None)
+            assert nuclear_norm.total_variance_bound(workload, q) == pytest.approx(bound, rel=SOLVER)

@@ -24,6 +24,7 @@ from leastnoise.core.backend import Backend
 from leastnoise.core.decompositions import agree_along, eigh, there_or_here
 from leastnoise.core.operators import Array, is_whole_space, require_room
 from leastnoise.query import Workload
+from leastnoise.strategy import smallest_columns
 
 # Up to this many entries the queries themselves are decomposed; beyond, a Gram
 # matrix, which loses directions weaker than 1e-7.
@@ -35,6 +36,13 @@ _WRITTEN_OUT = 2**22
 
 # Low rank is searched for up to this many entries.
 _SKETCHED_ENTRIES = 2**26
+
+# Queries over all cells that have weights are written out as floats up to this many entries, 2 GB; beyond, as
+# bytes where they fit.
+_WHOLE_ENTRIES = 2**28
+
+# Cells whose columns are floats together there.
+_CELLS_AT_A_TIME = 2**14
 
 # In this many random combinations of the rows, one number after the other.
 _SKETCHES = (128, 512)
@@ -69,6 +77,10 @@ def total_variance_bound(workload: Workload, q: Array, weights: Array | None = N
     if 2 * len(support) <= workload.shape[1] and np.count_nonzero(w) * len(support) <= _SKETCHED_ENTRIES:
         # Columns without weight add nothing: a bound over a million cells has weights on some thousands.
         return _bound_of_columns(workload.operator.columns(support) * np.sqrt(w)[:, None], q[support])
+    operator = workload.operator
+    is_small = operator.is_integer and operator.largest <= np.iinfo(np.int8).max
+    if is_small and operator.shape[0] < len(support) and operator.shape[0] * len(support) > _WHOLE_ENTRIES:
+        return _bound_of_many_columns(workload, w, support, q[support])
     is_known = _is_gram_known(workload, w)
     if np.count_nonzero(w) * workload.shape[1] <= _SKETCHED_ENTRIES and not is_known:
         of_few = _few_directions_below(counted_rows(workload, w), np.sqrt(q))
@@ -107,6 +119,22 @@ def _bound_of_columns(rows: Array, q: Array) -> float:
         F = unit * trace_root_below(rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows)
     F /= math.sqrt(math.fsum(q))
     return F * F
+
+
+def _bound_of_many_columns(workload: Workload, w: Array, support: Array, q: Array) -> float:
+    """The same where floats for all those columns would be too large, and whole numbers below 128 are not."""
+    entries = smallest_columns(workload.operator, support)
+    K = np.zeros((len(entries),) * 2)
+    for start in range(0, len(support), _CELLS_AT_A_TIME):
+        some = slice(start, start + _CELLS_AT_A_TIME)
+        rows = entries[:, some] * np.sqrt(q[some])
+        K += rows @ rows.T
+    K *= np.sqrt(w)[:, None]
+    K *= np.sqrt(w)
+    scale = float(np.diag(K).max(initial=0))
+    if not 0 < scale < math.inf:
+        return scale
+    return scale * (trace_root_below(K / scale) ** 2 / math.fsum(q))
 
 
 def pair_variance_bound(workload: Workload, q: Array, pairs: Array, weights: Array | None = None) -> float:

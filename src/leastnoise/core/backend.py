@@ -31,6 +31,10 @@ class Backend(ABC):
         """A NumPy array, or one that is there already, on the device; not always a copy."""
 
     @abstractmethod
+    def integers(self, values: Array) -> Any:
+        """Whole numbers on the device, in as many bytes as they have here; `matrix` makes floats of them."""
+
+    @abstractmethod
     def numpy(self, values: Any) -> Array:
         """An array of the device as NumPy; not always a copy."""
 
@@ -127,6 +131,9 @@ class NumpyBackend(Backend):
 
     def matrix(self, values: Array) -> Array:
         return np.asarray(values, dtype=np.float64)
+
+    def integers(self, values: Array) -> Array:
+        return values
 
     def numpy(self, values: Array) -> Array:
         return values
@@ -273,6 +280,9 @@ class TorchBackend(Backend):
             # To turn 8,192 columns into rows here would take a second.
             return torch.as_tensor(array.T, device=self._device).T
         return torch.as_tensor(np.ascontiguousarray(array), device=self._device)
+
+    def integers(self, values: Array) -> Any:
+        return self._torch.as_tensor(values, device=self._device)
 
     def numpy(self, values: Any) -> Array:
         if self._device.type == "cpu" or values.numel() < _PINNED:

@@ -12,6 +12,7 @@
     capped_problems.py      the problems with caps as convex functions, for `path_following`
     capped.py               the least profile and the total variance under caps
     column_generation.py    few directions and many columns, solved for some columns at a time
+    both_sides.py           the same by passes over all columns, for devices that are quick at products
     ordering.py             the refined privacy ordering
     split_path.py           caps on a split of a budget over blocks, for `path_following`
     split.py                the best split of a budget over blocks
@@ -27,6 +28,7 @@ and the integer strategy alone.
 """
 
 from leastnoise.core.backend import BACKENDS, NUMPY, Backend, load_backend
+from leastnoise.solver.both_sides import least_total_over_all
 from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
 from leastnoise.solver.capped_product_weights import (
     CappedQueries,
@@ -83,6 +85,7 @@ __all__ = [
     "least_total_of_many",
     "least_total_of_many_pairs",
     "least_total_of_tables",
+    "least_total_over_all",
     "least_total_over_one_axis",
     "load_backend",
     "minimise_over_pairs",

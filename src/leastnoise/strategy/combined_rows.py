@@ -20,7 +20,7 @@ import numpy as np
 
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
-from leastnoise.core.merged_cells import Cells, merged_cells, row_blocks
+from leastnoise.core.merged_cells import Cells, can_compare, merged_cells, row_blocks
 from leastnoise.core.numerical_rank import SPAN_TOL, spanning_columns
 from leastnoise.core.operators import Array, Operator, require_room
 from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, CellCosts, Goal, neighbours_named, noise_named
@@ -118,6 +118,8 @@ class CombinedRows(Measured):
 
     @cached_property
     def _cells(self) -> Cells:
+        if not can_compare(self.queries):
+            return Cells.all_of(self.n_cells)
         return merged_cells(self.queries, up_to_sign=not self.neighbours.replaces)
 
     @cached_property

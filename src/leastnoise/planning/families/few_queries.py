@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from leastnoise.core.backend import Backend, load_backend
 from leastnoise.core.deadline import Deadline, Watch
 from leastnoise.core.errors import DesignError
 from leastnoise.core.merged_cells import Cells
@@ -22,7 +23,7 @@ from leastnoise.core.resources import Needs, products
 from leastnoise.planning.families.merged import kinds_of
 from leastnoise.planning.method import Request, SearchResult
 from leastnoise.privacy import GAUSSIAN
-from leastnoise.solver import Run, generated_total
+from leastnoise.solver import Run, generated_total, least_total_over_all
 from leastnoise.strategy import CombinedProposal, smallest_columns
 
 # Queries, at most: their columns are worked on in coordinates of as many numbers.
@@ -30,6 +31,10 @@ MAX_QUERIES = 1_024
 
 # Bytes of the columns of all kinds of cells, at most.
 MAX_COLUMN_BYTES = 2**30
+
+# The same where a device that is quick at products passes over all columns at every step.
+MAX_DEVICE_QUERIES = 2_048
+MAX_DEVICE_BYTES = 2**31
 
 # The gap at which the search ends where a smaller one is asked for: each pass over 500 queries and a million
 # cells takes some ten seconds, and gaps below this need many more cells with weights.
@@ -54,14 +59,22 @@ def refuses(request: Request) -> str | None:
         return "over so many cells it minimises the total variance only, without earlier plans"
     if request.privacy.relation.replaces:
         return "over so many cells it serves records that are added or removed only"
-    if m > MAX_QUERIES or m * n > MAX_COLUMN_BYTES:
+    most, most_bytes = _limits(request)
+    if m > most or m * n > most_bytes:
         return (
-            f"it holds at most {MAX_QUERIES:,} queries with {MAX_COLUMN_BYTES:,} coefficients over so many "
-            f"cells; this workload has {m:,} over {n:,} cells"
+            f"it holds at most {most:,} queries with {most_bytes:,} coefficients over so many cells; this "
+            f"workload has {m:,} over {n:,} cells"
         )
     if not operator.is_integer or operator.largest > np.iinfo(np.int8).max:
         return "over so many cells it takes queries with whole coefficients below 128 only"
     return None
+
+
+def _limits(request: Request) -> tuple[int, int]:
+    """Queries and bytes of their columns, at most."""
+    if request.backend == "numpy":
+        return MAX_QUERIES, MAX_COLUMN_BYTES
+    return MAX_DEVICE_QUERIES, MAX_DEVICE_BYTES
 
 
 def needs(request: Request) -> Needs:
@@ -96,6 +109,35 @@ class CompactColumns:
             image = root @ self.entries[:, start : start + _BLOCK].astype(np.float32)
             found[start : start + _BLOCK] = np.einsum("ki,ki->i", image, image)
         return found
+
+
+class DeviceColumns:
+    """The same on a device, in double precision, as `least_total_over_all` passes over them."""
+
+    def __init__(self, G: Array, entries: Array, device: Backend) -> None:
+        self._G, self._device = G, device
+        self._entries = device.integers(entries)
+        self.shape = len(G), entries.shape[1]
+
+    def gram(self, q: Array) -> Array:
+        """Σ q_i G w_i w_iᵀ Gᵀ, (k, k)."""
+        total = self._device.matrix(np.zeros((self._G.shape[1],) * 2))
+        for some in self._blocks():
+            block = self._device.matrix(self._entries[:, some])
+            total += (block * self._device.matrix(q[some])) @ block.T
+        return np.asarray(self._G @ self._device.numpy(total) @ self._G.T)
+
+    def prices(self, M: Array) -> Array:
+        """‖M G w_i‖² for every column."""
+        root = self._device.matrix(M @ self._G)
+        found = np.empty(self.shape[1])
+        for some in self._blocks():
+            image = root @ self._device.matrix(self._entries[:, some])
+            found[some] = self._device.numpy((image * image).sum(0))
+        return found
+
+    def _blocks(self) -> list[slice]:
+        return [slice(start, start + _BLOCK) for start in range(0, self.shape[1], _BLOCK)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +198,14 @@ def find(request: Request) -> SearchResult:
     queries = _Queries(smallest_columns(workload.operator, cells.first), counted)
     positions, G = queries.positions, queries.root()
     entries = queries.entries if len(positions) == workload.shape[0] else queries.entries[positions]
-    columns = CompactColumns(G, entries)
-    tol = max(request.tol / 2, LEAST_GAP)
-    found = generated_total(columns, Run(tol, Watch(deadline, request.progress), request.backend))
+    run = Run(max(request.tol / 2, LEAST_GAP), Watch(deadline, request.progress), request.backend)
+    if request.backend == "numpy":
+        found = generated_total(CompactColumns(G, entries), run)
+        how = "interior-point method with generated columns on the dual"
+    else:
+        columns = DeviceColumns(G, entries, load_backend(request.backend))
+        found = least_total_over_all(columns, run)
+        how = "accelerated weights and smoothed noise in turn"
     C = linalg.qr(found.M @ G, mode="r", check_finite=False)[0]
     q = np.zeros(n)
     q[cells.first[found.index]] = found.q
@@ -167,7 +214,7 @@ def find(request: Request) -> SearchResult:
         CombinedProposal(np.triu(C), workload, positions, 1.0),
         q,
         "stopped",
-        f"interior-point method with generated columns on the dual, {found.steps} steps, over "
+        f"{how}, {found.steps} steps, over "
         f"{len(cells.first):,} kinds of cells, combining the queries themselves",
         ended,
     )
