@@ -111,12 +111,19 @@ PROBLEMS: dict[str, tuple[Callable[[int], ln.Workload], float]] = {
 ON_DEVICES = ("two-thousand",)
 
 
+def tell(progress: ln.Progress) -> None:
+    """Every tenth step, to follow a long search."""
+    if progress.step % 10 == 0:
+        print(f"step {progress.step}, gap {progress.gap:.2e}, {progress.seconds:.1f} s", file=sys.stderr)
+
+
 def one(name: str, seed: int, backend: str = "numpy") -> dict[str, float | str]:
     """One draw, in this process."""
     make, tol = PROBLEMS[name]
     workload = make(seed)
     began, by_clock = time.process_time(), time.perf_counter()
-    plan = ln.design(workload, ln.GDP(1), tol=tol, backend=backend)
+    method = "dense" if name in ON_DEVICES else "auto"
+    plan = ln.design(workload, ln.GDP(1), tol=tol, method=method, backend=backend, progress=tell)
     return {
         "method": plan.method,
         "achieved": plan.certificate.achieved,
