@@ -70,6 +70,8 @@ A file imports only files that stand above it here:
     scan_progress     progress while an engine scans
     table_cover       many tables from few scans
     snapshots         one version of a table for all scans of a release
+    block_counts      counts of many blocks by NumPy, from numbers of cells
+    duckdb_counts     counts of blocks, from records that the embedded engine has placed
     duckdb_dates      dates as SQL of the embedded engine
     duckdb_cleaning   declared cleaning as SQL of the embedded engine
     duckdb_scan       one scan by the embedded engine: placements written in SQL

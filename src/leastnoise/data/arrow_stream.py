@@ -245,3 +245,51 @@ def _array_of(column: TextColumn) -> _ArrowArray:
         release=_RELEASE_ARRAY,
         private_data=_holding.hold(arrays, buffers),
     )
+
+
+# The formats of whole numbers in the C data interface.
+_WHOLE = {b"C": np.uint8, b"S": np.uint16, b"I": np.uint32, b"L": np.uint64}
+
+
+def whole_columns(source: Any) -> Generator[list[npt.NDArray[Any]], None, None]:
+    """The columns of a stream, some records at a time: whole numbers without a sign, and none null.
+
+    An array may be read until the next ones are asked for, and no longer.
+
+    Args:
+        source: anything with the method ``__arrow_c_stream__``.
+
+    Raises:
+        OSError: if the stream fails.
+    """
+    capsule = source.__arrow_c_stream__()
+    stream = _ArrowStream.from_address(_in_capsule(id(capsule), _CAPSULE))
+    schema = _ArrowSchema()
+    _check(stream.get_schema(ctypes.byref(stream), ctypes.byref(schema)))
+    kinds = [_WHOLE[schema.children[k].contents.format] for k in range(schema.n_children)]
+    schema.release(ctypes.byref(schema))
+    while True:
+        array = _ArrowArray()
+        _check(stream.get_next(ctypes.byref(stream), ctypes.byref(array)))
+        if not array.release:
+            return
+        try:
+            yield [
+                _whole_numbers(array.children[k].contents, kind, array.offset, array.length)
+                for k, kind in enumerate(kinds)
+            ]
+        finally:
+            array.release(ctypes.byref(array))
+
+
+def _check(code: int) -> None:
+    if code:
+        raise OSError(code, "a stream of records failed")
+
+
+def _whole_numbers(column: Any, kind: Any, offset: int, length: int) -> npt.NDArray[Any]:
+    if not length:
+        return np.empty(0, dtype=kind)
+    first = column.buffers[1] + (column.offset + offset) * np.dtype(kind).itemsize
+    stored = (ctypes.c_char * (length * np.dtype(kind).itemsize)).from_address(first)
+    return np.frombuffer(stored, dtype=kind)

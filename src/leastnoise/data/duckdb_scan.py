@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,28 +16,31 @@ import numpy.typing as npt
 from leastnoise.core.errors import DataError, MissingExtraError
 from leastnoise.data.columns import check_kind
 from leastnoise.data.duckdb_cleaning import code, folded, is_null_word, is_text, read_text, with_synonyms
+from leastnoise.data.duckdb_counts import counted
 from leastnoise.data.duckdb_dates import day_sql
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
 from leastnoise.data.placement import CleaningRule, Edges, OneOf, Placement, Steps, decimal_mark, placement_of
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan, digest_of_files
 from leastnoise.data.sources import CsvFiles, TablePart, check_files, column_types, file_parts
-from leastnoise.data.table_cover import Block, cell_number, n_cells_of, tallied
+from leastnoise.data.table_cover import Block
 from leastnoise.query import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, Schema
 
-# The engine of one question: no files but the table's, no extensions, nothing
-# spilled to disk, and object columns of pandas as text instead of a guess from
-# their first values. Joins keep the declared values, never the table, in memory.
+# The engine of one question: no files but the table's, no extensions, and object columns of pandas as text
+# instead of a guess from their first values. Joins keep the declared values, never the table, in memory.
 _SETTINGS = (
     "autoinstall_known_extensions=false",
     "autoload_known_extensions=false",
     "enable_progress_bar=false",
-    "temp_directory=''",
     "pandas_analyze_sample=0",
     "disabled_optimizers='join_order,build_side_probe_side'",
     "enable_external_access=false",
     "lock_configuration=true",
 )
+
+# What the engine may hold in memory while it limits the records of each person; the rest is written into a
+# private folder that goes with the question. Ten million records of twenty attributes took 3.1 GiB before.
+PERSON_MEMORY = "512MB"
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 _FLOATS = {"FLOAT", "DOUBLE"}
@@ -61,28 +65,59 @@ def scanner(
         changed in between, the count ends with a `DataError`. Anything else that may change is read
         once and held in the engine.
     """
-    names = schema.names
     who = None if records_per_person is None else person
-    before = digest_of_files(source) if isinstance(source, list) and n_scans > 1 else None
-    is_read_once = not isinstance(source, list) and n_scans > 1
-    with opened(source, schema, who, is_read_once=is_read_once) as (engine, query, parameters, _):
-        query = with_cells(engine, schema, query, parameters)
-        is_placed = " AND ".join(f"i{k} IS NOT NULL" for k in range(len(names)))
-        query = f"SELECT *, CASE WHEN {is_placed} THEN 0 ELSE 1 END AS rest FROM ({query})"
-        if records_per_person is not None:
-            parameters["most"] = min(records_per_person, 2**62)
-            query = _truncated(query, len(names), None if earliest_by is None else names.index(earliest_by))
+    # With a person, the records that count are read once and held; else files are read again by every scan.
+    is_again = n_scans > 1 and who is None
+    before = digest_of_files(source) if isinstance(source, list) and is_again else None
+    is_read_once = not isinstance(source, list) and is_again
+    spill = nullcontext() if who is None else _private_folder()
+    with (
+        spill as folder,
+        opened(source, schema, who, is_read_once=is_read_once, spill=folder) as (
+            engine,
+            query,
+            parameters,
+            _,
+        ),
+    ):
+        query = _coded(with_cells(engine, schema, query, parameters), schema, who)
+        if who is None:
+            yield lambda blocks, watch: counted(engine, query, parameters, schema, blocks, watch)
+        else:
+            parameters["most"] = min(records_per_person or 0, 2**62)
+            time = None if earliest_by is None else schema.names.index(earliest_by)
+            held = f"CREATE TEMP TABLE kept AS {_truncated(query, len(schema.names), time)}"
+            is_held = []
 
-        def scan(blocks: Sequence[Block], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
-            watch.attach(stop=engine.interrupt)
-            answer = engine.execute(_grouped(query, schema, blocks), parameters).fetchnumpy()
-            watch.attach()
-            sizes = [n_cells_of(block, schema) for block in blocks]
-            return tallied(answer["which"], answer["cell"], answer["n"], sizes)
+            def scan(blocks: Sequence[Block], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
+                if not is_held:
+                    watch.attach(stop=engine.interrupt)
+                    engine.execute(held, parameters)
+                    is_held.append(True)
+                return counted(engine, "SELECT * FROM kept", {}, schema, blocks, watch)
 
-        yield scan
+            yield scan
     if before is not None and digest_of_files(source) != before:
         raise DataError(CHANGED, field="table")
+
+
+def _coded(query: str, schema: Schema, person: Person | None) -> str:
+    """The query with the cells as narrow whole numbers, ``rest`` for `cell_number`, and ``who``, alone."""
+    columns = []
+    for k, name in enumerate(schema.names):
+        size = schema[name].size
+        kind = "UTINYINT" if size <= 2**8 else "USMALLINT" if size <= 2**16 else "UINTEGER"
+        columns.append(f"CAST(i{k} AS {kind}) AS i{k}")
+    is_placed = " AND ".join(f"i{k} IS NOT NULL" for k in range(len(schema.names)))
+    columns.append(f"CAST(CASE WHEN {is_placed} THEN 0 ELSE 1 END AS UTINYINT) AS rest")
+    return f"SELECT {', '.join(columns)}{'' if person is None else ', who'} FROM ({query})"
+
+
+@contextmanager
+def _private_folder() -> Iterator[str]:
+    """A folder that only this user may look into, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="leastnoise-") as folder:
+        yield folder
 
 
 class OpenedTable(NamedTuple):
@@ -102,6 +137,7 @@ def opened(
     *,
     as_written: bool = False,
     is_read_once: bool = False,
+    spill: str | None = None,
 ) -> Iterator[OpenedTable]:
     """A table, opened for queries.
 
@@ -112,11 +148,12 @@ def opened(
         as_written: with columns t0, t1, … too, the values as text.
         is_read_once: whether a table that is no file is copied into the engine, so that all queries see the
             same version of it.
+        spill: a folder for what does not fit into PERSON_MEMORY; None lets nothing be written.
     """
     names = schema.names
     rules = [placement_of(schema[name]) for name in names]
     columns = names if person is None else (*names, person.column)
-    with _engine(source) as engine:
+    with _engine(source, spill) as engine:
         if isinstance(source, list):
             parts, texts = file_parts(engine, source, columns, list(map(decimal_mark, rules)))
         else:
@@ -161,24 +198,6 @@ def _checked(column: str, kind: str) -> str:
     return f"TRY(decode(encode({column})))" if kind == "VARCHAR" else column
 
 
-def _grouped(query: str, schema: Schema, blocks: Sequence[Block]) -> str:
-    """The query that counts the cells of all blocks: which block, which cell, how many records."""
-    codes = []
-    for block in blocks:
-        # Not wider than need be: hash tables of 32-bit keys are smaller.
-        kind = "INTEGER" if n_cells_of(block, schema) < 2**31 else "BIGINT"
-        codes.append(f"CAST({cell_number(block, schema, str)} AS {kind})")
-    columns = [f"c{b}" for b in range(len(blocks))]
-    query = f"SELECT {', '.join(map('{} AS {}'.format, codes, columns))} FROM ({query})"
-    # No cell is null, so the one that is not null in a row of the answer tells its grouping set.
-    which = "CASE " + " ".join(f"WHEN {c} IS NOT NULL THEN {b}" for b, c in enumerate(columns)) + " END"
-    sets = ", ".join(f"({c})" for c in columns)
-    return (
-        f"SELECT {which} AS which, coalesce({', '.join(columns)}) AS cell, count(*) AS n "
-        f"FROM ({query}) GROUP BY GROUPING SETS ({sets})"
-    )
-
-
 def check_columns(files: list[str], columns: Sequence[str]) -> None:
     """Return if every file has each of these columns once; only headers are read."""
     with _engine(files) as engine:
@@ -186,8 +205,8 @@ def check_columns(files: list[str], columns: Sequence[str]) -> None:
 
 
 @contextmanager
-def _engine(source: Any) -> Iterator[Any]:
-    """An engine that may open the files of a source and nothing else."""
+def _engine(source: Any, spill: str | None = None) -> Iterator[Any]:
+    """An engine that may open the files of a source and nothing else, but for a folder to spill into."""
     try:
         import duckdb
     except ImportError:
@@ -198,6 +217,11 @@ def _engine(source: Any) -> Iterator[Any]:
         engine.execute(
             "SET allowed_paths = $files", {"files": list(source) if isinstance(source, list) else []}
         )
+        if spill is None:
+            engine.execute("SET temp_directory = ''")
+        else:
+            engine.execute("SET temp_directory = $folder", {"folder": spill})
+            engine.execute(f"SET memory_limit = '{PERSON_MEMORY}'")
         for setting in _SETTINGS:
             engine.execute(f"SET {setting}")
         yield engine
@@ -215,11 +239,12 @@ def _truncated(query: str, n_attributes: int, time: int | None = None) -> str:
         With time, the order of its values comes before the hash: a record never
         displaces one of an earlier period.
     """
-    cell = "concat_ws(',', " + ", ".join(f"coalesce(i{k}, -1)" for k in range(n_attributes)) + ")"
+    cell = "concat_ws(',', " + ", ".join(f"coalesce(i{k}::BIGINT, -1)" for k in range(n_attributes)) + ")"
     period = "" if time is None else f"i{time}, "
     order = f"rest, {period}md5(concat_ws(',', who, {cell})), {cell}"
     rank = f"row_number() OVER (PARTITION BY who ORDER BY {order})"
-    return f"SELECT * FROM (SELECT *, {rank} AS nth FROM ({query}) WHERE who IS NOT NULL) WHERE nth <= $most"
+    ranked = f"SELECT *, {rank} AS nth FROM ({query}) WHERE who IS NOT NULL"
+    return f"SELECT * EXCLUDE (who, nth) FROM ({ranked}) WHERE nth <= $most"
 
 
 def _engine_type(rule: Placement) -> str:

@@ -183,7 +183,10 @@ class Data:
         if not asked:
             return TablesAndRest([], 0, ())
         scans: list[list[Block]] = [list(scan) for scan in plan_scans(asked, self.schema)]
-        scans += [list(flags[k : k + MAX_BLOCKS]) for k in range(0, len(flags), MAX_BLOCKS)]
+        for flag in flags:
+            if len(scans[-1]) == MAX_BLOCKS:
+                scans.append([])
+            scans[-1].append(flag)
         watch = ScanWatch(progress, len(scans))
         holders = first_holders(
             asked, [block for scan in scans for block in scan if isinstance(block, tuple)]

@@ -212,7 +212,9 @@ def cell_number(block: Block, schema: Schema, column: Callable[[str], str]) -> s
         return f"CASE WHEN {column(f'i{schema.names.index(block.attribute)}')} IS NULL THEN 1 ELSE 0 END"
     number = "0"
     for name in block:
-        number = f"({number}) * {schema[name].size} + {column(f'i{schema.names.index(name)}')}"
+        number = (
+            f"({number}) * {schema[name].size} + CAST({column(f'i{schema.names.index(name)}')} AS BIGINT)"
+        )
     return f"CASE WHEN {column('rest')} = 0 THEN {number} ELSE {n_cells_of(block, schema) - 1} END"
 
 
