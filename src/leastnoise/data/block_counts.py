@@ -42,7 +42,8 @@ def block_counter(
             for k in block:
                 n_cells *= own_sizes[k]
             # Narrow numbers are quicker, and every partial sum is below the number of cells.
-            code = np.zeros(len(is_kept) - n_rest, dtype=np.uint16 if n_cells < 2**16 else np.int64)
+            kind: Any = np.uint16 if n_cells < 2**16 else np.int64
+            code: npt.NDArray[np.int64] = np.zeros(len(is_kept) - n_rest, dtype=kind)
             for place, k in enumerate(block):
                 if place:
                     code *= own_sizes[k]

@@ -87,7 +87,7 @@ def scanner(
             parameters["most"] = min(records_per_person or 0, 2**62)
             time = None if earliest_by is None else schema.names.index(earliest_by)
             held = f"CREATE TEMP TABLE kept AS {_truncated(query, len(schema.names), time)}"
-            is_held = []
+            is_held: list[bool] = []
 
             def scan(blocks: Sequence[Block], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
                 if not is_held:
