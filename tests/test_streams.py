@@ -29,7 +29,7 @@ from leastnoise.core.errors import (
 )
 from leastnoise.planning import ends_of_rows, n_due, plan_through
 from leastnoise.query import due_by, due_of_batches
-from leastnoise.release import load_stream
+from leastnoise.release import load_stream, stored_release
 from support import refuses
 
 MONTHS = tuple(f"2026-{month:02}" for month in range(1, 13))
@@ -558,6 +558,25 @@ def test_a_scheduler_publishes_period_by_period(tmp_path: Path, monkeypatch: pyt
     changed = run(*publish, MONTHS[3])
     assert changed.exit_code != 0
     assert "something else" in changed.output
+
+
+def test_answers_of_a_stream_are_fetched_by_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The id of a stream was answered by "no saved release"."""
+    monkeypatch.chdir(tmp_path)
+    ledger = new_ledger(tmp_path)
+    stream = ln.open_stream(exact_plan(), ledger, stream_id="a")
+    assert run("ledger", "fetch", "town.ledger", "a").exit_code != 0
+    releases = [stream.measure(month, table()) for month in MONTHS[:2]]
+    with refuses(PlanFileError, "release_id", "a"):
+        stored_release(ledger, "a")
+    assert run("ledger", "fetch", "town.ledger", "a").exit_code == 0
+    assert run("ledger", "fetch", "town.ledger", "a", "--period", MONTHS[0]).exit_code == 0
+    for month, release in zip(MONTHS, releases, strict=False):
+        answers = pd.read_csv(f"a-{month}-answers.csv")["answer"]
+        assert answers.round().tolist() == np.rint(release.answers).tolist()
+    assert run("ledger", "fetch", "town.ledger", "a", "--period", MONTHS[3]).exit_code != 0
+    ln.measure(ln.design(asked(), ln.GDP(1)), table(), ledger=ledger, release_id="b")
+    assert run("ledger", "fetch", "town.ledger", "b", "--period", MONTHS[0]).exit_code != 0
 
 
 def test_a_scheduler_is_told_the_price_of_records_that_change(

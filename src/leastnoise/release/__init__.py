@@ -47,9 +47,9 @@ from leastnoise.release.presentation import (
     presented,
 )
 from leastnoise.release.release import Receipt, Release
-from leastnoise.release.release_file import load_release, stored_goal, stored_release
+from leastnoise.release.release_file import is_stream, load_release, stored_goal, stored_release
 from leastnoise.release.simulation import simulated
-from leastnoise.release.stream import Stream, is_stream, load_stream, open_stream
+from leastnoise.release.stream import Stream, load_stream, open_stream
 from leastnoise.release.stream_price import StreamPrice, stream_price
 
 __all__ = [

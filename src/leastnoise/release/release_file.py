@@ -17,11 +17,14 @@ from leastnoise.core.errors import (
 )
 from leastnoise.core.operators import Array
 from leastnoise.planning import plan_from_parts
-from leastnoise.privacy import Goal, Ledger, goal_from_dict
+from leastnoise.privacy import Entry, Goal, Ledger, goal_from_dict
 from leastnoise.release.adjustment import adjustment_from_parts
 from leastnoise.release.not_counted import not_counted_from_parts
 from leastnoise.release.presentation import Presentation, presentation_from_plain
 from leastnoise.release.release import Receipt, Release
+
+# What streams are called in a ledger: their rule, and the kind of what is stored.
+STREAM = "stream"
 
 
 def load_release(path: str | Path) -> Release:
@@ -33,10 +36,13 @@ def load_release(path: str | Path) -> Release:
 def stored_release(ledger: Ledger, release_id: str) -> Release:
     """The release that a ledger has stored under an id. Costs nothing, and needs neither data nor plan.
 
+    Streams have a release for each period: `load_stream` gives them.
+
     Raises:
         LedgerMismatchError: if the ledger knows no release of that id.
         AlreadySpentError: if it was paid for and its answers never stored.
         LedgerFileError: if what is stored is not a release of the plan that was paid for.
+        PlanFileError: if it is a stream, or no release.
     """
     found = ledger.fetch(release_id)
     if found is None:
@@ -47,6 +53,13 @@ def stored_release(ledger: Ledger, release_id: str) -> Release:
             remedy="`leastnoise ledger show`, or ledger.entries in Python, lists those it does",
         )
     entry, body = found
+    if is_stream(entry):
+        raise PlanFileError(
+            f"{release_id!r} is a stream, which has a release for each period",
+            field="release_id",
+            given=release_id,
+            remedy="take one of load_stream(ledger, stream_id).releases",
+        )
     release = release_from_parts(*container.from_bytes(body, "release", release_id), release_id)
     receipt = Receipt(ledger.dataset, release_id, entry.head)
     if release.plan.digest != entry.charge.plan_digest or release.receipt != receipt:
@@ -57,6 +70,11 @@ def stored_release(ledger: Ledger, release_id: str) -> Release:
             remedy="restore the file",
         )
     return release
+
+
+def is_stream(entry: Entry) -> bool:
+    """Whether what a ledger was paid for is a stream."""
+    return entry.table is not None and STREAM in entry.table.rules
 
 
 def stored_goal(ledger: Ledger, release_id: str) -> Goal | None:

@@ -46,9 +46,9 @@ from leastnoise.privacy import CountedTable, Entry, Ledger
 from leastnoise.release.counts import count_tables, opened_source
 from leastnoise.release.measuring import check_readable, noise_for
 from leastnoise.release.release import Receipt, Release
+from leastnoise.release.release_file import STREAM, is_stream
 from leastnoise.release.stream_price import StreamPrice, stream_price
 
-_STREAM = "stream"
 _PART = "stream part"
 
 
@@ -86,9 +86,9 @@ def open_stream(
     period_labels(plan)
     plan.fixed_strategy().require_measurable()
     chosen = f"{SystemBits().bits(128):032x}" if stream_id is None else stream_id
-    body = container.to_bytes(_STREAM, *plan.to_parts())
+    body = container.to_bytes(STREAM, *plan.to_parts())
     price = stream_price(plan, revisions=revisions, returns=returns)
-    counted = CountedTable(rules={_STREAM: str(plan.over), **price.rules}, label=table)
+    counted = CountedTable(rules={STREAM: str(plan.over), **price.rules}, label=table)
     # The largest goal that would fit is known only where the plan's own price is charged.
     goal = plan.privacy if plan.has_goal and not price.rules else None
     _check_opened_alike(ledger, chosen, counted.rules)
@@ -136,7 +136,7 @@ def load_stream(ledger: Ledger, stream_id: str) -> Stream:
     entry, body, _ = found
     if not is_stream(entry):
         raise _no_stream(ledger, stream_id)
-    plan = plan_from_parts(*container.from_bytes(body, _STREAM, stream_id), stream_id)
+    plan = plan_from_parts(*container.from_bytes(body, STREAM, stream_id), stream_id)
     if plan.digest != entry.charge.plan_digest:
         raise LedgerFileError(
             f"what is stored as the plan of stream {stream_id!r} is not what was paid for",
@@ -157,11 +157,6 @@ def _people_of(source: Any) -> dict[str, Any]:
 def _people_in(content: dict[str, Any]) -> dict[str, Any]:
     """The same of a period that is stored."""
     return {name: content[name] for name in ("person", "person_unknown") if name in content}
-
-
-def is_stream(entry: Entry) -> bool:
-    """Whether what a ledger was paid for is a stream."""
-    return entry.table is not None and _STREAM in entry.table.rules
 
 
 def _no_stream(ledger: Ledger, stream_id: str) -> LedgerMismatchError:
@@ -210,6 +205,22 @@ class Stream:
     def published(self) -> tuple[str, ...]:
         """The periods that were published, in order, read from the ledger now."""
         return tuple(part.period for part in self._fetched()[0].parts)
+
+    @property
+    def last_published(self) -> str:
+        """The last period that was published.
+
+        Raises:
+            LedgerMismatchError: if there is none.
+        """
+        done = self.published
+        if not done:
+            raise LedgerMismatchError(
+                f"stream {self.stream_id!r} has not published any period yet",
+                field="stream_id",
+                given=self.stream_id,
+            )
+        return done[-1]
 
     @property
     def next_period(self) -> str | None:

@@ -6,6 +6,7 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
     plan_sentences.py    what is said of a plan, as text and on the page
     summary.py           `summarize`: the report as text, or as a page
     page.py              the report as one HTML page: its figures
+    over_time.py         answers and errors over the periods of a plan
     batches.py           how the page shows one batch of answers
     rendering.py         templates filled in, escaped by construction
     templates/           what the page says

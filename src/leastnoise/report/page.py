@@ -26,6 +26,7 @@ from leastnoise.report.baseline_noise import Baselines, baselines
 from leastnoise.report.batches import tables_of, view_of
 from leastnoise.report.charts.pictures import stacked_bars
 from leastnoise.report.figures import at_least, figure, share_above, times
+from leastnoise.report.over_time import answer_pictures, error_pictures, left_out
 from leastnoise.report.rendering import render, render_part, shortened, style_sheet
 from leastnoise.report.summary import LEVEL, presented_figures, ratio_figures
 from leastnoise.report.tables import aim_of
@@ -57,6 +58,7 @@ def page(subject: Plan | Release) -> str:
     sections = {
         "asked": _asked(plan),
         "released": None if release is None else _released(release),
+        "time": _time(plan, release),
         "accuracy": _accuracy(plan),
         "privacy": _privacy(plan, is_released=release is not None, is_truncated=is_truncated),
         "proof": _proof(plan, is_released=release is not None),
@@ -215,6 +217,18 @@ def _batch(release: Release, block: QueryBlock, rows: slice, ends: tuple[Array, 
         n_left=n_left,
         left=counted(n_left, "further table"),
     )
+
+
+def _time(plan: Plan, release: Release | None) -> dict[str, Any] | None:
+    """Answers over the periods, and their errors; None for plans that are not published period by period."""
+    if plan.over is None:
+        return None
+    answers = [] if release is None else answer_pictures(release, LEVEL)
+    return {
+        "answers": answers,
+        "left_out": "" if release is None or release.presented is not None else left_out(release, answers),
+        "errors": error_pictures(plan),
+    }
 
 
 def _accuracy(plan: Plan) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from leastnoise.query import QueryBlock
 from leastnoise.release import RELIABLE, SUPPRESSED, Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.figures import decimals_for, number, outward
+from leastnoise.report.over_time import error_lines
 
 # Answers of a batch up to which all are shown.
 _MAX_SHOWN = 12
@@ -91,10 +92,17 @@ def plan_text(plan: Plan) -> str:
             *_heading(f"A plan for {counted(plan.workload.shape[0], 'count')}, not measured yet"),
             *_size(plan),
             *_accuracy(plan),
+            *_over_time(plan),
             *_privacy(plan, "Measuring it once would spend"),
             *_proof(plan),
         ]
     )
+
+
+def _over_time(plan: Plan) -> list[str]:
+    """The errors of the last period beside those of releases each by itself; [] without periods."""
+    lines = [line for text in error_lines(plan) for line in textwrap.wrap(printable(text), _WIDTH)]
+    return ["Over time:", *lines, ""] if lines else []
 
 
 def release_text(release: Release) -> str:

@@ -39,7 +39,7 @@ from leastnoise.privacy import (
     move_ledger,
     without_password,
 )
-from leastnoise.release import is_stream, load_stream, stored_goal, stored_release
+from leastnoise.release import Release, is_stream, load_stream, stored_goal, stored_release
 
 ledger = typer.Typer(
     cls=CommandGroup,
@@ -190,23 +190,43 @@ def _published(ledger: Ledger, release_id: str) -> list[str]:
 def fetch(
     place: LedgerPlace,
     release_id: Annotated[str, typer.Argument(help="the id of the release, as listed by `show`")],
+    period: Annotated[
+        str | None, typer.Option("--period", help="of a stream, which period; its last one by default")
+    ] = None,
     out: AnswersFile = None,
     force: Force = False,
 ) -> None:
     """Write the answers of a stored release again. Costs nothing; needs neither data nor plan."""
     ledger = opened(place)
     check_known(ledger, release_id)
-    result = stored_release(ledger, release_id)
+    result, name = _stored(ledger, release_id, period)
     n_answers = result.plan.workload.shape[0]
     # After the release: a ledger has many, and each its own answers.
     file = file_of(place)
-    named_after = (Path("ledger") if file is None else file).with_name(f"{file_name(release_id)}.release")
+    named_after = (Path("ledger") if file is None else file).with_name(f"{file_name(name)}.release")
     outputs = outputs_of(
         named_after, [] if file is None else [file], out=out, force=force, n_answers=n_answers
     )
     save(result, outputs)
     say_where(outputs)
     Payment(ledger, release_id).say_receipt(result)
+
+
+def _stored(ledger: Ledger, release_id: str, period: str | None) -> tuple[Release, str]:
+    """A stored release, or one period of a stream, and what its files are named after.
+
+    Raises:
+        InputError: if a period is named of what is no stream.
+        LedgerMismatchError: if the stream has not published it.
+    """
+    entry = next(one for one in ledger.entries if one.release_id == release_id)
+    if is_stream(entry):
+        stream = load_stream(ledger, release_id)
+        chosen = period if period is not None else stream.last_published
+        return stream.release(chosen), f"{release_id}-{chosen}"
+    if period is not None:
+        raise InputError.must("period", f"be left out: {release_id!r} is no stream", given=period)
+    return stored_release(ledger, release_id), release_id
 
 
 @ledger.command(cls=PlainCommand)

@@ -139,8 +139,10 @@ def stacked_bars(values: Sequence[float], largest: float) -> StackedBars:
     return StackedBars(4 * len(values), tuple(bars))
 
 
-def line_chart(series: Sequence[Series], labels: Sequence[str], description: str) -> LineChart:
-    """Lines over values in order, each within the band of its intervals."""
+def line_chart(
+    series: Sequence[Series], labels: Sequence[str], description: str, *, marked: int | None = None
+) -> LineChart:
+    """Lines over values in order, each within the band of its intervals; one value may be marked."""
     n = len(labels)
     low, high = value_range(series)
     marks = ticks(low, high)
@@ -157,6 +159,8 @@ def line_chart(series: Sequence[Series], labels: Sequence[str], description: str
     for mark in marks:
         grid.append(("axis" if mark == 0 else "grid", f"M{_LEFT} {y(mark):.1f}H{_WIDTH - _RIGHT}"))
         texts.append(_text(_LEFT - 8, y(mark) + 4, _tick(mark, marks), "end"))
+    if marked is not None:
+        grid.append(("axis marked", f"M{x(marked):.1f} {_TOP}V{_HEIGHT - _BOTTOM}"))
     for i in _labelled(labels, inner):
         texts.append(_text(x(i), _HEIGHT - 10, shortened(labels[i], _MAX_TICK_LABEL), "middle"))
     for number, line in enumerate(series, start=1):
