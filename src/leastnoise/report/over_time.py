@@ -56,6 +56,7 @@ class ErrorsOverTime:
         return float(self.apart[-1] / self.together[-1])
 
     def to_text(self) -> str:
+        """The errors of the last period beside those of releases each by itself, and the factor."""
         last = self.periods[-1]
         return (
             f"{self.name}: std. error {figure(self.together[-1])} in {last}; {figure(self.apart[-1])}, "
