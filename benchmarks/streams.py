@@ -1,6 +1,7 @@
 """Plans over time: running sums, tables over months, and what the order of time costs.
 
     OMP_NUM_THREADS=1 python benchmarks/streams.py [--only sums,tables] [--days 52,365] [--seeds 10]
+    PYTHONPATH=src python benchmarks/streams.py --gpu --days 4096
 
     sums     running sums over a number of days: the largest and the mean variance at μ = 1, beside the square
              root of their Toeplitz matrix, and plain noise on every day
@@ -9,7 +10,8 @@
     returns  running sums over 52 weeks of people who come back in at most 4 weeks, at least 13 apart; beside
              jax-privacy's dense and BLT strategies where that package is installed
 
-Seconds are processor time of this process.
+With --gpu, running sums alone are designed, by `dense` on a device; --backend torch takes processors.
+Seconds are processor time of this process, with --gpu those of a clock on the wall.
 """
 
 from __future__ import annotations
@@ -36,17 +38,18 @@ def root_of_running_sums(days: int) -> tuple[float, float]:
     return float(squares[-1] ** 2), float(squares[-1] * squares.mean())
 
 
-def sums(days: int) -> None:
+def sums(days: int, backend: str = "numpy", method: str = "residuals") -> None:
     """Running sums over a number of days."""
+    clock = time.process_time if backend == "numpy" else time.perf_counter
     workload = ln.assemble([ln.Prefix("day")], ln.Schema(day=range(days)))
     largest_root, mean_root = root_of_running_sums(days)
     for name, objective, beside, plain in (
         ("largest", ln.MaxVariance(), largest_root, float(days)),
         ("mean", ln.TotalVariance(), mean_root, (days + 1) / 2),
     ):
-        began = time.process_time()
-        plan = ln.design(workload, ln.GDP(1), over="day", objective=objective, method="residuals")
-        seconds = time.process_time() - began
+        began = clock()
+        plan = ln.design(workload, ln.GDP(1), over="day", objective=objective, method=method, backend=backend)
+        seconds = clock() - began
         value = plan.certificate.achieved / (1 if name == "largest" else days)
         print(
             f"running sums, {days:>5,} days  {name:8} {value:8.4f}  gap {plan.certificate.gap:.1e}  "
@@ -178,7 +181,13 @@ def main() -> None:
     parser.add_argument("--only", default="sums,tables,random,returns")
     parser.add_argument("--days", default="52,365,1024")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--gpu", action="store_true", help="running sums by `dense` on a device")
+    parser.add_argument("--backend", choices=("torch", "cuda"), default="cuda", help="which, with --gpu")
     given = parser.parse_args()
+    if given.gpu:
+        for days in given.days.split(","):
+            sums(int(days), given.backend, "dense")
+        return
     chosen = given.only.split(",")
     for days in given.days.split(",") if "sums" in chosen else ():
         sums(int(days))
