@@ -177,7 +177,18 @@ class PlanFileError(InputError):
 
 
 class SpecError(InputError):
-    """A specification file."""
+    """A specification file.
+
+    Attributes:
+        line: the line of its text that the error is about, from 1; None where there is no single one.
+    """
+
+    line: int | None = None
+
+    def at_line(self, line: int | None) -> Self:
+        """The same error, which names the line."""
+        self.line = line
+        return self
 
 
 class SqlError(InputError):

@@ -28,14 +28,16 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
 
 from leastnoise.report.answers import answers_writer, write_answers, write_quantile_table, write_quantiles
 from leastnoise.report.auditing import audit
-from leastnoise.report.baseline_noise import baselines
+from leastnoise.report.baseline_noise import baselines, baselines_of
 from leastnoise.report.charts import Drawing, rows_chart, to_page, to_svg
 from leastnoise.report.comparison import compare, methods
 from leastnoise.report.cost_drivers import drivers
 from leastnoise.report.driver_table import Drivers
-from leastnoise.report.plan_sentences import likeliest_guess
+from leastnoise.report.figures import share_above
+from leastnoise.report.plan_sentences import likeliest_guess, target_to_text
 from leastnoise.report.pure_alternative import design_without_delta
 from leastnoise.report.redesign import Turn
+from leastnoise.report.rendering import as_it_is, style_sheet, template_environment
 from leastnoise.report.summary import Report, summarize
 from leastnoise.report.tables import cost_table, cross_table, drivers_lines, drivers_table
 from leastnoise.report.trade_off import tradeoff
@@ -48,8 +50,10 @@ __all__ = [
     "Tradeoff",
     "Turn",
     "answers_writer",
+    "as_it_is",
     "audit",
     "baselines",
+    "baselines_of",
     "check_kind",
     "compare",
     "cost_table",
@@ -61,7 +65,11 @@ __all__ = [
     "likeliest_guess",
     "methods",
     "rows_chart",
+    "share_above",
+    "style_sheet",
     "summarize",
+    "target_to_text",
+    "template_environment",
     "to_page",
     "to_svg",
     "tradeoff",

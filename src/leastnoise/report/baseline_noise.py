@@ -32,6 +32,7 @@ import numpy as np
 from leastnoise.core.errors import TooLargeError
 from leastnoise.core.operators import Array, Identity, Operator
 from leastnoise.planning import Plan
+from leastnoise.privacy import Goal
 from leastnoise.query import Objective, Products, ProductTerm, Workload, products_of
 
 # Cells whose columns are added up one by one, times products per cell; beyond, a bound is used.
@@ -66,15 +67,20 @@ class Baselines:
 
 def baselines(plan: Plan) -> Baselines:
     """What noise on every count, or on every cell, would have cost under the plan's goal."""
-    budget, order = plan.privacy.column_budget, plan.privacy.noise.power
-    unit = math.sqrt(2) / float(budget) if plan.privacy.noise.is_pure else 1 / math.sqrt(budget)
-    workload, is_replaced = plan.workload, plan.privacy.relation.replaces
+    return baselines_of(plan.workload, plan.privacy, plan.objective)
+
+
+def baselines_of(workload: Workload, privacy: Goal, objective: Objective) -> Baselines:
+    """The same without a plan, for a workload, a goal and what is to be small."""
+    budget, order = privacy.column_budget, privacy.noise.power
+    unit = math.sqrt(2) / float(budget) if privacy.noise.is_pure else 1 / math.sqrt(budget)
+    is_replaced = privacy.relation.replaces
     per_count, is_bound = _sensitivity(workload, order, is_replaced=is_replaced)
     per_cell = 2 ** (1 / order) if is_replaced and workload.shape[1] > 1 else 1.0
     alike = [_RowSquares(1.0, 1.0, lambda: np.ones(1)) for _ in workload.blocks]
     return Baselines(
-        _baseline(workload, plan.objective, unit * per_count, alike, is_bound=is_bound),
-        _baseline(workload, plan.objective, unit * per_cell, _row_squares(workload)),
+        _baseline(workload, objective, unit * per_count, alike, is_bound=is_bound),
+        _baseline(workload, objective, unit * per_cell, _row_squares(workload)),
     )
 
 

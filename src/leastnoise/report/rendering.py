@@ -23,7 +23,7 @@ _MAX_SHOWN = 300
 
 def render(template: str, /, **context: Any) -> str:
     """A template of this room filled in; a name that it does not get is an error."""
-    return _environment().get_template(template).render(context)
+    return template_environment(__package__).get_template(template).render(context)
 
 
 def render_part(template: str, /, **context: Any) -> Markup:
@@ -55,9 +55,10 @@ def shortened(text: str, length: int) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def template_environment(package: str) -> Environment:
+    """Fills in the templates of a package, escaped by construction."""
     return Environment(
-        loader=PackageLoader(__package__),
+        loader=PackageLoader(package),
         autoescape=True,
         finalize=shown,
         undefined=StrictUndefined,

@@ -25,6 +25,10 @@ COMMANDS = {
         "check_command",
         "Check a table against its schema. NOT private: for the owner of the table only. Writes nothing.",
     ),
+    "plan": (
+        "plan_command",
+        "Decide in a browser how much privacy and how accurate which table. On this machine; reads no data.",
+    ),
     "publish": ("publish_commands", "Design, measure and write the answers."),
     "design": ("design_commands", "Design the noise for a specification and save the plan. Needs no data."),
     "measure": (

@@ -223,14 +223,16 @@ def _parse(text: str, where: Callable[[int | None], str], folder: Path) -> Spec:
         hint = "; write [[query]] in double brackets before each query" if is_table else ""
         line = _line_of(error)
         slip = "" if line is None else slip_in(text.split("\n")[line - 1])
-        raise SpecError(f"{where(line)}this is not TOML: {error}{hint}{slip}", field="toml") from None
+        words = f"{where(line)}this is not TOML: {error}{hint}{slip}"
+        raise SpecError(words, field="toml").at_line(line) from None
     try:
         _check_values(content)
         return _read(content, folder)
     except SpecRefusal as refusal:
         # Looked for only now: a file that is right needs no lines.
         line = Lines(text).of(*refusal.place) if refusal.place else None
-        raise SpecError(f"{where(line)}{refusal}", field=refusal.field, given=refusal.given) from None
+        found = SpecError(f"{where(line)}{refusal}", field=refusal.field, given=refusal.given)
+        raise found.at_line(line) from None
     except RecursionError:
         raise SpecError(
             f"{where(None)}a specification's tables must not be nested that deeply", field="toml"

@@ -1,0 +1,336 @@
+"""What the page shows of a plan and of a specification, as plain values that JSON holds.
+
+Standard errors are those of the plan. The page turns them into ± at 95% and scales them with privacy: where
+`is_scalable`, noise that is best for one budget is best for all (see `leastnoise.report.trade_off`), and
+errors fall as one over `loss`, which is μ for Gaussian noise and ε for Laplace.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from leastnoise.app.planner.spec_edits import coarser
+from leastnoise.app.specification import Spec
+from leastnoise.app.sql import queries_from_sql
+from leastnoise.core.errors import PrivacyError
+from leastnoise.planning import Plan
+from leastnoise.privacy import ZCDP, ApproxDP, Charge, Goal, Ledger, PureDP, epsilon_of, full_charge
+from leastnoise.query import Workload
+from leastnoise.report import baselines, share_above, target_to_text
+
+# Rows of one table whose standard errors travel with the view.
+_MAX_CELLS = 400
+# Rows of all tables together: a page holds at most a megabyte.
+_MAX_CELLS_TOGETHER = 4_000
+# People of whom nobody said how many there are, spread evenly over the rows of a table.
+_INVENTED_PEOPLE = 10_000
+# Releases that are counted one by one, at most.
+_MOST_TIMES = 1000
+# The δ at which ε is stated where the goal names none.
+USUAL_DELTA = 1e-6
+# How values of an attribute can be put together.
+_FACTORS = (2, 5, 10)
+
+
+@dataclass(frozen=True)
+class TableView:
+    """One table of counts: how accurate it will be, and what was asked of it.
+
+    Attributes:
+        table: the number of its [[query]] in the file; None for the parts of a ratio.
+        low, median, high: standard errors of its rows.
+        target: the standard error asked for; None without one.
+        expected: the example value that the file holds; None without one.
+        invented: a value that nobody gave, to say per cent of something.
+        simple: the same with noise on each count, and on each cell: root mean squares; None if not known.
+        rms: that of the plan.
+        labels, errors: the first rows, and their standard errors.
+    """
+
+    name: str
+    table: int | None
+    n_rows: int
+    attributes: tuple[str, ...]
+    weight: float
+    low: float
+    median: float
+    high: float
+    rms: float
+    target: float | None
+    target_text: str
+    within: float | str | None
+    expected: float | None
+    invented: float
+    simple: tuple[float, float] | None
+    labels: tuple[str, ...]
+    errors: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """One plan, or an estimate of one."""
+
+    goal: dict[str, float]
+    loss: float
+    is_pure: bool
+    is_scalable: bool
+    is_estimate: bool
+    misses_targets: bool
+    method: str
+    proof: str
+    status: str
+    measured: str
+    promise: str
+    people: str
+    tables: tuple[TableView, ...]
+    budget: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NeedsView:
+    """The least privacy loss that gives every accuracy asked for, and what drives it.
+
+    Attributes:
+        loss: μ or ε of one person.
+        goal: the same as the numbers of a [privacy] table, rounded up.
+        drivers: per table its share of the cost, and the least ε where it is relaxed.
+    """
+
+    loss: float
+    goal: dict[str, float]
+    epsilon: float
+    relax: float
+    drivers: tuple[dict[str, Any], ...]
+    is_complete: bool
+
+
+def goal_numbers(goal: Goal) -> dict[str, float]:
+    """The numbers of a goal, by the keys of a [privacy] table."""
+    plain = goal.to_dict()
+    return {name: float(getattr(goal, name)) for name in ("epsilon", "delta", "rho", "mu") if name in plain}
+
+
+def loss_of(goal: Goal) -> float:
+    """What one person may lose: μ for Gaussian noise, ε for Laplace."""
+    spent = float(goal.budget_per_person)
+    return spent if goal.noise.is_pure else math.sqrt(spent)
+
+
+def goal_for(loss: float, like: Goal) -> dict[str, float]:
+    """The numbers of a goal of the same kind with at least this loss, rounded up to four digits."""
+    if isinstance(like, PureDP):
+        return {"epsilon": _four_above(loss)}
+    if isinstance(like, ApproxDP):
+        return {"epsilon": _four_above(epsilon_for(loss, float(like.delta))), "delta": float(like.delta)}
+    return {"rho": _four_above(loss**2 / 2)} if isinstance(like, ZCDP) else {"mu": _four_above(loss)}
+
+
+def epsilon_for(loss: float, delta: float) -> float:
+    """The ε of a loss μ at δ, rounded up."""
+    return epsilon_of(Fraction(loss) ** 2, delta)
+
+
+def _four_above(value: float) -> float:
+    """Four digits, rounded up, with room for the rounding of a design."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return float(f"{math.ceil(value * (1 + 1e-5) / unit) * unit:.4g}")
+
+
+def query_tables(text: str, spec: Spec) -> list[int]:
+    """For every query of a specification, the number of the [[query]] that asks for it."""
+    plain = tomllib.loads(text)["query"]
+    numbers: list[int] = []
+    for number, table in enumerate(plain):
+        n = len(queries_from_sql(table["sql"], spec.schema)) if "sql" in table else 1
+        numbers += [number] * n
+    return numbers
+
+
+def plan_view(plan: Plan, spec: Spec, text: str, *, ledger: str | None = None) -> PlanView:
+    """What the page shows of a plan; targets are those of the specification."""
+    assert plan.spreads is not None
+    simple = baselines(plan)
+    both = list(zip(simple.per_count.rms, simple.per_cell.rms, strict=True))
+    errors = [
+        (spread.low, spread.median, spread.high, math.sqrt(spread.mean_square)) for spread in plan.spreads
+    ]
+    tables = _tables(spec, text, errors, both, plan)
+    gap = plan.certificate.gap
+    return PlanView(
+        goal=goal_numbers(plan.privacy),
+        loss=loss_of(plan.privacy),
+        is_pure=plan.privacy.noise.is_pure,
+        is_scalable=plan.objective.kind != "total-within-caps",
+        is_estimate=False,
+        misses_targets=any(one.target is not None and one.high > one.target for one in tables),
+        method=plan.method,
+        proof=_proof(plan, gap),
+        status=plan.certificate.status,
+        measured=f"{plan.strategy.n_measured:,} numbers" if plan.strategy is not None else "",
+        promise=plan.privacy.statement(by_person=spec.person is not None),
+        people="one record" if spec.records_per_person == 1 else f"{spec.records_per_person} records",
+        tables=tables,
+        budget=budget_lines(ledger, plan.privacy, plan.charge) if ledger is not None else (),
+    )
+
+
+def estimate_view(spec: Spec, text: str, goal: Goal, errors: Sequence[float]) -> PlanView:
+    """The same before a plan is there: what the better of two simple ways of noise would give."""
+    alike = [(one, one, one, one) for one in errors]
+    return PlanView(
+        goal=goal_numbers(goal),
+        loss=loss_of(goal),
+        is_pure=goal.noise.is_pure,
+        is_scalable=True,
+        is_estimate=True,
+        misses_targets=False,
+        method="",
+        proof="",
+        status="",
+        measured="",
+        promise=goal.statement(by_person=spec.person is not None),
+        people="",
+        tables=_tables(spec, text, alike, None, None),
+        budget=(),
+    )
+
+
+def _proof(plan: Plan, gap: float) -> str:
+    """How far the plan can be from the best, in one line."""
+    kind = plan.privacy.noise.label
+    if plan.certificate.status == "heuristic":
+        return f"Nothing close is proved: {kind} noise could do better by up to {share_above(gap)}."
+    return f"No {kind} noise shaped to these tables can do better by more than {share_above(gap)}."
+
+
+def _tables(
+    spec: Spec,
+    text: str,
+    errors: Sequence[tuple[float, float, float, float]],
+    simple: Sequence[tuple[float, float]] | None,
+    plan: Plan | None,
+) -> tuple[TableView, ...]:
+    workload = spec.workload
+    asked = [
+        number
+        for number, query in zip(query_tables(text, spec), spec.queries, strict=True)
+        if query.is_linear
+    ]
+    numbers: list[int | None] = [*asked, *[None] * (len(workload.blocks) - len(asked))]
+    room = _MAX_CELLS_TOGETHER
+    tables = []
+    for b, block in enumerate(workload.blocks):
+        low, median, high, rms = errors[b]
+        n_shown = min(block.n_rows, _MAX_CELLS, room)
+        room -= n_shown
+        within = block.query.within
+        tables.append(
+            TableView(
+                name=block.name,
+                table=numbers[b],
+                n_rows=int(block.n_rows),
+                attributes=_attributes(workload, b),
+                weight=float(block.weights[0]),
+                low=low,
+                median=median,
+                high=high,
+                rms=rms,
+                target=_least_target(block.targets),
+                target_text=target_to_text(block),
+                within=None if within is None or within[1] != 0.95 else within[0],
+                expected=_example_of(block.query.expected),
+                invented=max(1.0, round(_INVENTED_PEOPLE / int(block.n_rows))),
+                simple=None if simple is None else simple[b],
+                labels=tuple(block.labels[j] for j in range(n_shown)) if plan is not None else (),
+                errors=_first_errors(plan, block.name, n_shown),
+            )
+        )
+    return tuple(tables)
+
+
+def _attributes(workload: Workload, b: int) -> tuple[str, ...]:
+    """The attributes that a table tells apart."""
+    assert workload.schema is not None
+    named = {
+        name
+        for term in workload.blocks[b].query.terms(workload.schema)
+        for part in term
+        for name in part.attributes
+    }
+    return tuple(name for name in workload.schema.names if name in named)
+
+
+def _least_target(targets: Any) -> float | None:
+    finite = targets[np.isfinite(targets)]
+    return float(finite.min()) if len(finite) else None
+
+
+def _example_of(expected: Any) -> float | None:
+    """The example value of a table: the one given, or the median of those of its rows."""
+    return None if expected is None else float(np.median(expected))
+
+
+def _first_errors(plan: Plan | None, name: str, n: int) -> tuple[float, ...]:
+    if plan is None or n == 0:
+        return ()
+    rows = plan.workload.rows_of(name)
+    return tuple(float(one) for one in plan.known_stderr()[rows][:n])
+
+
+def budget_lines(place: str, goal: Goal, charge: Charge | None) -> tuple[str, ...]:
+    """What a ledger has left, what the plan would take, and how many such releases fit."""
+    ledger = Ledger(place)
+    remaining = ledger.remaining
+    lines = [f"The ledger of {ledger.dataset!r} is limited to {ledger.limit}.", f"Left: {remaining}."]
+    cost = full_charge(goal) if charge is None else charge
+    try:
+        n = remaining.times(cost, most=_MOST_TIMES)
+    except PrivacyError as error:
+        return (*lines, f"This plan cannot be charged to it: {error}.")
+    fits = (
+        "does not fit"
+        if n == 0
+        else f"fits {'at least ' if n == _MOST_TIMES else ''}{n:,} time{'' if n == 1 else 's'}"
+    )
+    return (*lines, f"This plan would take {goal.short()}, and {fits}.")
+
+
+def controls_of(text: str, spec: Spec) -> dict[str, Any]:
+    """What the controls of the page offer for a specification."""
+    plain = tomllib.loads(text)
+    attributes = [
+        {
+            "name": name,
+            "kind": spec.schema[name].kind,
+            "size": spec.schema[name].size,
+            "values": spec.schema[name].cells_label(),
+            "coarser": [factor for factor in _FACTORS if _is_coarser(plain["schema"][name], factor)],
+        }
+        for name in spec.schema.names
+    ]
+    privacy = spec.privacy
+    return {
+        "attributes": attributes,
+        "goal": None if privacy is None else goal_numbers(privacy),
+        "neighbours": "add-remove" if privacy is None else str(privacy.neighbours),
+        "records_per_person": spec.records_per_person,
+        "over": spec.design.get("over"),
+        "periods": [one["name"] for one in attributes if "periods" in _as_dict(plain["schema"][one["name"]])],
+    }
+
+
+def _as_dict(plain: Any) -> dict[str, Any]:
+    return plain if isinstance(plain, dict) else {}
+
+
+def _is_coarser(plain: Any, factor: int) -> bool:
+    coarse = coarser(plain, factor)
+    is_enough = coarse is not None and len(coarse.get("bins", [0, 0, 0])) > 2
+    return is_enough and not ("by" in (coarse or {}) and factor != 2)

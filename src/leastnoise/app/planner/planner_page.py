@@ -1,0 +1,110 @@
+"""The page: a template, its own style and script, and what it is about as JSON.
+
+Names reach the page only as JSON, in which <, > and & are written out, and the script puts them there as text
+nodes: whatever a name holds, nothing of it is markup. A policy forbids all that is not the page's own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from leastnoise.app.planner.plan_view import controls_of
+from leastnoise.app.planner.studies import study
+from leastnoise.app.specification import load_spec
+from leastnoise.core.errors import TooLargeError
+from leastnoise.report import as_it_is, style_sheet, template_environment
+
+# Bytes of a page, at most.
+MAX_PAGE = 1_000_000
+
+
+@dataclass(frozen=True)
+class PageScript:
+    """The style and the script of the page, and what a policy knows them by."""
+
+    style: str
+    script: str
+
+    @property
+    def policy(self) -> str:
+        """What the page may load and do: its own style and script, and requests to its own server."""
+        own_style, own_script = _digest(self.style), _digest(self.script)
+        return (
+            f"default-src 'none'; style-src '{own_style}'; script-src '{own_script}'; connect-src 'self'; "
+            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+
+
+def page_script() -> PageScript:
+    """The style and the script, read from the package."""
+    folder = files(__package__).joinpath("templates")
+    read = [folder.joinpath(name).read_text("utf-8") for name in ("planner.css", "curve.js", "planner.js")]
+    return PageScript(f"{style_sheet('page.css')}\n{read[0]}", f"{read[1]}\n{read[2]}")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def render_page(state: dict[str, Any], *, is_static: bool) -> str:
+    """The page with its first state."""
+    own = page_script()
+    policy = own.policy.replace("; frame-ancestors 'none'", "")
+    if is_static:
+        policy = policy.replace("connect-src 'self'", "connect-src 'none'")
+    written = json.dumps({**state, "is_static": is_static}, ensure_ascii=True, allow_nan=False)
+    for character in "<>&":
+        written = written.replace(character, f"\\u{ord(character):04x}")
+    template = template_environment(__package__).get_template("planner.html")
+    return template.render(
+        title=f"Plan for {state['name']}",
+        policy=policy,
+        style=as_it_is(own.style),
+        script=as_it_is(own.script),
+        state=as_it_is(written),
+    )
+
+
+def static_page(
+    path: Path, *, ledger: str | None = None, tell: Callable[[dict[str, Any]], None] = lambda said: None
+) -> str:
+    """One self-contained page on a specification, in which privacy can be moved and all else read.
+
+    Raises:
+        LeastnoiseError: if the specification is none, or no plan can be made of it.
+    """
+    spec = load_spec(path)
+    text = path.read_text("utf-8-sig")
+    state: dict[str, Any] = {
+        "name": path.name,
+        "text": text,
+        "controls": controls_of(text, spec),
+        **dict.fromkeys(("view", "estimate", "needs", "job", "fault", "kept", "undo", "redo")),
+        "refusal": "",
+        "error": "",
+        "version": 0,
+    }
+    for said in study(text, tell, ledger=ledger):
+        if said["kind"] == "plan":
+            state["view"], state["refusal"] = said["view"], said["refusal"]
+        elif said["kind"] == "needs":
+            state["needs"] = said["view"]
+    page = render_page(state, is_static=True)
+    if len(page.encode()) > MAX_PAGE:
+        for table in state["view"]["tables"]:
+            table["labels"], table["errors"] = (), ()
+        page = render_page(state, is_static=True)
+    if len(page.encode()) > MAX_PAGE:
+        raise TooLargeError(
+            f"the page would take {len(page.encode()):,} bytes, where {MAX_PAGE:,} are the most",
+            field="static",
+            given=path.name,
+        )
+    return page
