@@ -61,20 +61,20 @@ class DrivenPage:
             "return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
-            self.call(
-                "Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1
-            )
+            self.call("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
 
     def key(self, name: str, code: int) -> None:
         """Press a key."""
         for kind in ("keyDown", "keyUp"):
             text = {"text": "\r"} if name == "Enter" and kind == "keyDown" else {}
-            self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **text)
+            self.call(
+                "Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **text
+            )
 
     def type(self, selector: str, text: str) -> None:
         """Replace what is in a field by typing, and press Enter."""
         self.wait(f"document.querySelector({json.dumps(selector)})")
-        self.eval(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.focus(); e.select(); }})()")
+        self.eval(f"((e) => {{ e.focus(); e.select(); }})(document.querySelector({json.dumps(selector)}))")
         self.call("Input.insertText", text=text)
         self.key("Enter", 13)
 
@@ -116,9 +116,15 @@ class DrivenBrowser:
         read_in, self._write = os.pipe()
         self._read, write_out = os.pipe()
         quiet = [one for one in _QUIET if not one.startswith("--host-resolver")]
-        program = [_PROGRAM, *quiet, f"--user-data-dir={self._profile.name}", "--remote-debugging-pipe", "about:blank"]
+        program = [
+            _PROGRAM,
+            *quiet,
+            f"--user-data-dir={self._profile.name}",
+            "--remote-debugging-pipe",
+            "about:blank",
+        ]
         # The browser reads commands from descriptor 3 and writes answers to descriptor 4.
-        shell = f"exec 3<&{read_in} 4>&{write_out}; exec \"$@\""
+        shell = f'exec 3<&{read_in} 4>&{write_out}; exec "$@"'
         self._process = subprocess.Popen(
             ["bash", "-c", shell, "bash", *program],
             pass_fds=(read_in, write_out),

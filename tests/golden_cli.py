@@ -78,6 +78,7 @@ COMMANDS = (
         "demo",
         "init",
         "check",
+        "plan",
         "publish",
         "design",
         "measure",

@@ -29,6 +29,7 @@ from leastnoise.core.errors import UnrecordedSpending
 COMMANDS = (
     "demo",
     "init",
+    "plan",
     "publish",
     "design",
     "release",

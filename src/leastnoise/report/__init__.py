@@ -9,6 +9,7 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
     over_time.py         answers and errors over the periods of a plan
     batches.py           how the page shows one batch of answers
     rendering.py         templates filled in, escaped by construction
+    own_pages.py         its style and its escaping, for pages of other rooms
     templates/           what the page says
     charts/              every chart: pictures of the page, Altair charts, charts as files
     tables.py            tables for the terminal
@@ -34,10 +35,10 @@ from leastnoise.report.comparison import compare, methods
 from leastnoise.report.cost_drivers import drivers
 from leastnoise.report.driver_table import Drivers
 from leastnoise.report.figures import share_above
+from leastnoise.report.own_pages import filled_in, style_text
 from leastnoise.report.plan_sentences import likeliest_guess, target_to_text
 from leastnoise.report.pure_alternative import design_without_delta
 from leastnoise.report.redesign import Turn
-from leastnoise.report.rendering import as_it_is, style_sheet, template_environment
 from leastnoise.report.summary import Report, summarize
 from leastnoise.report.tables import cost_table, cross_table, drivers_lines, drivers_table
 from leastnoise.report.trade_off import tradeoff
@@ -50,7 +51,6 @@ __all__ = [
     "Tradeoff",
     "Turn",
     "answers_writer",
-    "as_it_is",
     "audit",
     "baselines",
     "baselines_of",
@@ -62,14 +62,14 @@ __all__ = [
     "drivers",
     "drivers_lines",
     "drivers_table",
+    "filled_in",
     "likeliest_guess",
     "methods",
     "rows_chart",
     "share_above",
-    "style_sheet",
+    "style_text",
     "summarize",
     "target_to_text",
-    "template_environment",
     "to_page",
     "to_svg",
     "tradeoff",

@@ -35,6 +35,8 @@ _INVENTED_PEOPLE = 10_000
 _MOST_TIMES = 1000
 # The δ at which ε is stated where the goal names none.
 USUAL_DELTA = 1e-6
+# A gap below this is shown as this: nobody decides by less.
+_LEAST_GAP = 1e-5
 # How values of an attribute can be put together.
 _FACTORS = (2, 5, 10)
 
@@ -167,7 +169,9 @@ def plan_view(plan: Plan, spec: Spec, text: str, *, ledger: str | None = None) -
         goal=goal_numbers(plan.privacy),
         loss=loss_of(plan.privacy),
         is_pure=plan.privacy.noise.is_pure,
-        is_scalable=plan.objective.kind != "total-within-caps",
+        # Within targets the best shape depends on the budget; so it does from where targets are met.
+        is_scalable=plan.objective.kind != "total-within-caps"
+        and plan.workload.has_targets == spec.workload.has_targets,
         is_estimate=False,
         misses_targets=any(one.target is not None and one.high > one.target for one in tables),
         method=plan.method,
@@ -205,6 +209,7 @@ def estimate_view(spec: Spec, text: str, goal: Goal, errors: Sequence[float]) ->
 def _proof(plan: Plan, gap: float) -> str:
     """How far the plan can be from the best, in one line."""
     kind = plan.privacy.noise.label
+    gap = max(gap, _LEAST_GAP)
     if plan.certificate.status == "heuristic":
         return f"Nothing close is proved: {kind} noise could do better by up to {share_above(gap)}."
     return f"No {kind} noise shaped to these tables can do better by more than {share_above(gap)}."

@@ -19,7 +19,7 @@ from leastnoise.app.planner.plan_view import controls_of
 from leastnoise.app.planner.studies import study
 from leastnoise.app.specification import load_spec
 from leastnoise.core.errors import TooLargeError
-from leastnoise.report import as_it_is, style_sheet, template_environment
+from leastnoise.report import filled_in, style_text
 
 # Bytes of a page, at most.
 MAX_PAGE = 1_000_000
@@ -46,7 +46,7 @@ def page_script() -> PageScript:
     """The style and the script, read from the package."""
     folder = files(__package__).joinpath("templates")
     read = [folder.joinpath(name).read_text("utf-8") for name in ("planner.css", "curve.js", "planner.js")]
-    return PageScript(f"{style_sheet('page.css')}\n{read[0]}", f"{read[1]}\n{read[2]}")
+    return PageScript(f"{style_text('page.css')}\n{read[0]}", f"{read[1]}\n{read[2]}")
 
 
 def _digest(text: str) -> str:
@@ -62,14 +62,9 @@ def render_page(state: dict[str, Any], *, is_static: bool) -> str:
     written = json.dumps({**state, "is_static": is_static}, ensure_ascii=True, allow_nan=False)
     for character in "<>&":
         written = written.replace(character, f"\\u{ord(character):04x}")
-    template = template_environment(__package__).get_template("planner.html")
-    return template.render(
-        title=f"Plan for {state['name']}",
-        policy=policy,
-        style=as_it_is(own.style),
-        script=as_it_is(own.script),
-        state=as_it_is(written),
-    )
+    own_texts = {"style": own.style, "script": own.script, "state": written}
+    title = f"Plan for {state['name']}"
+    return filled_in(__package__, "planner.html", own_texts, title=title, policy=policy)
 
 
 def static_page(

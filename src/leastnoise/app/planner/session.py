@@ -37,9 +37,16 @@ class StaleEditError(InputError):
 
 @dataclass
 class Findings:
-    """What is known of one text so far."""
+    """What is known of one text so far.
+
+    Attributes:
+        previous: the plan before the edit, to be seen until this one is there.
+        is_same_shape: whether only privacy was moved, so that the plan before gives this one exactly.
+    """
 
     view: dict[str, Any] | None = None
+    previous: dict[str, Any] | None = None
+    is_same_shape: bool = False
     estimate: dict[str, Any] | None = None
     needs: dict[str, Any] | None = None
     refusal: str = ""
@@ -129,6 +136,8 @@ class PlannerSession:
                 "fault": fault,
                 "controls": None if spec is None else controls_of(self.text, spec),
                 "view": known.view,
+                "previous": known.previous if known.view is None else None,
+                "is_same_shape": known.is_same_shape,
                 "estimate": known.estimate,
                 "needs": known.needs,
                 "refusal": known.refusal,
@@ -155,7 +164,7 @@ class PlannerSession:
         """
         with self._lock:
             self._check_version(version)
-            text = edited(self.text, change)
+            before, text = self._known.get(_key(self.text)), edited(self.text, change)
             if change.get("edit") != "text":
                 parse_spec(text)
             if text == self.text:
@@ -164,7 +173,7 @@ class PlannerSession:
             self._versions.append((text, _described(change)))
             del self._versions[:-_MOST_VERSIONS]
             self._place = len(self._versions) - 1
-            self._moved()
+            self._moved(before, is_privacy=change.get("edit") == "privacy")
 
     def step(self, by: int, version: int) -> None:
         """Undo (−1) or redo (+1) one edit."""
@@ -263,11 +272,17 @@ class PlannerSession:
         with self._stamp_lock:
             self._stamp += 1
 
-    def _moved(self) -> None:
-        """Another text is the present one."""
+    def _moved(self, before: Findings | None = None, *, is_privacy: bool = False) -> None:
+        """Another text is the present one; `before` is what was known of the last."""
         self._version += 1
-        self._note_change()
         self._study()
+        known = self._known.get(_key(self.text))
+        if known is not None and before is not None:
+            view = before.view or before.previous
+            known.previous = view
+            is_whole = before.view is not None or before.is_same_shape
+            known.is_same_shape = is_privacy and is_whole and view is not None and view["is_scalable"]
+        self._note_change()
 
     def _parsed(self) -> tuple[Spec | None, dict[str, Any] | None]:
         try:

@@ -101,9 +101,14 @@ def _privacy(text: str, given: Mapping[str, Any]) -> str:
     document = _document(text)
     table = _table(document, "privacy")
     numbers = {name: _number(value, name) for name, value in given["numbers"].items() if name in _NUMBERS}
+    said = [table[name].trivia.comment for name in _NUMBERS if name in table and name not in numbers]
     for name in _NUMBERS:
         if numbers.get(name) != table.get(name):
+            is_new = name in numbers and name not in table
             _put(table, name, numbers.get(name))
+            if is_new and said and said[0]:
+                # What was said of the number before is said of the one in its place.
+                table[name].comment(said.pop(0))
     if "delta" not in numbers:
         _put(table, "calibration", None)
     return str(document.as_string())

@@ -8,6 +8,8 @@ const Z = 1.959963984540054;          // half-width of a 95% interval, in standa
 let moved = null;                     // goal under the slider, before it is an edit
 let opened = new Set();               // tables whose cells are shown
 let typed = null;                     // the text in the editor, if it differs
+let since = Date.now();               // when the present version came
+const PATIENCE = 800;                 // milliseconds for which the plan before is shown rather than an estimate
 
 function h(tag, attributes, ...children) {
   const svg = ["svg", "rect", "circle", "path", "title"].includes(tag) && tag !== "title" || tag === "svg:title";
@@ -24,7 +26,7 @@ function h(tag, attributes, ...children) {
 }
 function num(x, digits = 3) {
   if (x === null || !isFinite(x)) return "–";
-  if (x !== 0 && (Math.abs(x) < 1e-4 || Math.abs(x) >= 1e9)) return x.toExponential(2);
+  if (x !== 0 && (Math.abs(x) < 1e-4 || Math.abs(x) >= 1e9)) return x.toExponential(2).replace(/\.?0+e/, "e");
   return Math.abs(x) >= 1000 ? Math.round(x).toLocaleString("en-US") : String(Number(x.toPrecision(digits)));
 }
 function up(x, digits = 3) {          // a half-width is never shown as less than it is
@@ -40,7 +42,13 @@ function numberIn(text) {
 }
 
 // ---------------------------------------------------------------- privacy
-function shownView() { return state.view || state.estimate; }
+// The plan; before it is there the one before, where it is the same but for privacy; else an estimate.
+function shownView() {
+  if (state.view) return state.view;
+  if (state.previous && (state.is_same_shape || !state.estimate || Date.now() - since < PATIENCE)) return state.previous;
+  return state.estimate || state.previous;
+}
+function isOld() { return !state.view && shownView() === state.previous && !state.is_same_shape; }
 function goal() { return moved || (state.controls && state.controls.goal) || (shownView() && shownView().goal) || { epsilon: 1, delta: 1e-6 }; }
 function isPure(g) { return g.epsilon !== undefined && g.delta === undefined; }
 function kindOf(g) { return g.rho !== undefined ? "rho" : g.mu !== undefined ? "mu" : g.delta === undefined ? "pure" : "epsilon"; }
@@ -108,10 +116,9 @@ function privacySection() {
       h("div", {},
         h("div", { class: "risk" }, riskPicture(right), h("p", { id: "risk" }, "Somebody who knows all else, and guesses from the release whether one person is in the table, is ",
           h("strong", {}, `right at most ${shown.toFixed(1)}% of the time`), "; a coin has 50%.")),
-        view && view.promise && h("p", { class: "note" }, `The promise protects ${whom(view.promise)}.`),
+        view && view.promise && h("p", { class: "note" }, `The promise: ${view.promise}.`),
         view && view.budget.length > 0 && h("div", { id: "budget" }, h("h3", {}, "The budget"), view.budget.map(line => h("p", {}, line))))));
 }
-function whom(promise) { const at = promise.lastIndexOf(", "); return promise.slice(at + 2).replace(/^adding or removing/, "against adding or removing").replace(/^replacing/, "against replacing"); }
 
 // ---------------------------------------------------------------- accuracy
 function widthOf(table, factor) { return Z * table.high * factor; }
@@ -130,18 +137,18 @@ function changeOf(table, factor) {
   if (Math.abs(ratio) < 5e-4) return { text: "same", kind: "", width: Z * same.high };
   return { text: `${ratio > 0 ? "+" : "−"}${num(100 * Math.abs(ratio), 2)}%`, kind: ratio > 0 ? "worse" : "better", width: Z * same.high };
 }
-function tableRow(table, factor, largest, hasKept) {
+function tableRow(table, number, factor, largest, hasKept) {
   const width = widthOf(table, factor), example = table.expected || table.invented, target = table.target === null ? null : Z * table.target;
   const change = changeOf(table, factor), id = table.table, canEdit = !isStatic && id !== null;
   const isOpen = opened.has(table.name), met = target === null ? null : width <= target * (1 + 1e-9);
   const need = table.within !== null ? String(table.within) : target !== null ? num(target, 4) : "";
   const rows = [h("tr", {},
-    h("th", { scope: "row" }, h("button", { class: "quiet", id: `open-${table.name}`, "aria-expanded": String(isOpen), onclick: () => { isOpen ? opened.delete(table.name) : opened.add(table.name); draw(); } }, `${isOpen ? "▾" : "▸"} ${table.name}`),
+    h("th", { scope: "row" }, h("button", { class: "quiet", id: `open-${number}`, "aria-expanded": String(isOpen), onclick: () => { isOpen ? opened.delete(table.name) : opened.add(table.name); draw(); } }, `${isOpen ? "▾" : "▸"} ${table.name}`),
       h("div", { class: "sub" }, `${table.n_rows.toLocaleString("en-US")} ${table.n_rows === 1 ? "count" : "counts"}`)),
     h("td", { class: "number", "data-name": "largest ± (95%)" }, h("strong", {}, `± ${up(width)}`), h("div", { class: "sub" }, `typical ± ${up(Z * table.median * factor)}`)),
     h("td", { class: "meter" }, meter(width, target, largest), h("span", { class: "unseen" }, met === null ? "nothing asked" : met ? "accuracy asked for is met" : "accuracy asked for is missed")),
     h("td", { class: "number", "data-name": "of an example value" }, per(width / example), h("div", { class: "sub" }, "of ",
-      canEdit ? h("input", { type: "text", inputmode: "numeric", id: `example-${id}`, class: "example", "aria-label": `example value for ${table.name}`, value: num(example, 6).replace(/,/g, ""), size: 6,
+      canEdit ? h("input", { type: "text", inputmode: "numeric", id: `example-${id}`, class: "small", "aria-label": `example value for ${table.name}`, value: num(example, 6).replace(/,/g, ""), size: 6,
         onchange: event => { const text = event.target.value.trim(), x = numberIn(text); if (text !== "" && (x === null || x <= 0)) { say("an example value is a positive number; empty invents one"); return; } edit({ edit: "example", table: id, expected: text === "" ? null : x }); } }) : num(example, 6),
       table.expected ? "" : " (invented)")),
     h("td", { class: "number", "data-name": "you need ±" }, canEdit ? h("input", { type: "text", id: `need-${id}`, "aria-label": `half-width needed for ${table.name}, 95%`, placeholder: "any", value: need,
@@ -149,7 +156,7 @@ function tableRow(table, factor, largest, hasKept) {
       met !== null && h("div", { class: met ? "sub met" : "sub missed" }, met ? "✓ met" : "✗ missed")),
     hasKept && h("td", { class: "number", "data-name": "kept plan" }, change && change.width !== undefined ? `± ${up(change.width)}` : "–", change && h("div", { class: `sub ${change.kind}` }, change.text)),
     h("td", { class: "number", "data-name": "simpler noise" }, table.simple ? [`${num(table.simple[0] / table.rms, 2)}× `, h("div", { class: "sub" }, `per cell ${num(table.simple[1] / table.rms, 2)}×`)] : "–"),
-    !isStatic && h("td", { class: "edits noprint", "data-name": "weight" }, canEdit && [h("input", { type: "text", id: `weight-${id}`, "aria-label": `weight of ${table.name}`, value: String(table.weight), size: 4, style: null,
+    !isStatic && h("td", { class: "edits noprint", "data-name": "weight" }, canEdit && [h("input", { type: "text", id: `weight-${id}`, "aria-label": `weight of ${table.name}`, value: String(table.weight), size: 4, class: "small",
       onchange: event => { const x = numberIn(event.target.value); if (x === null || x < 0) { say("a weight is a number, zero or more"); return; } edit({ edit: "weight", table: id, weight: x }); } }), " ",
       h("button", { class: "quiet", id: `drop-${id}`, "aria-label": `drop ${table.name}`, onclick: () => edit({ edit: "drop", table: id }) }, "drop")]))];
   if (isOpen) rows.push(h("tr", { class: "cells" }, h("td", { colspan: 9 }, table.labels.length ? [
@@ -193,16 +200,17 @@ function accuracySection() {
   const factor = scale(), targets = view.tables.filter(t => t.target !== null).map(t => Z * t.target);
   const largest = Math.max(...view.tables.map(t => widthOf(t, factor)), ...targets) * 1.02;
   const hasKept = !isStatic && state.kept && state.kept.view && !state.kept.is_present;
-  const estimate = view.is_estimate || (moved && !view.is_scalable);
+  const estimate = view.is_estimate || isOld() || (moved && !view.is_scalable);
   return h("section", { "aria-labelledby": "accuracy-title" }, h("h2", { id: "accuracy-title" }, "How accurate every table will be"),
     h("p", { class: "lede" }, "Each published count lies within ± of the true one, 19 times in 20. Click a table to see its counts."),
     view.is_estimate && h("p", { class: "care", id: "estimate" }, "An estimate, from simpler noise: the design that is being made is usually better."),
-    state.refusal && h("p", { class: "care", id: "refusal" }, "This privacy cannot give every accuracy asked for. Below is the best it can do without them."),
+    isOld() && h("p", { class: "note", id: "old" }, "The plan before your last change, while the new one is designed."),
     !isStatic && bulkAsk(view), needsAnswer(),
+    state.refusal && h("p", { class: "note", id: "refusal" }, "This privacy cannot give every accuracy asked for. Below is the best it can do on the whole, whatever was asked."),
     h("div", { class: estimate ? "scroll estimate" : "scroll" }, h("table", { class: "plans" }, h("caption", {}, "accuracy of every table"),
       h("thead", {}, h("tr", {}, [["table", ""], ["largest ± (95%)", "number"], ["beside the others", ""], ["of an example value", "number"], ["you need ±", "number"], hasKept && [`kept: ${state.kept.label}`, "number"], ["simpler noise has", "number"], !isStatic && ["weight", "edits noprint"]]
         .filter(Boolean).map(([words, kind]) => h("th", { scope: "col", class: kind }, words)))),
-      h("tbody", {}, view.tables.map(table => tableRow(table, factor, largest, hasKept))))),
+      h("tbody", {}, view.tables.map((table, i) => tableRow(table, i, factor, largest, hasKept))))),
     hasKept && priceLine(view),
     view.proof && h("p", { id: "proof" }, h("strong", {}, view.proof), ` “Simpler noise has” is how many times the error would be with the same noise on each count, or on each cell.`));
 }
@@ -212,7 +220,7 @@ function priceLine(view) {
   if (!both.length) return null;
   const common = new Set(both.map(t => t.name));
   const ratio = mean({ tables: both }) * factor / mean({ tables: before.tables.filter(t => common.has(t.name)) }) - 1;
-  const words = Math.abs(ratio) < 5e-4 ? "costs the tables that both have nothing" : ratio > 0 ? `makes the tables that both have ${num(100 * ratio, 2)}% less accurate` : `makes the tables that both have ${num(-100 * ratio, 2)}% more accurate`;
+  const words = Math.abs(ratio) < 5e-4 ? "leaves the tables that both have as they are" : ratio > 0 ? `makes the tables that both have ${num(100 * ratio, 2)}% less accurate` : `makes the tables that both have ${num(-100 * ratio, 2)}% more accurate`;
   return h("p", { id: "price" }, `Beside the kept plan, this one ${words}, at ε = ${num(epsilonShown(goal()), 4)} (kept: ${num(epsilonShown(before.goal), 4)}).`);
 }
 
@@ -261,7 +269,7 @@ function head() {
   if (state.fault) parts.push(h("span", { class: "pill wrong" }, "the specification has an error"));
   else if (job && !isStatic) parts.push(h("span", { class: "pill busy", id: "job" }, `${job.stage}${job.step ? `, step ${job.step}` : ""}${job.gap !== null ? `, gap ${num(job.gap, 2)}` : ""} …`), h("button", { id: "cancel", onclick: () => act("cancel") }, "Cancel"));
   else if (state.error) parts.push(h("span", { class: "pill wrong" }, "no plan"));
-  else if (view) parts.push(h("span", { class: "pill", id: "ready" }, view.status === "optimal" ? "designed, proved optimal" : "designed"));
+  else if (view) parts.push(h("span", { class: view.misses_targets ? "pill wrong" : "pill", id: "ready" }, view.misses_targets ? "an accuracy is missed" : view.status === "optimal" ? "designed, proved optimal" : "designed"));
   if (isStatic) parts.push(h("span", {}, "A page to read: privacy can be moved, the rest is as it was planned."));
   else parts.push(h("span", { id: "saved" }, state.is_saved ? `as in ${state.name}` : `not saved to ${state.name} yet`));
   return [h("header", {}, h("h1", {}, `Plan for ${state.name}`), h("div", { class: "state" }, parts)),
@@ -312,7 +320,7 @@ async function send(what, body) {
 async function act(what, body) {
   try {
     const [status, found] = await send(what, body || {});
-    if (status === 200) { state = { ...found, is_static: false }; moved = null; if (what !== "cancel") typed = null; }
+    if (status === 200) { if (found.version !== state.version) since = Date.now(); state = { ...found, is_static: false }; moved = null; if (what !== "cancel") typed = null; }
     else { say(found.message); moved = null; if (found.state) { state = { ...found.state, is_static: false }; typed = null; } }
     draw();
   } catch { say("The planner does not answer: its command was stopped. What you did not save is lost."); }
@@ -328,8 +336,8 @@ async function download(what, name) {
 async function poll() {
   try {
     const answer = await fetch(`state?seen=${state.stamp}`), found = await answer.json();
-    if (found.version !== undefined && document.activeElement.id !== "slider" | !moved) {
-      if (found.version !== state.version) { typed = null; moved = null; }
+    if (found.version !== undefined && !moved) {
+      if (found.version !== state.version) { typed = null; moved = null; since = Date.now(); }
       state = { ...found, is_static: false };
       draw();
     }
