@@ -23,7 +23,7 @@ _MAX_SHOWN = 300
 
 def render(template: str, /, **context: Any) -> str:
     """A template of this room filled in; a name that it does not get is an error."""
-    return template_environment(__package__).get_template(template).render(context)
+    return _environment().get_template(template).render(context)
 
 
 def render_part(template: str, /, **context: Any) -> Markup:
@@ -52,6 +52,10 @@ def shortened(text: str, length: int) -> str:
     """A text of at most `length` characters, with an ellipsis where it was cut."""
     whole = printable(text[: length + 1])
     return whole if len(whole) <= length else f"{whole[: length - 1]}…"
+
+
+def _environment() -> Environment:
+    return template_environment(__package__)
 
 
 @cache
