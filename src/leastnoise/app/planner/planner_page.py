@@ -86,7 +86,7 @@ def static_page(
         "error": "",
         "version": 0,
     }
-    for said in study(text, tell, ledger=ledger):
+    for said in study(text, tell, ledger=ledger, beside=path.parent):
         if said["kind"] == "plan":
             state["view"], state["refusal"] = said["view"], said["refusal"]
         elif said["kind"] == "needs":

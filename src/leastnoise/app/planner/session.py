@@ -166,7 +166,7 @@ class PlannerSession:
             self._check_version(version)
             before, text = self._known.get(_key(self.text)), edited(self.text, change)
             if change.get("edit") != "text":
-                parse_spec(text)
+                parse_spec(text, self.path.parent)
             if text == self.text:
                 return
             del self._versions[self._place + 1 :]
@@ -218,7 +218,7 @@ class PlannerSession:
         """
         with self._lock:
             self._check_version(version)
-            parse_spec(self.text)
+            parse_spec(self.text, self.path.parent)
             if self._is_changed_on_disk():
                 raise StaleEditError(
                     f"{self.path.name} was changed by another program meanwhile, and was not overwritten",
@@ -286,7 +286,7 @@ class PlannerSession:
 
     def _parsed(self) -> tuple[Spec | None, dict[str, Any] | None]:
         try:
-            return parse_spec(self.text), None
+            return parse_spec(self.text, self.path.parent), None
         except SpecError as error:
             return None, {"message": str(error), "line": error.line}
 
@@ -305,7 +305,9 @@ class PlannerSession:
             if old != _key(self._kept[0]):
                 del self._known[old]
         listener = self._listener(known)
-        self._runner.run(text, listener, ledger=self.ledger, folder=Path(self._folder.name))
+        self._runner.run(
+            text, listener, ledger=self.ledger, beside=self.path.parent, folder=Path(self._folder.name)
+        )
 
     def _listener(self, known: Findings) -> Callable[[dict[str, Any]], None]:
         def hear(said: dict[str, Any]) -> None:

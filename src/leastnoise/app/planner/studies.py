@@ -46,14 +46,22 @@ _PATIENCE = 30.0
 Tell = Callable[[dict[str, Any]], None]
 
 
-def study(text: str, tell: Tell, *, ledger: str | None = None, folder: Path | None = None) -> Iterator[Any]:
+def study(
+    text: str,
+    tell: Tell,
+    *,
+    ledger: str | None = None,
+    beside: str | Path = ".",
+    folder: Path | None = None,
+) -> Iterator[Any]:
     """Everything the page shows of a specification, a dict at a time.
 
     Args:
         tell: called with the progress of a design, and with what relaxing a target would buy.
+        beside: the folder of the specification, in which its code lists are.
         folder: where the plan is saved; None to leave that out.
     """
-    spec = parse_spec(text)
+    spec = parse_spec(text, beside)
     goal = spec.privacy
     if goal is not None:
         yield {"kind": "estimate", "view": asdict(_estimate(spec, text, goal))}
@@ -167,7 +175,7 @@ def main() -> None:
     asked = json.loads(line)
     folder = None if asked["folder"] is None else Path(asked["folder"])
     try:
-        for said in study(asked["text"], tell, ledger=asked["ledger"], folder=folder):
+        for said in study(asked["text"], tell, ledger=asked["ledger"], beside=asked["beside"], folder=folder):
             tell(said)
     except LeastnoiseError as error:
         tell({"kind": "error", "message": str(error), "field": error.field})

@@ -39,9 +39,16 @@ class StudyProcess:
         """Whether it has not ended by itself."""
         return self._process.poll() is None
 
-    def begin(self, text: str, listener: Listener, *, ledger: str | None, folder: Path | None) -> None:
+    def begin(
+        self, text: str, listener: Listener, *, ledger: str | None, beside: Path, folder: Path | None
+    ) -> None:
         """Study a text; the listener is called from a thread of its own until "done"."""
-        asked = {"text": text, "ledger": ledger, "folder": None if folder is None else str(folder)}
+        asked = {
+            "text": text,
+            "ledger": ledger,
+            "beside": str(beside),
+            "folder": str(folder) if folder else None,
+        }
         assert self._process.stdin is not None
         # If it has ended already, the reader finds nothing and says so.
         with contextlib.suppress(OSError):
@@ -84,7 +91,9 @@ class StudyRunner:
         self._current: StudyProcess | None = None
         self._spare: StudyProcess | None = StudyProcess()
 
-    def run(self, text: str, listener: Listener, *, ledger: str | None, folder: Path | None) -> None:
+    def run(
+        self, text: str, listener: Listener, *, ledger: str | None, beside: Path, folder: Path | None
+    ) -> None:
         """Begin a study; what another one still finds is not heard any more."""
         self.cancel()
         spare, self._spare = self._spare, None
@@ -92,7 +101,7 @@ class StudyRunner:
             spare.end()
             spare = None
         self._current = spare or StudyProcess()
-        self._current.begin(text, listener, ledger=ledger, folder=folder)
+        self._current.begin(text, listener, ledger=ledger, beside=beside, folder=folder)
         self._spare = StudyProcess()
 
     def cancel(self) -> None:
