@@ -30,6 +30,7 @@ from collections.abc import Callable
 import numpy as np
 
 import leastnoise as ln
+from leastnoise.core.progress import Progress
 
 NAMES = "abcdef"
 
@@ -111,7 +112,7 @@ PROBLEMS: dict[str, tuple[Callable[[int], ln.Workload], float]] = {
 ON_DEVICES = ("two-thousand",)
 
 
-def tell(progress: ln.Progress) -> None:
+def tell(progress: Progress) -> None:
     """Every tenth step, to follow a long search."""
     if progress.step % 10 == 0:
         print(f"step {progress.step}, gap {progress.gap:.2e}, {progress.seconds:.1f} s", file=sys.stderr)
