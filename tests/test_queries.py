@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from leastnoise.core.errors import QueryError, SchemaError, TooLargeError, WorkloadError
+from leastnoise.core.errors import QueryError, SchemaError, SharedEnds, TooLargeError, WorkloadError
 from leastnoise.query import (
     QUERY_KINDS,
     AllRanges,
@@ -36,6 +37,7 @@ from leastnoise.query import (
     Sum,
     Total,
     Where,
+    assemble,
     query_from_dict,
 )
 from leastnoise.query.queries import Product
@@ -796,3 +798,26 @@ def test_a_cube_with_too_many_tables_is_refused_before_they_are_listed() -> None
     schema = Schema({f"x{i}": range(2) for i in range(40)})
     with refuses(TooLargeError, "order", 20):
         Cube(*schema.names, order=20).operator(schema)
+
+
+def test_ranges_that_share_an_end_are_told_of_with_the_value_that_two_count() -> None:
+    schema = Schema(age=range(100), income=Bins([0, 10, 20, 30]), sex=("F", "M"))
+    ends = [(0, 20), (20, 65), (65, 99)]
+    with pytest.warns(SharedEnds) as told:
+        assemble([Ranges("age", ends) * Marginal("sex"), Total()], schema)
+    assert len(told) == 1 and "age 20 is counted in 0–20 and in 20–65, and 1 more" in str(told[0].message)
+    for quiet in (Ranges("age", [(0, 19), (20, 65), (20, 20)]), Ranges("income", [(0, 20), (20, 30)])):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assemble([quiet], schema)
+
+
+def test_the_values_told_of_are_those_that_two_listed_ranges_count() -> None:
+    """Against a count by hand: for random ranges, the ends that two of them share."""
+    schema, rng = Schema(age=range(12)), np.random.default_rng(20)
+    for _ in range(300):
+        ends = [tuple(sorted(rng.integers(0, 12, 2).tolist())) for _ in range(4)]
+        wide = {pair for pair in ends if pair[0] < pair[1]}
+        by_hand = {high for _, high in wide for low, _ in wide if low == high}
+        told = Ranges("age", ends).shared_ends(schema)
+        assert {int(text.split()[1]) for text in told} == by_hand

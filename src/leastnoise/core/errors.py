@@ -324,3 +324,7 @@ class StoringDelayed(UserWarning):
 
 class UnrecordedSpending(UserWarning):
     """A release that no ledger has recorded."""
+
+
+class SharedEnds(UserWarning):
+    """Listed ranges that share an end, so that its records are counted in both."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.core.errors import QueryError, WorkloadError
+from leastnoise.core.errors import QueryError, SharedEnds, WorkloadError
 from leastnoise.core.merged_cells import Cells, can_compare, merged_cells
 from leastnoise.core.operators import Array, Matrix, Operator, Stack, require_room
 from leastnoise.core.printable import in_figures
@@ -319,10 +320,24 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
     for query in given:
         if not isinstance(query, Query):
             raise WorkloadError.must("queries", "be queries such as Total()", given=type(query))
+    _warn_of_shared_ends(given, schema)
     if all(query.is_linear for query in given):
         return Workload(_blocks(given, _names(given), schema), schema)
     batch = expanded(given, _names(given), schema)
     return Workload(_blocks(batch.queries, batch.names, schema), schema, batch.ratios)
+
+
+def _warn_of_shared_ends(queries: Sequence[Query], schema: Schema) -> None:
+    """Say where listed ranges share an end, as in (0, 20), (20, 65): no overlap for bins alone."""
+    found = [text for query in queries for text in query.shared_ends(schema)]
+    if found:
+        further = f", and {len(found) - 1} more like it" if len(found) > 1 else ""
+        warnings.warn(
+            f"{found[0]}{further}: both ends of a range of values belong to it. To count every record "
+            "once, let each range end before the next begins, as in (0, 19), (20, 65)",
+            SharedEnds,
+            stacklevel=3,
+        )
 
 
 def _blocks(queries: Sequence[Query], names: Sequence[str], schema: Schema) -> tuple[QueryBlock, ...]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import errno
 import shlex
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from leastnoise.core.errors import LeastnoiseError
+from leastnoise.core.errors import LeastnoiseError, SharedEnds
 from leastnoise.core.printable import printable
 from leastnoise.core.remedies import AddQuery, Argument, OnRelease, RelaxTargets, Remedy
 
@@ -40,7 +42,8 @@ class CommandGroup(TyperGroup):
 
         before = n_spendings_started()
         try:
-            return super().invoke(ctx)
+            with _warnings_in_lines():
+                return super().invoke(ctx)
         except LeastnoiseError as error:
             message = shell_text(error, self._options(ctx))
         except OSError as error:
@@ -66,6 +69,23 @@ class CommandGroup(TyperGroup):
         command = self.called(ctx)
         given = () if command is None else command.params
         return {option.name: option.opts[0] for option in given if option.opts[0].startswith("--")}
+
+
+@contextmanager
+def _warnings_in_lines() -> Iterator[None]:
+    """Warnings about a specification in one line each, without the place in our code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", SharedEnds)
+        usual = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any, **options: Any) -> None:
+            if issubclass(category, SharedEnds):
+                typer.echo(f"warning: {printable(str(message))}", err=True)
+            else:
+                usual(message, category, *where, **options)
+
+        warnings.showwarning = show
+        yield
 
 
 def _without_types_of_flags(params: list[Any]) -> list[Any]:

@@ -273,6 +273,21 @@ class Ranges(OfOneAttribute):
 
         return [(interval_aspect(self.attribute, len(spans), spans.__getitem__, label),)]
 
+    def shared_ends(self, schema: Schema) -> list[str]:
+        """The values where one range ends and another begins, which are counted in both."""
+        values = schema[self.attribute]
+        if isinstance(values, Bins):
+            return []  # a range of bins ends before its upper edge
+        spans = {_span(self.attribute, values, low, high) for low, high in self.ranges}
+        wide = sorted((first, last) for first, last in spans if first < last)
+        from_start = {first: (first, last) for first, last in wide}
+        return [
+            f"{self.attribute} {values.span_label(last, last)} is counted in "
+            f"{values.span_label(first, last)} and in {values.span_label(*from_start[last])}"
+            for first, last in wide
+            if last in from_start
+        ]
+
     def title(self) -> str:
         return f"{self.attribute} ranges"
 

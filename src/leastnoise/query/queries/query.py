@@ -164,6 +164,10 @@ class Query:
     kind: ClassVar[str] = ""
     is_linear: ClassVar[bool] = True
 
+    def shared_ends(self, schema: Schema) -> list[str]:
+        """The values that two listed ranges share as an end, each with both ranges, in words."""
+        return []
+
     def __post_init__(self) -> None:
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
             raise QueryError.must("name", "be a non-empty text", given=self.name)
@@ -366,6 +370,9 @@ class Product(Query):
                 raise QueryError.must(
                     "weight", "be given to the product: (a * b).having(weight=2)", given=side.weight
                 )
+
+    def shared_ends(self, schema: Schema) -> list[str]:
+        return [*self.left.shared_ends(schema), *self.right.shared_ends(schema)]
 
     def terms(self, schema: Schema) -> list[Term]:
         return [
