@@ -1045,7 +1045,7 @@ def test_a_page_is_written_whole_or_not_at_all(release, tmp_path, monkeypatch):
     path.write_text("old")
     report = ln.summarize(release)
     with monkeypatch.context() as patched:
-        patched.setattr("leastnoise.report.page.page", lambda subject: "\ud800")
+        patched.setattr("leastnoise.report.page.page", lambda *_: "\ud800")
         with pytest.raises(UnicodeEncodeError):
             report.to_html(path)
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["report.html"]

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     )
     from leastnoise.report import (
         Drivers,
+        Publication,
         Report,
         Tradeoff,
         audit,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         methods,
         summarize,
         tradeoff,
+        write_dossier,
     )
 
 __version__ = "0.1.0"
@@ -144,6 +146,8 @@ __all__ = [  # noqa: RUF022
     # What people read.
     "summarize",
     "Report",
+    "Publication",
+    "write_dossier",
     # What is refused.
     "InfeasibleError",
     "LeastnoiseError",

@@ -14,6 +14,8 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
     charts/              every chart: pictures of the page, Altair charts, charts as files
     tables.py            tables for the terminal
     baseline_noise.py    what noise on every count, or on every cell, would have cost
+    publication.py       what a publisher says: title, source, period, unit, contact, licence, date
+    dossier/             the folder of files that a publication needs beside its page
     answers.py           answers and quantiles as CSV, Parquet, JSON and Excel files
     comparison.py        `compare`: every method side by side
     pure_alternative.py  what a plan with a delta could do without one
@@ -33,10 +35,13 @@ from leastnoise.report.baseline_noise import baselines, baselines_of
 from leastnoise.report.charts import Drawing, rows_chart, to_page, to_svg
 from leastnoise.report.comparison import compare, methods
 from leastnoise.report.cost_drivers import drivers
+from leastnoise.report.dossier import Dossier, write_dossier
+from leastnoise.report.dossier.writing import check_dossier
 from leastnoise.report.driver_table import Drivers
 from leastnoise.report.figures import share_above
 from leastnoise.report.own_pages import filled_in, style_text
 from leastnoise.report.plan_sentences import likeliest_guess, target_to_text
+from leastnoise.report.publication import PUBLICATION_KEYS, Publication, publication_from_plain
 from leastnoise.report.pure_alternative import design_without_delta
 from leastnoise.report.redesign import Turn
 from leastnoise.report.summary import Report, summarize
@@ -45,8 +50,11 @@ from leastnoise.report.trade_off import tradeoff
 from leastnoise.report.trade_off_table import Tradeoff, check_kind, write_tradeoff
 
 __all__ = [
+    "PUBLICATION_KEYS",
+    "Dossier",
     "Drawing",
     "Drivers",
+    "Publication",
     "Report",
     "Tradeoff",
     "Turn",
@@ -54,6 +62,7 @@ __all__ = [
     "audit",
     "baselines",
     "baselines_of",
+    "check_dossier",
     "check_kind",
     "compare",
     "cost_table",
@@ -65,6 +74,7 @@ __all__ = [
     "filled_in",
     "likeliest_guess",
     "methods",
+    "publication_from_plain",
     "rows_chart",
     "share_above",
     "style_text",
@@ -74,6 +84,7 @@ __all__ = [
     "to_svg",
     "tradeoff",
     "write_answers",
+    "write_dossier",
     "write_quantile_table",
     "write_quantiles",
     "write_tradeoff",

@@ -31,6 +31,7 @@ from leastnoise.core.printable import no_formula, without_controls
 from leastnoise.core.whole_file import written_whole
 from leastnoise.privacy import Goal
 from leastnoise.release import Release, Texts, answer_table, distinct_names, in_unicode
+from leastnoise.report.publication import Publication
 
 # Rows of a sheet of Excel, the heading included.
 _EXCEL_ROWS = 2**20
@@ -47,7 +48,9 @@ Facts = Mapping[str, Any]
 Writer = Callable[[Path, Columns, Facts, str], None]
 
 
-def write_answers(release: Release, path: str | Path, *, level: float = 0.95) -> Path:
+def write_answers(
+    release: Release, path: str | Path, *, level: float = 0.95, publication: Publication | None = None
+) -> Path:
     """Write one row per count: batch, label, attributes, answer, standard error, interval; returns the path.
 
     The suffix says how: .csv, .parquet, .json or .xlsx. All or nothing: a file of that name is replaced once
@@ -63,6 +66,8 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
 
     Means, shares and ratios follow the counts, with a standard error to first order; a last column, "note",
     says which of them are not determined. A presented release is written as it is shown.
+
+    What the publisher says stands beside the answers in every file but CSV, which has no place for it.
 
     Raises:
         InputError: if the suffix is none of these.
@@ -84,6 +89,8 @@ def write_answers(release: Release, path: str | Path, *, level: float = 0.95) ->
     }
     if release.presented is not None:
         facts["presented"] = release.presented.statement()
+    if publication is not None:
+        facts |= {name: _in_unicode(text) for name, text in publication.to_dict().items()}
     with written_whole(target) as temporary:
         named = {renamed.get(name, name): values for name, values in columns.items()}
         write(temporary, named, facts, "answers")

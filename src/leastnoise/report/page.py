@@ -27,6 +27,7 @@ from leastnoise.report.batches import tables_of, view_of
 from leastnoise.report.charts.pictures import stacked_bars
 from leastnoise.report.figures import at_least, figure, share_above, times
 from leastnoise.report.over_time import answer_pictures, error_pictures, left_out
+from leastnoise.report.publication import Publication
 from leastnoise.report.rendering import render, render_part, shortened, style_sheet
 from leastnoise.report.summary import LEVEL, presented_figures, ratio_figures
 from leastnoise.report.tables import aim_of
@@ -50,7 +51,7 @@ _STATUS_TEXT = {
 }
 
 
-def page(subject: Plan | Release) -> str:
+def page(subject: Plan | Release, publication: Publication | None = None) -> str:
     """The report on a plan or a release, as HTML."""
     release = subject if isinstance(subject, Release) else None
     plan = subject.plan if isinstance(subject, Release) else subject
@@ -67,7 +68,8 @@ def page(subject: Plan | Release) -> str:
     }
     return render(
         "page.html",
-        title=_title(plan, release),
+        title=_title(plan, release, publication),
+        publication={} if publication is None else publication.to_dict(),
         style=style_sheet("page.css"),
         promise=plan.privacy.statement(by_person=bool(is_truncated)),
         facts=_facts(plan),
@@ -80,7 +82,9 @@ def page(subject: Plan | Release) -> str:
 # ------------------------------------------------------------------------------------ the head
 
 
-def _title(plan: Plan, release: Release | None) -> str:
+def _title(plan: Plan, release: Release | None, publication: Publication | None) -> str:
+    if publication is not None and publication.title is not None:
+        return publication.title
     n = counted(plan.workload.shape[0], "count")
     if release is None:
         return f"A plan for {n}, not measured yet"

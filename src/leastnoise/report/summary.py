@@ -22,6 +22,7 @@ from leastnoise.release import RELIABLE, SUPPRESSED, Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.figures import decimals_for, number, outward
 from leastnoise.report.over_time import error_lines
+from leastnoise.report.publication import Publication
 
 # Answers of a batch up to which all are shown.
 _MAX_SHOWN = 12
@@ -38,22 +39,28 @@ _WIDTH = 100
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A summary of a plan or a release; prints itself."""
+    """A summary of a plan or a release; prints itself.
+
+    Attributes:
+        publication: what the publisher says about it; None for nothing.
+    """
 
     subject: Plan | Release
+    publication: Publication | None = None
 
     def text(self) -> str:
         """The summary as plain text."""
+        said = publication_text(self.publication)
         if isinstance(self.subject, Release):
-            return release_text(self.subject)
-        return plan_text(self.subject)
+            return said + release_text(self.subject)
+        return said + plan_text(self.subject)
 
     def html(self) -> str:
         """The summary as one HTML page: no script, nothing loaded from anywhere."""
         # Here, so that importing the library stays quick: most of its users draw no page.
         from leastnoise.report.page import page
 
-        return page(self.subject)
+        return page(self.subject, self.publication)
 
     def to_html(self, path: str | Path) -> Path:
         """Write the page to a file, whole or not at all; returns the path.
@@ -75,14 +82,28 @@ class Report:
         return f"Report({self.subject!r})"
 
 
-def summarize(subject: Release | Plan) -> Report:
-    """A report on a release or a plan: print it, or take `.text()` or `.to_html(path)`."""
+def summarize(subject: Release | Plan, publication: Publication | None = None) -> Report:
+    """A report on a release or a plan: print it, or take `.text()` or `.to_html(path)`.
+
+    Args:
+        publication: what the publisher says about it, to be shown with it.
+    """
     if not isinstance(subject, (Plan, Release)):
         raise InputError.must("subject", "be a Plan or a Release", given=type(subject))
-    return Report(subject)
+    if publication is not None and not isinstance(publication, Publication):
+        raise InputError.must("publication", "be a Publication", given=type(publication))
+    return Report(subject, publication)
 
 
 # ------------------------------------------------------------------------------------ as text
+
+
+def publication_text(publication: Publication | None) -> str:
+    """What the publisher says, a line each; nothing where nothing was said."""
+    said = {} if publication is None else publication.to_dict()
+    width = max(map(len, said), default=0)
+    lines = [f"{name:<{width}}  {printable(text)}" for name, text in said.items()]
+    return "".join(f"{line}\n" for line in [*lines, ""]) if lines else ""
 
 
 def plan_text(plan: Plan) -> str:

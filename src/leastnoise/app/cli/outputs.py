@@ -17,7 +17,13 @@ from leastnoise.core.printable import printable
 from leastnoise.core.whole_file import check_folder, check_replaceable
 from leastnoise.privacy import note_spending_started
 from leastnoise.release import Release
-from leastnoise.report import answers_writer, summarize, write_answers
+from leastnoise.report import (
+    Publication,
+    answers_writer,
+    summarize,
+    write_answers,
+    write_dossier,
+)
 
 Force = Annotated[bool, typer.Option("--force", help="overwrite existing files")]
 AnswersFile = Annotated[
@@ -26,6 +32,15 @@ AnswersFile = Annotated[
         "--out",
         "-o",
         help="file for the answers: .csv, .parquet, .json or .xlsx; NAME-answers.csv by default",
+    ),
+]
+
+
+DossierFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--dossier",
+        help="also write a folder of files for publication: descriptors, SDMX, registry entry, claims",
     ),
 ]
 
@@ -105,15 +120,15 @@ def check_new(path: Path, *, force: bool, again: str = "") -> None:
         raise InputError(f"{str(path)!r} exists{again}", field="out", given=str(path), remedy=remedy)
 
 
-def save(result: Release, outputs: Outputs) -> None:
+def save(result: Release, outputs: Outputs, publication: Publication | None = None) -> None:
     """Save before anything is shown: what was measured is paid for, even if the output is cut off."""
     # Without a ledger it counts as spent once the answers can be read.
     note_spending_started()
     # All three files or, where the disk is full, as many as there is room for; the release first.
     with finished_first(), spinner("writing the answers and the page"):
         result.save(outputs.saved)
-        write_answers(result, outputs.answers)
-        summarize(result).to_html(outputs.page)
+        write_answers(result, outputs.answers, publication=publication)
+        summarize(result, publication).to_html(outputs.page)
 
 
 def file_name(text: str) -> str:
@@ -138,3 +153,14 @@ def say_where(outputs: Outputs) -> None:
     say(f"wrote {outputs.answers}")
     say(f"wrote {outputs.saved} (load_release() reads it back)")
     say(f"wrote {outputs.page} (open it in a browser)")
+
+
+def save_dossier(release: Release, folder: Path, publication: Publication | None, *, force: bool) -> None:
+    """Write the dossier of a release, and say what a person must complete."""
+    with finished_first(), spinner("writing the dossier"):
+        found = write_dossier(release, folder, publication, force=force)
+    say(f"wrote {found.folder} ({len(found.files)} files for publication)")
+    if found.to_complete:
+        say("to be completed by a person:")
+        for line in found.to_complete:
+            say(f"  {line}")

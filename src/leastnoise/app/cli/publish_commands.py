@@ -16,10 +16,12 @@ from leastnoise.app.cli.check_command import DataFile, similar_columns
 from leastnoise.app.cli.design_commands import SpecFile, TimeLimit, designed
 from leastnoise.app.cli.outputs import (
     AnswersFile,
+    DossierFolder,
     Force,
     Outputs,
     outputs_of,
     save,
+    save_dossier,
     say_warnings,
     say_where,
 )
@@ -47,7 +49,7 @@ from leastnoise.data import Data, FileFormat, vectorize
 from leastnoise.planning import Plan, load_plan
 from leastnoise.query import Schema
 from leastnoise.release import USUAL_SHARE, Release, presented
-from leastnoise.report import summarize
+from leastnoise.report import check_dossier, summarize
 
 _PERSON = "the column that identifies the person; at most records_per_person records of each count"
 Person = Annotated[str | None, typer.Option("--person", help=_PERSON)]
@@ -83,6 +85,7 @@ def publish(
     spec: SpecFile,
     data: DataFile,
     out: AnswersFile = None,
+    dossier: DossierFolder = None,
     person: OtherPerson = None,
     ledger: LedgerPlace = None,
     release_id: ReleaseId = None,
@@ -103,6 +106,12 @@ def publish(
     unknown = asked.person_unknown if person in (None, asked.person) else ()
     person = asked.person if person is None else person
     if period is not None:
+        if dossier is not None:
+            raise InputError(
+                "--dossier is for one release; write that of a period from its saved release, in Python",
+                field="dossier",
+                given=str(dossier),
+            )
         publish_period(
             spec,
             asked,
@@ -124,6 +133,8 @@ def publish(
             field="revisions" if returns is None else "returns",
         )
     outputs = _outputs(spec, data, out, force, asked.workload.shape[0], ledger, release_id)
+    if dossier is not None:
+        check_dossier(dossier, force=force)
     payer = payment(ledger, release_id, same_table_as, table)
     # What is missing, or cannot be paid for, is found now rather than after a long design.
     _table(data, asked.schema, person, unknown, asked.format)
@@ -143,12 +154,14 @@ def publish(
         result = _measure(plan, table_of, payer, rest)
     if asked.presentation is not None:
         result = presented(result, asked.presentation)
-    save(result, outputs)
+    save(result, outputs, asked.publication)
     with spinner("putting the summary together"):
-        summary = str(summarize(result))
+        summary = str(summarize(result, asked.publication))
     say(f"{summary}\n")
     say_warnings(result)
     say_where(outputs)
+    if dossier is not None:
+        save_dossier(result, dossier, asked.publication, force=force)
     payer.say_receipt(result)
 
 

@@ -25,6 +25,7 @@ from leastnoise.data import ENCODINGS
 from leastnoise.privacy import NEIGHBOURS
 from leastnoise.query import COMMON, OBJECTIVES, QUERY_KINDS, THOUSANDS, UNITS, Query
 from leastnoise.release import PRESENTATION_KEYS
+from leastnoise.report import PUBLICATION_KEYS
 
 FILE = Path(__file__).with_name("spec.schema.json")
 
@@ -173,6 +174,8 @@ def json_schema() -> Json:
             NOT_COUNTED: _table(_NOT_COUNTED_KEYS),
             "presentation": _table({key: _PRESENTATION[key] for key in PRESENTATION_KEYS})
             | {"minProperties": 1},
+            "publication": _table(dict.fromkeys(PUBLICATION_KEYS, _TEXT | {"minLength": 1}))
+            | {"description": "what the publisher says; a date is a day, as in 2026-03-15"},
         },
         "required": ["schema", "query"],
         "additionalProperties": False,

@@ -1,4 +1,4 @@
-"""The optional tables [design] and [presentation] of a specification, and how any table is refused."""
+"""The optional tables [design], [presentation] and [publication], and how any table is refused."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from leastnoise.core.errors import InputError, SpecError
 from leastnoise.query import objective_from_dict
 from leastnoise.release import PRESENTATION_KEYS, Presentation, presentation_from_plain
+from leastnoise.report import PUBLICATION_KEYS, Publication, publication_from_plain
 
 DESIGN = ("objective", "relative_to", "method", "options", "over", "tol", "time_limit", "backend")
 
@@ -81,3 +82,16 @@ def presentation_table(plain: Any) -> Presentation | None:
     except InputError as error:
         place = (error.field,) if error.field in PRESENTATION_KEYS else ()
         raise SpecRefusal.of("[presentation]", error, "presentation", *place) from None
+
+
+def publication_table(plain: Any) -> Publication | None:
+    """The [publication] table: what the publisher says."""
+    if plain is None:
+        return None
+    if not isinstance(plain, dict):
+        raise SpecRefusal("[publication] must be a table", "publication")
+    try:
+        return publication_from_plain(plain)
+    except InputError as error:
+        place = (error.field,) if error.field in PUBLICATION_KEYS else ()
+        raise SpecRefusal.of("[publication]", error, "publication", *place) from None

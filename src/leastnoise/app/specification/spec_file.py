@@ -25,6 +25,9 @@
     [not_counted]        # optional: how many records match no declared value; see not_counted_table.py
     most   = 0.05
 
+    [publication]        # optional: title, publisher, source, period, unit, contact, licence, date
+    title  = "Population by age"
+
     [presentation]       # optional: how the answers are shown
     round_to       = 5
     flag_above     = "20%"   # coefficient of variation above which a number is marked unreliable
@@ -61,7 +64,12 @@ from typing import Any
 
 from leastnoise.app.specification.codes import with_code_list
 from leastnoise.app.specification.not_counted_table import NOT_COUNTED, NotCountedTable, not_counted_of
-from leastnoise.app.specification.optional_tables import SpecRefusal, design_table, presentation_table
+from leastnoise.app.specification.optional_tables import (
+    SpecRefusal,
+    design_table,
+    presentation_table,
+    publication_table,
+)
 from leastnoise.app.specification.toml_text import Lines, key_text, slip_in, value_text
 from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, SpecError
@@ -69,6 +77,7 @@ from leastnoise.data import FileFormat
 from leastnoise.privacy import ADD_REMOVE, GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
 from leastnoise.query import COMMON, Query, Schema, Workload, assemble, objective_from_dict, query_from_dict
 from leastnoise.release import Presentation
+from leastnoise.report import Publication
 
 MAX_BYTES = 16 * 2**20
 # What `leastnoise init` writes where only a person knows what belongs there.
@@ -104,6 +113,7 @@ class Spec:
         not_counted: whether to tell how many records match no declared value, and when to warn.
         format: how the table's files are written.
         presentation: how the answers are shown; None where they are shown as measured.
+        publication: what the publisher says about the publication; None for nothing.
     """
 
     schema: Schema
@@ -115,6 +125,7 @@ class Spec:
     not_counted: NotCountedTable = field(default_factory=NotCountedTable)
     format: FileFormat = field(default_factory=FileFormat)
     presentation: Presentation | None = None
+    publication: Publication | None = None
 
     @property
     def records_per_person(self) -> int:
@@ -162,6 +173,9 @@ class Spec:
         if self.presentation is not None:
             lines += ["", "[presentation]"]
             lines += [f"{name} = {value_text(value)}" for name, value in self.presentation.to_dict().items()]
+        if self.publication is not None:
+            lines += ["", "[publication]"]
+            lines += [f"{name} = {value_text(value)}" for name, value in self.publication.to_dict().items()]
         return "\n".join(lines) + "\n"
 
 
@@ -288,10 +302,10 @@ def _values(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], An
 
 
 def _read(content: dict[str, Any], folder: Path) -> Spec:
-    tables = ("schema", DATA, "privacy", "query", "design", NOT_COUNTED, "presentation")
+    tables = ("schema", DATA, "privacy", "query", "design", NOT_COUNTED, "presentation", "publication")
     unknown = sorted(set(content) - set(tables))
     if unknown:
-        words = "there are [schema], [data], [privacy], [[query]], [design], [not_counted], [presentation]"
+        words = f"there are {', '.join(f'[{n}]' if n != 'query' else '[[query]]' for n in tables)}"
         raise SpecRefusal(f"unknown table {unknown[0]!r}; {words}", unknown[0])
     for table in ("schema", "privacy"):
         is_left_out = table == "privacy" and table not in content and _has_targets(content)
@@ -320,7 +334,8 @@ def _read(content: dict[str, Any], folder: Path) -> Spec:
         _check_without_numbers(privacy)
     settings, person = design_table(content.get("design", {})), _person(privacy)
     rest, shown = _not_counted(content, schema), presentation_table(content.get("presentation"))
-    spec = Spec(schema, tuple(asked), goal, settings, *person, rest, format, shown)
+    said = publication_table(content.get("publication"))
+    spec = Spec(schema, tuple(asked), goal, settings, *person, rest, format, shown, said)
     if goal is None and spec.design.get("objective", "targets") != "targets":
         words = f"a [privacy] table is needed for objective = {spec.design['objective']!r}"
         raise SpecRefusal(words, "design", "objective", given=spec.design["objective"])
