@@ -122,14 +122,18 @@ def _per_axis(products: Products, q: Sequence[Array]) -> tuple[Array, ...]:
 def _whole(products: Products, start: Sequence[Array]) -> list[Array]:
     """Given weights, of all values of every axis."""
     if len(start) != len(products.axes):
-        raise DesignError(f"{len(products.axes)} axes need weights of the values of each, got {len(start)}")
+        raise DesignError(
+            f"{len(products.axes)} axes need weights of the values of each, got {len(start)}",
+            field="start",
+            given=len(start),
+        )
     found = []
     for own, size, kinds in zip(start, products.sizes, products.kinds, strict=True):
         own = np.asarray(own, dtype=float)
         own = np.full(size, 1.0) if not kinds and own.shape == (1,) else own
         total = math.fsum(own.reshape(-1))
         if not 0 < total < math.inf:
-            raise DesignError("the weights to start from must be finite, and not all zero")
+            raise DesignError("the weights to start from must be finite, and not all zero", field="start")
         found.append(own / total)
     return found
 

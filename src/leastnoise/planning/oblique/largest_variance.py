@@ -187,7 +187,8 @@ def _told_apart(split: Split) -> list[tuple[int, Array]]:
         if n_rows > _MAX_ROWS:
             raise TooLargeError(
                 f"the largest variance is sought among at most {_MAX_ROWS:,} queries that differ; ask for "
-                "fewer, or for the total variance"
+                "fewer, or for the total variance",
+                field="workload",
             )
         grids = np.meshgrid(*index, indexing="ij") if index else []
         flat = np.ravel_multi_index([grid.reshape(-1) for grid in grids], shape) if shape else np.zeros(1)

@@ -411,7 +411,9 @@ def _find(request: Request) -> SearchResult:
     if sums == "tables":
         if found_tables is None:
             raise MethodError(
-                'sums="tables" is for the total variance of cross tables of few attributes; leave it out'
+                'sums="tables" is for the total variance of cross tables of few attributes; leave it out',
+                field="sums",
+                given=sums,
             )
         return heuristic(request, found_tables.proposal, found_tables.note + scaled, found_tables.ended)
     generator, arrays = np.random.default_rng(seed), load_backend(request.backend)
