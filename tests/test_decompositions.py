@@ -13,10 +13,15 @@ from leastnoise.core.backend import NumpyBackend, load_backend
 from leastnoise.core.decompositions import (
     computed_on,
     eigh,
+    has_full_rank,
+    pseudo_inverse,
+    singular_values,
+    svd,
     triangle_inverse,
     triangle_inverse_norm,
     triangle_of,
 )
+from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.query import Workload
 from support import extra
@@ -211,3 +216,74 @@ def test_a_device_that_errs_weakens_the_bound(monkeypatch: pytest.MonkeyPatch) -
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[0] > 0.999 * honest
     assert bounds[-1] < 0.9 * honest
+
+
+def failing(*_: Any, **more: Any) -> Any:
+    """In place of divide and conquer: what it does once in a while."""
+    raise np.linalg.LinAlgError("SVD did not converge")
+
+
+@pytest.fixture
+def quick_routine_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    from scipy import linalg
+
+    whole = linalg.svd
+
+    def svd_by_steps(*given: Any, **more: Any) -> Any:
+        return whole(*given, **more) if more.get("lapack_driver") == "gesvd" else failing()
+
+    monkeypatch.setattr(linalg, "svd", svd_by_steps)
+    for name in ("svd", "pinv", "matrix_rank"):
+        monkeypatch.setattr(np.linalg, name, failing)
+
+
+def nearly_singular(rng: np.random.Generator) -> Array:
+    """A matrix with directions that are missing, or 1e-4 to 1e-14 of the strongest."""
+    m, n = rng.integers(1, 12, 2)
+    rank = int(rng.integers(0, min(m, n) + 1))
+    strengths = 10.0 ** -rng.choice([0.0, 4.0, 9.0, 14.0], rank)
+    return np.asarray((rng.standard_normal((m, rank)) * strengths) @ rng.standard_normal((rank, n)))
+
+
+@pytest.mark.usefixtures("quick_routine_fails")
+def test_singular_values_come_another_way_where_the_quick_one_fails() -> None:
+    """\"SVD did not converge\" ended a design of 3,780 cells."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        A = nearly_singular(rng)
+        size = float(np.abs(A).max())
+        U, d, Vt = svd(A)
+        assert (d >= 0).all() and (np.diff(d) <= 0).all()
+        assert (U * d) @ Vt == pytest.approx(A, rel=0, abs=1e-13 * size)
+        for Q in (U.T @ U, Vt @ Vt.T):
+            assert pytest.approx(np.eye(len(d)), rel=0, abs=1e-13) == Q
+        assert singular_values(A) == pytest.approx(d, rel=0, abs=1e-13 * size)
+        assert has_full_rank(A) == (len(A) >= A.shape[1] and bool(d[-1] > max(A.shape) * 2.0**-52 * d[0]))
+        inverse = pseudo_inverse(A)
+        # A A⁺ A = A holds as far as rounding and the size of A⁺ allow.
+        assert A @ inverse @ A == pytest.approx(
+            A, rel=0, abs=1e-12 * max(size, size**2 * np.abs(inverse).max())
+        )
+
+
+@pytest.mark.parametrize("privacy", [ln.PureDP(1), ln.GDP(1)])
+def test_designs_of_dependent_queries_are_the_same_another_way(
+    privacy: Any, request: pytest.FixtureRequest
+) -> None:
+    rng = np.random.default_rng(1)
+    workload = Workload.from_matrix(rng.integers(-2, 3, (9, 3)) @ rng.integers(-2, 3, (3, 7)))
+    expected = ln.design(workload, privacy, method="workload").certificate
+    request.getfixturevalue("quick_routine_fails")
+    found = ln.design(workload, privacy, method="workload").certificate
+    assert found.achieved == pytest.approx(expected.achieved, rel=1e-9)
+    assert found.lower_bound == pytest.approx(expected.lower_bound, rel=1e-9)
+    assert ln.design(workload, privacy).certificate.achieved <= expected.achieved * (1 + 1e-9)
+
+
+def test_a_matrix_without_singular_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from scipy import linalg
+
+    monkeypatch.setattr(linalg, "svd", failing)
+    with pytest.raises(DesignError) as refused:
+        svd(np.eye(3))
+    assert (refused.value.field, refused.value.given) == ("strategy", (3, 3))

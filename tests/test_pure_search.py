@@ -15,6 +15,7 @@ from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
 from leastnoise.planning import Request, refinement
 from leastnoise.planning import design as _design
+from leastnoise.planning.families import fixed_rows, weighted_basis
 from leastnoise.planning.p_identity import coarse_to_fine as searches
 from leastnoise.planning.p_identity import objective_function as problems
 from leastnoise.privacy import PureDP
@@ -373,3 +374,73 @@ def test_every_method_gets_the_options_that_it_has() -> None:
     assert "failed" not in {trial.outcome for trial in first.tried}
     with refuses(MethodError, "options", "sede, tents", "no method tried under pure privacy has an"):
         design(workload, PureDP(1), options={"sede": 1, "tents": 2, "seed": 1})
+
+
+# Searches that end early, and turns that converge --------------------------------------------
+
+
+def test_turns_over_a_tree_converge() -> None:
+    """A hundred turns used to end before they had: prefix sums of 64 cells at 1,065.7, not at 1,062.2."""
+    for n, at_most in ((64, 1062.2), (16, math.inf)):
+        workload = over(n, Prefix("a"))
+        plan = design(workload, PureDP(1), method="weighted-basis", options={"basis": "tree"})
+        assert per_query(plan) * n <= at_most
+        A = plan.strategy.entries.astype(float)
+        W = workload.dense()
+        total = float(np.abs(A).sum(axis=0).max()) ** 2 * float(np.trace(W @ np.linalg.inv(A.T @ A) @ W.T))
+        assert per_query(plan) * n == pytest.approx(total, rel=SOLVER)
+
+
+def test_extrapolated_costs_keep_every_node_that_is_needed() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        k = int(rng.integers(1, 9))
+        before, first, second = 10.0 ** rng.uniform(-20, 5, (3, k))
+        second[rng.random(k) < 0.2] = 0.0
+        second[0] = 1.0
+        found = weighted_basis._extrapolated(before, first, second)
+        assert np.isfinite(found).all() and found.max() == 1.0
+        assert ((found > 0) == (second > 0)).all()
+
+
+def test_costs_that_fall_by_a_constant_factor_are_extrapolated_to_where_they_end() -> None:
+    """Each turn halves the distance: c = limit · e^(step/2^t), which two turns tell exactly."""
+    limit, step = np.array([1.0, 0.25, 0.5]), np.array([0.0, 1.0, -0.5])
+    turns = [limit * np.exp(step / 2**t) for t in range(3)]
+    assert weighted_basis._extrapolated(*turns) == pytest.approx(limit, rel=ROUNDING)
+
+
+def test_a_search_within_the_span_far_behind_others_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of 8 over 64 cells took 2.3 s on the way to twice what another method had."""
+    followed: list[int] = []
+    follow = refinement._follow
+
+    def counted(R: Array, start: Array, widths: Any, deadline: Deadline) -> Any:
+        followed.append(len(widths))
+        return follow(R, start, widths, deadline)
+
+    monkeypatch.setattr(refinement, "_follow", counted)
+    for name in ("_SPAN_STEPS", "_FEWEST_SPAN_STEPS"):
+        monkeypatch.setattr(refinement, name, 15)
+    R = np.random.default_rng(0).standard_normal((3, 12))
+    best, _ = refinement.search_span(R, [])
+    assert best is not None
+    reached = refinement.span_value(R, best)
+    n_all = len(followed)
+    for known, n_followed in ((reached / 3, 3), (reached / 1.5, n_all - 1), (reached, n_all)):
+        followed.clear()
+        early, ended = refinement.search_span(R, [], known=known)
+        assert early is not None and len(followed) == n_followed
+        assert (ended == "exhausted") or n_followed == n_all
+        if n_followed == n_all:
+            assert refinement.span_value(R, early) == reached
+
+
+def test_different_rows_come_in_the_order_of_numpy() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        m, n = int(rng.integers(0, 20)), int(rng.integers(1, 5))
+        most = int(rng.choice([1, 2, 300, 2**30 - 1]))
+        rows = rng.integers(-most, most + 1, (m, n))
+        rows = np.vstack([rows, rows[: m // 2]])
+        assert np.array_equal(fixed_rows.distinct_rows(rows), np.unique(rows, axis=0))

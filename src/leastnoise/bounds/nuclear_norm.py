@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.backend import Backend
-from leastnoise.core.decompositions import agree_along, eigh, there_or_here
+from leastnoise.core.decompositions import agree_along, eigh, svd, there_or_here
 from leastnoise.core.operators import Array, is_whole_space, require_room
 from leastnoise.query import Workload
 from leastnoise.strategy import smallest_columns
@@ -194,9 +194,8 @@ def _laplacian(q: Array, ends: Array, counted: Array) -> Array:
 
 def _trace_root_of_pairs(V: Array, X: Array) -> float:
     """A lower bound on trace (XᵀVX)^½: few directions E of many columns, found from a root of V."""
-    from scipy import linalg
 
-    _, strengths, E = linalg.svd(_root(V) @ X, full_matrices=False)
+    _, strengths, E = svd(_root(V) @ X)
     return _trace_root_along(strengths**2, E.T, V, X @ E.T)
 
 
@@ -228,9 +227,8 @@ def nuclear_norm_below(N: Array) -> float:
 
     Nothing is squared, so directions down to 1e-15 of the strongest count.
     """
-    from scipy import linalg
 
-    U, _, Vt = linalg.svd(N, full_matrices=False)
+    U, _, Vt = svd(N)
     norms = (1 + distance_from_identity(U.T @ U)) * (1 + distance_from_identity(Vt @ Vt.T))
     bound = float(np.vdot(U.T @ N, Vt)) / math.sqrt(norms)
     return max(bound, 0.0) if math.isfinite(bound) else 0.0

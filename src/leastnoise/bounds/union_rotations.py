@@ -26,6 +26,7 @@ import numpy as np
 
 from leastnoise.bounds.nuclear_norm import distance_from_identity
 from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.decompositions import svd
 from leastnoise.core.operators import Array
 
 # Sweeps over all axes, at most: a few singular value decompositions each.
@@ -159,15 +160,11 @@ def rotations_work(sizes: Sequence[int], n_kinds: Sequence[int], n_products: int
 
 def _polar(matrix: Array) -> Array:
     """The orthogonal matrix nearest to a square one."""
-    from scipy import linalg
 
     unit = float(np.abs(matrix).max(initial=0))
     if not 0 < unit < math.inf:
         return np.eye(len(matrix))
-    try:
-        U, _, Vt = linalg.svd(matrix / unit, check_finite=False)
-    except linalg.LinAlgError:
-        U, _, Vt = linalg.svd(matrix / unit, check_finite=False, lapack_driver="gesvd")
+    U, _, Vt = svd(matrix / unit)
     return np.asarray(U @ Vt)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import InputError, MissingExtraError
+from leastnoise.core.errors import DesignError, InputError, MissingExtraError
 from leastnoise.core.operators import Array
 from leastnoise.core.remedies import Argument, Remedy
 
@@ -178,10 +178,25 @@ class NumpyBackend(Backend):
         return values, vectors
 
     def svd(self, matrix: Array) -> tuple[Array, Array, Array]:
+        """U, d and Vᵀ; QR steps where divide and conquer, which is quicker, does not converge.
+
+        Raises:
+            DesignError: if neither converges.
+        """
         from scipy import linalg
 
-        U, d, Vt = linalg.svd(matrix, full_matrices=False, check_finite=False)
-        return U, d, Vt
+        for driver in ("gesdd", "gesvd"):
+            try:
+                U, d, Vt = linalg.svd(matrix, full_matrices=False, check_finite=False, lapack_driver=driver)
+            except linalg.LinAlgError:
+                continue
+            return U, d, Vt
+        raise DesignError(
+            f"the singular values of a matrix of {len(matrix):,} rows did not converge",
+            field="strategy",
+            given=matrix.shape,
+            remedy="bring queries and weights to similar sizes, or name another method",
+        )
 
     def graded_svd(self, matrix: Array) -> tuple[Array, Array, Array]:
         """U, d and Vᵀ of a matrix no taller than wide, by Jacobi rotations.

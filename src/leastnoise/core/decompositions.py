@@ -29,6 +29,9 @@ _SMALL = 512
 # The most by which two ways to take a product may differ, in roundings of its terms.
 _ROUNDINGS = 64.0
 
+# Singular values up to this share of the largest are rounding.
+_ROUNDED = 1e-15
+
 _device: ContextVar[Backend | None] = ContextVar("device", default=None)
 
 _Result = TypeVar("_Result")
@@ -84,6 +87,53 @@ def eigh(symmetric: Array, *, overwrites: bool = False) -> tuple[Array, Array]:
         return values, vectors
 
     return there_or_here(len(symmetric), there, here)
+
+
+def svd(matrix: Array) -> tuple[Array, Array, Array]:
+    """U, d and Vᵀ with matrix = U diag(d) Vᵀ, d falling, as many as the matrix has rows or columns.
+
+    Raises:
+        DesignError: if it does not converge.
+    """
+    return NUMPY.svd(matrix)
+
+
+def singular_values(matrix: Array) -> Array:
+    """The singular values of a matrix, falling.
+
+    Raises:
+        DesignError: as `svd`.
+    """
+    try:
+        return np.linalg.svd(matrix, compute_uv=False)
+    except np.linalg.LinAlgError:
+        return svd(matrix)[1]
+
+
+def has_full_rank(matrix: Array) -> bool:
+    """Whether the columns of a matrix are independent but for rounding, by NumPy's measure.
+
+    Raises:
+        DesignError: as `svd`.
+    """
+    values = singular_values(matrix)
+    return len(values) == matrix.shape[1] and bool(
+        values[-1] > max(matrix.shape) * np.finfo(float).eps * values[0]
+    )
+
+
+def pseudo_inverse(matrix: Array) -> Array:
+    """matrix⁺; directions below 1e-15 of the strongest are taken as rounding, as NumPy does.
+
+    Raises:
+        DesignError: as `svd`.
+    """
+    try:
+        return np.linalg.pinv(matrix, rcond=_ROUNDED)
+    except np.linalg.LinAlgError:
+        U, d, Vt = svd(matrix)
+        kept = d > _ROUNDED * d.max(initial=0)
+        return np.asarray((Vt[kept].T / d[kept]) @ U[:, kept].T)
 
 
 def triangle_of(rows: Array) -> Array:

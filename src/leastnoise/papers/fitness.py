@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leastnoise.core.deadline import Deadline
+from leastnoise.core.decompositions import pseudo_inverse, singular_values
 from leastnoise.core.errors import DesignError
 from leastnoise.core.numerical_rank import is_within_reach, numerical_rank, of_unit_length, strongest_rows
 from leastnoise.core.operators import Array
@@ -132,7 +133,7 @@ def starting_covariance(L: Array, B: Array, c: Array, Q: Array | None = None) ->
     if Q is None:
         Sigma = np.eye(len(B))
     else:
-        inverse = np.linalg.pinv(Q)
+        inverse = pseudo_inverse(Q)
         if not is_within_reach(B @ inverse @ Q - B, B).all():
             raise DesignError(
                 "the rows of start do not span the queries",
@@ -149,7 +150,7 @@ def lower_bound(L: Array, B: Array, c: Array, p: Array, q: Array) -> float:
     from scipy import linalg
 
     R = linalg.qr(np.sqrt(p)[:, None] * L, mode="r", check_finite=False)[0][: L.shape[1]]
-    strengths = linalg.svd(R @ (B * np.sqrt(q)), compute_uv=False, check_finite=False)
+    strengths = singular_values(R @ (B * np.sqrt(q)))
     return float(strengths.sum()) ** 2 / float((p @ c) * q.sum())
 
 
@@ -179,7 +180,7 @@ def representation(W: Array, basis: str = "auto") -> tuple[Array, Array]:
 
 def _condition(L: Array, rank: int) -> float:
     """The strongest direction of L over its weakest, but for those that it misses."""
-    values = np.linalg.svd(L, compute_uv=False)
+    values = singular_values(L)
     return float(values[0] / values[rank - 1]) if values[rank - 1] > 0 else math.inf
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from leastnoise.core.deadline import Deadline
+from leastnoise.core.decompositions import svd
 from leastnoise.core.errors import InputError
 from leastnoise.core.numerical_rank import numerical_rank
 from leastnoise.core.operators import Array
@@ -318,7 +319,7 @@ def svd_start(W: Array, r: int) -> Array:
 
     Rows beyond the singular vectors that there are have equal, tiny entries.
     """
-    vectors = np.linalg.svd(W, full_matrices=False)[2][:r]
+    vectors = svd(W)[2][:r]
     filled = np.full((r - len(vectors), W.shape[1]), _FILLED)
     return np.concatenate([vectors, filled]) / math.sqrt(r)
 
@@ -328,6 +329,6 @@ def lemma_3(W: Array, norm: int) -> Array:
 
     Their squared error is at most rank·Σλ² (L1) or Σλ² (L2), λ the singular values of W.
     """
-    vectors = np.linalg.svd(W, full_matrices=False)[2]
+    vectors = svd(W)[2]
     rank = numerical_rank(W)
     return np.asarray(vectors[:rank] / (math.sqrt(rank) if norm == 1 else 1.0))

@@ -31,6 +31,7 @@ import numpy as np
 
 from leastnoise.bounds import Status
 from leastnoise.core.deadline import Deadline
+from leastnoise.core.decompositions import svd
 from leastnoise.core.errors import DesignError, InputError, MissingExtraError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
@@ -262,7 +263,7 @@ def _least_l1(R: Array, Y: Array, basis: Basis) -> tuple[RealStrategy, str]:
 
     triangular = linalg.solve_triangular(linalg.cholesky(Y, lower=True), R, lower=True)
     triangular = linalg.qr(triangular, mode="r")[0]
-    _, values, vectors = linalg.svd(triangular, full_matrices=False)
+    _, values, vectors = svd(triangular)
     symmetric = (vectors.T * values) @ vectors
     roots = {"triangular": triangular, "symmetric": symmetric}
     name = min(roots, key=lambda name: float(np.abs(roots[name]).sum(axis=0).max()))

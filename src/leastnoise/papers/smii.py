@@ -35,6 +35,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from leastnoise.core.decompositions import svd
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.numerical_rank import numerical_rank
 from leastnoise.core.operators import MAX_ENTRIES, Array
@@ -259,7 +260,7 @@ def _find(request: Request) -> SearchResult:
     asked = _with_caps(W, c, basis.rank)
     L, B = representation(W, basis_name)
     L, caps = L[asked], c[asked]
-    directions = np.linalg.svd(L, full_matrices=False)[2][: basis.rank]
+    directions = svd(L)[2][: basis.rank]
     # The paper's t has a unit: its caps are near 1 for coefficients near 1.
     caps = caps / (caps / np.abs(W[asked]).max(axis=1) ** 2).min()
     shared = {

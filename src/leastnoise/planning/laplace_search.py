@@ -234,7 +234,7 @@ _Refine = Callable[[Request, Sequence[Array], Deadline], Iterable[tuple[str, Cal
 
 def _try_refinements(trials: Trials, best: Plan, refine: _Refine) -> None:
     """Move the rows of the best plan, and of the others."""
-    request = trials.request
+    request = replace(trials.request, known=best.certificate.achieved)
     needs = refinement_needs(request)
     deadline = trials.deadline
     if request.time_limit is not None:

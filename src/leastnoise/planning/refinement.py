@@ -33,6 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.decompositions import has_full_rank, pseudo_inverse, singular_values
 from leastnoise.core.errors import DesignError
 from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
@@ -41,7 +42,7 @@ from leastnoise.core.resources import NOTHING, Needs
 from leastnoise.planning.families.merged import cells_in_time, queries_over_kinds
 from leastnoise.planning.families.proposals import from_rows, nothing_asked, weighted_factor
 from leastnoise.planning.method import Request, rounding_work
-from leastnoise.planning.p_identity.family import merging, power_mean, relative_caps, variances
+from leastnoise.planning.p_identity.family import known_total, merging, power_mean, relative_caps, variances
 from leastnoise.solver import minimise_smooth
 from leastnoise.strategy import Basis, RealStrategy, integer_basis
 
@@ -94,6 +95,16 @@ _SPAN_STARTS = 6
 
 # Widths of the smoothing while starts are compared.
 _COARSE = (1e-1, 1e-2, 1e-3)
+
+# The start from rows so far and random ones after which (2) looks at how far it is behind.
+_FIRST_SPAN_STARTS = 3
+
+# Times what other methods reached. Beyond it no further start of (2) is tried: random starts of one workload
+# ended within 1.4 times of each other.
+_HOPELESS_STARTS = 2.0
+
+# The same for following the best start with narrow widths, which gained 14 % at most.
+_HOPELESS_BEST = 1.3
 
 # Widths of the smoothing for the best start.
 _FINE = tuple(10.0**-power for power in np.arange(3.5, 8.6, 0.5))
@@ -238,8 +249,7 @@ def _refined_largest(
 
 def _able(rows: Sequence[Array], cells: Cells) -> list[Array]:
     """The first of the rows that reach every cell, alone; others have no inverse to follow."""
-    n = len(cells.first)
-    able = (A[:, cells.first] for A in rows if np.linalg.matrix_rank(A[:, cells.first]) == n)
+    able = (A[:, cells.first] for A in rows if has_full_rank(A[:, cells.first]))
     return list(islice(able, 1))
 
 
@@ -265,7 +275,8 @@ def _spanned(
 ) -> Proposed | None:
     """(2), on the factor of the weighted Gram matrix; cells of one kind have one column."""
     R = weighted_factor(request, basis)
-    M, ended = search_span(R[:, cells.first], [A[:, cells.first] for A in rows[:1]], deadline)
+    own = [A[:, cells.first] for A in rows[:1]]
+    M, ended = search_span(R[:, cells.first], own, deadline, known=known_total(request))
     return None if M is None else Proposed(from_rows(M @ R, basis), ended)
 
 
@@ -395,7 +406,7 @@ def span_value(R: Array, M: Array) -> float:
     """trace (MᵀM)⁻¹ · max_i ‖M r_i‖₁², the total variance of the rows M R per unit of noise."""
     if not np.isfinite(M).all():
         return math.inf
-    values = np.linalg.svd(M, compute_uv=False)
+    values = singular_values(M)
     if len(M) < M.shape[1] or not values[-1] > 1e-9 * values[0]:
         return math.inf
     return float((1 / values**2).sum()) * float(np.abs(M @ R).sum(axis=0).max()) ** 2
@@ -421,19 +432,32 @@ def smoothed_span(R: Array, M: Array, width: float) -> tuple[float, Array]:
     return math.log(total) + 2 * math.log(soft), gradient
 
 
-def search_span(R: Array, rows: Sequence[Array], deadline: Deadline = NEVER) -> tuple[Array | None, Ended]:
+def search_span(
+    R: Array, rows: Sequence[Array], deadline: Deadline = NEVER, *, known: float = math.inf
+) -> tuple[Array | None, Ended]:
     """The best M found for (2), from rows within what R spans and from random ones, and how the search ended.
 
     None for M if none was found.
+
+    Args:
+        known: the total that another method has reached; a search far above it ends early.
     """
     k = len(R)
     generator = np.random.default_rng(0)
-    inside = [A @ np.linalg.pinv(R) for A in rows]
+    inside = [A @ pseudo_inverse(R) for A in rows]
     starts = [M for M in inside if math.isfinite(span_value(R, M))]
     starts += [generator.standard_normal((k + number % 2, k)) for number in range(_SPAN_STARTS)]
-    coarse = [_follow(R, start, _COARSE, deadline) for start in starts]
-    best = min([*(M for M, _ in coarse), *starts[:1]], key=lambda M: span_value(R, M))
-    fine, ended = _follow(R, best, _FINE, deadline)
+    coarse: list[tuple[Array, Ended]] = []
+    best = starts[0]
+    for number, start in enumerate(starts):
+        if number >= _FIRST_SPAN_STARTS and span_value(R, best) > _HOPELESS_STARTS * known:
+            break
+        coarse.append(_follow(R, start, _COARSE, deadline))
+        best = min(best, coarse[-1][0], key=lambda M: span_value(R, M))
+    ended: Ended = "exhausted"
+    fine = best
+    if span_value(R, best) <= _HOPELESS_BEST * known:
+        fine, ended = _follow(R, best, _FINE, deadline)
     best = min(best, fine, key=lambda M: span_value(R, M))
     if any(of_start == "deadline" for _, of_start in coarse):
         ended = "deadline"

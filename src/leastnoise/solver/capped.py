@@ -19,6 +19,7 @@ import numpy as np
 
 from leastnoise.core.backend import Backend, load_backend
 from leastnoise.core.deadline import Watch
+from leastnoise.core.decompositions import singular_values
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.solver.active_set import Round, better_of, revived, search_active_set
@@ -376,7 +377,7 @@ class _CappedRows(ABC):
         taken = k
         while taken < m:
             chosen = np.unique(np.concatenate([worst, others[:taken]]))
-            values = np.linalg.svd(self.rows.take(chosen), compute_uv=False)
+            values = singular_values(self.rows.take(chosen))
             if values[-1] > 1e-8 * values[0]:
                 return chosen
             taken *= 2

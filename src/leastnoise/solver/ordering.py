@@ -22,6 +22,7 @@ import math
 import numpy as np
 
 from leastnoise.core.backend import Backend, load_backend
+from leastnoise.core.decompositions import svd
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.solver.capped import CappedPath, CappedSolution, Run
@@ -126,7 +127,7 @@ def _span(vectors: Array, weights: Array, limit: float, r: int) -> Array | None:
     chosen = sizes > limit
     if int(chosen.sum()) < r:
         return None
-    U, values, _ = np.linalg.svd(vectors[:, chosen] * np.sqrt(weights[chosen]), full_matrices=False)
+    U, values, _ = svd(vectors[:, chosen] * np.sqrt(weights[chosen]))
     return U[:, :r] if values[r - 1] ** 2 > limit else None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.decompositions import full_rank_inverse, triangle_inverse
+from leastnoise.core.decompositions import full_rank_inverse, svd, triangle_inverse
 from leastnoise.core.directed import float_above
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
@@ -116,7 +116,6 @@ class Strategy(Operator, Measured):
 
     @cached_property
     def _inverse_and_rank(self) -> tuple[Array, int]:
-        from scipy import linalg
 
         A = self._floats
         r, n = self.shape
@@ -131,7 +130,7 @@ class Strategy(Operator, Measured):
         quick = full_rank_inverse(A)
         if quick is not None:
             return quick, min(r, n)
-        U, s, Vt = linalg.svd(A, full_matrices=False)
+        U, s, Vt = svd(A)
         kept = s > _RANK_TOL * s[0]
         return np.asarray((Vt[kept].T / s[kept]) @ U[:, kept].T), int(kept.sum())
 

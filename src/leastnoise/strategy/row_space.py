@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from leastnoise.core.decompositions import eigh
+from leastnoise.core.decompositions import eigh, svd
 from leastnoise.core.errors import DesignError
 from leastnoise.core.numerical_rank import (
     GRAM_RATIO,
@@ -174,7 +174,7 @@ def _dense_factor(rows: Array) -> tuple[Array, Array]:
     m, k = rows.shape
     if m > k:
         rows = linalg.qr(rows, mode="r", check_finite=False)[0][:k]
-    _, values, turn = linalg.svd(rows, full_matrices=False, check_finite=False)
+    _, values, turn = svd(rows)
     return values, turn
 
 
@@ -197,7 +197,7 @@ def _factor_in_blocks(weighted: RowScaled, Q: Array | None) -> tuple[Array, Arra
         rows = weighted.rows(np.arange(start, min(start + step, m)))
         rows = np.vstack([triangle, rows if Q is None else rows @ Q])
         triangle = linalg.qr(rows, mode="r", check_finite=False)[0][:k]
-    _, values, turn = linalg.svd(triangle, full_matrices=False, check_finite=False)
+    _, values, turn = svd(triangle)
     return values, turn
 
 

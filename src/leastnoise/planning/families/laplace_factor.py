@@ -24,6 +24,7 @@ from fractions import Fraction
 import numpy as np
 
 from leastnoise.core.deadline import Deadline
+from leastnoise.core.decompositions import has_full_rank
 from leastnoise.core.errors import DesignError, InputError
 from leastnoise.core.merged_cells import distinct_cells
 from leastnoise.core.operators import Array
@@ -230,7 +231,7 @@ def _weighted(V: Array, Q: Array, turns: int, deadline: Deadline) -> _Made:
 def _refined(V: Array, rows: Array | None, deadline: Deadline) -> _Made:
     """Rows that reach every cell, moved freely, signs included; for few cells from random ones too."""
     starts = free_rows(len(V))
-    if rows is not None and np.linalg.matrix_rank(rows) == len(V):
+    if rows is not None and has_full_rank(rows):
         starts.insert(0, rows)
     weigh = total_of(V * (len(V) / float(np.trace(V))))
     ends = [refine(weigh, start, _REFINED_STEPS, deadline) for start in starts]

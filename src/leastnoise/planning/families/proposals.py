@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.decompositions import coefficients_on, triangle_of
+from leastnoise.core.decompositions import coefficients_on, singular_values, svd, triangle_of
 from leastnoise.core.errors import DesignError
 from leastnoise.core.numerical_rank import row_lengths
 from leastnoise.core.operators import Array, RowScaled
@@ -241,13 +241,12 @@ def from_rows(A: Array, basis: Basis) -> RealStrategy:
     Raises:
         DesignError: if some direction is too weak to be told from rounding.
     """
-    from scipy import linalg
 
     M = basis.rows if basis.rows is None else _with_extra_rows(A, basis.rows)
     C = A if M is None else on_basis(A, M)
     C = C / np.abs(C).max()
     # As for triangles: rounding errors E change the noise by about ‖E C⁺‖_F.
-    weakest = float(linalg.svd(C, compute_uv=False)[C.shape[1] - 1]) if len(C) >= C.shape[1] else 0.0
+    weakest = float(singular_values(C)[C.shape[1] - 1]) if len(C) >= C.shape[1] else 0.0
     bits = math.ceil(math.log2(max(math.sqrt(C.size / 12) / max(weakest, 1e-300), 1) / GRID_TOLERANCE))
     if bits > _MOST_BITS:
         raise DesignError(
@@ -267,7 +266,7 @@ def _with_extra_rows(A: Array, M: Array) -> Array:
 
     inside = linalg.orth(M.astype(float).T)
     outside = A - (A @ inside) @ inside.T
-    _, values, vectors = linalg.svd(outside, full_matrices=False)
+    _, values, vectors = svd(outside)
     extra = vectors[values > _WEAK * float(np.linalg.norm(A))]
     if len(extra) == 0:
         return M

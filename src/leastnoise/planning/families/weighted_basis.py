@@ -6,10 +6,13 @@
 Both are convex where the rows are independent. The rows of a tree are not: then weights and the
 least-squares use of the rows are improved in turn, W = L Q with L = W (ΛQ)⁺Λ and
 c_i = ‖column i of L‖², which lowers the total at every turn, and for Gaussian noise ends at
-the best weights, because Σ ‖L_i‖²/x_i is convex in both together.
+the best weights, because Σ ‖L_i‖²/x_i is convex in both together. Turns alone converge slowly, so every
+two of them are extrapolated along log c, and the longer step is kept where the total falls.
 
 Reference:
     Li and Miklau (2012), adaptive mechanism, Theorem 1 and sections 3.5 and 5.3.
+    Varadhan and Roland (2008), Simple and globally convergent methods for accelerating the convergence of
+    any EM algorithm, scheme S3, for the extrapolation.
 """
 
 from __future__ import annotations
@@ -57,8 +60,12 @@ MAX_TREE_CELLS = 256
 # Turns at most.
 _MAX_TURNS = 100
 
-# The relative gain of a turn below which the search ends.
+# The relative gain of two turns below which the search ends.
 _LEAST_GAIN = 1e-6
+
+# Extrapolation goes at most this many times as far as a turn: prefix sums over 256 cells end at 8,563 after
+# 47 turns, and without extrapolation at 8,577 after 100.
+_FURTHEST = 16.0
 
 # The gap to which each turn solves its weighting; the next turn changes the costs by more.
 _TURN_TOL = 1e-7
@@ -124,28 +131,76 @@ def _by_eigen(request: Request) -> _Candidate:
     return _Candidate(proposal, found.achieved, note, found.ended)
 
 
+@dataclass(frozen=True, eq=False)
+class _Turn:
+    """Weights of the nodes, the costs of their least-squares use, and the total of both; how it ended."""
+
+    x: Array
+    costs: Array
+    total: float
+    ended: Ended
+
+
+class _TreeTurns:
+    """Weights of the nodes of trees and their least-squares use, improved in turn."""
+
+    def __init__(self, request: Request, rows: Array) -> None:
+        self.request, self.power = request, _power(request)
+        self.Q, self.loads = rows.astype(float), _loads(rows, self.power)
+        self.V = request.workload.weighted_gram(request.objective.weights(request.workload))
+        self.n_turns = 0
+
+    def at(self, x: Array, ended: Ended = "converged") -> _Turn:
+        """What weights cost with their least-squares use."""
+        use = _least_squares(self.Q, _row_weights(x, self.power) ** 2)
+        costs = np.einsum("ni,ni->i", use, self.V @ use)
+        costs = np.where((costs > _NEEDED * float(costs.max())) & (x > 0), costs, 0.0)
+        used = costs > 0
+        return _Turn(x, costs, float((costs[used] / x[used] ** self.power).sum()), ended)
+
+    def after(self, costs: Array) -> _Turn:
+        """The best weights for some costs, and what they cost."""
+        self.n_turns += 1
+        found = weighting_of(with_time_left(self.request), costs, self.loads, self.power, tol=_TURN_TOL)
+        return self.at(found.x, found.ended)
+
+    def find(self) -> _Turn:
+        """The best weights met until nothing is gained, from equal ones."""
+        turn = self.at(np.full(len(self.Q), 1 / float(self.loads.sum(axis=1).max())))
+        while self.n_turns < _MAX_TURNS:
+            first = self.after(turn.costs)
+            second = self.after(first.costs)
+            best = min(first, second, key=lambda one: one.total)
+            if best.total >= turn.total * (1 - _LEAST_GAIN) or second.ended == "deadline":
+                return replace(min(turn, best, key=lambda one: one.total), ended=second.ended)
+            further = self.after(_extrapolated(turn.costs, first.costs, second.costs))
+            turn = min(best, further, key=lambda one: one.total)
+        return replace(turn, ended="exhausted")
+
+
+def _extrapolated(before: Array, first: Array, second: Array) -> Array:
+    """The costs to which two turns lead on; a node that any of them gave up stays so."""
+    used = (before > 0) & (first > 0) & (second > 0)
+    # Nodes that cost little move much, and matter little.
+    along = (second[used] / float(second.max())) ** 0.25
+    step = np.log(first[used] / before[used])
+    bend = np.log(second[used] / first[used]) - step
+    ratio = float(np.linalg.norm(along * step)) / max(float(np.linalg.norm(along * bend)), 1e-300)
+    length = min(max(ratio, 1.0), _FURTHEST)
+    costs = np.log(before[used]) + 2 * length * step + length**2 * bend
+    extrapolated = np.zeros_like(before)
+    # Only turns give nodes up: none is needed less than this for having been extrapolated.
+    extrapolated[used] = np.exp(np.maximum(costs - float(costs.max()), math.log(_NEEDED)))
+    return extrapolated
+
+
 def _by_tree(request: Request) -> _Candidate:
-    power = _power(request)
     rows = kronecker([tree(n, 2) for n in cells_per_attribute(request.workload)])
-    Q, loads = rows.astype(float), _loads(rows, power)
-    V = request.workload.weighted_gram(request.objective.weights(request.workload))
-    x = np.full(len(Q), 1 / float(loads.sum(axis=1).max()))
-    total, turn = math.inf, 0
-    ended: Ended = "exhausted"
-    while turn < _MAX_TURNS:
-        turn += 1
-        use = _least_squares(Q, _row_weights(x, power) ** 2)
-        costs = np.einsum("ni,ni->i", use, V @ use)
-        costs = np.where(costs > _NEEDED * float(costs.max()), costs, 0.0)
-        found = weighting_of(with_time_left(request), costs, loads, power, tol=_TURN_TOL)
-        gain = 1 - found.achieved / total
-        x, total = found.x, found.achieved
-        if gain <= _LEAST_GAIN or found.ended == "deadline":
-            ended = found.ended
-            break
-    proposal = RealStrategy(scaled_rows(rows, _row_weights(x, power)))
-    note = f"{np.count_nonzero(x):,} nodes of a binary tree, weighed in {turn} turns"
-    return _Candidate(proposal, total, note, ended)
+    turns = _TreeTurns(request, rows)
+    found = turns.find()
+    proposal = RealStrategy(scaled_rows(rows, _row_weights(found.x, turns.power)))
+    note = f"{np.count_nonzero(found.x):,} nodes of a binary tree, weighed in {turns.n_turns} turns"
+    return _Candidate(proposal, found.total, note, found.ended)
 
 
 def _least_squares(Q: Array, squares: Array) -> Array:

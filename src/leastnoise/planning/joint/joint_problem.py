@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.decompositions import pseudo_inverse
 from leastnoise.core.merged_cells import distinct_cells
 from leastnoise.core.operators import Array, Operator
 from leastnoise.planning.families.proposals import on_basis
@@ -120,7 +121,7 @@ def _axis(kinds: Sequence[AxisRows], size: int, has_total: bool) -> JointAxis:
     rows = basis.astype(float)
     lengths = np.sqrt((rows**2).sum(axis=1))
     cells = distinct_cells(rows / lengths[:, None], np.ones(size, dtype=bool))
-    inverse = np.linalg.pinv(rows / lengths[:, None])
+    inverse = pseudo_inverse(rows / lengths[:, None])
     grams = [_on_both_sides(np.asarray(kind.gram, dtype=float), inverse) for kind in kinds]
     total = None
     if has_total:

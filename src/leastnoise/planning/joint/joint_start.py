@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from leastnoise.core.decompositions import pseudo_inverse
 from leastnoise.core.operators import Array
 from leastnoise.planning.joint.joint_problem import JointAxis, JointProblem
 from leastnoise.planning.oblique.splitting import Split
@@ -51,7 +52,7 @@ def haar_start(problem: JointProblem, rng: np.random.Generator) -> list[Array]:
 
     def coefficients(axis: JointAxis) -> Array:
         # Projected on what is asked; the noise makes up for directions that this loses.
-        return haar(axis.columns.shape[1]) @ np.linalg.pinv(axis.columns)
+        return haar(axis.columns.shape[1]) @ pseudo_inverse(axis.columns)
 
     def square(axis: JointAxis) -> Array:
         if axis.basis is None:
@@ -81,7 +82,7 @@ def residual_start(problem: JointProblem, split: Split) -> list[Array] | None:
             found.append(found[problem.groups[a]])
             continue
         rows = _residual_rows(split, a, shares)
-        C = rows[:, _first_of_each_kind(axis)] @ np.linalg.pinv(axis.columns)
+        C = rows[:, _first_of_each_kind(axis)] @ pseudo_inverse(axis.columns)
         C = C[_independent(C)]
         if len(C) < axis.rank:
             return None

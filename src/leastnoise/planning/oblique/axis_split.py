@@ -31,6 +31,7 @@ from functools import cached_property
 import numpy as np
 
 from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.decompositions import svd
 from leastnoise.core.errors import DesignError
 from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array, Identity, Operator, is_whole_space, require_room
@@ -294,11 +295,10 @@ def residual_place(
 
 def _of_full_rank(rows: Array, rank: int) -> Array:
     """As many rows as the rank, with the same Gram matrix but for rounding."""
-    from scipy import linalg
 
-    _, values, turn = linalg.svd(rows, full_matrices=False, check_finite=False)
+    _, values, turn = svd(rows)
     if rank > len(values) or values[rank - 1] <= _WEAK * values[0]:
-        raise DesignError(_LOST)
+        raise DesignError(_LOST, field="weights")
     return np.asarray(values[:rank, None] * turn[:rank])
 
 
@@ -402,7 +402,7 @@ def _model(place: Placed, u: Array, t: Array) -> tuple[float, Array | None]:
     ][: len(C)]
     strengths = np.abs(np.diag(triangle))
     if len(triangle) < len(C) or strengths.min() <= _WEAK * strengths.max():
-        raise DesignError(_LOST)
+        raise DesignError(_LOST, field="weights")
     # R = [T C + y 1ᵀ; √(corner − y·y) 1ᵀ] with Tᵀ y = Gᵀ V_t g / c; everything divided by ρ_u.
     pull = place.gained.T @ (of_rows_t * place.centred) / (c * rho_u)
     y = linalg.solve_triangular(triangle, pull, trans="T", check_finite=False)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from leastnoise.bounds import AskedKinds, AxisRoots, Directions, ResolventBlocks
+from leastnoise.core.decompositions import svd
 from leastnoise.core.operators import Array, kronecker
 
 # Problems that differ in their weights alone, at most; more are put together.
@@ -58,7 +59,7 @@ def fewer_columns(weights: Array) -> Array:
     spread = float((shapes.max(axis=1) - shapes.min(axis=1)).max())
     if spread > 1e-9:
         middle = shapes - shapes.mean(axis=1, keepdims=True)
-        along = np.linalg.svd(middle, full_matrices=False)[2][0]
+        along = svd(middle)[2][0]
         groups = np.array_split(np.argsort(along, kind="stable"), min(_MOST_COLUMNS, len(sums)))
     found = []
     for group in groups:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.decompositions import pseudo_inverse
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import MAX_ENTRIES, Array, squared_rows
 from leastnoise.core.resources import seconds_for, seconds_to_text
@@ -82,7 +83,7 @@ def row_tables(split: Split) -> RowTables:
         if of_axis.form == "identity":
             whole.append(np.ones(products.axes[axis].size))
         elif of_axis.root is not None:
-            whole.append(squared_rows(products.kinds[axis][0].operator, np.linalg.pinv(of_axis.root)))
+            whole.append(squared_rows(products.kinds[axis][0].operator, pseudo_inverse(of_axis.root)))
         else:
             whole.append(None)
     return RowTables(tuple(h), tuple(rho), tuple(whole))
@@ -186,7 +187,8 @@ def _leading_by_product(
         if n_rows > MAX_ENTRIES // 64:
             raise TooLargeError(
                 f"more than {n_rows:,} queries could have the largest variance; ask for fewer, or for the "
-                "total variance"
+                "total variance",
+                field="workload",
             )
         grids = np.meshgrid(*chosen, indexing="ij") if chosen else []
         flat = (

@@ -10,6 +10,7 @@ from itertools import permutations
 import numpy as np
 
 from leastnoise.core.deadline import NEVER, Deadline, Watch
+from leastnoise.core.decompositions import pseudo_inverse
 from leastnoise.core.errors import DesignError
 from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array, Operator, RowScaled
@@ -233,7 +234,8 @@ def searched(
     of_terms = np.asarray(weights, dtype=float)
     if of_terms.shape != (len(products.terms),) or not (of_terms >= 0).all() or not of_terms.any():
         raise DesignError(
-            f"{len(products.terms)} weights are needed, one per product, none negative and not all 0"
+            f"{len(products.terms)} weights are needed, one per product, none negative and not all 0",
+            field="weights",
         )
     asked = products if row_weights is None else _reweighted(products, row_weights)
     forms = forms_of(asked)
@@ -336,7 +338,7 @@ def _whole_for_largest(
     found = least_profile(rows, columns[:, cells.first], np.ones(operator.shape[0]), run)
     root = found.strategy / math.sqrt(float((found.strategy**2).sum(axis=0).max()))
     q = cells.spread((found.q / cells.counts)[None, :])[0]
-    inverse = np.linalg.pinv(cells.spread(root))
+    inverse = pseudo_inverse(cells.spread(root))
     cost = float((operator.apply(inverse) ** 2).sum())
     p = found.p / found.p.sum()
     return MeasuredAxis("whole", cells.spread(root), basis, cost, q / q.sum(), p)
@@ -401,5 +403,6 @@ def _refuse_unanswered(sums: BlockSums) -> None:
     if (needed & (sums.C == 0)).any():
         raise DesignError(
             "a query of weight zero asks for something no other query does, so any noise would do for it; "
-            "give it a weight or leave it out"
+            "give it a weight or leave it out",
+            field="weights",
         )

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.decompositions import full_rank_inverse, triangle_inverse
+from leastnoise.core.decompositions import full_rank_inverse, svd, triangle_inverse
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.core.operators import Array, Operator, squared_rows
@@ -305,12 +305,11 @@ class AxisForm:
 
 def _inverse_of(M: Array) -> Array:
     """M⁺, (n, r); directions below _RANK_TOL of the strongest are taken as not measured."""
-    from scipy import linalg
 
     quick = full_rank_inverse(M)
     if quick is not None:
         return quick
-    U, s, Vt = linalg.svd(M, full_matrices=False)
+    U, s, Vt = svd(M)
     kept = s > _RANK_TOL * s.max(initial=0)
     return np.asarray((Vt[kept].T / s[kept]) @ U[:, kept].T)
 
