@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
 from leastnoise.app.cli.design_commands import SpecFile
 from leastnoise.app.cli.terminal import say, spinner
+from leastnoise.app.drafting.cleaning_rules import CleaningProposal, cleaning_proposals
 from leastnoise.app.drafting.columns import closest_name, columns_of
 from leastnoise.app.specification import Spec, load_spec
+from leastnoise.app.specification.toml_text import key_text, value_text
 from leastnoise.core.errors import DataError
 from leastnoise.data import MAX_RECORD, ColumnFit, DroppedRecords, FileFormat, SchemaFit, fit_of, vectorize
 from leastnoise.query import Attribute, Linear, Schema
@@ -49,6 +51,11 @@ def check(
         table = vectorize(data, asked.schema, person=person, person_unknown=unknown, format=asked.format)
         with spinner("checking"):
             fit = fit_of(table, records_per_person=limit, n_examples=_N_SHOWN if show_values else 0)
+            proposals = list(
+                cleaning_proposals(
+                    asked.schema, fit, lambda schema: fit_of(vectorize(data, schema, format=asked.format))
+                )
+            )
     except DataError as error:
         hint = similar_columns(data, asked.schema, person, asked.format)
         raise DataError(
@@ -56,6 +63,8 @@ def check(
         ) from None
     say(f"{_WARNING}\n")
     say("\n".join(_lines(fit, asked, person, limit, show_values)))
+    for line in _proposal_lines(fit, asked, proposals):
+        say(line)
     if _exceeds(fit, asked):
         raise typer.Exit(TOO_MANY_LEFT_OUT)
 
@@ -101,6 +110,20 @@ def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_val
     has_values = any(c.n_unreadable or c.n_undeclared for c in fit.columns)
     if has_values and not show_values:
         yield "--show-values shows a few of the values that are not declared"
+
+
+def _proposal_lines(fit: SchemaFit, asked: Spec, proposals: Sequence[CleaningProposal]) -> Iterator[str]:
+    """What could be declared, from a fixed list of rules, so that more records count."""
+    n_bytes = fit.dropped.not_utf8 if asked.format.encoding is None else 0
+    if not proposals and not n_bytes:
+        return
+    yield "\nCleaning that would let more records count, from a fixed list. Declare it where it is true of"
+    yield "the whole column, whoever is in it:"
+    if n_bytes:
+        yield f'  [data] encoding = "cp1252"   # {_records(n_bytes)} with text that is not UTF-8'
+    for proposal in proposals:
+        steps = value_text(dict(proposal.steps))
+        yield f"  {key_text(proposal.column)} = {{ …, clean = {steps} }}   # {_records(proposal.n_more)} more"
 
 
 def _exceeds(fit: SchemaFit, asked: Spec) -> bool:
